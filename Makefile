@@ -1,4 +1,4 @@
-# zonda: `make demo` shows it, `make check` checks a change, `make test` tests everything. The rest is a shorthand for a command.
+# zonda: `make demo` runs a demo, `make check` checks a change, `make test` tests everything. See `make help`.
 
 # Seconds that each fuzzer runs.
 FUZZ_SECONDS ?= 600
@@ -11,28 +11,28 @@ KILL_VOLUME_ROUNDS ?= 25
 KILL_LEVELS ?= single raid1 raid5 raid6
 # Rounds of servers that take a volume over from each other.
 KILL_OWNER_ROUNDS ?= 50
-# What `make soak` takes.
+# Duration of `make soak`.
 HOURS ?= 1
 
 .PHONY: help setup demo check test soak lab sim fuzz mutants kill attacks guest bench doc clean
 
 help:
 	@echo "make demo    build zonda and take a short tour of a drive (report in out/demo/report.html)"
-	@echo "make check   format, lints, and the tests of what changed (BASE=COMMIT: since then): the inner loop"
-	@echo "make test    everything that must hold before a change is shared, and a table of what ran"
-	@echo "make soak    everything long, with fresh seeds, for HOURS=1; report in out/soak/report.md"
-	@echo "make lab     every published measurement repeated and compared, pages in out/lab/index.html (a few minutes)"
+	@echo "make check   format, lints, and the tests of changed packages (BASE=COMMIT: since COMMIT)"
+	@echo "make test    all checks and tests required before a push, with a table of steps"
+	@echo "make soak    all long tests with fresh seeds, for HOURS=1; report in out/soak/report.md"
+	@echo "make lab     reproduce and compare all published measurements (a few minutes; pages in out/lab/index.html)"
 	@echo "make sim     2,000 simulated scenarios (SIM_SEEDS=N for another number)"
 	@echo "make guest   the long tests in a Linux guest"
 	@echo "make kill    100 rounds of kill -9 under verified load, 25 of attacks on volumes of four levels, 50 of takeovers (KILL_ROUNDS=N, KILL_VOLUME_ROUNDS=N, KILL_OWNER_ROUNDS=N)"
-	@echo "make attacks what unauthenticated clients can do to a server: latencies of honest clients, memory (10 minutes)"
+	@echo "make attacks attacks by unauthenticated clients: latencies of honest clients, memory of the server (10 minutes)"
 	@echo "make fuzz    ten minutes of each fuzzer (FUZZ_SECONDS=N)"
-	@echo "make mutants 200 random mutants of the pure crates: which do the tests not notice?"
-	@echo "make bench   how fast zonda runs on this machine"
+	@echo "make mutants 200 random mutants of the pure crates; list those that no test detects"
+	@echo "make bench   performance of zonda on this machine"
 	@echo "make doc     the API documentation, in target/doc"
 	@echo "make clean   remove everything that was built"
 
-# Installs what is missing: a linker and the pinned Rust toolchain.
+# Installs a linker and the pinned Rust toolchain if they are missing.
 setup:
 	@scripts/setup
 

@@ -1,9 +1,10 @@
-//! How long the model's zone allocator takes for one zone.
+//! Time of a zone allocation of the model.
 //!
-//! Each allocator has seen ten thousand zones allocated, written and reset before, some zones far more often than others
-//! ([`AllocationTrial`]); then single allocations are timed, each in a state of its own, and the median counts. Beside it
-//! stands what SilentZNS measured with a solver (Table 4), for the same geometries of the same drive. The time of reading
-//! the clock twice is in every figure, and is told.
+//! Ten thousand zones are allocated, written and reset before, some zones far more often than
+//! others ([`AllocationTrial`]); then single allocations in different states are timed, and the
+//! median is reported, next to the published times of SilentZNS with a solver (Table 4), for the
+//! same geometries of the same drive. Each figure includes the time of reading the clock twice,
+//! which is reported, too.
 
 use std::time::Instant;
 
@@ -28,7 +29,8 @@ struct Shape {
     profile: &'static str,
     /// Lines of the profile, and by what they are replaced.
     changes: Vec<(&'static str, String)>,
-    /// LUNs that an allocation chooses from, and takes at least, where that is not the even spread.
+    /// LUNs that an allocation chooses from, and the minimum number that it uses, if not the
+    /// default.
     luns: Option<(u32, u32)>,
     /// Microseconds of SilentZNS, Table 4, by [`KINDS`].
     published_us: [Option<f64>; 6],
@@ -39,23 +41,23 @@ struct Shape {
 struct Figure {
     geometry: &'static str,
     allocation: &'static str,
-    /// Absent where zones of this geometry cannot be built of such elements.
+    /// Absent if zones of this geometry cannot be built of such elements.
     median_ns: Option<f64>,
     elements: Option<u64>,
     elements_per_zone: Option<u32>,
-    /// Memory of the model's tables, for each element.
+    /// Memory of the tables of the model per element.
     table_bytes_per_element: Option<f64>,
     published_us: Option<f64>,
 }
 
-/// What is printed as JSON.
+/// What `--json` prints.
 #[derive(Serialize)]
 struct Report {
     clock_ns: f64,
     figures: Vec<Figure>,
 }
 
-/// Runs all cases, and tells.
+/// Runs all cases and prints the results.
 pub(crate) fn run_all(as_json: bool) {
     let clock_ns = median((0..SAMPLES).map(|_| timed_ns(|| {})).collect());
     let shapes = shapes();
@@ -84,7 +86,7 @@ pub(crate) fn run_all(as_json: bool) {
             number(figure.table_bytes_per_element, 2),
         );
     }
-    println!("reading the clock twice, which each figure includes: {:.3} us", report.clock_ns / 1e3);
+    println!("included in each figure, for reading the clock twice: {:.3} us", report.clock_ns / 1e3);
 }
 
 fn shapes() -> Vec<Shape> {
@@ -148,7 +150,7 @@ fn measure(shape: &Shape, kind: &'static str, published_us: Option<f64>) -> Figu
     let mut trial = AllocationTrial::new(&profile, CYCLES, Prng::new(1));
     let samples = (0..SAMPLES).map(|_| {
         let took_ns = timed_ns(|| trial.allocate_one());
-        trial.give_back();
+        trial.release();
         took_ns
     });
     figure.median_ns = Some(median(samples.collect()));

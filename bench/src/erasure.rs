@@ -1,8 +1,9 @@
-//! How fast parity is made, and lost chunks come back, beside copying the same data.
+//! Speed of encoding parity and of recovering lost chunks, compared with copying the same data.
 //!
-//! The chunks of a stripe are in the processor's cache, as they are when a volume encodes what it has just been given; from memory
-//! every engine runs at the memory's speed. Each case is timed in rounds, in turn with `copy_from_slice` of its data chunks; the
-//! median round counts. All figures are bytes of k chunks: of the data for encoding, of what is read for decoding.
+//! The chunks of a stripe are in the CPU cache, as when a volume encodes new data; from memory
+//! every engine runs at the bandwidth of the memory. Each case is timed in rounds, alternating with
+//! `copy_from_slice` of its data chunks; the median is reported. All figures are for the bytes of k
+//! chunks: data for encoding, chunks read for decoding.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,7 +14,7 @@ use zonda_isal::Isal;
 
 use crate::host::median;
 
-/// Many short rounds: on a machine with other work most of them are not interrupted, and the median is one of these.
+/// Many short rounds: even on a busy machine most of them, and so the median, are not interrupted.
 const ROUNDS: usize = 301;
 /// Bytes of data that one round works on.
 const ROUND_BYTES: usize = 2 << 20;
@@ -33,7 +34,7 @@ struct Figure {
     copy_gb_s: f64,
 }
 
-/// Runs all cases, and tells.
+/// Runs all cases and prints the results.
 pub(crate) fn run_all(as_json: bool) {
     let isal = Isal::new();
     let engines =
@@ -69,7 +70,7 @@ pub(crate) fn run_all(as_json: bool) {
         );
     }
     if isal.is_none() {
-        println!("ISA-L is not on this machine (Debian: apt-get install libisal2)");
+        println!("ISA-L is not installed (Debian: apt-get install libisal2)");
     }
 }
 
@@ -111,7 +112,7 @@ fn measure(code: &Code, chunk_bytes: usize, name: &'static str, engine: &dyn Eng
     }
 }
 
-/// Gigabytes of data a second.
+/// Gigabytes of data per second.
 fn timed(code: &Code, chunk_bytes: usize, mut work: impl FnMut()) -> f64 {
     let stripe_bytes = code.data() * chunk_bytes;
     let times = (ROUND_BYTES / stripe_bytes).max(1);

@@ -1,25 +1,26 @@
-//! How fast zonda is on this machine, beside named baselines in the same run.
+//! Benchmarks of zonda, with baselines measured in the same run.
 //!
-//! `model`: requests that the SSD model simulates. `allocation`: how long it takes to allocate a zone. `erasure`: parity
-//! made and lost chunks brought back. `raid`: a redundant volume; `mount`: how long one takes to come back after a crash;
-//! `open`: how long an image takes.
-//! `serve`: a drive over NVMe/TCP on loopback. All without an argument; `--json` for scripts. The figures and their reading are in
-//! `docs/performance.md`, those of `allocation` in `docs/internals/zone-allocation.md`.
+//! `model`: requests simulated by the SSD model. `allocation`: the time of a zone allocation.
+//! `erasure`: encoding parity and recovering lost chunks. `raid`: a redundant volume; `mount`: the
+//! time to mount a volume after a crash; `open`: the time to open an image after a crash. `serve`:
+//! a drive over NVMe/TCP on loopback. All of them without an argument; `--json` for scripts.
+//! `docs/performance.md` has the figures and explains them, `docs/internals/zone-allocation.md`
+//! those of `allocation`.
 
 mod allocation;
 mod erasure;
 mod host;
-mod kept;
 mod model;
 mod mount;
 mod opening;
 mod raid;
+mod reference;
 mod serve;
 
-/// What can be measured.
+/// The benchmarks.
 const NAMES: [&str; 7] = ["model", "allocation", "erasure", "raid", "mount", "open", "serve"];
 
-/// The one that the program has.
+/// The allocator of the `zonda` program.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -31,7 +32,7 @@ fn main() {
     }
     if let Some(unknown) = arguments.iter().find(|argument| !is_known(argument)) {
         let asks_for_help = ["--help", "-h"].contains(&unknown.as_str());
-        println!("usage: zonda-bench [--json] [NAME]...\nnames: {}; all of them without a name", NAMES.join(", "));
+        println!("usage: zonda-bench [--json] [NAME]...\nnames: {}; default: all", NAMES.join(", "));
         std::process::exit(if asks_for_help { 0 } else { 2 });
     }
     let wants = |what: &str| {

@@ -1,9 +1,10 @@
-//! How many requests the SSD model simulates in a second of CPU time, on one thread.
+//! Requests that the SSD model simulates per second of CPU time, on one thread.
 //!
-//! Each case runs in turn with its baselines, several rounds, and the median counts: `null` is the same load on a device
-//! that does nothing but follow the zone rules (what the load generator costs), `heap` is the standard library's binary
-//! heap doing five pushes and pops a request (what a plain event loop costs before it simulates anything). The figures
-//! and their reading are in `docs/performance.md`.
+//! Each case alternates with its baselines for several rounds, and the median is reported: `null`
+//! is the same workload on a device that only applies the zone rules (the cost of the workload
+//! generator), `heap` is the binary heap of the standard library with five pushes and pops per
+//! request (the cost of a plain event loop). `docs/performance.md` has the figures and explains
+//! them.
 
 use std::collections::BinaryHeap;
 use std::hint::black_box;
@@ -21,7 +22,7 @@ use crate::host::{cpu_ns, median, peak_memory_bytes};
 /// Rounds of each case.
 const ROUNDS: usize = 5;
 
-/// What is measured.
+/// A case.
 struct Case {
     name: &'static str,
     profile: &'static str,
@@ -80,7 +81,7 @@ const CASES: [Case; 4] = [
     },
 ];
 
-/// One case's figures, in requests a CPU second.
+/// The figures of a case, in requests per CPU second.
 #[derive(Serialize)]
 struct Figures {
     case: &'static str,
@@ -91,7 +92,7 @@ struct Figures {
     peak_memory_bytes: u64,
 }
 
-/// Runs all cases, and tells.
+/// Runs all cases and prints the results.
 pub(crate) fn run_all(as_json: bool) {
     let figures: Vec<Figures> = CASES.iter().map(measure).collect();
     if as_json {
@@ -100,7 +101,7 @@ pub(crate) fn run_all(as_json: bool) {
     }
     println!(
         "{:<42} {:>12} {:>12} {:>12} {:>11}",
-        "requests a CPU second (median)", "model", "null", "heap", "model/heap"
+        "requests/CPU second (median)", "model", "null", "heap", "model/heap"
     );
     for row in &figures {
         println!(
@@ -153,11 +154,11 @@ fn run_null(case: &Case) -> f64 {
 }
 
 fn plan<D: ZonedDevice>(case: &Case, device: &D) -> Plan {
-    let (run, jobs) = parse_jobs(case.job).expect("the job is well written");
-    Plan::new(&run, &jobs, device.geometry(NamespaceId::FIRST)).expect("the drive can do it")
+    let (run, jobs) = parse_jobs(case.job).expect("the job is valid");
+    Plan::new(&run, &jobs, device.geometry(NamespaceId::FIRST)).expect("the drive supports it")
 }
 
-/// Runs a load; returns requests a CPU second.
+/// Runs a workload; returns requests per CPU second.
 fn run<D: ZonedDevice>(plan: Plan, device: &mut D) -> f64 {
     let runner = Runner::new(plan, PayloadKind::None, NamespaceId::FIRST);
     let before = cpu_ns();
@@ -169,7 +170,7 @@ fn run<D: ZonedDevice>(plan: Plan, device: &mut D) -> f64 {
     operations as f64 * 1e9 / spent_ns as f64
 }
 
-/// Five pushes and pops a request on the standard heap, with a hundred entries pending.
+/// Five pushes and pops per request on the standard heap, with a hundred entries pending.
 fn run_heap() -> f64 {
     const REQUESTS: u64 = 500_000;
     let mut prng = Prng::new(1);

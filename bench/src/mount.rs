@@ -1,21 +1,22 @@
-//! How long a volume takes to mount after a crash, by what it holds and by how many segments were open.
+//! Time to mount a volume after a crash, by the amount of data and the number of open segments.
 //!
-//! A RAID 5 volume of 3+1 over members in memory is filled, goes on to write to all segments that it keeps open, and is dropped as a
-//! program that dies. What the mount reads is compared with a mount that would look at every block: footers describe the
-//! segments that were filled, and blocks are looked at only in those that were open.
+//! A RAID 5 volume of 3+1 over members in memory is filled, writes to all of its open segments, and
+//! is dropped, as in a crash. The amount read by the mount is compared with a mount that reads
+//! every block: footers describe full segments, and blocks are read only in open ones.
 
 use serde::Serialize;
 use zonda_layers::Memory;
-use zonda_raid::{MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeOn};
+use zonda_raid::{MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeDevice};
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Prng, QueueFull, ZonedDevice};
 
 use crate::host::{cpu_ns, median};
 use crate::raid::{BLOCK_BYTES, Load, MEMBERS, Member, SEQUENTIAL_WRITE, member, run, started, volume_of};
 
 const ROUNDS: u64 = 7;
-/// Contents of the volume, and how many segments are open for small requests and as many for large ones.
+/// Contents of the volume, and the number of open segments for small requests, the same as for
+/// large ones.
 const CASES: [(u64, u8); 5] = [(512, 1), (1024, 1), (2048, 1), (2048, 2), (2048, 4)];
-/// Zones of each member beyond those that contents fill.
+/// Zones of each member in addition to those with contents.
 const SPARE_ZONES: u64 = 40;
 
 /// One figure.
@@ -25,9 +26,9 @@ struct Figure {
     open_segments: u64,
     /// Median of the rounds.
     mount_ms: f64,
-    /// What mounts have read of all members, on average.
+    /// Bytes that a mount reads of all members, on average.
     read_bytes: u64,
-    /// What had been written to them.
+    /// Bytes written to them before.
     written_bytes: u64,
 }
 
@@ -66,7 +67,7 @@ impl Member for Counted {
     }
 }
 
-/// Runs all cases, and tells.
+/// Runs all cases and prints the results.
 pub(crate) fn run_all(as_json: bool) {
     if !as_json {
         println!(
@@ -113,11 +114,11 @@ fn measure(contents_mib: u64, open: u8) -> Figure {
         members.iter_mut().flatten().for_each(|member| member.read_blocks = 0);
         let before = cpu_ns();
         let volume = Volume::mount(vec![Some(geometry.clone()); MEMBERS], tuning.clone(), MountOptions::default())
-            .expect("they suit");
+            .expect("the members are suitable");
         let volume = started(volume, members);
         times.push((cpu_ns() - before) as f64 / 1e6);
         let members = (0..MEMBERS as u8).map(MemberIndex);
-        read_blocks += members.map(|member| volume.member(member).expect("it is there").read_blocks).sum::<u64>();
+        read_blocks += members.map(|member| volume.member(member).expect("the member exists").read_blocks).sum::<u64>();
     }
     Figure {
         contents_mib,
@@ -132,21 +133,21 @@ fn segment_blocks() -> u64 {
     member().zone_capacity_blocks.0 * (MEMBERS as u64 - 1)
 }
 
-/// The members of a volume whose program has died, and how many blocks it had written to them.
+/// The members of a volume after a crash, and the number of blocks written to them.
 fn crashed(geometry: &Geometry, tuning: &Tuning, contents: u64, seed: u64) -> (Vec<Option<Counted>>, u64) {
     let mut config = VolumeConfig::new("bench", Scheme::raid5(3));
     config.volume_blocks = Some(contents);
     config.tuning = tuning.clone();
-    let mut volume: VolumeOn<Counted> = volume_of(config, geometry);
+    let mut volume: VolumeDevice<Counted> = volume_of(config, geometry);
     let mut prng = Prng::new(seed);
     run(&mut volume, SEQUENTIAL_WRITE, contents, contents, &mut prng);
-    // Up to a segment for each that is open, of both kinds.
+    // Up to one segment for each open one, of both kinds.
     let most = u64::from(tuning.small_segments) * segment_blocks();
     for load in [Load { request_blocks: 1, is_random: true, ..SEQUENTIAL_WRITE }, SEQUENTIAL_WRITE] {
         let blocks = prng.below(most) / load.request_blocks * load.request_blocks;
         run(&mut volume, load, contents, blocks, &mut prng);
     }
     let written = volume.volume().counters().member_blocks;
-    // Nothing is told to anybody.
+    // The completions are discarded.
     (volume.into_parts().1, written)
 }

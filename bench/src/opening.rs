@@ -1,7 +1,8 @@
-//! How long an image takes to open after a crash, by what it holds, and how much of it is read.
+//! Time to open an image after a crash, by its contents, and the amount of data read.
 //!
-//! The image is made, written to and dropped as a program that dies. Its files are on tmpfs where there is one, so that no disk is
-//! measured. Beside it stands a check, which reads every block that was written, with its tag.
+//! The image is made, written to and dropped as a program that dies. Its files are on tmpfs where
+//! there is one, so that no disk is measured. Beside it stands a check, which reads every block
+//! that was written, with its tag.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use crate::host::{cpu_ns, median};
 const ROUNDS: usize = 5;
 const BLOCK_BYTES: u32 = 4096;
 
-/// What an image holds when its program dies.
+/// The contents of an image at the crash.
 struct Case {
     name: &'static str,
     zones: u32,
@@ -68,10 +69,10 @@ const CASES: [Case; 4] = [
 #[derive(Serialize)]
 struct Figure {
     case: &'static str,
-    /// Processor time, medians of the rounds.
+    /// CPU time, medians of the rounds.
     open_ms: f64,
     check_ms: f64,
-    /// What the opening reads.
+    /// Bytes read when opening.
     read_bytes: u64,
     found_blocks: u64,
 }
@@ -81,7 +82,7 @@ fn one_block() -> Payload {
     Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() }))
 }
 
-/// The five files of an image, and what was read of them.
+/// The five files of an image, and the number of bytes read.
 struct Directory {
     files: [File; 5],
     read_bytes: u64,
@@ -155,7 +156,7 @@ impl Files for Directory {
     }
 }
 
-/// An open image whose file operations are carried out at once.
+/// An open image whose file operations are executed synchronously.
 struct Drive {
     image: Image,
     directory: Directory,
@@ -166,9 +167,9 @@ impl Drive {
     fn run(&mut self, operation: Operation) {
         let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
         self.image.submit(Instant::ZERO, command).expect("an idle drive takes a command");
-        while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
+        while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let result = self.directory.carry_out(operation);
-            self.image.on_file_done(ticket, result);
+            self.image.on_file_done(id, result);
         }
         self.image.poll(&mut self.ended);
         while let Some(completion) = self.ended.pop() {
@@ -182,7 +183,7 @@ impl Drive {
     }
 }
 
-/// Runs all cases, and tells.
+/// Runs all cases and prints the results.
 pub(crate) fn run_all(as_json: bool) {
     let figures: Vec<Figure> = CASES.iter().map(measure).collect();
     if as_json {
@@ -218,7 +219,7 @@ fn measure(case: &Case) -> Figure {
         let path = place.path().join(round.to_string());
         std::fs::create_dir(&path).expect("the directory is new");
         let mut directory = Directory::make(&path);
-        create(&ImageSpec::new(geometry.clone(), String::new(), [7; 16]), &mut directory).expect("there is room");
+        create(&ImageSpec::new(geometry.clone(), String::new(), [7; 16]), &mut directory).expect("the disk has space");
         let (image, _) = open(&mut directory).expect("the image is new");
         let mut drive = Drive { image, directory, ended: CompletionQueue::new() };
         (case.fill)(&mut drive);

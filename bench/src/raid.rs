@@ -1,22 +1,24 @@
-//! What a redundant volume costs the processor, on devices that take no time.
+//! CPU time of a redundant volume on devices without latency.
 //!
-//! A RAID 5 volume of 3+1, on one thread, beside the same requests to one such device without a volume: once over members that keep
-//! references to what they are given, which shows what the volume itself costs, and once over members that copy it into memory, which
-//! adds the work of memory to both sides. Times are those of the processor; rounds alternate, and the median counts. Each load runs in a
-//! process of its own: in one that others had run in before, a request of 400 ns took up to 15% longer, by where the allocator put tables.
+//! A RAID 5 volume of 3+1 on one thread, compared with the same requests to a single device: once
+//! over members that store references to written data, which shows the CPU time of the volume
+//! itself, and once over members that copy data, which adds the time of copying to both sides.
+//! Times are CPU times; rounds alternate, and the median is reported. Each workload runs in a
+//! process of its own: after other workloads, a request of 400 ns took up to 15% longer, depending
+//! on the placement of tables by the allocator.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use zonda_isal::Isal;
 use zonda_layers::Memory;
-use zonda_raid::{Event, MemberIndex, Scheme, Volume, VolumeConfig, VolumeOn};
+use zonda_raid::{Event, MemberIndex, Scheme, Volume, VolumeConfig, VolumeDevice};
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Payload,
     Prng, Status, ZonedDevice,
 };
 
 use crate::host::{cpu_ns, median};
-use crate::kept::Kept;
+use crate::reference::ReferenceDevice;
 
 const ROUNDS: usize = 31;
 const REBUILDS: usize = 5;
@@ -33,24 +35,24 @@ const ZONE_BLOCKS: u64 = 4096;
 #[derive(Serialize, Deserialize)]
 struct Figure {
     what: String,
-    /// What becomes of the blocks that members are given.
+    /// Whether members copy blocks or store references.
     members: String,
     request_bytes: u64,
-    /// Of the processor, for each request.
+    /// CPU time per request.
     volume_ns: f64,
-    /// The same on one member alone; absent where there is nothing to compare with.
+    /// The same for a single member; absent if there is no comparison.
     device_ns: Option<f64>,
     volume_gb_s: f64,
 }
 
-/// What is done again and again.
+/// A workload.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) what: &'static str,
     pub(crate) request_blocks: u64,
     pub(crate) writes: bool,
     pub(crate) is_random: bool,
-    /// With a member gone.
+    /// With a missing member.
     pub(crate) degraded: bool,
 }
 
@@ -62,17 +64,17 @@ const LOADS: [Load; 6] = [
     SEQUENTIAL_WRITE,
     Load { what: "random read", request_blocks: 1, writes: false, is_random: true, degraded: false },
     Load { what: "sequential read", request_blocks: 32, writes: false, is_random: false, degraded: false },
-    Load { what: "random read, a member gone", request_blocks: 1, writes: false, is_random: true, degraded: true },
-    Load { what: "sequential write, a member gone", degraded: true, ..SEQUENTIAL_WRITE },
+    Load { what: "random read, a member missing", request_blocks: 1, writes: false, is_random: true, degraded: true },
+    Load { what: "sequential write, a member missing", degraded: true, ..SEQUENTIAL_WRITE },
 ];
 
-/// A device that takes no time.
+/// A device without latency.
 pub(crate) trait Member: ZonedDevice + Sized {
     const BLOCKS_ARE: &'static str;
 
     fn make(geometry: Geometry) -> Self;
 
-    /// Only writes follow, and nothing is read again.
+    /// Only writes follow, and no data is read again.
     fn forget(&mut self) {}
 }
 
@@ -84,22 +86,22 @@ impl Member for Memory {
     }
 }
 
-impl Member for Kept {
-    const BLOCKS_ARE: &'static str = "referred to";
+impl Member for ReferenceDevice {
+    const BLOCKS_ARE: &'static str = "references";
 
-    fn make(geometry: Geometry) -> Kept {
-        Kept::new(geometry)
+    fn make(geometry: Geometry) -> ReferenceDevice {
+        ReferenceDevice::new(geometry)
     }
 
     fn forget(&mut self) {
-        Kept::forget(self);
+        ReferenceDevice::forget(self);
     }
 }
 
-/// What the process of one load is started with, before the load's number.
+/// The argument of the process of a workload, before the number of the workload.
 pub(crate) const ONLY: &str = "--only=";
 
-/// Runs all loads, each in a process of its own, and tells.
+/// Runs all workloads, each in a process of its own, and prints the results.
 pub(crate) fn run_all(as_json: bool) {
     let mut figures: Vec<Figure> = Vec::new();
     for load in 0..2 * FIGURES {
@@ -118,23 +120,23 @@ pub(crate) fn run_all(as_json: bool) {
 }
 
 fn run_in_a_process(load: usize) -> Figure {
-    let program = std::env::current_exe().expect("the program that runs has a path");
+    let program = std::env::current_exe().expect("the executable has a path");
     let output = std::process::Command::new(program)
         .args(["raid", &format!("{ONLY}{load}")])
         .stderr(std::process::Stdio::inherit())
         .output()
-        .expect("the program that runs can be run again");
+        .expect("the executable can be started again");
     assert!(output.status.success(), "load {load} ended with {}", output.status);
     serde_json::from_slice(&output.stdout).expect("the program prints one figure")
 }
 
-/// One load, by its number: those of members that keep references come first.
+/// A workload by its number: those with members that store references come first.
 pub(crate) fn run_one(load: usize) {
-    let figure = if load < FIGURES { measured::<Kept>(load) } else { measured::<Memory>(load - FIGURES) };
+    let figure = if load < FIGURES { measured::<ReferenceDevice>(load) } else { measured::<Memory>(load - FIGURES) };
     println!("{}", serde_json::to_string(&figure).expect("figures are plain numbers"));
 }
 
-/// Of each kind of members: the loads, and a rebuild.
+/// For each kind of members: the workloads, and a rebuild.
 const FIGURES: usize = LOADS.len() + 1;
 
 fn measured<D: Member>(load: usize) -> Figure {
@@ -185,32 +187,33 @@ pub(crate) fn member() -> Geometry {
     }
 }
 
-fn new_volume<D: Member>() -> VolumeOn<D> {
+fn new_volume<D: Member>() -> VolumeDevice<D> {
     let mut config = VolumeConfig::new("bench", Scheme::raid5(3));
     config.tuning.reserve_percent = 30;
     volume_of(config, &member())
 }
 
 /// A volume of empty members.
-pub(crate) fn volume_of<D: Member>(config: VolumeConfig, geometry: &Geometry) -> VolumeOn<D> {
+pub(crate) fn volume_of<D: Member>(config: VolumeConfig, geometry: &Geometry) -> VolumeDevice<D> {
     let ids: Vec<[u8; 16]> = (1..=MEMBERS as u8).map(|id| [id; 16]).collect();
-    let mut volume = Volume::create(config, vec![geometry.clone(); MEMBERS], [1; 16], &ids, true).expect("they suit");
-    // As a volume that is served.
+    let mut volume =
+        Volume::create(config, vec![geometry.clone(); MEMBERS], [1; 16], &ids, true).expect("the members are suitable");
+    // As in a server.
     if let Some(isal) = Isal::new() {
         volume.set_engine(Box::new(isal));
     }
     started(volume, (0..MEMBERS).map(|_| Some(D::make(geometry.clone()))).collect())
 }
 
-/// A volume that takes commands.
-pub(crate) fn started<D: ZonedDevice>(volume: Volume, members: Vec<Option<D>>) -> VolumeOn<D> {
-    let mut volume = VolumeOn::new(volume, members);
-    volume.turn(Instant::ZERO);
-    assert!(volume.volume().is_ready(), "devices in memory answer at once");
+/// A volume that accepts commands.
+pub(crate) fn started<D: ZonedDevice>(volume: Volume, members: Vec<Option<D>>) -> VolumeDevice<D> {
+    let mut volume = VolumeDevice::new(volume, members);
+    volume.process(Instant::ZERO);
+    assert!(volume.volume().is_ready(), "devices in memory complete immediately");
     volume
 }
 
-/// One device for conventional requests: all of its zones are such.
+/// A device for conventional requests: all of its zones are conventional.
 fn bare<D: Member>() -> D {
     let geometry = Geometry {
         conventional_zone_count: ZONES as u32,
@@ -228,16 +231,16 @@ fn measure<D: Member>(load: Load) -> Figure {
     let mut prng = Prng::new(1);
     if load.writes {
         for member in (0..MEMBERS as u8).map(MemberIndex) {
-            volume.member_mut(member).expect("it is there").forget();
+            volume.member_mut(member).expect("the member exists").forget();
         }
         device.forget();
     }
-    // Every zone once, so that what is measured takes no memory that nobody has touched before.
+    // Every zone once, so that the measurement causes no page faults.
     run(&mut volume, SEQUENTIAL_WRITE, blocks, ZONES * ZONE_BLOCKS * (MEMBERS as u64 - 1), &mut prng);
     run(&mut device, SEQUENTIAL_WRITE, blocks, blocks, &mut prng);
     if load.degraded {
         volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(1));
-        volume.turn(Instant::ZERO);
+        volume.process(Instant::ZERO);
     }
     let round_blocks = ROUND_BYTES / BLOCK_BYTES;
     let mut times = [const { Vec::new() }; 2];
@@ -245,7 +248,7 @@ fn measure<D: Member>(load: Load) -> Figure {
         times[0].push(run(&mut volume, load, blocks, round_blocks, &mut prng));
         times[1].push(run(&mut device, load, blocks, round_blocks, &mut prng));
     }
-    assert_eq!(volume.volume().counters().lost_blocks, 0, "what was forgotten was not read");
+    assert_eq!(volume.volume().counters().lost_blocks, 0, "discarded data was not read");
     let [volume_ns, device_ns] = times.map(median);
     let request_bytes = load.request_blocks * BLOCK_BYTES;
     Figure {
@@ -258,13 +261,14 @@ fn measure<D: Member>(load: Load) -> Figure {
     }
 }
 
-/// Runs a load over the first `blocks` of a device; nanoseconds of the processor for each request.
+/// Runs a workload over the first `blocks` of a device; returns CPU time per request in
+/// nanoseconds.
 pub(crate) fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round_blocks: u64, prng: &mut Prng) -> f64 {
     let data = Bytes::from(vec![0xa5; (load.request_blocks * BLOCK_BYTES) as usize]);
     let requests = round_blocks / load.request_blocks;
     let places = blocks / load.request_blocks;
     let mut completions = CompletionQueue::new();
-    let (mut now, mut under_way, mut ended) = (Instant::ZERO, 0, 0);
+    let (mut now, mut in_flight, mut ended) = (Instant::ZERO, 0, 0);
     let before = cpu_ns();
     for request in 0..requests {
         let place = if load.is_random { prng.below(places) } else { request % places };
@@ -276,15 +280,15 @@ pub(crate) fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round
             Operation::Read { start, blocks: count }
         };
         let mut command = Command { id: CommandId(request), namespace: NamespaceId::FIRST, operation };
-        under_way += 1;
+        in_flight += 1;
         loop {
             let refused = device.submit(now, command);
-            if under_way >= QUEUE_DEPTH || refused.is_err() {
+            if in_flight >= QUEUE_DEPTH || refused.is_err() {
                 now = device.next_wakeup().map_or(now, |next| next.max(now));
                 device.poll(now, &mut completions);
                 while let Some(completion) = completions.pop() {
                     assert_eq!(completion.status, Status::Success, "memory does not fail");
-                    (under_way, ended) = (under_way - 1, ended + 1);
+                    (in_flight, ended) = (in_flight - 1, ended + 1);
                 }
             }
             match refused {
@@ -303,7 +307,8 @@ pub(crate) fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round
     (cpu_ns() - before) as f64 / requests as f64
 }
 
-/// A full volume gets an empty device in the place of a member; bytes of that member's chunks.
+/// Replaces a member of a full volume with an empty device; returns the bytes of the chunks of that
+/// member.
 fn rebuild<D: Member>() -> Figure {
     let mut times = Vec::new();
     let mut moved = 0;
@@ -315,16 +320,19 @@ fn rebuild<D: Member>() -> Figure {
         volume.volume_mut().fail_member(Instant::ZERO, MemberIndex(2));
         volume.replace(MemberIndex(2), Some(D::make(member())));
         let before = cpu_ns();
-        volume.volume_mut().replace_member(Instant::ZERO, MemberIndex(2), member(), [9; 16]).expect("it suits");
+        volume
+            .volume_mut()
+            .replace_member(Instant::ZERO, MemberIndex(2), member(), [9; 16])
+            .expect("the device is suitable");
         let mut now = Instant::ZERO;
         loop {
-            volume.turn(now);
+            volume.process(now);
             let is_done = std::iter::from_fn(|| volume.volume_mut().poll_event())
                 .any(|event| matches!(event, Event::Rebuilt { .. }));
             if is_done {
                 break;
             }
-            now = volume.next_wakeup().expect("a rebuild goes on").max(now);
+            now = volume.next_wakeup().expect("a rebuild is in progress").max(now);
         }
         times.push((cpu_ns() - before) as f64);
     }

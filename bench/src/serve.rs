@@ -1,8 +1,10 @@
-//! A drive over NVMe/TCP on loopback: one serving thread, one thread with our own initiator, no timing model.
+//! A drive over NVMe/TCP on loopback: one server thread, one thread with zonda's initiator, no
+//! timing model.
 //!
-//! Two backends: memory, and an image on files (in `/dev/shm` where there is one, so that no disk is measured). The yardstick is
-//! nbdkit's memory plug-in driven by fio's nbd engine; where one of the two is missing, that is told. Cases and yardstick take
-//! turns, several rounds, and the median counts.
+//! Two backends: memory, and an image on files (in `/dev/shm` if it exists, so that no disk is
+//! measured). The baseline is the memory plugin of nbdkit, driven by the nbd engine of fio; a
+//! missing program is reported. Cases and baseline alternate for several rounds, and the median is
+//! reported.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -19,19 +21,19 @@ use zonda_zoned::{NamespaceId, PayloadKind};
 
 use crate::host::{cpu_ns, cpu_of_others_ns, median};
 
-/// The built-in profiles, and no files.
+/// The built-in profiles only, no files.
 const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 /// Rounds of each case.
 const ROUNDS: usize = 3;
-/// How long each case runs in a round.
+/// Duration of each case in a round.
 const SECONDS: u32 = 3;
 /// 32 zones of 64 MiB: half of them are read, half are written.
 const ZONES: u32 = 32;
 const ZONE_CAPACITY: ByteSize = ByteSize(64 << 20);
 const NQN: &str = "nqn.2026-01.io.zonda:bench";
 
-/// A load, and how fio says it.
+/// A workload, and its fio pattern.
 struct Case {
     name: &'static str,
     operation: &'static str,
@@ -58,10 +60,10 @@ struct Figures {
     bytes_per_second: f64,
     p50_ns: f64,
     p99_ns: f64,
-    /// Processor time of the serving thread for each command.
+    /// CPU time of the server thread per command.
     server_cpu_ns: f64,
     client_cpu_ns: f64,
-    /// IOPS of the yardstick in the same rounds; absent where it is not run.
+    /// IOPS of the baseline in the same rounds; absent if it is not run.
     nbdkit_iops: Option<f64>,
 }
 
@@ -75,19 +77,19 @@ struct Round {
     client_cpu_ns: f64,
 }
 
-/// Runs all cases, and tells.
+/// Runs all cases and prints the results.
 pub(crate) fn run_all(as_json: bool) {
     let nbdkit = Nbdkit::start();
     let mut figures = Vec::new();
     for backend in ["memory", "files"] {
         let served = Served::new(backend);
         for case in &CASES {
-            let (mut rounds, mut yardstick) = (Vec::new(), Vec::new());
+            let (mut rounds, mut baseline) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
                 rounds.push(served.run(case));
-                yardstick.extend(case.fio.and_then(|pattern| nbdkit.as_ref().ok()?.iops(pattern, case)));
+                baseline.extend(case.fio.and_then(|pattern| nbdkit.as_ref().ok()?.iops(pattern, case)));
             }
-            figures.push(summary(case, backend, &rounds, yardstick));
+            figures.push(summary(case, backend, &rounds, baseline));
         }
         served.stop();
     }
@@ -97,11 +99,11 @@ pub(crate) fn run_all(as_json: bool) {
     }
     print_table(&figures);
     if let Err(reason) = &nbdkit {
-        println!("no yardstick: {reason}");
+        println!("no baseline: {reason}");
     }
 }
 
-fn summary(case: &Case, backend: &'static str, rounds: &[Round], yardstick: Vec<f64>) -> Figures {
+fn summary(case: &Case, backend: &'static str, rounds: &[Round], baseline: Vec<f64>) -> Figures {
     let of = |value: fn(&Round) -> f64| median(rounds.iter().map(value).collect());
     Figures {
         case: case.name,
@@ -112,7 +114,7 @@ fn summary(case: &Case, backend: &'static str, rounds: &[Round], yardstick: Vec<
         p99_ns: of(|round| round.p99_ns),
         server_cpu_ns: of(|round| round.server_cpu_ns),
         client_cpu_ns: of(|round| round.client_cpu_ns),
-        nbdkit_iops: (!yardstick.is_empty()).then(|| median(yardstick)),
+        nbdkit_iops: (!baseline.is_empty()).then(|| median(baseline)),
     }
 }
 
@@ -131,7 +133,7 @@ fn print_table(figures: &[Figures]) {
         "ratio"
     );
     for row in figures {
-        let yardstick = row.nbdkit_iops.map_or(String::new(), |iops| format!("{iops:.0}"));
+        let baseline = row.nbdkit_iops.map_or(String::new(), |iops| format!("{iops:.0}"));
         let ratio = row.nbdkit_iops.map_or(String::new(), |iops| format!("{:.2}", row.iops / iops));
         println!(
             "{:<7} {:<26} {:>9.0} {:>7.3} {:>9.1} {:>9.1} {:>10.2} {:>10.2} {:>9} {:>6}",
@@ -143,7 +145,7 @@ fn print_table(figures: &[Figures]) {
             row.p99_ns / 1e3,
             row.server_cpu_ns / 1e3,
             row.client_cpu_ns / 1e3,
-            yardstick,
+            baseline,
             ratio
         );
     }
@@ -158,15 +160,15 @@ struct Served {
 impl Served {
     fn new(backend: &str) -> Served {
         let spec = sized("zn540", Some(ZONES), Some(ZONE_CAPACITY), &PROFILES).expect("a built-in profile");
-        let drive = spec.plan(&PROFILES).expect("it can be so small");
+        let drive = spec.plan(&PROFILES).expect("the size is valid");
         let (source, directory) = if backend == "memory" {
             (Source::Memory(Box::new(drive)), None)
         } else {
             let shared = Path::new("/dev/shm");
             let parent = if shared.is_dir() { shared.to_owned() } else { std::env::temp_dir() };
-            let directory = tempfile::tempdir_in(parent).expect("there is room for a directory");
+            let directory = tempfile::tempdir_in(parent).expect("a temporary directory can be created");
             let image = directory.path().join("image");
-            create_image(&image, &drive).expect("there is room for an image");
+            create_image(&image, &drive).expect("an image can be created");
             (Source::Image(image), Some(directory))
         };
         let plan = ServerPlan::on_loopback(NQN.parse().expect("a name"), source);
@@ -182,7 +184,8 @@ impl Served {
             namespace: NamespaceId::FIRST,
         };
         let options = NamespaceOptions::default();
-        let mut connection = Connection::open(&Location::NvmeTcp(url), &options).expect("the server is there");
+        let mut connection =
+            Connection::open(&Location::NvmeTcp(url), &options).expect("the server accepts connections");
         let zones = if case.operation == "write" { "16..32" } else { "0..16" };
         let text = format!(
             "[run]\ntime = \"{SECONDS} s\"\n[[job]]\noperation = \"{}\"\nblock_size = \"{}\"\nqueue_depth = {}\nzones = \
@@ -192,8 +195,8 @@ impl Served {
             case.depth,
             if case.operation == "write" { "on_full = \"reset\"\n" } else { "" },
         );
-        let (run, jobs) = parse_jobs(&text).expect("the job is well written");
-        let plan = Plan::new(&run, &jobs, connection.geometry()).expect("the drive can do it");
+        let (run, jobs) = parse_jobs(&text).expect("the job is valid");
+        let plan = Plan::new(&run, &jobs, connection.geometry()).expect("the drive supports it");
         let (device, ring) = connection.parts();
         let mut clock = RingClock(ring);
         prepare(&plan, PayloadKind::Bytes, NamespaceId::FIRST, device, &mut clock, &mut |_| {}).expect("it prepares");
@@ -224,7 +227,7 @@ impl Served {
     }
 }
 
-/// nbdkit's memory plug-in, served over TCP on loopback as our drive is.
+/// The memory plugin of nbdkit, served over TCP on loopback, as our drive.
 struct Nbdkit {
     process: Child,
     port: u16,
@@ -235,7 +238,7 @@ impl Nbdkit {
         if !has_nbd_engine() {
             return Err("fio with its nbd engine is not installed (apt-get install fio)".to_owned());
         }
-        // Free a moment ago, and nobody else's in all likelihood.
+        // Free a moment ago, and most likely still free.
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = port.map_err(|error| error.to_string())?.port();
         let mut command = Command::new("nbdkit");
@@ -248,7 +251,7 @@ impl Nbdkit {
 
     fn iops(&self, pattern: &str, case: &Case) -> Option<f64> {
         let output = Command::new("fio")
-            .args(["--name=yardstick", "--ioengine=nbd", "--output-format=json", "--time_based", "--size=1G"])
+            .args(["--name=baseline", "--ioengine=nbd", "--output-format=json", "--time_based", "--size=1G"])
             .args(["--bs=4k", &format!("--runtime={SECONDS}"), &format!("--rw={pattern}")])
             .args([&format!("--iodepth={}", case.depth), &format!("--uri=nbd://127.0.0.1:{}", self.port)])
             .output()
@@ -262,7 +265,7 @@ impl Nbdkit {
 
 impl Drop for Nbdkit {
     fn drop(&mut self) {
-        // It ends with this process in any case.
+        // It also ends with this process.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

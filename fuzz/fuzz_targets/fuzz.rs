@@ -1,4 +1,5 @@
-//! Every fuzz target in one program, so that it is linked once: `ZONDA_FUZZ_TARGET` names the one that runs.
+//! All fuzz targets in one program, so that it is linked once: `ZONDA_FUZZ_TARGET` selects the
+//! target.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -10,7 +11,9 @@ libfuzzer_sys::fuzz_target!(
     init: {
         let name = std::env::var("ZONDA_FUZZ_TARGET").unwrap_or_default();
         if !zonda_fuzz_bodies::BODIES.iter().any(|body| body.name == name) {
-            eprintln!("ZONDA_FUZZ_TARGET is \"{name}\", which is no target: fuzz/targets lists them (scripts/fuzz sets it)");
+            eprintln!(
+                "unknown fuzz target \"{name}\" in ZONDA_FUZZ_TARGET: see fuzz/targets (scripts/fuzz sets the variable)"
+            );
             std::process::exit(2);
         }
         NAME.get_or_init(|| name);

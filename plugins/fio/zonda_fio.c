@@ -25,9 +25,9 @@
 #include "zonda.h"
 
 #define NS_PER_S 1000000000LL
-/* How long to wait at one namespace while others may have something, too. */
-#define LOOK_AROUND_NS 50000
-/* Zones asked for at a time. */
+/* How long to wait for one namespace while others may have completions, too. */
+#define POLL_SLICE_NS 50000
+/* Zones requested at a time. */
 #define ZONES_AT_A_TIME 1024u
 #define SECRET_BYTES_MAX 256
 
@@ -48,16 +48,16 @@ struct options {
 	.category = FIO_OPT_C_ENGINE, .group = FIO_OPT_G_INVALID
 
 static struct fio_option option_table[] = {
-	{ OPTION(uri, FIO_OPT_STR_STORE, "Directory of an image, or nvme-tcp://HOST:PORT/NQN; instead of filename") },
-	{ OPTION(host_nqn, FIO_OPT_STR_STORE, "The name under which to connect to a server") },
-	{ OPTION(secret_file, FIO_OPT_STR_STORE, "File with the host's DH-HMAC-CHAP secret") },
-	{ OPTION(controller_secret_file, FIO_OPT_STR_STORE, "File with the secret that the server must prove to know") },
-	{ OPTION(digests, FIO_OPT_BOOL, "Digests over headers and data on the connection"), .def = "0" },
+	{ OPTION(uri, FIO_OPT_STR_STORE, "Image directory or nvme-tcp://HOST:PORT/NQN, instead of filename") },
+	{ OPTION(host_nqn, FIO_OPT_STR_STORE, "Host NQN for connections to a server") },
+	{ OPTION(secret_file, FIO_OPT_STR_STORE, "File with the DH-HMAC-CHAP secret of the host") },
+	{ OPTION(controller_secret_file, FIO_OPT_STR_STORE, "File with the DH-HMAC-CHAP secret of the controller") },
+	{ OPTION(digests, FIO_OPT_BOOL, "Enable header and data digests"), .def = "0" },
 	{ OPTION(io_queues, FIO_OPT_INT, "I/O queues (connections) of each job to a server"), .def = "1", .minval = 1,
 	  .maxval = 64 },
-	{ OPTION(spin_us, FIO_OPT_INT, "Microseconds to look for an answer before sleeping"), .def = "0",
+	{ OPTION(spin_us, FIO_OPT_INT, "Microseconds to poll for completions before sleeping"), .def = "0",
 	  .maxval = 1000000 },
-	{ OPTION(append, FIO_OPT_BOOL, "Write with Zone Append; a block that lands elsewhere than fio expects is an error"),
+	{ OPTION(append, FIO_OPT_BOOL, "Write with Zone Append; fail if a block is written elsewhere than fio expects"),
 	  .def = "0" },
 	{ .name = NULL },
 };
@@ -76,20 +76,20 @@ struct control {
 struct target {
 	struct control *control;
 	zonda_namespace *ns; /* NULL until the job's thread runs */
-	unsigned int under_way;
+	unsigned int in_flight;
 	bool unsent;
 };
 
-/* A command; an io_u is cut into several where it is larger than one command can be. */
+/* A command; an io_u larger than one command is split into several. */
 struct part {
 	struct io_u *io_u;
-	uint64_t append_lba; /* where an append must land */
+	uint64_t append_lba; /* the expected LBA of an append */
 	bool is_append;
 };
 
 /* In io_u->engine_data. */
 struct work {
-	unsigned int under_way;
+	unsigned int in_flight;
 	struct part parts[];
 };
 
@@ -99,9 +99,9 @@ struct job {
 	struct target *targets;
 	unsigned int nr_targets;
 	unsigned int parts_max; /* parts of one io_u */
-	struct io_u **ready;    /* ended, not yet given to fio; a ring */
+	struct io_u **ready;    /* completed, not yet returned to fio; a ring */
 	unsigned int ready_size, ready_head, ready_count;
-	struct io_u **events; /* given to fio by getevents */
+	struct io_u **events; /* returned to fio by getevents */
 	zonda_result *results;
 	bool has_complained;
 };
@@ -111,20 +111,20 @@ static struct control *controls;
 
 /* ---- Opening ------------------------------------------------------------------------------------------------------------ */
 
-/* A secret is kept in a file, because command lines can be read by everybody. */
+/* A secret is read from a file, because any user can read command lines. */
 static int read_secret(const char *path, char secret[SECRET_BYTES_MAX])
 {
 	FILE *file = fopen(path, "r");
 	bool is_read;
 
 	if (file == NULL) {
-		log_err("zonda: %s cannot be read: %s\n", path, strerror(errno));
+		log_err("zonda: cannot read %s: %s\n", path, strerror(errno));
 		return -errno;
 	}
 	is_read = fgets(secret, SECRET_BYTES_MAX, file) != NULL;
 	fclose(file);
 	if (!is_read) {
-		log_err("zonda: %s has no secret in it\n", path);
+		log_err("zonda: no secret in %s\n", path);
 		return -EINVAL;
 	}
 	secret[strcspn(secret, "\r\n")] = '\0';
@@ -174,7 +174,7 @@ static void close_controls(void)
 	pthread_mutex_unlock(&controls_mutex);
 }
 
-/* The control of a namespace, opened if it is not; NULL and errno when that fails. */
+/* The control of a namespace, opened if necessary; NULL and errno on failure. */
 static struct control *control_get(const char *name, const struct options *o)
 {
 	static bool is_registered;
@@ -318,7 +318,7 @@ static struct job *job_of(struct thread_data *td)
 	return job;
 }
 
-/* What is open of a file of the job. */
+/* The target of a file of the job. */
 static struct target *target_of(struct thread_data *td, struct fio_file *f)
 {
 	struct job *job = job_of(td);
@@ -327,7 +327,7 @@ static struct target *target_of(struct thread_data *td, struct fio_file *f)
 
 	if (job == NULL)
 		return NULL;
-	/* fio numbers the files after it has asked for their zones. */
+	/* fio numbers the files after it has requested their zones. */
 	for_each_file(td, other, i) {
 		if (other == f)
 			return &job->targets[i];
@@ -336,7 +336,7 @@ static struct target *target_of(struct thread_data *td, struct fio_file *f)
 	return NULL;
 }
 
-/* The job's one file is the one that `uri` names, and is called so, that jobs on one namespace share its zones in fio. */
+/* The job's only file is that of `uri`, and has its name, so that jobs on one namespace share its zones in fio. */
 static int name_file(struct thread_data *td, const char *uri)
 {
 	struct fio_file *f;
@@ -349,7 +349,7 @@ static int name_file(struct thread_data *td, const char *uri)
 		return 0;
 	}
 	if (td->o.nr_files > 1) {
-		log_err("zonda: uri names one namespace, and the job has %u files: name them with filename\n",
+		log_err("zonda: uri is one namespace, but the job has %u files: use filename instead\n",
 			td->o.nr_files);
 		return -EINVAL;
 	}
@@ -371,21 +371,21 @@ static int zonda_setup(struct thread_data *td)
 	int ret;
 
 	if (zonda_api_version() != ZONDA_API_VERSION) {
-		log_err("zonda: compiled for version %u of zonda.h, linked with %u\n", ZONDA_API_VERSION,
+		log_err("zonda: compiled for version %u of zonda.h, linked with version %u\n", ZONDA_API_VERSION,
 			zonda_api_version());
 		return 1;
 	}
 	if (!td->o.use_thread && !td->o.create_serialize) {
-		log_err("zonda: create_serialize=0 needs thread=1\n");
+		log_err("zonda: create_serialize=0 requires thread=1\n");
 		td_verror(td, EINVAL, "zonda: thread=1");
 		return 1;
 	}
 	if (td->o.io_submit_mode == IO_MODE_OFFLOAD) {
-		log_err("zonda: io_submit_mode=offload is not possible: a job has its own thread\n");
+		log_err("zonda: io_submit_mode=offload is not supported: only the thread of a job can submit\n");
 		td_verror(td, EOPNOTSUPP, "zonda: io_submit_mode");
 		return 1;
 	}
-	/* What is open here cannot be used after a fork. */
+	/* The handles opened here cannot be used after a fork. */
 	td->o.use_thread = 1;
 	if (o->uri) {
 		ret = name_file(td, o->uri);
@@ -420,7 +420,7 @@ static int zonda_init(struct thread_data *td)
 		return 1;
 	for_each_file(td, f, i) {
 		struct target *target = &job->targets[i];
-		/* Room for every part of every io_u, and one more for what is done in between. */
+		/* A slot for every part of every io_u, and one more for synchronous calls. */
 		uint64_t depth = (uint64_t)td->o.iodepth * job->parts_max + 1;
 
 		depth = depth < UINT16_MAX ? depth : UINT16_MAX;
@@ -460,8 +460,8 @@ static void zonda_io_u_free(struct thread_data *td, struct io_u *io_u)
 
 /* ---- Zones -------------------------------------------------------------------------------------------------------------- */
 
-/* The handle for what a hook does: the job's own while it runs, else the control, which is locked. */
-static zonda_namespace *borrow(struct target *target)
+/* The handle for a hook: that of the job while it runs, else that of the control, which is locked. */
+static zonda_namespace *acquire_handle(struct target *target)
 {
 	if (target->ns)
 		return target->ns;
@@ -469,13 +469,13 @@ static zonda_namespace *borrow(struct target *target)
 	return target->control->ns;
 }
 
-static void give_back(struct target *target)
+static void release_handle(struct target *target)
 {
 	if (!target->ns)
 		pthread_mutex_unlock(&target->control->mutex);
 }
 
-/* What a call that failed left behind, in words; errno for fio, which looks there. */
+/* Logs the error of a failed call, and sets errno, which fio checks. */
 static int complain(const struct fio_file *f, int ret)
 {
 	log_err("zonda: %s: %s (%s)\n", f->file_name, zonda_error_message(), zonda_error_remedy());
@@ -506,7 +506,7 @@ static void convert(const zonda_zone *from, const zonda_geometry *g, struct zbd_
 	to->type = from->type == ZONDA_ZONE_CONVENTIONAL ? ZBD_ZONE_TYPE_CNV : ZBD_ZONE_TYPE_SWR;
 	to->cond = (enum zbd_zone_cond)from->state;
 	if (from->state == ZONDA_STATE_READ_ONLY || from->state == ZONDA_STATE_OFFLINE) {
-		/* fio knows one state for zones that it must leave alone. */
+		/* fio has one state for zones that it must not use. */
 		to->cond = ZBD_ZONE_COND_OFFLINE;
 		to->wp = to->start;
 	}
@@ -532,8 +532,8 @@ static int zonda_fio_report_zones(struct thread_data *td, struct fio_file *f, ui
 	while (done < nr_zones && lba < g->zone_count * g->zone_size_blocks) {
 		uint32_t max = nr_zones - done < ZONES_AT_A_TIME ? nr_zones - done : ZONES_AT_A_TIME;
 
-		ret = zonda_report_zones(borrow(target), lba, 0, report, max);
-		give_back(target);
+		ret = zonda_report_zones(acquire_handle(target), lba, 0, report, max);
+		release_handle(target);
 		if (ret <= 0)
 			break;
 		for (i = 0; i < ret; i++)
@@ -556,8 +556,8 @@ static int each_zone(struct thread_data *td, struct fio_file *f, uint64_t offset
 	g = &target->control->geometry;
 	end = (offset + length) / g->block_size_bytes;
 	for (lba = offset / g->block_size_bytes; lba < end && ret == 0; lba += g->zone_size_blocks) {
-		ret = zonda_manage_zone(borrow(target), opcode, lba);
-		give_back(target);
+		ret = zonda_manage_zone(acquire_handle(target), opcode, lba);
+		release_handle(target);
 	}
 	return ret < 0 ? complain(f, ret) : 0;
 }
@@ -598,7 +598,7 @@ static int zonda_get_max_active_zones(struct thread_data *td, struct fio_file *f
 
 /* ---- Data --------------------------------------------------------------------------------------------------------------- */
 
-/* Takes the end of a part in. */
+/* Processes the completion of a part. */
 static void part_ended(struct job *job, struct target *target, const zonda_result *result)
 {
 	struct part *part = result->user_data;
@@ -614,17 +614,17 @@ static void part_ended(struct job *job, struct target *target, const zonda_resul
 			job->has_complained = true;
 			log_err("zonda: %s: %s at offset %llu: %s\n", io_u->file->file_name, io_ddir_name(io_u->ddir),
 				io_u->offset,
-				result->error ? zonda_status_text(result->status) : "an append landed elsewhere");
+				result->error ? zonda_status_text(result->status) : "an append was written to an unexpected LBA");
 		}
 	}
-	target->under_way--;
-	if (--work->under_way == 0) {
+	target->in_flight--;
+	if (--work->in_flight == 0) {
 		job->ready[(job->ready_head + job->ready_count) % job->ready_size] = io_u;
 		job->ready_count++;
 	}
 }
 
-/* Waits at one namespace. */
+/* Waits for completions of one namespace. */
 static int gather(struct job *job, struct target *target, unsigned int min, int64_t timeout_ns)
 {
 	int i, ret;
@@ -640,19 +640,19 @@ static int submit_part(struct job *job, struct target *target, const zonda_comma
 {
 	int ret;
 
-	while ((ret = zonda_submit(target->ns, command)) == -EAGAIN && target->under_way) {
+	while ((ret = zonda_submit(target->ns, command)) == -EAGAIN && target->in_flight) {
 		ret = gather(job, target, 1, -1);
 		if (ret < 0)
 			return ret;
 	}
 	if (ret == 0) {
-		target->under_way++;
+		target->in_flight++;
 		target->unsent = true;
 	}
 	return ret;
 }
 
-/* The command, or commands, that an io_u is. */
+/* Submits the command, or commands, of an io_u. */
 static int submit(struct job *job, struct target *target, struct io_u *io_u)
 {
 	const struct options *o = job->td->eo;
@@ -667,17 +667,17 @@ static int submit(struct job *job, struct target *target, struct io_u *io_u)
 	char *data = io_u->xfer_buf;
 	int ret;
 
-	work->under_way = 0;
+	work->in_flight = 0;
 	if (ddir_sync(io_u->ddir)) {
 		command.opcode = ZONDA_FLUSH;
 		command.user_data = part;
 		*part = (struct part){ .io_u = io_u };
 		ret = submit_part(job, target, &command);
-		work->under_way = ret == 0;
+		work->in_flight = ret == 0;
 		return ret;
 	}
 	if (io_u->offset % g->block_size_bytes || io_u->xfer_buflen % g->block_size_bytes || blocks == 0) {
-		log_err("zonda: blocks of %u bytes, and not %llu bytes at offset %llu: see blocksize and blockalign\n",
+		log_err("zonda: block size %u: %llu bytes at offset %llu are not aligned; check blocksize and blockalign\n",
 			g->block_size_bytes, io_u->xfer_buflen, io_u->offset);
 		return -EINVAL;
 	}
@@ -686,8 +686,8 @@ static int submit(struct job *job, struct target *target, struct io_u *io_u)
 		command.opcode = ZONDA_APPEND;
 		most = g->max_append_blocks;
 	}
-	/* Counted before any part can end. */
-	work->under_way = (unsigned int)((blocks + most - 1) / most);
+	/* Set before any part can complete. */
+	work->in_flight = (unsigned int)((blocks + most - 1) / most);
 	for (; blocks; part++) {
 		command.blocks = blocks < most ? blocks : most;
 		command.lba = command.opcode == ZONDA_APPEND ? zone * g->zone_size_blocks : lba;
@@ -697,11 +697,11 @@ static int submit(struct job *job, struct target *target, struct io_u *io_u)
 		*part = (struct part){ io_u, lba, command.opcode == ZONDA_APPEND };
 		ret = submit_part(job, target, &command);
 		if (ret < 0) {
-			/* Parts on their way end as they do; the io_u has failed. */
+			/* Parts in flight complete later; the io_u has failed. */
 			unsigned int missing = (unsigned int)((blocks + most - 1) / most);
 
-			work->under_way -= missing;
-			if (work->under_way == 0)
+			work->in_flight -= missing;
+			if (work->in_flight == 0)
 				return ret;
 			io_u->error = (unsigned int)-ret;
 			return 0;
@@ -765,7 +765,7 @@ static enum fio_q_status zonda_queue(struct thread_data *td, struct io_u *io_u)
 	return FIO_Q_COMPLETED;
 }
 
-/* With one command at a time fio waits for it next, which sends it. */
+/* At iodepth 1 fio calls getevents next, which sends the command. */
 static int zonda_commit(struct thread_data *td)
 {
 	struct job *job = td->io_ops_data;
@@ -807,17 +807,17 @@ static int zonda_getevents(struct thread_data *td, unsigned int min, unsigned in
 		unsigned int waiting = 0;
 
 		for (i = 0; i < job->nr_targets; i++)
-			waiting += job->targets[i].under_way > 0;
+			waiting += job->targets[i].in_flight > 0;
 		if (waiting == 0)
 			break;
 		for (i = 0; i < job->nr_targets; i++) {
 			struct target *target = &job->targets[i];
 			bool is_enough = job->ready_count >= min;
 
-			if (target->under_way == 0)
+			if (target->in_flight == 0)
 				continue;
 			ret = gather(job, target, is_enough ? 0 : 1,
-				     is_enough ? 0 : waiting == 1 ? limit : LOOK_AROUND_NS);
+				     is_enough ? 0 : waiting == 1 ? limit : POLL_SLICE_NS);
 			if (ret < 0)
 				return ret;
 		}
@@ -843,8 +843,8 @@ static struct io_u *zonda_event(struct thread_data *td, int event)
 	return job->events[event];
 }
 
-/* Files are opened with the job, and their sizes are known from then on; nothing is cached here. */
-static int zonda_nothing(struct thread_data *td, struct fio_file *f)
+/* Namespaces are opened with the job, which sets their sizes; there is no cache to invalidate. */
+static int zonda_noop(struct thread_data *td, struct fio_file *f)
 {
 	return 0;
 }
@@ -862,10 +862,10 @@ static struct ioengine_ops zonda_engine = {
 	.commit = zonda_commit,
 	.getevents = zonda_getevents,
 	.event = zonda_event,
-	.open_file = zonda_nothing,
-	.close_file = zonda_nothing,
-	.invalidate = zonda_nothing,
-	.get_file_size = zonda_nothing,
+	.open_file = zonda_noop,
+	.close_file = zonda_noop,
+	.invalidate = zonda_noop,
+	.get_file_size = zonda_noop,
 	.get_zoned_model = zonda_get_zoned_model,
 	.report_zones = zonda_fio_report_zones,
 	.reset_wp = zonda_reset_wp,
@@ -880,7 +880,7 @@ static struct ioengine_ops zonda_engine = {
 	.options = option_table,
 };
 
-/* What fio looks for. */
+/* The entry point that fio looks up. */
 void get_ioengine(struct ioengine_ops **engine);
 
 void get_ioengine(struct ioengine_ops **engine)

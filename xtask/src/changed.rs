@@ -1,5 +1,4 @@
-//! `cargo xtask changed`: the inner loop. Format, lints of everything that sees the change, and the tests of the packages that
-//! changed.
+//! `cargo xtask changed`: format, lints, and the tests of changed packages.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,14 +9,16 @@ use crate::ledger::{Ledger, Tests};
 use crate::suite::{self, How};
 use crate::test::{levels_and_sizes, of_command, report, timed};
 
-/// The call of cargo that lints everything.
+/// The cargo command that lints everything.
 const LINTS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"];
-/// Executables whose tests start a guest: they stay with `cargo xtask test`.
+/// Executables whose tests start a guest: only `cargo xtask test` runs them.
 const TOO_LONG: &[&str] = &["full_stack/linux"];
-/// Tests that take more than ten seconds, by a part of their names: they stay there too.
-const SKIPPED_TESTS: &[&str] = &["published_results_are_repeated"];
+/// Tests that take more than ten seconds, by a part of their names: only `cargo xtask test` runs
+/// them.
+const SKIPPED_TESTS: &[&str] = &["the_comparison_with_published_results"];
 
-/// Checks what differs from `base`; without one, from the last commit, or of the last commit where nothing differs.
+/// Checks packages that differ from `base`; by default from the last commit, or those of the last
+/// commit if nothing differs.
 pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
     let start = Instant::now();
     let files = match files_since(root, base) {
@@ -33,7 +34,7 @@ pub(crate) fn run(root: &Path, base: Option<&str>) -> ExitCode {
     ledger.push(of_command("format", root, &["fmt", "--all", "--check"], false));
     ledger.push(levels_and_sizes(root));
     ledger.push(of_command("lints", root, &LINTS, false));
-    // Nothing is gained from tests of code that does not compile.
+    // Tests of code that does not compile are skipped.
     if ledger.is_good() && !packages.is_empty() {
         let selection: Vec<String> = packages.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect();
         match suite::build(root, &selection) {
@@ -61,7 +62,7 @@ fn shown(packages: &BTreeSet<String>) -> String {
     packages.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Paths that differ, new files included.
+/// Paths that differ, including new files.
 fn files_since(root: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
     let mut files = git(root, &["diff", "--name-only", base.unwrap_or("HEAD")])?;
     files.extend(git(root, &["ls-files", "--others", "--exclude-standard"])?);
@@ -75,20 +76,20 @@ fn files_since(root: &Path, base: Option<&str>) -> Result<Vec<String>, String> {
 
 fn git(root: &Path, arguments: &[&str]) -> Result<Vec<String>, String> {
     let output = Command::new("git").args(arguments).current_dir(root).output();
-    let output = output.map_err(|error| format!("git does not start: {error}"))?;
+    let output = output.map_err(|error| format!("cannot start git: {error}"))?;
     if !output.status.success() {
         return Err(format!("git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim()));
     }
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
-/// The packages in whose folders these files lie.
+/// The packages that contain these files.
 fn packages_of(root: &Path, files: &[String]) -> BTreeSet<String> {
     files.iter().filter_map(|file| package_of(root, file)).collect()
 }
 
 fn package_of(root: &Path, file: &str) -> Option<String> {
-    // Above the folder of a package there is the workspace, whose manifest names none.
+    // The manifest of the workspace, above the folder of a package, has no name.
     let folders = Path::new(file).ancestors().skip(1).take_while(|folder| !folder.as_os_str().is_empty());
     let manifests = folders.map(|folder| std::fs::read_to_string(root.join(folder).join("Cargo.toml")));
     let manifest = manifests.into_iter().find_map(Result::ok)?;

@@ -1,5 +1,6 @@
-//! Documentation: rustdoc on every library and program, with the libraries that the build has left. `cargo doc` would check all
-//! dependencies for it once more, which takes longer than rustdoc itself (docs/decisions/0016).
+//! Documentation: runs rustdoc on every library and program, with the libraries of the build.
+//! `cargo doc` would check all dependencies again, which takes longer than rustdoc itself
+//! (docs/decisions/0016).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use serde_json::Value;
 use crate::process::Ended;
 use crate::suite::{Built, cargo, text_of, to_the_end};
 
-/// Rustdoc processes at a time: as many as there are processors on the smallest machine that tests run on.
+/// Number of concurrent rustdoc processes: the number of CPUs of the smallest test machine.
 const AT_A_TIME: usize = 2;
 
-/// What rustdoc is to document: one library or program.
+/// A library or program to document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
     /// `zonda_raid`, `kill-rounds`.
@@ -28,12 +29,12 @@ struct Subject {
     source: PathBuf,
     /// The folder of its package.
     folder: PathBuf,
-    /// What it may name, and where that was built.
+    /// Its dependencies, and the paths of their libraries.
     externs: Vec<(String, PathBuf)>,
 }
 
-/// Documents the workspace into `target/doc-of-tests`. A warning is an error; what rustdoc says is printed. Says whether all is well,
-/// and what processor time it took.
+/// Documents the workspace into `target/doc-of-tests`. Warnings are errors; the output of rustdoc
+/// is printed. Returns whether it succeeded, and the CPU time.
 pub(crate) fn check(root: &Path, built: &Built) -> (bool, Duration) {
     let subjects = match metadata(root).and_then(|metadata| subjects(&metadata, &built.libraries)) {
         Ok(subjects) => Mutex::new(subjects),
@@ -42,7 +43,7 @@ pub(crate) fn check(root: &Path, built: &Built) -> (bool, Duration) {
             return (false, Duration::ZERO);
         }
     };
-    let next = || subjects.lock().expect("nobody panics with it").pop();
+    let next = || subjects.lock().expect("no thread panics while holding it").pop();
     thread::scope(|scope| {
         let worker = || {
             let (mut is_good, mut cpu) = (true, Duration::ZERO);
@@ -75,14 +76,15 @@ fn document(root: &Path, subject: &Subject) -> Ended {
 
 fn metadata(root: &Path) -> Result<Value, String> {
     let output = cargo(root).args(["metadata", "--format-version", "1"]).output();
-    let output = output.map_err(|error| format!("cargo does not start: {error}"))?;
+    let output = output.map_err(|error| format!("cannot start cargo: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata: {}", text_of(&output)));
     }
     serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))
 }
 
-/// What there is to be documented, by what cargo says of the workspace and where each package's library was built.
+/// The libraries and programs to document, from the metadata of the workspace and the paths of
+/// built libraries.
 ///
 /// # Errors
 /// If a library that is needed was not built.
@@ -104,7 +106,7 @@ fn subjects(metadata: &Value, libraries: &BTreeMap<String, PathBuf>) -> Result<V
             match libraries.get(&text(&dependency["pkg"])) {
                 Some(path) if is_ordinary => externs.push((text(&dependency["name"]), path.clone())),
                 None if is_ordinary && each(&dependency["dep_kinds"]).iter().all(|kind| kind["target"].is_null()) => {
-                    return Err(format!("the build has left no library of {}", text(&dependency["pkg"])));
+                    return Err(format!("the build has no library of {}", text(&dependency["pkg"])));
                 }
                 _ => {}
             }
@@ -143,7 +145,7 @@ impl Subject {
         folders.iter().for_each(|folder| add("-L", format!("dependency={}", folder.display())));
         self.externs.iter().for_each(|(name, path)| add("--extern", format!("{name}={}", path.display())));
         if self.kind == "bin" {
-            // Programs have nothing public.
+            // Programs have no public items.
             let private = ["--document-private-items", "--allow", "rustdoc::private_intra_doc_links"];
             arguments.extend(private.map(str::to_owned));
         }
@@ -181,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn each_library_and_program_of_the_workspace_is_documented_with_what_it_may_name() {
+    fn each_library_and_program_of_the_workspace_is_documented_with_its_dependencies() {
         let built = libraries(&["path+a#0.1.0", "registry+b#1.0.0"]);
         let subjects = subjects(&workspace(), &built).expect("all is built");
         let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
         assert_eq!(names, ["zonda_a", "a-runs"]);
         let externs = |at: usize| subjects[at].externs.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>();
-        assert_eq!(externs(0), ["b"], "neither what other systems need nor what only tests do");
+        assert_eq!(externs(0), ["b"], "without dependencies of other systems and of tests");
         assert_eq!(externs(1), ["b", "zonda_a"], "a program may name its own library");
     }
 

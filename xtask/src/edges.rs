@@ -1,29 +1,29 @@
-//! What an edited crate rebuilds: its own lines, and those of every crate above it.
+//! The lines that an edit of each crate rebuilds: its own, and those of all dependent crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
 
+use crate::layout::rust_files;
 use crate::levels;
-use crate::rooms::rust_files;
 
-/// One crate, and what is above it.
+/// A crate and its dependents.
 #[derive(Debug, PartialEq, Eq)]
 struct Edited {
     name: String,
     /// Lines of its `src`.
     lines: usize,
-    /// Crates that are rebuilt, with itself.
+    /// Crates that are rebuilt, including itself.
     crates: usize,
     /// Their lines.
     rebuilt_lines: usize,
 }
 
-/// A table of all crates, those that rebuild most first.
+/// A table of all crates, sorted by rebuilt lines.
 ///
 /// # Errors
-/// When cargo cannot read the workspace.
+/// If cargo cannot read the workspace.
 pub(crate) fn table(root: &Path) -> Result<String, String> {
     let metadata = levels::metadata(root)?;
     let edited = edited(&metadata, &|manifest| {
@@ -41,7 +41,7 @@ pub(crate) fn table(root: &Path) -> Result<String, String> {
     Ok(format!("{table}{:<20} {all:>7}\n", "all"))
 }
 
-/// Dependencies of tests are left out: they are linked by no crate above.
+/// Without dev-dependencies: dependent crates do not link them.
 fn edited(metadata: &Value, lines_of: &dyn Fn(&str) -> usize) -> Vec<Edited> {
     let packages: Vec<&Value> = metadata["packages"].as_array().into_iter().flatten().collect();
     let name_of = |package: &Value| package["name"].as_str().unwrap_or_default().to_owned();

@@ -1,18 +1,18 @@
-//! What ran: steps with their times, their budget and their tests, as the table that ends a run.
+//! The table of steps of a run, with their times, budgets and tests.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// One step that has ended.
+/// A completed step.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// What it did, in two or three words.
+    /// Name, in two or three words.
     pub(crate) name: String,
-    /// From its start to its end, on the wall.
+    /// Elapsed time.
     pub(crate) wall: Duration,
-    /// Processor time of what it started: a busy machine makes `wall` longer, and this hardly.
+    /// CPU time of its processes, which hardly depends on the load of the machine, unlike `wall`.
     pub(crate) cpu: Duration,
-    /// What it may take on two quiet cores; none where none is set.
+    /// Maximum time on two idle CPUs, if any.
     pub(crate) budget: Option<Duration>,
     /// Tests that passed, failed and were skipped.
     pub(crate) tests: Tests,
@@ -29,7 +29,8 @@ pub(crate) struct Tests {
 }
 
 impl Tests {
-    /// Adds up the closing lines of `cargo test` in this output: `test result: ok. 3 passed; 0 failed; 1 ignored; ...`.
+    /// Sums up the result lines of `cargo test` in this output: `test result: ok. 3 passed; 0
+    /// failed; 1 ignored; ...`.
     pub(crate) fn of_output(output: &str) -> Tests {
         let mut sum = Tests::default();
         for line in output.lines().filter_map(|line| line.trim().strip_prefix("test result:")) {
@@ -80,7 +81,8 @@ impl Ledger {
         self.steps.iter().map(|step| step.cpu).sum()
     }
 
-    /// The table. Steps that overlap add up to more than `whole`, which may have a budget, too.
+    /// The table. Steps run concurrently, so that their sum exceeds `whole`, which can have a
+    /// budget, too.
     pub(crate) fn table(&self, whole: Duration, budget: Option<Duration>) -> String {
         let widest = self.steps.iter().map(|step| step.name.len()).max().unwrap_or(0).max("all steps".len());
         let mut text = format!(
@@ -96,7 +98,7 @@ impl Ledger {
     }
 }
 
-/// The processor time, the time on the wall, and what that may be.
+/// CPU time, elapsed time, and budget.
 type Times = (Duration, Duration, Option<Duration>);
 
 fn row(name: &str, widest: usize, (cpu, wall, budget): Times, tests: Tests, is_good: bool) -> String {
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_what_failed_and_what_outgrew_its_budget() {
+    fn the_table_shows_failed_steps_and_those_over_budget() {
         let mut ledger = Ledger::default();
         ledger.extend(vec![step("format", 3, 10, 0, true), step("unit tests", 120, 90, 40, true)]);
         ledger.push(step("lints", 60, 0, 0, false));

@@ -1,11 +1,12 @@
-//! Dependencies run one way: down.
+//! Levels of crates: crates depend on lower levels only.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Every crate and its level. A crate may depend on lower levels only, and on siblings named beside it.
+/// Every crate and its level. A crate can depend only on lower levels and on the listed crates of
+/// the same level.
 const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-zoned", 0, &[]),
     ("zonda-config", 0, &[]),
@@ -68,11 +69,11 @@ fn findings(metadata: &Value, levels: &[(&str, u32, &[&str])]) -> Vec<String> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
         let Some((_, level, siblings)) = level_of(name) else {
-            findings.push(format!("levels: {name} has no level: give it one in xtask/src/levels.rs"));
+            findings.push(format!("levels: {name} has no level: add it to xtask/src/levels.rs"));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            // What only tests use binds nobody who uses the crate.
+            // Dev-dependencies do not affect users of the crate.
             if dependency["kind"].as_str() == Some("dev") {
                 continue;
             }

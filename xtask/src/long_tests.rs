@@ -1,4 +1,4 @@
-//! Long tests, in an order of their own each time, for as long as there is time: each one alone, two side by side.
+//! Long tests, in random order until the time is over: each in a process, two at a time.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,25 +10,25 @@ use std::time::Instant;
 use crate::process;
 use crate::suite::{How, TestExecutable};
 
-/// What their names begin with, behind the module.
+/// Prefix of their names, after the module.
 pub(crate) const PREFIX: &str = "soak_";
-/// How many run at once.
+/// Number of concurrent tests.
 const WORKERS: usize = 2;
 
-/// What became of them.
+/// Results of the tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) passed: usize,
-    /// What failed, and the command that runs it again.
+    /// Failures, with the command that repeats each.
     pub(crate) failures: Vec<(String, String)>,
-    /// Those that had not ended when the time was over.
+    /// Tests that were stopped when the time was over.
     pub(crate) unended: Vec<String>,
-    /// Those that were not begun.
+    /// Number of tests that were not started.
     pub(crate) left: usize,
 }
 
 impl Outcome {
-    /// `12 tests passed, 1 failed; no time for 30, and 2 did not end`.
+    /// `12 tests passed, 1 failed; no time for 30; not ended: a, b`.
     pub(crate) fn amount(&self) -> String {
         let mut text = format!("{} tests passed", self.passed);
         if !self.failures.is_empty() {
@@ -44,7 +44,8 @@ impl Outcome {
     }
 }
 
-/// Runs the long tests of these executables until the time is over. Their output goes to `folder`, and stays there when one fails or does not end.
+/// Runs the long tests of these executables until the time is over. Their output goes to `folder`,
+/// and is kept if a test fails or is stopped.
 pub(crate) fn run(executables: &[TestExecutable], how: &How, (until, seed): (Instant, u64), folder: &Path) -> Outcome {
     let mut tests: Vec<(usize, String)> = (0..executables.len())
         .flat_map(|at| names(executables, at, how).into_iter().map(move |name| (at, name)))
@@ -69,7 +70,7 @@ pub(crate) fn run(executables: &[TestExecutable], how: &How, (until, seed): (Ins
                         Ok(None) => outcome.unended.push(name),
                         Err(error) => outcome
                             .failures
-                            .push((format!("{name} does not start: {error}"), executables[at].command_again(&name))),
+                            .push((format!("cannot start {name}: {error}"), executables[at].command_again(&name))),
                     }
                 }
             });
@@ -88,12 +89,12 @@ fn names(executables: &[TestExecutable], at: usize, how: &How) -> Vec<String> {
     listed_tests(&String::from_utf8_lossy(&listed))
 }
 
-/// The names in what `--list` prints: `a::b: test`.
+/// The names in the output of `--list`: `a::b: test`.
 fn listed_tests(text: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect()
 }
 
-/// None where it was ended because the time was over.
+/// `None` if it was stopped because the time was over.
 fn run_one(
     executable: &TestExecutable,
     name: &str,
@@ -109,7 +110,7 @@ fn log(folder: &Path, name: &str) -> String {
     folder.join(format!("{}.log", name.replace("::", "-"))).display().to_string()
 }
 
-/// Another order for each seed.
+/// A random order by seed.
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed;
     for end in (1..items.len()).rev() {
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_read_from_what_an_executable_lists() {
+    fn tests_are_parsed_from_the_list_of_an_executable() {
         let text = "a::soak_one: test\nb::soak_two: test\nc: benchmark\n\n2 tests, 1 benchmarks\n";
         assert_eq!(listed_tests(text), ["a::soak_one", "b::soak_two"]);
     }
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_run_is_said() {
+    fn steps_that_could_not_be_run_are_reported() {
         let outcome = Outcome { passed: 12, failures: Vec::new(), unended: vec!["a".to_owned()], left: 30 };
         assert_eq!(outcome.amount(), "12 tests passed; no time for 30; not ended: a");
         assert_eq!(Outcome { passed: 3, ..Outcome::default() }.amount(), "3 tests passed");

@@ -1,11 +1,11 @@
-//! Tests that documents name exist: a table that says what shows a rule is worth nothing when the test was renamed.
+//! Checks that tests named in documents exist, for example after a test was renamed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::rooms::rust_files;
+use crate::layout::rust_files;
 
-/// Names of tests are sentences: what has fewer words may be anything.
+/// Minimum number of words of a test name: shorter names can be anything.
 const WORDS_MIN: usize = 6;
 
 pub(crate) fn check(root: &Path) -> Vec<String> {
@@ -19,13 +19,13 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
         let text = std::fs::read_to_string(&document).unwrap_or_default();
         for name in named_in(&text).filter(|name| !functions.contains(*name)) {
             let shown = document.strip_prefix(root).unwrap_or(&document).display();
-            findings.push(format!("names: {shown} names {name}, and there is no such test"));
+            findings.push(format!("names: {shown}: no test is named {name}"));
         }
     }
     findings
 }
 
-/// Names of functions that are declared in a file, by their lines.
+/// Names of functions declared in a file.
 fn functions_of(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let rest = line.split_once("fn ")?.1;
@@ -34,7 +34,7 @@ fn functions_of(text: &str) -> Vec<String> {
     text.lines().filter_map(name).collect()
 }
 
-/// What stands in backticks and looks like the name of a test.
+/// Words in backticks that look like names of tests.
 fn named_in(text: &str) -> impl Iterator<Item = &str> {
     let is_name = |word: &&str| word.chars().all(is_of_a_name) && word.split('_').count() >= WORDS_MIN;
     text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).filter(is_name)
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_found_with_what_stands_before_them() {
+    fn functions_are_found_with_their_attributes() {
         assert_eq!(
             functions_of("    pub(crate) fn one() {\n// fn\n#[test] fn two_of_them<T>(a: T)"),
             ["one", "two_of_them"]
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_names_a_test_that_is_gone_is_a_finding() {
+    fn a_document_that_names_a_missing_test_is_a_finding() {
         let root = std::env::temp_dir().join(format!("zonda-xtask-names-{}", std::process::id()));
         std::fs::create_dir_all(root.join("docs/deep")).expect("a directory");
         std::fs::create_dir_all(root.join("crates")).expect("a directory");
@@ -84,7 +84,7 @@ mod tests {
         std::fs::write(root.join("docs/deep/a.md"), text).expect("a file");
         let findings = check(&root);
         std::fs::remove_dir_all(&root).expect("the directory is removed");
-        let expected = "names: docs/deep/a.md names a_test_that_is_not_there_any_more, and there is no such test";
+        let expected = "names: docs/deep/a.md: no test is named a_test_that_is_not_there_any_more";
         assert_eq!(findings, [expected]);
     }
 }

@@ -1,6 +1,7 @@
-//! Programs that end: each has a limit, after which it is stopped with all that it has started.
+//! Runs programs with a time limit, after which a program is killed with all of its descendants.
 //!
-//! Output goes to a file and not through a pipe: what a program leaves behind holds nothing up, and one that hangs has said how far it came.
+//! Output goes to a file and not through a pipe, so that background processes do not block, and the
+//! output of a program that hangs is available.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,19 +11,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether a program has ended.
+/// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The unit of times in `/proc/PID/stat`: USER_HZ is 100 on every processor that Linux runs Rust on.
+/// The unit of times in `/proc/PID/stat`: USER_HZ is 100 on every processor that Linux runs Rust
+/// on.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How a program ended.
+/// The result of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// None where it was stopped at its limit.
+    /// `None` if it was stopped at its limit.
     pub(crate) status: Option<ExitStatus>,
-    /// Both outputs, as they came; where it did not succeed, with its status or the processes that were stopped at the end.
+    /// Both outputs; on failure, followed by the status or the killed processes.
     pub(crate) text: String,
-    /// Processor time, user's and system's, of the program and of all that it has started and waited for.
+    /// User and system CPU time of the program and of the children that it waited for.
     pub(crate) cpu: Duration,
 }
 
@@ -32,10 +34,11 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end, at most until then. Its output goes to this file, which is removed again if all went well.
+/// Runs a program, at most until `until`. Its output goes to this file, which is removed if the
+/// program succeeds.
 ///
 /// # Errors
-/// If the file cannot be made or read, or the program does not start.
+/// If the file cannot be created or read, or the program cannot be started.
 pub(crate) fn run(mut command: Command, output: &Path, until: Instant) -> io::Result<Ended> {
     if let Some(folder) = output.parent() {
         fs::create_dir_all(folder)?;
@@ -63,10 +66,11 @@ pub(crate) fn run(mut command: Command, output: &Path, until: Instant) -> io::Re
     Ok(ended)
 }
 
-/// Runs a program to its end, however long that takes: what it printed, while what it complains of is seen at once. Its `text` is that alone.
+/// Runs a program without a limit, and returns its standard output as `text`. Its standard error is
+/// inherited.
 ///
 /// # Errors
-/// If the program does not start.
+/// If the program cannot be started.
 pub(crate) fn read(mut command: Command) -> io::Result<Ended> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut bytes = Vec::new();
@@ -76,11 +80,11 @@ pub(crate) fn read(mut command: Command) -> io::Result<Ended> {
     Ok(Ended { status, text: String::from_utf8_lossy(&bytes).into_owned(), cpu })
 }
 
-/// The status, and the processor time; no status, and what ran, where it was stopped because the time was over.
+/// The status and the CPU time; if the time was over, no status and the killed processes.
 fn wait(child: &mut Child, until: Instant) -> io::Result<(Option<ExitStatus>, Duration, BTreeMap<u32, String>)> {
     let file = format!("/proc/{}/stat", child.id());
     loop {
-        // What has ended keeps its times until it is waited for, which must not come first.
+        // A zombie has its times until it is waited for, so that they are read before.
         let stat = fs::read_to_string(&file)?;
         let (state, cpu) = state_and_cpu_of(&stat).unwrap_or_default();
         if state == "Z" {
@@ -89,7 +93,7 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<(Option<ExitStatus>, Du
         if Instant::now() >= until {
             let running = with_descendants(child.id());
             let ids = running.keys().map(u32::to_string);
-            // One that has ended since is no error.
+            // A process that has ended in the meantime is not an error.
             Command::new("kill").arg("-9").args(ids).stderr(Stdio::null()).status()?;
             child.wait()?;
             return Ok((None, cpu, running));
@@ -98,7 +102,7 @@ fn wait(child: &mut Child, until: Instant) -> io::Result<(Option<ExitStatus>, Du
     }
 }
 
-/// A process and all that it has started, directly or not: their commands by their numbers.
+/// A process and its descendants: commands by process ID.
 fn with_descendants(root: u32) -> BTreeMap<u32, String> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let ids = fs::read_dir("/proc")
@@ -121,14 +125,16 @@ fn with_descendants(root: u32) -> BTreeMap<u32, String> {
     found
 }
 
-/// The parent in what `/proc/PID/stat` holds: the number, the name in parentheses, the state, the parent (proc(5)).
+/// The parent from `/proc/PID/stat`: the number, the name in parentheses, the state, the parent
+/// (proc(5)).
 fn parent_of(stat: &str) -> Option<u32> {
-    // A name may have parentheses and spaces in it.
+    // A name can contain parentheses and spaces.
     let (_, behind_name) = stat.rsplit_once(')')?;
     behind_name.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// The state, and the times of the process and of those that it has waited for (utime, stime, cutime, cstime), in the same.
+/// The state, and the times of the process and of children that it waited for (utime, stime,
+/// cutime, cstime).
 fn state_and_cpu_of(stat: &str) -> Option<(&str, Duration)> {
     let (_, behind_name) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = behind_name.split_whitespace().collect();
@@ -150,14 +156,14 @@ mod tests {
         crate::suite::output_file(&format!("process-{test}"))
     }
 
-    /// A killed process still runs for a moment, and then waits for a parent that may not come.
-    fn is_gone(id: &str) -> bool {
+    /// A killed process may still run for a short time, and is then a zombie.
+    fn has_exited(id: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         stat.is_empty() || stat.contains(") Z ")
     }
 
     #[test]
-    fn a_program_that_does_not_end_in_time_is_stopped_with_what_it_has_started_and_what_it_said_is_kept() {
+    fn a_program_that_times_out_is_stopped_with_its_children_and_its_output_is_kept() {
         let file = output_file("hangs");
         let until = Instant::now() + Duration::from_secs(2);
         let ended = run(shell("echo begun; sh -c 'echo $$; sleep 1000; true'; true"), &file, until).expect("sh starts");
@@ -170,8 +176,8 @@ mod tests {
             ended.text
         );
         let gone_by = Instant::now() + Duration::from_secs(30);
-        while !is_gone(lines[1]) {
-            assert!(Instant::now() < gone_by, "what it started goes on");
+        while !has_exited(lines[1]) {
+            assert!(Instant::now() < gone_by, "its child still runs");
             thread::sleep(LOOK_EVERY);
         }
         assert!(fs::read_to_string(&file).expect("it stays").starts_with("begun\n"));
@@ -179,17 +185,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_leaves_behind_holds_nothing_up() {
+    fn background_processes_of_a_program_do_not_block() {
         let file = output_file("leaves");
         let start = Instant::now();
         let ended = run(shell("sleep 100 & echo $!"), &file, start + Duration::from_secs(60)).expect("sh starts");
         assert!(ended.is_good() && start.elapsed() < Duration::from_secs(50), "{ended:?}");
         Command::new("kill").arg(ended.text.trim()).status().expect("there is kill");
-        assert!(!file.exists(), "nothing went wrong: its output is not kept");
+        assert!(!file.exists(), "the output of a successful program is removed");
     }
 
     #[test]
-    fn a_failure_keeps_both_outputs_in_the_order_in_which_they_came() {
+    fn a_failure_keeps_both_outputs_in_their_order() {
         let file = output_file("fails");
         let ended =
             run(shell("echo one; echo two >&2; echo three; exit 3"), &file, Instant::now() + Duration::from_secs(60));
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_processor_time_is_that_of_the_program_and_of_what_it_started() {
+    fn the_cpu_time_is_that_of_the_program_and_its_children() {
         let stat = "17 (a) b) Z 4 17 17 0 -1 4227084 9 9 9 9 1 20 300 4000 20 0 1 0 5 0 0";
         assert_eq!(state_and_cpu_of(stat), Some(("Z", Duration::from_millis(43_210))));
         assert_eq!(state_and_cpu_of("17 (a) Z 4"), None);

@@ -1,8 +1,8 @@
-//! `cargo xtask soak HOURS`: everything long, with fresh seeds, and one report.
+//! `cargo xtask soak HOURS`: runs all long tests with fresh seeds, and writes a report.
 //!
-//! First the lab, then campaigns that go on for as long as there is time: long tests in an order of their own each time, the guest's
-//! scenes among them, simulations of each kind, fuzzers, kills, mutants. The report is written after each, so that one that is
-//! cut off is there too.
+//! First the lab, then campaigns until the time is over: long tests in random order, including
+//! those in the guest, simulations of each kind, fuzzers, kills, mutants. The report is written
+//! after each campaign, so that an aborted run has a report.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::suite::{How, cargo, text_of};
 
-/// Hours that one run may take.
+/// Maximum number of hours of a run.
 const HOURS_MAX: f64 = 24.0 * 14.0;
-/// Seeds of one call of the simulator.
+/// Seeds per run of the simulator.
 const SEEDS_A_CALL: u64 = 2_000;
-/// Rounds of one call of the kills.
+/// Rounds per run of the kills.
 const ROUNDS_A_CALL: u64 = 50;
-/// Calls of the kills in turn: images, volumes of these levels, and owners of a volume.
+/// Arguments of the kills, in turn: images, volumes of these levels, and owners of a volume.
 const KILL_CALLS: [&[&str]; 7] = [
     &[],
     &["--volumes", "--level", "raid5"],
@@ -28,24 +28,24 @@ const KILL_CALLS: [&[&str]; 7] = [
     &["--volumes", "--level", "single"],
     &["--volumes", "--level", "raid01"],
 ];
-/// Seconds that a fuzzer needs to get anywhere.
+/// Minimum number of seconds of a fuzzer.
 const FUZZ_SECONDS_MIN: u64 = 10;
 /// Kinds of simulated scenarios.
 const KINDS: [&str; 5] = ["drive", "network", "files", "volumes", "images"];
-/// What part of the time that is left each campaign gets, in percent.
+/// Share of the remaining time of each campaign, in percent.
 const SHARES: [(&str, u32); 5] =
     [("long tests", 30), ("simulations", 30), ("fuzzers", 15), ("kills", 10), ("mutants", 15)];
 
-/// What one campaign did.
+/// The result of a campaign.
 #[derive(Debug)]
 struct Entry {
     name: String,
-    /// How much of it there was: `12,000 seeds from 17 on`.
+    /// Amount: `12,000 seeds from 17 on`.
     amount: String,
     wall: Duration,
-    /// What failed, and the command that shows it again.
+    /// Failures, with the command that repeats each.
     failures: Vec<(String, String)>,
-    /// Not run, and why.
+    /// Why it was skipped.
     skipped: Option<String>,
 }
 
@@ -54,12 +54,12 @@ struct Soak<'a> {
     out: PathBuf,
     start: Instant,
     hours: f64,
-    /// The first seed that is not used yet.
+    /// The next unused seed.
     next_seed: u64,
     entries: Vec<Entry>,
 }
 
-/// Runs for about so many hours.
+/// Runs for about this many hours.
 pub(crate) fn run(root: &Path, hours: &str) -> ExitCode {
     let hours = match hours.parse::<f64>() {
         Ok(hours) if hours > 0.0 && hours <= HOURS_MAX => hours,
@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path, hours: &str) -> ExitCode {
         return ExitCode::from(2);
     }
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // A thousand seeds for each millisecond: two runs share none.
+    // A thousand seeds for each millisecond, so that runs share no seeds.
     let next_seed = since_epoch.as_secs() * 1_000_000;
     let mut soak = Soak { root, out, start: Instant::now(), hours, next_seed, entries: Vec::new() };
     soak.everything();
@@ -109,13 +109,14 @@ impl Soak<'_> {
         self.root.join("target/release/zonda").display().to_string()
     }
 
-    /// Runs a command to its end; its output is in `out/soak/NAME.log`. Its text, and whether it succeeded.
+    /// Runs a command with its output in `out/soak/NAME.log`. Returns whether it succeeded, its
+    /// exit code and output.
     fn call(&self, name: &str, program: &str, arguments: &[&str]) -> (bool, Option<i32>, String) {
         let mut command = if program == "cargo" { cargo(self.root) } else { Command::new(program) };
         let output = command.args(arguments).current_dir(self.root).stdin(Stdio::null()).output();
         let (code, text) = match &output {
             Ok(output) => (output.status.code(), text_of(output)),
-            Err(error) => (None, format!("{program} does not start: {error}")),
+            Err(error) => (None, format!("cannot start {program}: {error}")),
         };
         let log = self.log(name);
         let old = fs::read_to_string(&log).unwrap_or_default();
@@ -150,7 +151,7 @@ impl Soak<'_> {
         }
     }
 
-    /// A campaign that is one command.
+    /// A campaign with a single command.
     fn once(&mut self, name: &str, program: &str, arguments: &[&str]) -> bool {
         let start = self.begin(name);
         let (is_good, _, text) = self.call(name, program, arguments);
@@ -165,7 +166,7 @@ impl Soak<'_> {
         is_good
     }
 
-    /// They are built as `make test` builds them, and start the program that was built for release.
+    /// Built as by `make test`; they start the release build of the program.
     fn long_tests(&mut self, until: Instant) {
         let start = self.begin("long tests");
         let (mut amount, mut failures) = ("none".to_owned(), Vec::new());
@@ -181,7 +182,7 @@ impl Soak<'_> {
         self.end(Entry { name: "long tests".to_owned(), amount, wall: start.elapsed(), failures, skipped: None });
     }
 
-    /// Each kind in turn, until the time is over.
+    /// Simulates each kind in turn, until the time is over.
     fn simulations(&mut self, until: Instant) {
         for kind in KINDS {
             self.begin(&format!("simulation of {kind}"));
@@ -206,7 +207,7 @@ impl Soak<'_> {
                 let arguments = [
                     "sim",
                     "--quiet",
-                    "--world",
+                    "--scenario",
                     kind,
                     "--first",
                     &first.to_string(),
@@ -231,7 +232,7 @@ impl Soak<'_> {
         }
     }
 
-    /// All targets, two at a time.
+    /// Fuzzes all targets, two at a time.
     fn fuzzers(&mut self, until: Instant) {
         let start = self.begin("fuzzers");
         let script = self.root.join("scripts/fuzz").display().to_string();
@@ -243,7 +244,7 @@ impl Soak<'_> {
         let replays = text.lines().map(str::trim).filter(|line| line.starts_with("replay:"));
         let mut failures: Vec<(String, String)> =
             replays.map(|line| ("an input".to_owned(), line.to_owned())).collect();
-        // 77: there are no fuzzers to be had on this machine.
+        // 77: fuzzers are not available on this machine.
         let skipped = (code == Some(77)).then(|| why_skipped(&text));
         if !is_good && skipped.is_none() && failures.is_empty() {
             failures.push(("scripts/fuzz".to_owned(), "see the log".to_owned()));
@@ -283,7 +284,8 @@ impl Soak<'_> {
         self.end(Entry { name: "kills".to_owned(), amount, wall: start.elapsed(), failures, skipped: None });
     }
 
-    /// A random sample of mutants. Survivors are listed, and are no failure: their share is compared with CONTRIBUTING.md's.
+    /// Tests a random sample of mutants. Survivors are not failures: their share is compared with
+    /// the limit in CONTRIBUTING.md.
     fn mutants(&mut self, until: Instant) {
         let start = self.begin("mutants");
         let script = self.root.join("scripts/mutants").display().to_string();
@@ -300,7 +302,7 @@ impl Soak<'_> {
         self.end(Entry { name: "mutants".to_owned(), amount, wall: start.elapsed(), failures, skipped });
     }
 
-    /// Campaigns that passed and were skipped, and failures.
+    /// The numbers of campaigns that passed and were skipped, and of failures.
     fn tally(&self) -> String {
         let skipped = self.entries.iter().filter(|entry| entry.skipped.is_some()).count();
         let failed = self.entries.iter().filter(|entry| !entry.failures.is_empty()).count();
@@ -335,11 +337,11 @@ fn why_skipped(text: &str) -> String {
     last.split_once(": skipped: ").map_or(last, |(_, why)| why).to_owned()
 }
 
-/// The names of the tests that failed, from what `cargo test` printed.
+/// The names of the failed tests, from the output of `cargo test`.
 fn failed_tests(text: &str) -> String {
     let failed = text.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let names: Vec<&str> = failed.collect();
-    if names.is_empty() { "it failed".to_owned() } else { names.join(", ") }
+    if names.is_empty() { "failed".to_owned() } else { names.join(", ") }
 }
 
 #[cfg(test)]
@@ -352,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_says_what_failed_and_how_to_see_it_again() {
+    fn the_report_shows_failures_and_the_command_to_repeat_them() {
         let mut soak = Soak {
             root: Path::new("/w"),
             out: PathBuf::from("/w/out/soak"),
@@ -390,7 +392,7 @@ Log: /w/out/soak/kills.log
     }
 
     #[test]
-    fn what_a_script_says_of_a_skip_is_its_last_line_without_its_name() {
+    fn the_reason_of_a_skip_is_the_last_line_of_a_script_without_its_name() {
         assert_eq!(why_skipped("fuzz: installing\nfuzz: skipped: no C++ compiler"), "no C++ compiler");
         assert_eq!(why_skipped("no line like that"), "no line like that");
     }
@@ -398,6 +400,6 @@ Log: /w/out/soak/kills.log
     #[test]
     fn failed_tests_are_named() {
         assert_eq!(failed_tests("test a::b ... ok\ntest a::c ... FAILED\ntest d ... FAILED"), "a::c, d");
-        assert_eq!(failed_tests("error: linking"), "it failed");
+        assert_eq!(failed_tests("error: linking"), "failed");
     }
 }

@@ -1,4 +1,5 @@
-//! Test executables: built once by cargo, then run here, so that each one's time is known and cargo builds documentation meanwhile.
+//! Test executables: built once by cargo and run here, which measures their times, and allows cargo
+//! to build documentation concurrently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,50 +11,50 @@ use serde_json::Value;
 use crate::ledger::{Step, Tests, seconds};
 use crate::process::{self, Ended};
 
-/// Characters of a failed executable's output that are printed, from its end.
+/// Maximum number of characters of the output of a failed executable that are printed.
 const SHOWN_BYTES_MAX: usize = 200_000;
-/// What one command of a step may take: the longest takes seven minutes beside all others on a slow machine. One that is stopped then
-/// hangs.
+/// Timeout of a command of a step: the longest takes seven minutes on a slow machine with the
+/// others running.
 const COMMAND_TIME_MAX: Duration = Duration::from_secs(20 * 60);
 
-/// One executable of tests.
+/// A test executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestExecutable {
     /// The package without `zonda-`, and the target: `raid`, `ssd/integration`.
     pub(crate) name: String,
-    /// The folder of its package: where it runs.
+    /// The folder of its package, in which it runs.
     folder: PathBuf,
     path: PathBuf,
 }
 
-/// What a build left.
+/// The result of a build.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) executables: Vec<TestExecutable>,
-    /// The program `zonda`, where it was built.
+    /// The path of the program `zonda`, if it was built.
     pub(crate) program: Option<PathBuf>,
-    /// Where the library of each package was built, by the package's identity.
+    /// The path of the library of each package, by package ID.
     pub(crate) libraries: BTreeMap<String, PathBuf>,
-    /// What compilers warned of, each warning once.
+    /// Warnings of compilers, without duplicates.
     pub(crate) warnings: BTreeSet<String>,
-    /// Processor time of compilers.
+    /// CPU time of compilers.
     pub(crate) cpu: Duration,
 }
 
 /// Builds the test executables of some packages (`["--package", "zonda-raid"]`).
 ///
 /// # Errors
-/// If cargo fails; it has said why.
+/// If cargo fails; it has printed the reason.
 pub(crate) fn build(root: &Path, selection: &[String]) -> Result<Built, String> {
     let mut command = cargo(root);
     command.args(["test", "--no-run", "--message-format=json-render-diagnostics"]).args(selection);
     built_by(command)
 }
 
-/// Builds everything in the workspace, and lints it at once: Clippy is the compiler (docs/decisions/0016).
+/// Builds and lints everything in the workspace: Clippy is the compiler (docs/decisions/0016).
 ///
 /// # Errors
-/// If cargo fails; what compilers reported.
+/// If cargo fails; the messages of the compilers.
 pub(crate) fn build_and_lint(root: &Path) -> Result<Built, String> {
     let mut command = for_tests(cargo(root), root);
     command.args(["build", "--workspace", "--lib", "--bins", "--examples", "--tests", "--message-format=json"]);
@@ -61,7 +62,7 @@ pub(crate) fn build_and_lint(root: &Path) -> Result<Built, String> {
 }
 
 fn built_by(command: Command) -> Result<Built, String> {
-    let ended = process::read(command).map_err(|error| format!("cargo does not start: {error}"))?;
+    let ended = process::read(command).map_err(|error| format!("cannot start cargo: {error}"))?;
     let (built, errors) = built(&ended.text);
     if !ended.is_good() {
         return Err(format!("{errors}cargo did not succeed"));
@@ -69,8 +70,8 @@ fn built_by(command: Command) -> Result<Built, String> {
     Ok(Built { cpu: ended.cpu, ..built })
 }
 
-/// The same call of cargo, with the compiler of tests for the workspace: Clippy, which reports its lints in the same pass. Cargo keeps what is
-/// built with it apart from what is built without it.
+/// The same cargo command, with the compiler of tests for the workspace: Clippy, which reports its
+/// lints in the same pass. Cargo keeps its artifacts separate from those of the ordinary compiler.
 pub(crate) fn for_tests(mut command: Command, root: &Path) -> Command {
     command.env("RUSTC_WORKSPACE_WRAPPER", root.join("scripts/test-compiler"));
     command
@@ -84,7 +85,8 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-/// What cargo says of this program's own package is not for others: build scripts would see a change and run again.
+/// Removes variables about the package of this program: build scripts would detect a change and run
+/// again.
 fn without_own_package(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
@@ -94,16 +96,16 @@ fn without_own_package(command: &mut Command) {
     }
 }
 
-/// What was built, and what errors there were.
+/// The artifacts, and the errors.
 fn built(messages: &str) -> (Built, String) {
     let mut built = Built::default();
     let mut errors = String::new();
     for line in messages.lines() {
-        // Lines that are no message of cargo's do not concern this.
+        // Lines that are not messages of cargo are ignored.
         let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
         let text = message["message"]["rendered"].as_str().unwrap_or_default();
         match message["message"]["level"].as_str() {
-            // The last one of a target only counts the others.
+            // The last message of a target only counts the others.
             Some("warning") if !text.trim_end().ends_with(" emitted") => {
                 built.warnings.insert(text.to_owned());
             }
@@ -128,7 +130,8 @@ fn built(messages: &str) -> (Built, String) {
     (built, errors)
 }
 
-/// The file by which others are compiled against what was built, if that is a library: a workspace's own stand in two places.
+/// The file that dependents are compiled with, if the artifact is a library: those of the workspace
+/// are in two places.
 fn library_of(message: &Value) -> Option<PathBuf> {
     let is_library = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "lib" || kind == "proc-macro");
     let is_tested = message["profile"]["test"] == true;
@@ -147,12 +150,12 @@ fn name_of(folder: &Path, target: &Value) -> String {
     }
 }
 
-/// How an executable is run.
+/// Options for running an executable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct How {
-    /// For libtest.
+    /// Arguments for libtest.
     pub(crate) arguments: Vec<String>,
-    /// Whether it yields the processor to others.
+    /// Whether it runs at a lower priority.
     pub(crate) is_nice: bool,
     /// The program that tests start.
     pub(crate) program: Option<PathBuf>,
@@ -164,7 +167,7 @@ impl TestExecutable {
         TestExecutable { name: name.to_owned(), folder: PathBuf::new(), path: PathBuf::new() }
     }
 
-    /// Runs it to its end; prints a line when it passes, and all of its output when it does not.
+    /// Runs it; prints a line if it passes, and its output if it fails.
     pub(crate) fn run(&self, how: &How) -> Step {
         let start = Instant::now();
         let ended = to_the_end(&self.name, self.command(how));
@@ -173,7 +176,8 @@ impl TestExecutable {
         if is_good {
             let (cpu, wall) = (seconds(ended.cpu), seconds(wall));
             println!("   {:<24} {:>5} tests  {cpu:>8} cpu  {wall:>8}", self.name, tests.passed);
-            // What a passing test prints past libtest's capture is meant to be seen: a test that was skipped, and why.
+            // Output of a passing test that bypasses libtest's capture is shown: a test that was
+            // skipped, and why.
             text.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("   {line}"));
         } else {
             println!("{}\n   {} FAILED after {}", tail(&text), self.name, seconds(wall));
@@ -181,7 +185,7 @@ impl TestExecutable {
         Step { name: self.name.clone(), cpu: ended.cpu, wall, budget: None, tests, is_good }
     }
 
-    /// The command that runs one of its ignored tests again.
+    /// The command that repeats one of its ignored tests.
     pub(crate) fn command_again(&self, test: &str) -> String {
         let target = match self.name.split_once('/') {
             Some((_, "bin")) => "--bins".to_owned(),
@@ -208,14 +212,14 @@ impl TestExecutable {
     }
 }
 
-/// Where the output of a step goes while it runs, and stays when it fails: beside what was built.
+/// The file for the output of a step, in the target directory. It is kept if the step fails.
 pub(crate) fn output_file(step: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let target = program.ancestors().nth(2).unwrap_or(Path::new("target"));
     target.join("test-output").join(format!("{}-{}.txt", step.replace(['/', ' '], "-"), std::process::id()))
 }
 
-/// How a command of a step ends: where it does not succeed, its output has the reason at the end.
+/// Runs a command of a step; on failure, its output ends with the reason.
 pub(crate) fn to_the_end(step: &str, command: Command) -> Ended {
     let program = command.get_program().to_owned();
     process::run(command, &output_file(step), Instant::now() + COMMAND_TIME_MAX).unwrap_or_else(|error| {
@@ -224,7 +228,7 @@ pub(crate) fn to_the_end(step: &str, command: Command) -> Ended {
     })
 }
 
-/// Both outputs, one after the other.
+/// Standard output followed by standard error.
 pub(crate) fn text_of(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
@@ -240,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn executables_and_the_program_are_read_from_what_cargo_prints() {
+    fn executables_and_the_program_are_parsed_from_the_output_of_cargo() {
         let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/ssd/Cargo.toml","target":{"kind":["test"],"name":"integration"},"profile":{"test":true},"executable":"/w/t/integration-1"}
 {"reason":"compiler-artifact","manifest_path":"/w/crates/raid/Cargo.toml","target":{"kind":["lib"],"name":"zonda_raid"},"profile":{"test":true},"executable":"/w/t/raid-1"}
 {"reason":"compiler-artifact","manifest_path":"/w/crates/raid/Cargo.toml","target":{"kind":["lib"],"name":"zonda_raid"},"profile":{"test":false},"executable":null}
@@ -255,7 +259,7 @@ no message"#;
     }
 
     #[test]
-    fn libraries_are_known_by_their_packages_and_those_of_tests_are_none() {
+    fn libraries_are_identified_by_their_packages_and_those_of_tests_are_excluded() {
         let messages = r#"{"package_id":"b#1","target":{"kind":["lib"]},"profile":{"test":false},"filenames":["/t/libb.rlib","/t/deps/libb-1.rmeta"]}
 {"package_id":"b#1","target":{"kind":["lib"]},"profile":{"test":true},"filenames":["/t/deps/b-2"]}
 {"package_id":"p#1","target":{"kind":["proc-macro"]},"profile":{"test":false},"filenames":["/t/deps/libp-3.so"]}
@@ -267,7 +271,7 @@ no message"#;
     }
 
     #[test]
-    fn a_warning_that_two_targets_share_counts_once_and_errors_are_kept() {
+    fn a_warning_of_two_targets_is_counted_once_and_errors_are_kept() {
         let messages = r#"{"reason":"compiler-message","message":{"level":"warning","rendered":"warning: a\n"}}
 {"reason":"compiler-message","message":{"level":"warning","rendered":"warning: a\n"}}
 {"reason":"compiler-message","message":{"level":"warning","rendered":"warning: 2 warnings emitted\n"}}

@@ -1,7 +1,10 @@
-//! `cargo xtask test`: everything that must hold before a change is shared, and a table of what ran.
+//! `cargo xtask test`: runs all checks and tests required before a push, and prints a table of
+//! steps.
 //!
-//! After one build, which lints as well, four lanes run side by side: the Linux guest, which needs a processor of its own, and the tests of
-//! volumes and images behind it; documentation and its examples, with the simulation behind it; the tests that start the program; and all other tests. The last three yield to the guest (`nice`).
+//! After one build, which lints as well, four lanes run concurrently: the Linux guest, which needs
+//! a CPU of its own, followed by the tests of volumes and images; documentation and its examples,
+//! followed by the simulation; the tests that start the program; and all other tests. The last
+//! three run at a lower priority than the guest (`nice`).
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -10,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::ledger::{Ledger, Step, Tests, seconds};
 use crate::suite::{self, Built, How, TestExecutable, cargo};
-use crate::{documentation, levels, names, rooms};
+use crate::{documentation, layout, levels, names};
 
-/// What each step may take on two quiet cores, in seconds; CONTRIBUTING.md repeats them, and a test compares the two.
+/// Budget of each step on two idle CPUs, in seconds; a test compares it with CONTRIBUTING.md.
 pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("format", 10),
     ("levels and sizes", 5),
@@ -25,20 +28,20 @@ pub(crate) const BUDGETS_S: &[(&str, u64)] = &[
     ("other tests", 335),
     ("simulation", 150),
 ];
-/// What all of it may take, in seconds.
+/// Budget of all steps, in seconds.
 const WHOLE_S: u64 = 720;
 /// Tests with a Linux guest.
 const GUEST: &str = "full_stack/linux";
 /// Tests that start the program: they wait most of the time.
 const PROGRAM: &str = "cli/program";
-/// Tests of volumes and images: in the guest's lane, when that has ended.
+/// Tests of volumes and images: in the lane of the guest, after it has ended.
 const STORAGE: &[&str] = &["raid", "image", "devices", "devices/integration"];
-/// Executables that take longest start first, so that none is left alone at the end.
+/// The longest executables start first.
 const LONGEST_FIRST: &[&str] = &["raid", "sim/sim", "full_stack/nbd", "lab/integration"];
-/// Seeds of the simulation, where nothing else is said.
+/// Default number of seeds of the simulation.
 const SIMULATED_SEEDS: u64 = 3000;
 
-/// Runs everything. `ZONDA_SIM_SEEDS` is another number of seeds.
+/// Runs all steps. `ZONDA_SIM_SEEDS` sets the number of seeds.
 pub(crate) fn run(root: &Path) -> ExitCode {
     let start = Instant::now();
     let mut ledger = Ledger::default();
@@ -63,7 +66,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     report(&ledger, start.elapsed(), Some(Duration::from_secs(WHOLE_S)))
 }
 
-/// Documentation alone, of what is built for it.
+/// Builds everything, and runs documentation only.
 pub(crate) fn documentation_alone(root: &Path) -> ExitCode {
     match suite::build_and_lint(root) {
         Ok(built) if documentation(root, &built).is_good => ExitCode::SUCCESS,
@@ -75,7 +78,7 @@ pub(crate) fn documentation_alone(root: &Path) -> ExitCode {
     }
 }
 
-/// The table, and the line that sums it up.
+/// Prints the table and the summary.
 pub(crate) fn report(ledger: &Ledger, whole: Duration, budget: Option<Duration>) -> ExitCode {
     println!("\n{}", ledger.table(whole, budget));
     let Tests { passed, failed, skipped } = ledger.tests();
@@ -87,16 +90,16 @@ pub(crate) fn report(ledger: &Ledger, whole: Duration, budget: Option<Duration>)
     ExitCode::FAILURE
 }
 
-/// The checks of this program itself.
+/// The checks of this program.
 pub(crate) fn levels_and_sizes(root: &Path) -> Step {
     timed("levels and sizes", || {
-        let findings = [levels::check(root), rooms::check(root), names::check(root)].concat();
+        let findings = [levels::check(root), layout::check(root), names::check(root)].concat();
         findings.iter().for_each(|finding| println!("{finding}"));
         (findings.is_empty(), Tests::default(), Duration::ZERO)
     })
 }
 
-/// Documentation, simulated scenarios and tests side by side.
+/// Documentation, simulated scenarios and tests, concurrently.
 fn lanes(root: &Path, built: &Built) -> Vec<Step> {
     let (guest, others): (Vec<&TestExecutable>, Vec<&TestExecutable>) =
         in_order(&built.executables).into_iter().partition(|executable| executable.name == GUEST);
@@ -118,7 +121,7 @@ fn lanes(root: &Path, built: &Built) -> Vec<Step> {
             of_command("examples in documentation", root, &examples, true),
             simulation(root, built),
         ];
-        let ended = "a lane prints what goes wrong, and does not panic";
+        let ended = "a lane prints failures, and does not panic";
         let [guest, storage] = guest.join().expect(ended);
         steps.extend([guest, program.join().expect(ended), storage, others.join().expect(ended)]);
         steps
@@ -132,7 +135,7 @@ fn in_order(executables: &[TestExecutable]) -> Vec<&TestExecutable> {
     sorted
 }
 
-/// Runs executables one after the other.
+/// Runs executables sequentially.
 fn group(name: &str, executables: &[&TestExecutable], how: &How) -> Step {
     timed(name, || {
         let steps: Vec<Step> = executables.iter().map(|executable| executable.run(how)).collect();
@@ -151,7 +154,7 @@ fn documentation(root: &Path, built: &Built) -> Step {
     step
 }
 
-/// Simulated scenarios from seeds that the commit chooses, so that each commit tests others.
+/// Simulated scenarios from seeds that depend on the commit, so that each commit tests others.
 fn simulation(root: &Path, built: &Built) -> Step {
     timed("simulation", || {
         let Some(program) = &built.program else {
@@ -170,19 +173,19 @@ fn simulation(root: &Path, built: &Built) -> Step {
     })
 }
 
-/// The commit's first seven digits as a number; 1 where there is no commit.
+/// The first seven digits of the commit ID as a number; 1 without a commit.
 fn first_seed(root: &Path) -> u64 {
     let output = Command::new("git").args(["rev-parse", "--short=7", "HEAD"]).current_dir(root).output();
     let commit = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     u64::from_str_radix(&commit, 16).unwrap_or(1)
 }
 
-/// One call of cargo; its output is shown when it fails, at once where nothing else prints.
+/// A cargo command; its output is shown on failure, or immediately if no other step prints.
 pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: bool) -> Step {
     let step = timed(name, || {
         let mut command = cargo(root);
         if arguments[0] == "test" {
-            // It links what the build left.
+            // It links the libraries of the build.
             command = suite::for_tests(command, root);
         }
         if is_nice {
@@ -208,7 +211,8 @@ pub(crate) fn of_command(name: &str, root: &Path, arguments: &[&str], is_nice: b
     step
 }
 
-/// Runs a step and takes its time. The body says whether it passed, its tests, and what processor time they took.
+/// Runs a step and measures its time. The body returns whether it passed, its tests, and their CPU
+/// time.
 pub(crate) fn timed(name: &str, body: impl FnOnce() -> (bool, Tests, Duration)) -> Step {
     let start = Instant::now();
     let (is_good, tests, cpu) = body();
@@ -236,7 +240,8 @@ mod tests {
     #[test]
     fn steps_within_their_budgets_keep_the_whole_within_its_own() {
         let before = ["format", "levels and sizes", "build and lints"];
-        // Those of a lane follow each other; lanes run side by side, and their budgets say what a step takes beside the others.
+        // Steps of a lane run sequentially, lanes concurrently; budgets are for steps that run with
+        // the other lanes.
         let lanes: [&[&str]; 4] = [
             &["documentation", "examples in documentation", "simulation"],
             &["tests in a Linux guest", "tests of volumes and images"],

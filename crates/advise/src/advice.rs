@@ -1,4 +1,4 @@
-//! The answer: what a drive's zones should be, and everything that was measured to find out.
+//! Advice: the recommended zones of a drive, and all measurements.
 
 use serde::Serialize;
 use zonda_ssd::allocation::AllocationKind;
@@ -14,72 +14,74 @@ use crate::score::{Ranked, Weights, ranked};
 /// Version of the layout of [`Advice`] as JSON.
 const FORMAT: u32 = 1;
 
-/// Advice on a drive for a load; this is also its JSON.
+/// Advice on a drive for a workload; also the schema of its JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
-    /// Version of this layout; goes up when a field changes its meaning.
+    /// Version of this layout; increases when a field changes its meaning.
     pub format: u32,
-    /// The load, by its own name.
+    /// Name of the workload.
     pub load: String,
-    /// What it stands for.
+    /// Description of the workload.
     pub load_title: String,
-    /// The kind of load that it was judged as, if any.
+    /// The preset whose weights were used, if any.
     pub preset: Option<Preset>,
-    /// How much each criterion counts, in hundredths: throughput, DLWA, space amplification, p99, mapping, elements to choose.
+    /// Weight of each criterion, in hundredths: throughput, DLWA, space amplification, p99,
+    /// mapping, elements to choose.
     pub weights: Weights,
     /// The profile.
     pub drive: String,
     /// Dies of the drive.
     pub dies: u32,
-    /// From which the load and all times were drawn.
+    /// Seed of the workload and of all service times.
     pub seed: u64,
-    /// Bytes that the load appends.
+    /// Bytes that the workload appends.
     pub load_bytes: u64,
-    /// Bytes that each candidate's zones hold: the drive, or as much of it as the load could ever reach.
+    /// Capacity of each candidate: the drive, or the part of it that the workload can use.
     pub capacity_bytes: u64,
     /// Limit on active zones of every candidate.
     pub active_zones_max: u32,
-    /// The profile has no such limit.
+    /// Whether this limit is assumed, because the profile has none.
     pub active_zones_assumed: bool,
-    /// In words.
+    /// The recommendation as text.
     pub paragraph: String,
     /// The choice as lines of a profile.
     pub settings: String,
-    /// Host policy: occupancy from which on it finishes a zone that it needs room for.
+    /// Host policy: minimum occupancy at which it finishes a zone to free an active resource.
     pub finish_threshold_percent: u8,
-    /// What was published for this kind of load, and how ours compares.
-    pub published: Option<Beside>,
-    /// All candidates that carried the load out; the first is the choice.
+    /// The published recommendation for this workload, and a comparison.
+    pub published: Option<PublishedComparison>,
+    /// All candidates that completed the workload; the first is the recommendation.
     pub ranking: Vec<Ranked>,
-    /// The best-ranked candidate with the profile's own zones, if those are among the shapes: its place in `ranking`.
+    /// Index in `ranking` of the best candidate with the zones of the profile, if these are among
+    /// the shapes.
     pub own: Option<usize>,
-    /// Candidates that did not carry the load out.
+    /// Candidates that did not complete the workload.
     pub failed: Vec<Measurement>,
-    /// Shapes of which there can be no drive.
+    /// Shapes that no drive can be built of.
     pub left_out: Vec<LeftOut>,
 }
 
 /// A shape that was not run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LeftOut {
-    /// Which.
+    /// The shape.
     #[serde(flatten)]
     pub shape: Shape,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// Published advice beside ours.
+/// Comparison with the published recommendation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Beside {
+pub struct PublishedComparison {
     /// The row of the table.
     #[serde(flatten)]
     pub guidance: Guidance,
-    /// Whether our choice is what it recommends.
+    /// Whether our recommendation matches it.
     pub agrees: bool,
-    /// The best-ranked candidate that is what it recommends, if there is one: its place in `ranking`.
+    /// Index in `ranking` of the best candidate that matches it, if there is one.
     pub theirs: Option<usize>,
-    /// How ours compares, in sentences.
+    /// The comparison, in sentences.
     pub comparison: Vec<String>,
 }
 
@@ -89,7 +91,7 @@ impl Advice {
         let weights = load.goal.weights;
         let ranking = ranked(&measurements, &weights);
         let failed = measurements.into_iter().filter(|measurement| measurement.figures.is_none()).collect();
-        let choice = ranking.first().expect("a run came to its end").measurement.candidate;
+        let choice = ranking.first().expect("a run completed the workload").measurement.candidate;
         let own_shape = base.own_shape();
         let own = ranking.iter().position(|of| Some(of.measurement.candidate.shape) == own_shape);
         let (active_zones_max, active_zones_assumed) = base.active_zones();
@@ -116,17 +118,17 @@ impl Advice {
             left_out: plan.left_out.clone(),
         };
         advice.paragraph = crate::words::paragraph(&advice);
-        advice.published = load.goal.preset.map(|preset| advice.beside(Guidance::of(preset), base));
+        advice.published = load.goal.preset.map(|preset| advice.compared(Guidance::of(preset), base));
         advice
     }
 
     /// The candidate that is recommended.
     ///
     /// # Panics
-    /// Never: there is advice only where a candidate carried the load out.
+    /// Never: advice exists only if a candidate completed the workload.
     #[must_use]
     pub fn choice(&self) -> &Ranked {
-        self.ranking.first().expect("there is one")
+        self.ranking.first().expect("the ranking is not empty")
     }
 
     /// The best-ranked candidate of each storage element, in the order of their ranks.
@@ -151,7 +153,7 @@ impl Advice {
             .replace("[write_buffer]", "[drive.set.write_buffer]")
     }
 
-    /// Sizes of zones among all shapes, those left out included.
+    /// Zone sizes of all shapes, including excluded ones.
     #[must_use]
     pub fn classes(&self) -> ZoneClasses {
         let ranked = self.ranking.iter().map(|of| &of.measurement.candidate.shape);
@@ -159,17 +161,17 @@ impl Advice {
         ZoneClasses::of_shapes(ranked.chain(failed))
     }
 
-    fn beside(&self, guidance: &Guidance, base: &Base) -> Beside {
+    fn compared(&self, guidance: &Guidance, base: &Base) -> PublishedComparison {
         let classes = self.classes();
         let is_theirs = |of: &Ranked| guidance.is_met_by(&of.measurement.candidate.shape, &classes);
         let theirs = self.ranking.iter().position(is_theirs);
         let agrees = theirs == Some(0);
         let comparison = crate::words::comparison(self, guidance, theirs, base);
-        Beside { guidance: *guidance, agrees, theirs, comparison }
+        PublishedComparison { guidance: *guidance, agrees, theirs, comparison }
     }
 }
 
-/// Changes as lines of a profile: tables in the order in which their first key comes.
+/// Changes as lines of a profile: tables in the order of their first keys.
 fn settings(changes: &Changes) -> String {
     let mut tables: Vec<(&str, String)> = Vec::new();
     for (key, value) in changes {

@@ -1,4 +1,4 @@
-//! The drive that is asked about: its flash, and the drives that could be made of it.
+//! The base of the advice: the flash of a drive, and the drives that can be built of it.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,24 @@ use crate::limits::{
     ZONE_SEGMENTS_MAX, ZONES_MIN,
 };
 
-/// Keys of `[zones]` that belong to one allocation policy and would be refused with another.
+/// Keys of `[zones]` that are valid for one allocation policy only.
 const KEYS_OF_A_POLICY: [&str; 3] = ["luns_min", "elements_per_lun_max", "luns_eligible"];
 
-/// A profile, and what follows from it.
+/// A profile, and values derived from it.
 #[derive(Clone, Debug)]
 pub struct Base {
     profile: Profile,
     text: String,
 }
 
-/// What a shape makes of a profile: keys with their values.
+/// The changes of a profile for a shape: keys with their values.
 pub type Changes = Vec<(&'static str, Value)>;
 
 impl Base {
     /// The profile that was found.
     ///
     /// # Errors
-    /// When the profile is wrong.
+    /// If the profile is invalid.
     pub fn new(found: &FoundProfile) -> Result<Base, StackError> {
         let profile = found.parse()?;
         let text = without_keys_of_a_policy(&found.text);
@@ -51,19 +51,20 @@ impl Base {
         self.profile.flash.erase_unit.0 * u64::from(self.profile.dies())
     }
 
-    /// Bytes that the zones of the profile hold.
+    /// Capacity of the zones of the profile.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.profile.geometry.zone_capacity.0 * u64::from(self.profile.geometry.zones)
     }
 
-    /// How much a preset writes on this drive: enough for some zones of every candidate, not more than a run has time for.
+    /// Amount of data that a preset writes on this drive: enough for several zones of every
+    /// candidate, limited by the time of a run.
     #[must_use]
     pub fn preset_size(&self) -> PresetSize {
         PresetSize::new(self.preset_bytes()).with_write_rate(self.write_rate_bytes_per_s())
     }
 
-    /// Bytes a second that all dies together program at most.
+    /// Maximum program bandwidth of all dies, in bytes per second.
     fn write_rate_bytes_per_s(&self) -> u64 {
         let flash = &self.profile.flash;
         let programs = u128::from(flash.program_unit.0) * u128::from(self.profile.dies()) * 1_000_000_000;
@@ -84,8 +85,9 @@ impl Base {
         }
     }
 
-    /// Every shape that this flash allows: over all dies, a half, a quarter, and as many as the profile; of one segment, two,
-    /// and as many as the profile has, or four; of every element that fits.
+    /// Every shape that this flash allows: over all dies, a half, a quarter, and as many as the
+    /// profile; of one segment, two, and as many as the profile has, or four; of every element that
+    /// fits.
     #[must_use]
     pub fn shapes(&self) -> Vec<Shape> {
         let dies = self.profile.dies();
@@ -107,7 +109,7 @@ impl Base {
         all.extend([2, 4].into_iter().filter(|part| dies.is_multiple_of(*part)).map(|part| dies / part));
         all.sort_unstable_by(|one, other| other.cmp(one));
         all.dedup();
-        assert!(all.len() <= PARALLELISMS_MAX, "each is named once");
+        assert!(all.len() <= PARALLELISMS_MAX, "no duplicates");
         all
     }
 
@@ -115,11 +117,11 @@ impl Base {
         let segment = self.profile.flash.erase_unit.0 * u64::from(self.profile.zones.parallelism);
         let own = self.profile.geometry.zone_capacity.0.div_ceil(segment).min(ZONE_SEGMENTS_MAX);
         let all = vec![1, 2, if own > 2 { own } else { 4 }];
-        assert!(all.len() <= SEGMENTS_MAX, "each is named once");
+        assert!(all.len() <= SEGMENTS_MAX, "no duplicates");
         all
     }
 
-    /// What a shape makes of the profile, on a drive that holds `capacity_bytes`.
+    /// The changes of the profile for a shape, on a drive with a capacity of `capacity_bytes`.
     #[must_use]
     pub fn changes(&self, shape: &Shape, capacity_bytes: u64) -> Changes {
         let geometry = &self.profile.geometry;
@@ -153,10 +155,10 @@ impl Base {
         changes
     }
 
-    /// The drive that has these zones and holds about `capacity_bytes`.
+    /// The drive with these zones and a capacity of about `capacity_bytes`.
     ///
     /// # Errors
-    /// Why there can be no such drive.
+    /// Why such a drive cannot be built.
     pub fn drive(&self, shape: &Shape, capacity_bytes: u64) -> Result<Drive, ConfigError> {
         let zones = capacity_bytes / shape.zone_bytes;
         if zones < ZONES_MIN {
@@ -176,7 +178,7 @@ impl Base {
         Drive::new(&spec, &Profiles::new(&[], &read_file)).map_err(|error| error.error)
     }
 
-    /// The profile's own zones, if they are among the candidates.
+    /// The zones of the profile, if they are among the candidates.
     #[must_use]
     pub fn own_shape(&self) -> Option<Shape> {
         let zones = &self.profile.zones;
@@ -188,9 +190,10 @@ impl Base {
         self.shapes().into_iter().find(is_own)
     }
 
-    /// Bytes of a zone after which every element of its first segment holds data: a page on each of its dies.
+    /// Bytes of a zone after which every element of its first segment holds data: a page on each of
+    /// its dies.
     #[must_use]
-    pub fn turn_bytes(&self, shape: &Shape) -> u64 {
+    pub fn stripe_bytes(&self, shape: &Shape) -> u64 {
         let step = match shape.element {
             AllocationKind::Vchunk(luns) => luns,
             _ => 1,
@@ -199,9 +202,9 @@ impl Base {
     }
 }
 
-/// The text without keys that only one policy knows, and without their sources.
+/// The text without keys of a single policy, and without their sources.
 fn without_keys_of_a_policy(text: &str) -> String {
-    let mut table: Table = toml::from_str(text).expect("the text was read as a profile before");
+    let mut table: Table = toml::from_str(text).expect("the profile was parsed before");
     let keys = KEYS_OF_A_POLICY;
     let Some(Value::Table(zones)) = table.get_mut("zones") else { return text.to_owned() };
     if !keys.iter().any(|key| zones.contains_key(*key)) {
@@ -211,7 +214,7 @@ fn without_keys_of_a_policy(text: &str) -> String {
     if let Some(Value::Table(sources)) = table.get_mut("sources") {
         keys.iter().for_each(|key| drop(sources.remove(&format!("zones.{key}"))));
     }
-    toml::to_string(&table).expect("a table that was read can be written")
+    toml::to_string(&table).expect("a parsed table can be serialized")
 }
 
 #[cfg(test)]
@@ -225,7 +228,7 @@ mod tests {
     }
 
     fn base(name: &str) -> Base {
-        Base::new(&found(name)).expect("which is right")
+        Base::new(&found(name)).expect("a valid profile")
     }
 
     #[test]
@@ -259,7 +262,7 @@ mod tests {
         let text = text
             .replace("allocation = \"fixed\"", "allocation = \"block\"\nluns_min = 8")
             .replace("[sources]", "[sources]\n\"zones.luns_min\" = \"assumed: for a test\"");
-        let base = Base::new(&FoundProfile { path: Some("a.toml".to_owned()), text }).expect("the profile is right");
+        let base = Base::new(&FoundProfile { path: Some("a.toml".to_owned()), text }).expect("the profile is valid");
         for shape in base.shapes() {
             assert!(base.drive(&shape, base.capacity_bytes()).is_ok(), "{shape}");
         }

@@ -1,4 +1,4 @@
-//! What a drive's zones could be: parallelism, size, storage element, and when the host finishes them.
+//! Candidates: parallelism, size and storage element of zones, and the FINISH policy of the host.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub struct Shape {
     pub parallelism: u32,
     /// Segments of a zone: erase units on each of those dies.
     pub segments: u64,
-    /// Of a zone, what can be written.
+    /// Zone capacity.
     pub zone_bytes: u64,
-    /// What a zone is built of.
+    /// Storage element.
     #[serde(serialize_with = "in_words")]
     pub element: AllocationKind,
 }
@@ -26,25 +26,26 @@ pub struct Candidate {
     /// The zones.
     #[serde(flatten)]
     pub shape: Shape,
-    /// Occupancy from which on the host may finish a zone to make room for another.
+    /// Minimum occupancy at which the host may finish a zone to activate another one.
     pub finish_threshold_percent: u8,
 }
 
 impl Shape {
-    /// The shape in a few signs, as in the SilentZNS paper: `superblock P16 S256`, with sizes in MiB.
+    /// Short notation of the shape, as in the SilentZNS paper: `superblock P16 S256`, with sizes in
+    /// MiB.
     #[must_use]
     pub fn short(&self) -> String {
         let mebibytes = self.zone_bytes as f64 / f64::from(1 << 20);
         format!("{} P{} S{}", self.element, self.parallelism, zonda_plot::text::significant(mebibytes))
     }
 
-    /// Whether zones have their erase units for ever.
+    /// Whether erase units are bound to zones permanently.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.element == AllocationKind::Fixed
     }
 
-    /// Segments that an element reaches over: they are erased together.
+    /// Segments that an element spans: they are erased together.
     #[must_use]
     pub fn element_rows(&self) -> u64 {
         match self.element {
@@ -70,14 +71,14 @@ impl fmt::Display for Candidate {
 }
 
 impl Candidate {
-    /// The candidate in a few signs: `superblock P16 S256 F10`.
+    /// Short notation of the candidate: `superblock P16 S256 F10`.
     #[must_use]
     pub fn short(&self) -> String {
         format!("{} F{}", self.shape.short(), self.finish_threshold_percent)
     }
 }
 
-/// Elements that zones of so many segments over so many of a drive's dies can be built of, the coarsest first.
+/// Elements that zones with these segments and dies can be built of, the coarsest first.
 #[must_use]
 pub fn elements_of(parallelism: u32, segments: u64, dies: u32) -> Vec<AllocationKind> {
     let mut elements = vec![AllocationKind::Fixed];

@@ -1,12 +1,14 @@
-//! Which zones a drive should have for a load: storage element, zone size, parallelism, and when the host finishes zones.
+//! Recommends zones of a drive for a workload: storage element, zone size, parallelism, and the
+//! FINISH policy of the host.
 //!
-//! A [`Base`] is a profile's flash and the [`Shape`]s of zones that can be made of it. A [`Load`] is a trace of file
-//! operations, made or read, and what counts for it. An [`AdvicePlan`] lists the runs: each candidate's drive, which was
-//! full once, carries the load out under a file store. The [`Advice`] ranks what was measured, says which candidate to take
-//! and why, and holds it against what the SilentZNS paper recommends (Table 5). [`page`] shows all of it.
+//! A [`Base`] is the flash of a profile and the [`Shape`]s of zones that it allows. A [`Load`] is a
+//! trace of file operations, generated or given, and the weights of criteria. An [`AdvicePlan`]
+//! lists the runs: a preconditioned drive of each candidate runs the workload under a file store.
+//! The [`Advice`] ranks the measurements, recommends a candidate, and compares it with the
+//! recommendation of the SilentZNS paper (Table 5). [`page`] renders all of it.
 //!
-//! What is absent: threads (the plan hands out runs, and whoever has processors makes them), files, and any model: figures
-//! come from `zonda-ssd` under `zonda-files`. The guide is `docs/guide/advise.md`.
+//! Not part of this crate: threads (the caller executes the runs of the plan), file access, and
+//! models: figures come from `zonda-ssd` under `zonda-files`. The guide is `docs/guide/advise.md`.
 //!
 //! ```
 //! use zonda_advise::{AdvicePlan, Base, Load};
@@ -14,10 +16,10 @@
 //! use zonda_workload::filetrace::Preset;
 //!
 //! let profile = Profiles::without_files(zonda_profiles::BUILTIN).find("tiny").expect("a built-in profile");
-//! let base = Base::new(&profile).expect("which is right");
+//! let base = Base::new(&profile).expect("a valid profile");
 //! let load = Load::preset(Preset::Compaction, &base, 1);
 //! let plan = AdvicePlan::new(&base, &load, 1).expect("the load fits the drive");
-//! let advice = plan.advise(&mut |tasks| tasks.iter().map(|task| task.measure()).collect()).expect("it can be carried out");
+//! let advice = plan.advise(&mut |tasks| tasks.iter().map(|task| task.measure()).collect()).expect("the workload completes");
 //! assert!(advice.paragraph.contains("on tiny"), "{}", advice.paragraph);
 //! assert!(advice.settings.contains("[zones]"), "{}", advice.settings);
 //! ```
@@ -35,7 +37,7 @@ mod published;
 mod score;
 pub mod words;
 
-pub use advice::{Advice, Beside, LeftOut};
+pub use advice::{Advice, LeftOut, PublishedComparison};
 pub use base::{Base, Changes};
 pub use candidate::{Candidate, Shape, elements_of};
 pub use load::{FINISH_THRESHOLDS_PERCENT, Goal, Load};

@@ -1,26 +1,29 @@
-//! Named bounds of advice.
+//! Limits of advice.
 
-/// Dies, halves and quarters of them, and what the profile has.
+/// Maximum number of values of parallelism: all dies, a half, a quarter, and that of the profile.
 pub const PARALLELISMS_MAX: usize = 4;
-/// Segments of zones that are tried.
+/// Maximum number of values of segments.
 pub const SEGMENTS_MAX: usize = 3;
-/// Zones that a candidate has at least: two for the store's metadata, and some to choose from.
+/// Minimum number of zones of a candidate: two for the metadata of the store, and some to choose
+/// from.
 pub const ZONES_MIN: u64 = 8;
-/// Segments of the largest zone that is tried, whatever the profile has.
+/// Minimum number of segments of the largest zone that is tried.
 pub const ZONE_SEGMENTS_MAX: u64 = 64;
-/// Limit on active zones where the profile has none: that of the ZN540, on which SilentZNS models its baseline.
+/// Assumed limit on active zones if the profile has none: that of the ZN540, the baseline of
+/// SilentZNS.
 pub const ACTIVE_ZONES_ASSUMED: u32 = 14;
-/// A preset writes so many times what all dies hold in one erase unit each.
+/// Amount written by a preset, in multiples of one erase unit of each die.
 pub const PRESET_SUPERBLOCKS: u64 = 4;
-/// A preset writes at most this share of the drive.
+/// Maximum share of the drive written by a preset.
 pub const PRESET_SHARE_OF_DRIVE: u64 = 3;
-/// A preset writes at most so many pages, which bounds the time of a run.
+/// Maximum number of pages written by a preset, which limits the time of a run.
 pub const PRESET_PAGES_MAX: u64 = 1 << 19;
-/// A drive is cut to so many times what a preset writes: the rest would never be used.
+/// Maximum size of a drive, in multiples of the amount written by a preset: the rest would never be
+/// used.
 pub const DRIVE_SHARES_OF_LOAD: u64 = 32;
-/// A drive is cut to so many times the most that a trace has in files at one time.
+/// Maximum size of a drive, in multiples of the maximum live data of a trace.
 pub const DRIVE_SHARES_OF_TRACE: u64 = 8;
-/// A drive is not cut to less than so many of the largest zones.
+/// Minimum size of a drive, in multiples of the largest zone.
 pub const DRIVE_ZONES_MIN: u64 = 32;
 
 const _: () = assert!(ZONES_MIN >= zonda_files::limits::SEQUENTIAL_ZONES_MIN as u64, "a store fits");

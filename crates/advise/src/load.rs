@@ -1,4 +1,4 @@
-//! What the drive is for: a trace, and what counts when it is replayed.
+//! The workload: a trace, and the weights of criteria.
 
 use serde::Serialize;
 use zonda_workload::filetrace::{OperationKind, Preset, ReplayResult, Trace, TraceEntry};
@@ -6,47 +6,47 @@ use zonda_workload::filetrace::{OperationKind, Preset, ReplayResult, Trace, Trac
 use crate::base::Base;
 use crate::score::Weights;
 
-/// Occupancies at which a host may finish zones, that of the first runs first.
+/// FINISH thresholds of a host, that of the first runs first.
 pub const FINISH_THRESHOLDS_PERCENT: [u8; 3] = [50, 10, 90];
 
-/// A load and its aims.
+/// A workload and its criteria.
 #[derive(Debug)]
 pub struct Load<'a> {
-    /// What is asked for in the load's own words: a preset's name, or a file's.
+    /// Name: that of a preset, or of a file.
     pub name: String,
-    /// What it stands for, in a line.
+    /// Description, in a line.
     pub title: String,
-    /// What counts.
+    /// The criteria.
     pub goal: Goal,
     entries: LoadEntries<'a>,
 }
 
 #[derive(Debug)]
 enum LoadEntries<'a> {
-    Made(Vec<TraceEntry>),
+    Generated(Vec<TraceEntry>),
     Read(Trace<'a>),
 }
 
-/// What counts for a kind of load.
+/// The criteria of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goal {
-    /// The kind, if it is one of the five.
+    /// The preset, if it is one of the five.
     pub preset: Option<Preset>,
-    /// How much each criterion counts.
+    /// Weight of each criterion.
     pub weights: Weights,
-    /// Occupancies at which the host may finish zones; those of the first runs first.
+    /// FINISH thresholds of the host, that of the first runs first.
     #[serde(skip)]
     pub thresholds_percent: &'static [u8],
 }
 
 impl Goal {
-    /// That of a kind of load; of any load without a kind.
+    /// The criteria of a preset, or of any other workload.
     #[must_use]
     pub fn of(preset: Option<Preset>) -> Goal {
         let thresholds_percent: &[u8] = match preset {
-            // Early: what is in a log is needless soon, and its zone is to make room.
+            // Early: data of a log is short-lived, and its zone must free an active resource.
             Some(Preset::Wal) => &[1],
-            // Few zones are ever finished before they are full.
+            // Few zones are finished before they are full.
             Some(Preset::Read) => &[90],
             _ => &FINISH_THRESHOLDS_PERCENT,
         };
@@ -55,31 +55,31 @@ impl Goal {
 }
 
 impl<'a> Load<'a> {
-    /// A preset for this drive, drawn from a seed.
+    /// A preset for this drive, generated from a seed.
     #[must_use]
     pub fn preset(preset: Preset, base: &Base, seed: u64) -> Load<'a> {
         Load {
             name: preset.name().to_owned(),
             title: preset.title().to_owned(),
             goal: Goal::of(Some(preset)),
-            entries: LoadEntries::Made(preset.entries(base.preset_size(), seed)),
+            entries: LoadEntries::Generated(preset.entries(base.preset_size(), seed)),
         }
     }
 
-    /// A trace from a file with this name, to be judged as this kind of load.
+    /// A trace from a file with this name, ranked with the weights of this preset.
     #[must_use]
     pub fn trace(name: &str, trace: Trace<'a>, judged_as: Option<Preset>) -> Load<'a> {
         let title = match judged_as {
-            Some(preset) => format!("a trace of files, judged as {}", preset.title()),
-            None => "a trace of files".to_owned(),
+            Some(preset) => format!("a file trace, ranked as {}", preset.title()),
+            None => "a file trace".to_owned(),
         };
         Load { name: name.to_owned(), title, goal: Goal::of(judged_as), entries: LoadEntries::Read(trace) }
     }
 
-    /// Its entries, in their order.
+    /// Its entries in order.
     pub fn entries(&self) -> Box<dyn Iterator<Item = TraceEntry> + '_> {
         match &self.entries {
-            LoadEntries::Made(entries) => Box::new(entries.iter().cloned()),
+            LoadEntries::Generated(entries) => Box::new(entries.iter().cloned()),
             LoadEntries::Read(trace) => Box::new(trace.entries()),
         }
     }
@@ -87,14 +87,14 @@ impl<'a> Load<'a> {
     /// Whether it is a preset.
     #[must_use]
     pub fn is_made(&self) -> bool {
-        matches!(self.entries, LoadEntries::Made(_))
+        matches!(self.entries, LoadEntries::Generated(_))
     }
 
-    /// Bytes appended, and the most that are in files at one time as far as that is known.
+    /// Bytes appended, and the maximum live data, if known.
     #[must_use]
     pub fn bytes(&self) -> (u64, u64) {
         match &self.entries {
-            LoadEntries::Made(entries) => {
+            LoadEntries::Generated(entries) => {
                 let appended = entries.iter().filter(|entry| entry.operation.kind() == OperationKind::Append);
                 let bytes = appended.map(|entry| entry.operation.bytes()).sum();
                 (bytes, bytes)
@@ -104,7 +104,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// The operation whose tail counts: what somebody waits for.
+/// The operation that an application waits for, whose latency counts.
 #[must_use]
 pub(crate) fn waited_for(preset: Option<Preset>, result: &ReplayResult) -> Option<OperationKind> {
     let kinds: &[OperationKind] = match preset {
@@ -117,8 +117,8 @@ pub(crate) fn waited_for(preset: Option<Preset>, result: &ReplayResult) -> Optio
     kinds.iter().copied().find(|kind| result.kind(*kind).is_some())
 }
 
-/// Bytes in a second that count: of reads while there are reads, for a load that is about reading; else all that was
-/// appended and read, over the whole time.
+/// Throughput in bytes per second: for the read preset, of reads while there are reads; else of all
+/// appends and reads, over the whole time.
 #[must_use]
 pub(crate) fn throughput(preset: Option<Preset>, result: &ReplayResult) -> f64 {
     let rate = |bytes: u64, time_ns: u64| bytes as f64 * 1e9 / time_ns.max(1) as f64;

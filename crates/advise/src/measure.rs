@@ -1,4 +1,4 @@
-//! One candidate, run: a drive that was full once, a file store on it, the load.
+//! Runs a candidate: a preconditioned drive, a file store on it, the workload.
 
 use serde::Serialize;
 use zonda_files::FilesConfig;
@@ -10,7 +10,7 @@ use zonda_zoned::{Instant, PayloadKind, Prng, ZoneIndex};
 use crate::candidate::Candidate;
 use crate::load::{Load, throughput, waited_for};
 
-/// A run to be made. Any number of them can be made at a time.
+/// A run. Runs are independent and can be executed concurrently.
 #[derive(Debug)]
 pub struct Task<'a> {
     pub(crate) candidate: Candidate,
@@ -19,60 +19,60 @@ pub struct Task<'a> {
     pub(crate) seed: u64,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measurement {
-    /// Of which candidate.
+    /// The candidate.
     #[serde(flatten)]
     pub candidate: Candidate,
     /// How the replay ended.
     pub end: TraceEnd,
-    /// What was measured, if it came to its end.
+    /// The measurements, if it completed.
     pub figures: Option<Figures>,
 }
 
 /// The figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// Until the last entry ended.
+    /// Time until the last entry completed.
     pub elapsed_ns: u64,
-    /// Bytes a second that count for the load.
+    /// Throughput of the workload in bytes per second.
     pub throughput_bytes_per_s: f64,
     /// Device-level write amplification.
     pub dlwa: f64,
     /// (live + dead) / live, both averaged over time.
     pub space_amplification: f64,
-    /// The operation that somebody waits for.
+    /// The operation that an application waits for.
     pub waited_for: &'static str,
     /// The mean of its latency.
     pub mean_ns: u64,
     /// The 99th percentile of its latency.
     pub p99_ns: u64,
-    /// Bytes that the host wrote, its metadata included.
+    /// Bytes that the host wrote, including metadata.
     pub host_write_bytes: u64,
-    /// Bytes with which the drive filled elements of finished zones.
+    /// Padding in elements of finished zones, in bytes.
     pub padding_bytes: u64,
     /// Erase units erased.
     pub erases: u64,
-    /// Bytes erased for each byte that the host wrote. What is still to be filled of zones that are active at the end is
-    /// left out: the next files take it.
+    /// Bytes erased per byte that the host wrote, without the remaining capacity of zones that are
+    /// active at the end, which the next files use.
     pub wear: f64,
     /// Zones that the host finished before they were full.
     pub zone_finishes: u64,
     /// Zones that the host reset.
     pub zone_resets: u64,
-    /// Files that had to share a zone with data of another lifetime.
+    /// Files that share a zone with data of another lifetime.
     pub relaxed_matches: u64,
-    /// Elements that are chosen when a zone is allocated; 1 where zones are fixed.
+    /// Elements chosen when a zone is allocated; 1 for fixed zones.
     pub elements_per_zone: u64,
-    /// Bytes of the mapping of zones to elements, on the whole drive as it was run.
+    /// Size of the mapping of zones to elements, for the drive as it was run.
     pub mapping_bytes: u64,
-    /// Bytes of that mapping for each zone.
+    /// Size of that mapping per zone.
     pub mapping_bytes_per_zone: f64,
 }
 
 impl Figures {
-    /// Whether the limit on active zones was ever in the way: a zone was finished for it, or shared.
+    /// Whether the limit on active zones was reached: a zone was finished or shared because of it.
     #[must_use]
     pub fn has_met_the_limit(&self) -> bool {
         self.zone_finishes + self.relaxed_matches > 0
@@ -90,7 +90,8 @@ impl Task<'_> {
     #[must_use]
     pub fn measure(&self) -> Measurement {
         let geometry = self.drive.geometry();
-        // A drive in use: each erase unit was written once, and must be erased before it is written again.
+        // A preconditioned drive: each erase unit was written once, and must be erased before it is
+        // written again.
         let all_full: Vec<_> =
             (0..geometry.zone_count).map(|zone| (ZoneIndex(zone), geometry.zone_capacity_blocks)).collect();
         let prng = Prng::new(self.seed).fork("advise");
@@ -120,7 +121,7 @@ impl Task<'_> {
         let waited_for = waited_for(preset, result);
         let latency = waited_for.and_then(|kind| result.kind(kind)).map_or_else(Default::default, |of| of.latency);
         let facts = drive.allocation();
-        // Those of formatting included: what they freed is filled by the load.
+        // Including erases of formatting: the workload fills the erased units.
         let erases = after.erases;
         let erased_bytes = (erases * drive.profile().flash.erase_unit.0).saturating_sub(self.to_be_filled_bytes(drive));
         let is_fixed = self.candidate.shape.is_fixed();
@@ -147,7 +148,7 @@ impl Task<'_> {
 }
 
 impl Task<'_> {
-    /// Bytes of erase units that active zones have begun and can still fill.
+    /// Remaining bytes in partly written erase units of active zones.
     fn to_be_filled_bytes(&self, drive: &Ssd) -> u64 {
         let (geometry, shape) = (self.drive.geometry(), &self.candidate.shape);
         let element_row_bytes = shape.zone_bytes / shape.segments * shape.element_rows();
@@ -168,7 +169,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::candidate::Shape;
 
-    /// A made-up measurement of a zone of 256 MiB over 16 dies.
+    /// A synthetic measurement of a zone of 256 MiB over 16 dies.
     pub(crate) fn measured(element: AllocationKind, change: impl FnOnce(&mut Figures)) -> Measurement {
         let shape = Shape { parallelism: 16, segments: 2, zone_bytes: 256 << 20, element };
         let mut figures = Figures {

@@ -1,4 +1,4 @@
-//! Which runs are made, and in which order.
+//! The plan of runs.
 
 use zonda_config::{ByteSize, ConfigError};
 use zonda_stack::Drive;
@@ -11,10 +11,11 @@ use crate::load::Load;
 use crate::measure::{Measurement, Task};
 use crate::score::ranked;
 
-/// The runs that advice on a drive for a load takes.
+/// The runs needed for advice on a drive for a workload.
 ///
-/// Every shape is run with the first threshold of the load. The leading half is then run with the others, except where the
-/// limit on active zones was never in the way: no zone has to be finished early there, whatever the threshold.
+/// Every shape is run with the first threshold of the workload. The leading half is then run with
+/// the others, except for shapes that never reached the limit on active zones: no zone is finished
+/// early there with any threshold.
 #[derive(Debug)]
 pub struct AdvicePlan<'a> {
     pub(crate) base: &'a Base,
@@ -26,10 +27,10 @@ pub struct AdvicePlan<'a> {
 }
 
 impl<'a> AdvicePlan<'a> {
-    /// Plans runs of this load on what can be made of this drive.
+    /// Plans runs of this workload on all candidates of this drive.
     ///
     /// # Errors
-    /// When nothing can: no zones of this flash would hold the load.
+    /// If the workload does not fit on any candidate.
     pub fn new(base: &'a Base, load: &'a Load<'a>, seed: u64) -> Result<AdvicePlan<'a>, ConfigError> {
         let capacity_bytes = capacity(base, load);
         let (mut drives, mut left_out) = (Vec::new(), Vec::new());
@@ -45,22 +46,24 @@ impl<'a> AdvicePlan<'a> {
             let message = format!("{} does not fit on {}, which holds {capacity}", load.name, base.profile().name);
             let reason =
                 left_out.first().map_or_else(String::new, |first| format!(": {}: {}", first.shape, first.reason));
-            return Err(ConfigError::new(message + &reason).help("take a larger drive with --geometry, or less data"));
+            return Err(ConfigError::new(message + &reason)
+                .help("choose a larger drive with --geometry, or a smaller workload"));
         }
         Ok(AdvicePlan { base, load, seed, capacity_bytes, left_out, drives })
     }
 
-    /// How many runs there are, at most.
+    /// Maximum number of runs.
     #[must_use]
     pub fn runs_max(&self) -> usize {
         let shapes = self.drives.len();
         shapes + shapes.div_ceil(2) * (self.load.goal.thresholds_percent.len() - 1)
     }
 
-    /// Has the runs made by `run`, which may make those that it is given in any order, and chooses.
+    /// Executes the runs with `run`, which can execute the given ones in any order, and ranks the
+    /// results.
     ///
     /// # Errors
-    /// When no run came to its end.
+    /// If no run completed the workload.
     pub fn advise(&self, run: &mut dyn FnMut(&[Task<'_>]) -> Vec<Measurement>) -> Result<Advice, ConfigError> {
         let thresholds = self.load.goal.thresholds_percent;
         let first: Vec<Task<'_>> =
@@ -70,14 +73,14 @@ impl<'a> AdvicePlan<'a> {
             self.leading(&measurements).into_iter().flat_map(|shape| self.others(shape)).collect();
         measurements.extend(run(&second));
         if let Some(failed) = measurements.first().filter(|_| measurements.iter().all(|of| of.figures.is_none())) {
-            let message = format!("{} comes to its end on no candidate", self.load.name);
+            let message = format!("no candidate completes {}", self.load.name);
             let help = format!("on {}, {}", failed.candidate.shape, failed.end);
             return Err(ConfigError::new(message).help(help));
         }
         Ok(Advice::new(self, measurements))
     }
 
-    /// The leading half of the shapes in which a threshold matters.
+    /// The leading half of the shapes for which the threshold matters.
     fn leading(&self, measurements: &[Measurement]) -> Vec<Shape> {
         let half = self.drives.len().div_ceil(2);
         let ranked = ranked(measurements, &self.load.goal.weights);
@@ -87,7 +90,7 @@ impl<'a> AdvicePlan<'a> {
 
     /// A shape with every threshold but the first.
     fn others(&self, shape: Shape) -> impl Iterator<Item = Task<'_>> {
-        let (_, drive) = self.drives.iter().find(|(known, _)| *known == shape).expect("it was run before");
+        let (_, drive) = self.drives.iter().find(|(known, _)| *known == shape).expect("the shape was run before");
         self.load.goal.thresholds_percent[1..].iter().map(move |threshold| self.task(shape, drive, *threshold))
     }
 
@@ -97,7 +100,7 @@ impl<'a> AdvicePlan<'a> {
     }
 }
 
-/// How much of the drive takes part: what a load never reaches only costs time.
+/// The part of the drive that is simulated: parts that the workload never uses only take time.
 fn capacity(base: &Base, load: &Load<'_>) -> u64 {
     let (appended, live) = load.bytes();
     let shares = if load.is_made() { DRIVE_SHARES_OF_LOAD * appended } else { DRIVE_SHARES_OF_TRACE * live };

@@ -1,4 +1,4 @@
-//! What the SilentZNS paper recommends: Table 5 and Section 8, in our words.
+//! The recommendations of the SilentZNS paper: Table 5 and Section 8, in our words.
 
 use serde::Serialize;
 use zonda_ssd::allocation::AllocationKind;
@@ -6,7 +6,7 @@ use zonda_workload::filetrace::Preset;
 
 use crate::candidate::Shape;
 
-/// Zones, by their size among those of all candidates.
+/// Class of zones, by size among all candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZoneClass {
@@ -21,12 +21,12 @@ pub enum ZoneClass {
 /// A row of Table 5.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Guidance {
-    /// For which load.
+    /// The workload.
     pub preset: Preset,
-    /// Storage elements, as profiles write them.
+    /// Storage elements, in the notation of profiles.
     #[serde(skip)]
     pub elements: [AllocationKind; 2],
-    /// Zones.
+    /// Class of zones.
     pub zones: ZoneClass,
     /// Setting, host policy and reason, in our words.
     pub words: &'static str,
@@ -38,7 +38,7 @@ pub const TABLE_5: [Guidance; 5] = [
         preset: Preset::Wal,
         elements: [AllocationKind::Block, AllocationKind::Vchunk(2)],
         zones: ZoneClass::Small,
-        words: "block or vchunk-2 in small zones, finished early and kept apart: log zones are finished nearly empty, and \
+        words: "block or vchunk-2 in small zones, finished early and separate from other data: log zones are finished nearly empty, and \
                 small zones of fine elements leave little to pad",
     },
     Guidance {
@@ -53,7 +53,7 @@ pub const TABLE_5: [Guidance; 5] = [
         elements: [AllocationKind::Superblock, AllocationKind::Vchunk(4)],
         zones: ZoneClass::Large,
         words: "superblock or vchunk-4 in large zones over many dies: throughput is what counts, and zones that are nearly \
-                full need little padding whatever the element",
+                full need little padding regardless of the element",
     },
     Guidance {
         preset: Preset::Mixed,
@@ -72,13 +72,13 @@ pub const TABLE_5: [Guidance; 5] = [
 ];
 
 impl Guidance {
-    /// The row for a load.
+    /// The row for a workload.
     #[must_use]
     pub fn of(preset: Preset) -> &'static Guidance {
         TABLE_5.iter().find(|row| row.preset == preset).expect("each preset has its row")
     }
 
-    /// Whether a shape is what the row recommends.
+    /// Whether a shape matches the row.
     #[must_use]
     pub fn is_met_by(&self, shape: &Shape, classes: &ZoneClasses) -> bool {
         self.has_element(shape.element) && classes.of(shape.zone_bytes) == self.zones
@@ -92,7 +92,7 @@ impl Guidance {
 }
 
 impl ZoneClass {
-    /// Its word.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ impl ZoneClass {
     }
 }
 
-/// Which zones are small, medium and large among the candidates.
+/// Limits of small, medium and large zones among the candidates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneClasses {
     least_bytes: u64,

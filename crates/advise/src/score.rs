@@ -1,8 +1,9 @@
-//! How candidates are compared.
+//! Ranking of candidates.
 //!
-//! Each criterion of a candidate is held against the best that any candidate reached: its cost is the logarithm of the
-//! ratio, so that twice as bad costs the same wherever it begins. The score is the sum of the costs, each times its weight;
-//! less is better. `docs/guide/advise.md` gives a reason for each weight.
+//! Each criterion of a candidate is compared with the best value of all candidates: its cost is the
+//! logarithm of the ratio, so that a factor of two costs the same at any level. The score is the
+//! weighted sum of the costs; less is better. `docs/guide/advise.md` gives a reason for each
+//! weight.
 
 use std::cmp::Ordering;
 
@@ -11,32 +12,34 @@ use zonda_workload::filetrace::Preset;
 
 use crate::measure::{Figures, Measurement};
 
-/// Scores this near to the best count as equal: the coarser element is taken then.
+/// Scores within this distance of the best count as equal: the coarsest element is then chosen.
 pub const TIE: f64 = 0.005;
 
-/// How many criteria there are.
+/// Number of criteria.
 pub const CRITERIA: usize = 8;
 
-/// What is compared.
+/// A criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Criterion {
-    /// Bytes a second.
+    /// Bytes per second.
     Throughput,
     /// Device-level write amplification.
     Dlwa,
-    /// Bytes erased for each byte written: elements that are given up nearly empty wear the flash as full ones do.
+    /// Bytes erased per byte written: an element that is discarded nearly empty wears the flash
+    /// like a full one.
     Wear,
-    /// Live and dead bytes for each live one.
+    /// Live and dead bytes per live byte.
     SpaceAmplification,
-    /// The mean latency of the operation that somebody waits for. Each thread has one such operation under way, so that a
-    /// stall of seconds is one latency among thousands: it shows in the mean, where the 99th percentile may miss it.
+    /// The mean latency of the operation that an application waits for. Each thread has one such
+    /// operation outstanding, so that a stall of seconds is one latency among thousands, which
+    /// affects the mean but maybe not the 99th percentile.
     Latency,
     /// The 99th percentile of that latency.
     TailLatency,
-    /// Bytes of the drive's mapping of zones to elements.
+    /// Size of the mapping of zones to elements.
     Mapping,
-    /// Elements that are chosen when a zone is allocated.
+    /// Elements chosen when a zone is allocated.
     Allocation,
 }
 
@@ -53,7 +56,7 @@ impl Criterion {
         Criterion::Allocation,
     ];
 
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,7 +71,7 @@ impl Criterion {
         }
     }
 
-    /// The figure, turned so that less is better.
+    /// The figure, inverted if necessary so that less is better.
     fn of(self, figures: &Figures) -> f64 {
         match self {
             Criterion::Throughput => 1.0 / figures.throughput_bytes_per_s.max(1.0),
@@ -83,15 +86,16 @@ impl Criterion {
     }
 }
 
-/// How much each criterion counts, in hundredths, in the order of [`Criterion::ALL`].
+/// Weight of each criterion, in hundredths, in the order of [`Criterion::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Weights(pub [u32; CRITERIA]);
 
 impl Weights {
-    /// Those of a kind of load; of any load without a kind.
+    /// The weights of a preset, or of any other workload.
     #[must_use]
     pub const fn of(preset: Option<Preset>) -> Weights {
-        // Throughput, DLWA, wear, space amplification, mean and p99 latency, mapping, elements to choose.
+        // Throughput, DLWA, wear, space amplification, mean and p99 latency, mapping, elements to
+        // choose.
         Weights(match preset {
             Some(Preset::Wal) => [10, 20, 15, 8, 30, 15, 1, 1],
             Some(Preset::Flush) => [35, 20, 15, 18, 5, 5, 1, 1],
@@ -114,21 +118,21 @@ impl Weights {
 pub struct Ranked {
     /// Its place, from 1.
     pub rank: u32,
-    /// What was measured.
+    /// The measurement.
     #[serde(flatten)]
     pub measurement: Measurement,
-    /// The figures of that.
+    /// The figures of the measurement.
     #[serde(skip)]
     pub figures: Figures,
     /// The sum of `costs`; less is better.
     pub score: f64,
-    /// What each criterion adds to the score, in the order of [`Criterion::ALL`].
+    /// Contribution of each criterion to the score, in the order of [`Criterion::ALL`].
     pub costs: [f64; CRITERIA],
 }
 
-/// Scores every measurement that has figures, and brings them in order: the choice first, then by score.
+/// Scores every measurement with figures, and sorts them: the recommendation first, then by score.
 ///
-/// The choice is the coarsest of those that are as good as the best to within [`TIE`].
+/// The recommendation is the coarsest candidate within [`TIE`] of the best.
 #[must_use]
 pub fn ranked(measurements: &[Measurement], weights: &Weights) -> Vec<Ranked> {
     let complete: Vec<(&Measurement, &Figures)> =
@@ -156,8 +160,7 @@ pub fn ranked(measurements: &[Measurement], weights: &Weights) -> Vec<Ranked> {
     ranked
 }
 
-/// Fewer elements in a zone, then larger zones, then fewer bytes of mapping; then the later FINISH, which asks less of the
-/// drive.
+/// Fewer elements per zone first, then larger zones, then a smaller mapping, then a later FINISH.
 fn coarser_first(one: &Ranked, other: &Ranked) -> Ordering {
     let key = |candidate: &Ranked| {
         let (shape, figures) = (candidate.measurement.candidate.shape, &candidate.figures);
@@ -226,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_come_to_its_end_has_no_rank() {
+    fn unfinished_measurements_have_no_rank() {
         let mut failed = measured(AllocationKind::Fixed, |_| {});
         failed.figures = None;
         let fine = measured(AllocationKind::Block, |_| {});

@@ -1,4 +1,4 @@
-//! Advice in sentences.
+//! Advice as text.
 
 use zonda_plot::text::{bytes, counted, duration, list, mebibytes, number};
 
@@ -9,14 +9,14 @@ use crate::measure::Figures;
 use crate::published::Guidance;
 use crate::score::{Criterion, Ranked};
 
-/// A part of a score that is worth a word.
+/// Minimum contribution to a score that is mentioned.
 const COST_MIN: f64 = 0.01;
-/// Parts of a score that are named.
+/// Maximum number of contributions that are mentioned.
 const COSTS_NAMED_MAX: usize = 2;
-/// Figures this near count as the same in a sentence.
+/// Relative difference below which figures count as equal in a sentence.
 const SAME: f64 = 0.02;
 
-/// A criterion's figure, with its unit.
+/// The figure of a criterion with its unit.
 #[must_use]
 pub fn figure(criterion: Criterion, figures: &Figures) -> String {
     match criterion {
@@ -31,30 +31,33 @@ pub fn figure(criterion: Criterion, figures: &Figures) -> String {
     }
 }
 
-/// The recommendation and why, in figures.
+/// The recommendation and its figures.
 pub(crate) fn paragraph(advice: &Advice) -> String {
     let choice = advice.choice();
     let candidate = &choice.measurement.candidate;
     let policy = match choice.figures.has_met_the_limit() {
-        true => format!("and let the host finish a zone from {}% occupancy on", candidate.finish_threshold_percent),
-        false => "with any policy of FINISH: the limit on active zones was never in the way".to_owned(),
+        true => format!(
+            "with zones finished by the host at an occupancy of {}% or more",
+            candidate.finish_threshold_percent
+        ),
+        false => "with any FINISH policy: the limit on active zones was never reached".to_owned(),
     };
     let mut sentences = vec![
         format!("For {} on {}: {}, {policy}.", advice.load, advice.drive, candidate.shape),
-        format!("The load runs at {}.", measured(&choice.figures)),
+        format!("The workload runs at {}.", measured(&choice.figures)),
     ];
     match advice.own {
         Some(own) if advice.ranking[own].measurement.candidate.shape == candidate.shape => {
-            sentences.push("These are the profile's own zones.".to_owned());
+            sentences.push("These are the zones of the profile.".to_owned());
         }
-        Some(own) => sentences.push(against(&advice.ranking[own], "the profile's own zones")),
+        Some(own) => sentences.push(against(&advice.ranking[own], "the zones of the profile")),
         None => {}
     }
     if let Some(second) = advice.ranking.get(1) {
         let name = second.measurement.candidate;
         sentences.push(match costs(second, choice).as_slice() {
-            [] => format!("Next comes {name}: as good to within a hundredth, and not coarser."),
-            costs => format!("Next comes {name}; against it speak {}.", list(costs)),
+            [] => format!("Second is {name}: equal to within 1%, and not coarser."),
+            costs => format!("Second is {name}; it is worse in {}.", list(costs)),
         });
     }
     sentences.join(" ")
@@ -81,56 +84,55 @@ fn measured(figures: &Figures) -> String {
     )
 }
 
-/// What another candidate comes to.
+/// The figures of another candidate.
 fn against(other: &Ranked, what: &str) -> String {
     format!(
-        "With {what} ({}, in place {} of the ranking) it runs at {}.",
+        "With {what} ({}, rank {}) it runs at {}.",
         other.measurement.candidate,
         other.rank,
         measured(&other.figures)
     )
 }
 
-/// What most speaks against a candidate beside another: `its DLWA (2.40 against 1.10)`.
-fn costs(of: &Ranked, beside: &Ranked) -> Vec<String> {
+/// The criteria in which a candidate is worse than another: `DLWA (2.40 against 1.10)`.
+fn costs(of: &Ranked, other: &Ranked) -> Vec<String> {
     let mut costs: Vec<(f64, Criterion)> = Criterion::ALL
         .into_iter()
-        .map(|criterion| (of.costs[criterion as usize] - beside.costs[criterion as usize], criterion))
+        .map(|criterion| (of.costs[criterion as usize] - other.costs[criterion as usize], criterion))
         .filter(|(cost, _)| *cost >= COST_MIN)
         .collect();
     costs.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let in_words = |(_, criterion): &(f64, Criterion)| {
-        let (theirs, ours) = (figure(*criterion, &of.figures), figure(*criterion, &beside.figures));
-        format!("its {} ({theirs} against {ours})", criterion.name())
+        let (theirs, ours) = (figure(*criterion, &of.figures), figure(*criterion, &other.figures));
+        format!("{} ({theirs} against {ours})", criterion.name())
     };
     costs.iter().take(COSTS_NAMED_MAX).map(in_words).collect()
 }
 
-/// Ours beside the published advice: whether it is the same, and where not, which figures made the difference.
+/// Compares our recommendation with the published one: whether they match, and if not, the figures
+/// that differ.
 pub(crate) fn comparison(advice: &Advice, guidance: &Guidance, theirs: Option<usize>, base: &Base) -> Vec<String> {
     let choice = advice.choice();
     let shape = choice.measurement.candidate.shape;
     let mut sentences = Vec::new();
     let theirs = match theirs {
-        Some(0) => return vec!["Our choice is of that kind.".to_owned()],
+        Some(0) => return vec!["Our recommendation matches it.".to_owned()],
         Some(place) => &advice.ranking[place],
         None => {
-            let reason = "No candidate of that kind was to be had on this flash, or carried the load out.";
+            let reason = "No candidate on this flash that matches it can be built and completes the workload.";
             return vec![reason.to_owned()];
         }
     };
     let name = theirs.measurement.candidate;
     sentences.push(match costs(theirs, choice).as_slice() {
-        [] => format!("The best candidate of that kind is {name}: as good to within a hundredth."),
-        costs => format!(
-            "The best candidate of that kind is {name}, in place {} of the ranking; against it speak {}.",
-            theirs.rank,
-            list(costs)
-        ),
+        [] => format!("The best matching candidate is {name}: equal to within 1%."),
+        costs => {
+            format!("The best matching candidate is {name}, rank {}; it is worse in {}.", theirs.rank, list(costs))
+        }
     });
     let in_favour = costs(choice, theirs);
     if !in_favour.is_empty() {
-        sentences.push(format!("Against ours beside it speak {}.", list(&in_favour)));
+        sentences.push(format!("Our recommendation is worse in {}.", list(&in_favour)));
     }
     if !guidance.has_element(shape.element) {
         sentences.extend(about_elements(advice, guidance, base));
@@ -146,7 +148,7 @@ pub(crate) fn comparison(advice: &Advice, guidance: &Guidance, theirs: Option<us
     sentences
 }
 
-/// Whether the published elements would have changed anything in our zones.
+/// The effect of the published elements with our zones.
 fn about_elements(advice: &Advice, guidance: &Guidance, base: &Base) -> Option<String> {
     let choice = advice.choice();
     let ours = choice.measurement.candidate;
@@ -165,17 +167,17 @@ fn about_elements(advice: &Advice, guidance: &Guidance, base: &Base) -> Option<S
             theirs.dlwa, choice.figures.dlwa
         ));
     }
-    let turn = base.turn_bytes(&sibling.measurement.candidate.shape);
+    let stripe = base.stripe_bytes(&sibling.measurement.candidate.shape);
     Some(format!(
-        "In the same zones {element} comes to a DLWA of {:.2} too, and has {} to choose and {} to map where ours has {} and {}. \
-         Pages go round the dies of a zone: once {} of a segment are written, every one of its elements holds data, so that \
-         FINISH pads the whole segment whatever it is made of.",
+        "In the same zones {element} has the same DLWA, {:.2}, with {} to choose and {} of mapping; ours has {} and {}. \
+         Pages are striped over the dies of a zone: once {} of a segment are written, every one of its elements holds \
+         data, so that FINISH pads the whole segment with any element.",
         theirs.dlwa,
         counted(theirs.elements_per_zone, "element"),
         bytes(theirs.mapping_bytes),
         counted(choice.figures.elements_per_zone, "element"),
         bytes(choice.figures.mapping_bytes),
-        bytes(turn.next_multiple_of(base.profile().geometry.block_size.0)),
+        bytes(stripe.next_multiple_of(base.profile().geometry.block_size.0)),
     ))
 }
 
@@ -185,7 +187,7 @@ pub fn score(of: &Ranked) -> String {
     format!("{:.3}", of.score)
 }
 
-/// Bytes of mapping for a zone.
+/// Size of the mapping per zone.
 #[must_use]
 pub fn mapping_per_zone(figures: &Figures) -> String {
     format!("{} B", number(figures.mapping_bytes_per_zone))

@@ -1,5 +1,5 @@
-//! Makes an image: `create_image DIR PROFILE ZONES CAPACITY`, as `zonda drive create` does, for tests of what is built on
-//! the C interface.
+//! Creates an image: `create_image DIR PROFILE ZONES CAPACITY`, like `zonda drive create`, for
+//! tests of programs built on the C interface.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let (Ok(zones), Ok(capacity)) = (zones.parse(), capacity.parse()) else {
-        eprintln!("ZONES and CAPACITY_BYTES are numbers");
+        eprintln!("ZONES and CAPACITY_BYTES must be numbers");
         return ExitCode::from(2);
     };
     match create(directory, profile, zones, capacity) {

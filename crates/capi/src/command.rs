@@ -1,4 +1,4 @@
-//! From the caller's commands to a device's operations, and from completions to results.
+//! Conversion of the caller's commands to operations of a device, and of completions to results.
 
 use bytes::Bytes;
 use zonda_zoned::limits::COMMAND_BLOCKS_MAX;
@@ -7,12 +7,12 @@ use zonda_zoned::{
     ZoneTarget,
 };
 
+use crate::caller_memory::{CallerMemory, Released};
 use crate::errno::errno_of;
 use crate::failure::Failure;
 use crate::layout::{ALL_ZONES, ALLOCATE_ZRWA, Opcode, RawResult};
-use crate::lent::{CallerMemory, Released};
 
-/// What the caller asks for, with his memory.
+/// A request of the caller, with its memory.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) opcode: Opcode,
@@ -24,20 +24,20 @@ pub(crate) struct Request {
     pub(crate) user_data: UserData,
 }
 
-/// The caller's word for a command; a number to everybody else.
+/// The caller's `user_data`, opaque to the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UserData(pub(crate) *mut std::ffi::c_void);
 
-/// What is kept of a command until it has ended.
+/// State of a command until it has completed.
 #[derive(Debug)]
 pub(crate) struct Pending {
     user_data: UserData,
     data_bytes: u64,
-    /// Where a read's data and metadata go.
+    /// The destination of a read's data and metadata.
     data: Option<CallerMemory>,
     metadata: Option<CallerMemory>,
-    /// Lent to the device.
-    lent: [Option<Released>; 2],
+    /// Memory lent to the device.
+    borrowed: [Option<Released>; 2],
 }
 
 impl Request {
@@ -54,13 +54,13 @@ impl Request {
         }
     }
 
-    /// The operation, and what to keep of it.
+    /// The operation, and the state to keep until its completion.
     ///
     /// # Errors
-    /// When it cannot be: what a device would refuse anyway for its place or its state is left to the device.
+    /// When the request is malformed. LBA ranges and zone states are checked by the device.
     pub(crate) fn into_operation(self, geometry: &Geometry) -> Result<(Operation, Pending), Failure> {
         let Request { opcode, flags, lba, blocks, data, metadata, user_data } = self;
-        let mut pending = Pending { user_data, data_bytes: 0, data: None, metadata: None, lent: [None, None] };
+        let mut pending = Pending { user_data, data_bytes: 0, data: None, metadata: None, borrowed: [None, None] };
         let allowed = match opcode {
             Opcode::ZoneOpen => ALL_ZONES | ALLOCATE_ZRWA,
             Opcode::ZoneClose | Opcode::ZoneFinish | Opcode::ZoneReset | Opcode::ZoneOffline => ALL_ZONES,
@@ -68,8 +68,8 @@ impl Request {
         };
         if flags & !allowed != 0 {
             return Err(Failure::invalid(
-                format!("the flags {flags:#x} do not go with {opcode:?}"),
-                "leave out flags that the header does not name for this opcode",
+                format!("flags {flags:#x} are not valid for {}", opcode.name()),
+                "use only the flags that zonda.h lists for this opcode",
             ));
         }
         let target = if flags & ALL_ZONES != 0 { ZoneTarget::All } else { ZoneTarget::Zone(lba) };
@@ -80,12 +80,12 @@ impl Request {
                     if opcode == Opcode::Append { geometry.max_append_blocks } else { geometry.max_transfer_blocks };
                 if blocks == Blocks::ZERO || blocks > most {
                     return Err(Failure::invalid(
-                        format!("{opcode:?} of {blocks} blocks"),
-                        format!("one command takes 1 to {most} blocks here"),
+                        format!("invalid length of {}: {}", opcode.name(), count_of(blocks)),
+                        format!("use 1 to {most} blocks"),
                     ));
                 }
-                let data = fitting("data", data, blocks, geometry.block_size_bytes)?
-                    .ok_or_else(|| Failure::null("the pointer to the data"))?;
+                let data =
+                    fitting("data", data, blocks, geometry.block_size_bytes)?.ok_or_else(|| Failure::null("data"))?;
                 let metadata = fitting("metadata", metadata, blocks, u32::from(geometry.metadata_bytes))?;
                 pending.data_bytes = data.length() as u64;
                 if opcode == Opcode::Read {
@@ -103,8 +103,8 @@ impl Request {
             Opcode::WriteZeroes => {
                 if blocks == Blocks::ZERO || blocks.0 > COMMAND_BLOCKS_MAX {
                     return Err(Failure::invalid(
-                        format!("write zeroes of {blocks} blocks"),
-                        format!("one command takes 1 to {COMMAND_BLOCKS_MAX} blocks"),
+                        format!("invalid length of {}: {}", opcode.name(), count_of(blocks)),
+                        format!("use 1 to {COMMAND_BLOCKS_MAX} blocks"),
                     ));
                 }
                 Operation::WriteZeroes { start: lba, blocks }
@@ -114,8 +114,8 @@ impl Request {
                 // NVM Command Set 1.0, 3.2.3: the length of a range has 32 bits.
                 if blocks == Blocks::ZERO || blocks.0 > u64::from(u32::MAX) {
                     return Err(Failure::invalid(
-                        format!("a range of {blocks} blocks"),
-                        "a range has 1 to 4294967295 blocks",
+                        format!("invalid length of {}: {}", opcode.name(), count_of(blocks)),
+                        "use 1 to 4294967295 blocks",
                     ));
                 }
                 Operation::Deallocate { ranges }
@@ -133,7 +133,7 @@ impl Request {
 }
 
 impl Pending {
-    /// The payload of a write, lent.
+    /// The payload of a write, which borrows the caller's memory.
     fn lend(
         &mut self,
         data: CallerMemory,
@@ -142,11 +142,11 @@ impl Pending {
         geometry: &Geometry,
     ) -> Payload {
         let (data, released) = data.lend();
-        self.lent[0] = Some(released);
+        self.borrowed[0] = Some(released);
         let metadata = match metadata {
             Some(metadata) => {
                 let (metadata, released) = metadata.lend();
-                self.lent[1] = Some(released);
+                self.borrowed[1] = Some(released);
                 metadata
             }
             None => Bytes::from(vec![0; blocks.0 as usize * usize::from(geometry.metadata_bytes)]),
@@ -154,12 +154,12 @@ impl Pending {
         Payload::Bytes(Box::new(BlockBuffer { data, metadata }))
     }
 
-    /// Whether the caller may have his memory back.
+    /// Whether the device has released the caller's memory.
     pub(crate) fn is_released(&self) -> bool {
-        self.lent.iter().flatten().all(Released::is_true)
+        self.borrowed.iter().flatten().all(Released::is_true)
     }
 
-    /// Delivers what came back.
+    /// Converts a completion to the caller's result.
     pub(crate) fn end(&mut self, completion: Completion) -> RawResult {
         let mut status = completion.status;
         let mut lba = 0;
@@ -175,7 +175,7 @@ impl Pending {
         RawResult { user_data: self.user_data.0, bytes, lba, error, status: status as u16, reserved: 0 }
     }
 
-    /// Fills the caller's memory; whether the device brought what was asked for.
+    /// Fills the caller's memory; returns whether the device returned the requested amount.
     fn deliver(&mut self, payload: &Payload) -> bool {
         let (data, metadata) = match payload {
             Payload::None => (&[][..], &[][..]),
@@ -199,7 +199,12 @@ impl Pending {
     }
 }
 
-/// Memory for `blocks` blocks; `None` when there is none.
+/// "1 block", "2 blocks".
+fn count_of(blocks: Blocks) -> String {
+    format!("{blocks} block{}", if blocks == Blocks(1) { "" } else { "s" })
+}
+
+/// Checks the size of memory for `blocks` blocks; `None` when the caller passed none.
 fn fitting(
     what: &str,
     memory: Option<CallerMemory>,
@@ -209,8 +214,8 @@ fn fitting(
     let wanted = blocks.bytes(each_bytes);
     match &memory {
         Some(memory) if memory.length() as u64 != wanted => Err(Failure::invalid(
-            format!("{} bytes of {what} for {blocks} blocks", memory.length()),
-            format!("they are {wanted} bytes"),
+            format!("{what} has {} bytes for {}", memory.length(), count_of(blocks)),
+            format!("pass exactly {wanted} bytes"),
         )),
         _ => Ok(memory),
     }
@@ -225,14 +230,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_before_it_meets_a_drive() {
-        assert_eq!(refusal(Request::new(Opcode::Read)), "Read of 0 blocks");
-        assert_eq!(refusal(Request { blocks: Blocks(5), ..Request::new(Opcode::Append) }), "Append of 5 blocks");
+    fn a_malformed_request_is_refused_before_it_reaches_a_drive() {
+        assert_eq!(refusal(Request::new(Opcode::Read)), "invalid length of Read: 0 blocks");
+        assert_eq!(
+            refusal(Request { blocks: Blocks(5), ..Request::new(Opcode::Append) }),
+            "invalid length of Zone Append: 5 blocks"
+        );
         let no_data = Request { blocks: Blocks(1), ..Request::new(Opcode::Write) };
-        assert_eq!(refusal(no_data), "the pointer to the data is NULL");
+        assert_eq!(refusal(no_data), "data is NULL");
         let flags = Request { flags: ALLOCATE_ZRWA, ..Request::new(Opcode::ZoneReset) };
-        assert_eq!(refusal(flags), "the flags 0x2 do not go with ZoneReset");
-        assert_eq!(refusal(Request::new(Opcode::Deallocate)), "a range of 0 blocks");
+        assert_eq!(refusal(flags), "flags 0x2 are not valid for Reset Zone");
+        assert_eq!(refusal(Request::new(Opcode::Deallocate)), "invalid length of Deallocate: 0 blocks");
     }
 
     #[test]

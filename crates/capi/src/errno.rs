@@ -1,13 +1,14 @@
-//! Status codes of a drive, as the numbers and words of a C program.
+//! Status codes of a drive, as errno and text for a C program.
 
 use std::ffi::CStr;
 
 use rustix::io::Errno;
 use zonda_zoned::Status;
 
-/// The errno that Linux gives for a status: `nvme_error_status` of its NVMe driver, and the table behind
-/// `blk_status_to_errno` of its block layer; both limits on zones as in the kernel's `Documentation/block` and
-/// `max_open_zones`, `max_active_zones` of its queue attributes. `None`: success.
+/// The errno that Linux uses for a status: `nvme_error_status` of its NVMe driver, and the table of
+/// `blk_status_to_errno` of its block layer; both limits on zones as in the kernel's
+/// `Documentation/block` and `max_open_zones`, `max_active_zones` of its queue attributes. `None`:
+/// success.
 pub(crate) fn errno_of(status: Status) -> Option<Errno> {
     Some(match status {
         Status::Success => return None,
@@ -22,9 +23,9 @@ pub(crate) fn errno_of(status: Status) -> Option<Errno> {
     })
 }
 
-/// A status in words.
+/// The name of a status.
 pub(crate) fn text_of(status: u16) -> &'static CStr {
-    // A test holds these against `Display` of `Status`.
+    // A test compares these with `Display` of `Status`.
     match status {
         0x000 => c"success",
         0x002 => c"invalid field in command",
@@ -49,29 +50,27 @@ pub(crate) fn text_of(status: u16) -> &'static CStr {
         0x1bf => c"invalid zone state transition",
         0x280 => c"write fault",
         0x281 => c"unrecovered read error",
-        crate::layout::STATUS_NONE => c"the command never met a drive",
+        crate::layout::STATUS_NONE => c"the command did not reach a drive",
         _ => c"unknown status",
     }
 }
 
-/// What to do about a status; empty where there is nothing to say.
+/// The remedy for a status; empty if there is none.
 pub(crate) fn remedy_of(status: u16) -> &'static str {
     match status {
-        0x002 => "name a zone by its first block, and see the limits in the geometry",
-        0x005 | 0x007 | 0x082 => "see whether the server still runs, and open the namespace again",
-        0x083 => {
-            "another host has reserved the namespace, as servers of volumes do with their members: stop that server"
-        }
-        0x080 => "stay within the namespace",
-        0x081 => "free space where the namespace keeps its blocks, then write again",
-        0x1b8 => "end where the zone's capacity ends",
+        0x002 => "address a zone by its first block, and check the limits in the geometry",
+        0x005 | 0x007 | 0x082 => "check that the server is running, and open the namespace again",
+        0x083 => "another host holds a reservation, as the server of a volume does on its members: stop that server",
+        0x080 => "use LBAs within the namespace",
+        0x081 => "free space on the file system of the image, then write again",
+        0x1b8 => "end the transfer at the zone's capacity",
         0x1b9 => "reset the zone, or write to another",
-        0x1bb => "the zone is lost: use another",
-        0x1ba => "copy what is in the zone, and write to another",
-        0x1bc => "write at the zone's write pointer, and write to a zone from one handle at a time",
+        0x1bb => "use another zone: this one and its data are lost",
+        0x1ba => "copy the data of the zone, and write to another",
+        0x1bc => "write at the zone's write pointer, and from one handle at a time",
         0x1bd => "finish or reset an active zone first",
         0x1be => "close, finish or reset an open zone first",
-        0x1bf => "see the zone's state in a report of zones",
+        0x1bf => "check the state of the zone with zonda_report_zones",
         _ => "",
     }
 }
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_error_has_an_errno_and_its_own_words() {
+    fn every_error_has_an_errno_and_its_own_text() {
         for status in Status::ERRORS {
             assert!(errno_of(status).is_some(), "{status}");
             assert_eq!(text_of(status as u16).to_str().unwrap(), status.to_string());

@@ -1,4 +1,4 @@
-//! What a call that fails leaves behind: a number, and words for the thread that made it.
+//! Errors of calls: an errno, and a message and remedy stored for the calling thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ thread_local! {
     static LAST: RefCell<Words> = RefCell::default();
 }
 
-/// Words as C reads them.
+/// Message and remedy as C strings.
 #[derive(Default)]
 struct Words {
     message: CString,
@@ -32,14 +32,14 @@ impl Failure {
         Failure { errno, message: message.into(), remedy: remedy.into() }
     }
 
-    /// The caller asked for what cannot be.
+    /// An invalid argument.
     pub(crate) fn invalid(message: impl Into<String>, remedy: impl Into<String>) -> Failure {
         Failure::new(Errno::INVAL, message, remedy)
     }
 
-    /// A pointer is needed.
+    /// A required pointer is NULL.
     pub(crate) fn null(what: &str) -> Failure {
-        Failure::invalid(format!("{what} is NULL"), "pass a pointer")
+        Failure::invalid(format!("{what} is NULL"), "pass a valid pointer")
     }
 
     pub(crate) fn of(error: DriveError) -> Failure {
@@ -47,8 +47,8 @@ impl Failure {
     }
 }
 
-/// Runs the body of a function of the interface: its value, or a negative errno with words left behind. A panic becomes
-/// an error, because C cannot unwind.
+/// Runs the body of a function of the interface: returns its value, or a negative errno after
+/// storing the message. A panic becomes an error, because C cannot unwind.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
@@ -58,17 +58,21 @@ pub(crate) fn guarded(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     -remember(&failure)
 }
 
-/// What a panic is to the caller.
+/// Converts a panic to an error.
 pub(crate) fn of_panic(panic: &(dyn Any + Send)) -> Failure {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
-    Failure::new(Errno::NOTRECOVERABLE, format!("zonda has a bug: {text}"), "close the namespace, and report it")
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    Failure::new(
+        Errno::NOTRECOVERABLE,
+        format!("internal error (a bug in zonda): {text}"),
+        "close the namespace, and report it",
+    )
 }
 
-/// Keeps the words for this thread; its errno.
+/// Stores the message for this thread, and returns the errno.
 pub(crate) fn remember(failure: &Failure) -> c_int {
     let words = Words { message: c_string(&failure.message), remedy: c_string(&failure.remedy) };
-    // A thread that is ending has no place for words any more.
+    // The thread-local storage of an exiting thread may be destroyed already.
     let _ = LAST.try_with(|last| last.replace(words));
     failure.errno.raw_os_error()
 }
@@ -93,14 +97,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_becomes_an_error_with_words() {
+    fn a_panic_becomes_an_error_with_a_message() {
         assert_eq!(guarded(|| panic!("nothing {}", 7)), -Errno::NOTRECOVERABLE.raw_os_error());
         let words = LAST.with(|last| last.borrow().message.clone());
-        assert_eq!(words.to_str().unwrap(), "zonda has a bug: nothing 7");
+        assert_eq!(words.to_str().unwrap(), "internal error (a bug in zonda): nothing 7");
     }
 
     #[test]
-    fn words_belong_to_the_thread_that_failed() {
+    fn messages_belong_to_the_thread_whose_call_failed() {
         guarded(|| Err(Failure::invalid("mine", "do this")));
         std::thread::spawn(|| guarded(|| Err(Failure::invalid("theirs\0", "")))).join().unwrap();
         assert_eq!(LAST.with(|last| last.borrow().message.clone()), c"mine".to_owned());

@@ -1,7 +1,8 @@
-//! The functions of the header. One of the two rooms with unsafe code: here pointers from C become references.
+//! The functions of the header. One of the two files with unsafe code: here pointers from C become
+//! references.
 //!
-//! Every function has the contract of the header: a pointer is NULL or valid for what the header says, a handle came from
-//! `zonda_open` and was not closed, strings end with a zero.
+//! Every function has the contract of the header: a pointer is NULL or valid as the header
+//! specifies, a handle came from `zonda_open` and was not closed, strings are NUL-terminated.
 #![allow(unsafe_code, clippy::missing_safety_doc)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -17,6 +18,7 @@ use zonda_nvme::Nqn;
 use zonda_zoned::{Blocks, Lba, ReportFilter, ZoneDescriptor, ZoneState};
 
 use crate::API_VERSION;
+use crate::caller_memory::CallerMemory;
 use crate::command::{Request, UserData};
 use crate::errno::{remedy_of, text_of};
 use crate::failure::{self, Failure, guarded};
@@ -24,7 +26,6 @@ use crate::handle::{Namespace, blocks_of};
 use crate::layout::{
     ALL_ZONES, NO_WRITE_POINTER, Opcode, RawCommand, RawGeometry, RawOptions, RawResult, RawZone, Sharing,
 };
-use crate::lent::CallerMemory;
 
 /// `zonda_namespace`.
 pub struct Handle(Mutex<Namespace>);
@@ -62,12 +63,12 @@ pub unsafe extern "C" fn zonda_open(
 ) -> c_int {
     guarded(|| {
         if out.is_null() {
-            return Err(Failure::null("the place for the handle"));
+            return Err(Failure::null("out"));
         }
-        // SAFETY: `out` is a place for a pointer, by the contract.
+        // SAFETY: `out` points to a pointer, by the contract.
         unsafe { out.write(ptr::null_mut()) };
         // SAFETY: the string is valid, by the contract.
-        let location = unsafe { text("the location", location) }?.ok_or_else(|| Failure::null("the location"))?;
+        let location = unsafe { text("location", location) }?.ok_or_else(|| Failure::null("location"))?;
         // SAFETY: NULL or options, by the contract.
         let (options, sharing) = unsafe { options.as_ref() }.map_or_else(
             || Ok((NamespaceOptions::default(), Sharing::Auto)),
@@ -110,9 +111,9 @@ pub unsafe extern "C" fn zonda_close(handle: *mut Handle) -> c_int {
 pub unsafe extern "C" fn zonda_get_geometry(handle: *mut Handle, out: *mut RawGeometry) -> c_int {
     guarded(|| {
         if out.is_null() {
-            return Err(Failure::null("the place for the geometry"));
+            return Err(Failure::null("geometry"));
         }
-        // SAFETY: a handle and a place, by the contract.
+        // SAFETY: a handle and a valid pointer, by the contract.
         unsafe {
             enter(handle, true, |namespace| {
                 out.write(geometry_of(namespace));
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn zonda_report_zones(
 ) -> c_int {
     guarded(|| {
         if out.is_null() && max > 0 {
-            return Err(Failure::null("the place for the zones"));
+            return Err(Failure::null("zones"));
         }
         let filter = match state {
             0 => ReportFilter::All,
@@ -142,13 +143,14 @@ pub unsafe extern "C" fn zonda_report_zones(
                 .find(|state| state.code() == code)
                 .map(ReportFilter::State)
                 .ok_or_else(|| {
-                    Failure::invalid(format!("{code:#x} is no state of a zone"), "use ZONDA_STATE_..., or 0 for all")
+                    Failure::invalid(format!("invalid zone state {code:#x}"), "use ZONDA_STATE_..., or 0 for all")
                 })?,
         };
         let max = max.min(c_int::MAX as u32);
         let mut next = out;
         let give = |zone: &ZoneDescriptor| {
-            // SAFETY: there is room for `max` zones, by the contract, and no more than that are given.
+            // SAFETY: the array has `max` zones, by the contract, and no more than that are
+            // written.
             unsafe {
                 next.write(zone_of(zone));
                 next = next.add(1);
@@ -188,13 +190,13 @@ pub unsafe extern "C" fn zonda_append(
     lba: *mut u64,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: a handle, data and a place or NULL, by the contract.
+        // SAFETY: a handle, data and a valid pointer or NULL, by the contract.
         unsafe {
             enter(handle, true, |namespace| {
                 let blocks = blocks_of(bytes, namespace.geometry())?;
                 let data = memory(data.cast_mut(), bytes);
                 let request = Request { lba: Lba(zone), blocks, data, ..Request::new(Opcode::Append) };
-                let result = namespace.execute_well(request)?;
+                let result = namespace.execute_checked(request)?;
                 if !lba.is_null() {
                     lba.write(result.lba);
                 }
@@ -235,7 +237,8 @@ pub unsafe extern "C" fn zonda_manage_all_zones(handle: *mut Handle, opcode: u32
 /// `zonda_submit`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonda_submit(handle: *mut Handle, command: *const RawCommand) -> c_int {
-    // SAFETY: a handle and a command with its memory, by the contract; the memory stays until the result.
+    // SAFETY: a handle and a command with its memory, by the contract; the memory stays until the
+    // result.
     guarded(|| unsafe {
         enter(handle, true, |namespace| {
             namespace.submit(request_of(command)?)?;
@@ -262,15 +265,16 @@ pub unsafe extern "C" fn zonda_wait(
 ) -> c_int {
     guarded(|| {
         if out.is_null() && max > 0 {
-            return Err(Failure::null("the place for the results"));
+            return Err(Failure::null("results"));
         }
         let max = max.min(c_int::MAX as u32);
-        // A time that is too far away to be told is no limit.
+        // A timeout that cannot be represented is no timeout.
         let span = u64::try_from(timeout_ns).ok().map(Duration::from_nanos);
         let deadline = span.and_then(|span| Instant::now().checked_add(span));
         let mut next = out;
         let give = |result| {
-            // SAFETY: there is room for `max` results, by the contract, and no more than that are given.
+            // SAFETY: the array has `max` results, by the contract, and no more than that are
+            // written.
             unsafe {
                 next.write(result);
                 next = next.add(1);
@@ -297,7 +301,8 @@ pub unsafe extern "C" fn zonda_outstanding(handle: *mut Handle) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zonda_execute(handle: *mut Handle, command: *const RawCommand, out: *mut RawResult) -> c_int {
     guarded(|| {
-        // SAFETY: a handle, a command with its memory, and a place or NULL, by the contract; this function waits for the end.
+        // SAFETY: a handle, a command with its memory, and a valid pointer or NULL, by the
+        // contract; this function waits for completion.
         let result = unsafe {
             enter(handle, true, |namespace| {
                 let result = namespace.execute(request_of(command)?)?;
@@ -317,7 +322,8 @@ pub unsafe extern "C" fn zonda_execute(handle: *mut Handle, command: *const RawC
     })
 }
 
-/// Uses a namespace, alone. A panic makes it let go of everything it has of the caller's, and refuse all but closing.
+/// Locks a namespace and calls `body`. After a panic it releases the caller's memory, and refuses
+/// all calls but closing.
 ///
 /// # Safety
 /// `handle` is NULL or a handle that is open.
@@ -327,14 +333,14 @@ unsafe fn enter<T>(
     body: impl FnOnce(&mut Namespace) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     // SAFETY: the caller's contract.
-    let handle = unsafe { handle.as_ref() }.ok_or_else(|| Failure::null("the namespace"))?;
+    let handle = unsafe { handle.as_ref() }.ok_or_else(|| Failure::null("ns"))?;
     let mut namespace = match handle.0.try_lock() {
         Ok(namespace) => namespace,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => {
             return Err(Failure::new(
                 Errno::BUSY,
-                "another thread uses this handle at the moment",
+                "the handle is in use by another thread",
                 "open a handle for each thread",
             ));
         }
@@ -346,7 +352,7 @@ unsafe fn enter<T>(
         Ok(result) => result,
         Err(panic) => {
             let failure = failure::of_panic(&*panic);
-            namespace.give_up(failure.clone());
+            namespace.fail(failure.clone());
             Err(failure)
         }
     }
@@ -356,28 +362,28 @@ unsafe fn enter<T>(
 /// That of `zonda_flush`.
 unsafe fn simple(handle: *mut Handle, request: Request) -> c_int {
     // SAFETY: the caller's contract.
-    guarded(|| unsafe { enter(handle, true, |namespace| namespace.execute_well(request).map(|_| 0)) })
+    guarded(|| unsafe { enter(handle, true, |namespace| namespace.execute_checked(request).map(|_| 0)) })
 }
 
 /// # Safety
 /// That of `zonda_manage_zone`.
 unsafe fn manage(handle: *mut Handle, opcode: u32, zone: u64, flags: u32) -> Result<c_int, Failure> {
     let opcode = Opcode::from_number(opcode).filter(|opcode| *opcode as u32 >= Opcode::ZoneOpen as u32);
-    let opcode =
-        opcode.ok_or_else(|| Failure::invalid("this opcode is none for zones", "use one of ZONDA_ZONE_..."))?;
+    let opcode = opcode
+        .ok_or_else(|| Failure::invalid("this opcode is not a zone management action", "use one of ZONDA_ZONE_..."))?;
     let request = Request { flags, lba: Lba(zone), ..Request::new(opcode) };
     // SAFETY: the caller's contract.
-    unsafe { enter(handle, true, |namespace| namespace.execute_well(request).map(|_| 0)) }
+    unsafe { enter(handle, true, |namespace| namespace.execute_checked(request).map(|_| 0)) }
 }
 
-/// A read or a write of any length, cut into what one command takes.
+/// A read or a write of any length, split into commands.
 ///
 /// # Safety
 /// That of `zonda_read` and `zonda_write`.
 unsafe fn transfer(handle: *mut Handle, opcode: Opcode, lba: u64, data: *mut c_void, bytes: usize) -> c_int {
     guarded(|| {
         if data.is_null() {
-            return Err(Failure::null("the pointer to the data"));
+            return Err(Failure::null("data"));
         }
         // SAFETY: a handle, by the contract.
         unsafe {
@@ -387,7 +393,7 @@ unsafe fn transfer(handle: *mut Handle, opcode: Opcode, lba: u64, data: *mut c_v
                 let most = geometry.max_transfer_blocks;
                 let all = blocks_of(bytes, geometry)?;
                 let end = lba.checked_add(all.0);
-                end.ok_or_else(|| Failure::invalid("the blocks end beyond 2^64", "begin within the namespace"))?;
+                end.ok_or_else(|| Failure::invalid("the range ends beyond LBA 2^64", "use LBAs within the namespace"))?;
                 let mut done = Blocks::ZERO;
                 while done < all {
                     let blocks = (all - done).min(most);
@@ -395,7 +401,7 @@ unsafe fn transfer(handle: *mut Handle, opcode: Opcode, lba: u64, data: *mut c_v
                     let start = data.cast::<u8>().add((done.0 * block_bytes) as usize);
                     let data = memory(start.cast(), (blocks.0 * block_bytes) as usize);
                     let lba = Lba(lba) + done;
-                    namespace.execute_well(Request { lba, blocks, data, ..Request::new(opcode) })?;
+                    namespace.execute_checked(Request { lba, blocks, data, ..Request::new(opcode) })?;
                     done += blocks;
                 }
                 Ok(0)
@@ -408,10 +414,9 @@ unsafe fn transfer(handle: *mut Handle, opcode: Opcode, lba: u64, data: *mut c_v
 /// `command` is NULL or a command whose memory stays until its result.
 unsafe fn request_of(command: *const RawCommand) -> Result<Request, Failure> {
     // SAFETY: the caller's contract.
-    let command = unsafe { command.as_ref() }.ok_or_else(|| Failure::null("the command"))?;
-    let opcode = Opcode::from_number(command.opcode).ok_or_else(|| {
-        Failure::invalid(format!("{} is no opcode", command.opcode), "use one of those that the header names")
-    })?;
+    let command = unsafe { command.as_ref() }.ok_or_else(|| Failure::null("command"))?;
+    let opcode = Opcode::from_number(command.opcode)
+        .ok_or_else(|| Failure::invalid(format!("unknown opcode {}", command.opcode), "use an opcode of zonda.h"))?;
     let has_data = matches!(opcode, Opcode::Read | Opcode::Write | Opcode::Append);
     // SAFETY: the caller's contract.
     let memory = |start, bytes| if has_data { unsafe { memory(start, bytes) } } else { None };
@@ -434,51 +439,55 @@ unsafe fn memory(start: *mut c_void, bytes: usize) -> Option<CallerMemory> {
 }
 
 /// # Safety
-/// `text` is NULL or a string that ends with a zero and stays for `'a`.
+/// `text` is NULL or a NUL-terminated string that is valid for `'a`.
 unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<Option<&'a str>, Failure> {
     if text.is_null() {
         return Ok(None);
     }
     // SAFETY: the caller's contract.
     let text = unsafe { CStr::from_ptr(text) }.to_str();
-    text.map(Some).map_err(|_| Failure::invalid(format!("{what} is not UTF-8"), "write it in UTF-8"))
+    text.map(Some).map_err(|_| Failure::invalid(format!("{what} is not UTF-8"), "encode it in UTF-8"))
 }
 
 /// # Safety
-/// The strings are NULL or end with a zero.
+/// The strings are NULL or NUL-terminated.
 unsafe fn options_of(raw: &RawOptions) -> Result<(NamespaceOptions, Sharing), Failure> {
     if raw.api_version != API_VERSION {
         return Err(Failure::invalid(
             format!(
-                "the program was compiled for version {} of zonda.h, the library has {API_VERSION}",
+                "the program was compiled for version {} of zonda.h, the library implements version {API_VERSION}",
                 raw.api_version
             ),
-            "begin with ZONDA_OPTIONS_INIT, and compile against the header of this library",
+            "initialize with ZONDA_OPTIONS_INIT, and compile against the header of this library",
         ));
     }
     if raw.reserved != [0; 4] {
-        return Err(Failure::invalid("reserved fields of the options are not 0", "begin with ZONDA_OPTIONS_INIT"));
+        return Err(Failure::invalid("reserved fields of the options are not 0", "initialize with ZONDA_OPTIONS_INIT"));
     }
     let sharing = match raw.sharing {
         0 => Sharing::Auto,
         1 => Sharing::Yes,
         2 => Sharing::No,
-        other => return Err(Failure::invalid(format!("{other} is no way to share"), "use ZONDA_SHARE_...")),
+        other => return Err(Failure::invalid(format!("invalid value of sharing: {other}"), "use ZONDA_SHARE_...")),
     };
     let secret = |what: &str, place| {
         // SAFETY: the caller's contract.
         let text = unsafe { text(what, place) }?;
         let parsed = text.map(Secret::parse).transpose();
-        parsed.map_err(|error| Failure::invalid(format!("{what} is no secret: {error}"), "zonda secret makes one"))
+        parsed.map_err(|error| {
+            Failure::invalid(
+                format!("{what} is not a valid DH-HMAC-CHAP secret: {error}"),
+                "generate one with zonda secret",
+            )
+        })
     };
     // SAFETY: the caller's contract.
-    let host_nqn = unsafe { text("the host's name", raw.host_nqn) }?.map(Nqn::new).transpose();
+    let host_nqn = unsafe { text("host_nqn", raw.host_nqn) }?.map(Nqn::new).transpose();
     let mut options = NamespaceOptions {
-        host_nqn: host_nqn.map_err(|error| {
-            Failure::invalid(format!("the host's name is no NVMe Qualified Name: {error}"), "nqn.2014-08.org...")
-        })?,
-        secret: secret("the host's secret", raw.secret)?,
-        controller_secret: secret("the controller's secret", raw.controller_secret)?,
+        host_nqn: host_nqn
+            .map_err(|error| Failure::invalid(format!("host_nqn is not a valid NQN: {error}"), "nqn.2014-08.org..."))?,
+        secret: secret("secret", raw.secret)?,
+        controller_secret: secret("controller_secret", raw.controller_secret)?,
         digests: raw.digests != 0,
         spin: zonda_zoned::Duration::from_micros(u64::from(raw.spin_us)),
         ..NamespaceOptions::default()
@@ -490,7 +499,7 @@ unsafe fn options_of(raw: &RawOptions) -> Result<(NamespaceOptions, Sharing), Fa
         options.queue_depth = raw.queue_depth;
     }
     if raw.connect_timeout_ms != 0 {
-        options.patience = zonda_zoned::Duration::from_millis(u64::from(raw.connect_timeout_ms));
+        options.connect_timeout = zonda_zoned::Duration::from_millis(u64::from(raw.connect_timeout_ms));
     }
     Ok((options, sharing))
 }

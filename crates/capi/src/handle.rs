@@ -1,4 +1,4 @@
-//! [`Namespace`]: what stands behind a handle.
+//! [`Namespace`]: the state of a handle.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,27 +16,28 @@ use crate::failure::Failure;
 use crate::layout::RawResult;
 use crate::link::Link;
 
-/// How long commands under way may take to end when the namespace is closed.
+/// How long closing waits for outstanding commands.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
-/// How long to wait before looking again whether a device has let go of memory, or has room.
-const LOOK_AGAIN: Duration = Duration::from_micros(100);
-/// Zone descriptors asked for at a time; each has 64 bytes (Zoned Namespace Command Set 1.1, Figure 37).
+/// How often to check whether a device has released memory, or has free slots.
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
+/// Zone descriptors requested at a time; each has 64 bytes (Zoned Namespace Command Set 1.1, Figure
+/// 37).
 const DESCRIPTORS_AT_A_TIME: u32 = 4096;
 const DESCRIPTOR_BYTES: u64 = 64;
 
-/// A namespace that is open.
+/// An open namespace.
 pub(crate) struct Namespace {
     link: Box<dyn Link>,
     geometry: Geometry,
-    /// Every command whose result was not taken; the key is its token.
+    /// All commands whose result was not taken; the key is the token.
     commands: Slab<Entry>,
     completions: CompletionQueue,
-    /// Ended, but the device still has the caller's memory.
-    held: Vec<Completion>,
-    /// Ended and ready, by token.
+    /// Completed, but the device has not released the caller's memory.
+    unreleased: Vec<Completion>,
+    /// Completed and ready to be taken, by token.
     ready: VecDeque<usize>,
-    /// Commands that may be under way.
-    room: usize,
+    /// The maximum of outstanding commands.
+    commands_max: usize,
     /// Something was submitted and not sent.
     is_unsent: bool,
     broken: Option<Failure>,
@@ -44,27 +45,27 @@ pub(crate) struct Namespace {
 }
 
 enum Entry {
-    /// Under way; its result goes to `zonda_wait`, or to who waits for this token.
+    /// Outstanding; its result goes to `zonda_wait`, or to the call that waits for this token.
     Pending(Pending),
-    /// A report of zones; its completion is kept as it is.
+    /// A report of zones; its completion is kept unchanged.
     Report,
     Ended(RawResult),
     Reported(Completion),
 }
 
-/// No way to a namespace any more.
-struct Gone;
+/// A link that has failed.
+struct FailedLink;
 
 impl Namespace {
-    pub(crate) fn new(link: Box<dyn Link>, geometry: Geometry, room: usize) -> Namespace {
+    pub(crate) fn new(link: Box<dyn Link>, geometry: Geometry, commands_max: usize) -> Namespace {
         Namespace {
             link,
             geometry,
             commands: Slab::new(),
             completions: CompletionQueue::new(),
-            held: Vec::new(),
+            unreleased: Vec::new(),
             ready: VecDeque::new(),
-            room,
+            commands_max,
             is_unsent: false,
             broken: None,
             process: std::process::id(),
@@ -75,7 +76,7 @@ impl Namespace {
         &self.geometry
     }
 
-    /// Whether the caller may use it now.
+    /// Checks whether the caller may use it now.
     ///
     /// # Errors
     /// From another thread than its own, after `fork`, and after it has failed.
@@ -87,12 +88,12 @@ impl Namespace {
         }
     }
 
-    /// Whether this thread may use it.
+    /// Checks whether this thread may use it.
     pub(crate) fn check_thread(&self) -> Result<(), Failure> {
         self.link.check()
     }
 
-    /// Whether this is the process that opened it.
+    /// Checks whether this is the process that opened it.
     pub(crate) fn check_process(&self) -> Result<(), Failure> {
         if std::process::id() == self.process {
             return Ok(());
@@ -109,10 +110,10 @@ impl Namespace {
         self.commands.len()
     }
 
-    /// Takes a command.
+    /// Submits a command.
     pub(crate) fn submit(&mut self, request: Request) -> Result<(), Failure> {
         let (operation, pending) = request.into_operation(&self.geometry)?;
-        if self.commands.len() >= self.room {
+        if self.commands.len() >= self.commands_max {
             return Err(full());
         }
         let token = self.commands.insert(Entry::Pending(pending));
@@ -128,7 +129,7 @@ impl Namespace {
         }
     }
 
-    /// Sends what was submitted.
+    /// Sends submitted commands.
     pub(crate) fn kick(&mut self) -> Result<(), Failure> {
         if std::mem::take(&mut self.is_unsent) {
             self.check_process()?;
@@ -138,7 +139,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Waits for `min` results or `deadline` (`None`: for ever), and gives out at most `max`.
+    /// Waits for `min` results or `deadline` (`None`: no deadline), and returns at most `max`.
     pub(crate) fn wait(
         &mut self,
         min: usize,
@@ -149,7 +150,7 @@ impl Namespace {
         self.harvest()?;
         let min = min.min(max).min(self.commands.len());
         if min == 0 && self.ready.is_empty() && !self.commands.is_empty() {
-            // Whoever only looks must let the device go on, too.
+            // A call that only polls must let the device make progress, too.
             self.sleep(Some(Instant::now()))?;
         }
         while self.ready.len() < min {
@@ -169,7 +170,7 @@ impl Namespace {
         Ok(count)
     }
 
-    /// Carries one command out. Others may be under way.
+    /// Executes one command. Others may be outstanding.
     pub(crate) fn execute(&mut self, request: Request) -> Result<RawResult, Failure> {
         let (operation, pending) = request.into_operation(&self.geometry)?;
         match self.carry_out(Entry::Pending(pending), operation)? {
@@ -178,8 +179,8 @@ impl Namespace {
         }
     }
 
-    /// As `execute`, with the result as a failure where it is one.
-    pub(crate) fn execute_well(&mut self, request: Request) -> Result<RawResult, Failure> {
+    /// As `execute`; an error status becomes a [`Failure`].
+    pub(crate) fn execute_checked(&mut self, request: Request) -> Result<RawResult, Failure> {
         let opcode = request.opcode;
         let lba = request.lba;
         let result = self.execute(request)?;
@@ -187,13 +188,13 @@ impl Namespace {
             0 => Ok(result),
             error => Err(Failure::new(
                 Errno::from_raw_os_error(error),
-                format!("{opcode:?} at block {lba}: {}", text_of(result.status).to_string_lossy()),
+                format!("{} at LBA {lba} failed: {}", opcode.name(), text_of(result.status).to_string_lossy()),
                 remedy_of(result.status),
             )),
         }
     }
 
-    /// Zones from the one with the block `start` on.
+    /// Reports zones from the one that contains the block `start` on.
     pub(crate) fn report(
         &mut self,
         mut start: Lba,
@@ -201,7 +202,7 @@ impl Namespace {
         max: u32,
         mut give: impl FnMut(&ZoneDescriptor),
     ) -> Result<u32, Failure> {
-        // A report has a header as long as a descriptor, and goes through one transfer.
+        // A report has a header as long as a descriptor, and is one transfer.
         let transfer_bytes = self.geometry.max_transfer_blocks.bytes(self.geometry.block_size_bytes);
         let most = (transfer_bytes / DESCRIPTOR_BYTES).clamp(2, u64::from(DESCRIPTORS_AT_A_TIME)) as u32 - 1;
         let end = Lba(0) + self.geometry.namespace_blocks();
@@ -213,11 +214,11 @@ impl Namespace {
                 unreachable!("a report ends with a completion")
             };
             if let Some(errno) = errno_of(completion.status) {
-                let message = format!("a report of the zones from block {start}: {}", completion.status);
-                return Err(Failure::new(errno, message, "begin within the namespace"));
+                let message = format!("Zone Management Receive at LBA {start} failed: {}", completion.status);
+                return Err(Failure::new(errno, message, "use LBAs within the namespace"));
             }
             let Outcome::Report(report) = completion.outcome else {
-                return Err(Failure::new(Errno::IO, "a report of zones without zones", ""));
+                return Err(Failure::new(Errno::IO, "the device returned an invalid zone report", ""));
             };
             let zones = &report.zones[..report.zones.len().min(descriptors_max as usize)];
             zones.iter().for_each(&mut give);
@@ -230,27 +231,27 @@ impl Namespace {
         }
     }
 
-    /// Waits until nothing is under way. All results are lost.
+    /// Waits until no command is outstanding. All results are discarded.
     ///
     /// # Errors
-    /// `ETIMEDOUT`: something still is.
+    /// `ETIMEDOUT`: commands are still outstanding.
     pub(crate) fn drain(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + DRAIN_MAX;
         while self.broken.is_none() && self.ready.len() < self.commands.len() {
             if Instant::now() >= deadline {
                 return Err(Failure::new(
                     Errno::TIMEDOUT,
-                    format!("{} commands did not end in time", self.commands.len() - self.ready.len()),
-                    "see whether the server or the disk still answers, and close again",
+                    format!("timeout: commands still outstanding: {}", self.commands.len() - self.ready.len()),
+                    "check that the server or the disk responds, and close again",
                 ));
             }
-            // A failure is noted, and ends the loop: what is under way ends with the link.
+            // A failure is recorded, and ends the loop: outstanding commands end with the link.
             let _ = self.sleep(Some(deadline));
         }
         Ok(())
     }
 
-    /// Closes a namespace that was drained.
+    /// Closes a drained namespace.
     pub(crate) fn close(self) -> Result<(), Failure> {
         match self.broken {
             Some(failure) => Err(failure),
@@ -262,7 +263,7 @@ impl Namespace {
         let token = self.commands.insert(entry);
         while let Err(back) = self.link.submit(token as u64, operation) {
             operation = back;
-            let result = self.sleep(Some(Instant::now() + LOOK_AGAIN));
+            let result = self.sleep(Some(Instant::now() + POLL_INTERVAL));
             if let Err(failure) = result {
                 self.commands.remove(token);
                 return Err(failure);
@@ -278,30 +279,30 @@ impl Namespace {
         }
     }
 
-    /// Takes in what has ended, without waiting.
+    /// Processes completions, without waiting.
     fn harvest(&mut self) -> Result<(), Failure> {
         let result = self.link.collect(&mut self.completions);
-        self.take_in();
+        self.process_completions();
         self.noted(result)
     }
 
-    /// Sends what was submitted, waits until something has happened or `until` has come, and takes in what has ended.
+    /// Sends submitted commands, waits for an event or `until`, and processes completions.
     fn sleep(&mut self, until: Option<Instant>) -> Result<(), Failure> {
-        let until = if self.held.is_empty() {
+        let until = if self.unreleased.is_empty() {
             until
         } else {
-            let soon = Instant::now() + LOOK_AGAIN;
+            let soon = Instant::now() + POLL_INTERVAL;
             Some(until.map_or(soon, |until| until.min(soon)))
         };
         self.check_process()?;
         self.is_unsent = false;
         let result = self.link.sleep(until, &mut self.completions);
-        self.take_in();
+        self.process_completions();
         self.noted(result)
     }
 
-    fn take_in(&mut self) {
-        for completion in std::mem::take(&mut self.held) {
+    fn process_completions(&mut self) {
+        for completion in std::mem::take(&mut self.unreleased) {
             self.end(completion);
         }
         while let Some(completion) = self.completions.pop() {
@@ -311,11 +312,11 @@ impl Namespace {
 
     fn end(&mut self, completion: Completion) {
         let token = completion.id.0 as usize;
-        let entry = self.commands.get_mut(token).expect("a command that ends was submitted");
+        let entry = self.commands.get_mut(token).expect("a completed command was submitted");
         *entry = match entry {
             Entry::Pending(pending) if pending.is_released() => Entry::Ended(pending.end(completion)),
             Entry::Pending(_) => {
-                self.held.push(completion);
+                self.unreleased.push(completion);
                 return;
             }
             Entry::Report => Entry::Reported(completion),
@@ -324,24 +325,25 @@ impl Namespace {
         self.ready.push_back(token);
     }
 
-    /// Remembers a failure after which nothing works.
+    /// Records a fatal failure.
     fn noted(&mut self, result: Result<(), Failure>) -> Result<(), Failure> {
         if let Err(failure) = &result {
-            self.give_up(failure.clone());
+            self.fail(failure.clone());
         }
         result
     }
 
-    /// Lets go of the device, and with it of the caller's memory; from now on only closing works.
-    pub(crate) fn give_up(&mut self, failure: Failure) {
-        let link = std::mem::replace(&mut self.link, Box::new(Gone));
-        // It may be in a state in which it cannot even be dropped; then it is left.
+    /// Drops the link, and with it the references to the caller's memory; from now on only closing
+    /// works.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        let link = std::mem::replace(&mut self.link, Box::new(FailedLink));
+        // Dropping it may panic after a panic in it; then it is leaked.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(link)));
         self.broken.get_or_insert(failure);
     }
 }
 
-impl Link for Gone {
+impl Link for FailedLink {
     fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
@@ -351,40 +353,40 @@ impl Link for Gone {
     }
 
     fn kick(&mut self) -> Result<(), Failure> {
-        Err(gone())
+        Err(link_failed())
     }
 
     fn collect(&mut self, _ended: &mut CompletionQueue) -> Result<(), Failure> {
-        Err(gone())
+        Err(link_failed())
     }
 
     fn sleep(&mut self, _until: Option<Instant>, _ended: &mut CompletionQueue) -> Result<(), Failure> {
-        Err(gone())
+        Err(link_failed())
     }
 
     fn close(self: Box<Self>) -> Result<(), Failure> {
-        Err(gone())
+        Err(link_failed())
     }
 }
 
-fn gone() -> Failure {
-    Failure::new(Errno::IO, "the namespace has failed before", "see the first error")
+fn link_failed() -> Failure {
+    Failure::new(Errno::IO, "the namespace has failed", "see the first error, and open the namespace again")
 }
 
-/// The blocks that `bytes` are.
+/// Converts bytes to blocks.
 pub(crate) fn blocks_of(bytes: usize, geometry: &Geometry) -> Result<Blocks, Failure> {
     let size = geometry.block_size_bytes as usize;
     if bytes == 0 || !bytes.is_multiple_of(size) {
         return Err(Failure::invalid(
-            format!("{bytes} bytes are no number of blocks"),
-            format!("a multiple of {size} bytes, and not none"),
+            format!("{bytes} bytes are not a multiple of the block size"),
+            format!("use a multiple of {size} bytes, greater than 0"),
         ));
     }
     Ok(Blocks((bytes / size) as u64))
 }
 
 fn full() -> Failure {
-    Failure::new(Errno::AGAIN, "as many commands are under way as there is room for", "call zonda_wait first")
+    Failure::new(Errno::AGAIN, "the queue is full", "call zonda_wait first")
 }
 
 #[cfg(test)]

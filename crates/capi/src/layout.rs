@@ -1,4 +1,5 @@
-//! Structures and numbers of the header, as Rust sees them. `tests/c_program.rs` holds their sizes against a C compiler's.
+//! Structures and constants of the header, in Rust. `tests/c_program.rs` compares their sizes with
+//! a C compiler's.
 
 use std::ffi::{c_char, c_void};
 
@@ -115,7 +116,7 @@ pub enum Opcode {
 }
 
 impl Opcode {
-    /// All of them.
+    /// All opcodes.
     pub const ALL: [Opcode; 12] = [
         Opcode::Read,
         Opcode::Write,
@@ -131,7 +132,26 @@ impl Opcode {
         Opcode::ZoneFlushZrwa,
     ];
 
-    /// The opcode of a number.
+    /// Its name in NVMe.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Opcode::Read => "Read",
+            Opcode::Write => "Write",
+            Opcode::Append => "Zone Append",
+            Opcode::WriteZeroes => "Write Zeroes",
+            Opcode::Deallocate => "Deallocate",
+            Opcode::Flush => "Flush",
+            Opcode::ZoneOpen => "Open Zone",
+            Opcode::ZoneClose => "Close Zone",
+            Opcode::ZoneFinish => "Finish Zone",
+            Opcode::ZoneReset => "Reset Zone",
+            Opcode::ZoneOffline => "Offline Zone",
+            Opcode::ZoneFlushZrwa => "Flush ZRWA",
+        }
+    }
+
+    /// The opcode with a number.
     #[must_use]
     pub fn from_number(number: u32) -> Option<Opcode> {
         Opcode::ALL.into_iter().find(|opcode| *opcode as u32 == number)
@@ -143,14 +163,14 @@ impl Opcode {
 pub enum Sharing {
     /// Images are shared, servers are not.
     Auto,
-    /// An owner thread, for all handles of the process.
+    /// An owner thread, shared by all handles of the process.
     Yes,
-    /// In the handle.
+    /// The handle owns the connection.
     No,
 }
 
 impl RawCommand {
-    /// A command of zeros, to fill in.
+    /// A command whose other fields are zero.
     #[must_use]
     pub fn new(opcode: Opcode) -> RawCommand {
         RawCommand {

@@ -1,28 +1,32 @@
-//! The C interface: `include/zonda.h`, which documents every function, and what stands behind it.
+//! The C interface: `include/zonda.h`, which documents every function, and its implementation.
 //!
-//! A handle holds a [`zonda_devices::Connection`] in one of two ways ([`layout::RawOptions::sharing`]):
+//! A handle holds a [`zonda_devices::Connection`] in one of two ways
+//! ([`layout::RawOptions::sharing`]):
 //!
-//! - *Its own*: connection and ring live in the handle, in the thread that opened it. No thread, no channel. What servers get
-//!   unless told otherwise, because a server takes any number of connections.
-//! - *Shared*: an owner thread has connection and ring; handles speak to it over channels. What images get, because an image
-//!   can be opened once, and a program with several threads (fio with several jobs) wants it in each. The price is two hops
-//!   between threads for a command, and one thread's share of a processor for all of them; data cross no channel but by
-//!   reference, and are copied in the thread of the handle.
+//! - *Exclusive*: connection and ring live in the handle, in the thread that opened it. No thread,
+//!   no channel. The default for servers, because a server accepts any number of connections.
+//! - *Shared*: an owner thread has connection and ring; handles communicate with it over channels.
+//!   The default for images, because an image can be opened only once, and a program with several
+//!   threads (fio with several jobs) needs it in each. The cost is two thread switches per command,
+//!   and one thread's CPU time for all handles; data cross channels by reference, and are copied in
+//!   the thread of the handle.
 //!
 //! # Buffers
-//! A write lends the caller's memory to the device as [`bytes::Bytes`]; the result is held back until the last reference
-//! has gone. A read is copied from the device's buffer into the caller's.
+//! A write lends the caller's memory to the device as [`bytes::Bytes`]; the result is withheld
+//! until the last reference is dropped. A read is copied from the device's buffer into the
+//! caller's.
 //!
 //! # What is absent
-//! No callbacks, no file descriptor to poll, no formatting of images, and no promise about handles after `fork`: they are
-//! refused there.
+//! No callbacks, no file descriptor to poll, no creation of images, no use of handles after `fork`:
+//! they are refused there.
 //!
 //! # Unsafe code
-//! It lives in two files: `ffi.rs` (pointers from C become references, for the length of a call) and `lent.rs` (memory of
-//! the caller that is used until a command has ended). The rest of the crate refuses it. No panic leaves a function of
-//! `ffi.rs`: it becomes an error, and the handle refuses all but closing.
+//! It lives in two files: `ffi.rs` (pointers from C become references, for the duration of a call)
+//! and `caller_memory.rs` (memory of the caller that is in use until a command has completed). The
+//! rest of the crate denies it. No panic leaves a function of `ffi.rs`: it becomes an error, and
+//! the handle refuses all calls but closing.
 //!
-//! From Rust, use `zonda-devices`; this is for others.
+//! From Rust, use `zonda-devices`; this crate is for other languages.
 //!
 //! ```
 //! use std::ffi::CStr;
@@ -36,13 +40,13 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod caller_memory;
 mod command;
 mod errno;
 mod failure;
 pub mod ffi;
 mod handle;
 pub mod layout;
-mod lent;
 mod link;
 mod open;
 mod own;

@@ -1,4 +1,4 @@
-//! What a handle asks of the way to its namespace.
+//! The interface between a handle and its namespace.
 
 use std::time::Instant;
 
@@ -6,27 +6,27 @@ use zonda_zoned::{CompletionQueue, Operation};
 
 use crate::failure::Failure;
 
-/// The way to a namespace.
+/// The connection of a handle to its namespace.
 pub(crate) trait Link {
-    /// Whether this thread and this process may use it.
+    /// Checks whether this thread and this process may use it.
     fn check(&self) -> Result<(), Failure>;
 
-    /// Takes an operation; its completion has `token` as its id.
+    /// Submits an operation; its completion has `token` as its id.
     ///
     /// # Errors
-    /// Hands the operation back when there is no room.
+    /// Returns the operation when the queue is full.
     fn submit(&mut self, token: u64, operation: Operation) -> Result<(), Operation>;
 
-    /// Sends what was submitted, without waiting.
+    /// Sends submitted operations, without waiting.
     fn kick(&mut self) -> Result<(), Failure>;
 
-    /// Adds what has ended, without waiting.
+    /// Appends completions, without waiting.
     fn collect(&mut self, ended: &mut CompletionQueue) -> Result<(), Failure>;
 
-    /// Sends what was submitted, sleeps until something has happened or `until` has come, and adds what has ended. It may
-    /// return early with nothing.
+    /// Sends submitted operations, sleeps until an event or `until`, and appends completions. It
+    /// may return early without any.
     fn sleep(&mut self, until: Option<Instant>, ended: &mut CompletionQueue) -> Result<(), Failure>;
 
-    /// Closes it; nothing is under way.
+    /// Closes it; no operation is outstanding.
     fn close(self: Box<Self>) -> Result<(), Failure>;
 }

@@ -1,4 +1,4 @@
-//! Opening: which way to go to a namespace.
+//! Opening a namespace: exclusive or shared.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn open(location: &str, options: &NamespaceOptions, sharing: Sharing)
         .map_err(|error: zonda_config::ConfigError| Failure::invalid(error.message, error.help.unwrap_or_default()))?;
     let is_image = matches!(location, Location::Image(_));
     let queues = if is_image { 1 } else { usize::from(options.io_queues) };
-    let room = queues * usize::from(options.queue_depth);
+    let commands_max = queues * usize::from(options.queue_depth);
     let is_shared = match sharing {
         Sharing::Auto => is_image,
         Sharing::Yes => true,
@@ -30,11 +30,11 @@ pub(crate) fn open(location: &str, options: &NamespaceOptions, sharing: Sharing)
         let (slot, owner) = registry::owner(&location, options).map_err(failure)?;
         let geometry = owner.geometry().clone();
         let link = Shared::new(slot, owner, Duration::from_nanos(options.spin.0));
-        return Ok(Namespace::new(Box::new(link), geometry, room));
+        return Ok(Namespace::new(Box::new(link), geometry, commands_max));
     }
     let connection = Connection::open(&location, options).map_err(failure)?;
     let geometry = connection.geometry().clone();
-    Ok(Namespace::new(Box::new(Own::new(connection)), geometry, room))
+    Ok(Namespace::new(Box::new(Own::new(connection)), geometry, commands_max))
 }
 
 fn failure(location: &Location, error: DriveError) -> Failure {

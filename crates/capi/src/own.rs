@@ -1,4 +1,4 @@
-//! A connection of the handle's own, in the thread that opened it.
+//! An exclusive connection of a handle, in the thread that opened it.
 
 use std::thread::ThreadId;
 use std::time::Instant;
@@ -10,11 +10,12 @@ use zonda_zoned::{Command, CommandId, CompletionQueue, Duration, NamespaceId, Op
 use crate::failure::Failure;
 use crate::link::Link;
 
-/// Connection and ring of one handle. The ring is bound to its thread (io_uring with a single issuer), so the handle is.
+/// Connection and ring of one handle. The ring is bound to its thread (io_uring with a single
+/// issuer), so the handle is.
 pub(crate) struct Own {
     connection: Connection,
     thread: ThreadId,
-    /// What ended while commands were sent, for whoever asks next.
+    /// Completions found while commands were sent, for the next `collect`.
     ended: CompletionQueue,
 }
 
@@ -35,7 +36,8 @@ impl Own {
 
 impl Link for Own {
     fn check(&self) -> Result<(), Failure> {
-        // A child after fork() passes, because its thread has the same id; the handle looks at the process.
+        // A child after fork() passes, because its thread has the same id; the handle checks the
+        // process.
         if std::thread::current().id() == self.thread {
             return Ok(());
         }
@@ -55,7 +57,7 @@ impl Link for Own {
         // Commands leave a connection when it is polled, those of a batch together.
         self.connection.poll(&mut self.ended);
         let now = self.connection.now();
-        self.connection.turn(Some(now)).map_err(Failure::of)
+        self.connection.run_once(Some(now)).map_err(Failure::of)
     }
 
     fn collect(&mut self, ended: &mut CompletionQueue) -> Result<(), Failure> {
@@ -64,7 +66,7 @@ impl Link for Own {
     }
 
     fn sleep(&mut self, until: Option<Instant>, ended: &mut CompletionQueue) -> Result<(), Failure> {
-        // What a device ends at once, such as a refusal, wakes no ring.
+        // Operations that a device ends at once, such as refused ones, wake no ring.
         self.take(ended);
         let now = self.connection.now();
         let until = if ended.is_empty() { until } else { Some(Instant::now()) };
@@ -72,7 +74,7 @@ impl Link for Own {
             let span = until.saturating_duration_since(Instant::now());
             now + Duration(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
         });
-        self.connection.turn(until).map_err(Failure::of)?;
+        self.connection.run_once(until).map_err(Failure::of)?;
         self.connection.poll(ended);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The thread that has an image or a connection, for all handles that share it.
+//! The thread that owns an image or a connection, for all handles that share it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -11,48 +11,49 @@ use zonda_devices::{Connection, DriveError, Location, NamespaceOptions};
 use zonda_ring::Waker;
 use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, NamespaceId, Operation, QueueFull};
 
-/// Requests taken before the device is turned again, so that a busy handle does not keep the others waiting.
+/// Requests processed before the device is polled again, so that a busy handle does not starve the
+/// others.
 const REQUESTS_AT_A_TIME: usize = 256;
 
-/// A handle, to its owner. Never used twice.
+/// The id of a handle at its owner. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClientId(u64);
 
-/// What handles ask of an owner.
+/// Requests of handles to an owner.
 pub(crate) enum Request {
-    /// A new handle, and where its completions go.
+    /// A new handle, with the channel for its completions.
     Join(ClientId, Sender<Completion>),
     /// A command of a handle; `token` is the completion's id.
     Submit { client: ClientId, token: u64, operation: Operation },
-    /// A handle is closed, with nothing under way.
+    /// A handle is closed, with no command outstanding.
     Leave(ClientId),
     /// The last handle is closed.
     Close,
 }
 
-/// The owner, from outside.
+/// The handles' side of an owner.
 pub(crate) struct Owner {
     requests: Sender<Request>,
-    bell: Arc<Bell>,
+    waker: Arc<OwnerWaker>,
     thread: Mutex<Option<JoinHandle<Result<(), DriveError>>>>,
     geometry: Geometry,
     clients: AtomicU64,
 }
 
 /// Wakes the owner if it sleeps.
-struct Bell {
-    waker: Waker,
+struct OwnerWaker {
+    ring: Waker,
     asleep: AtomicBool,
 }
 
-/// The owner's books.
-struct Desk {
+/// State of the owner thread.
+struct OwnerThread {
     requests: Receiver<Request>,
-    bell: Arc<Bell>,
+    waker: Arc<OwnerWaker>,
     clients: BTreeMap<ClientId, Sender<Completion>>,
-    /// What the device has; the key is the command's id there.
-    under_way: Slab<(ClientId, u64)>,
-    /// What the device had no room for, in order.
+    /// Commands submitted to the device; the key is the command's id there.
+    in_flight: Slab<(ClientId, u64)>,
+    /// Commands that wait for a slot of the device, in order.
     waiting: VecDeque<Command>,
     is_closing: bool,
 }
@@ -71,23 +72,26 @@ impl Owner {
                     return Ok(());
                 }
             };
-            let bell = Arc::new(Bell { waker: connection.parts().1.waker(), asleep: AtomicBool::new(false) });
-            let _ = opened.send(Ok((connection.geometry().clone(), Arc::clone(&bell))));
+            let waker = Arc::new(OwnerWaker { ring: connection.parts().1.waker(), asleep: AtomicBool::new(false) });
+            let _ = opened.send(Ok((connection.geometry().clone(), Arc::clone(&waker))));
             drop(opened);
-            Desk::new(inbox, bell).serve(connection)
+            OwnerThread::new(inbox, waker).serve(connection)
         });
         let thread = thread.map_err(|error| {
-            DriveError::new(format!("no thread can be started: {error}"), "see how many processes there may be")
+            DriveError::new(
+                format!("cannot start a thread: {error}"),
+                "raise the limit on processes and threads (ulimit -u)",
+            )
         })?;
-        let (geometry, bell) = opening.recv().unwrap_or_else(|_| Err(failed()))?;
-        Ok(Owner { requests, bell, thread: Mutex::new(Some(thread)), geometry, clients: AtomicU64::new(0) })
+        let (geometry, waker) = opening.recv().unwrap_or_else(|_| Err(failed()))?;
+        Ok(Owner { requests, waker, thread: Mutex::new(Some(thread)), geometry, clients: AtomicU64::new(0) })
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// A new handle, and where its completions come.
+    /// Adds a handle, and returns the channel of its completions.
     pub(crate) fn join(&self) -> (ClientId, Receiver<Completion>) {
         let client = ClientId(self.clients.fetch_add(1, Ordering::Relaxed));
         let (replies, completions) = channel();
@@ -95,38 +99,39 @@ impl Owner {
         (client, completions)
     }
 
-    /// Puts a request before the owner, which may be asleep. An owner that has failed drops it; who waits for an answer
-    /// learns that from the end of his channel.
+    /// Queues a request for the owner, without waking it. An owner that has failed drops it; a
+    /// caller that waits for the answer then sees its channel disconnected.
     pub(crate) fn send(&self, request: Request) {
         let _ = self.requests.send(request);
     }
 
-    /// Wakes the owner if it sleeps; what was sent before is seen.
-    pub(crate) fn ring_bell(&self) {
-        // Pairs with the fence in `Desk::sleep`: either the owner sees the request, or this sees it asleep.
+    /// Wakes the owner if it sleeps; it sees all requests sent before.
+    pub(crate) fn wake(&self) {
+        // Pairs with the fence in `OwnerThread::sleep`: either the owner sees the request, or this
+        // sees it asleep.
         fence(Ordering::SeqCst);
-        if self.bell.asleep.load(Ordering::Relaxed) {
-            self.bell.waker.wake();
+        if self.waker.asleep.load(Ordering::Relaxed) {
+            self.waker.ring.wake();
         }
     }
 
-    /// Closes the namespace. Nobody else uses it.
+    /// Closes the namespace. No other handle uses it.
     pub(crate) fn close(self) -> Result<(), DriveError> {
         self.send(Request::Close);
-        self.ring_bell();
+        self.wake();
         let thread = self.thread.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         let thread = thread.expect("it is joined here only");
         thread.join().unwrap_or_else(|_| Err(failed()))
     }
 }
 
-impl Desk {
-    fn new(requests: Receiver<Request>, bell: Arc<Bell>) -> Desk {
-        Desk {
+impl OwnerThread {
+    fn new(requests: Receiver<Request>, waker: Arc<OwnerWaker>) -> OwnerThread {
+        OwnerThread {
             requests,
-            bell,
+            waker,
             clients: BTreeMap::new(),
-            under_way: Slab::new(),
+            in_flight: Slab::new(),
             waiting: VecDeque::new(),
             is_closing: false,
         }
@@ -141,34 +146,34 @@ impl Desk {
                 self.take(request);
                 is_busy = true;
             }
-            self.hand_over(&mut connection);
+            self.submit_waiting(&mut connection);
             connection.poll(&mut completions);
             is_busy |= self.deliver(&mut completions);
-            if self.is_closing && self.under_way.is_empty() && self.waiting.is_empty() {
+            if self.is_closing && self.in_flight.is_empty() && self.waiting.is_empty() {
                 return connection.close();
             }
             if is_busy {
                 let now = connection.now();
-                connection.turn(Some(now))?;
+                connection.run_once(Some(now))?;
             } else {
                 self.sleep(&mut connection)?;
             }
         }
     }
 
-    /// Sleeps until the device or a handle has something.
+    /// Sleeps until an event of the device or a request of a handle.
     fn sleep(&mut self, connection: &mut Connection) -> Result<(), DriveError> {
-        self.bell.asleep.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `Owner::ring_bell`.
+        self.waker.asleep.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `Owner::wake`.
         fence(Ordering::SeqCst);
         let result = match self.next_request() {
             Some(request) => {
                 self.take(request);
                 Ok(())
             }
-            None => connection.turn(None),
+            None => connection.run_once(None),
         };
-        self.bell.asleep.store(false, Ordering::Relaxed);
+        self.waker.asleep.store(false, Ordering::Relaxed);
         result
     }
 
@@ -187,7 +192,7 @@ impl Desk {
                 self.clients.insert(client, replies);
             }
             Request::Submit { client, token, operation } => {
-                let id = CommandId(self.under_way.insert((client, token)) as u64);
+                let id = CommandId(self.in_flight.insert((client, token)) as u64);
                 self.waiting.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
             }
             Request::Leave(client) => {
@@ -197,7 +202,7 @@ impl Desk {
         }
     }
 
-    fn hand_over(&mut self, connection: &mut Connection) {
+    fn submit_waiting(&mut self, connection: &mut Connection) {
         while let Some(command) = self.waiting.pop_front() {
             if let Err(QueueFull(command)) = connection.submit(command) {
                 self.waiting.push_front(command);
@@ -206,11 +211,11 @@ impl Desk {
         }
     }
 
-    /// Sends completions to their handles; whether there were any.
+    /// Sends completions to their handles; returns whether there were any.
     fn deliver(&mut self, completions: &mut CompletionQueue) -> bool {
         let is_busy = !completions.is_empty();
         while let Some(mut completion) = completions.pop() {
-            let (client, token) = self.under_way.remove(completion.id.0 as usize);
+            let (client, token) = self.in_flight.remove(completion.id.0 as usize);
             completion.id = CommandId(token);
             if let Some(replies) = self.clients.get(&client) {
                 let _ = replies.send(completion);
@@ -220,10 +225,10 @@ impl Desk {
     }
 }
 
-/// The thread is gone.
+/// The error after the thread has exited.
 pub(crate) fn failed() -> DriveError {
     DriveError::new(
-        "the thread that has the namespace has failed",
-        "close all its handles, open it again, and report it",
+        "the thread that owns the namespace has failed",
+        "close all its handles, open it again, and report the bug",
     )
 }

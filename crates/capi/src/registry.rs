@@ -1,4 +1,4 @@
-//! Which namespaces of this process have an owner.
+//! The shared namespaces of this process, and their owners.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,25 +7,26 @@ use zonda_devices::{DriveError, Location, NamespaceOptions};
 
 use crate::owner::Owner;
 
-/// The namespaces that are, or were, shared. There are few: a list will do.
+/// The namespaces that are, or were, shared. They are few, so a list is enough.
 static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
 
-/// The place of one namespace's owner.
+/// The slot of one namespace's owner.
 pub(crate) struct Slot {
     key: Key,
     options: NamespaceOptions,
-    /// Held while the owner is started and while it is closed, so that an image is closed before it is opened again.
+    /// Locked while the owner is started and while it is closed, so that an image is closed before
+    /// it is reopened.
     owner: Mutex<Weak<Owner>>,
 }
 
-/// What is the same namespace.
+/// Identifies a namespace.
 #[derive(PartialEq, Eq)]
 enum Key {
     Image(PathBuf),
     Server(String),
 }
 
-/// The owner of a namespace, started if there is none.
+/// The owner of a namespace, started if necessary.
 pub(crate) fn owner(location: &Location, options: &NamespaceOptions) -> Result<(Arc<Slot>, Arc<Owner>), DriveError> {
     let slot = slot(location, options);
     let mut place = locked(&slot.owner);
@@ -40,7 +41,7 @@ pub(crate) fn owner(location: &Location, options: &NamespaceOptions) -> Result<(
 }
 
 impl Slot {
-    /// A handle is closed; the last one closes the namespace.
+    /// Closes a handle; the last one closes the namespace.
     pub(crate) fn release(&self, owner: Arc<Owner>) -> Result<(), DriveError> {
         let place = locked(&self.owner);
         let result = Arc::into_inner(owner).map_or(Ok(()), Owner::close);
@@ -65,12 +66,12 @@ impl Slot {
 
 fn slot(location: &Location, options: &NamespaceOptions) -> Arc<Slot> {
     let key = match location {
-        // A path that has no canonical form cannot be opened either, and says so there.
+        // A path without a canonical form cannot be opened either, which reports the error.
         Location::Image(path) => Key::Image(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())),
         Location::NvmeTcp(url) => Key::Server(url.to_string()),
     };
     let mut slots = locked(&SLOTS);
-    // Slots that nobody uses go, and their secrets with them.
+    // Unused slots are removed, and their secrets with them.
     slots.retain(|slot| Arc::strong_count(slot) > 1);
     if let Some(slot) = slots.iter().find(|slot| slot.is_for(&key, options)) {
         return Arc::clone(slot);
@@ -80,7 +81,7 @@ fn slot(location: &Location, options: &NamespaceOptions) -> Arc<Slot> {
     slot
 }
 
-/// A panic while it was locked leaves nothing half done in it.
+/// Locks it, ignoring poisoning: no panic can leave it inconsistent.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A handle's end of the channels to an owner.
+//! A handle's side of the channels to an owner.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
@@ -11,21 +11,21 @@ use crate::link::Link;
 use crate::owner::{ClientId, Owner, Request, failed};
 use crate::registry::Slot;
 
-/// One of the handles on a shared namespace.
+/// A handle on a shared namespace.
 pub(crate) struct Shared {
     owner: Arc<Owner>,
     slot: Arc<Slot>,
     client: ClientId,
     completions: Receiver<Completion>,
-    /// The bell was not rung since the last submission.
-    is_unheard: bool,
+    /// The owner was not woken since the last submission.
+    needs_wake: bool,
     spin: Duration,
 }
 
 impl Shared {
     pub(crate) fn new(slot: Arc<Slot>, owner: Arc<Owner>, spin: Duration) -> Shared {
         let (client, completions) = owner.join();
-        Shared { owner, slot, client, completions, is_unheard: false, spin }
+        Shared { owner, slot, client, completions, needs_wake: false, spin }
     }
 
     fn wait_for_one(&mut self, until: Option<Instant>) -> Result<Option<Completion>, Failure> {
@@ -58,13 +58,13 @@ impl Link for Shared {
 
     fn submit(&mut self, token: u64, operation: Operation) -> Result<(), Operation> {
         self.owner.send(Request::Submit { client: self.client, token, operation });
-        self.is_unheard = true;
+        self.needs_wake = true;
         Ok(())
     }
 
     fn kick(&mut self) -> Result<(), Failure> {
-        if std::mem::take(&mut self.is_unheard) {
-            self.owner.ring_bell();
+        if std::mem::take(&mut self.needs_wake) {
+            self.owner.wake();
         }
         Ok(())
     }

@@ -12,12 +12,12 @@ use zonda_ssd::description::Profiles;
 fn image(path: &Path) {
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|error| error.to_string());
     let profiles = Profiles::new(BUILTIN, &read_file);
-    let spec = zonda_devices::sized("zn540", Some(16), Some(ByteSize(3 << 20)), &profiles).expect("numbers that go");
-    let drive = spec.plan(&profiles).map_err(|error| error.error.message.clone()).expect("numbers that go");
-    zonda_devices::create_image(path, &drive).expect("an empty directory takes an image");
+    let spec = zonda_devices::sized("zn540", Some(16), Some(ByteSize(3 << 20)), &profiles).expect("a valid size");
+    let drive = spec.plan(&profiles).map_err(|error| error.error.message.clone()).expect("a valid size");
+    zonda_devices::create_image(path, &drive).expect("an image in an empty directory");
 }
 
-/// Where cargo has put the library for this test.
+/// The directory in which cargo built the library for this test.
 fn library_directory() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let mut folders = test.ancestors().skip(1).take(2);
@@ -25,14 +25,15 @@ fn library_directory() -> PathBuf {
     found.expect("the library is built before its tests").to_owned()
 }
 
-/// What uses every function, and what docs/guide/embed.md shows, from the folder of the crate.
+/// The program that uses every function, and that of docs/guide/embed.md, relative to the directory
+/// of the crate.
 const PROGRAM: &str = "tests/program.c";
 const EXAMPLE: &str = "../../examples/embed/embed.c";
 
-/// Compiles a program, and runs it on a new image; `None` where there is no such compiler.
+/// Compiles a program, and runs it on a new image; `None` if the compiler is not installed.
 fn run(compiler: &str, flags: &[&str], source: &str) -> Option<String> {
     if Command::new(compiler).arg("--version").output().is_err() {
-        eprintln!("there is no {compiler}: not tested");
+        eprintln!("{compiler} is not installed: not tested");
         return None;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -55,14 +56,14 @@ fn run(compiler: &str, flags: &[&str], source: &str) -> Option<String> {
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let drive = directory.path().join("drive");
     image(&drive);
-    let ran = Command::new(&program).arg(&drive).output().expect("what was compiled runs");
+    let ran = Command::new(&program).arg(&drive).output().expect("the compiled program runs");
     let error = String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{:?}: {error}", ran.status);
-    Some(String::from_utf8(ran.stdout).expect("it prints numbers and a word"))
+    Some(String::from_utf8(ran.stdout).expect("its output is UTF-8"))
 }
 
 #[test]
-fn a_c_program_does_everything_that_the_header_offers() {
+fn a_c_program_uses_every_function_of_the_header() {
     let Some(printed) = run("cc", &["-std=c99", "-D_POSIX_C_SOURCE=200809L"], PROGRAM) else { return };
     let sizes = [
         size_of::<RawOptions>(),
@@ -89,7 +90,7 @@ fn the_example_of_the_guide_appends_a_block_and_reads_it_back() {
 }
 
 #[test]
-fn the_guide_shows_the_example_as_it_is() {
+fn the_guide_contains_the_example_verbatim() {
     let read = |path: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect(path);
     assert!(read("../../docs/guide/embed.md").contains(&read(EXAMPLE)));
 }

@@ -1,4 +1,4 @@
-/* What tests/c_program.rs compiles, as C99 and as C++, and runs on a new image. It takes a server's URL, too. All data are
+/* tests/c_program.rs compiles this as C99 and as C++, and runs it on a new image. It accepts a server's URL, too. All data are
  * lost. Prints the sizes of the header's structures, and "fine" at its end. */
 #include "zonda.h"
 
@@ -11,7 +11,7 @@
 #define CHECK(holds) \
     do { \
         if (!(holds)) { \
-            fprintf(stderr, "%s:%d: not so: %s; last error: %s (%s)\n", __FILE__, __LINE__, #holds, \
+            fprintf(stderr, "%s:%d: check failed: %s; last error: %s (%s)\n", __FILE__, __LINE__, #holds, \
                     zonda_error_message(), zonda_error_remedy()); \
             exit(1); \
         } \
@@ -30,8 +30,8 @@ static unsigned char *buffer(uint64_t blocks, int fill)
     return data;
 }
 
-/* One thing at a time: every function, on the zone that starts at `zone`. */
-static void one_at_a_time(zonda_namespace *ns, uint64_t zone)
+/* Synchronous calls: every function, on the zone that starts at `zone`. */
+static void synchronous(zonda_namespace *ns, uint64_t zone)
 {
     size_t block = geometry.block_size_bytes;
     unsigned char *data = buffer(4, 'a');
@@ -76,7 +76,7 @@ static void one_at_a_time(zonda_namespace *ns, uint64_t zone)
     free(back);
 }
 
-/* Longer than one command, so that it is cut. */
+/* Longer than one command, so that it is split. */
 static void long_transfers(zonda_namespace *ns, uint64_t zone)
 {
     uint64_t blocks = geometry.max_transfer_blocks * 2 + 1;
@@ -99,8 +99,8 @@ static void long_transfers(zonda_namespace *ns, uint64_t zone)
     free(back);
 }
 
-/* Many things at a time: writes at the write pointer without waiting, then reads. */
-static void many_at_a_time(zonda_namespace *ns, uint64_t zone)
+/* Asynchronous commands: writes at the write pointer without waiting, then reads. */
+static void asynchronous(zonda_namespace *ns, uint64_t zone)
 {
     unsigned char *data[DEPTH];
     zonda_result results[DEPTH];
@@ -145,7 +145,7 @@ static void many_at_a_time(zonda_namespace *ns, uint64_t zone)
         command.data_bytes = geometry.block_size_bytes;
         CHECK(zonda_submit(ns, &command) == 0);
     }
-    /* In between, one thing that waits. */
+    /* In between, a synchronous call. */
     CHECK(zonda_flush(ns) == 0);
     for (count = 0; count < DEPTH; count += i) {
         i = zonda_wait(ns, 0, DEPTH, 0, results);
@@ -180,7 +180,7 @@ static void limits(zonda_namespace *ns)
     CHECK(zonda_manage_all_zones(ns, ZONDA_ZONE_RESET) == 0);
 }
 
-static void mistakes(zonda_namespace *ns, const char *location)
+static void invalid_arguments(zonda_namespace *ns, const char *location)
 {
     zonda_options options = ZONDA_OPTIONS_INIT;
     zonda_namespace *other = NULL;
@@ -222,7 +222,7 @@ struct thread {
 };
 
 /* Another handle on the same image, in another thread. */
-static void *beside(void *argument)
+static void *concurrent_thread(void *argument)
 {
     struct thread *thread = (struct thread *)argument;
     zonda_namespace *ns;
@@ -230,14 +230,14 @@ static void *beside(void *argument)
 
     CHECK(zonda_open(thread->location, NULL, &ns) == 0);
     for (round = 0; round < 10; round++) {
-        one_at_a_time(ns, thread->zone);
-        many_at_a_time(ns, thread->zone);
+        synchronous(ns, thread->zone);
+        asynchronous(ns, thread->zone);
     }
     CHECK(zonda_close(ns) == 0);
     return NULL;
 }
 
-static void *from_elsewhere(void *argument)
+static void *wrong_thread(void *argument)
 {
     CHECK(zonda_flush((zonda_namespace *)argument) == -EPERM);
     CHECK(zonda_close((zonda_namespace *)argument) == -EPERM);
@@ -262,15 +262,15 @@ int main(int argc, char **argv)
     CHECK(zonda_get_geometry(ns, &geometry) == 0);
     size = geometry.zone_size_blocks;
     CHECK(zonda_manage_all_zones(ns, ZONDA_ZONE_RESET) == 0);
-    mistakes(ns, argv[1]);
-    one_at_a_time(ns, 0);
+    invalid_arguments(ns, argv[1]);
+    synchronous(ns, 0);
     long_transfers(ns, size);
-    many_at_a_time(ns, 0);
+    asynchronous(ns, 0);
     limits(ns);
     for (i = 0; i < 2; i++) {
         threads[i].location = argv[1];
         threads[i].zone = size * (uint64_t)(i + 1);
-        CHECK(pthread_create(&threads[i].thread, NULL, beside, &threads[i]) == 0);
+        CHECK(pthread_create(&threads[i].thread, NULL, concurrent_thread, &threads[i]) == 0);
     }
     for (i = 0; i < 2; i++)
         CHECK(pthread_join(threads[i].thread, NULL) == 0);
@@ -283,11 +283,11 @@ int main(int argc, char **argv)
     CHECK(zonda_close(ns) == 0);
 
     CHECK(zonda_open(argv[1], &options, &ns) == 0);
-    one_at_a_time(ns, 0);
+    synchronous(ns, 0);
     long_transfers(ns, size);
-    many_at_a_time(ns, 0);
+    asynchronous(ns, 0);
     limits(ns);
-    CHECK(pthread_create(&thread, NULL, from_elsewhere, ns) == 0);
+    CHECK(pthread_create(&thread, NULL, wrong_thread, ns) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK(zonda_close(ns) == 0);
     printf("fine\n");

@@ -16,28 +16,30 @@ use crate::response::{NO_CONCATENATION, Proof, Prover, SessionKey};
 use crate::secret::Secret;
 use crate::step::{Agreement, SequenceNumbers, Step};
 
-/// What a controller knows of a host before it authenticates it.
+/// Configuration of a controller's side of an authentication.
 #[derive(Clone, Debug)]
 pub struct ControllerAuthConfig {
     /// NQN of the host, from its Connect command. Checked before: neither empty nor with a 0 byte.
     pub host_nqn: String,
     /// NQN of the subsystem, from the same command.
     pub subsystem_nqn: String,
-    /// What the host has to know.
+    /// The secret with which the host must authenticate.
     pub host_secret: Secret,
-    /// What this controller proves to know when the host asks. Not the host's secret.
+    /// The secret with which this controller authenticates if the host requests it. Must differ
+    /// from the host's.
     pub controller_secret: Option<Secret>,
     /// Hashes and groups that the host may use.
     pub policy: Policy,
 }
 
-/// Authenticates the host of one queue: takes what Authentication Send brings, and gives what Authentication Receive
-/// asks for.
+/// Authenticates the host of one queue: processes the data of Authentication Send, and returns the
+/// data for Authentication Receive.
 ///
-/// After each [`receive`](ControllerAuth::receive), whatever it returned, the next Authentication Receive gets
-/// [`message`](ControllerAuth::message). A failed machine stays failed; the connection is to be closed once the failure
-/// was fetched. An authenticated host may start again with AUTH_Negotiate, and stays authenticated until that fails. The
-/// machine has no clock: whoever owns it gives a host up that takes too long.
+/// After each [`receive`](ControllerAuth::receive), whatever it returned, the next Authentication
+/// Receive gets [`message`](ControllerAuth::message). A failed authentication stays failed; the
+/// connection must be closed once the host has fetched the failure. An authenticated host may
+/// reauthenticate with AUTH_Negotiate, and stays authenticated until that fails. There is no clock:
+/// the owner must time out a silent host.
 #[derive(Debug)]
 pub struct ControllerAuth {
     host_nqn: String,
@@ -89,7 +91,7 @@ impl ControllerAuthConfig {
 }
 
 impl ControllerAuth {
-    /// A machine that waits for AUTH_Negotiate. `random` is its own: no other machine draws from the same seed.
+    /// Waits for AUTH_Negotiate. `random` must not share its seed with any other user.
     #[must_use]
     pub fn new(config: ControllerAuthConfig, random: Random) -> ControllerAuth {
         let ControllerAuthConfig { host_nqn, subsystem_nqn, host_secret, controller_secret, policy } = config;
@@ -108,11 +110,11 @@ impl ControllerAuth {
         }
     }
 
-    /// Takes a message of the host, exactly the bytes of one Authentication Send.
+    /// Processes a message of the host, exactly the bytes of one Authentication Send.
     ///
     /// # Errors
-    /// [`AuthFailure`]: the authentication has failed. Unless the host said so itself, [`message`](Self::message) has
-    /// AUTH_Failure1 for it.
+    /// [`AuthFailure`]: the authentication has failed. Unless the host reported it,
+    /// [`message`](Self::message) returns AUTH_Failure1.
     pub fn receive(&mut self, message: &[u8]) -> Result<Step, AuthFailure> {
         let state = std::mem::replace(&mut self.state, State::Failed);
         let result = self.accept(state, message);
@@ -122,12 +124,13 @@ impl ControllerAuth {
         result
     }
 
-    /// The next message for the host, once; `None` when none is due.
+    /// The next message for the host, once; `None` if there is none.
     pub fn message(&mut self) -> Option<Vec<u8>> {
         self.outgoing.take()
     }
 
-    /// Whether the host has proved itself and, if it asked the controller for the same, was content with the answer.
+    /// Whether the host has authenticated and, if it challenged the controller, has accepted its
+    /// response.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
         self.authenticated
@@ -150,7 +153,7 @@ impl ControllerAuth {
             return Err(AuthFailure::Peer(Failure::explanation_of(message)?));
         }
         if self.outgoing.is_some() {
-            // The host has not fetched what it now claims to answer.
+            // The host responds to a message that it has not fetched.
             return Err(header.unexpected());
         }
         match (state, kind) {

@@ -1,16 +1,16 @@
-//! Why an authentication failed, and what the other side is told.
+//! Why an authentication failed, and the explanation that is sent to the peer.
 
 use std::fmt;
 
-/// The reason code explanation of AUTH_Failure1 and AUTH_Failure2 (NVMe Base Specification 2.0, section 8.13). The
-/// reason code itself has one value, 01h, authentication failure.
+/// The reason code explanation of AUTH_Failure1 and AUTH_Failure2 (NVMe Base Specification 2.0,
+/// section 8.13). The reason code itself has one value, 01h, authentication failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Explanation {
     /// 01h: a response is wrong.
     AuthenticationFailed,
     /// 02h: no protocol in common.
     ProtocolNotUsable,
-    /// 03h: secure channel concatenation is asked for and not offered, or the other way round.
+    /// 03h: secure channel concatenation is requested and not offered, or the other way round.
     ConcatenationMismatch,
     /// 04h: no hash function in common.
     HashNotUsable,
@@ -18,44 +18,44 @@ pub enum Explanation {
     GroupNotUsable,
     /// 06h: a field of a message is wrong.
     IncorrectPayload,
-    /// 07h: a message of this kind was not due.
+    /// 07h: a message of this kind was not expected.
     IncorrectMessage,
     /// Another value, which the specification reserves.
     Other(u8),
 }
 
-/// Why an authentication failed. All but [`AuthFailure::Peer`] were found on this side, and the machine's next message
-/// tells the other side.
+/// Why an authentication failed. All except [`AuthFailure::Peer`] were detected on this side, and
+/// the next message reports them to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthFailure {
-    /// The other side sent AUTH_Failure1 or AUTH_Failure2.
+    /// The peer sent AUTH_Failure1 or AUTH_Failure2.
     Peer(Explanation),
-    /// The message has `actual` bytes. Its header, or the lengths in it, call for `expected`.
+    /// The message has `actual` bytes. Its header, or the lengths in it, require `expected`.
     WrongLength {
-        /// Bytes that the message should have, or have at least.
+        /// Bytes that the message must have, or must have at least.
         expected: usize,
         /// Bytes that it has.
         actual: usize,
     },
-    /// The message is not due now, or does not exist.
+    /// The message is not expected now, or does not exist.
     UnexpectedMessage {
         /// AUTH_TYPE of the message.
         auth_type: u8,
         /// AUTH_ID of the message.
         auth_id: u8,
     },
-    /// T_ID is not that of the transaction under way.
+    /// T_ID is not that of the current transaction.
     WrongTransaction {
-        /// The identifier of the transaction under way.
+        /// The identifier of the current transaction.
         expected: u16,
         /// The identifier in the message.
         actual: u16,
     },
-    /// SC_C asks for secure channel concatenation, which is absent here.
+    /// SC_C requests secure channel concatenation, which is not supported.
     ConcatenationNotOffered(u8),
     /// No descriptor in AUTH_Negotiate is for DH-HMAC-CHAP.
     ProtocolNotOffered,
-    /// More hash or group identifiers are announced than the descriptor has room for.
+    /// The descriptor announces more hash or group identifiers than it can hold.
     TooManyIdentifiers(u8),
     /// The host offers no hash that the controller allows.
     NoCommonHash,
@@ -67,23 +67,24 @@ pub enum AuthFailure {
     GroupNotOffered(u8),
     /// HL is not the length of the hash.
     WrongHashLength(u8),
-    /// DHVLEN does not suit the group: 0 with a group, not 0 without one, or more than the group's prime.
+    /// DHVLEN does not match the group: 0 with a group, not 0 without one, or more than the length
+    /// of the group's prime.
     WrongPublicLength(u16),
     /// The Diffie-Hellman public value is 0, 1, p-1, p, or more.
     PublicValueOutOfRange,
-    /// CVALID or RVALID is neither 0 nor 1, or RVALID is 1 although nothing was asked.
+    /// CVALID or RVALID is neither 0 nor 1, or RVALID is 1 although there was no challenge.
     WrongValidity(u8),
-    /// The host's challenge comes with sequence number 0, which means that none is meant.
+    /// The host's challenge has sequence number 0, which means that there is no challenge.
     SequenceNumberZero,
     /// The host's challenge is the controller's own, sent back.
     ReflectedChallenge,
-    /// The host asks the controller to prove itself, and no controller secret is configured.
+    /// The host requests authentication of the controller, and no controller secret is configured.
     NoControllerSecret,
-    /// The host's response is wrong: it does not know the host secret.
+    /// The host's response is wrong: it does not have the host secret.
     HostResponse,
-    /// The controller's response is wrong: it does not know the controller secret.
+    /// The controller's response is wrong: it does not have the controller secret.
     ControllerResponse,
-    /// The controller was asked to prove itself, and did not.
+    /// The controller was challenged, and did not respond.
     ControllerResponseMissing,
 }
 
@@ -135,7 +136,7 @@ impl fmt::Display for Explanation {
 }
 
 impl AuthFailure {
-    /// What the other side is told, or has told.
+    /// The explanation that is sent to the peer, or was received from it.
     #[must_use]
     pub fn explanation(self) -> Explanation {
         match self {
@@ -165,43 +166,45 @@ impl AuthFailure {
 impl fmt::Display for AuthFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AuthFailure::Peer(explanation) => write!(f, "the other side reports: {explanation}"),
+            AuthFailure::Peer(explanation) => write!(f, "the peer reports: {explanation}"),
             AuthFailure::WrongLength { expected, actual } => {
-                write!(f, "a message of {actual} bytes where {expected} were due")
+                write!(f, "wrong message length: {actual} bytes, expected {expected}")
             }
             AuthFailure::UnexpectedMessage { auth_type, auth_id } => {
                 write!(f, "unexpected message, type {auth_type:02x}h, identifier {auth_id:02x}h")
             }
             AuthFailure::WrongTransaction { expected, actual } => {
-                write!(f, "transaction {actual} where {expected} was due")
+                write!(f, "wrong transaction identifier {actual}, expected {expected}")
             }
             AuthFailure::ConcatenationNotOffered(value) => {
                 write!(f, "secure channel concatenation ({value:02x}h) is not offered")
             }
             AuthFailure::ProtocolNotOffered => f.write_str("the host does not offer DH-HMAC-CHAP"),
-            AuthFailure::TooManyIdentifiers(count) => write!(f, "a list of {count} identifiers where 30 have room"),
+            AuthFailure::TooManyIdentifiers(count) => {
+                write!(f, "a list of {count} identifiers, at most 30 are allowed")
+            }
             AuthFailure::NoCommonHash => f.write_str("the host offers no hash function that is allowed"),
             AuthFailure::NoCommonGroup => f.write_str("the host offers no Diffie-Hellman group that is allowed"),
             AuthFailure::HashNotOffered(id) => write!(f, "the controller chose hash {id}, which was not offered"),
             AuthFailure::GroupNotOffered(id) => {
                 write!(f, "the controller chose Diffie-Hellman group {id}, which was not offered")
             }
-            AuthFailure::WrongHashLength(bytes) => write!(f, "a hash length of {bytes}, which is not the hash's"),
+            AuthFailure::WrongHashLength(bytes) => write!(f, "wrong hash length: {bytes} bytes"),
             AuthFailure::WrongPublicLength(bytes) => {
-                write!(f, "a Diffie-Hellman value of {bytes} bytes, which does not suit the group")
+                write!(f, "wrong length of the Diffie-Hellman public value: {bytes} bytes")
             }
-            AuthFailure::PublicValueOutOfRange => f.write_str("a Diffie-Hellman value out of range"),
-            AuthFailure::WrongValidity(value) => write!(f, "a validity of {value:02x}h"),
-            AuthFailure::SequenceNumberZero => f.write_str("a challenge with sequence number 0"),
-            AuthFailure::ReflectedChallenge => f.write_str("the host sent the controller's challenge back"),
-            AuthFailure::NoControllerSecret => {
-                f.write_str("the host wants the controller to prove itself, which has no secret")
-            }
-            AuthFailure::HostResponse => f.write_str("the host's response is wrong (its secret is another)"),
+            AuthFailure::PublicValueOutOfRange => f.write_str("the Diffie-Hellman public value is out of range"),
+            AuthFailure::WrongValidity(value) => write!(f, "invalid value {value:02x}h of CVALID or RVALID"),
+            AuthFailure::SequenceNumberZero => f.write_str("the sequence number of a challenge is 0"),
+            AuthFailure::ReflectedChallenge => f.write_str("the host's challenge is a copy of the controller's"),
+            AuthFailure::NoControllerSecret => f.write_str(
+                "the host requests authentication of the controller, but no controller secret is configured",
+            ),
+            AuthFailure::HostResponse => f.write_str("the host's response is wrong: its secret is different"),
             AuthFailure::ControllerResponse => {
-                f.write_str("the controller's response is wrong (its secret is another)")
+                f.write_str("the controller's response is wrong: its secret is different")
             }
-            AuthFailure::ControllerResponseMissing => f.write_str("the controller did not prove itself"),
+            AuthFailure::ControllerResponseMissing => f.write_str("the controller did not authenticate itself"),
         }
     }
 }

@@ -14,12 +14,13 @@ use crate::random::Random;
 /// Bytes of the longest public value, ffdhe8192.
 pub(crate) const PUBLIC_BYTES_MAX: usize = 1024;
 
-/// A Diffie-Hellman group (NVMe Base Specification 2.0, section 8.13, AUTH_Negotiate, DHgIDList); RFC 7919, generator 2.
+/// A Diffie-Hellman group (NVMe Base Specification 2.0, section 8.13, AUTH_Negotiate, DHgIDList);
+/// RFC 7919, generator 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Group {
-    /// No key exchange. Whoever listens can try secrets against what was said, so the secret must be random, as those of
-    /// [`Secret::generate`](crate::Secret::generate) are.
+    /// No key exchange. An eavesdropper can try secrets against the exchange, so the secret must be
+    /// random, as those of [`Secret::generate`](crate::Secret::generate) are.
     Null = 0,
     /// 2048 bits.
     Ffdhe2048 = 1,
@@ -40,11 +41,11 @@ pub(crate) struct KeyPair {
     exponent: BoxedUint,
 }
 
-/// What both sides know after the exchange, as long as the group's prime. Overwritten on drop.
+/// The shared secret of the exchange, with the length of the group's prime. Overwritten on drop.
 pub(crate) struct SharedSecret(Box<[u8]>);
 
 impl Group {
-    /// All of them, largest first, the one without an exchange last.
+    /// All groups, largest first, the one without an exchange last.
     pub const ALL: [Group; 6] =
         [Group::Ffdhe8192, Group::Ffdhe6144, Group::Ffdhe4096, Group::Ffdhe3072, Group::Ffdhe2048, Group::Null];
 
@@ -54,13 +55,13 @@ impl Group {
         self as u8
     }
 
-    /// The group of an identifier; `None` when the specification assigns it to none.
+    /// The group of an identifier; `None` for an unassigned one.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Group> {
         Group::ALL.into_iter().find(|group| group.id() == id)
     }
 
-    /// The group of a name, as it is displayed; `None` for one that is no group's.
+    /// The group of a displayed name; `None` for any other.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Group> {
         Group::ALL.into_iter().find(|group| group.to_string() == name)
@@ -105,9 +106,9 @@ impl KeyPair {
         self.power(generator)
     }
 
-    /// What is shared with the owner of the public value `peer`, big endian, of at most the length of the prime; some
-    /// implementations leave leading zeros out. `None` for values out of `2..=p-2`: 0, 1 and p-1 would make the secret one
-    /// of two numbers known to all.
+    /// The secret that is shared with the owner of the public value `peer`, big endian, at most as
+    /// long as the prime; some implementations omit leading zeros. `None` for values out of
+    /// `2..=p-2`: with 0, 1 and p-1 the secret would be one of two known numbers.
     pub(crate) fn shared_secret(&self, peer: &[u8]) -> Option<SharedSecret> {
         if peer.len() > self.group.length_bytes() {
             return None;
@@ -121,7 +122,7 @@ impl KeyPair {
         Some(SharedSecret(self.power(peer)))
     }
 
-    /// `base` to the private exponent, in time that depends on the group alone.
+    /// `base` to the private exponent, in time that depends only on the group.
     fn power(&self, base: BoxedUint) -> Box<[u8]> {
         BoxedMontyForm::new(base, self.parameters).pow(&self.exponent).retrieve().to_be_bytes()
     }
@@ -152,7 +153,7 @@ impl Drop for SharedSecret {
     }
 }
 
-/// A group that exchanges, and what is computed of it once.
+/// A group with a prime, and its precomputed parameters.
 struct Field {
     prime: &'static str,
     bits: usize,
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn leading_zeros_of_a_public_value_may_be_left_out() {
+    fn leading_zeros_of_a_public_value_may_be_omitted() {
         let key = pair(Group::Ffdhe2048, 1);
         let mut long = vec![0; 256];
         long[255] = 77;
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn every_group_answers_to_its_identifier_and_no_other_does() {
+    fn every_group_has_exactly_its_identifier() {
         for group in Group::ALL {
             assert_eq!(Group::from_id(group.id()), Some(group));
         }
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_exponent_does_not_show_in_debug_output() {
+    fn debug_output_contains_no_private_exponent() {
         assert_eq!(format!("{:?}", pair(Group::Ffdhe2048, 1)), "KeyPair { group: Ffdhe2048, .. }");
     }
 }

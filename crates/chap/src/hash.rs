@@ -22,14 +22,15 @@ pub enum Hash {
     Sha512 = 3,
 }
 
-/// The bytes of a hash or an HMAC. Overwritten on drop, and hidden from `Debug`: many of them are keys.
+/// The bytes of a hash or an HMAC. Overwritten on drop, and hidden from `Debug`: many of them are
+/// keys.
 pub(crate) struct Digest {
     bytes: [u8; HASH_BYTES_MAX],
     length: usize,
 }
 
 impl Hash {
-    /// All of them, strongest first.
+    /// All hashes, strongest first.
     pub const ALL: [Hash; 3] = [Hash::Sha512, Hash::Sha384, Hash::Sha256];
 
     /// The identifier on the wire.
@@ -38,7 +39,7 @@ impl Hash {
         self as u8
     }
 
-    /// The hash of an identifier; `None` when the specification assigns it to none.
+    /// The hash of an identifier; `None` for an unassigned one.
     #[must_use]
     pub fn from_id(id: u8) -> Option<Hash> {
         Hash::ALL.into_iter().find(|hash| hash.id() == id)
@@ -119,7 +120,7 @@ pub(crate) fn wipe(bytes: &mut [u8]) {
 }
 
 fn hmac_of<M: Mac + KeyInit>(key: &[u8], parts: &[&[u8]]) -> Digest {
-    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC takes keys of every length");
+    let mut mac = <M as KeyInit>::new_from_slice(key).expect("HMAC supports keys of every length");
     for part in parts {
         mac.update(part);
     }
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hash_answers_to_its_identifier_and_no_other_does() {
+    fn every_hash_has_exactly_its_identifier() {
         for hash in Hash::ALL {
             assert_eq!(Hash::from_id(hash.id()), Some(hash));
         }
@@ -146,7 +147,7 @@ mod tests {
 
     /// RFC 4231, test case 2.
     #[test]
-    fn hmac_gives_the_answers_of_rfc_4231() {
+    fn hmac_matches_the_test_cases_of_rfc_4231() {
         let parts: [&[u8]; 2] = [b"what do ya want ", b"for nothing?"];
         assert_eq!(
             hex(&Hash::Sha256.hmac(b"Jefe", &parts)),

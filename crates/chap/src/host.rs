@@ -16,28 +16,32 @@ use crate::response::{NO_CONCATENATION, Proof, Prover, SessionKey};
 use crate::secret::Secret;
 use crate::step::{Agreement, SequenceNumbers, Step};
 
-/// What a host knows before it authenticates itself.
+/// Configuration of a host's side of an authentication.
 #[derive(Clone, Debug)]
 pub struct HostAuthConfig {
-    /// NQN of this host, as in its Connect command. Checked before: neither empty nor with a 0 byte.
+    /// NQN of this host, as in its Connect command. Checked before: neither empty nor with a 0
+    /// byte.
     pub host_nqn: String,
     /// NQN of the subsystem, as in the same command.
     pub subsystem_nqn: String,
-    /// What this host proves to know.
+    /// The secret with which this host authenticates.
     pub host_secret: Secret,
-    /// What the controller has to know. With `None`, the controller does not prove itself.
+    /// The secret with which the controller must authenticate. With `None`, the controller is not
+    /// authenticated.
     pub controller_secret: Option<Secret>,
     /// Hashes and groups that are offered.
     pub policy: Policy,
-    /// Identifier of the transaction: different for each exchange of one controller that is under way.
+    /// Transaction identifier (T_ID): different for each concurrent exchange of one controller.
     pub transaction: u16,
 }
 
-/// Authenticates the host for one queue, and the controller to the host when a controller secret is configured.
+/// Authenticates the host for one queue, and the controller to the host when a controller secret is
+/// configured.
 ///
-/// [`message`](HostAuth::message) has AUTH_Negotiate from the start. Each message goes out in an Authentication Send. Unless
-/// the machine is done, an Authentication Receive of at least [`MESSAGE_BYTES_MAX`] bytes follows, whose data goes to
-/// [`receive`](HostAuth::receive). One machine runs one exchange.
+/// [`message`](HostAuth::message) has AUTH_Negotiate from the start. Each message is sent in an
+/// Authentication Send. Unless the exchange is complete, an Authentication Receive of at least
+/// [`MESSAGE_BYTES_MAX`] bytes follows, whose data is passed to [`receive`](HostAuth::receive). One
+/// value runs one exchange.
 ///
 /// [`MESSAGE_BYTES_MAX`]: crate::message::MESSAGE_BYTES_MAX
 #[derive(Debug)]
@@ -59,7 +63,7 @@ enum State {
     AwaitChallenge,
     AwaitSuccess1 {
         hash: Hash,
-        /// The response that the controller owes; `None` when it owes none.
+        /// The response expected from the controller; `None` without a challenge.
         expected: Option<Digest>,
     },
     Authenticated,
@@ -81,7 +85,7 @@ impl HostAuthConfig {
 }
 
 impl HostAuth {
-    /// A machine whose first message waits. `random` is its own: no other machine draws from the same seed.
+    /// Starts an exchange. `random` must not share its seed with any other user.
     #[must_use]
     pub fn new(config: HostAuthConfig, random: Random) -> HostAuth {
         let HostAuthConfig { host_nqn, subsystem_nqn, host_secret, controller_secret, policy, transaction } = config;
@@ -105,11 +109,12 @@ impl HostAuth {
         }
     }
 
-    /// Takes a message of the controller: the data of one Authentication Receive. Bytes after the message are ignored.
+    /// Processes a message of the controller: the data of one Authentication Receive. Bytes after
+    /// the message are ignored.
     ///
     /// # Errors
-    /// [`AuthFailure`]: the authentication has failed. Unless the controller said so itself,
-    /// [`message`](Self::message) has AUTH_Failure2 for it.
+    /// [`AuthFailure`]: the authentication has failed. Unless the controller reported it,
+    /// [`message`](Self::message) returns AUTH_Failure2.
     pub fn receive(&mut self, message: &[u8]) -> Result<Step, AuthFailure> {
         let state = std::mem::replace(&mut self.state, State::Failed);
         let result = self.accept(state, message);
@@ -123,12 +128,13 @@ impl HostAuth {
         result
     }
 
-    /// The next message for the controller, once; `None` when none is due.
+    /// The next message for the controller, once; `None` if there is none.
     pub fn message(&mut self) -> Option<Vec<u8>> {
         self.outgoing.take()
     }
 
-    /// Whether the controller has accepted this host and, if a controller secret is configured, has proved itself.
+    /// Whether the controller has accepted this host and, if a controller secret is configured, has
+    /// authenticated.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
         matches!(self.state, State::Authenticated)
@@ -147,7 +153,7 @@ impl HostAuth {
             return Err(AuthFailure::Peer(Failure::explanation_of(message)?));
         }
         if self.outgoing.is_some() {
-            // The controller answers what it was not sent.
+            // The controller responds to a message that was not sent.
             return Err(header.unexpected());
         }
         match (state, kind) {

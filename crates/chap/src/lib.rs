@@ -1,28 +1,30 @@
-//! DH-HMAC-CHAP: how an NVMe host and a controller prove to each other that they know a secret, in band.
+//! DH-HMAC-CHAP: in-band authentication of NVMe hosts and controllers with shared secrets.
 //!
-//! NVMe Base Specification 2.0, section 8.13 (TP 8006), as Linux speaks it since 6.0. Each side is a machine, messages in,
-//! messages out: [`HostAuth`] and [`ControllerAuth`]. [`Secret`] is what they know, [`Policy`] says which hashes and groups
-//! they may use, [`AuthFailure`] says what went wrong and what the other side is told of it.
+//! NVMe Base Specification 2.0, section 8.13 (TP 8006), as Linux implements it since 6.0. Each side
+//! is a state machine, messages in, messages out: [`HostAuth`] and [`ControllerAuth`]. [`Secret`]
+//! is a shared secret, [`Policy`] has the allowed hashes and groups, [`AuthFailure`] is the reason
+//! of a failure and its explanation for the peer.
 //!
 //! ```text
 //! host                                        controller
 //!   AUTH_Negotiate  hashes, groups     ------>
 //!                                      <------  Challenge  C1, S1, g^x
-//!   Reply  R1, C2, S2, g^y             ------>  the host is checked
-//!   the controller is checked          <------  Success1  R2
-//!   Success2                           ------>  both: only if the host asked (C2)
+//!   Reply  R1, C2, S2, g^y             ------>  R1 is verified
+//!   R2 is verified                     <------  Success1  R2
+//!   Success2                           ------>  R2 and Success2: only with a challenge C2
 //! ```
 //!
-//! What is absent: secure channel concatenation (TLS keys made of the exchange), other protocols than DH-HMAC-CHAP, the
-//! Authentication commands that carry the messages, and clocks: whoever owns a machine gives up on a silent peer.
-//! Randomness is handed in as a seed ([`Random`]). AUTH_Negotiate is not covered by any response, so somebody in the
-//! middle can make the sides use the weakest hash and group that both policies allow, never a weaker one.
+//! Not included: secure channel concatenation (TLS keys derived from the exchange), protocols other
+//! than DH-HMAC-CHAP, the Authentication commands that carry the messages, and clocks: the owner
+//! must time out a silent peer. Randomness is passed in as a seed ([`Random`]). AUTH_Negotiate is
+//! not covered by any response, so a man in the middle can make the sides use the weakest hash and
+//! group that both policies allow, but never a weaker one.
 //!
 //! ```
 //! use zonda_chap::{ControllerAuth, ControllerAuthConfig, Hash, HostAuth, HostAuthConfig, Random, Secret, Step};
 //!
 //! let (host_nqn, subsystem_nqn) = ("nqn.2014-08.org.example:host", "nqn.2014-08.org.example:drive");
-//! let host_secret = Secret::generate(Some(Hash::Sha256), [1; 64]); // take random bytes instead
+//! let host_secret = Secret::generate(Some(Hash::Sha256), [1; 64]); // use random bytes instead
 //! let controller_secret = Secret::generate(None, [2; 64]);
 //!
 //! let mut config = HostAuthConfig::new(host_nqn, subsystem_nqn, host_secret.clone());
@@ -38,9 +40,9 @@
 //! assert_eq!(host.receive(&challenge), Ok(Step::Continue));
 //! let reply = host.message().expect("a reply");
 //! assert_eq!(controller.receive(&reply), Ok(Step::Continue));
-//! let success1 = controller.message().expect("the controller's proof");
+//! let success1 = controller.message().expect("the controller's response");
 //! assert_eq!(host.receive(&success1), Ok(Step::Authenticated));
-//! let success2 = host.message().expect("the host is content");
+//! let success2 = host.message().expect("the host confirms");
 //! assert_eq!(controller.receive(&success2), Ok(Step::Authenticated));
 //! assert!(host.is_authenticated() && controller.is_authenticated());
 //! ```

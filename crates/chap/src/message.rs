@@ -1,8 +1,9 @@
-//! The messages on the wire (NVMe Base Specification 2.0, section 8.13; TP 8006). All numbers are little endian, all
-//! reserved bytes are sent as zero and ignored when received.
+//! The messages on the wire (NVMe Base Specification 2.0, section 8.13; TP 8006). All numbers are
+//! little endian, all reserved bytes are sent as zero and ignored when received.
 //!
-//! Messages to the controller (Authentication Send) have exactly the length that follows from their fields. Messages to
-//! the host (Authentication Receive) may be followed by anything: a controller may fill the whole allocation length.
+//! Messages to the controller (Authentication Send) have exactly the length that follows from their
+//! fields. Messages to the host (Authentication Receive) may be followed by anything: a controller
+//! may fill the whole allocation length.
 
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -13,7 +14,7 @@ use crate::hash::{HASH_BYTES_MAX, Hash};
 
 /// Bytes of the longest message that is made or accepted here: a reply with SHA-512 and ffdhe8192.
 pub const MESSAGE_BYTES_MAX: usize = size_of::<Reply>() + 2 * HASH_BYTES_MAX + PUBLIC_BYTES_MAX;
-/// Identifiers that each list of a [`ProtocolDescriptor`] has room for.
+/// Identifiers that each list of a [`ProtocolDescriptor`] can hold.
 pub const IDENTIFIERS_MAX: usize = 30;
 /// AUTH_TYPE of the messages that all protocols share.
 pub const TYPE_COMMON: u8 = 0x00;
@@ -22,7 +23,7 @@ pub const TYPE_DH_HMAC_CHAP: u8 = 0x01;
 /// The reason code of AUTH_Failure1 and AUTH_Failure2: authentication failure.
 pub const REASON_FAILED: u8 = 0x01;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     /// AUTH_Negotiate, host to controller.
@@ -41,7 +42,7 @@ pub enum MessageKind {
     Failure1,
 }
 
-/// The front of every message.
+/// The header of every message.
 ///
 /// ```text
 /// byte 0      AUTH_TYPE
@@ -81,7 +82,7 @@ pub struct Negotiate {
     pub descriptors: u8,
 }
 
-/// What a host offers for one protocol.
+/// A host's offer for one protocol.
 ///
 /// ```text
 /// byte 0      AUTHID   01h: DH-HMAC-CHAP
@@ -184,7 +185,7 @@ pub(crate) struct ReplyParts<'a> {
     pub(crate) public: &'a [u8],
 }
 
-/// DH-HMAC-CHAP_Success1, followed by the controller's response when it was asked for one.
+/// DH-HMAC-CHAP_Success1, followed by the controller's response if the host sent a challenge.
 ///
 /// ```text
 /// byte 0-5    header
@@ -199,7 +200,7 @@ pub(crate) struct ReplyParts<'a> {
 pub struct Success1 {
     /// The header.
     pub header: Header,
-    /// HL. Set also when no response follows: Linux insists.
+    /// HL. Set even if no response follows: Linux requires it.
     pub hash_length: u8,
     /// Reserved.
     pub reserved: u8,
@@ -274,22 +275,22 @@ impl MessageKind {
 }
 
 impl Header {
-    /// The front of a message.
+    /// The header of a message.
     ///
     /// # Errors
-    /// [`AuthFailure::WrongLength`] when the message is shorter than that.
+    /// [`AuthFailure::WrongLength`] if the message is shorter than that.
     pub fn of(message: &[u8]) -> Result<&Header, AuthFailure> {
         prefix::<Header>(message).map(|(header, _)| header)
     }
 
-    /// The kind of the message; `None` when the specification has none of this type and identifier.
+    /// The kind of the message; `None` for an unknown type or identifier.
     #[must_use]
     pub fn kind(&self) -> Option<MessageKind> {
         let row = MessageKind::TABLE.into_iter().find(|row| (row.1, row.2) == (self.auth_type, self.auth_id));
         row.map(|row| row.0)
     }
 
-    /// The failure that says that this message is not due.
+    /// The failure for this message, if it is not expected.
     pub(crate) fn unexpected(&self) -> AuthFailure {
         AuthFailure::UnexpectedMessage { auth_type: self.auth_type, auth_id: self.auth_id }
     }
@@ -306,7 +307,7 @@ impl Header {
 }
 
 impl ProtocolDescriptor {
-    /// The descriptor that offers `hashes` and `groups`, of which each list has room for [`IDENTIFIERS_MAX`].
+    /// The descriptor that offers `hashes` and `groups`, at most [`IDENTIFIERS_MAX`] of each.
     pub(crate) fn offer(hashes: &[Hash], groups: &[Group]) -> ProtocolDescriptor {
         let mut descriptor = ProtocolDescriptor {
             protocol: TYPE_DH_HMAC_CHAP,
@@ -354,7 +355,7 @@ impl Challenge {
 }
 
 impl Reply {
-    /// The message, taken apart.
+    /// The parts of the message.
     pub(crate) fn of(message: &[u8], hash: Hash) -> Result<ReplyParts<'_>, AuthFailure> {
         let (head, rest) = prefix::<Reply>(message)?;
         let length = hash.length_bytes();
@@ -367,7 +368,7 @@ impl Reply {
 }
 
 impl Success1 {
-    /// The message and R2, when there is one.
+    /// The message and R2, if there is one.
     pub(crate) fn of(message: &[u8], hash: Hash) -> Result<(&Success1, Option<&[u8]>), AuthFailure> {
         let (success, rest) = prefix::<Success1>(message)?;
         check_hash_length(success.hash_length, hash)?;
@@ -386,7 +387,7 @@ impl Failure {
         Failure { header, reason: REASON_FAILED, explanation: explanation.code() }.as_bytes().to_vec()
     }
 
-    /// What the other side says in it.
+    /// The explanation in the message.
     pub(crate) fn explanation_of(message: &[u8]) -> Result<Explanation, AuthFailure> {
         prefix::<Failure>(message).map(|(failure, _)| Explanation::from_code(failure.explanation))
     }
@@ -397,8 +398,8 @@ pub(crate) fn check_hash_length(length: u8, hash: Hash) -> Result<(), AuthFailur
     if usize::from(length) == hash.length_bytes() { Ok(()) } else { Err(AuthFailure::WrongHashLength(length)) }
 }
 
-/// DHVLEN must suit the group: nothing without an exchange, else at most the prime's length. Not exactly: some
-/// implementations leave leading zeros out.
+/// DHVLEN must match the group: 0 without an exchange, else at most the prime's length. Not
+/// exactly: some implementations omit leading zeros.
 pub(crate) fn check_public_length(length: u16, group: Group) -> Result<(), AuthFailure> {
     let suits = match group.length_bytes() {
         0 => length == 0,
@@ -428,7 +429,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_found_again_by_its_header() {
+    fn every_kind_is_found_by_its_header() {
         for (kind, ..) in MessageKind::TABLE {
             let header = kind.header(0x1234);
             assert_eq!(header.kind(), Some(kind));
@@ -443,7 +444,7 @@ mod tests {
 
     /// The bytes that a Linux 6.12 host sends: all hashes, all groups, transaction 1.
     #[test]
-    fn the_offer_of_a_linux_host_is_understood() {
+    fn the_offer_of_a_linux_host_is_parsed() {
         let mut message = vec![0; 72];
         message[4] = 1;
         message[7] = 1;
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_longer_than_their_room_are_refused() {
+    fn lists_longer_than_the_descriptor_are_refused() {
         let mut descriptor = ProtocolDescriptor::offer(&Hash::ALL, &Group::ALL);
         descriptor.hash_count = 30;
         descriptor.group_count = 31;
@@ -469,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negotiation_has_the_length_of_its_descriptors() {
+    fn the_length_of_a_negotiation_must_match_its_descriptors() {
         for (descriptors, length) in [(1, 71), (1, 73), (2, 72), (0, 72), (255, 72)] {
             let mut message = vec![0; length];
             message[7] = descriptors;

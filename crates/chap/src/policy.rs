@@ -1,42 +1,44 @@
-//! Which hashes and groups may be used.
+//! The allowed hashes and groups.
 
 use std::fmt;
 
 use crate::group::Group;
 use crate::hash::Hash;
 
-/// The hashes and groups that one side allows, those it prefers first.
+/// The hashes and groups that one side allows, in order of preference.
 ///
-/// The controller takes the first of its own list that the host offers; the host's order does not matter to it.
+/// The controller chooses the first of its own list that the host offers, regardless of the host's
+/// order.
 ///
-/// The default allows all. Hashes: SHA-512, SHA-384, SHA-256; their cost is the same. Groups: ffdhe2048, ffdhe3072,
-/// ffdhe4096, ffdhe6144, ffdhe8192, then none. The small group comes first because every queue of a host authenticates
-/// by itself, strangers can make a controller compute, and a random secret of 32 bytes does not rest on the group: the
-/// exchange protects weak secrets from somebody who listens. A list of one's own puts a larger group first.
+/// The default allows all. Hashes: SHA-512, SHA-384, SHA-256; their cost is the same. Groups:
+/// ffdhe2048, ffdhe3072, ffdhe4096, ffdhe6144, ffdhe8192, then none. The smallest group comes first
+/// because every queue of a host authenticates separately, unauthenticated clients can cause the
+/// computation, and the strength of a random secret of 32 bytes does not depend on the group: the
+/// exchange protects weak secrets from eavesdroppers. Use another list to prefer a larger group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     hashes: Vec<Hash>,
     groups: Vec<Group>,
 }
 
-/// Why lists make no policy.
+/// Why lists are not a valid policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
-    /// No hash is left.
+    /// The list of hashes is empty.
     NoHash,
-    /// No group is left. The group without an exchange counts as one.
+    /// The list of groups is empty. The group without an exchange counts as one.
     NoGroup,
-    /// A hash stands twice in the list.
+    /// A hash is in the list twice.
     HashTwice(Hash),
-    /// A group stands twice in the list.
+    /// A group is in the list twice.
     GroupTwice(Group),
 }
 
 impl Policy {
-    /// A policy of these hashes and groups, those preferred first.
+    /// A policy of these hashes and groups, in order of preference.
     ///
     /// # Errors
-    /// [`PolicyError`] when a list is empty or names something twice.
+    /// [`PolicyError`] if a list is empty or has a duplicate.
     pub fn new(hashes: &[Hash], groups: &[Group]) -> Result<Policy, PolicyError> {
         if hashes.is_empty() {
             return Err(PolicyError::NoHash);
@@ -53,8 +55,9 @@ impl Policy {
         Ok(Policy { hashes: hashes.to_vec(), groups: groups.to_vec() })
     }
 
-    /// What a server that strangers can reach allows unless it is told otherwise: the default without the groups above 3072 bits. One
-    /// exchange of 8192 bits costs as much as 27 of 2048, and whoever knows the name of a host can ask for it.
+    /// The default of servers: no groups above 3072 bits. One exchange of 8192 bits costs as much
+    /// CPU time as 27 of 2048, and an unauthenticated client that knows the NQN of a host can
+    /// request it.
     #[must_use]
     pub fn modest() -> Policy {
         let all = Policy::default();
@@ -62,22 +65,22 @@ impl Policy {
         Policy { hashes: all.hashes, groups }
     }
 
-    /// The same policy without [`Group::Null`]: a Diffie-Hellman exchange is a must.
+    /// The same policy without [`Group::Null`]: a Diffie-Hellman exchange is required.
     ///
     /// # Errors
-    /// [`PolicyError::NoGroup`] when no other group was allowed.
+    /// [`PolicyError::NoGroup`] if no other group was allowed.
     pub fn require_dh(mut self) -> Result<Policy, PolicyError> {
         self.groups.retain(|&group| group != Group::Null);
         if self.groups.is_empty() { Err(PolicyError::NoGroup) } else { Ok(self) }
     }
 
-    /// The hashes, those preferred first.
+    /// The hashes, in order of preference.
     #[must_use]
     pub fn hashes(&self) -> &[Hash] {
         &self.hashes
     }
 
-    /// The groups, those preferred first.
+    /// The groups, in order of preference.
     #[must_use]
     pub fn groups(&self) -> &[Group] {
         &self.groups
@@ -97,8 +100,8 @@ impl fmt::Display for PolicyError {
         match self {
             PolicyError::NoHash => f.write_str("no hash function is allowed"),
             PolicyError::NoGroup => f.write_str("no Diffie-Hellman group is allowed"),
-            PolicyError::HashTwice(hash) => write!(f, "{hash} is named twice"),
-            PolicyError::GroupTwice(group) => write!(f, "group {group} is named twice"),
+            PolicyError::HashTwice(hash) => write!(f, "{hash} is listed twice"),
+            PolicyError::GroupTwice(group) => write!(f, "group {group} is listed twice"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The primes of RFC 7919, appendix A, in hexadecimal digits.
 //!
-//! A test below computes them again from their definition, `p = 2^b - 2^(b-64) + (floor(2^(b-130) e) + X) 2^64 - 1`.
+//! A test below computes them again from their definition,
+//! `p = 2^b - 2^(b-64) + (floor(2^(b-130) e) + X) 2^64 - 1`.
 
 /// RFC 7919, appendix A: ffdhe2048.
 pub(crate) const FFDHE2048: &str = "\

@@ -1,4 +1,4 @@
-//! Randomness handed in as a seed.
+//! Random bytes from a seed that the caller provides.
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ pub const SEED_BYTES: usize = 32;
 
 /// A generator of bytes: block `n` is HMAC-SHA256(seed, `n` as 64 bits, little endian).
 ///
-/// Whoever runs the machines draws the seed from the operating system, a fresh one for each run: challenges and
-/// private exponents come from here, so a seed used twice gives them twice. The same seed gives the same bytes, and a
-/// test replays. Hidden from `Debug`, overwritten on drop.
+/// The caller must take a new seed from the operating system for each run: challenges and private
+/// exponents are generated from it, so reusing a seed repeats them. The same seed gives the same
+/// bytes, so that tests are reproducible. Hidden from `Debug`, overwritten on drop.
 pub struct Random {
     seed: [u8; SEED_BYTES],
     block: u64,
 }
 
 impl Random {
-    /// A generator that depends on `seed` alone.
+    /// A generator that depends only on `seed`.
     #[must_use]
     pub fn new(seed: [u8; SEED_BYTES]) -> Random {
         Random { seed, block: 0 }
     }
 
-    /// A generator of its own for the next consumer, seeded with the next bytes of this one.
+    /// An independent generator, seeded with the next bytes of this one.
     #[must_use]
     pub fn fork(&mut self) -> Random {
         let mut seed = [0; SEED_BYTES];
@@ -32,16 +32,16 @@ impl Random {
         Random::new(seed)
     }
 
-    /// Fills `bytes`. What is left of a block of 32 bytes is thrown away.
+    /// Fills `bytes`. The rest of a block of 32 bytes is discarded.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(SEED_BYTES) {
             let block: Digest = Hash::Sha256.hmac(&self.seed, &[&self.block.to_le_bytes()]);
             chunk.copy_from_slice(&block[..chunk.len()]);
-            self.block = self.block.checked_add(1).expect("2^64 blocks are more than a run can draw");
+            self.block = self.block.checked_add(1).expect("2^64 blocks are more than a run can use");
         }
     }
 
-    /// A number that is not zero: the start of a row of sequence numbers.
+    /// A nonzero number: the start of a series of sequence numbers.
     pub(crate) fn nonzero_u32(&mut self) -> u32 {
         loop {
             let mut bytes = [0; 4];
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_does_not_show() {
+    fn the_seed_is_not_printed() {
         assert_eq!(format!("{:?}", Random::new([0xab; 32])), "Random(..)");
     }
 

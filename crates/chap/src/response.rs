@@ -1,22 +1,23 @@
-//! The value that proves knowledge of a secret.
+//! The response that proves knowledge of a secret.
 
 use crate::group::SharedSecret;
 use crate::hash::{Digest, Hash};
 
-/// Secure channel concatenation (SC_C): none. The other values establish a TLS key, which is absent here.
+/// Secure channel concatenation (SC_C): none. The other values, which establish a TLS key, are not
+/// supported.
 pub(crate) const NO_CONCATENATION: u8 = 0;
 
-/// Who proves.
+/// The side that responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prover {
     Host,
     Controller,
 }
 
-/// KS, the hash of what the Diffie-Hellman exchange gave; nothing without one.
+/// KS, the hash of the shared secret; nothing without a Diffie-Hellman exchange.
 pub(crate) struct SessionKey(Option<Digest>);
 
-/// What a response is computed of (NVMe Base Specification 2.0, section 8.13, DH-HMAC-CHAP_Reply for the
+/// The inputs of a response (NVMe Base Specification 2.0, section 8.13, DH-HMAC-CHAP_Reply for the
 /// host's, DH-HMAC-CHAP_Success1 for the controller's).
 pub(crate) struct Proof<'a> {
     pub(crate) hash: Hash,
@@ -24,7 +25,7 @@ pub(crate) struct Proof<'a> {
     pub(crate) prover: Prover,
     /// The challenge as it was sent: C1 for the host, C2 for the controller.
     pub(crate) challenge: &'a [u8],
-    /// The number that came with the challenge: S1 or S2.
+    /// The sequence number of the challenge: S1 or S2.
     pub(crate) sequence: u32,
     pub(crate) transaction: u16,
     pub(crate) host_nqn: &'a str,
@@ -43,8 +44,9 @@ impl SessionKey {
 }
 
 impl Proof<'_> {
-    /// HMAC(K, Ca || S || T_ID || SC_C || label || NQN of the prover || 00h || NQN of the other), with the numbers little
-    /// endian, the label "HostHost" or "Controller", and Ca = HMAC(KS, C), or C itself without an exchange.
+    /// HMAC(K, Ca || S || T_ID || SC_C || label || NQN of the prover || 00h || NQN of the other),
+    /// with the numbers little endian, the label "HostHost" or "Controller", and Ca = HMAC(KS, C),
+    /// or C itself without an exchange.
     ///
     /// `key` is the secret of the prover, transformed.
     pub(crate) fn response(&self, key: &[u8]) -> Digest {

@@ -14,15 +14,17 @@ const CRC_BYTES: usize = 4;
 /// Follows the NQN in the transform of a secret.
 const TRANSFORM_LABEL: &[u8] = b"NVMe-over-Fabrics";
 
-/// A secret that a host or a controller proves to know (NVMe Base Specification 2.0, section 8.13, secret representation).
+/// The secret of a host or a controller (NVMe Base Specification 2.0, section 8.13, secret
+/// representation).
 ///
-/// Its text is `DHHC-1:hh:base64:`. `hh` names the transform: `00` none, `01` SHA-256, `02` SHA-384, `03` SHA-512. The
-/// Base64 part holds the secret of 32, 48 or 64 bytes, then the CRC-32 of the secret, little endian. Any length goes with
-/// any transform, as in Linux since 6.7; [`Secret::generate`] makes secrets as long as the hash, as `nvme
-/// gen-dhchap-key` does, because older programs insist on that.
+/// Its text is `DHHC-1:hh:base64:`. `hh` names the transform: `00` none, `01` SHA-256, `02`
+/// SHA-384, `03` SHA-512. The Base64 part holds the secret of 32, 48 or 64 bytes, then the CRC-32
+/// of the secret, little endian. Any length may have any transform, as in Linux since 6.7;
+/// [`Secret::generate`] makes secrets as long as the hash, as `nvme gen-dhchap-key` does, because
+/// older programs require that.
 ///
-/// `Display` writes the text, that is, reveals the secret. `Debug` does not. Overwritten on drop; comparison takes the
-/// same time wherever two secrets of one length differ.
+/// `Display` writes the text, that is, reveals the secret. `Debug` does not. Overwritten on drop;
+/// comparison takes the same time wherever two secrets of one length differ.
 ///
 /// ```
 /// use zonda_chap::{Hash, Secret};
@@ -40,28 +42,28 @@ pub struct Secret {
     length: usize,
 }
 
-/// Why a text is no secret. Says nothing of the text itself.
+/// Why a text is not a valid secret. Contains nothing of the text itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecretError {
     /// Does not start with `DHHC-1:`.
     Prefix,
     /// Does not have the form `DHHC-1:hh:base64:`; the last colon is part of it.
     Form,
-    /// `hh` is none of 00, 01, 02, 03.
+    /// `hh` is not 00, 01, 02 or 03.
     Transform,
-    /// The third part is no Base64 (RFC 4648 section 4, padded).
+    /// The third part is not valid Base64 (RFC 4648 section 4, padded).
     Base64,
-    /// The secret has this many bytes, and not 32, 48 or 64.
+    /// The secret has this many bytes instead of 32, 48 or 64.
     Length(usize),
-    /// The CRC-32 does not fit: a character was lost or changed.
+    /// The CRC-32 is wrong: a character was lost or changed.
     Checksum,
 }
 
 impl Secret {
-    /// Reads `DHHC-1:hh:base64:`. White space around it is not part of it, and refused.
+    /// Parses `DHHC-1:hh:base64:`. Surrounding white space is an error.
     ///
     /// # Errors
-    /// [`SecretError`] says which part is wrong.
+    /// [`SecretError`]: the invalid part.
     pub fn parse(text: &str) -> Result<Secret, SecretError> {
         let rest = text.strip_prefix(PREFIX).ok_or(SecretError::Prefix)?;
         let (transform, rest) = rest.split_once(':').ok_or(SecretError::Form)?;
@@ -95,8 +97,8 @@ impl Secret {
         Ok(Secret { transform, bytes, length: secret.len() })
     }
 
-    /// A new secret of as many bytes as `transform` has, 32 without one, from the front of `random`, which must come from
-    /// the operating system's generator.
+    /// A new secret with the length of the hash of `transform`, or 32 bytes without one, from the
+    /// first bytes of `random`, which must come from the operating system's generator.
     #[must_use]
     pub fn generate(transform: Option<Hash>, mut random: [u8; 64]) -> Secret {
         let length = transform.map_or(32, Hash::length_bytes);
@@ -118,8 +120,8 @@ impl Secret {
         self.length
     }
 
-    /// The key for HMAC: the secret, or HMAC(secret, NQN || "NVMe-over-Fabrics") under the hash of the transform, with the
-    /// NQN of the entity whose secret it is.
+    /// The key for HMAC: the secret, or HMAC(secret, NQN || "NVMe-over-Fabrics") under the hash of
+    /// the transform, with the NQN of the entity whose secret it is.
     pub(crate) fn key(&self, nqn: &str) -> Digest {
         match self.transform {
             None => Digest::new(self.bytes()),
@@ -179,10 +181,12 @@ impl fmt::Display for SecretError {
             SecretError::Form => {
                 f.write_str("the secret does not have the form DHHC-1:hh:base64: (with a colon at the end)")
             }
-            SecretError::Transform => f.write_str("the transform of the secret is none of 00, 01, 02, 03"),
-            SecretError::Base64 => f.write_str("the third part of the secret is no Base64"),
-            SecretError::Length(bytes) => write!(f, "the secret has {bytes} bytes, and not 32, 48 or 64"),
-            SecretError::Checksum => f.write_str("the secret's checksum does not fit: a character was lost or changed"),
+            SecretError::Transform => f.write_str("the transform of the secret must be 00, 01, 02 or 03"),
+            SecretError::Base64 => f.write_str("the third part of the secret is not valid Base64"),
+            SecretError::Length(bytes) => write!(f, "the secret has {bytes} bytes, but must have 32, 48 or 64"),
+            SecretError::Checksum => {
+                f.write_str("the checksum of the secret is wrong: a character was lost or changed")
+            }
         }
     }
 }
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_specification_is_read_and_written_back() {
+    fn the_example_of_the_specification_is_parsed_and_formatted() {
         let secret = Secret::parse(EXAMPLE).unwrap();
         assert_eq!((secret.transform(), secret.length_bytes()), (None, 32));
         assert_eq!(secret.to_string(), EXAMPLE);
@@ -226,14 +230,15 @@ mod tests {
 
     /// `nvme gen-dhchap-key --hmac=0 --secret=000102..1f` of nvme-cli 2.3.
     #[test]
-    fn a_secret_is_written_as_nvme_cli_writes_it() {
+    fn a_secret_is_formatted_as_by_nvme_cli() {
         let secret = Secret::new(None, &counting(32)).unwrap();
         assert_eq!(secret.to_string(), "DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:");
     }
 
-    /// `nvme gen-dhchap-key --hmac=1|2|3 --nqn=NQN --secret=000102..` of nvme-cli 2.3 prints the transformed key.
+    /// `nvme gen-dhchap-key --hmac=1|2|3 --nqn=NQN --secret=000102..` of nvme-cli 2.3 prints the
+    /// transformed key.
     #[test]
-    fn the_transform_gives_what_nvme_cli_gives() {
+    fn the_transform_matches_that_of_nvme_cli() {
         let answers = [
             (Hash::Sha256, "DHHC-1:00:b0t0FSdQCrUNJGSrDb7VrsqjdFSb4fEBMRTorxAHgGo3XEQL:"),
             (Hash::Sha384, "DHHC-1:00:4Ht9x/Jly33imV4FzSd1AfVw0K95/CdNjHJdlgOCHmxTPXzkrqOBAXbppc8TwQCMDi4bTw==:"),
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_goes_with_every_transform() {
+    fn every_length_may_have_every_transform() {
         for transform in [None, Some(Hash::Sha256), Some(Hash::Sha384), Some(Hash::Sha512)] {
             for length in [32, 48, 64] {
                 let secret = Secret::new(transform, &counting(length)).unwrap();
@@ -273,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_part_is_named() {
+    fn each_invalid_part_is_named() {
         let body = "ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n";
         let cases = [
             (String::new(), SecretError::Prefix),
@@ -297,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_does_not_show_in_debug_output() {
+    fn debug_output_does_not_contain_a_secret() {
         assert_eq!(format!("{:?}", Secret::parse(EXAMPLE).unwrap()), "Secret { transform: None, .. }");
     }
 }

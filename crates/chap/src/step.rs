@@ -1,31 +1,32 @@
-//! What the machines of both sides share.
+//! Types that both sides share.
 
 use crate::group::Group;
 use crate::hash::Hash;
 use crate::random::Random;
 
-/// What is to be done after a message was accepted. In each case `message` has the next message, if there is one.
+/// The state after a message was accepted. In each case `message` returns the next message, if
+/// there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The exchange goes on with a message of this side.
+    /// The exchange continues with a message of this side.
     Continue,
-    /// This side is content. Its last message may still wait to be sent.
+    /// This side is authenticated. Its last message may still have to be sent.
     Authenticated,
 }
 
-/// What the two sides agreed on.
+/// The parameters that the two sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// The hash of challenges and responses.
     pub hash: Hash,
     /// The Diffie-Hellman group.
     pub group: Group,
-    /// Whether the controller has to prove itself too.
+    /// Whether the controller has to authenticate, too.
     pub bidirectional: bool,
 }
 
-/// Sequence numbers: a random start, then one more each time, without 0 (NVMe Base Specification 2.0, section
-/// 8.13, DH-HMAC-CHAP_Challenge, SEQNUM).
+/// Sequence numbers: a random start, then increasing by one, skipping 0 (NVMe Base Specification
+/// 2.0, section 8.13, DH-HMAC-CHAP_Challenge, SEQNUM).
 #[derive(Debug)]
 pub(crate) struct SequenceNumbers {
     last: Option<u32>,
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequence_numbers_follow_each_other_and_leave_zero_out() {
+    fn sequence_numbers_increase_by_one_and_skip_zero() {
         let mut random = Random::new([3; 32]);
         let mut numbers = SequenceNumbers::new();
         let first = numbers.next(&mut random);

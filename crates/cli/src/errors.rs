@@ -1,4 +1,4 @@
-//! What went wrong, and how a person gets to see it.
+//! Failures of commands: messages and exit codes.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -7,39 +7,46 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 use zonda_config::ConfigError;
 use zonda_stack::{ErrorSource, StackError};
 
-/// Width at which a help is broken into lines.
+use crate::output::Screen;
+
+/// Columns at which a remedy is wrapped if the standard error is not a terminal, and the maximum if
+/// it is.
 const HELP_WIDTH: usize = 100;
+/// Minimum number of columns of a message or remedy.
+const WIDTH_MIN: usize = 40;
+/// Columns before the message and the remedy: "error: " and "  = help: ".
+const PREFIX_WIDTH: usize = 10;
 
 /// Why a command ends with another exit code than 0.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The input or the usage is wrong: code 2. The text is ready to be shown.
+    /// The input or the usage is invalid: code 2. Holds the rendered message.
     Input(String),
-    /// The run failed: code 1. What is to be said has been said.
+    /// The run failed: code 1. The message has already been printed.
     Run,
-    /// What was under way came to a bad end, and not for its input: code 1. The text is ready to be shown.
+    /// The operation failed for a reason other than its input: code 1. Holds the rendered message.
     Broken(String),
-    /// Nobody reads the output any more, as in `zonda ... | head`: code 0.
+    /// The reader of the output has closed it, as in `zonda ... | head`: code 0.
     ReaderGone,
 }
 
 impl Failure {
-    /// A mistake that stands in no file.
+    /// Invalid input that is not in a file.
     pub(crate) fn input(message: impl Into<String>, help: impl Into<String>) -> Failure {
-        Failure::Input(render(&in_words(message, help), None))
+        Failure::Input(render(&config_error(message, help), None))
     }
 
-    /// What was under way came to a bad end.
+    /// An operation that failed for a reason other than its input.
     pub(crate) fn broken(message: impl Into<String>, help: impl Into<String>) -> Failure {
-        Failure::Broken(render(&in_words(message, help), None))
+        Failure::Broken(render(&config_error(message, help), None))
     }
 
-    /// A mistake in a file, or about it.
+    /// Invalid contents of a file, or a failure to read it.
     pub(crate) fn in_file(error: &ConfigError, path: &str, text: &str) -> Failure {
         Failure::Input(render(error, Some((path, text))))
     }
 
-    /// A mistake in an experiment that was read from `path`.
+    /// Invalid contents of an experiment read from `path`, or of a profile that it names.
     pub(crate) fn in_experiment(error: &StackError, path: &str, text: &str) -> Failure {
         match &error.source {
             ErrorSource::JobFile => Failure::in_file(&error.error, path, text),
@@ -47,7 +54,7 @@ impl Failure {
         }
     }
 
-    /// Shows it on the standard error.
+    /// Prints the message to the standard error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Failure::ReaderGone => ExitCode::SUCCESS,
@@ -59,13 +66,13 @@ impl Failure {
 }
 
 fn shown(text: &str, code: u8) -> ExitCode {
-    // Where the standard error is gone too, there is nobody left to tell.
+    // If the standard error is closed too, the message cannot be delivered.
     let _ = writeln!(io::stderr(), "{text}");
     ExitCode::from(code)
 }
 
-/// Nothing is better than an empty remedy.
-fn in_words(message: impl Into<String>, help: impl Into<String>) -> ConfigError {
+/// Leaves out an empty remedy.
+fn config_error(message: impl Into<String>, help: impl Into<String>) -> ConfigError {
     let (error, help) = (ConfigError::new(message), help.into());
     if help.is_empty() { error } else { error.help(help) }
 }
@@ -76,8 +83,8 @@ impl From<io::Error> for Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ReaderGone,
             _ => Failure::input(
-                format!("the output cannot be written: {error}"),
-                "see whether the disk is full, or the output closed",
+                format!("cannot write to the standard output: {error}"),
+                "check whether the disk is full or the output was closed",
             ),
         }
     }
@@ -89,10 +96,14 @@ fn render(error: &ConfigError, file: Option<(&str, &str)>) -> String {
     } else {
         Renderer::plain()
     };
-    renderer.render(&[group(error, file)])
+    let Some(columns) = Screen::stderr_width() else { return renderer.render(&[group(error, file, HELP_WIDTH)]) };
+    let width = usize::from(columns).saturating_sub(PREFIX_WIDTH).clamp(WIDTH_MIN, HELP_WIDTH);
+    let error = ConfigError { message: wrapped(&error.message, width), ..error.clone() };
+    renderer.render(&[group(&error, file, width)])
 }
 
-fn group<'a>(error: &'a ConfigError, file: Option<(&'a str, &'a str)>) -> Group<'a> {
+/// The remedy is wrapped to `width` columns.
+fn group<'a>(error: &'a ConfigError, file: Option<(&'a str, &'a str)>, width: usize) -> Group<'a> {
     let title = Level::ERROR.primary_title(error.message.as_str());
     let group = match (file, &error.span) {
         (Some((path, text)), Some(span)) => {
@@ -103,18 +114,18 @@ fn group<'a>(error: &'a ConfigError, file: Option<(&'a str, &'a str)>) -> Group<
         (None, _) => Group::with_title(title),
     };
     match &error.help {
-        Some(help) => group.element(Level::HELP.message(broken_into_lines(help))),
+        Some(help) => group.element(Level::HELP.message(wrapped(help, width))),
         None => group,
     }
 }
 
-fn broken_into_lines(text: &str) -> String {
+fn wrapped(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is always a line");
         if line.is_empty() {
             line.push_str(word);
-        } else if line.len() + 1 + word.len() <= HELP_WIDTH {
+        } else if line.len() + 1 + word.len() <= width {
             line.push(' ');
             line.push_str(word);
         } else {
@@ -129,15 +140,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_help_is_broken_between_words() {
-        let help = broken_into_lines(&"word ".repeat(50));
+    fn a_long_remedy_is_wrapped_between_words() {
+        let help = wrapped(&"word ".repeat(50), HELP_WIDTH);
         assert!(help.lines().all(|line| line.len() <= HELP_WIDTH), "{help}");
         assert_eq!(help.split_whitespace().count(), 50);
     }
 
     #[test]
-    fn a_place_beyond_the_text_is_shown_at_its_end() {
+    fn a_span_beyond_the_text_is_shown_at_its_end() {
         let error = ConfigError::new("wrong").within(3..900);
-        assert!(Renderer::plain().render(&[group(&error, Some(("a.toml", "a = 1\n")))]).contains("a.toml:1:4"));
+        assert!(
+            Renderer::plain().render(&[group(&error, Some(("a.toml", "a = 1\n")), HELP_WIDTH)]).contains("a.toml:1:4")
+        );
     }
 }

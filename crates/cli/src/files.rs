@@ -1,4 +1,4 @@
-//! Files, read and written with errors that say what to do.
+//! Reading and writing files, with errors that state a remedy.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -12,32 +12,32 @@ use crate::errors::Failure;
 /// Bytes of the largest job file or profile.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// The text of a file; of the standard input for `-`.
+/// Reads the text of a file, or of the standard input for `-`.
 pub(crate) fn read_text(path: &str) -> Result<String, Failure> {
     let text = if path == "-" { text_of(io::stdin().lock()) } else { read(Path::new(path)) };
     text.map_err(|reason| {
         let help = match reason.as_str() {
-            NO_FILE => "see whether the name is right; examples are under examples/ of zonda's sources",
-            A_DIRECTORY => "write the name of a file in it",
+            NO_FILE => "check the path; examples are in the directory examples/ of zonda's sources",
+            A_DIRECTORY => "name a file in this directory",
             NO_PERMISSION => "make the file readable, or copy it",
-            _ => "write the name of a TOML file",
+            _ => "name a TOML file",
         };
-        Failure::input(format!("{} cannot be read: {reason}", shown(path)), help)
+        Failure::input(format!("cannot read {}: {reason}", shown(path)), help)
     })
 }
 
-/// A path as it is shown.
+/// A path as messages show it.
 pub(crate) fn shown(path: &str) -> &str {
     if path == "-" { "<stdin>" } else { path }
 }
 
-/// The built-in profiles, and no files.
+/// The built-in profiles only, no files.
 pub(crate) const BUILTIN_PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
-/// Profiles that a command line names: the built-in ones, and files whose paths start at the current directory.
+/// Profiles named on the command line: built-in ones, and files relative to the current directory.
 pub(crate) const PROFILES: Profiles<'static> = Profiles::new(BUILTIN, &|path| read(Path::new(path)));
 
-/// Reads what a file names: paths start at the directory of that file.
+/// Reads files that `of_file` names: paths are relative to its directory.
 pub(crate) fn reader_beside(of_file: &str) -> impl Fn(&str) -> Result<String, String> {
     let base = directory_of(of_file);
     move |path| read(&base.join(path))
@@ -56,20 +56,20 @@ fn directory_of(file: &str) -> PathBuf {
     }
 }
 
-const NO_FILE: &str = "there is no such file";
-const A_DIRECTORY: &str = "it is a directory";
+const NO_FILE: &str = "no such file";
+const A_DIRECTORY: &str = "is a directory";
 const NO_PERMISSION: &str = "permission denied";
 
-/// The text of a file, or in a few words why not.
+/// Reads the text of a file.
 pub(crate) fn read(path: &Path) -> Result<String, String> {
-    let in_words = |error: io::Error| match error.kind() {
+    let reason = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => NO_FILE.to_owned(),
         io::ErrorKind::PermissionDenied => NO_PERMISSION.to_owned(),
         io::ErrorKind::IsADirectory => A_DIRECTORY.to_owned(),
         _ => error.to_string(),
     };
-    let file = File::open(path).map_err(in_words)?;
-    if file.metadata().map_err(in_words)?.is_dir() {
+    let file = File::open(path).map_err(reason)?;
+    if file.metadata().map_err(reason)?.is_dir() {
         return Err(A_DIRECTORY.to_owned());
     }
     text_of(file)
@@ -79,21 +79,21 @@ fn text_of(reader: impl Read) -> Result<String, String> {
     let mut bytes = Vec::new();
     reader.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > TEXT_BYTES_MAX {
-        return Err(format!("it is larger than {} MiB", TEXT_BYTES_MAX >> 20));
+        return Err(format!("file is larger than {} MiB", TEXT_BYTES_MAX >> 20));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count();
-        format!("it is not UTF-8 text, from byte {valid} (line {line}) on")
+        format!("not valid UTF-8 at byte {valid} (line {line})")
     })
 }
 
-/// A directory for results, made if it is not there.
+/// Creates a directory for results if it does not exist.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
     fs::create_dir_all(path).map_err(|error| {
         Failure::input(
-            format!("the directory {} cannot be made: {error}", path.display()),
-            "write the name of a directory in which you may write, after --out",
+            format!("cannot create directory {}: {error}", path.display()),
+            "choose a writable directory with --out",
         )
     })
 }
@@ -103,8 +103,8 @@ pub(crate) fn write(directory: &Path, name: &str, contents: &str) -> Result<(), 
     let path = directory.join(name);
     fs::write(&path, contents).map_err(|error| {
         Failure::input(
-            format!("{} cannot be written: {error}", path.display()),
-            "see whether there is room, and whether you may write there",
+            format!("cannot write {}: {error}", path.display()),
+            "check free space and write permission of the directory",
         )
     })
 }

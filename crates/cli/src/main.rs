@@ -1,7 +1,7 @@
-//! The program zonda: drives, benchmarks and simulation from the command line.
+//! The `zonda` program: drives, volumes, benchmarks and simulation from the command line.
 //!
-//! Each command is a file of its own under `commands/`; it returns what it has to say or a [`errors::Failure`], and nothing else
-//! in here exits.
+//! Each command is a file or directory under `commands/`; it prints its result or returns an
+//! [`errors::Failure`]. Only `main` exits the process.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -19,7 +19,8 @@ mod zone_map;
 
 use std::process::ExitCode;
 
-/// The system's gives large buffers back at once, and takes them anew with a page fault for each page.
+/// The system allocator unmaps large buffers as soon as they are freed; mapping them again costs a
+/// page fault for each page.
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -27,7 +28,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{advise, bench, demo, drive, lab, secret, serve, sim, status, volume, zone};
 
-/// A storage stack for zoned (NVMe ZNS) SSDs: serve a drive, simulate one, measure it, learn how it works.
+/// A storage stack for zoned (NVMe ZNS) SSDs: serve, simulate and benchmark drives
 #[derive(Debug, Parser)]
 #[command(name = "zonda", version, max_term_width = 100, after_help = FIRST_STEPS)]
 struct Cli {
@@ -35,52 +36,52 @@ struct Cli {
     command: Command,
 }
 
-/// What a person who has never used zonda does first.
+/// First steps of a new user.
 const FIRST_STEPS: &str = "First steps:
-  zonda demo                      a tour: a drive is filled, read, finished and reset; another is served
-  zonda drive profiles            which drives there are
+  zonda demo                      take a tour of a simulated and a served drive
+  zonda drive profiles            list the built-in drive profiles
   zonda bench examples/tour.toml  run a job file
-  zonda serve                     a drive that keeps its data, for hosts to connect to
-  zonda sim                       try to find a bug in the drive model
+  zonda serve                     serve a persistent drive over NVMe/TCP
+  zonda sim                       test zonda with random scenarios
 
-Exit codes: 0 fine; 1 the run failed; 2 the input or the usage is wrong.";
+Exit codes: 0 success; 1 the run failed; 2 invalid input or usage.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes drives that keep their data, checks them, and shows those that zonda knows
+    /// Create, check, repair and show drive images and profiles
     #[command(subcommand)]
     Drive(drive::DriveCommand),
-    /// Serves drives over NVMe/TCP
+    /// Serve drives over NVMe/TCP and NBD
     #[command(long_about = serve::LONG_ABOUT)]
     Serve(serve::ServeArgs),
-    /// Shows how a running server is doing
+    /// Show the status of a running server
     #[command(long_about = status::LONG_ABOUT)]
     Status(status::StatusArgs),
-    /// Looks at zones, and resets, finishes, opens or closes them
+    /// Report, reset, finish, open and close zones
     #[command(subcommand, long_about = zone::LONG_ABOUT)]
     Zone(zone::ZoneCommand),
-    /// Makes one redundant volume of several drives, and looks after it
+    /// Create and manage redundant volumes of several drives
     #[command(subcommand, long_about = volume::LONG_ABOUT)]
     Volume(volume::VolumeCommand),
-    /// Gives members of volumes up, and replaces them
+    /// Fail, re-add and replace members of volumes
     #[command(subcommand, long_about = volume::MEMBER_LONG_ABOUT)]
     Member(volume::MemberCommand),
-    /// Makes a secret for authentication
+    /// Generate a secret for DH-HMAC-CHAP authentication
     #[command(long_about = secret::LONG_ABOUT)]
     Secret(secret::SecretArgs),
-    /// Runs a job file on a simulated drive, or on one that is there, and shows what came of it
+    /// Run a job file on a simulated or an existing drive
     #[command(long_about = bench::LONG_ABOUT)]
     Bench(bench::BenchArgs),
-    /// Tests the drive model with random worlds, one for each seed
+    /// Test zonda with random scenarios, one for each seed
     #[command(long_about = sim::LONG_ABOUT)]
     Sim(sim::SimArgs),
-    /// Repeats published measurements on the model, and compares
+    /// Reproduce published measurements on the drive model
     #[command(subcommand, long_about = lab::LONG_ABOUT)]
     Lab(lab::LabCommand),
-    /// Says which zones a drive should have for a load
+    /// Recommend zone settings of a drive for a workload
     #[command(long_about = advise::LONG_ABOUT)]
     Advise(advise::AdviseArgs),
-    /// A short tour: a drive is filled, read, finished and reset; then one is served and used
+    /// Take a short tour of a simulated and a served drive
     #[command(long_about = demo::LONG_ABOUT)]
     Demo(demo::DemoArgs),
 }

@@ -1,15 +1,15 @@
-//! The standard output: where it goes, how wide it is, whether it has colours.
+//! The standard output: its width and colours.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::errors::Failure;
 
-/// Columns where nobody says.
+/// Columns if the width of the output is unknown.
 const WIDTH_DEFAULT: u16 = 100;
-/// Columns below which nothing is made narrower.
+/// Minimum number of columns.
 const WIDTH_MIN: u16 = 60;
 
-/// What can be shown.
+/// Properties of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     /// Columns.
@@ -19,7 +19,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// The standard output's.
+    /// Properties of the standard output.
     pub(crate) fn of_stdout() -> Screen {
         let is_terminal = io::stdout().is_terminal();
         let width = if is_terminal { comfy_table::Table::new().width().filter(|width| *width > 0) } else { None };
@@ -27,6 +27,12 @@ impl Screen {
             width: width.unwrap_or(WIDTH_DEFAULT).max(WIDTH_MIN),
             colour: is_terminal && std::env::var_os("NO_COLOR").is_none(),
         }
+    }
+
+    /// Columns of the standard error, if it is a terminal.
+    pub(crate) fn stderr_width() -> Option<u16> {
+        let mut table = comfy_table::Table::new();
+        table.use_stderr().width().filter(|width| *width > 0)
     }
 
     /// The text in bold.
@@ -39,7 +45,8 @@ impl Screen {
         if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// The text in lines no longer than the screen, broken between words, each behind `indent` spaces.
+    /// The text wrapped between words to the width of the screen, each line indented by `indent`
+    /// spaces.
     pub(crate) fn paragraph(&self, text: &str, indent: usize) -> String {
         let width = usize::from(self.width.min(WIDTH_DEFAULT)) - indent;
         let margin = " ".repeat(indent);
@@ -66,7 +73,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     Ok(stdout.flush()?)
 }
 
-/// Writes one JSON object in one line.
+/// Writes one JSON object on one line.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string(value).expect("results hold only text keys and finite numbers");
     text.push('\n');

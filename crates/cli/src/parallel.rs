@@ -1,15 +1,15 @@
-//! Work that does not depend on each other, on all processors.
+//! Independent work items, run on all processors.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// Threads where the machine does not tell how many processors it has.
+/// Threads if the number of processors is unknown.
 const THREADS_DEFAULT: usize = 1;
 
-/// Runs each item, on so many threads or one for each processor, and returns what came of them in their order. `done` hears
-/// how many are done, and which was the last.
+/// Runs each item on `threads` threads (default: one for each processor) and returns the results in
+/// the order of the items. Calls `done` with the number of completed items and the latest one.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     threads: Option<NonZero<usize>>,
@@ -28,7 +28,7 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(index) else { break };
-                    // Nobody listens any more only if the main thread has panicked.
+                    // The receiver is dropped early only if the main thread has panicked.
                     let _ = sender.send((index, run(item)));
                 }
             });
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_come_in_the_order_of_the_items_whatever_the_threads_do() {
+    fn results_are_in_the_order_of_the_items_for_any_number_of_threads() {
         let items: Vec<u64> = (0..100).collect();
         for threads in [1, 2, 7, 1000] {
             let mut counts = Vec::new();

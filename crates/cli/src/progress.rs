@@ -1,13 +1,13 @@
-//! How far a long run has come: a bar on a terminal, else a line now and then.
+//! Progress of a long run: a bar on a terminal, otherwise a line every few seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Steps of a whole bar.
+/// Steps of a complete bar.
 const STEPS: u64 = 1000;
-/// Time before the first line, and between lines, where there is no terminal.
+/// Time before the first line and between lines if the output is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Progress on the standard error.
@@ -16,7 +16,7 @@ pub(crate) enum Progress {
     Bar(ProgressBar),
     /// Lines.
     Lines {
-        /// When the last one was written, or the run began.
+        /// When the last line was written, or the run started.
         last: Instant,
     },
     /// Nothing.
@@ -38,7 +38,7 @@ impl Progress {
         Progress::Bar(bar)
     }
 
-    /// Shows that a share of the whole is done, where that is known.
+    /// Shows the completed share of the run, if it is known.
     pub(crate) fn show(&mut self, share: Option<f64>, message: impl FnOnce() -> String) {
         match self {
             Progress::Silent => {}
@@ -52,14 +52,14 @@ impl Progress {
                 if last.elapsed() >= LINE_INTERVAL {
                     *last = Instant::now();
                     let share = share.map_or_else(String::new, |share| format!("{:.0}% ", share * 100.0));
-                    // Whether somebody reads this does not matter to the run.
+                    // A failed write to the standard error does not fail the run.
                     let _ = writeln!(io::stderr(), "{share}{}", message());
                 }
             }
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(self) {
         if let Progress::Bar(bar) = self {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! What a run left, on a simulated drive or on one that is there: what figures, pages and files are made from.
+//! Results of a run on a simulated or an existing drive: the input of figures, pages and files.
 
 use serde::Serialize;
 use zonda_stack::{ExperimentResult, StateCount, ZoneRange};
@@ -11,44 +11,45 @@ use crate::zone_map;
 /// Version of the layout of [`LiveResult`].
 const FORMAT: u32 = 1;
 
-/// Everything that a run in real time leaves; this is also its JSON.
+/// The result of a run in real time; also the schema of its JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LiveResult {
-    /// Version of this layout; goes up when a field changes its meaning.
+    /// Version of this layout; increases when a field changes its meaning.
     format: u32,
-    /// Where the namespace is: a directory or a URL.
+    /// Location of the namespace: a directory or a URL.
     pub(crate) target: String,
     /// The jobs' figures and the time series, in real time.
     pub(crate) run: RunResult,
     /// The namespace after the run.
     pub(crate) namespace: NamespaceSummary,
-    /// What the run cost on this side.
+    /// CPU time of this process.
     pub(crate) client: ClientCost,
 }
 
-/// A namespace as it reports itself.
+/// A namespace as it reports its zones.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NamespaceSummary {
     pub(crate) block_size_bytes: u32,
-    /// Of a zone, what can be written.
+    /// Zone capacity.
     pub(crate) zone_capacity_blocks: u64,
     pub(crate) max_active_zones: Option<u32>,
     pub(crate) max_open_zones: Option<u32>,
     pub(crate) zones_by_state: Vec<StateCount>,
-    /// Runs of neighbouring zones in the same state and equally full. Blocks of a full zone count as written.
+    /// Ranges of consecutive zones with the same state and write pointer offset. All blocks of a
+    /// full zone count as written.
     pub(crate) zones: Vec<ZoneRange>,
 }
 
-/// What this program spent on a run.
+/// CPU time that this process spent on a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct ClientCost {
-    /// Time on processors, of all threads, in the system and out of it.
+    /// CPU time of all threads, user and system.
     pub(crate) cpu_ns: u64,
-    /// Requests that completed in it, ramp included.
+    /// Requests that completed in the run, including the ramp.
     pub(crate) requests: u64,
 }
 
-/// What figures and pages are about.
+/// The result that figures and pages show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Subject<'a> {
     /// A run in virtual time.
@@ -75,7 +76,7 @@ impl LiveResult {
 }
 
 impl NamespaceSummary {
-    /// What these descriptors of all zones tell.
+    /// Summarizes the descriptors of all zones.
     pub(crate) fn of(descriptors: &[ZoneDescriptor], geometry: &Geometry) -> NamespaceSummary {
         let zones = zone_map::of_descriptors(descriptors, geometry);
         NamespaceSummary {
@@ -90,7 +91,7 @@ impl NamespaceSummary {
 }
 
 impl ClientCost {
-    /// Processor time of an average request; 0 without requests.
+    /// Mean CPU time of a request; 0 without requests.
     pub(crate) fn per_request_ns(self) -> u64 {
         self.cpu_ns.checked_div(self.requests).unwrap_or(0)
     }
@@ -104,7 +105,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What a store measured, where one was the load.
+    /// The result of the key-value store, if the workload was one.
     pub(crate) fn store(self) -> Option<(&'a ExperimentResult, &'a StoreResult)> {
         match self {
             Subject::Simulated(result) => result.store.as_ref().map(|store| (result, store)),
@@ -128,7 +129,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What it is called on top of a page.
+    /// Title of the page.
     pub(crate) fn title(self) -> &'a str {
         match self {
             Subject::Simulated(result) => &result.drive.title,
@@ -136,7 +137,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Which time it took.
+    /// The clock of the run.
     pub(crate) fn kind_of_time(self) -> &'static str {
         match self {
             Subject::Simulated(_) => "virtual time",
@@ -167,18 +168,18 @@ impl<'a> Subject<'a> {
 }
 
 impl Zones<'_> {
-    /// How many there are.
+    /// Number of zones.
     pub(crate) fn count(&self) -> u64 {
         self.by_state.iter().map(|of| u64::from(of.zones)).sum()
     }
 
-    /// Of a zone, what can be written.
+    /// Zone capacity in bytes.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         u64::from(self.block_size_bytes).saturating_mul(self.capacity_blocks)
     }
 }
 
-/// Blocks of all jobs that are not what they must be.
+/// Number of blocks of all jobs that failed verification.
 pub(crate) fn wrong_blocks(jobs: &[JobResult]) -> u64 {
     jobs.iter().filter_map(|job| job.verify_errors.as_ref()).map(|wrong| wrong.blocks).sum()
 }

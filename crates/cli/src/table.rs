@@ -1,4 +1,4 @@
-//! Tables as they look everywhere: a line under the header, nothing around.
+//! The table style of all commands: a rule under the header, no borders.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, TableStyle};
 
@@ -17,7 +17,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table with these columns; those that begin with `>` hold numbers and are aligned to the right.
+    /// A table with these columns; columns whose name begins with `>` hold numbers and are
+    /// right-aligned.
     pub(crate) fn new(columns: &[&str]) -> Table {
         let mut inner = comfy_table::Table::new();
         inner.load_style(STYLE);
@@ -31,21 +32,21 @@ impl Table {
         Table { inner, numbers, has_url: false }
     }
 
-    /// Adds a line.
+    /// Adds a row.
     pub(crate) fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
-        assert_eq!(cells.len(), self.numbers.len(), "a line has a cell for each column");
+        assert_eq!(cells.len(), self.numbers.len(), "a row has a cell for each column");
         self.has_url |= cells.iter().any(|text| text.as_ref().contains("://"));
         let cells = cells.iter().zip(&self.numbers).map(|(text, number)| cell(text.as_ref(), *number));
         self.inner.add_row(cells.collect::<Vec<_>>());
     }
 
-    /// Whether there is no line.
+    /// Whether the table has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// The table behind `indent` spaces; cells are broken where the screen is too narrow. With a URL in it, which people copy as a whole, it is
-    /// as wide as it is.
+    /// The table indented by `indent` spaces; cells wrap to the width of the screen. A table that
+    /// holds a URL is not wrapped, so that the URL can be copied.
     pub(crate) fn render(mut self, screen: Screen, indent: usize) -> String {
         if self.has_url {
             return self.into_lines(indent);
@@ -55,7 +56,7 @@ impl Table {
         self.into_lines(indent)
     }
 
-    /// The table as wide as it is.
+    /// The table without wrapping.
     pub(crate) fn render_wide(self, indent: usize) -> String {
         self.into_lines(indent)
     }
@@ -76,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_to_the_right_and_words_to_the_left() {
+    fn numbers_are_right_aligned_and_words_left_aligned() {
         let mut table = Table::new(&["job", ">operations"]);
         table.row(&["reader", "7"]);
         table.row(&["a", "1,000"]);
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_never_broken() {
+    fn a_url_is_never_wrapped() {
         let mut table = Table::new(&["at", "state"]);
         let url = "nvme-tcp://storage-7.example.org:4420/nqn.2026-01.io.zonda:drives:b";
         table.row(&[url, "active"]);
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_is_too_long_for_the_screen_is_broken() {
+    fn a_cell_that_is_too_long_for_the_screen_is_wrapped() {
         let mut table = Table::new(&["key", "source"]);
         table.row(&["k", &"word ".repeat(30)]);
         let screen = Screen { width: 60, colour: false };

@@ -1,9 +1,9 @@
-//! Numbers for people.
+//! Human-readable numbers.
 
 pub(crate) use zonda_plot::text::{count, counted, significant};
 use zonda_zoned::Duration;
 
-/// Bytes in three significant digits: `412 B`, `4.00 KiB`, `1.05 GiB`.
+/// Bytes with three significant digits: `412 B`, `4.00 KiB`, `1.05 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -18,12 +18,12 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{} {}", digits(value), UNITS[unit])
 }
 
-/// MiB in a second, without the unit.
+/// MiB/s, without the unit.
 pub(crate) fn mib_per_second(bytes_per_second: f64) -> String {
     digits(bytes_per_second / f64::from(1 << 20))
 }
 
-/// A number in three significant digits, four and more with separators.
+/// A number with three significant digits; larger integers with thousands separators.
 pub(crate) fn digits(value: f64) -> String {
     match value {
         _ if value < 9.995 => format!("{value:.2}"),
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_three_digits_in_the_unit_that_suits_them() {
+    fn sizes_have_three_digits_in_the_largest_fitting_unit() {
         let shown: Vec<String> = [0, 1023, 1024, 4096, 1_048_000, 77 << 20, 3_974_430 << 20].map(bytes).into();
         assert_eq!(shown, ["0 B", "1023 B", "1.00 KiB", "4.00 KiB", "1,023 KiB", "77.0 MiB", "3.79 TiB"]);
     }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_do_not_pretend_to_be_more_exact_than_three_digits() {
+    fn numbers_have_three_significant_digits() {
         assert_eq!([0.0, 1.234, 12.34, 99.96, 1153.4].map(digits), ["0.00", "1.23", "12.3", "100", "1,153"]);
     }
 }

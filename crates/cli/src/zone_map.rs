@@ -1,7 +1,7 @@
-//! The zones of a drive as a picture: a cell for a zone, or for several where there are many.
+//! The zone map of a drive: a cell for each zone, or for several zones of a large drive.
 //!
-//! A cell is as high as its zones are written, and has the colour of their state. Without colours the list of states
-//! below the picture tells which is which.
+//! The height of a cell shows how full its zones are, its colour their state. The list of states
+//! below the map names the zones in each state, for terminals without colours.
 
 use zonda_stack::ZoneRange;
 use zonda_zoned::{Geometry, ZoneDescriptor, ZoneState};
@@ -9,17 +9,18 @@ use zonda_zoned::{Geometry, ZoneDescriptor, ZoneState};
 use crate::output::Screen;
 use crate::units;
 
-/// Lines of the picture.
+/// Lines of the map.
 const LINES_MAX: usize = 12;
 /// Cells in a line, at most.
 const COLUMNS_MAX: usize = 64;
 /// Columns of the list of states, at most.
 const LIST_WIDTH_MAX: u16 = 100;
-/// Columns that are kept for the number of ranges that are not listed.
+/// Columns reserved for the number of ranges that are not listed.
 const MORE_WIDTH: usize = 26;
-/// Heights of a cell, from hardly anything to all.
+/// Heights of a cell, from almost empty to full.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// States with their colours (ECMA-48), the most remarkable first: a cell of several zones shows the first it has.
+/// States with their colours (ECMA-48), the most important first: a cell of several zones shows the
+/// first that occurs.
 const STATES: [(&str, &str); 8] = [
     ("offline", "31"),
     ("read only", "35"),
@@ -39,13 +40,13 @@ struct Cell {
     written: f64,
 }
 
-/// The picture and the list of states below it.
+/// The map and the list of states below it.
 pub(crate) fn draw(all: &[ZoneRange], zone_capacity_blocks: u64, screen: Screen) -> String {
     let cells = all.iter().map(|range| (cell_of(range, zone_capacity_blocks), range.count as usize));
     let zones: Vec<Cell> = cells.flat_map(|(cell, count)| std::iter::repeat_n(cell, count)).collect();
     let label_width = units::count(zones.len() as u64).len() + 4;
     let columns = columns_in(usize::from(screen.width) - label_width);
-    // A drive of which only the beginning is used is shown up to the end of the line in which the use ends.
+    // Empty zones at the end of the drive are left out, except in the line with the last used zone.
     let used = zones.iter().rposition(|zone| zone.state != EMPTY).map_or(0, |last| last + 1);
     let shown = used.next_multiple_of(columns).clamp(columns.min(zones.len()), zones.len());
     let zones_in_cell = shown.div_ceil(columns * LINES_MAX).next_power_of_two();
@@ -62,7 +63,8 @@ pub(crate) fn draw(all: &[ZoneRange], zone_capacity_blocks: u64, screen: Screen)
     text + "\n" + &list(all, screen)
 }
 
-/// Zones as a drive reports them, neighbours that are alike together.
+/// Zones as a drive reports them; consecutive zones with the same state and write pointer are
+/// merged.
 pub(crate) fn of_descriptors(descriptors: &[ZoneDescriptor], geometry: &Geometry) -> Vec<ZoneRange> {
     let mut ranges: Vec<ZoneRange> = Vec::new();
     for descriptor in descriptors {
@@ -76,7 +78,7 @@ pub(crate) fn of_descriptors(descriptors: &[ZoneDescriptor], geometry: &Geometry
     ranges
 }
 
-/// Blocks below the write pointer; all of a full zone, and `None` where nobody knows.
+/// Blocks below the write pointer; all blocks of a full zone; `None` if unknown.
 pub(crate) fn written_blocks(descriptor: &ZoneDescriptor) -> Option<u64> {
     match (descriptor.write_pointer, descriptor.state) {
         (Some(pointer), _) => Some((pointer - descriptor.start).0),
@@ -87,12 +89,12 @@ pub(crate) fn written_blocks(descriptor: &ZoneDescriptor) -> Option<u64> {
 
 fn caption(zones_in_cell: usize) -> String {
     match zones_in_cell {
-        1 => "each cell is a zone, as high as the host has written it".to_owned(),
-        zones => format!("each cell is {zones} zones, as high as they are written"),
+        1 => "each cell is a zone; its height shows how full the zone is".to_owned(),
+        zones => format!("each cell is {zones} zones; its height shows how full they are"),
     }
 }
 
-/// As many as fit, a power of two.
+/// The largest power of two that fits.
 fn columns_in(width: usize) -> usize {
     let fitting = width.clamp(8, COLUMNS_MAX);
     if fitting.is_power_of_two() { fitting } else { fitting.next_power_of_two() / 2 }
@@ -122,7 +124,7 @@ fn symbol(cell: &Cell) -> char {
     }
 }
 
-/// The states that occur, how many zones are in each, and which.
+/// The states that occur, with the number and the ranges of zones in each.
 fn list(all: &[ZoneRange], screen: Screen) -> String {
     let zones_in = |state: &str| {
         let counts = all.iter().filter(|range| range.state == state).map(|range| u64::from(range.count));
@@ -139,13 +141,13 @@ fn list(all: &[ZoneRange], screen: Screen) -> String {
     text
 }
 
-/// The zones in a state, as in a job file: the end is left out.
+/// The zones in a state as half-open ranges, as in a job file.
 fn ranges(all: &[ZoneRange], state: &str, width: usize) -> String {
     let in_state = all.iter().filter(|range| range.state == state);
     in_ranges(in_state.map(|range| (range.first, range.first + range.count)), width)
 }
 
-/// Ascending runs of zones as in a job file, as many as fit into `width`; each is its first zone and the one behind it.
+/// Ascending half-open ranges of zones as in a job file, as many as fit into `width`.
 pub(crate) fn in_ranges(runs: impl Iterator<Item = (u32, u32)>, width: usize) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for (first, end) in runs {
@@ -193,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn each_zone_of_a_small_drive_has_a_cell_as_high_as_it_is_written() {
+    fn the_height_of_a_cell_shows_how_full_its_zone_is() {
         let map = map_of(&drive("tiny", &[(0, 100), (1, 50), (2, 1)]), PLAIN);
-        assert!(map.contains("  each cell is a zone, as high as the host has written it\n"), "{map}");
+        assert!(map.contains("  each cell is a zone; its height shows how full the zone is\n"), "{map}");
         assert!(map.contains(" 0 █▄▁·············\n"), "{map}");
         assert!(map.contains("  █ full                1  0\n"), "{map}");
         assert!(map.contains("  █ closed              2  1..3\n"), "{map}");
@@ -203,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_drive_that_is_hardly_used_is_shown_as_far_as_it_is_used() {
+    fn empty_zones_at_the_end_of_a_large_drive_are_left_out() {
         let map = map_of(&drive("ezns-small", &[(0, 100), (70, 100)]), PLAIN);
         assert!(map.contains(" 64 ······█···"), "{map}");
         assert!(map.contains("and 40,576 more empty zones\n"), "{map}");
     }
 
     #[test]
-    fn a_large_drive_fits_twelve_lines_with_several_zones_in_a_cell() {
+    fn a_cell_of_a_large_drive_has_several_zones_so_that_the_map_fits_twelve_lines() {
         let map = map_of(&drive("ezns-small", &[(40_703, 100)]), PLAIN);
         assert!(map.contains("each cell is 64 zones"), "{map}");
         let lines = map.lines().skip(1).take_while(|line| !line.is_empty());
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_several_zones_has_the_state_that_is_most_remarkable() {
+    fn a_cell_of_several_zones_shows_the_most_important_state() {
         let full = Cell { state: 5, written: 1.0 };
         let empty = Cell { state: EMPTY, written: 0.0 };
         let offline = Cell { state: 0, written: 0.0 };

@@ -8,32 +8,33 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::ConfigError;
 
-/// Indices that one list can hold: ten times the zones of the largest zoned drives.
+/// Maximum number of indices in a list: ten times the zones of the largest zoned drives.
 pub const INDEX_SET_MAX: usize = 1 << 20;
 
-/// Different indices in the order in which they were written: `"0..16"` (16 is the first one left out), `"0..16 step 4"`,
-/// `"3"`, or a list of these like `[0, 4, 7]` or `["0..4", "8..12"]`. Never empty, and at most [`INDEX_SET_MAX`] long.
+/// Distinct indices in the order in which they were written: `"0..16"` (without 16), `"0..16 step
+/// 4"`, `"3"`, or a list of these like `[0, 4, 7]` or `["0..4", "8..12"]`. Never empty, and at most
+/// [`INDEX_SET_MAX`] long.
 ///
-/// It prints itself as a range where it is one.
+/// `Display` writes a range where possible.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexSet(Vec<u32>);
 
-const NOTATION: &str = "write a range like \"0..16\" (16 is left out) or \"0..16 step 4\", one index like \"3\", or a list \
+const NOTATION: &str = "write a range like \"0..16\" (16 is excluded) or \"0..16 step 4\", one index like \"3\", or a list \
                         like [0, 4, 7] or [\"0..4\", \"8..12\"]";
 
 impl IndexSet {
-    /// The indices from `start` up to `end`, which is left out, `step` apart.
+    /// The indices from `start` to `end`, exclusive, in steps of `step`.
     ///
     /// # Errors
-    /// When that is none, or more than [`INDEX_SET_MAX`].
+    /// If the range is empty, or has more than [`INDEX_SET_MAX`] indices.
     pub fn range(start: u32, end: u32, step: u32) -> Result<IndexSet, ConfigError> {
         if step == 0 {
-            return Err(ConfigError::new("a step of 0 never gets to the end").help("write a step of 1 or more"));
+            return Err(ConfigError::new("the step must not be 0").help("write a step of 1 or more"));
         }
         if start >= end {
             let message = format!("the range {start}..{end} is empty");
             let help = match start.checked_add(1) {
-                Some(next) => format!("the end is left out: for index {start} alone write \"{start}..{next}\""),
+                Some(next) => format!("the end is exclusive: for index {start} alone write \"{start}..{next}\""),
                 None => NOTATION.to_owned(),
             };
             return Err(ConfigError::new(message).help(help));
@@ -49,7 +50,7 @@ impl IndexSet {
     /// These indices in this order.
     ///
     /// # Errors
-    /// When there is none, one stands there twice, or there are more than [`INDEX_SET_MAX`].
+    /// If the list is empty, has duplicates, or has more than [`INDEX_SET_MAX`] indices.
     pub fn list(indices: Vec<u32>) -> Result<IndexSet, ConfigError> {
         if indices.is_empty() {
             return Err(ConfigError::new("the list is empty").help(NOTATION));
@@ -62,8 +63,8 @@ impl IndexSet {
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => {
-                let message = format!("index {} stands in the list more than once", pair[0]);
-                Err(ConfigError::new(message).help("leave it there once"))
+                let message = format!("index {} is listed more than once", pair[0]);
+                Err(ConfigError::new(message).help("list each index once"))
             }
             None => Ok(IndexSet(indices)),
         }
@@ -110,7 +111,7 @@ impl FromStr for IndexSet {
                 None => IndexSet::range(index(start)?, index(end)?, step),
                 Some(last) => {
                     let (start, last) = (index(start)?, index(last)?);
-                    Err(refuse().help(format!("write \"{start}..{}\": the end is left out", u64::from(last) + 1)))
+                    Err(refuse().help(format!("write \"{start}..{}\": the end is exclusive", u64::from(last) + 1)))
                 }
             },
             None if range.len() == text.len() => Ok(IndexSet(vec![index(range)?])),
@@ -160,7 +161,7 @@ impl<'de> Deserialize<'de> for IndexSet {
 
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<IndexSet, A::Error> {
                 let mut indices = Vec::new();
-                // One more than allowed is enough to be refused.
+                // One more than the maximum is enough to refuse the list.
                 while indices.len() <= INDEX_SET_MAX
                     && let Some(IndexSet(part)) = items.next_element()?
                 {
@@ -195,17 +196,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused_with_what_to_write() {
+    fn an_invalid_list_is_refused_with_a_remedy() {
         for (text, message, help) in [
             ("a..b", "\"a..b\" is not a list of indices", NOTATION),
             ("3 step 2", "\"3 step 2\" is not a list of indices", NOTATION),
-            ("0..=15", "\"0..=15\" is not a list of indices", "write \"0..16\": the end is left out"),
-            ("5..5", "the range 5..5 is empty", "the end is left out: for index 5 alone write \"5..6\""),
-            ("0..9 step 0", "a step of 0 never gets to the end", "write a step of 1 or more"),
+            ("0..=15", "\"0..=15\" is not a list of indices", "write \"0..16\": the end is exclusive"),
+            ("5..5", "the range 5..5 is empty", "the end is exclusive: for index 5 alone write \"5..6\""),
+            ("0..9 step 0", "the step must not be 0", "write a step of 1 or more"),
             ("0..4000000000", "the range 0..4000000000 holds 4000000000 indices", "at most 1048576 are allowed"),
-            ("[1, 0..3]", "index 1 stands in the list more than once", "leave it there once"),
+            ("[1, 0..3]", "index 1 is listed more than once", "list each index once"),
             ("[0..1000000, 1000000..2000000]", "the list holds 2000000 indices", "at most 1048576 are allowed"),
-            ("[1, 2, 1]", "index 1 stands in the list more than once", "leave it there once"),
+            ("[1, 2, 1]", "index 1 is listed more than once", "list each index once"),
         ] {
             let error = text.parse::<IndexSet>().unwrap_err();
             assert_eq!((error.message.as_str(), error.help.as_deref()), (message, Some(help)), "{text}");
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_prints_as_a_range_where_it_is_one() {
+    fn a_list_is_printed_as_a_range_where_possible() {
         for text in ["0..4", "1..14 step 4", "3", "[0, 4, 7]", "[3, 2, 1]"] {
             assert_eq!(text.parse::<IndexSet>().unwrap().to_string(), text);
         }
@@ -221,13 +222,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_list_reads_back(start in 0u32..100, count in 1u32..50, step in 1u32..9) {
+        fn a_printed_range_can_be_parsed(start in 0u32..100, count in 1u32..50, step in 1u32..9) {
             let set = IndexSet::range(start, start + count, step).unwrap();
             prop_assert_eq!(set.to_string().parse::<IndexSet>().unwrap(), set);
         }
 
         #[test]
-        fn a_printed_list_of_any_indices_reads_back(indices in proptest::collection::hash_set(any::<u32>(), 1..8)) {
+        fn a_printed_list_can_be_parsed(indices in proptest::collection::hash_set(any::<u32>(), 1..8)) {
             let set = IndexSet::list(indices.into_iter().collect()).unwrap();
             prop_assert_eq!(set.to_string().parse::<IndexSet>().unwrap(), set);
         }

@@ -1,15 +1,17 @@
-//! What people write in files: sizes, durations, rates and lists, and errors that point at their place.
+//! Values of configuration files: sizes, durations, rates and lists, and errors with their
+//! position.
 //!
-//! Files are TOML. [`parse`] reads one into any type that serde can fill, and turns what serde and the TOML parser have
-//! to say into a [`ConfigError`]: one sentence for a person, the byte range it is about, and what to do. A mistyped key
-//! or choice comes with the nearest allowed one ([`did_you_mean`]) and the list of all.
+//! Files are TOML. [`parse`] reads one into any deserializable type, and converts errors of serde
+//! and the TOML parser into a [`ConfigError`]: a message, its byte range, and a remedy. A mistyped
+//! key or choice is reported with the nearest allowed one ([`did_you_mean`]) and the list of all.
 //!
-//! Values with a unit have types of their own: [`ByteSize`], [`TimeSpan`], [`Rate`], and [`IndexSet`] for lists of zones.
-//! Each reads itself from TOML and from a command line (`FromStr`), and prints itself in the notation it reads.
-//! Mistakes that show only later, against a drive say, are reported at their place with [`ConfigError::at`].
+//! Values with a unit have types of their own: [`ByteSize`], [`TimeSpan`], [`Rate`], and
+//! [`IndexSet`] for lists of zones. Each is parsed from TOML and from a command line (`FromStr`),
+//! and printed in the same notation. Errors found later, for example against a drive, are reported
+//! with [`ConfigError::at`].
 //!
-//! What is absent: files (the caller hands in the text), the drawing of errors with source lines and carets, and any
-//! key of any particular file.
+//! Not part of this crate: file access (the caller passes the text), rendering of errors with
+//! source lines, and the keys of particular files.
 //!
 //! ```
 //! use serde::Deserialize;
@@ -21,7 +23,7 @@
 //!     size: Spanned<ByteSize>,
 //! }
 //!
-//! let cache: Cache = parse("size = \"1.5 MiB\"").expect("the file is right");
+//! let cache: Cache = parse("size = \"1.5 MiB\"").expect("the file is valid");
 //! assert_eq!(cache.size.get_ref().0, 1_572_864);
 //!
 //! let error = parse::<Cache>("siez = \"4 KiB\"").err().expect("the key is mistyped");
@@ -49,6 +51,6 @@ pub use index_set::{INDEX_SET_MAX, IndexSet};
 pub use parse::{parse, parse_with};
 pub use rate::Rate;
 pub use size::ByteSize;
-pub use suggest::{did_you_mean, did_you_mean_help};
+pub use suggest::{did_you_mean, did_you_mean_help, unknown_name_help};
 pub use time::TimeSpan;
 pub use toml::Spanned;

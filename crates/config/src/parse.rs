@@ -1,4 +1,4 @@
-//! TOML into any type, and errors into words for people.
+//! Parses TOML into any type, with errors reworded for users.
 
 use std::ops::Range;
 
@@ -8,25 +8,25 @@ use toml::de::{DeTable, DeValue};
 use crate::ConfigError;
 use crate::phrases::{Place, Step, reword};
 
-/// Reads a file's text.
+/// Parses the text of a file.
 ///
-/// What an empty text means is up to `T`: keys without a default are missing. Use [`parse_with`] to say it better.
+/// An empty text lacks the required keys of `T`. [`parse_with`] reports it with a better message.
 ///
 /// # Errors
-/// The first thing that is wrong: the syntax, an unknown or missing key, a value that `T` refuses.
+/// The first error: invalid syntax, an unknown or missing key, a value that `T` refuses.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| explain(text, &error))
 }
 
-/// Reads a file's text, and refuses one without any key with the sentence `must_contain`, which says what a file of this
-/// kind is made of.
+/// Parses the text of a file, and refuses a file without keys with the help `must_contain`, which
+/// describes what a file of this kind must contain.
 ///
 /// # Errors
-/// As [`parse`]; and when there is no key.
+/// As [`parse`]; and if the file has no key.
 pub fn parse_with<T: DeserializeOwned>(text: &str, must_contain: &str) -> Result<T, ConfigError> {
     let table = DeTable::parse(text).map_err(|error| explain(text, &error))?;
     if table.get_ref().is_empty() {
-        return Err(ConfigError::new("there is nothing in this file").help(must_contain));
+        return Err(ConfigError::new("the file is empty").help(must_contain));
     }
     parse(text)
 }
@@ -42,13 +42,14 @@ fn explain(text: &str, error: &toml::de::Error) -> ConfigError {
         _ => Place::default(),
     };
     let reworded = reword(error.message(), &place);
-    // An error about the file as a whole, such as a key missing at its top, covers it all: that is no place to show.
+    // An error about the file as a whole, such as a missing top-level key, has no position to show.
     let span = span.map(|span| with_a_character(text, span));
     let span = span.filter(|span| !span.is_empty() && (*span != (0..text.len()) || !reworded.is_missing));
     ConfigError { span, ..reworded.error }
 }
 
-/// A place between two characters, as the parser gives it for something that is missing, is shown at the one before it.
+/// An empty span, which the parser returns for something missing, is extended to the character
+/// before it.
 fn with_a_character(text: &str, span: Range<usize>) -> Range<usize> {
     if !span.is_empty() {
         return span;
@@ -57,8 +58,8 @@ fn with_a_character(text: &str, span: Range<usize>) -> Range<usize> {
     before..span.end
 }
 
-/// Looks for the value that covers exactly the bytes of an error, and remembers how it is reached. The innermost one
-/// counts, because a table written `[a.b]` covers the same bytes as the `a` it implies.
+/// Searches the value with exactly the span of an error, and records its path. The innermost value
+/// is used, because a table written `[a.b]` has the same span as the `a` it implies.
 struct Search {
     start: usize,
     end: usize,
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_file_is_read_with_its_places() {
+    fn a_valid_file_is_parsed_with_its_spans() {
         let text = "[run]\nseed = 3\n[[job]]\noperation = \"randread\"\nzones = \"0..4\"\nblock_size = 512\n";
         let file: File = parse(text).unwrap();
         assert_eq!(file.run.unwrap().seed, 3);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_points_at_itself_and_names_the_nearest() {
+    fn an_unknown_key_is_reported_with_its_span_and_a_suggestion() {
         assert_eq!(
             error("[[job]]\noperation = \"read\"\nquedepth = 4\n"),
             strings((
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_choice_points_at_itself_and_names_the_nearest() {
+    fn an_unknown_choice_is_reported_with_its_span_and_a_suggestion() {
         assert_eq!(
             error("[[job]]\noperation = \"ranread\"\n"),
             strings((
@@ -186,29 +187,29 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_names_the_table_that_lacks_it() {
+    fn a_missing_key_is_reported_with_its_table() {
         assert_eq!(
             error("[[job]]\noperation = \"read\"\n[[job]]\ntime = \"1 s\"\n"),
-            strings(("[[job]] number 2 lacks the key \"operation\"", "[[job]]", "add a line: operation = ..."))
+            strings(("missing key \"operation\" in [[job]] number 2", "[[job]]", "add a line operation = ..."))
         );
         assert_eq!(
             error("[run]\nratio = 1.0\n"),
-            strings(("[run] lacks the key \"seed\"", "[run]", "add a line: seed = ..."))
+            strings(("missing key \"seed\" in [run]", "[run]", "add a line seed = ..."))
         );
         assert_eq!(
             error("run = { ratio = 1.0 }\n"),
-            strings(("the table \"run\" lacks the key \"seed\"", "{ ratio = 1.0 }", "add a line: seed = ..."))
+            strings(("missing key \"seed\" in the table \"run\"", "{ ratio = 1.0 }", "add a line seed = ..."))
         );
     }
 
     #[test]
-    fn a_key_missing_at_the_top_points_at_nothing() {
+    fn a_missing_top_level_key_has_no_span() {
         let error = parse::<Run>("# nothing\n").unwrap_err();
-        assert_eq!((error.message.as_str(), error.span), ("the file lacks the key \"seed\"", None));
+        assert_eq!((error.message.as_str(), error.span), ("missing key \"seed\" in the file", None));
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_told_in_plain_words() {
+    fn a_value_of_the_wrong_type_is_reported_with_the_expected_type() {
         let job = |line: &str| error(&format!("[[job]]\noperation = \"read\"\n{line}\n"));
         for (line, message, place) in [
             ("queue_depth = \"4\"", "\"queue_depth\" must be a whole number, not the text \"4\"", "\"4\""),
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_its_type_refuses_brings_its_own_help() {
+    fn a_value_that_its_type_refuses_has_the_help_of_the_type() {
         assert_eq!(
             error("[[job]]\noperation = \"read\"\nblock_size = \"4 Kib\"\n").2,
             "did you mean \"4 KiB\"? write a number and one of B, KiB, MiB, GiB, TiB (powers of 1024), kB, MB, GB, TB \
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_syntax_points_at_its_place() {
+    fn invalid_syntax_is_reported_with_its_span() {
         let (message, place, _) = error("[[job]]\noperation = read\n");
         assert!(message.starts_with("string values must be quoted"), "{message}");
         assert_eq!(place, "read");
@@ -252,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_says_what_it_must_contain() {
+    fn an_empty_file_is_reported_with_what_it_must_contain() {
         for text in ["", "\n\n", "# only a remark\n"] {
             let error = parse_with::<File>(text, "a job file needs at least one [[job]] table").unwrap_err();
-            assert_eq!(error.message, "there is nothing in this file");
+            assert_eq!(error.message, "the file is empty");
             assert_eq!(error.help.as_deref(), Some("a job file needs at least one [[job]] table"));
             assert_eq!(error.span, None);
         }
@@ -264,7 +265,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_gets_an_answer_and_a_place_inside_it(
+        fn errors_about_any_text_have_a_valid_span(
             text in "(\\[\\[job\\]\\]\n)?([a-zé_]{0,6} ?= ?[\"\\[{0-9a-zß. -]{0,8}\n){0,4}",
         ) {
             if let Err(error) = parse::<File>(&text) && let Some(span) = error.span {
@@ -274,20 +275,20 @@ mod tests {
     }
 
     #[test]
-    fn something_missing_is_shown_at_what_stands_before_it() {
+    fn a_missing_value_is_reported_at_the_text_before_it() {
         let text = "seed = 1\nname =\n";
         let span = parse::<File>(text).expect_err("there is no value").span.expect("it has a place");
         assert!(text[..span.end].contains("name"), "{span:?}");
     }
 
     #[test]
-    fn a_number_beyond_all_types_is_too_large_and_shows_no_type_of_ours() {
+    fn a_number_beyond_all_types_is_reported_without_a_rust_type() {
         #[derive(Debug, Deserialize)]
         struct Seeded {
             #[expect(dead_code, reason = "only read")]
             seed: u64,
         }
         let error = parse::<Seeded>("seed = 99999999999999999999\n").expect_err("no seed is so large");
-        assert!(error.message.ends_with("cannot be as large as 99999999999999999999"), "{}", error.message);
+        assert!(error.message.ends_with("is out of range: 99999999999999999999"), "{}", error.message);
     }
 }

@@ -1,21 +1,22 @@
-//! What serde says, said again for people.
+//! Rewords messages of serde for users.
 //!
-//! Serde hands over one string. Its wording is part of serde's derive macros and has not changed since 1.0; the tests of
-//! [`crate::parse`] would notice. What is not recognised is passed on as it is.
+//! Serde returns a string. Its wording comes from serde's derive macros and has not changed since
+//! 1.0; the tests of [`crate::parse`] would detect a change. Unrecognised messages are passed on
+//! unchanged.
 
 use std::fmt::Write as _;
 
 use crate::error::HELP_SEPARATOR;
 use crate::{ConfigError, did_you_mean_help};
 
-/// One step on the way from the top of a file to a value.
+/// One step of the path from the root of a file to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(String),
     Index(usize),
 }
 
-/// Where the value stands that an error is about; empty at the top, and when there is none.
+/// The path of the value that an error is about; empty for the file as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) path: Vec<Step>,
@@ -23,10 +24,10 @@ pub(crate) struct Place {
     pub(crate) has_header: bool,
 }
 
-/// An error in words for people, without its place.
+/// A reworded error without its position.
 pub(crate) struct Reworded {
     pub(crate) error: ConfigError,
-    /// Whether it is about something that is not there.
+    /// Whether the error is about a missing key.
     pub(crate) is_missing: bool,
 }
 
@@ -44,14 +45,14 @@ pub(crate) fn reword(message: &str, place: &Place) -> Reworded {
         return found(ConfigError::new(format!("unknown value \"{value}\"{of}")).help(help));
     }
     if let Some(key) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
-        let error = ConfigError::new(format!("{} lacks the key \"{key}\"", place.table()));
-        return Reworded { error: error.help(format!("add a line: {key} = ...")), is_missing: true };
+        let error = ConfigError::new(format!("missing key \"{key}\" in {}", place.table()));
+        return Reworded { error: error.help(format!("add a line {key} = ...")), is_missing: true };
     }
     let wrong = ["invalid type: ", "invalid value: "].iter().find_map(|prefix| message.strip_prefix(prefix));
     if let Some((got, expected)) = wrong.and_then(|rest| rest.rsplit_once(", expected ")) {
         if got.contains("as i128") || got.contains("as u128") {
             let name = place.name().unwrap_or_else(|| "this".to_owned());
-            return found(ConfigError::new(format!("{name} cannot be as large as {}", finding(got))));
+            return found(ConfigError::new(format!("{name} is out of range: {}", finding(got))));
         }
         let name = place.name().unwrap_or_else(|| "this".to_owned());
         let ranged = message.starts_with("invalid value: ");
@@ -68,7 +69,7 @@ fn found(error: ConfigError) -> Reworded {
     Reworded { error, is_missing: false }
 }
 
-/// Takes the word and the allowed words out of ``unknown field `a`, expected one of `b`, `c` ``.
+/// Extracts the word and the allowed words from ``unknown field `a`, expected one of `b`, `c` ``.
 fn unknown<'a>(message: &'a str, prefix: &str) -> Option<(&'a str, Vec<&'a str>)> {
     let rest = message.strip_prefix(prefix)?;
     match rest.rsplit_once("`, expected ") {
@@ -121,13 +122,13 @@ fn finding(got: &str) -> String {
 }
 
 impl Place {
-    /// A value by the key it stands under: `"queue_depth"`, or `item 2 of "zones"`.
+    /// The name of a value, its key: `"queue_depth"`, or `item 2 of "zones"`.
     fn name(&self) -> Option<String> {
         let key = self.path.iter().rposition(|step| matches!(step, Step::Key(_)))?;
         let mut name = String::new();
         for step in &self.path[key + 1..] {
             if let Step::Index(index) = step {
-                write!(name, "item {} of ", index + 1).expect("a string takes all that is written to it");
+                write!(name, "item {} of ", index + 1).expect("writing to a string succeeds");
             }
         }
         match &self.path[key] {
@@ -136,7 +137,7 @@ impl Place {
         }
     }
 
-    /// A table by its header: `[run]`, `[[job]] number 2`; without one `the table "mix"`.
+    /// The name of a table, its header: `[run]`, `[[job]] number 2`; without one `the table "mix"`.
     fn table(&self) -> String {
         if self.path.is_empty() {
             return "the file".to_owned();

@@ -2,19 +2,19 @@
 
 use crate::{ConfigError, did_you_mean};
 
-/// Digits of a number, those behind the point included. 25 digits times the largest unit stay below 2^127.
+/// Maximum number of digits, including decimals. 25 digits times the largest unit stay below 2^127.
 const DIGITS_MAX: usize = 25;
 
-/// A unit, and how many of the smallest unit it holds.
+/// A unit, and its size in the smallest unit.
 pub(crate) type Unit = (&'static str, u64);
 
 /// A kind of quantity: its name and notation for messages, and its units.
 pub(crate) struct Kind {
-    /// With its article: `a size`.
+    /// The name with its article: `a size`.
     pub(crate) name: &'static str,
-    /// What the smallest unit counts: `bytes`.
+    /// The smallest unit in plural: `bytes`.
     pub(crate) smallest: &'static str,
-    /// What to write, with examples.
+    /// The notation, with examples.
     pub(crate) notation: &'static str,
     /// All units.
     pub(crate) units: &'static [Unit],
@@ -34,7 +34,7 @@ impl Kind {
             return Err(refuse().help(self.help_for_unit(number, unit)));
         };
         if digits.len() > DIGITS_MAX || decimals > DIGITS_MAX {
-            return Err(refuse().help(format!("it has more than {DIGITS_MAX} digits")));
+            return Err(refuse().help(format!("at most {DIGITS_MAX} digits are allowed")));
         }
         let scaled =
             digits.bytes().fold(0u128, |value, digit| value * 10 + u128::from(digit - b'0')) * u128::from(factor);
@@ -43,12 +43,11 @@ impl Kind {
             return Err(ConfigError::new(format!("\"{text}\" is not a whole number of {}", self.smallest))
                 .help(format!("the nearest below is {}", scaled / divisor)));
         }
-        u64::try_from(scaled / divisor)
-            .map_err(|_| refuse().help(format!("it is more than 2^64 {}: write a smaller number", self.smallest)))
+        u64::try_from(scaled / divisor).map_err(|_| refuse().help(format!("the maximum is 2^64 - 1 {}", self.smallest)))
     }
 
-    /// Writes `value` in the unit that needs the fewest characters, so that it reads back as the same value. Of equally
-    /// short ones the unit that stands first is taken.
+    /// Writes `value` exactly, in the unit that needs the fewest digits; of equally short ones in
+    /// the first unit.
     pub(crate) fn write(&self, value: u64) -> String {
         let exact = self.units.iter().filter(|(_, factor)| value.is_multiple_of(*factor));
         let notations = exact.map(|(name, factor)| format!("{} {name}", value / factor));
@@ -59,7 +58,7 @@ impl Kind {
     fn help_for_unit(&self, number: &str, unit: &str) -> String {
         let letters = unit.to_ascii_lowercase();
         let meant: Vec<&str> = match letters.as_str() {
-            "" => return format!("it has no unit: {}", self.notation),
+            "" => return format!("the unit is missing: {}", self.notation),
             _ => {
                 let alike = |(name, _): &&Unit| name.to_ascii_lowercase().starts_with(&letters);
                 self.units.iter().filter(alike).map(|(name, _)| *name).collect()
@@ -67,7 +66,7 @@ impl Kind {
         };
         let names: Vec<&str> = self.units.iter().map(|(name, _)| *name).collect();
         match (meant.as_slice(), did_you_mean(unit, &names)) {
-            ([], None) => format!("there is no unit \"{unit}\": {}", self.notation),
+            ([], None) => format!("unknown unit \"{unit}\": {}", self.notation),
             ([], Some(nearest)) => format!("did you mean \"{number} {nearest}\"? {}", self.notation),
             (meant, _) => {
                 let meant: Vec<String> = meant.iter().map(|name| format!("\"{number} {name}\"")).collect();
@@ -77,7 +76,7 @@ impl Kind {
     }
 }
 
-/// The digits of a decimal number without zeros that say nothing, and how many of them stand behind the point.
+/// The digits of a decimal number without insignificant zeros, and how many of them are decimals.
 fn decimal(number: &str) -> Option<(String, usize)> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -110,18 +109,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_with_what_to_write() {
+    fn an_invalid_quantity_is_refused_with_a_remedy() {
         for (text, help) in [
             ("", "write \"3 mm\""),
             ("-1 mm", "write \"3 mm\""),
             ("1. m", "write \"3 mm\""),
             ("1.2.3 m", "write \"3 mm\""),
-            ("12", "it has no unit: write \"3 mm\""),
+            ("12", "the unit is missing: write \"3 mm\""),
             ("1 M", "did you mean \"1 m\" or \"1 mm\"? write \"3 mm\""),
-            ("1 parsec", "there is no unit \"parsec\": write \"3 mm\""),
-            ("18446744073709551.616 m", "it is more than 2^64 millimetres: write a smaller number"),
-            ("99999999999999999999999999 mm", "it has more than 25 digits"),
-            ("0.00000000000000000000000001 mm", "it has more than 25 digits"),
+            ("1 parsec", "unknown unit \"parsec\": write \"3 mm\""),
+            ("18446744073709551.616 m", "the maximum is 2^64 - 1 millimetres"),
+            ("99999999999999999999999999 mm", "at most 25 digits are allowed"),
+            ("0.00000000000000000000000001 mm", "at most 25 digits are allowed"),
         ] {
             let error = LENGTH.read(text).unwrap_err();
             assert_eq!(error.message, format!("\"{text}\" is not a length"));

@@ -1,4 +1,4 @@
-//! Rates: bytes or operations in a second.
+//! Rates: bytes or operations per second.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::ConfigError;
 use crate::size::SIZE;
 
-/// How much in a second, written `"200 MiB/s"` or `"5000 IOPS"`; never zero.
+/// A rate, written `"200 MiB/s"` or `"5000 IOPS"`; never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rate {
-    /// Bytes in a second.
+    /// Bytes per second.
     BytesPerSecond(u64),
-    /// Operations in a second.
+    /// Operations per second.
     OperationsPerSecond(u64),
 }
 
@@ -34,7 +34,7 @@ impl FromStr for Rate {
         };
         match rate {
             Rate::BytesPerSecond(0) | Rate::OperationsPerSecond(0) => {
-                Err(ConfigError::new("a rate of zero never starts").help("write a rate above zero, or leave it out"))
+                Err(ConfigError::new("a rate must not be zero").help("write a rate above zero, or omit it"))
             }
             rate => Ok(rate),
         }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused_with_what_to_write() {
+    fn an_invalid_rate_is_refused_with_a_remedy() {
         for text in ["200 MiB", "5000", "1.5 IOPS", "fast"] {
             let error = text.parse::<Rate>().unwrap_err();
             assert_eq!(error.message, format!("\"{text}\" is not a rate"));
@@ -103,6 +103,6 @@ mod tests {
         let error = "5 mib/s".parse::<Rate>().unwrap_err();
         assert_eq!(error.message, "\"5 mib/s\" is not a rate");
         assert!(error.help.unwrap().starts_with("did you mean \"5 MiB\"?"));
-        assert_eq!("0 B/s".parse::<Rate>().unwrap_err().message, "a rate of zero never starts");
+        assert_eq!("0 B/s".parse::<Rate>().unwrap_err().message, "a rate must not be zero");
     }
 }

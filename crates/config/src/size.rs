@@ -10,8 +10,8 @@ use crate::quantity::Kind;
 
 /// A number of bytes, written `"4 KiB"`, `"1.5 GiB"` or `"2 TB"`; a number without a unit is bytes.
 ///
-/// `KiB`, `MiB`, `GiB` and `TiB` are powers of 1024; `kB`, `MB`, `GB` and `TB` are powers of 1000 (IEC 80000-13). It
-/// prints itself in whole units, in the shortest notation.
+/// `KiB`, `MiB`, `GiB` and `TiB` are powers of 1024; `kB`, `MB`, `GB` and `TB` are powers of 1000
+/// (IEC 80000-13). It is printed in whole units, in the shortest notation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSize(pub u64);
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ambiguous_unit_is_refused_with_what_it_could_mean() {
+    fn an_ambiguous_unit_is_refused_with_suggestions() {
         let error = "128k".parse::<ByteSize>().unwrap_err();
         assert_eq!(error.message, "\"128k\" is not a size");
         let help = error.help.unwrap();
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_size_reads_back(bytes: u64, zeros in 0u32..40) {
+        fn a_printed_size_can_be_parsed(bytes: u64, zeros in 0u32..40) {
             let size = ByteSize(bytes >> zeros << zeros);
             prop_assert_eq!(size.to_string().parse(), Ok(size));
         }

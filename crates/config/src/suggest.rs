@@ -1,10 +1,11 @@
 //! The nearest allowed word to a mistyped one.
 
-/// The candidate that `word` was probably meant to be, or `None` when none is near.
+/// The candidate that was probably meant by `word`, or `None` if none is similar.
 ///
-/// Near is at most one edit for each three characters of the word, and at least one; an edit inserts, deletes or
-/// replaces a character or swaps two neighbours (Damerau-Levenshtein, restricted). Case, `-` and `_` do not count.
-/// The first of several equally near candidates is taken.
+/// Similar means at most one edit for each three characters of the word, and at least one; an edit
+/// inserts, deletes or replaces a character or swaps two adjacent ones (restricted
+/// Damerau-Levenshtein). Case, `-` and `_` do not count. Of several equally similar candidates the
+/// first is returned.
 #[must_use]
 pub fn did_you_mean<'a, S: AsRef<str>>(word: &str, candidates: &'a [S]) -> Option<&'a str> {
     let word = normalised(word);
@@ -17,14 +18,25 @@ pub fn did_you_mean<'a, S: AsRef<str>>(word: &str, candidates: &'a [S]) -> Optio
     (nearest.0 <= edits_max).then_some(nearest.1)
 }
 
-/// The help that goes with an unknown word: the nearest allowed one, if any, and all allowed ones.
+/// The help for an unknown word: the most similar allowed one, if any, and all allowed ones.
 #[must_use]
 pub fn did_you_mean_help<S: AsRef<str>>(word: &str, candidates: &[S]) -> String {
+    help(word, candidates, "allowed here")
+}
+
+/// The help for an unknown name, such as that of a profile: the most similar known one, if any, and
+/// all known ones.
+#[must_use]
+pub fn unknown_name_help<S: AsRef<str>>(name: &str, known: &[S]) -> String {
+    help(name, known, "known")
+}
+
+fn help<S: AsRef<str>>(word: &str, candidates: &[S], label: &str) -> String {
     let all: Vec<&str> = candidates.iter().map(AsRef::as_ref).collect();
     let all = all.join(", ");
     match did_you_mean(word, candidates) {
-        Some(nearest) => format!("did you mean \"{nearest}\"? allowed here: {all}"),
-        None => format!("allowed here: {all}"),
+        Some(nearest) => format!("did you mean \"{nearest}\"? {label}: {all}"),
+        None => format!("{label}: {all}"),
     }
 }
 
@@ -56,7 +68,7 @@ mod tests {
     const KEYS: [&str; 5] = ["queue_depth", "block_size", "zones", "rate", "ramp"];
 
     #[test]
-    fn a_mistyped_word_finds_the_one_it_was_meant_to_be() {
+    fn a_mistyped_word_is_matched_to_the_nearest_candidate() {
         for (word, meant) in [
             ("quedepth", "queue_depth"),
             ("queue-depth", "queue_depth"),
@@ -69,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_unlike_all_others_finds_none() {
+    fn a_word_unlike_all_candidates_is_not_matched() {
         assert_eq!(did_you_mean("verify", &KEYS), None);
         assert_eq!(did_you_mean::<&str>("zones", &[]), None);
     }

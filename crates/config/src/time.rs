@@ -8,10 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::ConfigError;
 use crate::quantity::Kind;
 
-/// A span of time in nanoseconds, written `"10 s"`, `"1.5 ms"` or `"500 us"`. A unit is required, except with `0`.
+/// A span of time in nanoseconds, written `"10 s"`, `"1.5 ms"` or `"500 us"`. A unit is required,
+/// except with `0`.
 ///
-/// Fractions are read in integer arithmetic, and must come to whole nanoseconds. It prints itself in whole units, in
-/// the shortest notation.
+/// Fractions are parsed in integer arithmetic, and must result in whole nanoseconds. It is printed
+/// in whole units, in the shortest notation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(pub u64);
 
@@ -117,7 +118,7 @@ mod tests {
         let error = "10".parse::<TimeSpan>().unwrap_err();
         assert_eq!(
             error.help.as_deref(),
-            Some("it has no unit: write a number and one of ns, us, ms, s, min, h, like \"10 s\"")
+            Some("the unit is missing: write a number and one of ns, us, ms, s, min, h, like \"10 s\"")
         );
         assert!("0.1 ns".parse::<TimeSpan>().is_err());
         assert!("-1 s".parse::<TimeSpan>().is_err());
@@ -125,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_time_reads_back(nanoseconds: u64, coarse in 0u32..12) {
+        fn a_printed_time_can_be_parsed(nanoseconds: u64, coarse in 0u32..12) {
             let unit = 10u64.pow(coarse);
             let span = TimeSpan(nanoseconds / unit * unit);
             prop_assert_eq!(span.to_string().parse(), Ok(span));

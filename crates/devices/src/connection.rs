@@ -1,4 +1,5 @@
-//! [`Connection`]: one namespace, wherever it is, with a ring of its own. For programs that wait for their answers.
+//! [`Connection`]: one local or remote namespace with a ring of its own, for programs that wait for
+//! each completion.
 
 use zonda_chap::Secret;
 use zonda_initiator::Claim;
@@ -9,42 +10,44 @@ use zonda_zoned::{
     ZonedDevice,
 };
 
-use crate::probe::{Probe, in_words};
+use crate::probe::{Probe, describe};
 use crate::{Drive, DriveError, FileBacked, Location, Remote, VolumeDrive, is_volume};
 
-/// How long closing may take.
+/// Timeout of closing.
 const CLOSE_MAX: Duration = Duration(60_000_000_000);
 
-/// How to reach a namespace; the default suits a person at a command line.
+/// How to open a namespace; the defaults suit interactive use.
 #[derive(Clone, Debug)]
 pub struct NamespaceOptions {
-    /// The name under which to connect to a server; `None`: one made for this connection.
+    /// The host NQN; `None`: one generated for this connection.
     pub host_nqn: Option<Nqn>,
-    /// The host identifier, by which servers tell reservations apart; `None`: one made for this connection.
+    /// The host identifier, to which reservations belong; `None`: one generated for this
+    /// connection.
     pub host_id: Option<HostId>,
-    /// The namespace is to be this host's alone; without effect on images, which always are.
+    /// The reservation to acquire; without effect on images, which are locked exclusively.
     pub claim: Option<Claim>,
-    /// Proves to the server who connects.
+    /// Authenticates the host to the server.
     pub secret: Option<Secret>,
-    /// The server must prove to know it.
+    /// Authenticates the server to the host.
     pub controller_secret: Option<Secret>,
-    /// Whether to ask for digests over headers and data.
+    /// Whether to request header and data digests.
     pub digests: bool,
-    /// I/O queues, a connection each.
+    /// I/O queues, each with a TCP connection of its own.
     pub io_queues: u16,
-    /// Commands under way in each.
+    /// Outstanding commands in each.
     pub queue_depth: u16,
-    /// How long to wait for the server at first.
-    pub patience: Duration,
-    /// How long to poll before sleeping, for low latency, while answers come within that time; zero: never.
+    /// How long to wait for the server while connecting.
+    pub connect_timeout: Duration,
+    /// How long to busy-poll before sleeping, for low latency, while completions arrive within that
+    /// time; zero: never.
     pub spin: Duration,
 }
 
-/// A namespace that is open.
+/// An open namespace.
 pub struct Connection {
     drive: Box<dyn Drive>,
     geometry: Geometry,
-    /// Goes after the drive that uses it.
+    /// Dropped after the drive that uses it.
     ring: Ring,
     completions: CompletionQueue,
     next_id: u64,
@@ -61,7 +64,7 @@ impl Default for NamespaceOptions {
             digests: false,
             io_queues: 1,
             queue_depth: 128,
-            patience: Duration(10_000_000_000),
+            connect_timeout: Duration(10_000_000_000),
             spin: zonda_ring::limits::SPIN_DEFAULT,
         }
     }
@@ -71,10 +74,13 @@ impl Connection {
     /// Opens an image, or connects to a server.
     ///
     /// # Errors
-    /// When there is no such namespace, it is in use, or the server refuses; with what to do.
+    /// When the namespace does not exist, is in use, or the server refuses; with the remedy.
     pub fn open(location: &Location, options: &NamespaceOptions) -> Result<Connection, DriveError> {
         let ring = Ring::new(RingOptions { spin: options.spin, ..RingOptions::default() }).map_err(|error| {
-            DriveError::new(format!("there is no event loop to be had: {error}"), "see how many files may be open")
+            DriveError::new(
+                format!("cannot create the event loop: {error}"),
+                "check the limit on open files (ulimit -n)",
+            )
         })?;
         let drive: Box<dyn Drive> = match location {
             Location::Image(path) if is_volume(path) => Box::new(VolumeDrive::open(path, &ring)?),
@@ -91,14 +97,14 @@ impl Connection {
         &self.geometry
     }
 
-    /// The volume of which the namespace is a member, in words. Nothing else may be in flight.
+    /// A description of the volume of which the namespace is a member. No command may be in flight.
     ///
     /// # Errors
     /// When its zones cannot be reported, or the event loop fails.
     pub fn volume(&mut self) -> Result<Option<String>, DriveError> {
         let probed = Probe::of_superblock(&self.geometry).run(&mut self.drive, &self.ring)?;
         self.drive.forget_reads(probed.read_blocks);
-        Ok(probed.identity.as_ref().map(in_words))
+        Ok(probed.identity.as_ref().map(describe))
     }
 
     /// The time since the connection was made.
@@ -107,38 +113,38 @@ impl Connection {
         self.ring.now()
     }
 
-    /// The device and the ring that carries it, for a load that turns the ring itself.
+    /// The device and its ring, for a workload that runs the ring itself.
     pub fn parts(&mut self) -> (&mut dyn ZonedDevice, &Ring) {
         (&mut self.drive, &self.ring)
     }
 
-    /// Takes a command, which goes on its way at the next [`poll`](Connection::poll) at the latest.
+    /// Submits a command, which is sent at the next [`poll`](Connection::poll) at the latest.
     ///
     /// # Errors
-    /// [`QueueFull`] hands the command back: poll first.
+    /// [`QueueFull`] returns the command: poll first.
     pub fn submit(&mut self, command: Command) -> Result<(), QueueFull> {
         self.drive.submit(self.ring.now(), command)
     }
 
-    /// Adds what has ended to `completions`, without waiting.
+    /// Adds the completions that have arrived to `completions`, without waiting.
     pub fn poll(&mut self, completions: &mut CompletionQueue) {
         self.drive.poll(self.ring.now(), completions);
     }
 
-    /// Lets operations go on, and sleeps until something has happened or `until` has come; `until` in the past, or commands
-    /// that have not left yet: does not sleep.
+    /// Runs one iteration of the event loop: sleeps until an event or the time `until`. Does not
+    /// sleep if `until` is in the past, or commands are still to be sent.
     ///
     /// # Errors
-    /// When the system's event loop fails: nothing works any more.
-    pub fn turn(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
+    /// When the system's event loop fails: the connection cannot be used any more.
+    pub fn run_once(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
         let until = until.into_iter().chain(self.drive.next_wakeup()).min();
-        self.ring.turn(until).map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))
+        self.ring.run_once(until).map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))
     }
 
-    /// Carries one operation out, and waits for its end. Nothing else may be under way.
+    /// Executes one operation, and waits for its completion. No other command may be outstanding.
     ///
     /// # Errors
-    /// When the event loop fails. A command that is refused or fails comes back as a completion.
+    /// When the event loop fails. A command that fails returns a completion with its status.
     pub fn execute(&mut self, operation: Operation) -> Result<Completion, DriveError> {
         self.next_id += 1;
         let mut command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
@@ -148,24 +154,26 @@ impl Connection {
         }
         loop {
             if let Some(completion) = self.completions.pop() {
-                assert_eq!(completion.id, CommandId(self.next_id), "nothing else is under way");
+                assert_eq!(completion.id, CommandId(self.next_id), "no other command is outstanding");
                 return Ok(completion);
             }
             self.step(None)?;
         }
     }
 
-    /// Ends the connection; an image is brought to rest, so that opening it again needs no recovery.
+    /// Closes the connection; an image is quiesced and marked clean, so that it needs no recovery
+    /// when it is opened again.
     ///
     /// # Errors
-    /// When that does not succeed in time. What was acknowledged is not lost: the image recovers when it is next opened.
+    /// When that times out. Acknowledged writes are not lost: the image recovers when it is next
+    /// opened.
     pub fn close(mut self) -> Result<(), DriveError> {
         let until = self.ring.now() + CLOSE_MAX;
         self.drive.close(self.ring.now());
         while !self.drive.is_closed() {
             self.step(Some(until))?;
             if self.ring.now() >= until {
-                return Err(DriveError::new("the drive did not close in time", "it recovers when it is next opened"));
+                return Err(DriveError::new("closing the drive timed out", "it recovers when it is next opened"));
             }
         }
         Ok(())
@@ -177,7 +185,7 @@ impl Connection {
         if !self.completions.is_empty() {
             return Ok(());
         }
-        self.turn(until)?;
+        self.run_once(until)?;
         self.drive.poll(self.ring.now(), &mut self.completions);
         Ok(())
     }

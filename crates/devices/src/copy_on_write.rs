@@ -1,4 +1,4 @@
-//! [`CopyOnWrite`]: the files of an image, with what is written to them in memory. The files themselves are only read.
+//! [`CopyOnWrite`]: the files of an image, opened read-only; writes to them stay in memory.
 
 use std::rc::Rc;
 
@@ -10,25 +10,26 @@ use crate::file_backed::unusable_image;
 use crate::patches::{EXTENT_BYTES, Patches};
 use crate::{DriveError, ImageDirectory};
 
-/// Bytes of memory for the changes to one image. Opening one that was killed writes the checkpoint twice, at most as much as the
-/// journal holds, and a little for each repaired block: megabytes, unless the journal was made hundreds of times longer than by
-/// default. More ends writes with Capacity Exceeded.
+/// Bytes of memory for the changes to one image. The recovery after a crash writes the checkpoint
+/// twice, at most the length of the journal, and a little for each repaired block: megabytes,
+/// unless the journal was created hundreds of times longer than by default. Beyond the limit writes
+/// fail with Capacity Exceeded.
 const CHANGED_BYTES_MAX: u64 = 1 << 30;
 
-/// The files of an image, and what was written to them, which stays in memory.
+/// The files of an image, and an overlay in memory with the changes to them.
 pub(crate) struct CopyOnWrite {
     below: ImageDirectory,
     patches: [Patches; ImageFile::ALL.len()],
-    /// Lengths that files have been given, or have grown to.
+    /// New lengths of files that were resized or extended.
     lengths: [Option<u64>; ImageFile::ALL.len()],
     /// [`CHANGED_BYTES_MAX`]; less in tests.
     changed_bytes_max: u64,
-    /// A change had no place in memory.
+    /// A change exceeded the memory limit.
     is_exhausted: bool,
 }
 
 impl CopyOnWrite {
-    /// The image in these files as its next opening would find it: what a crash has left is repaired in memory.
+    /// Opens the image in these files; crash recovery is done in memory.
     pub(crate) fn over(below: ImageDirectory) -> Result<(CopyOnWrite, Image, RecoveryReport), DriveError> {
         CopyOnWrite::within(below, CHANGED_BYTES_MAX)
     }
@@ -45,37 +46,35 @@ impl CopyOnWrite {
                 let path = files.below.path().display();
                 Err(DriveError::new(
                     format!(
-                        "the image in {path} cannot be opened read-only: its recovery changes more than {} of its files, and that \
-                         would have to stay in memory",
+                        "cannot open the image in {path} read-only: its recovery changes more than {} of its files, \
+                         and the changes have to stay in memory",
                         ByteSize(changed_bytes_max)
                     ),
-                    format!(
-                        "let it recover once on the disk: start zonda serve {path} without --read-only, and stop it"
-                    ),
+                    format!("recover it once on the disk: start zonda serve {path} without --read-only, and stop it"),
                 ))
             }
             Err(error) => Err(unusable_image(files.below.path(), &error)),
         }
     }
 
-    /// A file as it is on the disk. What [`apply`](CopyOnWrite::apply) puts over it is missing.
+    /// A file as it is on the disk, without the changes that [`apply`](CopyOnWrite::apply) adds.
     pub(crate) fn file(&mut self, file: ImageFile) -> Result<Rc<File>, FileError> {
         self.below.file(file)
     }
 
-    /// Puts what was written over what the file has from `offset` on.
+    /// Applies the changes to a buffer that was read from the file at `offset`.
     pub(crate) fn apply(&self, file: ImageFile, offset: u64, buffer: &mut [u8]) {
         self.patches[file as usize].apply(offset, buffer);
     }
 
-    /// Does what an image asks for, at once.
+    /// Executes a file operation of the image synchronously.
     pub(crate) fn carry_out(&mut self, operation: FileOperation) -> Result<Bytes, FileError> {
         match operation {
             FileOperation::Read { file, offset, length } => {
                 let mut buffer = vec![0; length];
                 let found = self.read_at(file, offset, &mut buffer)?;
                 if found < length {
-                    return Err(FileError::Other("the file ends too early".to_owned()));
+                    return Err(FileError::Other("unexpected end of file".to_owned()));
                 }
                 Ok(buffer.into())
             }
@@ -96,7 +95,7 @@ impl CopyOnWrite {
 
     fn write(&mut self, file: ImageFile, offset: u64, bytes: Bytes) -> Result<(), FileError> {
         let end = offset + bytes.len() as u64;
-        self.make_room(bytes.len() as u64)?;
+        self.reserve_memory(bytes.len() as u64)?;
         if end > self.length(file).unwrap_or(0) {
             self.lengths[file as usize] = Some(end);
         }
@@ -104,10 +103,10 @@ impl CopyOnWrite {
         Ok(())
     }
 
-    /// Whether a change of so many bytes may be kept.
-    fn make_room(&mut self, bytes: u64) -> Result<(), FileError> {
-        let kept: u64 = self.patches.iter().map(Patches::memory_bytes).sum();
-        if kept + EXTENT_BYTES + bytes > self.changed_bytes_max {
+    /// Fails if a change of so many bytes would exceed the memory limit.
+    fn reserve_memory(&mut self, bytes: u64) -> Result<(), FileError> {
+        let used: u64 = self.patches.iter().map(Patches::memory_bytes).sum();
+        if used + EXTENT_BYTES + bytes > self.changed_bytes_max {
             self.is_exhausted = true;
             return Err(FileError::StorageFull);
         }
@@ -139,7 +138,7 @@ impl Files for CopyOnWrite {
     }
 
     fn set_length(&mut self, file: ImageFile, length: u64) -> Result<(), FileError> {
-        // What a later write makes longer again is zeros from here on.
+        // A later write that extends the file again reads as zeros in between.
         self.patches[file as usize].zero(length, u64::MAX);
         self.lengths[file as usize] = Some(length);
         Ok(())
@@ -158,7 +157,7 @@ impl Files for CopyOnWrite {
     }
 
     fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError> {
-        self.make_room(0)?;
+        self.reserve_memory(0)?;
         self.patches[file as usize].zero(offset, offset.saturating_add(length));
         Ok(())
     }
@@ -173,20 +172,20 @@ mod tests {
     use crate::create_image_of;
 
     #[test]
-    fn an_image_whose_recovery_takes_more_memory_than_allowed_is_refused_in_words() {
+    fn an_image_whose_recovery_exceeds_the_memory_limit_is_refused_with_a_remedy() {
         let directory = tempfile::tempdir().expect("a directory");
         create_image_of(directory.path(), &ImageSpec::new(Geometry::tiny(), String::new(), [7; 16]))
             .expect("it is empty");
         let open = |bytes| {
-            let below = ImageDirectory::look_alone(directory.path()).expect("no program uses it");
+            let below = ImageDirectory::open_shared(directory.path()).expect("no program uses it");
             CopyOnWrite::within(below, bytes)
                 .map(|(files, ..)| files.patches.iter().map(Patches::memory_bytes).sum::<u64>())
         };
-        let taken = open(CHANGED_BYTES_MAX).expect("there is memory");
-        assert!(taken < 64 << 10, "{taken} bytes for an image of eight zones");
-        assert_eq!(open(taken), Ok(taken));
-        let error = open(taken - 1).expect_err("the last change has no place");
-        assert!(error.message.contains("cannot be opened read-only: its recovery changes more than"), "{error}");
+        let used = open(CHANGED_BYTES_MAX).expect("the limit is not reached");
+        assert!(used < 64 << 10, "{used} bytes for an image of eight zones");
+        assert_eq!(open(used), Ok(used));
+        let error = open(used - 1).expect_err("the last change exceeds the limit");
+        assert!(error.message.contains("read-only: its recovery changes more than"), "{error}");
         assert!(error.help.contains("start zonda serve"), "{error}");
     }
 }

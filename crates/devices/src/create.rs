@@ -1,4 +1,4 @@
-//! Making images.
+//! Creating images.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use zonda_config::{ByteSize, unplaced};
 use zonda_image::ImageSpec;
 use zonda_ssd::description::{DrivePlan, DriveSpec, PayloadSpec, Profiles, SpecError};
 
+use crate::creation::Creation;
 use crate::elements::create_elements;
-use crate::making::Making;
 use crate::{DriveError, ELEMENTS_FILE, ImageDirectory, random};
 
-/// A drive of the profile `name`, with another number of zones, or zones of another capacity, if they are given. The size
-/// of a sequential zone is then the next power of two, which Linux insists on.
+/// A drive of the profile `name`, with the number of zones and the zone capacity overridden if they
+/// are given. The size of a sequential zone is then the next power of two, as Linux requires.
 ///
 /// # Errors
-/// When there is no such profile, or it is wrong.
+/// When the profile does not exist or is invalid.
 pub fn sized(
     name: &str,
     zones: Option<u32>,
@@ -46,22 +46,24 @@ pub fn sized(
     Ok(spec)
 }
 
-/// Makes an image of this drive in `path`, which must be empty or not there. What a creation has left there that was stopped goes first.
+/// Creates an image of this drive in `path`, which must be empty or not exist. The files of an
+/// interrupted creation are removed first.
 ///
-/// When this returns the image survives a loss of power. Before, it does not exist for anybody else, and if this fails nothing of it is left.
+/// When this returns, the image is durable. Until then other programs cannot open it, and a
+/// creation that fails leaves no files.
 ///
 /// # Errors
-/// When there is something already, another program makes an image there, or the disk refuses.
+/// When the directory is not empty, another program is creating an image there, or writing fails.
 pub fn create_image(path: &Path, drive: &DrivePlan) -> Result<(), DriveError> {
     let spec = ImageSpec::new(drive.profile().geometry(), drive.profile_text().to_owned(), random::uuid()?);
     make(path, |path| {
         create_files(path, &spec)?;
         create_elements(path, drive.profile(), &spec.uuid)
-            .map_err(|error| failed(format!("{ELEMENTS_FILE} in {} cannot be made: {error}", path.display())))
+            .map_err(|error| failed(format!("cannot create {ELEMENTS_FILE} in {}: {error}", path.display())))
     })
 }
 
-/// The same with what a specification says, and without storage elements.
+/// Creates an image of this specification, without storage elements.
 ///
 /// # Errors
 /// As for [`create_image`].
@@ -69,13 +71,13 @@ pub fn create_image_of(path: &Path, spec: &ImageSpec) -> Result<(), DriveError> 
     make(path, |path| create_files(path, spec))
 }
 
-/// Makes the files of an image in `path` with `fill`, all of them or none.
+/// Creates the files of an image in `path` with `fill`, all of them or none.
 pub(crate) fn make<T>(path: &Path, fill: impl FnOnce(&Path) -> Result<T, DriveError>) -> Result<T, DriveError> {
-    let making = Making::begin(path)?;
+    let creation = Creation::begin(path)?;
     match fill(path) {
-        Ok(made) => making.finish().map(|()| made),
+        Ok(made) => creation.finish().map(|()| made),
         Err(error) => {
-            making.abandon();
+            creation.abandon();
             Err(error)
         }
     }
@@ -83,9 +85,9 @@ pub(crate) fn make<T>(path: &Path, fill: impl FnOnce(&Path) -> Result<T, DriveEr
 
 fn create_files(path: &Path, spec: &ImageSpec) -> Result<(), DriveError> {
     zonda_image::create(spec, &mut ImageDirectory::new_in(path))
-        .map_err(|error| failed(format!("the image in {} cannot be made: {}", path.display(), error.message())))
+        .map_err(|error| failed(format!("cannot create the image in {}: {}", path.display(), error.message())))
 }
 
 fn failed(what: String) -> DriveError {
-    DriveError::new(what, "make room, or choose another directory, and try again")
+    DriveError::new(what, "free space, or choose another directory, and try again")
 }

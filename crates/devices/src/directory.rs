@@ -1,4 +1,5 @@
-//! The directory of an image: the five files of the format, and the lock that keeps two programs from writing to them.
+//! The directory of an image: the five files of the format, and the lock that prevents two programs
+//! from writing to them.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,21 +14,22 @@ use zonda_ring::{File, FileOptions};
 
 use crate::DriveError;
 use crate::access::OF_OTHERS;
-use crate::making::{image_files, refuse_unfinished};
+use crate::creation::{image_files, is_vacant, refuse_unfinished};
 
-/// The files of one image, opened. Those that are missing are told of when they are asked for.
+/// The open files of one image. A missing file is reported when it is accessed.
 #[derive(Debug)]
 pub struct ImageDirectory {
     path: PathBuf,
     files: [Option<Rc<File>>; ImageFile::ALL.len()],
     access: FileOptions,
-    /// Opened for the lock alone. A lock belongs to an opening of a file, and the kernel closes those that a killed
-    /// process's io_uring used only after the process has ended; this one is closed with the process. The ring's operations
-    /// have all ended by then, so nothing is written any more once the lock is free.
+    /// Opened for the lock alone. A lock belongs to an open file description, and the kernel closes
+    /// those that the io_uring of a killed process used only after the process has exited; this one
+    /// is closed with the process. The operations of the ring have completed by then, so nothing is
+    /// written once the lock is free.
     _lock: Option<File>,
 }
 
-/// An [`ImageDirectory`] on its way from one thread to another.
+/// An [`ImageDirectory`] that is moved from one thread to another.
 #[derive(Debug)]
 pub(crate) struct DirectoryParts {
     path: PathBuf,
@@ -38,53 +40,54 @@ pub(crate) struct DirectoryParts {
 }
 
 impl ImageDirectory {
-    /// A directory in which an image is being made: see [`Making`](crate::making::Making).
+    /// A directory in which an image is being created: see [`Creation`](crate::creation::Creation).
     pub(crate) fn new_in(path: &Path) -> ImageDirectory {
         let access = FileOptions::read_write();
         ImageDirectory { path: path.to_owned(), files: Default::default(), access, _lock: None }
     }
 
-    /// An image that nobody else may open for writing until this is dropped, nor could before.
+    /// Opens an image for writing with an exclusive lock, which is held until this is dropped.
     ///
     /// # Errors
-    /// When there is none, it is in use, or may not be written.
+    /// When the image does not exist, is in use, or is not writable.
     pub fn lock(path: &Path) -> Result<ImageDirectory, DriveError> {
         let lock = acquire_lock(path, FileOptions::read_write(), FlockOperation::NonBlockingLockExclusive)?;
         let directory = ImageDirectory::open(path, FileOptions::read_write())?;
-        // A creation may have been stopped after its last act and before that was durable. If it were undone by a loss of power now,
-        // the image would be taken for one that was not completed. Where directories cannot be synced the creation has failed for that.
+        // A creation may have been interrupted after its last step and before that was durable. If
+        // a loss of power undid it now, the image would be taken for an incomplete one. Where
+        // directories cannot be synced, the creation has failed with that error.
         let _ = File::sync_directory(path);
         Ok(ImageDirectory { _lock: Some(lock), ..directory })
     }
 
-    /// An image to look at. Somebody may be writing to it.
+    /// Opens an image read-only without a lock. Another program may be writing to it.
     ///
     /// # Errors
-    /// When there is none, or it may not be read.
-    pub fn look(path: &Path) -> Result<ImageDirectory, DriveError> {
+    /// When the image does not exist, or is not readable.
+    pub fn open_read_only(path: &Path) -> Result<ImageDirectory, DriveError> {
         ImageDirectory::open(path, FileOptions::read_only())
     }
 
-    /// An image to look at, which no other program may open for writing until this is dropped, nor could before. Others may look at
-    /// it meanwhile. Nothing is written, so that it may be on a medium that is read-only.
+    /// Opens an image read-only with a shared lock, which prevents writers until this is dropped
+    /// and allows other readers. Nothing is written, so the file system may be mounted read-only.
     ///
     /// # Errors
-    /// When there is none, it is in use, or may not be read.
-    pub fn look_alone(path: &Path) -> Result<ImageDirectory, DriveError> {
+    /// When the image does not exist, is in use, or is not readable.
+    pub fn open_shared(path: &Path) -> Result<ImageDirectory, DriveError> {
         let lock = acquire_lock(path, FileOptions::read_only(), FlockOperation::NonBlockingLockShared)?;
-        let directory = ImageDirectory::look(path)?;
+        let directory = ImageDirectory::open_read_only(path)?;
         Ok(ImageDirectory { _lock: Some(lock), ..directory })
     }
 
-    /// The same of files that may not be an image yet.
-    pub(crate) fn look_at_any(path: &Path) -> Result<ImageDirectory, DriveError> {
+    /// Opens files read-only that may be an incomplete image.
+    pub(crate) fn open_unchecked(path: &Path) -> Result<ImageDirectory, DriveError> {
         ImageDirectory::open_any(path, FileOptions::read_only())
     }
 
     fn open(path: &Path, access: FileOptions) -> Result<ImageDirectory, DriveError> {
         refuse_unfinished(path)?;
         let directory = ImageDirectory::open_any(path, access)?;
-        // Files that were there before a look that finds no mark are those of an image that is complete.
+        // If there is no marker after the files were opened, they are those of a complete image.
         refuse_unfinished(path)?;
         Ok(directory)
     }
@@ -102,13 +105,13 @@ impl ImageDirectory {
         Ok(directory)
     }
 
-    /// The same for another thread, with all files open.
+    /// Opens the files that are not open yet, for another thread.
     pub(crate) fn into_parts(mut self) -> Result<DirectoryParts, FileError> {
         let mut files = Vec::with_capacity(ImageFile::ALL.len());
         for file in ImageFile::ALL {
             self.file(file)?;
             let opened = self.files[file as usize].take().and_then(|file| Rc::try_unwrap(file).ok());
-            files.push(opened.expect("nothing else uses a file of a directory that was just opened"));
+            files.push(opened.expect("no other user of a file of a directory that was just opened"));
         }
         Ok(DirectoryParts { path: self.path, files, access: self.access, lock: self._lock })
     }
@@ -120,13 +123,13 @@ impl ImageDirectory {
         directory
     }
 
-    /// Where it is.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A file of the image; one that is missing is made if this directory may be written to.
+    /// A file of the image; a missing one is created if the directory is open for writing.
     pub(crate) fn file(&mut self, file: ImageFile) -> Result<Rc<File>, FileError> {
         if let Some(opened) = &self.files[file as usize] {
             return Ok(Rc::clone(opened));
@@ -175,8 +178,9 @@ impl Files for ImageDirectory {
     }
 }
 
-/// Which files of an image others than its owner may open, and the command that ends that; `None` where none is open to them. Images are made with
-/// files that are their owner's alone, but one that was made by an early zonda, or copied, may not be.
+/// A warning about files of an image that are accessible to group or others, with the command to
+/// fix that; `None` where there are none. New images are accessible to their owner alone, but one
+/// that was created by an early zonda, or copied, may not be.
 #[must_use]
 pub fn exposed_files(path: &Path) -> Option<String> {
     let mode_of = |name: &str| {
@@ -188,26 +192,26 @@ pub fn exposed_files(path: &Path) -> Option<String> {
     let (first, mode) = exposed.first()?;
     let more = if exposed.len() > 1 { " and more" } else { "" };
     let shown = path.display();
-    Some(format!("others than the owner may open {first} (mode {mode:04o}){more}: chmod 600 {shown}/*.zonda"))
+    Some(format!("{first} (mode {mode:04o}){more} is accessible to group or others: chmod 600 {shown}/*.zonda"))
 }
 
-/// The lock of an image; it is released with the process, however that ends.
+/// Acquires the lock of an image; it is released when the process exits, however it exits.
 fn acquire_lock(path: &Path, access: FileOptions, operation: FlockOperation) -> Result<File, DriveError> {
     let place = path.join(ImageFile::Superblock.name());
     refuse_unfinished(path)?;
     let file = File::open(&place, access).map_err(|error| cannot_open(path, &place, &error))?;
     match retry_on_intr(|| flock(&file, operation)) {
-        // One that was replaced meanwhile locks nothing.
+        // The lock of a file that was replaced meanwhile is of no effect.
         Ok(()) if is_in_place(&file, &place) => Ok(file),
         Ok(()) | Err(Errno::WOULDBLOCK) => Err(in_use(path)),
         Err(error) => Err(DriveError::new(
-            format!("the image in {} cannot be locked: {error}", path.display()),
-            "put the image on a file system that has locks",
+            format!("cannot lock the image in {}: {error}", path.display()),
+            "put the image on a file system that supports flock",
         )),
     }
 }
 
-/// Whether this is the file that is found in this place.
+/// Whether this open file is the one at this path.
 pub(crate) fn is_in_place(file: &File, place: &Path) -> bool {
     let Ok(opened) = fstat(file) else { return false };
     fs::metadata(place).is_ok_and(|found| (found.dev(), found.ino()) == (opened.st_dev, opened.st_ino))
@@ -216,26 +220,27 @@ pub(crate) fn is_in_place(file: &File, place: &Path) -> bool {
 pub(crate) fn in_use(path: &Path) -> DriveError {
     DriveError::in_use(
         format!("the image in {} is in use by another program", path.display()),
-        "stop the server that has it, or reach it through that server by its nvme-tcp:// URL",
+        "stop the program that uses it; zonda zone and zonda bench --target can also use the drive through its server, by its \
+         nvme-tcp:// URL",
     )
 }
 
 pub(crate) fn occupied(path: &Path, what: &str) -> DriveError {
     DriveError::new(
         format!("the directory {} {what}", path.display()),
-        "choose another directory, or remove this one if nobody needs what is in it",
+        "choose another directory, or remove this one if its contents are not needed",
     )
 }
 
 pub(crate) fn cannot_make(path: &Path, error: &io::Error) -> DriveError {
     let help = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room, or choose a directory on another file system",
-        _ => "choose a directory in which you may write",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space, or choose a directory on another file system",
+        _ => "choose a directory that you can write to",
     };
-    DriveError::new(format!("no image can be made in {}: {error}", path.display()), help)
+    DriveError::new(format!("cannot create an image in {}: {error}", path.display()), help)
 }
 
-/// What the system said, as the image understands it.
+/// Maps an error of the system to one of the image.
 pub(crate) fn file_error(error: &io::Error) -> FileError {
     match error.kind() {
         ErrorKind::NotFound => FileError::Missing,
@@ -249,20 +254,24 @@ fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
     match error.kind() {
         ErrorKind::NotFound if directory.is_dir() => DriveError::missing(
             format!("there is no image in {shown}"),
-            format!("zonda drive create {shown} makes one, in an empty directory"),
+            if is_vacant(directory) {
+                format!("create one: zonda drive create {shown}")
+            } else {
+                "check the path; zonda drive create needs an empty or new directory".to_owned()
+            },
         ),
         ErrorKind::NotFound => DriveError::missing(
             format!("there is no directory {shown}"),
-            format!("zonda drive create {shown} makes an image there"),
+            format!("check the path, or create an image there: zonda drive create {shown}"),
         ),
         ErrorKind::NotADirectory => {
-            DriveError::new(format!("{shown} is no directory"), "write the name of the directory of an image")
+            DriveError::new(format!("{shown} is not a directory"), "give the path of the directory of an image")
         }
         ErrorKind::PermissionDenied => DriveError::new(
-            format!("{} may not be opened", file.display()),
-            "run as the user who owns the image, or give this one the right",
+            format!("cannot open {}: permission denied", file.display()),
+            "run as the user who owns the image, or grant this user access",
         ),
-        _ => DriveError::new(format!("{} cannot be opened: {error}", file.display()), "see whether the disk is well"),
+        _ => DriveError::new(format!("cannot open {}: {error}", file.display()), "check the disk and its file system"),
     }
 }
 
@@ -281,35 +290,36 @@ mod tests {
     #[test]
     fn an_image_has_one_owner_at_a_time() {
         let image = image();
-        let first = ImageDirectory::lock(image.path()).expect("it is free");
-        let error = ImageDirectory::lock(image.path()).expect_err("the first owner lives");
+        let first = ImageDirectory::lock(image.path()).expect("it is unlocked");
+        let error = ImageDirectory::lock(image.path()).expect_err("the first owner holds the lock");
         assert!(error.is_in_use && error.message.contains("in use by another program"), "{error}");
-        ImageDirectory::look(image.path()).expect("to look needs no lock");
+        ImageDirectory::open_read_only(image.path()).expect("opening it read-only needs no lock");
         drop(first);
-        ImageDirectory::lock(image.path()).expect("it is free again");
+        ImageDirectory::lock(image.path()).expect("it is unlocked again");
     }
 
     #[test]
-    fn several_may_look_at_an_image_while_nobody_opens_it_for_writing() {
+    fn an_image_has_several_readers_or_one_writer() {
         let image = image();
-        let first = ImageDirectory::look_alone(image.path()).expect("it is free");
-        let second = ImageDirectory::look_alone(image.path()).expect("nobody writes to it");
+        let first = ImageDirectory::open_shared(image.path()).expect("it is unlocked");
+        let second = ImageDirectory::open_shared(image.path()).expect("there is no writer");
         drop(first);
-        assert!(ImageDirectory::lock(image.path()).expect_err("somebody looks at it").is_in_use);
+        assert!(ImageDirectory::lock(image.path()).expect_err("there is a reader").is_in_use);
         drop(second);
-        let owner = ImageDirectory::lock(image.path()).expect("it is free again");
-        assert!(ImageDirectory::look_alone(image.path()).expect_err("somebody writes to it").is_in_use);
+        let owner = ImageDirectory::lock(image.path()).expect("it is unlocked again");
+        assert!(ImageDirectory::open_shared(image.path()).expect_err("there is a writer").is_in_use);
         drop(owner);
     }
 
     #[test]
-    fn files_that_a_dead_owners_ring_has_yet_to_close_do_not_keep_the_lock() {
+    fn files_that_the_ring_of_a_killed_process_has_yet_to_close_do_not_hold_the_lock() {
         let image = image();
-        let mut owner = ImageDirectory::lock(image.path()).expect("it is free");
+        let mut owner = ImageDirectory::lock(image.path()).expect("it is unlocked");
         let files: Vec<Rc<File>> = ImageFile::ALL.iter().map(|&file| owner.file(file).expect("it exists")).collect();
-        // What the kernel does for the ring of a killed process: the owner is gone, its files are open.
+        // As the kernel does for the ring of a killed process: the owner has exited, its files are
+        // open.
         drop(owner);
-        ImageDirectory::lock(image.path()).expect("the lock went with its owner");
+        ImageDirectory::lock(image.path()).expect("the lock was released with its owner");
         drop(files);
     }
 }

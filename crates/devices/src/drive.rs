@@ -1,115 +1,124 @@
-//! What every drive can tell about itself, whatever is behind it.
+//! [`Drive`]: the management interface that all drives implement.
 
 use zonda_initiator::{Claimed, Conflict};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_raid::Extent;
 use zonda_ring::Bytes;
-use zonda_ssd::allocation::{AllocationFacts, ElementBook};
+use zonda_ssd::allocation::{AllocationFacts, ElementTracker};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
 
 use crate::{SpaceFacts, VolumeDrive};
 
-/// A drive that can be looked at and shut down.
+/// A drive that reports its state and can be shut down.
 pub trait Drive: ZonedDevice {
-    /// The drive as it stands.
+    /// The present state of the drive.
     fn facts(&self) -> DriveFacts;
 
-    /// So many blocks were read by no host, but to find out whose the drive is: they do not count among what hosts have read.
+    /// Excludes this many blocks from the host read counter: they were read to identify the drive.
     fn forget_reads(&mut self, blocks: u64) {
         let _ = blocks;
     }
 
-    /// Failures inside the drive since it was opened: blocks that cannot be read, writes that the disk refused. Writes for which there
-    /// was no room are no failures of the media: [`space`](Drive::space) counts them.
+    /// Media errors since the drive was opened: unrecovered reads, failed writes. Writes that fail
+    /// for lack of space are not media errors: [`space`](Drive::space) counts them.
     fn media_errors(&self) -> u64;
 
-    /// Whether there is room for what is written; `None` for a drive that is not on a file system of this machine.
+    /// Whether the file system has space for writes; `None` for a drive that is not on a local file
+    /// system.
     fn space(&self) -> Option<SpaceFacts> {
         None
     }
 
-    /// What is to be had from `start` on, over at most `most` blocks, none of which are behind the drive's end. A hole reads as
-    /// zeros. Drives that do not know what they hold say that everything holds something.
+    /// The extent at `start`, of at most `most` blocks, none of which are beyond the end of the
+    /// drive. A hole reads as zeros. Drives that do not track allocation report everything as data.
     fn extent(&self, start: Lba, most: Blocks) -> Extent {
         let _ = start;
         Extent { blocks: most, is_hole: false }
     }
 
-    /// What the drive has kept of reservations: the bytes given last, none where nothing is; `None` for a drive that cannot keep
-    /// them through a loss of power.
-    fn kept_reservations(&self) -> Option<Bytes> {
+    /// The saved reservations: the bytes saved last, empty where there are none; `None` for a drive
+    /// that does not support Persist Through Power Loss.
+    fn saved_reservations(&self) -> Option<Bytes> {
         None
     }
 
-    /// Keeps these bytes in place of those kept before; none: keeps nothing. [`take_reservations_kept`](Drive::take_reservations_kept)
-    /// tells when they are durable.
+    /// Saves these bytes in place of those saved before; empty: removes them.
+    /// [`take_reservations_saved`](Drive::take_reservations_saved) reports when they are durable.
     ///
     /// # Panics
-    /// For a drive that cannot, for more than [`zonda_image::limits::RESERVATIONS_BYTES_MAX`] bytes, while others are being kept,
-    /// and after [`close`](Drive::close).
-    fn keep_reservations(&mut self, now: Instant, bytes: Bytes) {
+    /// For a drive without support, for more than [`zonda_image::limits::RESERVATIONS_BYTES_MAX`]
+    /// bytes, while another save is in progress, and after [`close`](Drive::close).
+    fn save_reservations(&mut self, now: Instant, bytes: Bytes) {
         let _ = (now, bytes);
-        panic!("this drive cannot keep reservations");
+        panic!("this drive cannot save reservations");
     }
 
-    /// How keeping the last bytes ended, told once after a poll: whether they are durable. If not, the drive keeps those before.
-    fn take_reservations_kept(&mut self) -> Option<bool> {
+    /// The result of the last save, reported once after a poll: whether the bytes are durable. If
+    /// not, the drive has those saved before.
+    fn take_reservations_saved(&mut self) -> Option<bool> {
         None
     }
 
-    /// No more commands come: what was taken is brought to an end, what must last is made to last.
+    /// Begins to close the drive: completes outstanding commands and flushes. No commands may be
+    /// submitted any more.
     fn close(&mut self, now: Instant);
 
-    /// The same; a namespace of a server stays reserved for this host.
+    /// Begins to close the drive; a namespace of a server stays reserved for this host.
     fn close_reserved(&mut self, now: Instant) {
         self.close(now);
     }
 
-    /// What went wrong on the media since this was last asked, in words for a log; one thing at a time.
-    fn take_trouble(&mut self) -> Option<String> {
+    /// The next warning for the log, about media errors for instance; one at a time.
+    fn take_warning(&mut self) -> Option<String> {
         None
     }
 
-    /// Whether the drive is reached over a connection, which may be lost while the drive itself stays as it is.
+    /// Whether the drive is accessed over a connection, which can be lost without the drive
+    /// failing.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// What the drive is known by everywhere, whatever name its server is reached under; `None` where the place says it all.
+    /// The globally unique identifiers of the namespace, independent of the address of its server;
+    /// `None` where the path identifies the drive.
     fn identity(&self) -> Option<&NamespaceIdentity> {
         None
     }
 
-    /// What was granted of what was claimed over that connection; `None` where nothing was, or the server knows no reservations.
+    /// The reservation that was acquired over that connection; `None` where none was, or the server
+    /// does not support reservations.
     fn claimed(&self) -> Option<Claimed> {
         None
     }
 
-    /// Set once another host has taken the drive over: it refuses what this one sends.
+    /// Set once a command has failed with Reservation Conflict: another host has reserved the
+    /// drive.
     fn conflict(&self) -> Option<Conflict> {
         None
     }
 
-    /// Whether that connection is lost: every command fails from now on, and another connection has to be made.
+    /// Whether that connection is lost: every further command fails, and the drive has to be opened
+    /// again.
     fn is_disconnected(&self) -> bool {
         false
     }
 
-    /// Whether [`close`](Drive::close) has come to its end.
+    /// Whether [`close`](Drive::close) is complete.
     fn is_closed(&self) -> bool;
 
-    /// After [`is_closed`](Drive::is_closed): what could not be made durable, and why, in words; `None` where all is.
+    /// After [`is_closed`](Drive::is_closed): what could not be made durable, and why; `None` if
+    /// all is.
     fn close_error(&self) -> Option<String> {
         None
     }
 
-    /// The volume that the drive is, for those who look after it.
+    /// The volume, if this drive is one, for its management.
     fn as_volume(&self) -> Option<&VolumeDrive> {
         None
     }
 
-    /// The same, to change it.
+    /// The volume, if this drive is one, to change it.
     fn as_volume_mut(&mut self) -> Option<&mut VolumeDrive> {
         None
     }
@@ -126,13 +135,14 @@ pub struct DriveFacts {
     pub open_zones: u32,
     /// Blocks below the zones' write pointers.
     pub written_blocks: u64,
-    /// What the drive has counted over its life; `None` where it keeps no count.
+    /// Lifetime counters; `None` for a drive that has none.
     pub life: Option<LifeCounters>,
-    /// Where the storage elements stand; `None` where zones are fixed, or nobody keeps count of them.
+    /// The state of the storage elements; `None` where zones are fixed, or elements are not
+    /// tracked.
     pub elements: Option<AllocationFacts>,
 }
 
-/// What a drive counts from its making on.
+/// Counters since the drive was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LifeCounters {
     /// Bytes that hosts wrote.
@@ -141,20 +151,22 @@ pub struct LifeCounters {
     pub device_write_bytes: u64,
     /// Bytes that hosts read.
     pub host_read_bytes: u64,
-    /// Resets of zones that held something.
+    /// Resets of zones that were not empty.
     pub zone_resets: u64,
-    /// How many zones wear is counted of; where zones are built of storage elements, how many of these.
-    pub worn_units: u64,
-    /// Erases of the least worn zone or element.
+    /// Number of units whose wear is counted: zones, or storage elements where zones are built of
+    /// them.
+    pub wear_units: u64,
+    /// Erases of the zone or element with the least wear.
     pub erases_min: u64,
-    /// Erases of the most worn zone or element.
+    /// Erases of the zone or element with the most wear.
     pub erases_max: u64,
     /// Erases of all zones or elements.
     pub erases_total: u64,
 }
 
 impl LifeCounters {
-    /// Device-level write amplification: bytes written to the media over bytes that hosts wrote; 1 for a new drive.
+    /// Device-level write amplification: bytes written to the media over bytes that hosts wrote; 1
+    /// for a new drive.
     #[must_use]
     pub fn dlwa(&self) -> f64 {
         if self.host_write_bytes == 0 {
@@ -165,14 +177,15 @@ impl LifeCounters {
 }
 
 impl LifeCounters {
-    /// The life of a drive whose zones are built of storage elements: they are what wears, and by them FINISH pads.
+    /// The counters of a drive whose zones are built of storage elements: wear is counted by
+    /// element, and FINISH pads elements.
     #[must_use]
-    pub fn with_elements(self, book: &ElementBook) -> LifeCounters {
-        let (wear, elements) = (book.wear(), book.facts().elements);
+    pub fn with_elements(self, tracker: &ElementTracker) -> LifeCounters {
+        let (wear, elements) = (tracker.wear(), tracker.facts().elements);
         let units_per_element = (wear.units / elements.max(1)).max(1);
         LifeCounters {
-            device_write_bytes: book.padding_bytes(),
-            worn_units: elements,
+            device_write_bytes: tracker.padding_bytes(),
+            wear_units: elements,
             erases_min: u64::from(wear.erases_min),
             erases_max: u64::from(wear.erases_max),
             erases_total: wear.erases / units_per_element,
@@ -182,7 +195,7 @@ impl LifeCounters {
 }
 
 impl DriveFacts {
-    /// What a table of zones tells; the rest is zero.
+    /// The facts that follow from a zone table; the others are zero.
     #[must_use]
     pub fn of_zones(zones: &ZoneTable) -> DriveFacts {
         let mut facts =
@@ -209,7 +222,7 @@ mod tests {
         let mut zones = ZoneTable::new(Geometry::tiny());
         zones.write(Lba(0), Blocks(4), true).expect("the zone is empty");
         zones.write(Lba(16), Blocks(8), true).expect("the zone is empty");
-        zones.write(Lba(24), Blocks(4), true).expect("the zone has room");
+        zones.write(Lba(24), Blocks(4), true).expect("the zone has capacity left");
         let facts = DriveFacts::of_zones(&zones);
         let expected = [(ZoneState::Empty, 6), (ZoneState::ImplicitlyOpened, 1), (ZoneState::Full, 1)];
         assert_eq!(facts.zones_by_state, expected);

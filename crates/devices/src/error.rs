@@ -1,21 +1,21 @@
-//! Why a drive cannot be made or opened.
+//! [`DriveError`]: why a drive cannot be created, opened or managed.
 
 use std::fmt;
 
 use zonda_initiator::Holder;
 
-/// What is wrong with a drive, and what to do about it.
+/// An error of a drive, with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveError {
-    /// What is wrong.
+    /// What failed, and why.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub help: String,
-    /// Whether nothing is wrong but that another program has it.
+    /// Whether the drive is in use by another program or host.
     pub is_in_use: bool,
-    /// Which other host has it, where that is why it cannot be used.
+    /// The reservation holder, where the drive is reserved by another host.
     pub holder: Option<Holder>,
-    /// Whether there is no drive.
+    /// Whether the drive does not exist.
     pub(crate) is_missing: bool,
 }
 
@@ -26,27 +26,28 @@ impl DriveError {
         DriveError { message: message.into(), help: help.into(), is_in_use: false, holder: None, is_missing: false }
     }
 
-    /// The same of a drive in the place of a member of a volume: a new drive does not help there.
+    /// The error for the drive of a member of a volume: the remedy must not be to create a new
+    /// drive.
     pub(crate) fn of_member(self) -> DriveError {
         if !self.is_missing {
             return self;
         }
-        let help = "bring the drive back; if it was moved, zonda volume import finds it; if it is lost, zonda member replace puts another one \
-                    in its place";
+        let help = "restore the drive; if it was moved, zonda volume import finds it; if it is lost, replace it with \
+                    zonda member replace";
         DriveError { help: help.to_owned(), ..self }
     }
 
-    /// There is no drive.
+    /// The drive does not exist.
     pub(crate) fn missing(message: impl Into<String>, help: impl Into<String>) -> DriveError {
         DriveError { is_missing: true, ..DriveError::new(message, help) }
     }
 
-    /// Another host has reserved it.
+    /// Another host has reserved the drive.
     pub(crate) fn reserved(message: impl Into<String>, help: impl Into<String>, holder: Holder) -> DriveError {
         DriveError { is_in_use: true, holder: Some(holder), ..DriveError::new(message, help) }
     }
 
-    /// Another program has it.
+    /// The drive is in use by another program.
     #[must_use]
     pub fn in_use(message: impl Into<String>, help: impl Into<String>) -> DriveError {
         DriveError { is_in_use: true, ..DriveError::new(message, help) }

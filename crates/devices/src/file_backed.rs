@@ -1,4 +1,4 @@
-//! [`FileBacked`]: a drive whose media are files.
+//! [`FileBacked`]: a drive on the files of an image.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -6,54 +6,56 @@ use std::rc::Rc;
 
 use rustix::fs::fstatvfs;
 use zonda_image::limits::RESERVATIONS_BYTES_MAX;
-use zonda_image::{Counters, FileCommand, FileError, FileOperation, Image, ImageFile, RecoveryReport, Ticket};
+use zonda_image::{Counters, FileCommand, FileCommandId, FileError, FileOperation, Image, ImageFile, RecoveryReport};
 use zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX;
 use zonda_ring::{Bytes, BytesMut, Client, Done, File, Operation, Outcome, Ring};
-use zonda_ssd::allocation::ElementBook;
+use zonda_ssd::allocation::ElementTracker;
 use zonda_zoned::{
     Blocks, Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation as HostOperation, QueueFull, ZoneIndex,
     ZoneState, ZoneTarget, ZonedDevice,
 };
 
 use crate::directory::{DirectoryParts, exposed_files, file_error};
-use crate::elements::ElementKeeper;
+use crate::elements::ElementStore;
 use crate::gather::{FileWrite, Gathering};
 use crate::space::SpaceWatch;
 use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters, SpaceFacts};
 
-/// An image, opened and locked, its file operations on a ring.
+/// An open and locked image, whose file operations run on a ring.
 ///
-/// All rules and all order are the image's ([`zonda_image::Image`]); this only carries out what it asks for.
+/// The image ([`zonda_image::Image`]) defines all rules and ordering; this only executes its file
+/// operations.
 pub struct FileBacked {
     image: Image,
-    /// Where the profile builds zones of storage elements.
-    elements: Option<ElementKeeper>,
+    /// Present where the profile builds zones of storage elements.
+    elements: Option<ElementStore>,
     client: Client,
     files: [Rc<File>; ImageFile::ALL.len()],
     /// Holds the lock.
     _directory: ImageDirectory,
-    /// Bytes that each read under way was asked for, by ticket; reads that bring fewer have failed.
-    reads: VecDeque<(Ticket, usize)>,
-    /// Writes for the next round of file operations.
+    /// Bytes requested by each read in flight, by id; reads that return fewer have failed.
+    reads: VecDeque<(FileCommandId, usize)>,
+    /// Writes to be coalesced and submitted next.
     gathering: Gathering,
-    /// The writes of each operation under way that has several, by the ticket of the first.
-    gathered: HashMap<Ticket, Vec<FileWrite>>,
-    /// Commands were taken since the last poll: some end without a file being touched.
+    /// The writes of each coalesced operation in flight, by the id of the first.
+    gathered: HashMap<FileCommandId, Vec<FileWrite>>,
+    /// Commands were submitted since the last poll: some complete without a file operation.
     has_news: bool,
     is_closing: bool,
     media_errors: u64,
-    /// Since somebody last asked: file operations that failed, and why the first of them did.
-    trouble: Option<(u64, FileError)>,
+    /// File operations that failed since the last warning, and the error of the first one.
+    warning: Option<(u64, FileError)>,
     space: SpaceWatch,
-    /// Writes of blocks under way that were begun while the file system was full.
-    begun_while_full: HashSet<Ticket>,
-    /// Syncs under way.
-    syncs: HashSet<Ticket>,
-    /// What opening has found and nobody was told yet.
+    /// Writes of blocks in flight that were submitted while the file system was full.
+    begun_while_full: HashSet<FileCommandId>,
+    /// Syncs in flight.
+    syncs: HashSet<FileCommandId>,
+    /// Warnings from opening that were not taken yet.
     notes: VecDeque<String>,
 }
 
-/// An image that was opened and repaired, before it is put on a ring. That may be another thread's.
+/// An image that was opened and recovered, and is not attached to a ring yet. The ring may belong
+/// to another thread.
 pub(crate) struct PreparedImage {
     image: Image,
     report: RecoveryReport,
@@ -61,33 +63,33 @@ pub(crate) struct PreparedImage {
 }
 
 impl PreparedImage {
-    /// Opens an image, and repairs what a crash has left. Waits for the disk.
+    /// Opens an image, and recovers it after a crash. Blocks on the disk.
     pub(crate) fn open(path: &Path) -> Result<PreparedImage, DriveError> {
         let mut directory = ImageDirectory::lock(path)?;
         let (image, report) = zonda_image::open(&mut directory).map_err(|error| unusable_image(path, &error))?;
         let directory = directory.into_parts().map_err(|error| {
-            DriveError::new(format!("the files of {} cannot be opened: {error}", path.display()), "see the directory")
+            DriveError::new(format!("cannot open the files of {}: {error}", path.display()), "check the directory")
         })?;
         Ok(PreparedImage { image, report, directory })
     }
 }
 
 impl FileBacked {
-    /// Opens an image, and repairs what a crash has left.
+    /// Opens an image, and recovers it after a crash.
     ///
     /// # Errors
-    /// When there is none, another program has it, or it is damaged beyond repair.
+    /// When the image does not exist, is in use, or is damaged beyond repair.
     pub fn open(path: &Path, ring: &Ring) -> Result<(FileBacked, RecoveryReport), DriveError> {
         Ok(FileBacked::of(PreparedImage::open(path)?, [ring.client(), ring.client()]))
     }
 
-    /// Puts an image on a ring.
+    /// Attaches an image to a ring.
     pub(crate) fn of(prepared: PreparedImage, clients: [Client; 2]) -> (FileBacked, RecoveryReport) {
         let PreparedImage { image, report, directory } = prepared;
         let mut directory = ImageDirectory::from_parts(directory);
         let files = ImageFile::ALL.map(|file| directory.file(file).expect("it was opened with the others"));
         let [client, elements_client] = clients;
-        let elements = ElementKeeper::open(directory.path(), image.spec(), image.zones(), elements_client);
+        let elements = ElementStore::open(directory.path(), image.spec(), image.zones(), elements_client);
         let mut notes: VecDeque<String> = exposed_files(directory.path()).into_iter().collect();
         let elements = elements.unwrap_or_else(|why| {
             notes.push_back(why);
@@ -105,7 +107,7 @@ impl FileBacked {
             has_news: false,
             is_closing: false,
             media_errors: 0,
-            trouble: None,
+            warning: None,
             space: SpaceWatch::default(),
             begun_while_full: HashSet::new(),
             syncs: HashSet::new(),
@@ -114,26 +116,26 @@ impl FileBacked {
         (drive, report)
     }
 
-    /// The image behind it.
+    /// The image.
     #[must_use]
     pub fn image(&self) -> &Image {
         &self.image
     }
 
-    /// Its storage elements, where the profile builds zones of them.
+    /// The storage elements, where the profile builds zones of them.
     #[must_use]
-    pub fn elements(&self) -> Option<&ElementBook> {
-        self.elements.as_ref().map(ElementKeeper::book)
+    pub fn elements(&self) -> Option<&ElementTracker> {
+        self.elements.as_ref().map(ElementStore::tracker)
     }
 
-    /// Why the storage elements began anew when the drive was opened, in words; `None`: they were found, or there are none.
+    /// Why the storage elements were reset when the drive was opened; `None`: they were loaded, or
+    /// there are none.
     #[must_use]
-    pub fn elements_began_anew(&self) -> Option<&str> {
-        self.elements.as_ref()?.anew()
+    pub fn elements_reset_reason(&self) -> Option<&str> {
+        self.elements.as_ref()?.reset_reason()
     }
 
-    /// What the world does: the medium of a zone gives up, and the zone becomes read only or offline. It is so after a
-    /// restart, too.
+    /// Simulates a media failure: the zone becomes read only or offline, persistently.
     ///
     /// # Panics
     /// For a conventional zone, and for a state other than read only and offline.
@@ -145,21 +147,21 @@ impl FileBacked {
         self.carry_out();
     }
 
-    /// Hands what the image wants to the ring, neighbouring writes as one.
+    /// Submits the file operations of the image to the ring, and coalesces adjacent writes.
     fn carry_out(&mut self) {
-        while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
+        while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let file = operation.file();
             let operation = match operation {
                 FileOperation::Read { offset, length, .. } => {
-                    self.reads.push_back((ticket, length));
+                    self.reads.push_back((id, length));
                     Operation::Read { file: self.file(file), offset, buffer: BytesMut::with_capacity(length) }
                 }
                 FileOperation::Write { offset, pieces, .. } => {
-                    self.gathering.add(FileWrite { ticket, file, offset, pieces });
+                    self.gathering.add(FileWrite { id, file, offset, pieces });
                     continue;
                 }
                 FileOperation::Sync { .. } => {
-                    self.syncs.insert(ticket);
+                    self.syncs.insert(id);
                     Operation::Sync { file: self.file(file), data_only: true }
                 }
                 FileOperation::PunchHole { offset, length, .. } => {
@@ -169,37 +171,37 @@ impl FileBacked {
                     Operation::Allocate { file: self.file(file), offset, length }
                 }
             };
-            self.client.submit(ticket.0, operation);
+            self.client.submit(id.0, operation);
         }
         let mut gathering = std::mem::take(&mut self.gathering);
         for writes in gathering.drain() {
-            let FileWrite { ticket, file, offset, .. } = writes[0];
+            let FileWrite { id, file, offset, .. } = writes[0];
             let pieces = writes.iter().flat_map(|write| write.pieces.iter().cloned()).collect();
-            self.client.submit(ticket.0, Operation::Write { file: self.file(file), offset, pieces });
-            // State and journal have their blocks from the start.
+            self.client.submit(id.0, Operation::Write { file: self.file(file), offset, pieces });
+            // The blocks of state and journal are allocated at creation.
             if self.space.facts().is_full && matches!(file, ImageFile::Data | ImageFile::Tags) {
-                self.begun_while_full.insert(ticket);
+                self.begun_while_full.insert(id);
             }
             if writes.len() > 1 {
-                self.gathered.insert(ticket, writes);
+                self.gathered.insert(id, writes);
             }
         }
         self.gathering = gathering;
     }
 
-    /// The elements go on with being saved; when all else is at rest they come to an end.
-    fn keep_elements(&mut self, now: Instant) {
-        let is_at_rest = self.is_at_rest();
+    /// Continues to save the storage elements; saves them a last time once the image is quiescent.
+    fn save_elements(&mut self, now: Instant) {
+        let is_quiescent = self.is_quiescent();
         if let Some(elements) = &mut self.elements {
             elements.poll(now, self.image.zones());
-            if is_at_rest {
+            if is_quiescent {
                 elements.end(now, self.image.zones());
             }
         }
     }
 
-    /// Whether the drive is being closed, and its image is at the end of that.
-    fn is_at_rest(&self) -> bool {
+    /// Whether the drive is being closed, and its image is closed.
+    fn is_quiescent(&self) -> bool {
         self.is_closing && self.image.is_idle() && self.client.outstanding() == 0
     }
 
@@ -207,27 +209,28 @@ impl FileBacked {
         Rc::clone(&self.files[file as usize])
     }
 
-    /// Tells the image what has ended.
+    /// Passes the results of file operations to the image.
     fn collect(&mut self, now: Instant) {
         while let Some(Done { token, result, .. }) = self.client.next() {
-            let ticket = Ticket(token);
-            if self.begun_while_full.remove(&ticket) && result.is_ok() {
+            let id = FileCommandId(token);
+            if self.begun_while_full.remove(&id) && result.is_ok() {
                 self.space.succeeded();
             }
-            if let Some(writes) = self.gathered.remove(&ticket) {
+            if let Some(writes) = self.gathered.remove(&id) {
                 self.end_gathered(writes, result.is_ok());
                 continue;
             }
             let result = match result {
-                Ok(Outcome::Read(buffer)) => self.whole(ticket, buffer),
+                Ok(Outcome::Read(buffer)) => self.whole(id, buffer),
                 Ok(_) => Ok(Bytes::new()),
                 Err(error) => {
-                    self.forget_read(ticket);
+                    self.forget_read(id);
                     Err(file_error(&error))
                 }
             };
-            // Room that is missed only when a sync looks for it has cost what was acknowledged: that is trouble like any other.
-            let is_sync = self.syncs.remove(&ticket);
+            // A sync that fails for lack of space loses acknowledged writes: it counts as a media
+            // error.
+            let is_sync = self.syncs.remove(&id);
             let is_full = result == Err(FileError::StorageFull);
             if is_full {
                 self.space.failed(now, || free_bytes(&self.files));
@@ -236,38 +239,39 @@ impl FileBacked {
                 && (is_sync || !is_full)
             {
                 self.media_errors += 1;
-                self.trouble.get_or_insert_with(|| (0, error.clone())).0 += 1;
+                self.warning.get_or_insert_with(|| (0, error.clone())).0 += 1;
             }
-            self.image.on_file_done(ticket, result);
+            self.image.on_file_done(id, result);
         }
     }
 
-    /// Several writes have ended as one. Where that failed, each is made again by itself: those that can succeed shall.
-    fn end_gathered(&mut self, writes: Vec<FileWrite>, is_well: bool) {
-        for FileWrite { ticket, file, offset, pieces } in writes {
-            if is_well {
-                self.image.on_file_done(ticket, Ok(Bytes::new()));
+    /// A coalesced write has ended. If it failed, each of its writes is retried on its own, so that
+    /// those that can succeed do.
+    fn end_gathered(&mut self, writes: Vec<FileWrite>, succeeded: bool) {
+        for FileWrite { id, file, offset, pieces } in writes {
+            if succeeded {
+                self.image.on_file_done(id, Ok(Bytes::new()));
             } else {
-                self.client.submit(ticket.0, Operation::Write { file: self.file(file), offset, pieces });
+                self.client.submit(id.0, Operation::Write { file: self.file(file), offset, pieces });
             }
         }
     }
 
-    /// A read's bytes, if they are as many as were asked for.
-    fn whole(&mut self, ticket: Ticket, buffer: BytesMut) -> Result<Bytes, FileError> {
-        let wanted = self.forget_read(ticket).expect("a read that ends was begun");
+    /// The bytes of a read, if they are as many as were requested.
+    fn whole(&mut self, id: FileCommandId, buffer: BytesMut) -> Result<Bytes, FileError> {
+        let wanted = self.forget_read(id).expect("a read that completes was submitted");
         if buffer.len() < wanted {
-            return Err(FileError::Other("the file ends too early".to_owned()));
+            return Err(FileError::Other("unexpected end of file".to_owned()));
         }
         let mut bytes = buffer.freeze();
-        // A buffer may have more room than was asked for.
+        // A buffer may have more capacity than was requested.
         bytes.truncate(wanted);
         Ok(bytes)
     }
 
-    fn forget_read(&mut self, ticket: Ticket) -> Option<usize> {
-        // Reads end nearly in the order of their beginning.
-        let place = self.reads.iter().position(|(known, _)| *known == ticket)?;
+    fn forget_read(&mut self, id: FileCommandId) -> Option<usize> {
+        // Reads complete nearly in the order of submission.
+        let place = self.reads.iter().position(|(known, _)| *known == id)?;
         self.reads.remove(place).map(|(_, length)| length)
     }
 }
@@ -289,7 +293,7 @@ impl ZonedDevice for FileBacked {
                 Touched::All => elements.on_zones(self.image.zones()),
             }
         }
-        // It is carried out with the others of its batch.
+        // It is submitted with the others of its batch.
         self.has_news = true;
         Ok(())
     }
@@ -300,12 +304,12 @@ impl ZonedDevice for FileBacked {
         self.space.look(now, || free_bytes(&self.files));
         self.image.poll(completions);
         self.carry_out();
-        self.keep_elements(now);
+        self.save_elements(now);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        // The ring wakes whoever waits for a file.
-        let save_at = self.elements.as_ref().and_then(ElementKeeper::next_wakeup);
+        // The ring wakes the caller when a file operation completes.
+        let save_at = self.elements.as_ref().and_then(ElementStore::next_wakeup);
         let wakeup = save_at.into_iter().chain(self.space.next_wakeup()).min();
         if self.has_news { Some(Instant::ZERO) } else { wakeup }
     }
@@ -328,26 +332,26 @@ impl Drive for FileBacked {
         Some(self.space.facts())
     }
 
-    fn kept_reservations(&self) -> Option<Bytes> {
+    fn saved_reservations(&self) -> Option<Bytes> {
         Some(Bytes::copy_from_slice(self.image.reservations()))
     }
 
-    fn keep_reservations(&mut self, _now: Instant, bytes: Bytes) {
-        self.image.keep_reservations(bytes);
-        // It is carried out with the next poll.
+    fn save_reservations(&mut self, _now: Instant, bytes: Bytes) {
+        self.image.save_reservations(bytes);
+        // It is submitted with the next poll.
         self.has_news = true;
     }
 
-    fn take_reservations_kept(&mut self) -> Option<bool> {
-        self.image.take_reservations_kept()
+    fn take_reservations_saved(&mut self) -> Option<bool> {
+        self.image.take_reservations_saved()
     }
 
-    fn take_trouble(&mut self) -> Option<String> {
+    fn take_warning(&mut self) -> Option<String> {
         let note = self.notes.pop_front().or_else(|| self.space.take_news());
-        if let Some(note) = note.or_else(|| self.elements.as_mut()?.take_trouble()) {
+        if let Some(note) = note.or_else(|| self.elements.as_mut()?.take_warning()) {
             return Some(note);
         }
-        let (count, first) = self.trouble.take()?;
+        let (count, first) = self.warning.take()?;
         Some(match count {
             1 => format!("a file operation failed: {first}"),
             _ => format!("{count} file operations failed, the first with: {first}"),
@@ -359,7 +363,7 @@ impl Drive for FileBacked {
             self.is_closing = true;
             self.image.close();
             self.carry_out();
-            self.keep_elements(now);
+            self.save_elements(now);
         }
     }
 
@@ -369,20 +373,20 @@ impl Drive for FileBacked {
     }
 
     fn is_closed(&self) -> bool {
-        self.is_at_rest() && self.elements.as_ref().is_none_or(ElementKeeper::has_ended)
+        self.is_quiescent() && self.elements.as_ref().is_none_or(ElementStore::has_ended)
     }
 }
 
-/// What the file system of an image has left for this user; `None` where it does not say.
+/// Free space for this user on the file system of an image; `None` where it is not known.
 fn free_bytes(files: &[Rc<File>]) -> Option<u64> {
     let found = fstatvfs(&files[ImageFile::Data as usize]).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// An image has room for whatever a target wants kept.
+/// An image has space for the reservations that a target saves.
 const _: () = assert!(SAVED_RESERVATIONS_BYTES_MAX <= RESERVATIONS_BYTES_MAX);
 
-/// Zones of which a command may change what they hold.
+/// Zones whose contents a command may change.
 enum Touched {
     Nothing,
     Zone(ZoneIndex),
@@ -399,24 +403,26 @@ impl Touched {
             let is_of_all = matches!(operation, HostOperation::ManageZones { target: ZoneTarget::All, .. });
             return if is_of_all { Touched::All } else { Touched::Nothing };
         };
-        // What starts in no zone is refused.
+        // A command that starts in no zone fails.
         geometry.zone_of(*block).map_or(Touched::Nothing, Touched::Zone)
     }
 }
 
-/// An image as it stands, and the elements of its zones.
-pub(crate) fn facts_of(image: &Image, elements: Option<&ElementBook>) -> DriveFacts {
+/// The facts of an image, and of the elements of its zones.
+pub(crate) fn facts_of(image: &Image, elements: Option<&ElementTracker>) -> DriveFacts {
     let wear = (0..image.geometry().zone_count).map(|zone| image.wear(ZoneIndex(zone)));
     let life = life_of(&image.counters(), image.geometry(), wear);
     let facts = DriveFacts::of_zones(image.zones());
     match elements {
         None => DriveFacts { life: Some(life), ..facts },
-        Some(book) => DriveFacts { life: Some(life.with_elements(book)), elements: Some(book.facts()), ..facts },
+        Some(tracker) => {
+            DriveFacts { life: Some(life.with_elements(tracker)), elements: Some(tracker.facts()), ..facts }
+        }
     }
 }
 
-/// What an image has counted, in bytes, and the wear of its zones. For a drive with storage elements see
-/// [`LifeCounters::with_elements`].
+/// The counters of an image, in bytes, and the wear of its zones. For a drive with storage elements
+/// see [`LifeCounters::with_elements`].
 #[must_use]
 pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Item = u32>) -> LifeCounters {
     let bytes = |blocks: u64| Blocks(blocks).bytes(geometry.block_size_bytes);
@@ -429,7 +435,7 @@ pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Ite
         ..LifeCounters::default()
     };
     for erases in wear.map(u64::from) {
-        life.worn_units += 1;
+        life.wear_units += 1;
         life.erases_min = life.erases_min.min(erases);
         life.erases_max = life.erases_max.max(erases);
         life.erases_total += erases;
@@ -437,10 +443,10 @@ pub fn life_of(counters: &Counters, geometry: &Geometry, wear: impl Iterator<Ite
     life
 }
 
-/// Why an image was refused, with what to do.
+/// The error for an image that cannot be opened, with its remedy.
 #[must_use]
 pub fn unusable_image(path: &Path, error: &zonda_image::ImageError) -> DriveError {
-    let help = error.remedy().unwrap_or("see the directory");
+    let help = error.remedy().unwrap_or("check the directory");
     let help = help.replace(" DIR ", &format!(" {} ", path.display()));
-    DriveError::new(format!("the image in {} cannot be opened: {}", path.display(), error.message()), help)
+    DriveError::new(format!("cannot open the image in {}: {}", path.display(), error.message()), help)
 }

@@ -1,30 +1,32 @@
-//! Writes of one file that continue one another, made one operation.
+//! Coalesces adjacent writes to one file into one operation.
 //!
-//! A host that fills a zone sends many small writes at once. Each costs a system call, and where the kernel cannot do it without
-//! waiting (ext4, tmpfs), a trip through a worker thread; gathered, they cost one.
+//! A host that fills a zone sends many small writes at once. Each costs a system call, and where
+//! the kernel cannot complete it without blocking (ext4, tmpfs), a worker thread; coalesced, they
+//! cost one.
 
 use std::collections::HashMap;
 
-use zonda_image::{ImageFile, Ticket};
+use zonda_image::{FileCommandId, ImageFile};
 use zonda_ring::Bytes;
 
-/// Bytes of one gathered write: enough to be worth it, and few enough that the first does not wait long for the last.
+/// Bytes of one coalesced write: enough to amortize the system call, and few enough that the first
+/// write is not delayed for long.
 const GATHERED_BYTES_MAX: u64 = 1 << 20;
 
 /// A write as the image asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileWrite {
-    pub(crate) ticket: Ticket,
+    pub(crate) id: FileCommandId,
     pub(crate) file: ImageFile,
     pub(crate) offset: u64,
     pub(crate) pieces: Vec<Bytes>,
 }
 
-/// The writes of one round.
+/// The writes of one batch.
 #[derive(Debug, Default)]
 pub(crate) struct Gathering {
     runs: Vec<Run>,
-    /// The run that ends here and can be continued.
+    /// The run that ends at this offset and can be extended.
     ends: HashMap<(ImageFile, u64), usize>,
 }
 
@@ -60,7 +62,7 @@ impl Gathering {
         self.ends.insert((file, end), run);
     }
 
-    /// Takes everything out: the writes of each operation, in the order of their offsets.
+    /// Removes all writes: those of each operation, in the order of their offsets.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Vec<FileWrite>> {
         self.ends.clear();
         self.runs.drain(..).map(|run| run.writes)
@@ -73,22 +75,22 @@ mod tests {
 
     fn tickets(writes: &[(u64, ImageFile, u64, usize)]) -> Vec<Vec<u64>> {
         let mut gathering = Gathering::default();
-        for &(ticket, file, offset, length) in writes {
+        for &(id, file, offset, length) in writes {
             let pieces = vec![Bytes::from(vec![0; length])];
-            gathering.add(FileWrite { ticket: Ticket(ticket), file, offset, pieces });
+            gathering.add(FileWrite { id: FileCommandId(id), file, offset, pieces });
         }
-        gathering.drain().map(|writes| writes.iter().map(|write| write.ticket.0).collect()).collect()
+        gathering.drain().map(|writes| writes.iter().map(|write| write.id.0).collect()).collect()
     }
 
     #[test]
-    fn neighbours_in_one_file_are_one_operation_whatever_comes_between() {
+    fn adjacent_writes_to_one_file_are_coalesced_despite_others_in_between() {
         let (data, tags) = (ImageFile::Data, ImageFile::Tags);
         let writes = [(1, data, 0, 8), (2, tags, 0, 2), (3, data, 8, 8), (4, tags, 2, 2), (5, data, 32, 8)];
         assert_eq!(tickets(&writes), [vec![1, 3], vec![2, 4], vec![5]]);
     }
 
     #[test]
-    fn a_run_grows_at_its_end_only_and_within_its_bound() {
+    fn a_run_is_extended_at_its_end_only_and_within_its_limit() {
         let data = ImageFile::Data;
         assert_eq!(tickets(&[(1, data, 8, 8), (2, data, 0, 8)]), [[1], [2]]);
         let half = GATHERED_BYTES_MAX / 2;

@@ -1,9 +1,9 @@
-//! Time and waiting for a load that runs on a real device: the ring's.
+//! [`RingClock`]: the clock of a ring, for workloads on real devices.
 
 use zonda_ring::Ring;
 use zonda_zoned::{Instant, LiveClock};
 
-/// The clock of a ring: whoever waits lets the ring's operations go on.
+/// The clock of a ring: waiting runs the operations of the ring.
 pub struct RingClock<'a>(pub &'a Ring);
 
 impl LiveClock for RingClock<'_> {
@@ -12,8 +12,8 @@ impl LiveClock for RingClock<'_> {
     }
 
     fn wait(&mut self, until: Option<Instant>) {
-        if let Err(error) = self.0.turn(until) {
-            // Nothing but a bug, or a kernel out of memory, makes a turn fail; there is no device left to go on with.
+        if let Err(error) = self.0.run_once(until) {
+            // Nothing but a bug, or a kernel out of memory, makes it fail; the device is lost then.
             panic!("the event loop failed: {error}");
         }
     }

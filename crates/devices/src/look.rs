@@ -1,4 +1,4 @@
-//! [`LookedAt`]: an image as its next opening would find it, for programs that must not change it. Nothing is written.
+//! [`ImageSnapshot`]: an image as recovery would restore it, for programs that must not change it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,29 +9,30 @@ use zonda_zoned::{
 };
 
 use crate::copy_on_write::CopyOnWrite;
-use crate::probe::{Probe, in_words, written_blocks};
+use crate::probe::{Probe, describe, written_blocks};
 use crate::{DriveError, ImageDirectory};
 use zonda_raid::Identity;
 
-/// A device that reads an image and changes nothing: what is written to it is forgotten with it.
-pub(crate) struct LookedAt {
+/// A device on an image that is opened read-only: writes stay in memory, and are discarded with it.
+pub(crate) struct ImageSnapshot {
     image: Image,
     files: CopyOnWrite,
     /// Blocks that were read: the end of each run, by its start.
     read: BTreeMap<u64, u64>,
 }
 
-impl LookedAt {
-    /// Looks at an image that no other program uses; none can open it until this is dropped.
-    pub(crate) fn open(path: &Path) -> Result<LookedAt, DriveError> {
-        let (files, image, _) = CopyOnWrite::over(ImageDirectory::look_alone(path)?)?;
-        Ok(LookedAt { image, files, read: BTreeMap::new() })
+impl ImageSnapshot {
+    /// Opens an image that no other program uses; it cannot be opened for writing until this is
+    /// dropped.
+    pub(crate) fn open(path: &Path) -> Result<ImageSnapshot, DriveError> {
+        let (files, image, _) = CopyOnWrite::over(ImageDirectory::open_shared(path)?)?;
+        Ok(ImageSnapshot { image, files, read: BTreeMap::new() })
     }
 
-    /// Whose superblock an image has that another program uses, as far as that can be read meanwhile.
+    /// The superblock of an image that another program uses, if it can be read meanwhile.
     pub(crate) fn identity_in_use(path: &Path) -> Option<Identity> {
-        let (files, image, _) = CopyOnWrite::over(ImageDirectory::look(path).ok()?).ok()?;
-        LookedAt { image, files, read: BTreeMap::new() }.identity()
+        let (files, image, _) = CopyOnWrite::over(ImageDirectory::open_read_only(path).ok()?).ok()?;
+        ImageSnapshot { image, files, read: BTreeMap::new() }.identity()
     }
 
     /// The zones as they are now.
@@ -40,7 +41,7 @@ impl LookedAt {
         probed.map_or_else(Vec::new, |probed| probed.zones)
     }
 
-    /// How many blocks were read that were written when the zones were like this.
+    /// The number of blocks read that were written when the zones had these descriptors.
     pub(crate) fn read_blocks(&self, zones: &[ZoneDescriptor]) -> u64 {
         let of_zone = |zone: &ZoneDescriptor| {
             let (start, end) = (zone.start.0, zone.start.0 + written_blocks(zone));
@@ -51,7 +52,7 @@ impl LookedAt {
         zones.iter().map(of_zone).sum()
     }
 
-    /// A run of blocks is read. Runs that touch are one.
+    /// Records a read of a run of blocks. Adjacent runs are merged.
     fn note_read(&mut self, start: u64, end: u64) {
         let (mut start, mut end) = (start, end);
         while let Some((&from, &to)) = self.read.range(..=end).next_back().filter(|(_, to)| **to >= start) {
@@ -61,23 +62,23 @@ impl LookedAt {
         self.read.insert(start, end);
     }
 
-    /// What the image asks of its files is done at once.
+    /// Executes the file operations of the image synchronously.
     fn carry_out(&mut self) {
-        while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
+        while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let result = self.files.carry_out(operation);
-            self.image.on_file_done(ticket, result);
+            self.image.on_file_done(id, result);
         }
     }
 
-    /// Whose superblock the image has.
+    /// The superblock of the image.
     pub(crate) fn identity(&mut self) -> Option<Identity> {
         let mut probe = Probe::of_superblock(self.image.geometry());
-        // Its commands end at once.
+        // Its commands complete at once.
         probe.poll(self, Instant::ZERO)?.ok()?.identity
     }
 }
 
-impl ZonedDevice for LookedAt {
+impl ZonedDevice for ImageSnapshot {
     fn geometry(&self, _namespace: NamespaceId) -> &Geometry {
         self.image.geometry()
     }
@@ -101,8 +102,9 @@ impl ZonedDevice for LookedAt {
     }
 }
 
-/// The volume of which an image is a member, in words; `None` where it is no member, or cannot be looked at: opening it says why.
+/// A description of the volume of which an image is a member; `None` where it is not a member, or
+/// cannot be opened.
 #[must_use]
 pub fn volume_of_image(path: &Path) -> Option<String> {
-    LookedAt::open(path).ok()?.identity().as_ref().map(in_words)
+    ImageSnapshot::open(path).ok()?.identity().as_ref().map(describe)
 }

@@ -1,4 +1,5 @@
-//! [`MemoryDrive`] and [`PacedDrive`]: drives that are gone with the process, and drives as slow as the real one.
+//! [`MemoryDrive`] and [`PacedDrive`]: volatile drives, and drives with the latencies of a real
+//! one.
 
 use zonda_layers::{Memory, Paced};
 use zonda_ring::Bytes;
@@ -13,13 +14,13 @@ pub struct MemoryDrive {
     is_closed: bool,
 }
 
-/// A drive that takes as long as a model of it says.
+/// A drive with the latencies of a model.
 pub struct PacedDrive {
     paced: Paced<Box<dyn Drive>, Model>,
 }
 
 impl MemoryDrive {
-    /// An empty drive that takes at most this much memory for contents.
+    /// An empty drive that uses at most this much memory for contents.
     ///
     /// # Panics
     /// When the geometry is not valid.
@@ -30,7 +31,7 @@ impl MemoryDrive {
 }
 
 impl PacedDrive {
-    /// `drive` with the times of `model`, which stands where the drive stands.
+    /// `drive` with the latencies of `model`, which must have the same zone states.
     #[must_use]
     pub fn new(drive: Box<dyn Drive>, model: Model) -> PacedDrive {
         PacedDrive { paced: Paced::new(drive, model) }
@@ -105,24 +106,24 @@ impl Drive for PacedDrive {
         self.paced.device().space()
     }
 
-    fn kept_reservations(&self) -> Option<Bytes> {
-        self.paced.device().kept_reservations()
+    fn saved_reservations(&self) -> Option<Bytes> {
+        self.paced.device().saved_reservations()
     }
 
-    fn keep_reservations(&mut self, now: Instant, bytes: Bytes) {
-        self.paced.device_mut().keep_reservations(now, bytes);
+    fn save_reservations(&mut self, now: Instant, bytes: Bytes) {
+        self.paced.device_mut().save_reservations(now, bytes);
     }
 
-    fn take_reservations_kept(&mut self) -> Option<bool> {
-        self.paced.device_mut().take_reservations_kept()
+    fn take_reservations_saved(&mut self) -> Option<bool> {
+        self.paced.device_mut().take_reservations_saved()
     }
 
     fn close_error(&self) -> Option<String> {
         self.paced.device().close_error()
     }
 
-    fn take_trouble(&mut self) -> Option<String> {
-        self.paced.device_mut().take_trouble()
+    fn take_warning(&mut self) -> Option<String> {
+        self.paced.device_mut().take_warning()
     }
 
     fn close(&mut self, now: Instant) {

@@ -1,4 +1,4 @@
-//! A model of a drive, brought to where a drive stands, so that it can tell how long the drive's commands take.
+//! [`Model`]: a latency model of a drive, initialized to the state of that drive.
 
 use zonda_ssd::Ssd;
 use zonda_ssd::allocation::ElementTable;
@@ -9,24 +9,26 @@ use zonda_zoned::{
     Prng, QueueFull, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
-/// A simulated drive whose time began before that of whoever drives it.
+/// A simulated drive whose clock is ahead of that of its user, by the time that its preparation
+/// took.
 ///
-/// It keeps no contents. Where it disagrees with the drive whose times it tells, only its times count: see
-/// [`zonda_layers::Paced`].
+/// It has no contents. Where it disagrees with the drive that it models, only its latencies are
+/// used: see [`zonda_layers::Paced`].
 pub struct Model {
     ssd: Ssd,
-    /// How far its time is ahead.
+    /// How far its clock is ahead.
     ahead: Duration,
 }
 
 impl Model {
-    /// A drive of this profile, its zones written and finished as in `zones`, on storage elements that are as worn and as
-    /// full as in `elements`, or new. What that would have taken is over when the model is there.
+    /// A drive of this profile, with zones written and finished as in `zones`, on storage elements
+    /// with the wear and fill of `elements`, or on new ones. The time that this takes has elapsed
+    /// for the model.
     ///
     /// # Panics
     /// When the elements are those of another profile.
     #[must_use]
-    pub fn standing_as(profile: &Profile, zones: &ZoneTable, elements: Option<&ElementTable>, prng: &Prng) -> Model {
+    pub fn from_zones(profile: &Profile, zones: &ZoneTable, elements: Option<&ElementTable>, prng: &Prng) -> Model {
         let ssd = match elements {
             None => Ssd::new(profile, PayloadKind::None, prng),
             Some(table) => Ssd::with_elements(profile, PayloadKind::None, prng, table)
@@ -35,7 +37,7 @@ impl Model {
         let mut model = Model { ssd, ahead: Duration::ZERO };
         let first = zones.geometry().conventional_zone_count;
         let all: Vec<ZoneIndex> = (first..zones.geometry().zone_count).map(ZoneIndex).collect();
-        // A zone that is to be finished is active before, so those that stay active come last.
+        // A zone is active until it is finished, so those that remain active come last.
         for &zone in all.iter().filter(|zone| !zones.zone(**zone).state.is_active()) {
             model.bring(zone, zones);
         }
@@ -53,7 +55,8 @@ impl Model {
         if view.state == ZoneState::Empty {
             return;
         }
-        // The limits are the drive's own, which kept them: a refusal is a zone with a ZRWA, which the model then lacks.
+        // The drive enforces the same limits: only a zone with a ZRWA, which the model lacks, can
+        // fail.
         if self.ssd.prefill(zone, written).is_err() {
             return;
         }
@@ -64,7 +67,7 @@ impl Model {
         }
     }
 
-    /// Finishes a zone, and lets time pass until that is over.
+    /// Finishes a zone, and advances the clock until that is complete.
     fn finish(&mut self, zone: ZoneIndex) {
         let target = ZoneTarget::Zone(self.ssd.geometry(NamespaceId::FIRST).zone_start(zone));
         let operation = Operation::ManageZones { action: ZoneAction::Finish, target };
@@ -73,7 +76,7 @@ impl Model {
         self.ssd.submit(now, command).expect("an idle drive takes a command");
         let mut completions = CompletionQueue::new();
         while completions.is_empty() {
-            now = self.ssd.next_wakeup().expect("a command is under way");
+            now = self.ssd.next_wakeup().expect("a command is in flight");
             self.ssd.poll(now, &mut completions);
         }
         self.ahead = now.since(Instant::ZERO);
@@ -98,7 +101,7 @@ impl ZonedDevice for Model {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        // Something of its past that is still due, an erase say, is due at once.
+        // An event of its past that is still due, an erase for instance, is due at once.
         self.ssd.next_wakeup().map(|at| Instant(at.0.saturating_sub(self.ahead.0)))
     }
 }
@@ -110,8 +113,8 @@ mod tests {
     use zonda_zoned::Lba;
 
     #[test]
-    fn a_model_stands_where_the_drive_stands() {
-        let profile = Profile::parse(builtin_text("zn540").expect("it is built in")).expect("it is right");
+    fn a_model_has_the_zone_states_of_the_drive() {
+        let profile = Profile::parse(builtin_text("zn540").expect("it is built in")).expect("it is valid");
         let geometry = profile.geometry();
         let mut zones = ZoneTable::new(geometry.clone());
         let start = |zone| geometry.zone_start(ZoneIndex(zone));
@@ -124,9 +127,9 @@ mod tests {
         }
         zones.degrade(ZoneIndex(3), ZoneState::ReadOnly);
         for zone in 20..24 {
-            zones.write(start(zone), Blocks(8), true).expect("the finished zones have made room");
+            zones.write(start(zone), Blocks(8), true).expect("the finished zones released active resources");
         }
-        let mut model = Model::standing_as(&profile, &zones, None, &Prng::new(1));
+        let mut model = Model::from_zones(&profile, &zones, None, &Prng::new(1));
         for zone in (0..30).map(ZoneIndex) {
             let (expected, view) = (zones.zone(zone), model.ssd.zone(zone));
             assert_eq!(view.written_blocks, expected.written_blocks, "zone {zone}");
@@ -140,7 +143,7 @@ mod tests {
         let mut completions = CompletionQueue::new();
         let mut now = Instant(5);
         while completions.is_empty() {
-            now = now.max(model.next_wakeup().expect("a command is under way"));
+            now = now.max(model.next_wakeup().expect("a command is in flight"));
             model.poll(now, &mut completions);
         }
         assert!((10_000..1_000_000).contains(&now.0), "a read takes as long as ever: {now}");

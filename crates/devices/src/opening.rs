@@ -1,4 +1,4 @@
-//! [`Opening`]: a device on its way to being open, for loops that must not wait for it.
+//! [`Opening`]: opens a device asynchronously, for event loops that must not block.
 
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
@@ -15,10 +15,10 @@ pub(crate) enum Opening {
     /// A thread recovers the image.
     Image {
         prepared: Receiver<Result<PreparedImage, DriveError>>,
-        /// For the image, and for its storage elements.
+        /// Clients of the ring for the image, and for its storage elements.
         clients: Option<[Client; 2]>,
     },
-    /// A thread looks up the server's address.
+    /// A thread resolves the address of the server.
     Resolving {
         address: Receiver<Result<std::net::SocketAddr, DriveError>>,
         url: NvmeTcpUrl,
@@ -31,7 +31,7 @@ pub(crate) enum Opening {
     Opened(Option<Result<Box<dyn Drive>, DriveError>>),
 }
 
-/// What a device will need of the ring.
+/// The handles of a ring that an asynchronously opened device needs.
 pub(crate) struct OnRing {
     clients: [Client; 2],
     waker: Waker,
@@ -42,7 +42,7 @@ impl OnRing {
         OnRing { clients: [ring.client(), ring.client()], waker: ring.waker() }
     }
 
-    /// The same for another device.
+    /// Handles for another device.
     pub(crate) fn another(&self) -> OnRing {
         let [first, second] = &self.clients;
         OnRing { clients: [first.another(), second.another()], waker: self.waker.clone() }
@@ -50,10 +50,11 @@ impl OnRing {
 }
 
 impl Opening {
-    /// Begins to open a device. What blocks is done in a thread, which wakes the ring at its end.
+    /// Begins to open a device. Blocking work is done in a thread, which wakes the ring when it is
+    /// done.
     pub(crate) fn begin(access: Access, OnRing { clients, waker }: OnRing) -> Result<Opening, DriveError> {
         #[cfg(test)]
-        if let Some(opened) = crate::shelf::open(&access) {
+        if let Some(opened) = crate::mock::open(&access) {
             return Ok(Opening::Opened(Some(opened)));
         }
         let Access { location, options } = access;
@@ -71,7 +72,7 @@ impl Opening {
         }
     }
 
-    /// Makes what progress is possible now; the device, once it is open.
+    /// Makes progress without blocking. Returns the device once it is open.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Result<Box<dyn Drive>, DriveError>> {
         match self {
             Opening::Image { prepared, clients } => {
@@ -104,7 +105,7 @@ impl Opening {
         }
     }
 
-    /// When the next poll may have news without the ring's help.
+    /// When to poll next, unless the ring wakes the caller before.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         match self {
             Opening::Connecting(remote) => remote.next_timeout(),
@@ -114,25 +115,24 @@ impl Opening {
         }
     }
 
-    /// In the place of what was handed out.
+    /// The state after the device was returned.
     fn ended() -> Opening {
         Opening::Image { prepared: mpsc::channel().1, clients: None }
     }
 }
 
-/// Does something that blocks in a thread, and wakes the ring when it is done.
+/// Does blocking work in a thread, and wakes the ring when it is done.
 fn in_thread<T: Send + 'static>(
     waker: Waker,
     work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
 ) -> Result<Receiver<Result<T, DriveError>>, DriveError> {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::Builder::new().name("zonda-open".to_owned()).spawn(move || {
-        // Who asked may have stopped waiting; the device is then closed again.
+        // The receiver may have been dropped; the device is then closed again.
         let _ = sender.send(work());
         waker.wake();
     });
-    thread
-        .map_err(|error| DriveError::new(format!("no thread can be started: {error}"), "see the limits on threads"))?;
+    thread.map_err(|error| DriveError::new(format!("cannot start a thread: {error}"), "check the limit on threads"))?;
     Ok(receiver)
 }
 
@@ -141,7 +141,7 @@ fn received<T>(receiver: &Receiver<Result<T, DriveError>>) -> Option<Result<T, D
         Ok(result) => Some(result),
         Err(TryRecvError::Empty) => None,
         Err(TryRecvError::Disconnected) => {
-            Some(Err(DriveError::new("the thread that opens the drive has ended", "see the log")))
+            Some(Err(DriveError::new("the thread that opens the drive has panicked", "see the log")))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! [`Patches`]: changes to a file that stay in memory.
+//! [`Patches`]: an overlay of changes to a file, in memory.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-/// What was written to a file, by where it begins: extents that do not overlap. No bytes: zeros.
+/// The changes to a file: extents that do not overlap, by offset. An extent without bytes is zeros.
 #[derive(Debug, Default)]
 pub(crate) struct Patches {
     extents: BTreeMap<u64, Extent>,
@@ -25,29 +25,29 @@ impl Extent {
     }
 }
 
-/// What an extent takes beside its contents: its entry in the map, and what counts the users of its contents.
+/// Overhead of an extent in memory: its entry in the map, and the reference count of its contents.
 pub(crate) const EXTENT_BYTES: u64 = 128;
 
 impl Patches {
-    /// Bytes of memory that they take.
+    /// Bytes of memory in use.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.bytes + self.extents.len() as u64 * EXTENT_BYTES
     }
 
-    /// Replaces what is at `offset`.
+    /// Writes at `offset`.
     pub(crate) fn write(&mut self, offset: u64, bytes: Bytes) {
         let end = offset + bytes.len() as u64;
         self.insert(offset, Extent { end, bytes: Some(bytes) });
     }
 
-    /// The first offset from `offset` on that has contents.
+    /// The first offset at or after `offset` that has contents.
     pub(crate) fn next(&self, offset: u64) -> Option<u64> {
         let before = self.extents.range(..offset).next_back().filter(|(_, extent)| extent.end > offset);
         let mut from = before.into_iter().chain(self.extents.range(offset..));
         from.find(|(_, extent)| extent.bytes.is_some()).map(|(&start, _)| start.max(offset))
     }
 
-    /// Zeros from `offset` to `end`.
+    /// Writes zeros from `offset` to `end`, exclusive.
     pub(crate) fn zero(&mut self, offset: u64, end: u64) {
         self.insert(offset, Extent { end, bytes: None });
     }
@@ -77,7 +77,7 @@ impl Patches {
         self.extents.insert(offset, extent);
     }
 
-    /// Puts what was written over what the file has from `offset` on.
+    /// Applies the changes to a buffer that was read from the file at `offset`.
     pub(crate) fn apply(&self, offset: u64, buffer: &mut [u8]) {
         let end = offset + buffer.len() as u64;
         let first = self.extents.range(..=offset).next_back().map_or(offset, |(start, _)| *start);
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_last_is_read_wherever_changes_overlap() {
+    fn overlapping_changes_read_as_the_last_one() {
         let mut prng = Prng::new(1);
         for _ in 0..200 {
             let mut plain: Vec<u8> = (0..64).map(|_| 0xff).collect();

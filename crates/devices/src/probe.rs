@@ -1,4 +1,4 @@
-//! [`Probe`]: what a device holds, and which volume it belongs to, before a program writes to it. It writes nothing.
+//! [`Probe`]: reads whether a device is empty, and its superblock, before a program writes to it.
 
 use std::collections::VecDeque;
 
@@ -12,24 +12,24 @@ use zonda_zoned::{
 
 use crate::{DriveError, random};
 
-/// Zones in one report: more than one transfer of any drive carries.
+/// Zones requested in one report: more than fit in one transfer of any drive.
 const REPORT_ZONES_MAX: u32 = 4096;
 
-/// What a probe has found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probed {
-    /// Whether no zone that was looked at holds anything.
+    /// Whether all reported zones are empty.
     pub(crate) is_empty: bool,
-    /// Whose superblock the device has: the newest that can be read.
+    /// The newest readable superblock of the device.
     pub(crate) identity: Option<Identity>,
-    /// Blocks that were read for it.
+    /// Blocks that the probe has read.
     pub(crate) read_blocks: u64,
-    /// The zones that were looked at.
+    /// The reported zones.
     pub(crate) zones: Vec<ZoneDescriptor>,
 }
 
 impl Probed {
-    /// What the superblock says, where it can be read.
+    /// The membership that the superblock records, where it can be read.
     pub(crate) fn membership(&self) -> Option<&Membership> {
         match &self.identity {
             Some(Identity::Member(membership)) => Some(membership),
@@ -38,13 +38,15 @@ impl Probed {
     }
 }
 
-/// Reports the zones of a device and reads its superblock, one command after another. Nothing else may use the device meanwhile.
+/// Reports the zones of a device and reads its superblock, one command at a time. No other command
+/// may be in flight on the device meanwhile.
 #[derive(Debug)]
 pub(crate) struct Probe {
-    /// Zones to be reported.
+    /// The number of zones to report.
     zones: u32,
     descriptors: Vec<ZoneDescriptor>,
-    /// Blocks to be read, of each metadata zone the newest first; `None` before the zones are known.
+    /// Blocks to read, of each metadata zone the newest first; `None` before the zones are
+    /// reported.
     reads: Option<Vec<VecDeque<Lba>>>,
     /// The metadata zone of the read in flight.
     read_of: usize,
@@ -56,12 +58,12 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Looks at all zones.
+    /// Reports all zones.
     pub(crate) fn of_all(geometry: &Geometry) -> Probe {
         Probe::of_zones(geometry.zone_count)
     }
 
-    /// Looks only for a superblock.
+    /// Reads the superblock only.
     pub(crate) fn of_superblock(geometry: &Geometry) -> Probe {
         Probe::of_zones(METADATA_ZONES.min(geometry.zone_count))
     }
@@ -80,17 +82,17 @@ impl Probe {
         }
     }
 
-    /// Probes to the end, and waits for the device.
+    /// Completes the probe, waiting for the device.
     pub(crate) fn run(mut self, device: &mut dyn ZonedDevice, ring: &Ring) -> Result<Probed, DriveError> {
         loop {
             if let Some(result) = self.poll(device, ring.now()) {
                 return result;
             }
-            ring.turn(device.next_wakeup()).map_err(|error| broken(&error.to_string()))?;
+            ring.run_once(device.next_wakeup()).map_err(|error| broken(&error.to_string()))?;
         }
     }
 
-    /// Makes what progress is possible now; the result, once there is one.
+    /// Makes progress without blocking. Returns the result once the probe is complete.
     pub(crate) fn poll(&mut self, device: &mut dyn ZonedDevice, now: Instant) -> Option<Result<Probed, DriveError>> {
         loop {
             device.poll(now, &mut self.completions);
@@ -115,7 +117,7 @@ impl Probe {
             self.commands += 1;
             let command = Command { id: CommandId(self.commands), namespace: NamespaceId::FIRST, operation };
             if let Err(QueueFull(_)) = device.submit(now, command) {
-                return Some(Err(broken("it takes no command")));
+                return Some(Err(broken("the queue is full")));
             }
             self.is_in_flight = true;
         }
@@ -146,10 +148,10 @@ impl Probe {
                     self.descriptors.extend(report.zones);
                     Ok(())
                 }
-                _ => Err(broken("it does not report them")),
+                _ => Err(broken("the report failed or is empty")),
             };
         };
-        // A block that cannot be read identifies nothing; an older one may.
+        // If a block cannot be read, an older superblock is tried.
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return Ok(()) };
         self.read_blocks += 1;
         let block = buffer.data.get(..geometry.block_size_bytes as usize).unwrap_or(&buffer.data);
@@ -167,7 +169,7 @@ impl Probe {
     }
 }
 
-/// Blocks of a zone that may hold something.
+/// The number of blocks of a zone that may be written.
 pub(crate) fn written_blocks(zone: &ZoneDescriptor) -> u64 {
     match zone.state {
         ZoneState::Empty | ZoneState::Offline | ZoneState::NotWritePointer => 0,
@@ -175,7 +177,7 @@ pub(crate) fn written_blocks(zone: &ZoneDescriptor) -> u64 {
     }
 }
 
-/// Where superblocks are in a zone: at its end; in one that was finished, at its start.
+/// Where superblocks may be in a zone: at its end; in a finished one also at its start.
 fn superblock_places(zone: &ZoneDescriptor) -> VecDeque<Lba> {
     let written = written_blocks(zone);
     let last = (0..written).rev().take(SUPERBLOCKS_BACK_MAX as usize);
@@ -188,11 +190,11 @@ fn is_free(state: ZoneState) -> bool {
 }
 
 fn broken(why: &str) -> DriveError {
-    DriveError::new(format!("its zones cannot be reported: {why}"), "see whether the drive is well")
+    DriveError::new(format!("cannot report its zones: {why}"), "check whether the drive works")
 }
 
-/// A device that belongs to a volume, in words.
-pub(crate) fn in_words(identity: &Identity) -> String {
+/// Describes a device that belongs to a volume.
+pub(crate) fn describe(identity: &Identity) -> String {
     match identity {
         Identity::Member(membership) => {
             let Membership { name, member, array, .. } = &**membership;

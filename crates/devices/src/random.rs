@@ -1,19 +1,19 @@
-//! Bytes from the system's source of randomness.
+//! Random bytes from the system.
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::DriveError;
 
-/// Random bytes, fit for secrets.
+/// Cryptographically secure random bytes.
 ///
 /// # Errors
-/// When the system has none.
+/// When getrandom fails.
 pub fn bytes<const N: usize>() -> Result<[u8; N], DriveError> {
     let mut bytes = [0; N];
-    // Up to 256 bytes come whole, or not at all.
+    // Up to 256 bytes are returned in full, or not at all.
     const { assert!(N <= 256) };
     if getrandom(&mut bytes, GetRandomFlags::empty()) != Ok(N) {
-        return Err(DriveError::new("the system gives no random bytes", "see whether getrandom is allowed here"));
+        return Err(DriveError::new("cannot get random bytes from the system", "check whether getrandom is permitted"));
     }
     Ok(bytes)
 }
@@ -21,10 +21,10 @@ pub fn bytes<const N: usize>() -> Result<[u8; N], DriveError> {
 /// A random UUID (RFC 9562, version 4).
 ///
 /// # Errors
-/// When the system has no random bytes.
+/// When getrandom fails.
 pub fn uuid() -> Result<[u8; 16], DriveError> {
     #[cfg(test)]
-    if let Some(uuid) = crate::shelf::uuid() {
+    if let Some(uuid) = crate::mock::uuid() {
         return Ok(uuid);
     }
     let mut uuid = bytes::<16>()?;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_says_that_it_is_random() {
+    fn a_uuid_has_version_4_and_its_variant() {
         let text = uuid_text(&uuid().unwrap());
         assert_eq!((text.len(), text.as_bytes()[14]), (36, b'4'));
         assert!(b"89ab".contains(&text.as_bytes()[19]), "{text}");

@@ -1,11 +1,11 @@
-//! [`ReadOnlyImage`]: an image that is served without a byte of its directory being written.
+//! [`ReadOnlyImage`]: an image that is served without writing to its directory.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-use zonda_image::{FileCommand, FileError, FileOperation, Image, ImageFile, RecoveryReport, Ticket};
+use zonda_image::{FileCommand, FileCommandId, FileError, FileOperation, Image, ImageFile, RecoveryReport};
 use zonda_ring::{Bytes, BytesMut, Client, Done, Operation, Outcome, Ring};
-use zonda_ssd::allocation::ElementBook;
+use zonda_ssd::allocation::ElementTracker;
 use zonda_zoned::{
     Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation as HostOperation, QueueFull,
     Status, ZonedDevice,
@@ -14,33 +14,33 @@ use zonda_zoned::{
 use crate::copy_on_write::CopyOnWrite;
 use crate::directory::{exposed_files, file_error};
 use crate::file_backed::facts_of;
-use crate::{Drive, DriveError, DriveFacts, FoundElements, ImageDirectory};
+use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LoadedElements};
 
-/// An image as a server would find it that opened it for writing, of which everything is read and nothing changes. What a crash has
-/// left is repaired in memory alone, so the files may be on a medium that is read-only, or belong to another user, or fill their
-/// file system. Others may read the image at the same time; none may open it for writing.
+/// An image that is opened read-only. Crash recovery is done in memory, so the files may be on a
+/// read-only or full file system, or belong to another user. Other programs can read the image at
+/// the same time; none can open it for writing.
 pub struct ReadOnlyImage {
     image: Image,
-    /// Where the profile builds zones of storage elements.
-    elements: Option<FoundElements>,
+    /// Present where the profile builds zones of storage elements.
+    elements: Option<LoadedElements>,
     client: Client,
     /// Holds the lock.
     files: CopyOnWrite,
-    /// Reads in flight: where they are.
-    reads: HashMap<Ticket, Place>,
-    /// Of commands that the image need not see.
+    /// Reads in flight: which bytes they read.
+    reads: HashMap<FileCommandId, Place>,
+    /// Completions of commands that are not submitted to the image.
     completions: VecDeque<Completion>,
-    /// Commands were taken since the last poll: some end without a file being touched.
+    /// Commands were submitted since the last poll: some complete without a file operation.
     has_news: bool,
     is_closing: bool,
     media_errors: u64,
-    /// Since this was last asked: reads of files that failed, and why the first of them did.
-    trouble: Option<(u64, FileError)>,
-    /// What opening has found and was not reported yet.
+    /// Reads of files that failed since the last warning, and the error of the first one.
+    warning: Option<(u64, FileError)>,
+    /// Warnings from opening that were not taken yet.
     notes: VecDeque<String>,
 }
 
-/// Bytes of a file.
+/// A range of bytes of a file.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     file: ImageFile,
@@ -52,13 +52,14 @@ impl ReadOnlyImage {
     /// Opens an image that no other program has open for writing.
     ///
     /// # Errors
-    /// When there is none, another program writes to it, it is damaged beyond repair, or its repair would take too much memory.
+    /// When the image does not exist, another program has it open for writing, it is damaged beyond
+    /// repair, or its recovery exceeds the memory limit.
     pub fn open(path: &Path, ring: &Ring) -> Result<(ReadOnlyImage, RecoveryReport), DriveError> {
-        let (files, image, mut report) = CopyOnWrite::over(ImageDirectory::look_alone(path)?)?;
-        // The files stay of the version that they are.
+        let (files, image, mut report) = CopyOnWrite::over(ImageDirectory::open_shared(path)?)?;
+        // The files keep their format version.
         report.converted = false;
         let mut notes: VecDeque<String> = exposed_files(path).into_iter().collect();
-        let elements = FoundElements::look(path, image.spec(), image.zones()).unwrap_or_else(|why| {
+        let elements = LoadedElements::inspect(path, image.spec(), image.zones()).unwrap_or_else(|why| {
             notes.push_back(why);
             None
         });
@@ -72,89 +73,90 @@ impl ReadOnlyImage {
             has_news: false,
             is_closing: false,
             media_errors: 0,
-            trouble: None,
+            warning: None,
             notes,
         };
         Ok((drive, report))
     }
 
-    /// The image behind it.
+    /// The image.
     #[must_use]
     pub fn image(&self) -> &Image {
         &self.image
     }
 
-    /// Its storage elements, where the profile builds zones of them.
+    /// The storage elements, where the profile builds zones of them.
     #[must_use]
-    pub fn elements(&self) -> Option<&ElementBook> {
-        self.elements.as_ref().map(|found| &found.book)
+    pub fn elements(&self) -> Option<&ElementTracker> {
+        self.elements.as_ref().map(|found| &found.tracker)
     }
 
-    /// Why the storage elements are shown as new, in words; `None`: they were found, or there are none.
+    /// Why the storage elements are reported as new; `None`: they were loaded, or there are none.
     #[must_use]
-    pub fn elements_began_anew(&self) -> Option<&str> {
-        self.elements.as_ref()?.anew.as_deref()
+    pub fn elements_reset_reason(&self) -> Option<&str> {
+        self.elements.as_ref()?.reset_reason.as_deref()
     }
 
-    /// What the image has kept of reservations. This drive keeps none itself.
+    /// The reservations saved in the image. This drive saves none itself.
     #[must_use]
     pub fn reservations(&self) -> Bytes {
         Bytes::copy_from_slice(self.image.reservations())
     }
 
-    /// Hands reads to the ring. What else the image may ask for changes nothing but memory.
+    /// Submits reads to the ring. Other file operations of the image change only memory.
     fn carry_out(&mut self) {
-        while let Some(FileCommand { ticket, operation }) = self.image.poll_effect() {
+        while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let FileOperation::Read { file, offset, length } = operation else {
                 let result = self.files.carry_out(operation);
-                self.image.on_file_done(ticket, result);
+                self.image.on_file_done(id, result);
                 continue;
             };
             match self.files.file(file) {
                 Ok(opened) => {
-                    self.reads.insert(ticket, Place { file, offset, length });
+                    self.reads.insert(id, Place { file, offset, length });
                     let buffer = BytesMut::with_capacity(length);
-                    self.client.submit(ticket.0, Operation::Read { file: opened, offset, buffer });
+                    self.client.submit(id.0, Operation::Read { file: opened, offset, buffer });
                 }
                 Err(error) => {
-                    self.end_read(ticket, Err(error));
+                    self.end_read(id, Err(error));
                     self.has_news = true;
                 }
             }
         }
     }
 
-    /// Passes on what has been read.
+    /// Passes the results of reads to the image.
     fn collect(&mut self) {
         while let Some(Done { token, result, .. }) = self.client.next() {
-            let ticket = Ticket(token);
-            let place = self.reads.remove(&ticket).expect("only reads are on the ring");
+            let id = FileCommandId(token);
+            let place = self.reads.remove(&id).expect("only reads are on the ring");
             let result = match result {
                 Ok(Outcome::Read(buffer)) => self.with_changes(place, buffer),
-                Ok(_) => unreachable!("a read ends as one"),
+                Ok(_) => unreachable!("a read has the outcome of a read"),
                 Err(error) => Err(file_error(&error)),
             };
-            self.end_read(ticket, result);
+            self.end_read(id, result);
         }
     }
 
-    /// The bytes of a file with what recovery has changed of them, if they are as many as were asked for.
+    /// The bytes of a file with the changes of recovery applied, if they are as many as were
+    /// requested.
     fn with_changes(&self, Place { file, offset, length }: Place, mut buffer: BytesMut) -> Result<Bytes, FileError> {
         if buffer.len() < length {
-            return Err(FileError::Other("the file ends too early".to_owned()));
+            return Err(FileError::Other("unexpected end of file".to_owned()));
         }
-        // A buffer may have more room than was asked for.
+        // A buffer may have more capacity than was requested.
         buffer.truncate(length);
         self.files.apply(file, offset, &mut buffer);
         Ok(buffer.freeze())
     }
 
-    fn end_read(&mut self, ticket: Ticket, result: Result<Bytes, FileError>) {
+    fn end_read(&mut self, id: FileCommandId, result: Result<Bytes, FileError>) {
         if let Err(error) = &result {
             self.media_errors += 1;
-            self.trouble.get_or_insert_with(|| (0, error.clone())).0 += 1;
+            self.warning.get_or_insert_with(|| (0, error.clone())).0 += 1;
         }
-        self.image.on_file_done(ticket, result);
+        self.image.on_file_done(id, result);
     }
 }
 
@@ -164,8 +166,8 @@ impl ZonedDevice for ReadOnlyImage {
         self.image.geometry()
     }
 
-    /// A flush has nothing to do. What would change something ends with Write Fault; servers refuse it before, with the status of
-    /// their protocol.
+    /// A flush succeeds at once. Commands that would change something fail with Write Fault;
+    /// servers reject them before, with the status of their protocol.
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.is_closing, "a drive that is being closed takes no commands");
         let id = command.id;
@@ -195,7 +197,7 @@ impl ZonedDevice for ReadOnlyImage {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        // The ring wakes whoever waits for a file.
+        // The ring wakes the caller when a file operation completes.
         self.has_news.then_some(Instant::ZERO)
     }
 }
@@ -213,11 +215,11 @@ impl Drive for ReadOnlyImage {
         self.media_errors
     }
 
-    fn take_trouble(&mut self) -> Option<String> {
+    fn take_warning(&mut self) -> Option<String> {
         if let Some(note) = self.notes.pop_front() {
             return Some(note);
         }
-        let (count, first) = self.trouble.take()?;
+        let (count, first) = self.warning.take()?;
         Some(match count {
             1 => format!("a read of a file failed: {first}"),
             _ => format!("{count} reads of files failed, the first with: {first}"),

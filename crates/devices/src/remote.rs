@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 
 use zonda_initiator::{
-    Claimed, Conflict, Effect, Event, Initiator, InitiatorConfig, InitiatorError, QueueId, Reason, State,
+    Claimed, Conflict, Effect, Event, Initiator, InitiatorConfig, InitiatorError, QueueId, Reason, State, Step,
 };
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
@@ -15,33 +15,36 @@ use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Queu
 
 use crate::{Drive, DriveError, DriveFacts, NamespaceOptions, NvmeTcpUrl};
 
-/// Room for what arrives at once.
+/// Size of a receive buffer.
 const RECEIVE_BYTES: usize = 256 << 10;
-/// With less room than this left, a new buffer is taken.
+/// With less free space than this, a new buffer is allocated.
 const RECEIVE_BYTES_MIN: usize = 32 << 10;
-/// What hosts are called when nobody names them.
+/// Prefix of generated host NQNs.
 const HOST_NQN_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
 
-/// What an operation on the ring was, in its token: the connection's number, and one of these.
+// The token of an operation on the ring: the number of the connection times KINDS, plus one of
+// these.
 const CONNECT: u64 = 0;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
 const KINDS: u64 = 4;
 
-/// A namespace of a server, its connections on a ring.
+/// A namespace of a server, with its connections on a ring.
 ///
-/// All of the protocol is the initiator's ([`zonda_initiator::Initiator`]); this only has the sockets.
+/// The initiator ([`zonda_initiator::Initiator`]) implements the protocol; this only has the
+/// sockets.
 pub struct Remote {
     initiator: Initiator,
     geometry: Geometry,
     client: Client,
     url: NvmeTcpUrl,
     address: SocketAddr,
-    /// One for each connection ever made: what ends late is told apart by the number.
+    /// Connections by a number that is never reused, which identifies late completions of the ring.
     links: HashMap<u64, Link>,
     current: HashMap<QueueId, u64>,
     next_link: u64,
-    /// The initiator has taken commands that it has not been asked for since: those of a batch leave together.
+    /// Commands were submitted to the initiator since the last poll: those of a batch are sent
+    /// together.
     has_news: bool,
     is_closing: bool,
 }
@@ -49,28 +52,29 @@ pub struct Remote {
 struct Link {
     queue: QueueId,
     socket: Option<Rc<Socket>>,
-    sends_under_way: u32,
-    /// It goes when what was sent has left.
-    is_leaving: bool,
+    sends_in_flight: u32,
+    /// The connection is closed once all sends have completed.
+    is_draining: bool,
 }
 
 impl Remote {
     /// Connects, and waits until the namespace is ready.
     ///
     /// # Errors
-    /// The step that failed, and what to do about it.
+    /// The step that failed, and the remedy.
     pub fn connect(url: &NvmeTcpUrl, options: &NamespaceOptions, ring: &Ring) -> Result<Remote, DriveError> {
         let mut remote = Remote::begin(url, resolve(url)?, options, ring.client(), ring.now())?;
         loop {
             if let Some(result) = remote.poll_ready(ring.now()) {
                 return result.map(|()| remote);
             }
-            ring.turn(remote.initiator.next_timeout())
+            ring.run_once(remote.initiator.next_timeout())
                 .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
         }
     }
 
-    /// Begins to connect. Nothing but [`poll_ready`](Remote::poll_ready) may be called until that is done.
+    /// Begins to connect. Only [`poll_ready`](Remote::poll_ready) may be called until that is
+    /// complete.
     pub(crate) fn begin(
         url: &NvmeTcpUrl,
         address: SocketAddr,
@@ -96,12 +100,12 @@ impl Remote {
         Ok(remote)
     }
 
-    /// When connecting has to go on without the ring's help.
+    /// When to poll next while connecting, unless the ring wakes the caller before.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.initiator.next_timeout()
     }
 
-    /// Goes on connecting; says when the namespace is ready, or why it cannot be used.
+    /// Continues to connect. Returns when the namespace is ready, or why it cannot be used.
     pub(crate) fn poll_ready(&mut self, now: Instant) -> Option<Result<(), DriveError>> {
         self.work(now);
         match self.initiator.state() {
@@ -111,12 +115,12 @@ impl Remote {
             }
             _ => return None,
         }
-        let geometry = self.initiator.geometry().expect("a namespace that is ready has told its geometry");
+        let geometry = self.initiator.geometry().expect("the geometry of a ready namespace is known");
         self.geometry = geometry.clone();
         Some(Ok(()))
     }
 
-    /// Hands what has ended to the initiator, and what it wants to the ring.
+    /// Passes completions of the ring to the initiator, and effects of the initiator to the ring.
     fn work(&mut self, now: Instant) {
         self.has_news = false;
         while let Some(done) = self.client.next() {
@@ -129,8 +133,8 @@ impl Remote {
             match effect {
                 Effect::Connect { queue } => self.open(queue),
                 Effect::Send { queue, pieces } => self.send(queue, pieces),
-                Effect::Close { queue } => self.leave(queue),
-                // Reconnecting is not asked for, and zones are reported to whoever asks.
+                Effect::Close { queue } => self.drain(queue),
+                // Reconnecting is not enabled, and changed zones are reported by command.
                 Effect::Event(Event::Connected { .. } | Event::Lost(_) | Event::ZonesChanged) => {}
             }
         }
@@ -139,7 +143,7 @@ impl Remote {
     fn open(&mut self, queue: QueueId) {
         let number = self.next_link;
         self.next_link += 1;
-        self.links.insert(number, Link { queue, socket: None, sends_under_way: 0, is_leaving: false });
+        self.links.insert(number, Link { queue, socket: None, sends_in_flight: 0, is_draining: false });
         self.current.insert(queue, number);
         self.client.submit(number * KINDS + CONNECT, Operation::Connect { address: Address::Tcp(self.address) });
     }
@@ -151,53 +155,53 @@ impl Remote {
             return;
         };
         if let Some(socket) = &link.socket {
-            link.sends_under_way += 1;
+            link.sends_in_flight += 1;
             self.client.submit(number * KINDS + SEND, Operation::Send { socket: Rc::clone(socket), pieces });
         }
     }
 
-    /// The initiator has done with a connection.
-    fn leave(&mut self, queue: QueueId) {
+    /// The initiator closes a connection.
+    fn drain(&mut self, queue: QueueId) {
         let Some(number) = self.current.remove(&queue) else { return };
         let Some(link) = self.links.get_mut(&number) else { return };
-        link.is_leaving = true;
-        if link.sends_under_way == 0 {
-            self.cut(number);
+        link.is_draining = true;
+        if link.sends_in_flight == 0 {
+            self.shut_down(number);
         }
     }
 
-    /// A connection is no more.
-    fn cut(&mut self, number: u64) {
+    /// Closes the socket of a connection.
+    fn shut_down(&mut self, number: u64) {
         if let Some(socket) = self.links.remove(&number).and_then(|link| link.socket) {
-            // It may be gone already.
+            // It may be disconnected already.
             let _ = socket.shutdown(Shutdown::Both);
         }
     }
 
     fn on_done(&mut self, now: Instant, done: Done) {
         let number = done.token / KINDS;
-        // Of a connection that is no more, nothing matters.
+        // Late completions of a closed connection are ignored.
         let Some(link) = self.links.get_mut(&number) else { return };
         let queue = link.queue;
         match done.result {
-            Ok(Outcome::Connected(_)) if link.is_leaving => self.cut(number),
+            Ok(Outcome::Connected(_)) if link.is_draining => self.shut_down(number),
             Ok(Outcome::Connected(socket)) => {
-                // Without it small commands wait; they still arrive.
+                // Without TCP_NODELAY small commands are delayed; that is no error.
                 let _ = socket.set_no_delay(true);
                 link.socket = Some(Rc::new(socket));
                 self.receive(number, BytesMut::with_capacity(RECEIVE_BYTES));
                 self.initiator.connected(now, queue);
             }
             Ok(Outcome::Sent) => {
-                link.sends_under_way -= 1;
-                if link.is_leaving && link.sends_under_way == 0 {
-                    self.cut(number);
+                link.sends_in_flight -= 1;
+                if link.is_draining && link.sends_in_flight == 0 {
+                    self.shut_down(number);
                 }
             }
             Ok(Outcome::Received(mut buffer)) if done.bytes > 0 => {
-                let (chunk, is_leaving) = (buffer.split().freeze(), link.is_leaving);
+                let (chunk, is_draining) = (buffer.split().freeze(), link.is_draining);
                 self.receive(number, buffer);
-                if !is_leaving {
+                if !is_draining {
                     self.initiator.received(now, queue, chunk);
                 }
             }
@@ -213,9 +217,9 @@ impl Remote {
 
     fn lose(&mut self, now: Instant, number: u64, reason: &str) {
         let Some(link) = self.links.get(&number) else { return };
-        let (queue, is_leaving) = (link.queue, link.is_leaving);
-        self.cut(number);
-        if !is_leaving {
+        let (queue, is_draining) = (link.queue, link.is_draining);
+        self.shut_down(number);
+        if !is_draining {
             self.current.remove(&queue);
             self.initiator.disconnected(now, queue, reason);
         }
@@ -252,7 +256,7 @@ impl ZonedDevice for Remote {
 }
 
 impl Drive for Remote {
-    /// A host knows nothing of the drive beyond its namespace.
+    /// A host has no access to the state of the drive beyond its namespace.
     fn facts(&self) -> DriveFacts {
         DriveFacts::default()
     }
@@ -284,7 +288,7 @@ impl Drive for Remote {
     fn close(&mut self, now: Instant) {
         if !self.is_closing {
             self.is_closing = true;
-            self.initiator.give_back(now);
+            self.initiator.release_claim(now);
             self.work(now);
         }
     }
@@ -303,8 +307,16 @@ impl Drive for Remote {
 }
 
 fn cannot_be_used(url: &NvmeTcpUrl, error: &InitiatorError) -> DriveError {
-    // Its own words end with the remedy, which is said beside the message here.
-    let what = format!("{url} cannot be used: {}: {}", error.step, error.reason);
+    // The Display of the error ends with the remedy, which is separate here.
+    let what = match (&error.reason, error.step) {
+        // The reason starts with the address.
+        (Reason::Connection { why, .. }, Step::OpenConnection(_)) => format!("cannot connect to {why}"),
+        // The step names the queue.
+        (Reason::Connection { why, .. }, Step::Negotiate(_) | Step::ConnectQueue(_) | Step::Authenticate(_)) => {
+            format!("cannot use {url}: {}: {why}", error.step)
+        }
+        _ => format!("cannot use {url}: {}: {}", error.step, error.reason),
+    };
     match error.reason {
         Reason::Reserved(holder) => DriveError::reserved(what, error.remedy(), holder),
         Reason::Status { status: StatusCode::RESERVATION_CONFLICT, .. } => DriveError::in_use(what, error.remedy()),
@@ -312,16 +324,13 @@ fn cannot_be_used(url: &NvmeTcpUrl, error: &InitiatorError) -> DriveError {
     }
 }
 
-/// The address of a server. Waits for the system's resolver.
+/// Resolves the address of a server. Blocks on the resolver of the system.
 pub(crate) fn resolve(url: &NvmeTcpUrl) -> Result<SocketAddr, DriveError> {
     let unknown = |reason: &dyn std::fmt::Display| {
-        DriveError::new(
-            format!("nobody knows the address of {}: {reason}", url.host),
-            "write another name, or the address itself",
-        )
+        DriveError::new(format!("cannot resolve {}: {reason}", url.host), "give another name, or an IP address")
     };
     let mut addresses = (url.host.as_str(), url.port).to_socket_addrs().map_err(|error| unknown(&error))?;
-    addresses.next().ok_or_else(|| unknown(&"it has none"))
+    addresses.next().ok_or_else(|| unknown(&"the name has no address"))
 }
 
 fn config(url: &NvmeTcpUrl, options: &NamespaceOptions) -> Result<InitiatorConfig, DriveError> {
@@ -340,9 +349,9 @@ fn config(url: &NvmeTcpUrl, options: &NamespaceOptions) -> Result<InitiatorConfi
     config.io_queues = options.io_queues;
     config.queue_depth = options.queue_depth;
     config.digests = if options.digests { Digests::BOTH } else { Digests::NONE };
-    config.step_timeout = options.patience;
+    config.step_timeout = options.connect_timeout;
     config.host_secret.clone_from(&options.secret);
     config.controller_secret.clone_from(&options.controller_secret);
-    config.check().map_err(|error| DriveError::new(error.to_string(), "change the option, or leave it out"))?;
+    config.check().map_err(|error| DriveError::new(error.to_string(), "change the option, or omit it"))?;
     Ok(config)
 }

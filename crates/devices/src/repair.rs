@@ -1,4 +1,4 @@
-//! Saving what can be read of a damaged image into a new one.
+//! Copies the readable blocks of a damaged image to a new one.
 
 use std::path::Path;
 
@@ -7,18 +7,19 @@ use zonda_image::{CheckProgress, ImageError, RepairReport};
 use crate::create::make;
 use crate::{DriveError, ImageDirectory, random};
 
-/// Copies what can be read of the image in `path` into a new one in `to`, which must be empty or not there. Nothing is written
-/// in `path`, and no other program may have it meanwhile. Storage elements of the new image begin anew.
+/// Copies the readable blocks of the image in `path` to a new image in `to`, which must be empty or
+/// not exist. Nothing is written in `path`, which must not be in use. The storage elements of the
+/// new image are reset.
 ///
 /// # Errors
-/// When there is no image, its superblock is lost, `to` holds something already, or the disk refuses. What was made until
-/// then is removed.
+/// When there is no image, its superblock is lost, `to` is not empty, or writing fails. The new
+/// files are removed then.
 pub fn repair_image(
     path: &Path,
     to: &Path,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<RepairReport, DriveError> {
-    let mut damaged = ImageDirectory::look_alone(path)?;
+    let mut damaged = ImageDirectory::open_shared(path)?;
     let uuid = random::uuid()?;
     make(to, |to| {
         let mut new = ImageDirectory::new_in(to);
@@ -27,17 +28,17 @@ pub fn repair_image(
 }
 
 fn refused(path: &Path, to: &Path, error: &ImageError) -> DriveError {
-    // Nothing is read of the new image, and nothing else done to the damaged one.
-    if let ImageError::File { doing, error: system, .. } = error
-        && *doing != "reading"
+    // Only the new image is written, and only the damaged one is read.
+    if let ImageError::File { operation, error: system, .. } = error
+        && *operation != "read"
     {
         return DriveError::new(
-            format!("the repaired image cannot be written to {}: {system}", to.display()),
-            "make room for what is written in the damaged image, or choose another file system",
+            format!("cannot write the repaired image to {}: {system}", to.display()),
+            "free as much space as the damaged image uses, or choose another file system",
         );
     }
     DriveError::new(
-        format!("the image in {} cannot be repaired: {}", path.display(), error.message()),
-        error.remedy().unwrap_or("see the directory"),
+        format!("cannot repair the image in {}: {}", path.display(), error.message()),
+        error.remedy().unwrap_or("check the directory"),
     )
 }

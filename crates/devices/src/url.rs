@@ -8,11 +8,11 @@ use zonda_config::ConfigError;
 use zonda_nvme::Nqn;
 use zonda_zoned::NamespaceId;
 
-/// What a URL of a remote namespace begins with.
+/// The scheme of the URL of a remote namespace.
 const SCHEME: &str = "nvme-tcp://";
-/// Where NVMe/TCP servers listen by custom (IANA, "nvme"): the port where none is written.
+/// The default port, which IANA assigns to NVMe ("nvme").
 pub const PORT_DEFAULT: u16 = 4420;
-const HELP: &str = "write nvme-tcp://HOST:PORT/NQN, with ?namespace=N for another namespace than the first; \
+const HELP: &str = "give nvme-tcp://HOST:PORT/NQN, with ?namespace=N for another namespace than the first, \
                     or the directory of an image";
 
 /// Where a namespace is.
@@ -20,7 +20,7 @@ const HELP: &str = "write nvme-tcp://HOST:PORT/NQN, with ?namespace=N for anothe
 pub enum Location {
     /// The directory of an image on this machine.
     Image(PathBuf),
-    /// Behind a server.
+    /// A namespace of a server.
     NvmeTcp(NvmeTcpUrl),
 }
 
@@ -45,10 +45,10 @@ impl FromStr for Location {
             return text.parse().map(Location::NvmeTcp);
         }
         if let Some((scheme, _)) = text.split_once("://") {
-            return Err(ConfigError::new(format!("\"{scheme}\" is no protocol that zonda speaks")).help(HELP));
+            return Err(ConfigError::new(format!("protocol \"{scheme}\" is not supported")).help(HELP));
         }
         if text.is_empty() {
-            return Err(ConfigError::new("an empty name stands for no drive").help(HELP));
+            return Err(ConfigError::new("the name of the drive is empty").help(HELP));
         }
         Ok(Location::Image(PathBuf::from(text)))
     }
@@ -62,11 +62,11 @@ impl FromStr for NvmeTcpUrl {
         let rest =
             text.strip_prefix(SCHEME).ok_or_else(|| error(format!("\"{text}\" does not begin with {SCHEME}")))?;
         let (authority, rest) =
-            rest.split_once('/').ok_or_else(|| error(format!("\"{text}\" names no subsystem after the port")))?;
+            rest.split_once('/').ok_or_else(|| error(format!("\"{text}\" has no subsystem NQN after the port")))?;
         let (host, port) = host_and_port(authority).map_err(error)?;
         let (subsystem, query) = rest.split_once('?').map_or((rest, None), |(nqn, query)| (nqn, Some(query)));
-        let subsystem = Nqn::new(subsystem)
-            .map_err(|reason| error(format!("\"{subsystem}\" is no NVMe Qualified Name: {reason}")))?;
+        let subsystem =
+            Nqn::new(subsystem).map_err(|reason| error(format!("\"{subsystem}\" is not a valid NQN: {reason}")))?;
         let namespace = query.map_or(Ok(NamespaceId::FIRST), namespace_of).map_err(error)?;
         Ok(NvmeTcpUrl { host, port, subsystem, namespace })
     }
@@ -99,13 +99,13 @@ fn host_and_port(authority: &str) -> Result<(String, u16), String> {
             match (host.contains('['), rest.strip_prefix(':')) {
                 (false, Some(port)) => (host, Some(port)),
                 (false, None) if rest.is_empty() => (host, None),
-                _ => return Err(format!("\"{authority}\" is no host and port")),
+                _ => return Err(format!("\"{authority}\" is not a valid HOST:PORT")),
             }
         }
         None => match authority.split_once(':') {
             Some((_, port)) if port.contains(':') => {
                 return Err(format!(
-                    "\"{authority}\" has more than one colon: an IPv6 address stands in brackets, [::1]:4420"
+                    "\"{authority}\" has more than one colon: write an IPv6 address in brackets, [::1]:4420"
                 ));
             }
             Some((host, port)) => (host, Some(port)),
@@ -113,26 +113,28 @@ fn host_and_port(authority: &str) -> Result<(String, u16), String> {
         },
     };
     if host.contains(['[', ']']) {
-        return Err(format!("\"{host}\" is no host"));
+        return Err(format!("\"{host}\" is not a valid host name or address"));
     }
     if host.is_empty() {
-        return Err("no host stands before the port".to_owned());
+        return Err("the host before the port is missing".to_owned());
     }
     let port = match port {
         None => PORT_DEFAULT,
         Some(port) => match port.parse() {
             Ok(port) if port != 0 => port,
-            _ => return Err(format!("\"{port}\" is no TCP port")),
+            _ => return Err(format!("\"{port}\" is not a TCP port (1 to 65535)")),
         },
     };
     Ok((host.to_owned(), port))
 }
 
 fn namespace_of(query: &str) -> Result<NamespaceId, String> {
-    let number = query.strip_prefix("namespace=").ok_or_else(|| format!("\"{query}\" is not namespace=N"))?;
+    let number = query
+        .strip_prefix("namespace=")
+        .ok_or_else(|| format!("\"{query}\" is not a valid query: expected namespace=N"))?;
     match number.parse() {
         Ok(number) if (1..u32::MAX).contains(&number) => Ok(NamespaceId(number)),
-        _ => Err(format!("\"{number}\" is no namespace's number")),
+        _ => Err(format!("\"{number}\" is not a valid namespace identifier")),
     }
 }
 
@@ -143,44 +145,44 @@ mod tests {
     const NQN: &str = "nqn.2026-01.io.zonda:mine";
 
     #[test]
-    fn a_url_survives_being_written_out() {
+    fn a_url_is_parsed_from_its_display() {
         for text in [
             format!("nvme-tcp://127.0.0.1:4420/{NQN}"),
             format!("nvme-tcp://[::1]:9/{NQN}?namespace=3"),
             format!("nvme-tcp://drives.example:65535/{NQN}"),
         ] {
-            assert_eq!(text.parse::<NvmeTcpUrl>().expect("it is right").to_string(), text);
+            assert_eq!(text.parse::<NvmeTcpUrl>().expect("it is valid").to_string(), text);
         }
     }
 
     #[test]
-    fn a_port_may_be_left_out() {
-        let url: NvmeTcpUrl = format!("nvme-tcp://localhost/{NQN}").parse().expect("it is right");
+    fn the_port_is_optional() {
+        let url: NvmeTcpUrl = format!("nvme-tcp://localhost/{NQN}").parse().expect("it is valid");
         assert_eq!((url.host.as_str(), url.port, url.namespace), ("localhost", 4420, NamespaceId::FIRST));
     }
 
     #[test]
-    fn what_is_no_url_is_a_path() {
+    fn a_name_that_is_not_a_url_is_a_path() {
         assert_eq!("drives/a".parse::<Location>(), Ok(Location::Image("drives/a".into())));
     }
 
     #[test]
-    fn each_mistake_is_named() {
+    fn each_error_has_its_own_message() {
         let cases = [
-            ("http://localhost/", "\"http\" is no protocol that zonda speaks"),
-            ("", "an empty name stands for no drive"),
-            ("nvme-tcp://localhost:4420", "names no subsystem"),
-            ("nvme-tcp://:4420/nqn.2026-01.io.zonda:a", "no host stands before the port"),
-            ("nvme-tcp://a:0/nqn.2026-01.io.zonda:a", "\"0\" is no TCP port"),
-            ("nvme-tcp://a:99999/nqn.2026-01.io.zonda:a", "\"99999\" is no TCP port"),
+            ("http://localhost/", "protocol \"http\" is not supported"),
+            ("", "the name of the drive is empty"),
+            ("nvme-tcp://localhost:4420", "has no subsystem NQN"),
+            ("nvme-tcp://:4420/nqn.2026-01.io.zonda:a", "the host before the port is missing"),
+            ("nvme-tcp://a:0/nqn.2026-01.io.zonda:a", "\"0\" is not a TCP port"),
+            ("nvme-tcp://a:99999/nqn.2026-01.io.zonda:a", "\"99999\" is not a TCP port"),
             ("nvme-tcp://[::1/nqn.2026-01.io.zonda:a", "no closing bracket"),
-            ("nvme-tcp://a/nqn.2026-01.io.zonda:a?namespace=0", "\"0\" is no namespace's number"),
-            ("nvme-tcp://a/nqn.2026-01.io.zonda:a?ns=1", "\"ns=1\" is not namespace=N"),
-            ("nvme-tcp://a/", "no NVMe Qualified Name"),
-            ("nvme-tcp://::1/nqn.2026-01.io.zonda:a", "stands in brackets"),
-            ("nvme-tcp://fe80::1/nqn.2026-01.io.zonda:a", "stands in brackets"),
-            ("nvme-tcp://[::1]x/nqn.2026-01.io.zonda:a", "is no host and port"),
-            ("nvme-tcp://a]:1/nqn.2026-01.io.zonda:a", "is no host"),
+            ("nvme-tcp://a/nqn.2026-01.io.zonda:a?namespace=0", "\"0\" is not a valid namespace identifier"),
+            ("nvme-tcp://a/nqn.2026-01.io.zonda:a?ns=1", "expected namespace=N"),
+            ("nvme-tcp://a/", "not a valid NQN"),
+            ("nvme-tcp://::1/nqn.2026-01.io.zonda:a", "in brackets"),
+            ("nvme-tcp://fe80::1/nqn.2026-01.io.zonda:a", "in brackets"),
+            ("nvme-tcp://[::1]x/nqn.2026-01.io.zonda:a", "is not a valid HOST:PORT"),
+            ("nvme-tcp://a]:1/nqn.2026-01.io.zonda:a", "is not a valid host name"),
         ];
         for (text, message) in cases {
             let error = text.parse::<Location>().expect_err(text);

@@ -1,4 +1,4 @@
-//! Codes as matrices.
+//! Erasure codes as matrices.
 
 use std::fmt;
 
@@ -6,26 +6,27 @@ use crate::Engine;
 use crate::field::{inverse, multiply};
 use crate::limits::CHUNKS_MAX;
 
-/// An erasure code: what the parity of a stripe is.
+/// An erasure code, which defines the parity of a stripe.
 ///
-/// Chunks are numbered data first: 0 to k - 1 are data, k to k + m - 1 parity. A set of chunks is a `u32`, bit i for chunk i.
+/// Chunks are numbered data first: 0 to k - 1 are data, k to k + m - 1 parity. A set of chunks is a
+/// `u32`, bit i for chunk i.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Code {
     data: usize,
     parity: usize,
     is_mirror: bool,
-    /// A row for each parity chunk, a number for each data chunk.
+    /// A row for each parity chunk, a coefficient for each data chunk.
     matrix: Vec<u8>,
 }
 
-/// Numbers of chunks that make no code.
+/// Invalid numbers of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeError {
     /// A stripe without data.
     NoData,
     /// More chunks than [`CHUNKS_MAX`].
     TooManyChunks {
-        /// Data and parity chunks that were asked for.
+        /// Requested data and parity chunks.
         chunks: usize,
     },
 }
@@ -33,7 +34,7 @@ pub enum CodeError {
 impl fmt::Display for CodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CodeError::NoData => write!(f, "a stripe without data chunks holds nothing: give it at least one"),
+            CodeError::NoData => write!(f, "a stripe needs at least one data chunk"),
             CodeError::TooManyChunks { chunks } => {
                 write!(f, "a stripe of {chunks} chunks is too wide: at most {CHUNKS_MAX} of data and parity together")
             }
@@ -44,7 +45,7 @@ impl fmt::Display for CodeError {
 impl std::error::Error for CodeError {}
 
 impl Code {
-    /// The code with `data` chunks of data and `parity` of parity, of which any `parity` may be lost.
+    /// The code with `data` data and `parity` parity chunks, of which any `parity` may be lost.
     ///
     /// # Errors
     /// Without data, or with more than [`CHUNKS_MAX`] chunks.
@@ -52,7 +53,7 @@ impl Code {
         check(data, data.saturating_add(parity))?;
         let mut matrix = Vec::with_capacity(data * parity);
         for row in 0..parity {
-            // Scaled by the first row, then by what that makes of the first column.
+            // Scaled by the first row, then by the resulting first column.
             let scaled = |column: usize| multiply(cauchy(data, row, column), inverse(cauchy(data, 0, column)));
             let scale = inverse(scaled(0));
             matrix.extend((0..data).map(|column| multiply(scaled(column), scale)));
@@ -60,7 +61,8 @@ impl Code {
         Ok(Code { data, parity, is_mirror: false, matrix })
     }
 
-    /// The code whose parity chunk i is a copy of data chunk i (RAID 01): of each pair one may be lost.
+    /// The code whose parity chunk i is a copy of data chunk i (RAID 01): one chunk of each pair
+    /// may be lost.
     ///
     /// # Errors
     /// Without data, or with more than [`CHUNKS_MAX`] chunks.
@@ -82,13 +84,14 @@ impl Code {
         self.parity
     }
 
-    /// How many chunks may be lost, whichever they are.
+    /// The number of arbitrary chunks that may be lost.
     #[must_use]
     pub fn tolerates(&self) -> usize {
         if self.is_mirror { 1 } else { self.parity }
     }
 
-    /// Whether all data can be had of the chunks that are present. Bits above the last chunk do not count.
+    /// Whether all data can be recovered from the chunks that are present. Bits above the last
+    /// chunk are ignored.
     #[must_use]
     pub fn is_decodable(&self, present: u32) -> bool {
         let present = present & self.all();
@@ -102,7 +105,7 @@ impl Code {
     /// Computes the parity of a stripe.
     ///
     /// # Panics
-    /// If there are not as many chunks as the code has, or they are not of one length.
+    /// If the number of chunks is not that of the code, or their lengths differ.
     pub fn encode(&self, engine: &dyn Engine, data: &[&[u8]], parity: &mut [&mut [u8]]) {
         assert!(data.len() == self.data && parity.len() == self.parity, "a stripe has the chunks of its code");
         if self.is_mirror {
@@ -116,7 +119,7 @@ impl Code {
         self.is_mirror
     }
 
-    /// How often data chunk `data` is in parity chunk `parity`, counted among parity chunks.
+    /// The coefficient of data chunk `data` in parity chunk `parity`, counted among parity chunks.
     pub(crate) fn coefficient(&self, parity: usize, data: usize) -> u8 {
         self.matrix[parity * self.data + data]
     }
@@ -156,7 +159,7 @@ mod tests {
     use crate::Portable;
     use crate::oracle::{Oracle, is_invertible};
 
-    /// The rows of all chunks: data as it is, then parity.
+    /// The rows of all chunks: the identity for data, then parity.
     fn rows(code: &Code) -> Vec<Vec<u8>> {
         let unit = |chunk| (0..code.data()).map(|column| u8::from(column == chunk)).collect();
         let data = (0..code.data()).map(unit);
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_bears_the_loss_of_one_of_each_pair() {
+    fn a_mirror_tolerates_the_loss_of_one_of_each_pair() {
         let code = Code::mirror(3).unwrap();
         assert_eq!(code.tolerates(), 1);
         for present in 0..64 {
@@ -213,12 +216,12 @@ mod tests {
             assert_eq!(copies.each_ref().map(|copy| &copy[..]), data);
             let mut product = [[0; 2]; 3];
             engine.apply(&code.matrix, &data, &mut product.each_mut().map(|copy| &mut copy[..]));
-            assert_eq!(product, copies, "the matrix says the same");
+            assert_eq!(product, copies, "the matrix gives the same result");
         }
     }
 
     #[test]
-    fn codes_that_cannot_be_are_refused_in_words() {
+    fn invalid_codes_are_refused_with_a_message() {
         assert_eq!(Code::new(0, 2), Err(CodeError::NoData));
         assert_eq!(Code::new(30, 3), Err(CodeError::TooManyChunks { chunks: 33 }));
         assert_eq!(Code::mirror(17), Err(CodeError::TooManyChunks { chunks: 34 }));

@@ -1,15 +1,19 @@
-//! Erasure codes over GF(2^8): m chunks of parity for k chunks of data, so that any m chunks may be lost.
+//! Erasure codes over GF(2^8): m chunks of parity for k chunks of data, so that any m chunks may be
+//! lost.
 //!
-//! A [`Code`] is a matrix; it says what parity is ([`Code::encode`]) and how lost chunks come back ([`Code::recover`]). The bytes
-//! are computed by an [`Engine`]: [`Portable`] is here, in safe Rust; another one may use a library, and gives the same bytes.
+//! A [`Code`] is a matrix; it defines parity ([`Code::encode`]) and the recovery of lost chunks
+//! ([`Code::recover`]). The bytes are computed by an [`Engine`]: [`Portable`] is here, in safe
+//! Rust; other engines may use a library, and give the same results.
 //!
-//! The field is GF(2)\[x\] / (x^8 + x^4 + x^3 + x^2 + 1), 0x11D. The matrix is Cauchy's, 1 / ((k + j) xor i) for parity j and data i,
-//! with columns scaled so that the first parity is the XOR of the data, then rows so that the first column is ones. Every square
-//! part of a Cauchy matrix can be inverted, and scaling does not change that, so any k chunks of the k + m give the others
-//! (Bloemer et al., An XOR-Based Erasure-Resilient Coding Scheme, 1995). `Code::mirror` is the one other code: a copy of each chunk.
+//! The field is GF(2)\[x\] / (x^8 + x^4 + x^3 + x^2 + 1), 0x11D. The matrix is Cauchy's, 1 / ((k +
+//! j) xor i) for parity j and data i, with columns scaled so that the first parity is the XOR of
+//! the data, then rows so that the first column is ones. Every square part of a Cauchy matrix can
+//! be inverted, and scaling does not change that, so any k of the k + m chunks determine the others
+//! (Bloemer et al., An XOR-Based Erasure-Resilient Coding Scheme, 1995). `Code::mirror` is the one
+//! other code: a copy of each chunk.
 //!
-//! What is absent: where a chunk lies, which of them are lost, and checksums. A chunk is there or not; one with wrong bytes makes
-//! wrong bytes.
+//! What is absent: locations of chunks, tracking of lost ones, and checksums. A chunk is present or
+//! not; a corrupt one corrupts the result.
 //!
 //! ```
 //! use zonda_erasure::{Code, Portable};

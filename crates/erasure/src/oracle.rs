@@ -1,8 +1,9 @@
-//! The same arithmetic, slow and obvious: bit by bit and byte by byte, without a table.
+//! A slow reference implementation of the same arithmetic: bit by bit and byte by byte, without
+//! tables.
 
 use crate::Engine;
 
-/// The product of two polynomials, and what is left of it after division by x^8 + x^4 + x^3 + x^2 + 1.
+/// The product of two polynomials, modulo x^8 + x^4 + x^3 + x^2 + 1.
 pub(crate) fn multiply(a: u8, b: u8) -> u8 {
     let product = (0..8).filter(|bit| b >> bit & 1 == 1).fold(0_u16, |sum, bit| sum ^ (u16::from(a) << bit));
     let rest =
@@ -27,7 +28,7 @@ impl Engine for Oracle {
     }
 }
 
-/// Whether k rows of k numbers can be inverted, by elimination.
+/// Whether a matrix of k rows and k columns can be inverted, by elimination.
 pub(crate) fn is_invertible(mut rows: Vec<Vec<u8>>) -> bool {
     let size = rows.len();
     for column in 0..size {
@@ -45,7 +46,7 @@ pub(crate) fn is_invertible(mut rows: Vec<Vec<u8>>) -> bool {
     true
 }
 
-/// Bytes that look random, the same for the same seed.
+/// Pseudorandom bytes, the same for the same seed.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {

@@ -1,17 +1,19 @@
-//! The arithmetic in safe Rust, in loops that compilers turn into vector instructions.
+//! The arithmetic in safe Rust, in loops that compilers vectorize.
 //!
-//! A row of coefficients is taken bit by bit, from the highest: double what there is, add (XOR) the inputs whose coefficient has the
-//! bit (Horner's rule). So an output is doubled at most seven times however many inputs there are, no table is looked up, and a
-//! row of ones is one pass of XOR. Doubling eight bits is a shift, a comparison and an XOR in each byte of a vector.
+//! A row of coefficients is processed bit by bit, from the highest: double the output, then add
+//! (XOR) the inputs whose coefficient has the bit (Horner's rule). So an output is doubled at most
+//! seven times however many inputs there are, no table is looked up, and a row of ones is one pass
+//! of XOR. Doubling eight bits is a shift, a comparison and an XOR in each byte of a vector.
 
 use crate::Engine;
 use crate::engine::assert_shape;
 use crate::field::REDUCTION;
 use crate::limits::CHUNKS_MAX;
 
-/// Bytes that one turn of the innermost loop works on.
+/// Bytes per iteration of the innermost loop.
 const LANE_BYTES: usize = 64;
-/// Bytes of each chunk that are worked on before the next: those of sixteen chunks stay in a first-level cache.
+/// Bytes of each chunk that are processed before the next: those of sixteen chunks stay in a
+/// first-level cache.
 const PIECE_LANES: usize = 1024 / LANE_BYTES;
 /// Inputs that one pass adds.
 const PASS_INPUTS: usize = 8;
@@ -49,7 +51,7 @@ impl Engine for Portable {
     }
 }
 
-/// The sum of few inputs, in one pass: a narrow stripe with one parity has no time for more.
+/// The sum of few inputs, in one pass: this is fast for narrow stripes with one parity.
 fn xor(inputs: &[&[u8]], output: &mut [u8]) {
     let mut lanes: [&[Lane]; PASS_INPUTS] = [&[]; PASS_INPUTS];
     lanes.iter_mut().zip(inputs).for_each(|(lanes, input)| *lanes = input.as_chunks().0);
@@ -61,7 +63,7 @@ fn xor(inputs: &[&[u8]], output: &mut [u8]) {
     }
 }
 
-/// What is behind the last whole lane, filled up with zeros to be one.
+/// The remainder behind the last whole lane, filled up with zeros.
 fn apply_to_rest(rows: &[Row; CHUNKS_MAX], inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
     let mut filled = [[[0; LANE_BYTES]]; CHUNKS_MAX];
     for (lane, input) in filled.iter_mut().zip(inputs) {
@@ -84,7 +86,7 @@ struct Row {
     inputs_of: [u32; 8],
 }
 
-/// What becomes of the output's bytes before inputs are added.
+/// Treatment of the output's previous bytes before inputs are added.
 #[derive(Clone, Copy)]
 enum Before {
     Forgotten,
@@ -128,7 +130,7 @@ impl Row {
     }
 }
 
-/// Adds up to [`PASS_INPUTS`] pieces to the output, with a loop of its own for each number of them.
+/// Adds up to [`PASS_INPUTS`] pieces to the output, with a separate loop for each number of them.
 fn add(before: Before, pieces: &[&[Lane]], output: &mut [Lane]) {
     match *pieces {
         [] => add_some(before, [], output),
@@ -157,7 +159,8 @@ fn double(byte: u8) -> u8 {
     (byte << 1) ^ if byte >= 0x80 { REDUCTION } else { 0 }
 }
 
-/// Lanes are copied, so that the compiler keeps them in registers: a sum in place, byte by byte, runs at a third of the speed.
+/// Lanes are copied, so that the compiler keeps them in registers: a sum in place, byte by byte,
+/// runs at a third of the speed.
 #[inline(always)]
 fn each_lane<const N: usize>(pieces: [&[Lane]; N], output: &mut [Lane], before: impl Fn(u8) -> u8) {
     let pieces = pieces.map(|piece| &piece[..output.len()]);

@@ -1,36 +1,38 @@
-//! How lost chunks come back: which chunks are read, and what is computed of them.
+//! Recovery of lost chunks: which chunks are read, and what is computed from them.
 //!
-//! Of e lost data chunks, e parity chunks that are there tell: with P the part of the matrix that has their rows and the lost columns,
-//! and Q the part with the columns that are there, lost = P^-1 (parity + Q data). P is at most as large as the number of
-//! parity chunks; the rest of the inverse of a whole stripe's matrix would be ones and zeros.
+//! e lost data chunks are determined by e present parity chunks: with P the part of the matrix with
+//! their rows and the lost columns, and Q the part with the present columns, lost = P^-1 (parity +
+//! Q data). P is at most as large as the number of parity chunks; the rest of the inverse of a
+//! whole stripe's matrix would be ones and zeros.
 
 use crate::code::low_bits;
 use crate::field::{inverse, multiply};
 use crate::limits::CHUNKS_MAX;
 use crate::{Code, Engine};
 
-/// Data chunks that can be lost and come back: there are as many parity chunks.
+/// Maximum of recoverable data chunks: there are as many parity chunks.
 const LOST_MAX: usize = CHUNKS_MAX / 2;
 
 type Square = [[u8; LOST_MAX]; LOST_MAX];
 
-/// Which chunks are read, and what is computed of them.
+/// The chunks to read, and what is computed from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The chunks to read, in ascending order. There is no chunk here that is not needed.
+    /// The chunks to read, in ascending order; all of them are needed.
     pub sources: Vec<usize>,
-    /// A row for each chunk that is wanted, a coefficient for each source.
+    /// A row for each wanted chunk, a coefficient for each source.
     pub matrix: Vec<u8>,
 }
 
 impl Code {
-    /// How the chunks `wanted` are had of those in `present`; `None` if they cannot be.
+    /// How to compute the chunks `wanted` from those in `present`; `None` if that is impossible.
     ///
-    /// Chunks that are present may be wanted too: they are their own source. Of parity chunks those with the lowest numbers
-    /// are read, since the first is an XOR; leave out of `present` what should not be read.
+    /// Chunks that are present may be wanted too: they are their own sources. Of the parity chunks
+    /// those with the lowest numbers are read, since the first is an XOR; omit from `present` what
+    /// should not be read.
     ///
     /// # Panics
-    /// If a wanted chunk is not one of the code's.
+    /// If a wanted chunk is not part of the code.
     #[must_use]
     pub fn recover(&self, present: u32, wanted: &[usize]) -> Option<Recovery> {
         let chunks = self.data() + self.parity();
@@ -65,7 +67,8 @@ impl Code {
         Some(Recovery { sources, matrix })
     }
 
-    /// One chunk, of the data and the first parity, when the others of these are there: what a degraded read asks for.
+    /// One chunk from the data and the first parity, if the others of these are present: the case
+    /// of a degraded read.
     fn xor_of_the_others(&self, present: u32, wanted: &[usize]) -> Option<Recovery> {
         let &[chunk] = wanted else { return None };
         let others = low_bits(self.data() + 1) & !(1 << chunk);
@@ -76,7 +79,7 @@ impl Code {
         Some(Recovery { sources, matrix: vec![1; self.data()] })
     }
 
-    /// Each chunk of itself, or of the other one of its pair.
+    /// Each chunk from itself, or from the other one of its pair.
     fn copies(&self, has: impl Fn(usize) -> bool, wanted: &[usize]) -> Option<Recovery> {
         let twin = |chunk: usize| if chunk < self.data() { chunk + self.data() } else { chunk - self.data() };
         let source = |&chunk: &usize| {
@@ -93,13 +96,13 @@ impl Code {
 }
 
 impl Recovery {
-    /// Computes the wanted chunks, in the order in which they were asked for, of the sources in theirs.
+    /// Computes the wanted chunks, in the requested order, from the sources in theirs.
     ///
     /// # Panics
-    /// If there are not as many chunks as the recovery has, or they are not of one length.
+    /// If the number of chunks is not that of the recovery, or their lengths differ.
     pub fn apply(&self, engine: &dyn Engine, sources: &[&[u8]], wanted: &mut [&mut [u8]]) {
-        assert!(sources.len() == self.sources.len(), "all sources of a recovery");
-        assert_eq!(self.matrix.len(), sources.len() * wanted.len(), "all chunks that were asked for");
+        assert!(sources.len() == self.sources.len(), "one chunk for each source");
+        assert_eq!(self.matrix.len(), sources.len() * wanted.len(), "one chunk for each wanted one");
         let copy_of = |row: &[u8]| {
             let only = row.iter().position(|&number| number != 0)?;
             (row[only] == 1 && row[only + 1..].iter().all(|&number| number == 0)).then_some(only)
@@ -115,13 +118,14 @@ impl Recovery {
     }
 }
 
-/// What the lost data chunks are, in terms of parity and of the data that are there.
+/// The lost data chunks in terms of parity and of the present data.
 struct Solution {
-    /// The lost data chunks and as many parity chunks (counted among parity chunks); the first `lost` numbers of each count.
+    /// The lost data chunks and as many parity chunks (counted among parity chunks); only the first
+    /// `lost` entries of each count.
     lost: usize,
     chunks: [usize; LOST_MAX],
     parities: [usize; LOST_MAX],
-    /// A row for each lost chunk, a number for each of the parity chunks.
+    /// A row for each lost chunk, a coefficient for each of the parity chunks.
     inverse: Square,
     present: u32,
 }
@@ -151,7 +155,7 @@ impl Solution {
         solution
     }
 
-    /// Adds a lost data chunk, so many times, to a row over all chunks.
+    /// Adds a lost data chunk, times a coefficient, to a row over all chunks.
     fn add_lost(&self, code: &Code, chunk: usize, times: u8, row: &mut [u8; CHUNKS_MAX]) {
         let place = self.chunks[..self.lost].iter().position(|&lost| lost == chunk).expect("it is lost");
         for (&parity, &number) in self.parities.iter().zip(&self.inverse[place][..self.lost]) {
@@ -176,7 +180,8 @@ impl Solution {
     }
 }
 
-/// The inverse of the upper left part of a square (Gauss and Jordan). Every square part of the code's matrix has one.
+/// The inverse of the upper left part of a square (Gauss and Jordan). Every square part of the
+/// code's matrix has one.
 fn invert(mut square: Square, size: usize) -> Square {
     let mut result = [[0; LOST_MAX]; LOST_MAX];
     (0..size).for_each(|at| result[at][at] = 1);
@@ -244,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_none_and_what_is_there_is_its_own_source() {
+    fn unrecoverable_chunks_are_none_and_present_chunks_are_their_own_sources() {
         let code = Code::new(3, 2).unwrap();
         assert_eq!(code.recover(0b11000, &[0]), None);
         let copy = Recovery { sources: vec![1, 3], matrix: vec![0, 1, 1, 0] };
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_one_chunk_are_read_from_the_first_that_is_there() {
+    fn copies_of_one_chunk_are_read_from_the_first_that_is_present() {
         let code = Code::new(1, 3).unwrap();
         assert_eq!(code.recover(0b1100, &[0]), Some(Recovery { sources: vec![2], matrix: vec![1] }));
         assert_eq!(code.recover(0b1000, &[1, 2]), Some(Recovery { sources: vec![3], matrix: vec![1, 1] }));

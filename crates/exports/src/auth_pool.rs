@@ -1,7 +1,7 @@
-//! Where steps of authentications are computed: two threads beside the loop, which serves others meanwhile.
+//! Computes authentication steps in two threads, while the loop serves other connections.
 //!
-//! How many steps are here at the same time is the target's limit. They run at a lower priority than the loop, so that strangers who
-//! have much computed take what is left over of the processor.
+//! The target limits how many steps are in progress. They run at a lower priority than the loop, so
+//! that unauthenticated clients that cause many computations only get idle CPU time.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,21 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use zonda_ring::Waker;
-use zonda_target::{AuthStep, AuthStepEnded};
+use zonda_target::{AuthStep, CompletedAuthStep};
 
 const THREADS: usize = 2;
-/// As `nice`: what takes long gives way.
+/// The nice value of the threads.
 const NICENESS: i32 = 10;
 
-/// The threads end with it.
+/// The pool; its threads exit when it is dropped.
 #[derive(Debug)]
 pub(crate) struct AuthPool {
     steps: Sender<AuthStep>,
-    ended: Receiver<AuthStepEnded>,
+    ended: Receiver<CompletedAuthStep>,
 }
 
 impl AuthPool {
-    /// Threads that call the waker after each step.
+    /// Starts threads that call the waker after each step.
     pub(crate) fn new(waker: &Waker) -> io::Result<AuthPool> {
         let (steps, queue) = channel::<AuthStep>();
         let queue = Arc::new(Mutex::new(queue));
@@ -35,22 +35,22 @@ impl AuthPool {
         Ok(AuthPool { steps, ended })
     }
 
-    /// Has a step computed.
+    /// Queues a step.
     pub(crate) fn begin(&self, step: AuthStep) {
-        self.steps.send(step).expect("the threads end after the pool");
+        self.steps.send(step).expect("the threads outlive the pool");
     }
 
-    /// A step that was computed.
-    pub(crate) fn next(&self) -> Option<AuthStepEnded> {
+    /// The next completed step.
+    pub(crate) fn next(&self) -> Option<CompletedAuthStep> {
         self.ended.try_recv().ok()
     }
 }
 
-fn work(queue: &Mutex<Receiver<AuthStep>>, results: &Sender<AuthStepEnded>, waker: &Waker) {
-    // Without the right to it the steps are computed all the same.
+fn work(queue: &Mutex<Receiver<AuthStep>>, results: &Sender<CompletedAuthStep>, waker: &Waker) {
+    // If it is not permitted, the steps run at normal priority.
     let _ = rustix::process::nice(NICENESS);
     loop {
-        // One waits for a step, the other one for its turn to wait.
+        // One thread waits for a step, the other one for the lock.
         let step = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(step) = step else { return };
         if results.send(step.run()).is_err() {

@@ -1,4 +1,4 @@
-//! From a plan to drives that are open and a target that knows them.
+//! Opens the drives of a plan, and builds the target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use zonda_image::{Image, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
-use zonda_ssd::allocation::ElementBook;
+use zonda_ssd::allocation::ElementTracker;
 use zonda_ssd::profile::Profile;
 use zonda_target::{HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
 use zonda_zoned::zones::ZoneTable;
@@ -26,28 +26,28 @@ use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::served::Served;
 use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
 
-/// Firmware revision that hosts are shown: at most 8 characters.
+/// Firmware revision in Identify Controller: at most 8 characters.
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 
-/// What a plan has become.
+/// The drives and the target of a plan.
 pub(crate) struct Built {
     pub(crate) target: Target,
     pub(crate) drives: Drives,
     pub(crate) subsystems: Vec<SubsystemInfo>,
     pub(crate) layout: Vec<SubsystemLayout>,
-    /// What could be exported over NBD.
+    /// Namespaces that could be exported over NBD.
     pub(crate) candidates: Vec<Candidate>,
 }
 
-/// A drive that is open.
+/// An open drive.
 struct Opened {
     drive: Box<dyn Drive>,
-    /// In a few words.
+    /// A short description.
     source: String,
     state: String,
     uuid: [u8; 16],
     volatile_write_cache: bool,
-    /// What was kept of reservations; `None` where they can neither be kept nor were.
+    /// Saved reservations; `None` if the drive cannot save them.
     reservations: Option<Bytes>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn build(
     let mut drives = Drives::default();
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
     let mut candidates = Vec::new();
-    let (mut kept_reservations, mut write_protected) = (BTreeMap::new(), BTreeSet::new());
+    let (mut saved_reservations, mut write_protected) = (BTreeMap::new(), BTreeSet::new());
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in &subsystem.namespaces {
@@ -72,13 +72,14 @@ pub(crate) fn build(
                 source: opened.source.clone(),
                 zones: geometry.zone_count,
                 zone_capacity_bytes: geometry.zone_capacity_bytes(),
+                is_volume: matches!(namespace.source, Source::Volume(_)),
                 state: opened.state,
                 read_only: namespace.read_only,
             });
             let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
             let source = opened.source.clone();
             let device = drives.add(Served::new(opened.drive, opened.source, timing));
-            kept_reservations.extend(opened.reservations.map(|kept| (device, kept)));
+            saved_reservations.extend(opened.reservations.map(|kept| (device, kept)));
             write_protected.extend(namespace.read_only.then_some(device));
             candidates.push(Candidate {
                 nqn: subsystem.nqn.clone(),
@@ -112,7 +113,7 @@ pub(crate) fn build(
         });
     }
     let mut config = config(plan, memory, configs, listen)?;
-    config.kept_reservations = kept_reservations;
+    config.saved_reservations = saved_reservations;
     config.write_protected = write_protected;
     let target =
         Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))?;
@@ -148,13 +149,13 @@ fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
     HostAccess::Hosts(entries.collect())
 }
 
-/// A member of a volume is for that volume alone.
+/// Refuses a member of a volume, which only the volume may write.
 fn refuse_member(path: &Path) -> Result<(), ServeError> {
     let Some(volume) = volume_of_image(path) else { return Ok(()) };
     Err(ServeError::new(
-        format!("the image in {} is {volume}, and hosts could overwrite what that needs", path.display()),
-        "serve the volume instead: zonda serve with its directory; say --force if a volume on another machine reaches this member \
-         through this server, or if nobody needs the volume any more",
+        format!("the image in {} is {volume}: hosts could overwrite data of the volume", path.display()),
+        "serve the volume instead: zonda serve with its directory; use --force if a volume on another machine uses this member \
+         through this server, or if the volume is not needed any more",
     ))
 }
 
@@ -169,7 +170,10 @@ fn open(
         Source::Image(path) if namespace.read_only => {
             let (drive, report) = unused(|| ReadOnlyImage::open(path, ring))?;
             let uuid = drive.image().spec().uuid;
-            let state = format!("read-only, {}", in_words(&report, drive.elements_began_anew(), "recovered in memory"));
+            let state = format!(
+                "read-only, {}",
+                describe_recovery(&report, drive.elements_reset_reason(), "recovered in memory")
+            );
             let reservations = Some(drive.reservations());
             let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
             Ok(Opened {
@@ -186,9 +190,10 @@ fn open(
                 refuse_member(path)?;
             }
             let (drive, report) = unused(|| FileBacked::open(path, ring))?;
+            events::copies_repaired(path, &report);
             let uuid = drive.image().spec().uuid;
-            let state = in_words(&report, drive.elements_began_anew(), "recovered");
-            let reservations = drive.kept_reservations();
+            let state = describe_recovery(&report, drive.elements_reset_reason(), "recovered");
+            let reservations = drive.saved_reservations();
             let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
             Ok(Opened {
                 drive: paced(Box::new(drive), model),
@@ -206,7 +211,7 @@ fn open(
             let report = volume.report();
             let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
             let uuid = volume.array();
-            let reservations = volume.kept_reservations();
+            let reservations = volume.saved_reservations();
             Ok(Opened {
                 drive: Box::new(volume),
                 source: path.display().to_string(),
@@ -219,9 +224,9 @@ fn open(
         Source::Memory(plan) => {
             let geometry = plan.profile().geometry();
             let model =
-                is_paced.then(|| Model::standing_as(plan.profile(), &ZoneTable::new(geometry.clone()), None, &prng()));
+                is_paced.then(|| Model::from_zones(plan.profile(), &ZoneTable::new(geometry.clone()), None, &prng()));
             let drive = Box::new(MemoryDrive::new(geometry, u64::MAX));
-            let state = format!("empty, as {}", plan.profile().name);
+            let state = format!("new, profile {}; its data is lost when the server stops", plan.profile().name);
             let uuid = uuid_of(&format!("{}/{}", subsystem.nqn, namespace.id));
             Ok(Opened {
                 drive: paced(drive, model),
@@ -235,23 +240,23 @@ fn open(
     }
 }
 
-/// Opens a drive, which a server that was killed a moment ago may still have locked. A reservation of another host is not waited for: it
-/// stays when its host is killed.
+/// Opens a drive, waiting for the lock of a server that was just killed. It does not wait for a
+/// reservation of another host, which persists when that host is killed.
 fn unused<T>(open: impl FnMut() -> Result<T, DriveError>) -> Result<T, ServeError> {
     let is_in_use =
         |result: &Result<T, DriveError>| result.as_ref().is_err_and(|error| error.is_in_use && error.holder.is_none());
     retry_lock_in_use(is_in_use, open).map_err(|error| ServeError::new(error.message, error.help))
 }
 
-fn model_of_image(image: &Image, elements: Option<&ElementBook>) -> Result<Model, ServeError> {
+fn model_of_image(image: &Image, elements: Option<&ElementTracker>) -> Result<Model, ServeError> {
     let profile = Profile::parse(&image.spec().profile).map_err(|error| {
         ServeError::new(
-            format!("the image's profile cannot be read by this zonda: {error}"),
-            "serve it with --timing none, or with the zonda that made it",
+            format!("cannot read the profile of the image: {error}"),
+            "serve it with --timing none, or with the version of zonda that created it",
         )
     })?;
-    let elements = elements.map(ElementBook::table);
-    Ok(Model::standing_as(&profile, image.zones(), elements.as_ref(), &prng()))
+    let elements = elements.map(ElementTracker::table);
+    Ok(Model::from_zones(&profile, image.zones(), elements.as_ref(), &prng()))
 }
 
 fn paced(drive: Box<dyn Drive>, model: Option<Model>) -> Box<dyn Drive> {
@@ -261,12 +266,13 @@ fn paced(drive: Box<dyn Drive>, model: Option<Model>) -> Box<dyn Drive> {
     }
 }
 
-/// Times are drawn from laws; which draws they are is all the same to a server.
+/// Service times are random samples; a server does not need a particular seed.
 fn prng() -> Prng {
     Prng::new(1)
 }
 
-/// A UUID that is the same after every start, for a drive that is not (RFC 9562, version 8: bits of our own).
+/// A UUID that is stable across restarts, for a drive that does not persist (RFC 9562, version 8:
+/// custom bits).
 fn uuid_of(name: &str) -> [u8; 16] {
     let mut prng = name.bytes().fold(Prng::new(0), |prng, byte| prng.fork(&char::from(byte).to_string()));
     let mut uuid = [0; 16];
@@ -277,17 +283,20 @@ fn uuid_of(name: &str) -> [u8; 16] {
     uuid
 }
 
-/// What opening an image has found, and how it was recovered where it had to be.
-fn in_words(report: &RecoveryReport, elements_began_anew: Option<&str>, recovered: &str) -> String {
+/// Describes how an image was opened: clean, or recovered.
+fn describe_recovery(report: &RecoveryReport, elements_reset_reason: Option<&str>, recovered: &str) -> String {
     let stop = if report.clean {
-        "shut down in order".to_owned()
+        "last shutdown: clean".to_owned()
+    } else if report.found_blocks + report.dropped_blocks == 0 {
+        format!("{recovered} after an unclean shutdown")
     } else {
         format!(
-            "{recovered} after a stop that was not in order ({} blocks found, {} never acknowledged)",
+            "{recovered} after an unclean shutdown (blocks recovered: {}; unacknowledged and dropped: {})",
             report.found_blocks, report.dropped_blocks
         )
     };
-    let elements = if elements_began_anew.is_some() { ", storage elements begin anew" } else { "" };
-    let version = if report.converted { ", converted to a format that older programs refuse" } else { "" };
+    let elements = if elements_reset_reason.is_some() { ", storage elements reset" } else { "" };
+    let version =
+        if report.converted { ", converted to a newer format (older versions of zonda refuse it)" } else { "" };
     stop + elements + version
 }

@@ -1,4 +1,4 @@
-//! How other threads talk to a running server.
+//! Requests of other threads to a running server.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,17 +9,17 @@ use zonda_ring::Waker;
 
 use crate::snapshot::Snapshot;
 
-/// Where the answer to a request to a volume goes.
-pub(crate) type Answerer = Sender<Result<VolumeReport, DriveError>>;
+/// The channel for the reply to a volume request.
+pub(crate) type ReplySender = Sender<Result<VolumeReport, DriveError>>;
 
-/// What other threads ask of a server.
+/// Requests of other threads.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Tell how things stand.
+    /// Report the state of the server.
     Snapshot(Sender<Snapshot>),
-    /// Do something with the volume in a directory.
-    Volume(PathBuf, VolumeRequest, Answerer),
-    /// End what is under way, and stop.
+    /// Execute a request on the volume in a directory.
+    Volume(PathBuf, VolumeRequest, ReplySender),
+    /// Complete outstanding commands, and stop.
     Stop,
 }
 
@@ -36,34 +36,35 @@ impl Handle {
         (Handle { requests, waker }, receiver)
     }
 
-    /// Asks the server to end what is under way and to stop. Returns at once.
+    /// Requests the server to complete outstanding commands and stop. Returns at once.
     pub fn stop(&self) {
         self.ask(Request::Stop);
     }
 
-    /// How things stand; `None` if the server has stopped, or does not answer in `patience`.
+    /// The state of the server; `None` if it has stopped, or does not reply within `timeout`.
     #[must_use]
-    pub fn snapshot(&self, patience: Duration) -> Option<Snapshot> {
+    pub fn snapshot(&self, timeout: Duration) -> Option<Snapshot> {
         let (answer, receiver) = mpsc::channel();
         self.ask(Request::Snapshot(answer));
-        receiver.recv_timeout(patience).ok()
+        receiver.recv_timeout(timeout).ok()
     }
 
-    /// Asks something of the volume in a directory, and says how it is then; `None` as of [`snapshot`](Handle::snapshot).
+    /// Executes a request on the volume in a directory, and returns its state after that; `None` as
+    /// of [`snapshot`](Handle::snapshot).
     #[must_use]
     pub fn volume(
         &self,
         volume: &Path,
         request: VolumeRequest,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<Result<VolumeReport, DriveError>> {
         let (answer, receiver) = mpsc::channel();
         self.ask(Request::Volume(volume.to_owned(), request, answer));
-        receiver.recv_timeout(patience).ok()
+        receiver.recv_timeout(timeout).ok()
     }
 
     fn ask(&self, request: Request) {
-        // A server that is gone has nothing to say.
+        // A server that has stopped drops the request.
         if self.requests.send(request).is_ok() {
             self.waker.wake();
         }

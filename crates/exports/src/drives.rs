@@ -7,18 +7,18 @@ use zonda_ring::Bytes;
 use zonda_target::{DeviceHealth, DeviceKey, Flow, Target};
 use zonda_zoned::{Command, Completion, CompletionQueue, Instant, Status};
 
-use crate::control::Answerer;
+use crate::control::ReplySender;
 use crate::events;
-use crate::served::{End, Served, Submitter};
+use crate::served::{ClosePhase, Served, Submitter};
 
-/// All drives; a [`DeviceKey`] is a place in the list.
+/// All drives; a [`DeviceKey`] is an index in the list.
 #[derive(Default)]
 pub(crate) struct Drives {
     served: Vec<Served>,
-    /// Requests to volumes that wait for a device: the volume's place, and who asked.
-    pub(crate) asked: Vec<(usize, RequestId, Answerer)>,
-    /// Whether drives have kept what they were asked to, where the target has not heard of it.
-    kept: VecDeque<(DeviceKey, bool)>,
+    /// Outstanding volume requests: the volume's index, the request and the channel for the reply.
+    pub(crate) asked: Vec<(usize, RequestId, ReplySender)>,
+    /// Results of saving reservations that were not passed to the target yet.
+    saved: VecDeque<(DeviceKey, bool)>,
 }
 
 impl Drives {
@@ -36,40 +36,40 @@ impl Drives {
         &self.served[key.0 as usize]
     }
 
-    /// A turn of the loop begins: all drives together may be given so much.
-    pub(crate) fn begin_turn(&mut self, allowance: u64) {
+    /// Starts an iteration of the loop, with an allowance for all drives together.
+    pub(crate) fn begin_iteration(&mut self, allowance: u64) {
         let busy = self.served.iter().filter(|served| served.is_waiting()).count();
         let allowance = allowance / busy.max(1) as u64;
         self.served.iter_mut().for_each(|served| served.allowance = allowance);
     }
 
-    /// A command goes to its drive, now or when it is its turn.
+    /// Submits a command to its drive, or queues it.
     pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, submitter: Submitter, flow: Flow, command: Command) {
         self.served[key.0 as usize].submit(now, submitter, flow, command);
     }
 
-    /// A connection is gone: its commands that wait fail.
+    /// Fails the queued commands of a closed connection.
     pub(crate) fn abandon(&mut self, flow: Flow) {
         self.served.iter_mut().for_each(|served| served.abandon(flow));
     }
 
-    /// A drive keeps what hosts have reserved of it; [`next_kept`](Drives::next_kept) tells the end.
-    pub(crate) fn keep_reservations(&mut self, now: Instant, key: DeviceKey, bytes: Bytes) {
+    /// Saves the reservations of a drive; [`next_saved`](Drives::next_saved) returns the result.
+    pub(crate) fn save_reservations(&mut self, now: Instant, key: DeviceKey, bytes: Bytes) {
         let served = &mut self.served[key.0 as usize];
-        if served.end == End::NotYet {
-            served.is_keeping = true;
-            served.drive.keep_reservations(now, bytes);
+        if served.close_phase == ClosePhase::Open {
+            served.is_saving = true;
+            served.drive.save_reservations(now, bytes);
         } else {
-            self.kept.push_back((key, false));
+            self.saved.push_back((key, false));
         }
     }
 
-    /// A drive that has kept what it was asked to, or could not.
-    pub(crate) fn next_kept(&mut self) -> Option<(DeviceKey, bool)> {
-        self.kept.pop_front()
+    /// The next drive that has saved its reservations, or failed to.
+    pub(crate) fn next_saved(&mut self) -> Option<(DeviceKey, bool)> {
+        self.saved.pop_front()
     }
 
-    /// Tells `completed` of everything that has ended. Returns whether anything has.
+    /// Passes completions to `completed`. Returns whether there were any.
     pub(crate) fn poll(
         &mut self,
         now: Instant,
@@ -80,10 +80,10 @@ impl Drives {
         for (index, served) in self.served.iter_mut().enumerate() {
             moved |= served.submit_waiting(now);
             served.drive.poll(now, completions);
-            if let Some(kept) = served.drive.take_reservations_kept() {
+            if let Some(saved) = served.drive.take_reservations_saved() {
                 moved = true;
-                served.is_keeping = false;
-                self.kept.push_back((DeviceKey(index as u32), kept));
+                served.is_saving = false;
+                self.saved.push_back((DeviceKey(index as u32), saved));
             }
             while let Some(mut completion) = completions.pop() {
                 moved = true;
@@ -95,52 +95,53 @@ impl Drives {
                 moved = true;
                 completed(DeviceKey(index as u32), submitter, Completion::of(id, Status::NamespaceNotReady));
             }
-            // In the place of those that have ended.
+            // They take the slots of completed commands.
             moved |= served.submit_waiting(now);
         }
         moved
     }
 
-    /// The earliest instant at which a drive may have news without the ring's help.
+    /// The earliest instant at which a drive may have an event without the ring.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.served.iter().filter_map(|served| served.drive.next_wakeup()).min()
     }
 
-    /// Whether no command is under way.
+    /// Whether no command is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
-        let is_idle = |it: &Served| !it.is_waiting() && it.meter.outstanding() == 0 && !it.is_keeping;
+        let is_idle = |it: &Served| !it.is_waiting() && it.meter.outstanding() == 0 && !it.is_saving;
         self.served.iter().all(is_idle)
     }
 
-    /// Goes on with closing: commands fail from now on, also those that have waited for room.
-    pub(crate) fn close_on(&mut self, now: Instant) {
-        self.served.iter_mut().for_each(|served| served.close_on(now));
+    /// Continues closing: commands fail from now on, including queued ones.
+    pub(crate) fn advance_close(&mut self, now: Instant) {
+        self.served.iter_mut().for_each(|served| served.advance_close(now));
     }
 
     pub(crate) fn are_closed(&self) -> bool {
-        self.served.iter().all(|served| served.end == End::Closing && served.drive.is_closed())
+        self.served.iter().all(|served| served.close_phase == ClosePhase::Closing && served.drive.is_closed())
     }
 
-    /// After [`are_closed`](Drives::are_closed): what could not be made durable. Each is told to the log.
-    pub(crate) fn tell_close_errors(&mut self) -> Option<String> {
+    /// After [`are_closed`](Drives::are_closed): logs each drive whose data could not be made
+    /// durable, and returns their names.
+    pub(crate) fn log_close_errors(&mut self) -> Option<String> {
         let mut sources = Vec::new();
         for served in &mut self.served {
-            while let Some(trouble) = served.drive.take_trouble() {
-                events::trouble(&served.source, &trouble);
+            while let Some(warning) = served.drive.take_warning() {
+                events::warning(&served.source, &warning);
             }
             if let Some(error) = served.drive.close_error() {
-                events::trouble(&served.source, &error);
+                events::warning(&served.source, &error);
                 sources.push(served.source.as_str());
             }
         }
         (!sources.is_empty()).then(|| sources.join(", "))
     }
 
-    /// The target hears of failures inside the drives, for SMART, and the log of those since it was last told.
-    pub(crate) fn tell_health(&mut self, now: Instant, target: &mut Target) {
+    /// Reports media errors of the drives to the target, for SMART, and logs new ones.
+    pub(crate) fn report_health(&mut self, now: Instant, target: &mut Target) {
         for (index, served) in self.served.iter_mut().enumerate() {
-            while let Some(trouble) = served.drive.take_trouble() {
-                events::trouble(&served.source, &trouble);
+            while let Some(warning) = served.drive.take_warning() {
+                events::warning(&served.source, &warning);
             }
             let health = DeviceHealth { degraded: served.drive.media_errors() > 0, ..DeviceHealth::default() };
             target.set_health(now, DeviceKey(index as u32), health);
@@ -157,13 +158,13 @@ mod tests {
     use zonda_zoned::{Blocks, CommandId, Geometry, Lba, NamespaceId, Operation, QueueFull, ZonedDevice};
 
     use super::*;
-    use crate::served::TURN_COST_MAX;
+    use crate::served::ITERATION_COST_MAX;
 
-    /// A drive that closes, and could not make everything durable if it has an error; it keeps reservations when it is told to.
+    /// A drive that can fail to close, and saves reservations on request.
     struct Closed {
         memory: MemoryDrive,
         error: Option<&'static str>,
-        /// What it was asked to keep, and whether it has.
+        /// The reservations to save, and whether they were saved.
         asked: Rc<RefCell<(Vec<Bytes>, Option<bool>)>>,
         is_closed: bool,
     }
@@ -202,12 +203,12 @@ mod tests {
             0
         }
 
-        fn keep_reservations(&mut self, _now: Instant, bytes: Bytes) {
-            assert!(!self.is_closed, "a drive that is being closed keeps nothing");
+        fn save_reservations(&mut self, _now: Instant, bytes: Bytes) {
+            assert!(!self.is_closed, "a closing drive saves nothing");
             self.asked.borrow_mut().0.push(bytes);
         }
 
-        fn take_reservations_kept(&mut self) -> Option<bool> {
+        fn take_reservations_saved(&mut self) -> Option<bool> {
             self.asked.borrow_mut().1.take()
         }
 
@@ -249,51 +250,51 @@ mod tests {
         drives.submit(Instant::ZERO, DeviceKey(0), Submitter::Target, flow, command);
     }
 
-    /// What ends in one turn of the loop.
-    fn turn(drives: &mut Drives) -> Vec<(u64, Status)> {
+    /// Completions of one iteration of the loop.
+    fn iteration(drives: &mut Drives) -> Vec<(u64, Status)> {
         let mut ended = Vec::new();
         drives.poll(Instant::ZERO, &mut CompletionQueue::new(), &mut |_, _, completion| {
             ended.push((completion.id.0, completion.status));
         });
-        drives.begin_turn(TURN_COST_MAX);
+        drives.begin_iteration(ITERATION_COST_MAX);
         ended
     }
 
     #[test]
-    fn one_host_that_wants_everything_delays_another_by_a_few_commands_and_a_turn_is_bounded() {
+    fn a_greedy_host_delays_another_by_a_few_commands_and_an_iteration_is_bounded() {
         let mut drives = large();
         for number in 0..1024 {
             // 128 KiB, on eight queues.
             read(&mut drives, Flow { group: 1, queue: number % 8 }, number, 32);
         }
-        let mut ended = turn(&mut drives).len();
+        let mut ended = iteration(&mut drives).len();
         for small in 5000..5020 {
             read(&mut drives, Flow { group: 2, queue: 0 }, small, 1);
-            let all = turn(&mut drives);
-            let delay = all.iter().position(|(id, _)| *id == small).expect("it ends in the next turn");
+            let all = iteration(&mut drives);
+            let delay = all.iter().position(|(id, _)| *id == small).expect("it completes in the next iteration");
             assert!(delay <= 4 && all.len() <= 6, "{small}: {delay} of {}", all.len());
             ended += all.len() - 1;
         }
         while ended < 1024 {
-            ended += turn(&mut drives).len();
+            ended += iteration(&mut drives).len();
         }
-        assert!(drives.is_idle() && turn(&mut drives).is_empty());
+        assert!(drives.is_idle() && iteration(&mut drives).is_empty());
     }
 
     #[test]
-    fn commands_of_a_connection_that_is_gone_fail_unless_the_drive_has_them() {
+    fn queued_commands_of_a_closed_connection_fail() {
         let mut drives = large();
-        let (gone, other) = (Flow { group: 1, queue: 1 }, Flow { group: 1, queue: 2 });
-        (0..8).for_each(|number| read(&mut drives, if number < 6 { gone } else { other }, number, 32));
-        drives.abandon(gone);
-        let mut all: Vec<_> = (0..3).flat_map(|_| turn(&mut drives)).collect();
+        let (closed, other) = (Flow { group: 1, queue: 1 }, Flow { group: 1, queue: 2 });
+        (0..8).for_each(|number| read(&mut drives, if number < 6 { closed } else { other }, number, 32));
+        drives.abandon(closed);
+        let mut all: Vec<_> = (0..3).flat_map(|_| iteration(&mut drives)).collect();
         all.sort_unstable_by_key(|(id, _)| *id);
         let failed: Vec<u64> = all.iter().filter(|(_, status)| !status.is_success()).map(|(id, _)| *id).collect();
         assert_eq!((all.len(), failed), (8, vec![4, 5]));
     }
 
     #[test]
-    fn a_drive_is_closed_when_it_has_kept_what_it_was_asked_to_and_keeps_nothing_more() {
+    fn a_drive_is_closed_after_its_reservations_are_saved_and_saves_no_more() {
         let (drive, now, bytes) = (Closed::with(None), Instant::ZERO, Bytes::from_static(b"reserved"));
         let asked = Rc::clone(&drive.asked);
         let mut drives = Drives::default();
@@ -301,32 +302,32 @@ mod tests {
         let poll = |drives: &mut Drives| {
             drives.poll(now, &mut CompletionQueue::new(), &mut |_, _, _| unreachable!("there are no commands"))
         };
-        drives.keep_reservations(now, key, bytes.clone());
-        assert!(!poll(&mut drives) && drives.next_kept().is_none() && !drives.is_idle());
-        drives.close_on(now);
-        assert!(!drives.are_closed(), "it keeps something");
+        drives.save_reservations(now, key, bytes.clone());
+        assert!(!poll(&mut drives) && drives.next_saved().is_none() && !drives.is_idle());
+        drives.advance_close(now);
+        assert!(!drives.are_closed(), "it is still saving");
         asked.borrow_mut().1 = Some(true);
-        assert!(poll(&mut drives), "the loop goes round again");
-        assert_eq!((drives.next_kept(), drives.next_kept()), (Some((key, true)), None));
+        assert!(poll(&mut drives), "the loop iterates again");
+        assert_eq!((drives.next_saved(), drives.next_saved()), (Some((key, true)), None));
         assert!(drives.is_idle());
-        drives.keep_reservations(now, key, bytes.clone());
-        assert_eq!(drives.next_kept(), Some((key, false)), "it takes no more");
-        drives.close_on(now);
+        drives.save_reservations(now, key, bytes.clone());
+        assert_eq!(drives.next_saved(), Some((key, false)), "it takes no more");
+        drives.advance_close(now);
         assert!(drives.are_closed());
         assert_eq!(asked.borrow().0, [bytes]);
     }
 
     #[test]
-    fn the_end_of_a_server_names_the_drives_that_are_not_durable() {
+    fn closing_names_the_drives_whose_data_are_not_durable() {
         let mut drives = Drives::default();
         for (source, error) in [("a", None), ("b", Some("the last flush failed: I/O error")), ("c", None)] {
             let drive = Closed::with(error);
             drives.add(Served::new(Box::new(drive), source.to_owned(), "none"));
         }
-        drives.close_on(Instant::ZERO);
+        drives.advance_close(Instant::ZERO);
         assert!(drives.are_closed());
-        assert_eq!(drives.tell_close_errors().as_deref(), Some("b"));
+        assert_eq!(drives.log_close_errors().as_deref(), Some("b"));
         drives.served.remove(1);
-        assert_eq!(drives.tell_close_errors(), None);
+        assert_eq!(drives.log_close_errors(), None);
     }
 }

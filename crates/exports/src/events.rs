@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
-use zonda_devices::{Notice, VolumeRequest};
+use zonda_devices::{DriveError, Notice, VolumeRequest};
+use zonda_image::RecoveryReport;
 use zonda_nbd::CloseReason;
 use zonda_target::{CloseReason as TargetCloseReason, Event};
 
 use crate::nbd::End;
 
-/// What the target has to tell.
-pub(crate) fn tell(event: &Event) {
+/// Logs an event of the target.
+pub(crate) fn log(event: &Event) {
     match event {
-        Event::HostConnected { .. } | Event::Authenticated { .. } | Event::ControllerGone { .. } => {
+        Event::HostConnected { .. } | Event::Authenticated { .. } | Event::ControllerRemoved { .. } => {
             tracing::info!("{event}");
         }
         Event::HostRefused { .. } | Event::AuthenticationFailed { .. } | Event::ProtocolError { .. } => {
@@ -20,19 +21,19 @@ pub(crate) fn tell(event: &Event) {
     }
 }
 
-/// A connection was turned away before it had a name.
-pub(crate) fn no_room(peer: &str) {
-    tracing::warn!("{peer}: turned away: there are too many connections");
+/// A connection was refused because of the limit.
+pub(crate) fn connection_refused(peer: &str) {
+    tracing::warn!("{peer}: connection refused: too many connections");
 }
 
-/// Connections come and go with every host; why, is of interest only to those who look closely.
+/// A connection was closed, which is frequent and only logged for debugging.
 pub(crate) fn closed(reason: &TargetCloseReason) {
     tracing::debug!("connection closed: {reason}");
 }
 
-/// The media of a drive give trouble.
-pub(crate) fn trouble(source: &str, what: &str) {
-    tracing::warn!("{source}: {what}");
+/// A warning of a drive.
+pub(crate) fn warning(source: &str, text: &str) {
+    tracing::warn!("{source}: {text}");
 }
 
 /// An NBD client has chosen its export.
@@ -41,35 +42,51 @@ pub(crate) fn nbd_opened(peer: &str, export: &str, is_encrypted: bool) {
     tracing::info!("{peer}: connected to export {export:?} ({how})");
 }
 
-/// An NBD client is gone. Those that only looked around are of interest to those who look closely.
+/// An NBD connection was closed. Without an export it is only logged for debugging.
 pub(crate) fn nbd_closed(peer: &str, had_export: bool, end: &End) {
     match end {
         End::Closed(CloseReason::Fault(_) | CloseReason::UnknownExport { .. } | CloseReason::TlsRequired)
         | End::Handshake
         | End::Tls(_)
         | End::Cut
-        | End::Crowded
+        | End::Evicted
         | End::Stalled => tracing::warn!("{peer}: NBD connection closed: {end}"),
         _ if had_export => tracing::info!("{peer}: NBD connection closed: {end}"),
         _ => tracing::debug!("{peer}: NBD connection closed: {end}"),
     }
 }
 
-/// An NVMe host keeps NBD clients away from a drive.
-pub(crate) fn nbd_reserved(source: &str) {
-    tracing::warn!("{source}: a request of an NBD client is refused: an NVMe host has reserved the namespace");
+/// A request of an NBD client was refused because of a reservation.
+pub(crate) fn nbd_reservation_conflict(source: &str) {
+    tracing::warn!("{source}: NBD request refused: an NVMe host holds a reservation on the namespace");
 }
 
-/// Something was asked of a volume.
+/// A request to a volume.
 pub(crate) fn asked(volume: &Path, request: &VolumeRequest) {
     if !matches!(request, VolumeRequest::Report | VolumeRequest::Lost { .. }) {
-        tracing::info!("{}: asked to {request}", volume.display());
+        tracing::info!("{}: request: {request}", volume.display());
     }
 }
 
-/// Something has happened to a volume.
+/// A request to a volume failed, or was refused.
+pub(crate) fn request_failed(volume: &Path, error: &DriveError) {
+    tracing::warn!("{}: request failed: {}", volume.display(), error.message);
+}
+
+/// Damaged copies of metadata that opening an image has rewritten.
+pub(crate) fn copies_repaired(image: &Path, report: &RecoveryReport) {
+    if report.superblock_repaired {
+        tracing::warn!("{}: one of two copies of the superblock was damaged and is repaired", image.display());
+    }
+    // After an unclean shutdown, one copy may be incomplete without damage.
+    if report.checkpoint_repaired && report.clean {
+        tracing::warn!("{}: one of two copies of the checkpoint was damaged and is repaired", image.display());
+    }
+}
+
+/// An event of a volume.
 pub(crate) fn notice(volume: &Path, notice: &Notice) {
-    if notice.is_trouble {
+    if notice.is_warning {
         tracing::warn!("{}: {}", volume.display(), notice.text);
     } else {
         tracing::info!("{}: {}", volume.display(), notice.text);

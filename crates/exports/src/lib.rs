@@ -1,23 +1,24 @@
 //! Servers of drives: NVMe/TCP, and NBD.
 //!
-//! [`ServerPlan`] says what to serve (from `zonda.toml`, or built by a program); [`start`] opens the drives, takes the ports
-//! and serves in a thread of its own; [`Running`] tells how it is, and stops it.
+//! [`ServerPlan`] is the configuration (from `zonda.toml`, or built by a program); [`start`] opens
+//! the drives, listens, and serves in its own thread; [`Running`] reports its state, and stops it.
 //!
 //! ```text
-//!   sockets.rs   connections: bytes up, bytes down          (ring)
+//!   sockets.rs   connections: bytes received and sent       (ring)
 //!       |  ^
 //!   zonda_target   sessions, controllers, commands          (pure)
 //!       v  |
-//!   drives.rs    drives; served.rs: commands that wait      (devices)
+//!   drives.rs    drives; served.rs: queued commands         (devices)
 //!       ^  |
 //!   nbd/         exports of conventional ones over NBD      (nbd, on sockets of its own)
 //!
-//!   server.rs    the loop that turns them all, bit by bit   control.rs, snapshot.rs, metrics.rs   what it tells
-//!   memory.rs    how much of it there is for connections
+//!   server.rs    the event loop                             control.rs, snapshot.rs, metrics.rs   its state
+//!   memory.rs    the memory budget of connections
 //! ```
 //!
-//! What is absent: the protocols, which are `zonda_nvme`'s, `zonda_target`'s and `zonda_nbd`'s, and the rules of zones, which
-//! are the drive's. HTTP is the program's affair: [`metrics_text`] only makes the text.
+//! What is absent: the protocols, which are in `zonda_nvme`, `zonda_target` and `zonda_nbd`, and
+//! the rules of zones, which are in the drives. HTTP is left to the program: [`metrics_text`] only
+//! renders the text.
 #![forbid(unsafe_code)]
 
 mod auth_pool;
@@ -51,5 +52,5 @@ pub use start::{
     retry_address_in_use, start,
 };
 
-/// Where metrics and status are read if nobody says otherwise.
+/// The default address for metrics and status.
 pub const HTTP_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9420);

@@ -1,7 +1,8 @@
-//! The memory of one server: how much its connections may have, and how many there may be.
+//! The memory budget of one server, and the number of connections that follows from it.
 //!
-//! A budget is divided by [`zonda_target::Budget`]. Here is what it is made of: the size that an operator gives it, or a part of
-//! the machine's memory; and the numbers of connections whose reserved parts leave half of it for the pool.
+//! [`zonda_target::Budget`] divides a budget among connections. Here its size is determined: that
+//! of the configuration, or a part of the machine's memory; and the number of connections whose
+//! reserved shares leave half of it for the pool.
 
 use std::fs;
 
@@ -10,39 +11,40 @@ use zonda_target::{Budget, Limits, SHARE_BYTES};
 use crate::nbd::{self, CONNECTIONS_MAX as NBD_CONNECTIONS_MAX};
 use crate::sockets::RECEIVE_BYTES;
 
-/// The smallest budget, in bytes: half of it has room for the longest request of NBD, when no other client holds anything.
+/// The smallest budget, in bytes: half of it suffices for the longest NBD request, when no other
+/// client uses memory.
 pub const MEMORY_MIN: u64 = 128 << 20;
-/// The largest budget of a server that was not told how much it may have, in bytes.
+/// The largest default budget of a server, in bytes.
 pub const MEMORY_DEFAULT_MAX: u64 = 4 << 30;
-/// Such a server takes this part of the machine's memory.
+/// The default budget is this part of the machine's memory.
 const MACHINE_PARTS: u64 = 4;
 /// Bytes that are reserved for each connection.
 const RESERVED_BYTES: usize = SHARE_BYTES + RECEIVE_BYTES;
 
 const _: () = assert!(MEMORY_MIN <= MEMORY_DEFAULT_MAX);
 const _: () = assert!(
-    MEMORY_MIN as usize / 4 + SHARE_BYTES >= zonda_nbd::limits::REQUEST_BYTES_MAX as usize + nbd::REPLY_ROOM_BYTES,
+    MEMORY_MIN as usize / 4 + SHARE_BYTES >= zonda_nbd::limits::REQUEST_BYTES_MAX as usize + nbd::REPLY_RESERVE_BYTES,
     "one connection gets half of the pool, and the pool is half of the budget"
 );
 
-/// Memory divided.
+/// A budget and the limits that follow from it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) budget: Budget,
-    /// Of NVMe/TCP.
+    /// Limits of NVMe/TCP.
     pub(crate) limits: Limits,
     pub(crate) nbd_connections: usize,
 }
 
 impl Memory {
-    /// Divides `bytes`, which are at least [`MEMORY_MIN`].
+    /// Divides `bytes`, at least [`MEMORY_MIN`].
     pub(crate) fn of(bytes: u64, has_nbd: bool) -> Memory {
         let bytes = usize::try_from(bytes.max(MEMORY_MIN)).unwrap_or(usize::MAX);
         let defaults = Limits::default();
         let most = bytes / 2 / RESERVED_BYTES;
         let nbd_connections = if has_nbd { NBD_CONNECTIONS_MAX.min(most / 4) } else { 0 };
         let connections = defaults.connections.min(most - nbd_connections);
-        // Where there are fewer connections, there are as much fewer of each kind.
+        // With fewer connections, each kind is reduced in proportion.
         let part = |number: usize| (number * connections / defaults.connections).max(1);
         let limits = Limits {
             connections,
@@ -56,12 +58,12 @@ impl Memory {
     }
 }
 
-/// The budget of a server that was not told how much it may have.
+/// The default budget of a server.
 pub(crate) fn default_bytes() -> u64 {
     (machine_bytes() / MACHINE_PARTS).clamp(MEMORY_MIN, MEMORY_DEFAULT_MAX)
 }
 
-/// The memory of this machine, or of the control group that this process is in, if that has less.
+/// The memory of this machine, or of the control group of this process, whichever is less.
 fn machine_bytes() -> u64 {
     let system = rustix::system::sysinfo();
     let machine = system.totalram * u64::from(system.mem_unit);
@@ -72,7 +74,7 @@ fn machine_bytes() -> u64 {
     machine.min(group.unwrap_or(u64::MAX))
 }
 
-/// A limit as control groups have it: a number of bytes, or "max".
+/// Parses a limit of a control group: a number of bytes, or "max".
 fn limit_of(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_budget_serves_as_many_connections_as_there_may_be() {
+    fn a_large_budget_allows_the_maximum_of_connections() {
         let memory = Memory::of(4 << 30, true);
         assert_eq!((memory.limits, memory.nbd_connections), (Limits::default(), 128));
         // 1152 connections have 128 KiB for their share and 256 KiB to receive.
@@ -90,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_budget_has_room_for_the_longest_request_and_fewer_connections() {
+    fn the_smallest_budget_allows_the_longest_request_and_fewer_connections() {
         let memory = Memory::of(MEMORY_MIN, true);
         assert_eq!((memory.limits.connections, memory.nbd_connections), (128, 42));
         assert_eq!((memory.limits.half_open, memory.limits.controllers), (64, 96));
-        assert!(memory.budget.request_bytes_max() >= (32 << 20) + nbd::REPLY_ROOM_BYTES);
+        assert!(memory.budget.request_bytes_max() >= (32 << 20) + nbd::REPLY_RESERVE_BYTES);
         assert_eq!(Memory::of(MEMORY_MIN, false).limits.connections, 170);
     }
 

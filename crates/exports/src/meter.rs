@@ -7,7 +7,8 @@ use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, Operation, 
 
 use crate::served::Submitter;
 
-/// Upper bounds of the latency classes: 1, 2 and 5 of each decade from 1 us to 10 s. What takes longer is in one more.
+/// Upper bounds of the latency buckets: 1, 2 and 5 of each decade from 1 us to 10 s. One more
+/// bucket has the longer ones.
 pub const LATENCY_BOUNDS_NS: [u64; 22] = bounds();
 
 const fn bounds() -> [u64; 22] {
@@ -23,12 +24,12 @@ const fn bounds() -> [u64; 22] {
     bounds
 }
 
-/// How long commands took, in classes.
+/// A latency histogram.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Latencies {
-    /// Commands in each class; the last one is without a bound.
+    /// Commands in each bucket; the last one has no bound.
     pub(crate) counts: [u64; LATENCY_BOUNDS_NS.len() + 1],
-    /// All of their time.
+    /// The sum of their latencies.
     pub(crate) sum_ns: u64,
 }
 
@@ -37,9 +38,9 @@ pub(crate) struct Latencies {
 pub(crate) struct KindMeter {
     /// Commands that succeeded.
     pub(crate) succeeded: u64,
-    /// Bytes that they moved.
+    /// Bytes that they transferred.
     pub(crate) bytes: u64,
-    /// How long they took, from being taken to being complete.
+    /// Their latencies, from submission to completion.
     pub(crate) latencies: Latencies,
 }
 
@@ -49,19 +50,19 @@ pub(crate) struct Meter {
     kinds: [KindMeter; OperationKind::ALL.len()],
     /// Commands that failed, by their status.
     errors: HashMap<Status, u64>,
-    under_way: HashMap<CommandId, UnderWay>,
-    /// Commands given to the drive so far; the last one's id.
+    in_flight: HashMap<CommandId, InFlight>,
+    /// Commands submitted to the drive so far; the id of the last one.
     given: u64,
 }
 
-/// A command that the drive has.
+/// A command outstanding at the drive.
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct InFlight {
     kind: OperationKind,
     bytes: u64,
     started: Instant,
     submitter: Submitter,
-    /// The submitter's name for it.
+    /// The submitter's id.
     id: CommandId,
 }
 
@@ -78,8 +79,8 @@ impl Latencies {
         self.counts.iter().sum()
     }
 
-    /// The bound of the class that holds this quantile, in nanoseconds; `None` if nothing was recorded, or it lies above
-    /// all bounds.
+    /// The upper bound of the bucket with this quantile, in nanoseconds; `None` if nothing was
+    /// recorded, or it exceeds all bounds.
     #[must_use]
     pub(crate) fn quantile_ns(&self, quantile: f64) -> Option<u64> {
         let wanted = (self.count() as f64 * quantile).ceil().max(1.0) as u64;
@@ -93,7 +94,8 @@ impl Latencies {
 }
 
 impl Meter {
-    /// A command goes to the drive, where it has the id that this returns: those of two submitters may be the same.
+    /// Records a submission, and returns the command's id at the drive: ids of two submitters may
+    /// be the same.
     pub(crate) fn started(
         &mut self,
         now: Instant,
@@ -103,25 +105,25 @@ impl Meter {
     ) -> CommandId {
         let kind = OperationKind::of(&command.operation);
         let bytes = match command.operation {
-            // Zeros are not moved.
+            // Zeros are not transferred.
             Operation::WriteZeroes { .. } => 0,
             _ => command.operation.blocks().bytes(block_size_bytes),
         };
         self.given += 1;
         let given = CommandId(self.given);
-        self.under_way.insert(given, UnderWay { kind, bytes, started: now, submitter, id: command.id });
+        self.in_flight.insert(given, InFlight { kind, bytes, started: now, submitter, id: command.id });
         given
     }
 
-    /// The drive had no room for it.
+    /// The queue of the drive was full.
     pub(crate) fn refused(&mut self, given: CommandId) {
-        self.under_way.remove(&given);
+        self.in_flight.remove(&given);
     }
 
-    /// A command that was taken is complete. Returns whose it is, and its id there.
+    /// Records a completion. Returns the submitter, and its id of the command.
     pub(crate) fn ended(&mut self, now: Instant, completion: &Completion) -> (Submitter, CommandId) {
-        let command = self.under_way.remove(&completion.id).expect("a drive completes what it was given, once");
-        let UnderWay { kind, bytes, started, submitter, id } = command;
+        let command = self.in_flight.remove(&completion.id).expect("a drive completes each command once");
+        let InFlight { kind, bytes, started, submitter, id } = command;
         if !completion.status.is_success() {
             *self.errors.entry(completion.status).or_default() += 1;
             return (submitter, id);
@@ -133,7 +135,7 @@ impl Meter {
         (submitter, id)
     }
 
-    /// Every kind of which a command has succeeded.
+    /// Every kind with a successful command.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (OperationKind, &KindMeter)> {
         OperationKind::ALL.into_iter().zip(&self.kinds).filter(|(_, meter)| meter.succeeded > 0)
     }
@@ -145,9 +147,9 @@ impl Meter {
         errors
     }
 
-    /// Commands taken and not complete.
+    /// Commands submitted and not complete.
     pub(crate) fn outstanding(&self) -> usize {
-        self.under_way.len()
+        self.in_flight.len()
     }
 }
 
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_of_nothing_is_nothing() {
+    fn an_empty_histogram_has_no_quantile() {
         assert_eq!(Latencies::default().quantile_ns(0.99), None);
     }
 }

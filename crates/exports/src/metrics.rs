@@ -1,4 +1,4 @@
-//! A snapshot as Prometheus reads it (OpenMetrics text, version 1.0).
+//! A snapshot in the format of Prometheus (OpenMetrics text, version 1.0).
 
 use std::fmt;
 
@@ -22,13 +22,13 @@ type NoLabels = [(&'static str, &'static str); 0];
 /// Names and values of labels.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// The snapshot in the text format of Prometheus.
+/// Renders a snapshot in the text format of Prometheus.
 #[must_use]
 pub fn metrics_text(snapshot: &Snapshot) -> String {
     let mut registry = Registry::with_prefix("zonda");
     registry.register_collector(Box::new(SnapshotCollector(snapshot.clone())));
     let mut text = String::new();
-    encode(&mut text, &registry).expect("a string takes everything");
+    encode(&mut text, &registry).expect("writing to a string succeeds");
     text
 }
 
@@ -40,21 +40,33 @@ impl Collector for SnapshotCollector {
         let snapshot = &self.0;
         let to = &mut encoder;
         let uptime = snapshot.uptime_ns as f64 / 1e9;
-        gauge(to, "uptime", "Since the server started", Some(&Unit::Seconds), [(vec![], uptime)])?;
-        gauge(to, "connections", "Connections of hosts", None, [(vec![], snapshot.connections as f64)])?;
+        gauge(to, "uptime", "Time since the server started", Some(&Unit::Seconds), [(vec![], uptime)])?;
+        gauge(to, "connections", "Open connections of hosts", None, [(vec![], snapshot.connections as f64)])?;
         let memory = &snapshot.memory;
         let bytes = Some(&Unit::Bytes);
-        gauge(to, "memory_budget", "For the data of all connections", bytes, [(vec![], memory.budget_bytes as f64)])?;
-        gauge(to, "memory_used", "In use for data of connections", bytes, [(vec![], memory.used_bytes as f64)])?;
+        gauge(
+            to,
+            "memory_budget",
+            "Memory budget for the data of all connections",
+            bytes,
+            [(vec![], memory.budget_bytes as f64)],
+        )?;
+        gauge(
+            to,
+            "memory_used",
+            "Memory in use for the data of connections",
+            bytes,
+            [(vec![], memory.used_bytes as f64)],
+        )?;
         let traffic = &snapshot.traffic;
         let counts = [
             ("connections_accepted", "Connections accepted", None, traffic.connections_accepted),
-            ("connections_refused", "Connections turned away", None, traffic.connections_refused),
-            ("protocol_errors", "Connections that a violation of the protocol ended", None, traffic.protocol_errors),
-            ("authentication_failures", "Hosts that gave no right secret", None, traffic.authentication_failures),
-            ("memory_waits", "Requests that had to wait for memory", None, snapshot.memory.waits),
-            ("received", "Bytes from hosts", Some(&Unit::Bytes), traffic.received_bytes),
-            ("sent", "Bytes to hosts", Some(&Unit::Bytes), traffic.sent_bytes),
+            ("connections_refused", "Connections refused", None, traffic.connections_refused),
+            ("protocol_errors", "Connections closed for a protocol error", None, traffic.protocol_errors),
+            ("authentication_failures", "Hosts that failed to authenticate", None, traffic.authentication_failures),
+            ("memory_waits", "Requests that waited for memory", None, snapshot.memory.waits),
+            ("received", "Bytes received from hosts", Some(&Unit::Bytes), traffic.received_bytes),
+            ("sent", "Bytes sent to hosts", Some(&Unit::Bytes), traffic.sent_bytes),
         ];
         for (name, help, unit, count) in counts {
             counter(to, name, help, unit, [(vec![], count)])?;
@@ -69,7 +81,7 @@ impl Collector for SnapshotCollector {
     }
 }
 
-/// A namespace with the labels that name it.
+/// Each namespace with its labels.
 fn each(snapshot: &Snapshot) -> Vec<(Labels<'_>, String, &NamespaceSnapshot)> {
     let namespaces = snapshot.subsystems.iter().flat_map(|subsystem| {
         let nqn = subsystem.nqn.as_str();
@@ -102,27 +114,25 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
     type Figure = fn(&NamespaceSnapshot) -> Option<f64>;
     let gauges: [(&str, &str, Option<&Unit>, Figure); 14] = [
         ("active_zones", "Zones that hold an active resource", None, |n| Some(f64::from(n.active_zones))),
-        ("active_zones_max", "Zones that may be active", None, |n| n.max_active_zones.map(f64::from)),
+        ("active_zones_max", "Limit on active zones", None, |n| n.max_active_zones.map(f64::from)),
         ("open_zones", "Zones that hold an open resource", None, |n| Some(f64::from(n.open_zones))),
         ("written", "Bytes below write pointers", Some(&Unit::Bytes), |n| Some(n.written_bytes as f64)),
-        ("outstanding_commands", "Commands in the drive", None, |n| Some(n.outstanding as f64)),
-        ("no_space", "Whether there is no room for what is written to an image: 1 or 0", None, |n| {
+        ("outstanding_commands", "Commands outstanding at the drive", None, |n| Some(n.outstanding as f64)),
+        ("no_space", "Whether the file system of the image is full: 1 or 0", None, |n| {
             Some(f64::from(u8::from(n.space?.is_full)))
         }),
-        ("dlwa", "Device-level write amplification of the drive's life", None, |n| Some(n.life.as_ref()?.dlwa)),
-        ("zone_erases_min", "Erases of the least worn zone", None, |n| Some(wear_of_zones(n)?.erases_min as f64)),
-        ("zone_erases_mean", "Erases of an average zone", None, |n| Some(wear_of_zones(n)?.erases_mean)),
-        ("zone_erases_max", "Erases of the most worn zone", None, |n| Some(wear_of_zones(n)?.erases_max as f64)),
-        ("element_erases_min", "Erases of the least worn storage element", None, |n| {
+        ("dlwa", "Device-level write amplification over the life of the drive", None, |n| Some(n.life.as_ref()?.dlwa)),
+        ("zone_erases_min", "Erases of the zone with the fewest", None, |n| Some(wear_of_zones(n)?.erases_min as f64)),
+        ("zone_erases_mean", "Mean erases of a zone", None, |n| Some(wear_of_zones(n)?.erases_mean)),
+        ("zone_erases_max", "Erases of the zone with the most", None, |n| Some(wear_of_zones(n)?.erases_max as f64)),
+        ("element_erases_min", "Erases of the storage element with the fewest", None, |n| {
             Some(wear_of_elements(n)?.erases_min as f64)
         }),
-        ("element_erases_mean", "Erases of an average storage element", None, |n| {
-            Some(wear_of_elements(n)?.erases_mean)
-        }),
-        ("element_erases_max", "Erases of the most worn storage element", None, |n| {
+        ("element_erases_mean", "Mean erases of a storage element", None, |n| Some(wear_of_elements(n)?.erases_mean)),
+        ("element_erases_max", "Erases of the storage element with the most", None, |n| {
             Some(wear_of_elements(n)?.erases_max as f64)
         }),
-        ("element_mapping", "What the drive needs to remember which elements are whose", Some(&Unit::Bytes), |n| {
+        ("element_mapping", "Size of the mapping from zones to storage elements", Some(&Unit::Bytes), |n| {
             Some(n.elements.as_ref()?.mapping_bytes as f64)
         }),
     ];
@@ -132,21 +142,21 @@ fn namespaces(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Resul
     }
     type Count = fn(&NamespaceSnapshot) -> Option<u64>;
     let counts: [(&str, &str, Option<&Unit>, Count); 7] = [
-        ("media_errors", "Failures inside the drive", None, |n| Some(n.media_errors)),
-        ("no_space_errors", "File operations of an image that failed as there was no room", None, |n| {
+        ("media_errors", "Media errors of the drive", None, |n| Some(n.media_errors)),
+        ("no_space_errors", "File operations of an image that failed with no space left", None, |n| {
             Some(n.space?.failures)
         }),
-        ("life_host_write", "Bytes that hosts wrote in the drive's life", Some(&Unit::Bytes), |n| {
+        ("life_host_write", "Bytes written by hosts over the life of the drive", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.host_write_bytes)
         }),
-        ("life_device_write", "Bytes that the drive wrote of its own accord", Some(&Unit::Bytes), |n| {
+        ("life_device_write", "Bytes written by the drive itself over its life", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.device_write_bytes)
         }),
-        ("life_host_read", "Bytes that hosts read in the drive's life", Some(&Unit::Bytes), |n| {
+        ("life_host_read", "Bytes read by hosts over the life of the drive", Some(&Unit::Bytes), |n| {
             Some(n.life.as_ref()?.host_read_bytes)
         }),
-        ("life_zone_resets", "Zones reset in the drive's life", None, |n| Some(n.life.as_ref()?.zone_resets)),
-        ("life_element_erases", "Erases of all storage elements in the drive's life", None, |n| {
+        ("life_zone_resets", "Zone resets over the life of the drive", None, |n| Some(n.life.as_ref()?.zone_resets)),
+        ("life_element_erases", "Erases of all storage elements over the life of the drive", None, |n| {
             Some(n.elements.as_ref()?.erases_total)
         }),
     ];
@@ -175,19 +185,21 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     gauge(to, "volume_member", "Members of volumes, with their states: always 1", None, members)?;
     type Figure = fn(&VolumeReport) -> Option<f64>;
     let gauges: [(&str, &str, Option<&Unit>, Figure); 10] = [
-        ("volume_can_lose", "Members that the volume can do without now", None, |v| Some(f64::from(v.can_lose))),
-        ("volume_size", "What hosts see", Some(&Unit::Bytes), |v| Some(v.volume_bytes as f64)),
-        ("volume_room", "What the members have room for", Some(&Unit::Bytes), |v| Some(v.room_bytes as f64)),
-        ("volume_live", "What holds contents", Some(&Unit::Bytes), |v| Some(v.live_bytes as f64)),
-        ("volume_free_segments", "Segments that could be opened", None, |v| Some(f64::from(v.free_segments))),
-        ("volume_degraded_segments", "Segments that lack a member", None, |v| Some(f64::from(v.degraded_segments))),
-        ("volume_lost_blocks", "Blocks that are lost: reads of them fail", None, |v| Some(v.lost_blocks as f64)),
-        ("volume_suspended", "Whether I/O waits for a member: 1 or 0", None, |v| {
+        ("volume_can_lose", "Members that the volume can currently lose without data loss", None, |v| {
+            Some(f64::from(v.can_lose))
+        }),
+        ("volume_size", "Size of the volume", Some(&Unit::Bytes), |v| Some(v.volume_bytes as f64)),
+        ("volume_room", "Usable capacity of the members", Some(&Unit::Bytes), |v| Some(v.room_bytes as f64)),
+        ("volume_live", "Live data", Some(&Unit::Bytes), |v| Some(v.live_bytes as f64)),
+        ("volume_free_segments", "Free segments", None, |v| Some(f64::from(v.free_segments))),
+        ("volume_degraded_segments", "Segments with a missing member", None, |v| Some(f64::from(v.degraded_segments))),
+        ("volume_lost_blocks", "Lost blocks, whose reads fail", None, |v| Some(v.lost_blocks as f64)),
+        ("volume_suspended", "Whether I/O is suspended until a member returns: 1 or 0", None, |v| {
             let waits = v.members.iter().any(|member| member.suspended.is_some());
             Some(f64::from(u8::from(waits || v.state == VolumeState::Suspended)))
         }),
-        ("volume_rebuild_segments_left", "Segments that a rebuild has before it", None, |v| left(v.rebuild)),
-        ("volume_scrub_segments_left", "Segments that a scrub has before it", None, |v| left(v.scrub)),
+        ("volume_rebuild_segments_left", "Segments left to rebuild", None, |v| left(v.rebuild)),
+        ("volume_scrub_segments_left", "Segments left to scrub", None, |v| left(v.scrub)),
     ];
     for (name, help, unit, figure) in gauges {
         let points =
@@ -196,15 +208,13 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     }
     type Count = fn(&VolumeReport) -> u64;
     let counts: [(&str, &str, Option<&Unit>, Count); 5] = [
-        ("volume_host_write", "Bytes that hosts wrote", Some(&Unit::Bytes), |v| v.host_write_bytes),
+        ("volume_host_write", "Bytes written by hosts", Some(&Unit::Bytes), |v| v.host_write_bytes),
         ("volume_member_write", "Bytes written to members", Some(&Unit::Bytes), |v| v.member_write_bytes),
-        ("volume_relocated", "Bytes that garbage collection moved", Some(&Unit::Bytes), |v| v.relocated_bytes),
-        ("volume_reconstructed_blocks", "Blocks read out of the rest of their stripe", None, |v| {
+        ("volume_relocated", "Bytes relocated by garbage collection", Some(&Unit::Bytes), |v| v.relocated_bytes),
+        ("volume_reconstructed_blocks", "Blocks reconstructed from the rest of their stripe", None, |v| {
             v.reconstructed_blocks
         }),
-        ("volume_mended_blocks", "Blocks of members that were found damaged, and are repaired", None, |v| {
-            v.mended_blocks
-        }),
+        ("volume_repaired_blocks", "Damaged blocks of members that were repaired", None, |v| v.repaired_blocks),
     ];
     for (name, help, unit, count) in counts {
         let points = all.iter().filter_map(|(labels, id, n)| Some((with(labels, id, &[]), count(n.volume.as_ref()?))));
@@ -213,12 +223,12 @@ fn volumes(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The life of a drive whose zones wear.
+/// Counters of a drive that counts erases per zone.
 fn wear_of_zones(namespace: &NamespaceSnapshot) -> Option<&LifeSnapshot> {
     namespace.life.as_ref().filter(|_| namespace.elements.is_none())
 }
 
-/// The life of a drive whose storage elements wear, of which zones are built.
+/// Counters of a drive that counts erases per storage element.
 fn wear_of_elements(namespace: &NamespaceSnapshot) -> Option<&LifeSnapshot> {
     namespace.life.as_ref().filter(|_| namespace.elements.is_some())
 }
@@ -234,8 +244,8 @@ fn commands(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result 
     let counts = by_kind().map(|(labels, command)| (labels, command.count));
     counter(to, "commands", "Commands that succeeded", None, counts)?;
     let bytes = by_kind().map(|(labels, command)| (labels, command.bytes));
-    counter(to, "command", "Bytes that commands moved", Some(&Unit::Bytes), bytes)?;
-    let help = "From a command's being taken by the drive to its completion";
+    counter(to, "command", "Bytes transferred by commands", Some(&Unit::Bytes), bytes)?;
+    let help = "Latency of commands, from submission to the drive to completion";
     let mut family = to.encode_descriptor("command_latency", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for (labels, command) in by_kind() {
         let buckets = buckets(command);
@@ -246,16 +256,16 @@ fn commands(snapshot: &Snapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result 
 }
 
 fn exports(nbd: &NbdSnapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    gauge(to, "nbd_connections", "Connections of NBD clients", None, [(vec![], nbd.connections as f64)])?;
+    gauge(to, "nbd_connections", "Open connections of NBD clients", None, [(vec![], nbd.connections as f64)])?;
     let counts = [
         ("nbd_connections_accepted", "NBD connections accepted", None, nbd.connections_accepted),
-        ("nbd_connections_refused", "NBD connections turned away", None, nbd.connections_refused),
-        ("nbd_handshake_timeouts", "NBD connections that chose no export in time", None, nbd.handshake_timeouts),
-        ("nbd_stalled", "NBD connections whose clients took nothing", None, nbd.stalled),
-        ("nbd_protocol_errors", "NBD connections that a violation of the protocol ended", None, nbd.protocol_errors),
+        ("nbd_connections_refused", "NBD connections refused", None, nbd.connections_refused),
+        ("nbd_handshake_timeouts", "NBD connections whose handshake timed out", None, nbd.handshake_timeouts),
+        ("nbd_stalled", "NBD connections closed because the client received nothing", None, nbd.stalled),
+        ("nbd_protocol_errors", "NBD connections closed for a protocol error", None, nbd.protocol_errors),
         ("nbd_tls_failures", "NBD connections whose TLS failed", None, nbd.tls_failures),
-        ("nbd_received", "Bytes from NBD clients", Some(&Unit::Bytes), nbd.received_bytes),
-        ("nbd_sent", "Bytes to NBD clients", Some(&Unit::Bytes), nbd.sent_bytes),
+        ("nbd_received", "Bytes received from NBD clients", Some(&Unit::Bytes), nbd.received_bytes),
+        ("nbd_sent", "Bytes sent to NBD clients", Some(&Unit::Bytes), nbd.sent_bytes),
     ];
     for (name, help, unit, count) in counts {
         counter(to, name, help, unit, [(vec![], count)])?;
@@ -268,12 +278,12 @@ fn exports(nbd: &NbdSnapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
             .map(|(export, table)| (vec![("table", &**table), ("export", &*export.name)], export))
     };
     let users = each().map(|(labels, export)| (labels, export.connections as f64));
-    gauge(to, "nbd_export_connections", "Clients that have chosen an export", None, users)?;
+    gauge(to, "nbd_export_connections", "Clients connected to an export", None, users)?;
     type Count = fn(&NbdRequestSnapshot) -> u64;
     let counts: [(&str, &str, Option<&Unit>, Count); 3] = [
-        ("nbd_requests", "Requests answered", None, |request| request.count),
-        ("nbd_request_errors", "Requests answered with an error", None, |request| request.errors),
-        ("nbd_request", "Bytes that requests without an error were about", Some(&Unit::Bytes), |request| request.bytes),
+        ("nbd_requests", "Requests completed", None, |request| request.count),
+        ("nbd_request_errors", "Requests completed with an error", None, |request| request.errors),
+        ("nbd_request", "Bytes covered by successful requests", Some(&Unit::Bytes), |request| request.bytes),
     ];
     for (name, help, unit, count) in counts {
         let points = each().flat_map(|(labels, export)| {
@@ -285,7 +295,7 @@ fn exports(nbd: &NbdSnapshot, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Upper bounds in seconds, and how many lie in each class alone: the encoder adds them up.
+/// Upper bounds in seconds, and the count of each bucket alone: the encoder accumulates them.
 fn buckets(command: &CommandSnapshot) -> Vec<(f64, u64)> {
     let bounds = LATENCY_BOUNDS_NS.iter().map(|bound| *bound as f64 / 1e9).chain([f64::INFINITY]);
     bounds.zip(command.latency_counts.iter().copied()).collect()
@@ -332,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn wear_is_that_of_zones_or_of_the_elements_that_they_are_built_of() {
+    fn erases_are_those_of_zones_or_of_their_storage_elements() {
         let life = LifeSnapshot { erases_min: 2, erases_max: 5, erases_mean: 3.5, ..Default::default() };
         let fixed = NamespaceSnapshot { id: 1, life: Some(life), ..Default::default() };
         let elements = ElementsSnapshot {
@@ -359,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_system_is_a_gauge_and_what_failed_for_it_a_counter() {
+    fn a_full_file_system_is_a_gauge_and_failed_operations_are_a_counter() {
         let image = |is_full| {
             let space = Some(SpaceSnapshot { is_full, failures: 17 });
             text_of(NamespaceSnapshot { id: 1, space, media_errors: 3, ..Default::default() })
@@ -386,17 +396,17 @@ mod tests {
             let volume = VolumeReport { lost_blocks, members: vec![member], ..Default::default() };
             text_of(NamespaceSnapshot { id: 1, volume: Some(volume), ..Default::default() })
         };
-        let (well, bad) = (volume(0, None), volume(7, Some("does not answer")));
+        let (healthy, bad) = (volume(0, None), volume(7, Some("does not respond")));
         let labels = "nqn=\"nqn.a\",namespace=\"1\"";
-        for (text, lost, suspended) in [(&well, "0.0", "0.0"), (&bad, "7.0", "1.0")] {
+        for (text, lost, suspended) in [(&healthy, "0.0", "0.0"), (&bad, "7.0", "1.0")] {
             assert!(text.contains(&format!("zonda_volume_lost_blocks{{{labels}}} {lost}\n")), "{text}");
             assert!(text.contains(&format!("zonda_volume_suspended{{{labels}}} {suspended}\n")), "{text}");
         }
-        assert!(well.contains("# TYPE zonda_volume_lost_blocks gauge\n"), "{well}");
+        assert!(healthy.contains("# TYPE zonda_volume_lost_blocks gauge\n"), "{healthy}");
     }
 
     #[test]
-    fn exports_are_told_apart_by_table_and_name() {
+    fn exports_are_identified_by_table_and_name() {
         let export = |table, count| NbdExportSnapshot {
             table,
             name: "a".to_owned(),
@@ -413,11 +423,11 @@ mod tests {
         ] {
             assert!(text.contains(line), "no {line} in\n{text}");
         }
-        assert!(!metrics_text(&Snapshot::default()).contains("nbd"), "nothing where nothing is exported");
+        assert!(!metrics_text(&Snapshot::default()).contains("nbd"), "no metrics without exports");
     }
 
     #[test]
-    fn each_counter_of_connections_and_bytes_has_its_own_figure() {
+    fn each_counter_of_connections_and_bytes_has_its_own_value() {
         let traffic = Traffic {
             connections_accepted: 11,
             connections_refused: 12,
@@ -459,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_latency_add_up_to_all_commands_in_the_last_one() {
+    fn latency_buckets_are_cumulative() {
         let mut counts = vec![0; LATENCY_BOUNDS_NS.len() + 1];
         (counts[1], counts[22]) = (3, 2);
         let read = CommandSnapshot { kind: "read".to_owned(), count: 5, latency_counts: counts, ..Default::default() };

@@ -1,4 +1,4 @@
-//! Gathers a snapshot.
+//! Takes a snapshot.
 
 use zonda_devices::{SpaceFacts, VolumeDrive};
 use zonda_ring::Ring;
@@ -19,7 +19,7 @@ use crate::start::backend_name;
 /// Version of the layout of [`Snapshot`].
 const FORMAT: u32 = 1;
 
-/// What does not change while a server runs.
+/// Facts that do not change while a server runs.
 pub(crate) struct Facts {
     pub(crate) listen: Vec<String>,
     pub(crate) layout: Vec<SubsystemLayout>,

@@ -1,7 +1,8 @@
-//! One drive that is served, and the commands that wait for their turn.
+//! One served drive, and its queue of commands.
 //!
-//! The loop gives drives only so much in one turn ([`Pace`]), and what is beyond that waits in a [`FairQueue`]. So the next turn
-//! comes soon, and a command of another host that has come meanwhile has its place among those that wait.
+//! The loop submits only a limited amount per iteration ([`Pace`]); further commands wait in a
+//! [`FairQueue`]. So the next iteration starts soon, and commands of other hosts that arrive
+//! meanwhile are queued fairly.
 
 use zonda_devices::Drive;
 use zonda_target::{FairQueue, Flow};
@@ -9,20 +10,20 @@ use zonda_zoned::{Command, CommandId, Duration, Geometry, Instant, NamespaceId, 
 
 use crate::meter::Meter;
 
-/// What is taken from sockets, and given to drives, in one turn of the loop at most, in bytes as [`cost_of`] counts them: a drive in
-/// memory copies as much in some 0.1 ms.
-pub(crate) const TURN_COST_MAX: u64 = 512 << 10;
-/// The least, where that takes longer.
-const TURN_COST_MIN: u64 = 16 << 10;
-/// A turn that takes longer has the next ones do less. Memory that is touched for the first time, for instance, takes ten times as long
-/// as memory that was used before.
-const TURN_MAX: Duration = Duration::from_micros(300);
-/// The same while several connections use the server: each waits for some turns of the loop.
-const SHARED_TURN_MAX: Duration = Duration::from_micros(60);
-/// What a command costs beside its data.
+/// The maximum that is taken from sockets, and submitted to drives, in one iteration of the loop,
+/// in bytes as [`cost_of`] counts them: a drive in memory copies as much in some 0.1 ms.
+pub(crate) const ITERATION_COST_MAX: u64 = 512 << 10;
+/// The minimum, if that takes longer.
+const ITERATION_COST_MIN: u64 = 16 << 10;
+/// An iteration that takes longer reduces the allowance of the next ones. The first access to
+/// memory, for instance, takes ten times as long as later ones.
+const ITERATION_MAX: Duration = Duration::from_micros(300);
+/// The same while several connections use the server: each waits for some iterations.
+const SHARED_ITERATION_MAX: Duration = Duration::from_micros(60);
+/// The cost of a command in addition to its data.
 pub(crate) const COMMAND_COST: u64 = 4 << 10;
 
-/// Who gives a drive commands.
+/// The submitters of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submitter {
     /// The NVMe/TCP target.
@@ -31,31 +32,31 @@ pub(crate) enum Submitter {
     Nbd,
 }
 
-/// A drive and what is known of it.
+/// A drive and its state in the server.
 pub(crate) struct Served {
     pub(crate) drive: Box<dyn Drive>,
     /// The namespace within the drive.
     namespace: NamespaceId,
     geometry: Geometry,
-    /// Commands that wait for their turn. As many as queues of hosts and requests of NBD clients hold.
+    /// Queued commands. Bounded by the queues of hosts and the requests of NBD clients.
     waiting: FairQueue<Waiting>,
-    /// Its turn has come, and the drive had no room for it.
+    /// The next command, for which the queue of the drive was full.
     next: Option<Waiting>,
-    /// What may be given to the drive in this turn of the loop, as [`cost_of`] counts it.
+    /// What may be submitted in this iteration of the loop, as [`cost_of`] counts it.
     pub(crate) allowance: u64,
-    /// Commands that came when the drive was to be closed, or waited then, or whose connection is gone: they fail.
+    /// Commands that fail: the drive is closing, or their connection was closed.
     pub(crate) refused: Vec<(Submitter, CommandId)>,
-    /// The drive is keeping reservations.
-    pub(crate) is_keeping: bool,
-    pub(crate) end: End,
+    /// The drive is saving reservations.
+    pub(crate) is_saving: bool,
+    pub(crate) close_phase: ClosePhase,
     pub(crate) meter: Meter,
-    /// Where its blocks are, in words.
+    /// A description of its backing store.
     pub(crate) source: String,
     /// `none` or `profile`.
     pub(crate) timing: &'static str,
 }
 
-/// A command that waits.
+/// A queued command.
 #[derive(Debug)]
 struct Waiting {
     submitter: Submitter,
@@ -63,18 +64,18 @@ struct Waiting {
     command: Command,
 }
 
-/// How far a drive is on its way to the end.
+/// The progress of closing a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// It takes commands.
-    NotYet,
-    /// It takes no commands any more, and ends those that it has.
+pub(crate) enum ClosePhase {
+    /// It accepts commands.
+    Open,
+    /// It accepts no more commands, and completes outstanding ones.
     Draining,
-    /// It was told to close.
+    /// It is closing.
     Closing,
 }
 
-/// How much is taken from sockets, and given to drives, in one turn of the loop.
+/// Adapts how much is taken from sockets, and submitted to drives, in one iteration of the loop.
 #[derive(Debug)]
 pub(crate) struct Pace {
     cost: u64,
@@ -82,14 +83,14 @@ pub(crate) struct Pace {
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { cost: TURN_COST_MAX }
+        Pace { cost: ITERATION_COST_MAX }
     }
 }
 
 impl Pace {
-    /// A turn has taken so long: how much the next one does, for one connection or several.
+    /// Takes the duration of the last iteration, and returns the allowance of the next one.
     pub(crate) fn next(&mut self, took: Duration, is_shared: bool) -> u64 {
-        let most = if is_shared { SHARED_TURN_MAX } else { TURN_MAX };
+        let most = if is_shared { SHARED_ITERATION_MAX } else { ITERATION_MAX };
         let cost = if took > most {
             self.cost / 2
         } else if took.0 < most.0 / 2 {
@@ -97,7 +98,7 @@ impl Pace {
         } else {
             self.cost
         };
-        self.cost = cost.clamp(TURN_COST_MIN, TURN_COST_MAX);
+        self.cost = cost.clamp(ITERATION_COST_MIN, ITERATION_COST_MAX);
         self.cost
     }
 }
@@ -112,10 +113,10 @@ impl Served {
             geometry,
             waiting: FairQueue::default(),
             next: None,
-            allowance: TURN_COST_MAX,
+            allowance: ITERATION_COST_MAX,
             refused: Vec::new(),
-            is_keeping: false,
-            end: End::NotYet,
+            is_saving: false,
+            close_phase: ClosePhase::Open,
             meter: Meter::default(),
             source,
             timing,
@@ -130,13 +131,13 @@ impl Served {
         &*self.drive
     }
 
-    /// Commands in the drive, and those that wait for it.
+    /// Commands outstanding at the drive, and queued ones.
     pub(crate) fn outstanding(&self) -> usize {
         self.meter.outstanding() + self.waiting.len() + usize::from(self.next.is_some())
     }
 
     pub(crate) fn submit(&mut self, now: Instant, submitter: Submitter, flow: Flow, mut command: Command) {
-        if self.end != End::NotYet {
+        if self.close_phase != ClosePhase::Open {
             self.refused.push((submitter, command.id));
             return;
         }
@@ -151,12 +152,12 @@ impl Served {
         }
     }
 
-    /// Whether commands wait.
+    /// Whether commands are queued.
     pub(crate) fn is_waiting(&self) -> bool {
         self.next.is_some() || !self.waiting.is_empty()
     }
 
-    /// Gives the drive a command; one for which it has no room is the next.
+    /// Submits a command to the drive; if its queue is full, the command is the next one.
     fn give(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { submitter, flow, mut command } = waiting;
         let id = command.id;
@@ -169,8 +170,8 @@ impl Served {
         }
     }
 
-    /// Gives the drive commands whose turn it is, as many as this turn of the loop allows. Returns whether more could be given in the
-    /// next one.
+    /// Submits queued commands, as many as this iteration allows. Returns whether more could be
+    /// submitted in the next one.
     pub(crate) fn submit_waiting(&mut self, now: Instant) -> bool {
         if let Some(next) = self.next.take() {
             self.give(now, next);
@@ -183,29 +184,30 @@ impl Served {
         self.next.is_none() && !self.waiting.is_empty()
     }
 
-    /// Has commands of a flow fail that the drive has not been given.
+    /// Fails queued commands of a flow.
     pub(crate) fn abandon(&mut self, flow: Flow) {
         let next = self.next.take_if(|next| next.flow == flow);
         let waiting = next.into_iter().chain(self.waiting.remove(flow));
         self.refused.extend(waiting.map(|waiting| (waiting.submitter, waiting.command.id)));
     }
 
-    /// Goes on with closing. Commands that a volume holds for members that are away end with it; any other drive ends its own first.
-    pub(crate) fn close_on(&mut self, now: Instant) {
-        if self.end == End::NotYet {
-            self.end = End::Draining;
+    /// Continues closing. A volume aborts commands that wait for missing members; other drives
+    /// complete their commands first.
+    pub(crate) fn advance_close(&mut self, now: Instant) {
+        if self.close_phase == ClosePhase::Open {
+            self.close_phase = ClosePhase::Draining;
             let waiting = self.next.take().into_iter().chain(self.waiting.drain());
             self.refused.extend(waiting.map(|waiting| (waiting.submitter, waiting.command.id)));
         }
-        let is_at_rest = self.meter.outstanding() == 0 && !self.is_keeping;
-        if self.end == End::Draining && (is_at_rest || self.drive.as_volume().is_some()) {
-            self.end = End::Closing;
+        let is_quiescent = self.meter.outstanding() == 0 && !self.is_saving;
+        if self.close_phase == ClosePhase::Draining && (is_quiescent || self.drive.as_volume().is_some()) {
+            self.close_phase = ClosePhase::Closing;
             self.drive.close(now);
         }
     }
 }
 
-/// What a command costs, in bytes: its data, and what any command takes.
+/// The cost of a command, in bytes: its data, and a fixed amount.
 fn cost_of(command: &Command, block_size_bytes: u32) -> u64 {
     let data = match command.operation {
         Operation::Read { .. } | Operation::Write { .. } | Operation::Append { .. } => {
@@ -221,13 +223,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_that_take_long_have_the_next_ones_do_less_and_short_ones_more() {
+    fn long_iterations_reduce_the_allowance_and_short_ones_raise_it() {
         let mut pace = Pace::default();
-        assert_eq!(pace.next(TURN_MAX, false), TURN_COST_MAX);
-        assert_eq!(pace.next(TURN_MAX, true), TURN_COST_MAX / 2);
-        assert_eq!(pace.next(SHARED_TURN_MAX, true), TURN_COST_MAX / 2, "neither long nor short");
-        assert_eq!(pace.next(Duration::ZERO, true), TURN_COST_MAX);
-        let long = TURN_MAX + Duration(1);
+        assert_eq!(pace.next(ITERATION_MAX, false), ITERATION_COST_MAX);
+        assert_eq!(pace.next(ITERATION_MAX, true), ITERATION_COST_MAX / 2);
+        assert_eq!(pace.next(SHARED_ITERATION_MAX, true), ITERATION_COST_MAX / 2, "neither long nor short");
+        assert_eq!(pace.next(Duration::ZERO, true), ITERATION_COST_MAX);
+        let long = ITERATION_MAX + Duration(1);
         let costs = [0; 6].map(|_| pace.next(long, false) >> 10);
         assert_eq!(costs, [256, 128, 64, 32, 16, 16]);
         let costs = [0; 6].map(|_| pace.next(Duration::ZERO, false) >> 10);

@@ -1,7 +1,8 @@
-//! The loop of one server: sockets on one side, drives on the other, the target between them.
+//! The event loop of one server: sockets on one side, drives on the other, the target between them.
 //!
-//! One thread owns everything here. A turn takes what has ended on the ring, hands it to its owner, carries out what the
-//! target wants, polls the drives, and goes round again until nothing moves; then the ring sleeps.
+//! One thread owns everything here. An iteration dispatches completions of the ring, executes the
+//! effects of the target, and polls the drives, until there is nothing left to do; then the ring
+//! sleeps.
 
 use std::sync::mpsc::{Receiver, TryRecvError};
 
@@ -19,24 +20,24 @@ use crate::sockets::{SocketEvent, Sockets};
 use crate::start::{Parts, ServeError};
 use crate::{events, report};
 
-/// After the wish to stop, so long may what is under way take, before connections are cut.
+/// How long outstanding commands may take after a stop request, before connections are closed.
 const DRAIN_MAX: Duration = Duration(10_000_000_000);
-/// So long may the drives take to close.
+/// How long the drives may take to close.
 const CLOSE_MAX: Duration = Duration(60_000_000_000);
-/// How often the target hears how the drives are.
+/// How often the health of the drives is reported to the target.
 const HEALTH_INTERVAL: Duration = Duration(1_000_000_000);
 
-/// How far a server is on its way to the end.
+/// The phase of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serving,
-    /// Nothing new is taken; at this time the patience ends.
+    /// No new connections are accepted; the deadline for outstanding commands.
     Draining(Instant),
-    /// No host is connected any more; the drives make everything last.
+    /// No host is connected any more; the drives make their data durable. The deadline for that.
     Closing(Instant),
 }
 
-/// A server in its thread.
+/// A server, running in its own thread.
 pub(crate) struct Server {
     ring: Ring,
     target: Target,
@@ -49,9 +50,9 @@ pub(crate) struct Server {
     phase: Phase,
     health_at: Instant,
     pace: Pace,
-    /// When the last turn began, if the loop did not rest since.
+    /// When the last iteration began, if the loop did not sleep since.
     began: Option<Instant>,
-    /// Reused from turn to turn.
+    /// Reused in every iteration.
     completions: CompletionQueue,
 }
 
@@ -75,7 +76,7 @@ impl Server {
         }
     }
 
-    /// Serves until somebody asks it to stop.
+    /// Serves until a stop is requested.
     pub(crate) fn run(mut self) -> Result<(), ServeError> {
         self.sockets.accept();
         if let Some(nbd) = &mut self.nbd {
@@ -83,32 +84,34 @@ impl Server {
         }
         loop {
             let now = self.ring.now();
-            // With what the kernel did for it: it copies what is sent and received.
-            self.begin_turn(self.began.map_or(Duration::ZERO, |began| now.since(began)));
+            // The time includes system calls, which copy what is sent and received.
+            self.begin_iteration(self.began.map_or(Duration::ZERO, |began| now.since(began)));
             self.on_requests(now);
-            let moved = self.turn(now);
+            let moved = self.run_once(now);
             self.began = moved.then_some(now);
             if self.step(now)? {
                 return Ok(());
             }
             let until = if moved { Some(now) } else { self.next_timeout() };
-            self.ring.turn(until).map_err(|error| ServeError::new(format!("the event loop failed: {error}"), ""))?;
+            self.ring
+                .run_once(until)
+                .map_err(|error| ServeError::new(format!("the event loop failed: {error}"), ""))?;
         }
     }
 
-    /// The last turn took so long: the next one does as much as takes a moment.
-    fn begin_turn(&mut self, took: Duration) {
+    /// Sets the allowance of the next iteration, from the duration of the last one.
+    fn begin_iteration(&mut self, took: Duration) {
         let active = self.sockets.active() + self.nbd.as_ref().map_or(0, Nbd::active);
         let allowance = self.pace.next(took, active > 1);
-        self.sockets.begin_turn(allowance);
+        self.sockets.begin_iteration(allowance);
         if let Some(nbd) = &mut self.nbd {
-            nbd.begin_turn(allowance);
+            nbd.begin_iteration(allowance);
         }
-        self.drives.begin_turn(allowance);
+        self.drives.begin_iteration(allowance);
     }
 
-    /// What can be done in one turn. Returns whether anything was, or is left to do.
-    fn turn(&mut self, now: Instant) -> bool {
+    /// One iteration. Returns whether it made progress, or work is left.
+    fn run_once(&mut self, now: Instant) -> bool {
         let mut moved = self.sockets.has_backlog();
         while let Some(event) = self.sockets.next_event() {
             moved = true;
@@ -119,7 +122,7 @@ impl Server {
                             self.target.reached_at(connection, &local);
                             self.sockets.insert(connection, &peer, socket);
                         }
-                        None => events::no_room(&peer),
+                        None => events::connection_refused(&peer),
                     }
                 }
                 SocketEvent::Arrived { connection } => self.target.arrived(connection),
@@ -129,7 +132,7 @@ impl Server {
                     self.sockets.note_commands(connection, bytes, self.target.commands_received() - commands);
                 }
                 SocketEvent::Sent { connection, bytes } => self.target.sent(now, connection, bytes),
-                SocketEvent::Gone { connection } => self.target.disconnected(now, connection),
+                SocketEvent::Disconnected { connection } => self.target.disconnected(now, connection),
             }
         }
         while let Some(ended) = self.auth.next() {
@@ -143,15 +146,15 @@ impl Server {
         let mut on_completed = |device, submitter, completion: Completion| match (submitter, &mut self.nbd) {
             (Submitter::Target, _) => self.target.completed(now, device, completion),
             (Submitter::Nbd, Some(nbd)) => nbd.completed(completion),
-            (Submitter::Nbd, None) => unreachable!("nobody exports over NBD"),
+            (Submitter::Nbd, None) => unreachable!("no NBD server is configured"),
         };
         moved |= self.drives.poll(now, &mut self.completions, &mut on_completed);
-        while let Some((device, kept)) = self.drives.next_kept() {
-            self.target.reservations_kept(now, device, kept);
+        while let Some((device, saved)) = self.drives.next_saved() {
+            self.target.reservations_saved(now, device, saved);
         }
         moved |= self.on_effects(now);
-        // What NVMe/TCP and NBD have released serves either.
-        let outside = self.sockets.leaving_bytes() + self.nbd.as_ref().map_or(0, Nbd::outside_bytes);
+        // Memory released by NVMe/TCP and NBD is available to both.
+        let outside = self.sockets.closing_bytes() + self.nbd.as_ref().map_or(0, Nbd::outside_bytes);
         self.target.budget_mut().set_outside(outside);
         self.target.resume(now);
         moved | self.on_effects(now)
@@ -173,19 +176,19 @@ impl Server {
                     self.drives.submit(now, device, Submitter::Target, flow, command);
                 }
                 Effect::Abandon { flow } => self.drives.abandon(flow),
-                Effect::KeepReservations { device, bytes } => self.drives.keep_reservations(now, device, bytes),
+                Effect::SaveReservations { device, bytes } => self.drives.save_reservations(now, device, bytes),
                 Effect::Authenticate { connection } => {
                     if let Some(step) = self.target.auth_step(connection) {
                         self.auth.begin(step);
                     }
                 }
-                Effect::Event(event) => events::tell(&event),
+                Effect::Event(event) => events::log(&event),
             }
         }
         if let Some(nbd) = &mut self.nbd {
             let target = &self.target;
             nbd.admit(target.reservation_changes(), |device| target.unregistered_access(device));
-            moved |= nbd.turn(now, &mut self.drives, self.target.budget_mut());
+            moved |= nbd.run_once(now, &mut self.drives, self.target.budget_mut());
         }
         moved
     }
@@ -197,7 +200,7 @@ impl Server {
                     let nbd = self.nbd.as_ref();
                     let snapshot =
                         report::snapshot(now, &self.facts, &self.ring, &self.target, &self.sockets, nbd, &self.drives);
-                    // Who asked may have lost patience.
+                    // The requester may have timed out.
                     let _ = answer.send(snapshot);
                 }
                 Ok(Request::Volume(volume, request, answer)) => {
@@ -205,7 +208,7 @@ impl Server {
                 }
                 Ok(Request::Stop) => self.stop(now),
                 Err(TryRecvError::Empty) => return,
-                // Nobody can ask for the stop any more.
+                // All handles were dropped, so no stop can be requested any more.
                 Err(TryRecvError::Disconnected) => return self.stop(now),
             }
         }
@@ -222,17 +225,17 @@ impl Server {
         }
     }
 
-    /// Time-driven duties, and the way to the end. Returns true at the end.
+    /// Handles timeouts and the shutdown. Returns true when the server has stopped.
     fn step(&mut self, now: Instant) -> Result<bool, ServeError> {
         self.sockets.expire(now);
-        self.drives.tell_notices();
+        self.drives.log_notices();
         self.drives.answer();
         if let Some(nbd) = &mut self.nbd {
             nbd.expire(now, self.target.budget_mut());
         }
         if now >= self.health_at {
             self.health_at = now + HEALTH_INTERVAL;
-            self.drives.tell_health(now, &mut self.target);
+            self.drives.report_health(now, &mut self.target);
         }
         match self.phase {
             Phase::Serving => Ok(false),
@@ -242,10 +245,10 @@ impl Server {
                     self.nbd.iter_mut().for_each(|nbd| nbd.cut_all(now));
                 }
                 let are_hosts_gone = self.sockets.is_empty() && self.nbd.as_ref().is_none_or(Nbd::is_idle);
-                let is_at_rest = are_hosts_gone && self.drives.is_idle();
-                if is_at_rest || now >= until {
+                let is_quiescent = are_hosts_gone && self.drives.is_idle();
+                if is_quiescent || now >= until {
                     // No host is connected any more; a volume may hold commands that never end.
-                    self.drives.close_on(now);
+                    self.drives.advance_close(now);
                     self.phase = Phase::Closing(now + CLOSE_MAX);
                 }
                 Ok(false)
@@ -253,22 +256,20 @@ impl Server {
             Phase::Closing(until) => {
                 if now >= until {
                     return Err(ServeError::new(
-                        "the drives did not close in time",
-                        "nothing acknowledged is lost: they recover when they are next opened",
+                        "timeout: the drives did not close",
+                        "no acknowledged write is lost: the drives are recovered when they are next opened",
                     ));
                 }
-                self.drives.close_on(now);
+                self.drives.advance_close(now);
                 if !self.drives.are_closed() {
                     return Ok(false);
                 }
-                self.drives.tell_notices();
-                match self.drives.tell_close_errors() {
+                self.drives.log_notices();
+                match self.drives.log_close_errors() {
                     None => Ok(true),
                     Some(sources) => Err(ServeError::new(
-                        format!(
-                            "the last flush failed of {sources}: what was written since the flush before may not be on the disk"
-                        ),
-                        "see the log for the reason, and check what was written last: zonda drive check, zonda volume scrub",
+                        format!("the last flush failed: {sources}: writes since the previous flush may be lost"),
+                        "see the log for the reason, and check the drives: zonda drive check, zonda volume scrub",
                     )),
                 }
             }
@@ -286,18 +287,15 @@ impl Server {
     }
 }
 
-/// A ring for a server.
+/// Creates the ring of a server.
 pub(crate) fn ring(epoll: bool, spin: Duration) -> Result<Ring, ServeError> {
     let backend = epoll.then_some(zonda_ring::Backend::Epoll);
     Ring::new(RingOptions { backend, spin, ..RingOptions::default() }).map_err(|error| {
-        ServeError::new(
-            format!("there is no event loop to be had: {error}"),
-            "see how many files may be open (ulimit -n)",
-        )
+        ServeError::new(format!("cannot create the event loop: {error}"), "raise the limit of open files (ulimit -n)")
     })
 }
 
-/// A handle on a server with this ring, and where its requests arrive.
+/// Creates a handle for a server with this ring, and the channel of its requests.
 pub(crate) fn handle(ring: &Ring) -> (Handle, Receiver<Request>) {
     Handle::new(ring.waker())
 }

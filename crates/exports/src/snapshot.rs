@@ -1,4 +1,4 @@
-//! What a running server tells about itself: the source of metrics, `zonda status` and its JSON.
+//! The state of a running server: the source of metrics, `zonda status` and its JSON.
 
 use serde::{Deserialize, Serialize};
 use zonda_devices::{LifeCounters, VolumeReport};
@@ -9,7 +9,7 @@ pub use crate::nbd::snapshot::{NbdExportSnapshot, NbdRequestSnapshot, NbdSnapsho
 /// A server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Version of this layout; goes up when a field changes its meaning.
+    /// Version of this layout; incremented when a field changes its meaning.
     pub format: u32,
     /// zonda's version.
     pub version: String,
@@ -17,7 +17,7 @@ pub struct Snapshot {
     pub uptime_ns: u64,
     /// `io_uring` or `epoll`.
     pub backend: String,
-    /// Where hosts connect.
+    /// The addresses for hosts.
     pub listen: Vec<String>,
     /// Connections of hosts, handshakes included.
     pub connections: u64,
@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub memory: MemorySnapshot,
     /// In the order of the configuration.
     pub subsystems: Vec<SubsystemSnapshot>,
-    /// The NBD server; absent where nothing is exported.
+    /// The NBD server; absent if not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<NbdSnapshot>,
 }
@@ -36,28 +36,28 @@ pub struct Snapshot {
 /// Memory for the data of all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySnapshot {
-    /// Bytes that there may be.
+    /// The budget, in bytes.
     pub budget_bytes: u64,
-    /// Bytes that are in use, or promised to requests that have begun.
+    /// Bytes in use, or reserved for requests in progress.
     pub used_bytes: u64,
-    /// Requests that had to wait for memory since the server started.
+    /// Requests that waited for memory since the server started.
     pub waits: u64,
 }
 
-/// What came and went since the server started.
+/// Traffic since the server started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Connections accepted.
     pub connections_accepted: u64,
-    /// Connections turned away: no room, a wrong name, a wrong secret.
+    /// Connections refused: too many, an unknown host, an authentication failure.
     pub connections_refused: u64,
-    /// Connections that a violation of the protocol ended.
+    /// Connections closed for a protocol error.
     pub protocol_errors: u64,
-    /// Hosts that failed to prove who they are.
+    /// Hosts that failed to authenticate.
     pub authentication_failures: u64,
-    /// Bytes from hosts.
+    /// Bytes received from hosts.
     pub received_bytes: u64,
-    /// Bytes to hosts.
+    /// Bytes sent to hosts.
     pub sent_bytes: u64,
 }
 
@@ -81,7 +81,7 @@ pub struct SessionSnapshot {
     pub controller: u16,
     /// I/O queues that are connected.
     pub io_queues: u32,
-    /// Whether the host has proved who it is.
+    /// Whether the host has authenticated.
     pub authenticated: bool,
 }
 
@@ -101,47 +101,47 @@ pub struct NamespaceSnapshot {
     pub block_size_bytes: u32,
     /// Zones.
     pub zones: u32,
-    /// Bytes that can be written to a zone.
+    /// Zone capacity, in bytes.
     pub zone_capacity_bytes: u64,
     /// Zones in each state.
     pub zones_by_state: Vec<StateSnapshot>,
-    /// Zones that hold an active resource, and how many may.
+    /// Zones that hold an active resource.
     pub active_zones: u32,
     /// Absent: no limit.
     pub max_active_zones: Option<u32>,
-    /// Zones that hold an open resource, and how many may.
+    /// Zones that hold an open resource.
     pub open_zones: u32,
     /// Absent: no limit.
     pub max_open_zones: Option<u32>,
     /// Bytes below write pointers.
     pub written_bytes: u64,
-    /// Commands in the drive now.
+    /// Commands outstanding at the drive.
     pub outstanding: u64,
     /// Commands that succeeded since the server started, by kind.
     pub commands: Vec<CommandSnapshot>,
     /// Commands that failed since the server started, by status.
     pub errors: Vec<ErrorSnapshot>,
-    /// Failures inside the drive since the server started.
+    /// Media errors since the server started.
     pub media_errors: u64,
-    /// Room on the file system of an image; absent for others.
+    /// Space on the file system of an image; absent for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space: Option<SpaceSnapshot>,
     /// Over the life of the drive; absent for a drive in memory.
     pub life: Option<LifeSnapshot>,
-    /// What its zones are built of; absent where they are fixed, and for a drive in memory.
+    /// Its storage elements; absent for fixed zones, and for a drive in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements: Option<ElementsSnapshot>,
-    /// What a redundant volume tells of itself; absent for a drive.
+    /// The state of a redundant volume; absent for a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeReport>,
 }
 
-/// Whether there is room for what is written to an image.
+/// Space on the file system of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceSnapshot {
-    /// The file system is full, or a quota used up: writes end with Capacity Exceeded.
+    /// The file system is full, or a quota exhausted: writes fail with Capacity Exceeded.
     pub is_full: bool,
-    /// File operations that failed for that since the server started.
+    /// File operations that failed with no space left since the server started.
     pub failures: u64,
 }
 
@@ -161,22 +161,22 @@ pub struct CommandSnapshot {
     pub kind: String,
     /// How many.
     pub count: u64,
-    /// Bytes they moved.
+    /// Bytes they transferred.
     pub bytes: u64,
-    /// All of their time.
+    /// The sum of their latencies.
     pub latency_sum_ns: u64,
-    /// Commands in each class of [`crate::LATENCY_BOUNDS_NS`], and those above.
+    /// Commands in each bucket of [`crate::LATENCY_BOUNDS_NS`], and those above.
     pub latency_counts: Vec<u64>,
-    /// Upper bound of the class of the median; absent above all classes.
+    /// Upper bound of the bucket of the median; absent above all buckets.
     pub p50_ns: Option<u64>,
-    /// Upper bound of the class of the 99th percentile.
+    /// Upper bound of the bucket of the 99th percentile.
     pub p99_ns: Option<u64>,
 }
 
 /// Commands with one status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorSnapshot {
-    /// In words.
+    /// Its name.
     pub status: String,
     /// How many.
     pub count: u64,
@@ -185,21 +185,21 @@ pub struct ErrorSnapshot {
 /// Counters of a drive's life.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LifeSnapshot {
-    /// Bytes that hosts wrote.
+    /// Bytes written by hosts.
     pub host_write_bytes: u64,
-    /// Bytes that the drive wrote of its own accord.
+    /// Bytes written by the drive itself.
     pub device_write_bytes: u64,
-    /// Bytes that hosts read.
+    /// Bytes read by hosts.
     pub host_read_bytes: u64,
-    /// Resets of zones that held something.
+    /// Resets of zones that were not empty.
     pub zone_resets: u64,
     /// Device-level write amplification.
     pub dlwa: f64,
-    /// Erases of the least worn zone, or storage element where zones are built of these.
+    /// Fewest erases of a zone, or of a storage element if zones are built of these.
     pub erases_min: u64,
-    /// Erases of the most worn one.
+    /// Most erases.
     pub erases_max: u64,
-    /// Erases of an average one.
+    /// Mean erases.
     pub erases_mean: f64,
 }
 
@@ -212,17 +212,17 @@ pub struct ElementsSnapshot {
     pub count: u64,
     /// Elements of a zone.
     pub per_zone: u32,
-    /// Flash of one element.
+    /// Bytes of flash of one element.
     pub element_bytes: u64,
-    /// What the drive needs to remember which elements are whose.
+    /// Size of the mapping from zones to elements.
     pub mapping_bytes: u64,
-    /// Erased, and no zone's.
+    /// Erased, and not allocated.
     pub empty: u64,
-    /// A zone's, and nothing of it is on them yet.
+    /// Allocated to a zone, not written yet.
     pub allocated: u64,
     /// With data or padding of a zone.
     pub written: u64,
-    /// To be erased before they are used again.
+    /// To be erased before reuse.
     pub invalid: u64,
     /// Of zones that went offline.
     pub retired: u64,
@@ -231,7 +231,7 @@ pub struct ElementsSnapshot {
 }
 
 impl LifeSnapshot {
-    /// What a drive has counted.
+    /// The counters of a drive.
     #[must_use]
     pub fn of(life: &LifeCounters) -> LifeSnapshot {
         LifeSnapshot {
@@ -242,7 +242,7 @@ impl LifeSnapshot {
             dlwa: life.dlwa(),
             erases_min: life.erases_min,
             erases_max: life.erases_max,
-            erases_mean: life.erases_total as f64 / life.worn_units.max(1) as f64,
+            erases_mean: life.erases_total as f64 / life.wear_units.max(1) as f64,
         }
     }
 }

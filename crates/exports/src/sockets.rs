@@ -1,4 +1,4 @@
-//! The connections of one server: what arrives goes up as events, what the target sends goes down.
+//! The connections of one server: received bytes become events, and the target's output is sent.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -11,55 +11,56 @@ use zonda_zoned::{Duration, Instant};
 
 use crate::served::COMMAND_COST;
 
-/// Connections that one turn takes from each listener. Where there are more, the first messages of a flood pile up, and hosts whose
-/// answers wait behind these lose their places to those that come meanwhile.
-const ACCEPTS_UNDER_WAY: u64 = 4;
-/// Room for what arrives at once: a few commands with their data. Each connection has a buffer of its own. With 128 KiB, a PDU with as
-/// much data never came in one piece, and such writes took 12% longer.
+/// Connections that one iteration accepts from each listener. With more, the first messages of a
+/// connection flood pile up, and hosts whose replies wait behind these are evicted for newer ones.
+const ACCEPTS_IN_FLIGHT: u64 = 4;
+/// Size of a receive buffer: a few commands with their data. Each connection has its own. With 128
+/// KiB, a PDU with as much data never arrived in one piece, and such writes took 12% longer.
 pub(crate) const RECEIVE_BYTES: usize = 256 << 10;
-/// The same while several connections share the loop: others wait while so much is copied.
+/// The same while several connections share the loop: others wait while this much is copied.
 const RECEIVE_BYTES_SHARED: usize = 64 << 10;
-/// With less room than this left, a new buffer is taken.
+/// With less free space than this, a new buffer is allocated.
 const RECEIVE_BYTES_MIN: usize = 32 << 10;
-/// The first buffer of a connection: a handshake is small, and there may be ten thousand.
+/// Size of the first buffer of a connection: a handshake is small, and there may be ten thousand.
 const RECEIVE_BYTES_FIRST: usize = 4 << 10;
-/// What a chunk costs beside its bytes and commands, in bytes.
+/// The cost of a chunk in addition to its bytes and commands, in bytes.
 const CHUNK_COST: u64 = 4 << 10;
-/// Commands that one chunk brings, about: a chunk of short ones is handed over in pieces, others between them.
+/// Approximate number of commands that are processed at once: a chunk of short ones is split into
+/// pieces, with those of other connections between them.
 const CHUNK_COMMANDS: u64 = 16;
-/// The least bytes of a piece.
+/// The minimum size of a piece.
 const PIECE_BYTES_MIN: u64 = 1 << 10;
-/// So many turns after two connections took turns, the loop is still shared.
-const SHARED_TURNS: u32 = 64;
-/// Connections that take their leave, at most; more are cut.
-const LEAVING_MAX: usize = 256;
-/// A connection that is closed gets this long to take what it was sent last.
-const FAREWELL: Duration = Duration(1_000_000_000);
-/// With its last answers sent, the connection of a host that is to come back stays for this. Linux throws away the answers
-/// that it has not looked at when it sees the end of a connection; after the reconnect it sends their writes again, and a
-/// write to a zone that has been executed is refused the second time. Linux as a guest, emulated, lost answers in 2 of 8
-/// stops without this time.
+/// For this many iterations after two connections alternated, the loop counts as shared.
+const SHARED_ITERATIONS: u32 = 64;
+/// Closing connections, at most; more are closed at once.
+const CLOSING_MAX: usize = 256;
+/// How long a closing connection may take to receive its last bytes.
+const CLOSE_TIMEOUT: Duration = Duration(1_000_000_000);
+/// How long the connection of a host that will reconnect stays open after its last replies. Linux
+/// discards replies that it has not processed when it sees the end of a connection; after the
+/// reconnect it retries those writes, and a zone refuses a write the second time. An emulated Linux
+/// guest lost replies in 2 of 8 stops without this time.
 const LINGER: Duration = Duration(500_000_000);
-/// After the system had no more file descriptors, the next connection is tried for after this.
+/// Delay before the next accept after file descriptors were exhausted.
 const ACCEPT_PAUSE: Duration = Duration(100_000_000);
 
-/// Tokens: what the operation was, and for whom.
+/// Tokens: the kind of operation, and the connection.
 const ACCEPT: u64 = 1 << 62;
 const SEND: u64 = 1 << 61;
 const KIND: u64 = ACCEPT | SEND;
 
-/// Something that happened on a socket.
+/// An event of a socket.
 pub(crate) enum SocketEvent {
-    /// A host has connected; nobody has a name for it yet.
+    /// A host has connected; it has no id yet.
     Accepted { portal: usize, socket: Socket, local: String, peer: String },
-    /// Bytes have come, and wait for their turn.
+    /// Bytes were received, and are queued.
     Arrived { connection: ConnectionId },
-    /// Bytes have come, and it is their turn.
+    /// Received bytes to be processed.
     Received { connection: ConnectionId, chunk: Bytes },
-    /// Bytes are with the kernel.
+    /// Bytes were accepted by the kernel.
     Sent { connection: ConnectionId, bytes: usize },
-    /// The connection has ended from the other side.
-    Gone { connection: ConnectionId },
+    /// The peer has disconnected.
+    Disconnected { connection: ConnectionId },
 }
 
 /// All sockets of one server.
@@ -67,58 +68,59 @@ pub(crate) struct Sockets {
     client: Client,
     listeners: Vec<Rc<Socket>>,
     connections: HashMap<ConnectionId, Connection>,
-    /// Events for which no operation ended.
+    /// Events that are no completions of operations.
     events: VecDeque<SocketEvent>,
-    /// What has come and was not handed over. Of each connection one piece of one chunk: the next is received when that is.
+    /// Received and not processed. One piece of one chunk per connection: the next is received
+    /// after that.
     arrived: FairQueue<(ConnectionId, Bytes)>,
-    /// What may be handed over in this turn of the loop: bytes, and [`CHUNK_COST`] for each chunk.
+    /// What may be processed in this iteration: bytes, and [`CHUNK_COST`] for each chunk.
     allowance: u64,
-    /// Whose bytes were handed over last, and turns since they were another's than those before.
+    /// The connection whose bytes were processed last.
     last: Option<ConnectionId>,
-    turns_alone: u32,
-    turns_silent: u32,
-    /// Those that take their leave.
-    leaving: BTreeSet<(Instant, ConnectionId)>,
-    /// Accepts that failed for want of resources, to be tried again.
+    iterations_alone: u32,
+    iterations_silent: u32,
+    /// Closing connections.
+    closing: BTreeSet<(Instant, ConnectionId)>,
+    /// Accepts that failed for lack of resources, to be retried.
     accept_again: Vec<(Option<Instant>, usize)>,
     is_accepting: bool,
     pub(crate) accepted: u64,
     pub(crate) received_bytes: u64,
     pub(crate) sent_bytes: u64,
-    /// Of connections that take their leave, what they have not taken of what they were sent.
-    leaving_bytes: usize,
-    /// Connections with a whole receive buffer, beyond the first.
+    /// Unsent bytes of closing connections.
+    closing_bytes: usize,
+    /// Connections with a full-size receive buffer.
     buffers: usize,
 }
 
 struct Connection {
     socket: Rc<Socket>,
     flow: Flow,
-    /// A chunk of it was not handed over, or not all of it.
+    /// A chunk of it was not processed, or not completely.
     has_arrived: bool,
-    /// What of the chunk follows the piece that waits.
+    /// The rest of the chunk after the queued piece.
     rest: Bytes,
-    /// As the bytes that were handed over last had it.
+    /// From the bytes that were processed last.
     bytes_per_command: u64,
-    /// Here unless a receive has it.
+    /// The receive buffer, unless a receive uses it.
     buffer: Option<BytesMut>,
     is_paused: bool,
-    is_leaving: bool,
-    /// It leaves at its time, and not when all is sent.
+    is_closing: bool,
+    /// It is closed at its deadline, not when all is sent.
     is_lingering: bool,
-    /// The host sends no more.
+    /// The host has shut down its side.
     has_ended: bool,
-    sends_under_way: u32,
+    sends_in_flight: u32,
     unsent_bytes: usize,
-    /// It has more than the first buffer.
+    /// It has a full-size buffer.
     has_buffer: bool,
 }
 
 impl Connection {
-    /// Tells the host that no more comes once all is sent; its own end is then waited for.
+    /// Shuts down the sending side once all is sent, and waits for the host to close.
     fn end_sending(&self) {
-        if self.is_leaving && !self.is_lingering && self.sends_under_way == 0 {
-            // It may be gone already.
+        if self.is_closing && !self.is_lingering && self.sends_in_flight == 0 {
+            // It may be disconnected already.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
     }
@@ -134,28 +136,28 @@ impl Sockets {
             arrived: FairQueue::default(),
             allowance: u64::MAX,
             last: None,
-            turns_alone: SHARED_TURNS,
-            turns_silent: SHARED_TURNS,
-            leaving: BTreeSet::new(),
+            iterations_alone: SHARED_ITERATIONS,
+            iterations_silent: SHARED_ITERATIONS,
+            closing: BTreeSet::new(),
             accept_again: Vec::new(),
             is_accepting: false,
             accepted: 0,
             received_bytes: 0,
             sent_bytes: 0,
-            leaving_bytes: 0,
+            closing_bytes: 0,
             buffers: 0,
         }
     }
 
-    /// Begins to take connections.
+    /// Starts accepting connections.
     pub(crate) fn accept(&mut self) {
         self.is_accepting = true;
         for portal in 0..self.listeners.len() {
-            (0..ACCEPTS_UNDER_WAY).for_each(|_| self.accept_one(portal));
+            (0..ACCEPTS_IN_FLIGHT).for_each(|_| self.accept_one(portal));
         }
     }
 
-    /// Takes no more connections.
+    /// Stops accepting connections.
     pub(crate) fn stop_accepting(&mut self) {
         self.is_accepting = false;
         for listener in &self.listeners {
@@ -164,36 +166,37 @@ impl Sockets {
         }
     }
 
-    /// A turn of the loop begins: so much of what hosts have sent may be handed over.
-    pub(crate) fn begin_turn(&mut self, allowance: u64) {
+    /// Starts an iteration of the loop, with an allowance for received bytes.
+    pub(crate) fn begin_iteration(&mut self, allowance: u64) {
         self.allowance = allowance;
-        self.turns_alone = self.turns_alone.saturating_add(1);
-        self.turns_silent = self.turns_silent.saturating_add(1);
+        self.iterations_alone = self.iterations_alone.saturating_add(1);
+        self.iterations_silent = self.iterations_silent.saturating_add(1);
     }
 
-    /// How many connections have sent something in the last turns; 2: two or more.
+    /// How many connections have sent bytes in the last iterations; 2: two or more.
     pub(crate) fn active(&self) -> u32 {
-        u32::from(self.turns_silent < SHARED_TURNS) + u32::from(self.turns_alone < SHARED_TURNS)
+        u32::from(self.iterations_silent < SHARED_ITERATIONS) + u32::from(self.iterations_alone < SHARED_ITERATIONS)
     }
 
-    /// Bytes that were handed over were so many commands.
+    /// Records how many commands were in processed bytes.
     pub(crate) fn note_commands(&mut self, connection: ConnectionId, bytes: usize, commands: u64) {
         if let Some(entry) = self.connections.get_mut(&connection) {
             entry.bytes_per_command = bytes as u64 / commands.max(1);
         }
     }
 
-    /// Whether something has come that waits for the next turn.
+    /// Whether received bytes are left for the next iteration.
     pub(crate) fn has_backlog(&self) -> bool {
         !self.arrived.is_empty()
     }
 
-    /// Whether something has come of a connection that waits for its turn.
+    /// Whether received bytes of a connection are queued.
     pub(crate) fn has_arrived(&self, connection: ConnectionId) -> bool {
         self.connections.get(&connection).is_some_and(|entry| entry.has_arrived)
     }
 
-    /// The next thing that has happened. Bytes of hosts come last, those of each address in turn, as many as this turn allows.
+    /// The next event. Received bytes come last, those of each address in turn, within the
+    /// allowance.
     pub(crate) fn next_event(&mut self) -> Option<SocketEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -212,9 +215,9 @@ impl Sockets {
         }
         let (cost, (connection, chunk)) = self.arrived.pop()?;
         self.allowance = self.allowance.saturating_sub(cost);
-        self.turns_silent = 0;
+        self.iterations_silent = 0;
         if self.last.replace(connection) != Some(connection) {
-            self.turns_alone = 0;
+            self.iterations_alone = 0;
         }
         self.queue_piece(connection);
         if let Some(entry) = self.connections.get_mut(&connection)
@@ -226,7 +229,7 @@ impl Sockets {
         Some(SocketEvent::Received { connection, chunk })
     }
 
-    /// What has come of a connection has its place among what others have sent, as much as is handed over at once.
+    /// Queues the next piece of a connection's received bytes.
     fn queue_piece(&mut self, connection: ConnectionId) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.has_arrived = !entry.rest.is_empty();
@@ -242,9 +245,9 @@ impl Sockets {
         }
     }
 
-    /// A connection has its name, and may speak.
+    /// Adds a connection that got its id, and starts to receive.
     pub(crate) fn insert(&mut self, connection: ConnectionId, peer: &str, socket: Socket) {
-        // Without it small answers wait; they still arrive.
+        // Without it small replies are delayed, not lost.
         let _ = socket.set_no_delay(true);
         let new = Connection {
             socket: Rc::new(socket),
@@ -254,38 +257,38 @@ impl Sockets {
             bytes_per_command: u64::MAX,
             buffer: Some(BytesMut::with_capacity(RECEIVE_BYTES_FIRST)),
             is_paused: false,
-            is_leaving: false,
+            is_closing: false,
             is_lingering: false,
             has_ended: false,
-            sends_under_way: 0,
+            sends_in_flight: 0,
             unsent_bytes: 0,
             has_buffer: false,
         };
         let earlier = self.connections.insert(connection, new);
-        assert!(earlier.is_none(), "a connection's number is its own");
+        assert!(earlier.is_none(), "connection ids are unique");
         self.receive(connection);
     }
 
-    /// Sends all of it, after what was sent before.
+    /// Sends all pieces, after earlier ones.
     pub(crate) fn send(&mut self, connection: ConnectionId, pieces: Vec<Bytes>) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
-        entry.sends_under_way += 1;
+        entry.sends_in_flight += 1;
         let bytes: usize = pieces.iter().map(Bytes::len).sum();
         entry.unsent_bytes += bytes;
-        if entry.is_leaving {
-            self.leaving_bytes += bytes;
+        if entry.is_closing {
+            self.closing_bytes += bytes;
         }
         self.client.submit(SEND | connection.0, Operation::Send { socket: Rc::clone(&entry.socket), pieces });
     }
 
-    /// Reads no more of it, once what is under way has come.
+    /// Stops receiving, after the receive in progress.
     pub(crate) fn pause(&mut self, connection: ConnectionId) {
         if let Some(entry) = self.connections.get_mut(&connection) {
             entry.is_paused = true;
         }
     }
 
-    /// Reads on.
+    /// Resumes receiving.
     pub(crate) fn resume(&mut self, connection: ConnectionId) {
         if let Some(entry) = self.connections.get_mut(&connection) {
             entry.is_paused = false;
@@ -293,41 +296,41 @@ impl Sockets {
         }
     }
 
-    /// Ends a connection when it has taken what it was sent and its host has ended it too, or after a while. With `lingering`
-    /// the host is not told that it is to end. No event of it comes any more.
+    /// Closes a connection when all was sent and the host has closed it too, or after a timeout.
+    /// With `lingering` the sending side is not shut down. It causes no more events.
     pub(crate) fn close(&mut self, now: Instant, connection: ConnectionId, lingering: bool) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
-        entry.is_leaving = true;
+        entry.is_closing = true;
         entry.has_arrived = false;
         entry.rest = Bytes::new();
         self.arrived.remove(entry.flow);
-        self.leaving_bytes += entry.unsent_bytes;
+        self.closing_bytes += entry.unsent_bytes;
         entry.is_lingering = lingering;
-        if self.leaving.len() >= LEAVING_MAX {
+        if self.closing.len() >= CLOSING_MAX {
             return self.cut(connection);
         }
-        let stay = if lingering && entry.sends_under_way == 0 { LINGER } else { FAREWELL };
-        self.leaving.insert((now + stay, connection));
+        let stay = if lingering && entry.sends_in_flight == 0 { LINGER } else { CLOSE_TIMEOUT };
+        self.closing.insert((now + stay, connection));
         entry.end_sending();
         // It may have been paused.
         self.receive(connection);
     }
 
-    /// Ends all connections now.
+    /// Closes all connections now.
     pub(crate) fn cut_all(&mut self) {
         let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
         for connection in all {
-            let was_leaving = self.connections[&connection].is_leaving;
+            let was_closing = self.connections[&connection].is_closing;
             self.cut(connection);
-            if !was_leaving {
-                self.events.push_back(SocketEvent::Gone { connection });
+            if !was_closing {
+                self.events.push_back(SocketEvent::Disconnected { connection });
             }
         }
     }
 
-    /// What is due.
+    /// Handles expired timeouts.
     pub(crate) fn expire(&mut self, now: Instant) {
-        while let Some(&(at, connection)) = self.leaving.first()
+        while let Some(&(at, connection)) = self.closing.first()
             && at <= now
         {
             self.cut(connection);
@@ -341,10 +344,10 @@ impl Sockets {
         }
     }
 
-    /// When the next thing is due.
+    /// The next timeout.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        let leaving = self.leaving.first().map(|(at, _)| *at);
-        leaving.into_iter().chain(self.accept_again.iter().filter_map(|(at, _)| *at)).min()
+        let closing = self.closing.first().map(|(at, _)| *at);
+        closing.into_iter().chain(self.accept_again.iter().filter_map(|(at, _)| *at)).min()
     }
 
     /// Whether no host is connected.
@@ -352,17 +355,17 @@ impl Sockets {
         self.connections.is_empty()
     }
 
-    /// Bytes that are held for connections that take their leave.
-    pub(crate) fn leaving_bytes(&self) -> usize {
-        self.leaving_bytes
+    /// Unsent bytes of closing connections.
+    pub(crate) fn closing_bytes(&self) -> usize {
+        self.closing_bytes
     }
 
-    /// Bytes of the buffers in which connections receive.
+    /// Bytes of receive buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.connections.len() * RECEIVE_BYTES_FIRST + self.buffers * RECEIVE_BYTES
     }
 
-    /// How many are connected.
+    /// The number of connections.
     pub(crate) fn len(&self) -> usize {
         self.connections.len()
     }
@@ -390,32 +393,33 @@ impl Sockets {
                 };
                 Some(SocketEvent::Accepted { portal, socket, local, peer })
             }
-            Ok(_) => unreachable!("an accept brings a socket"),
+            Ok(_) => unreachable!("an accept returns a socket"),
             Err(_) => {
-                // No descriptors, no memory, or a host that was gone before it was taken: others may have more luck.
+                // No descriptors, no memory, or a host that disconnected before it was accepted:
+                // retry.
                 self.accept_again.push((None, portal));
                 None
             }
         }
     }
 
-    fn on_sent(&mut self, connection: ConnectionId, is_well: bool, bytes: u64) -> Option<SocketEvent> {
+    fn on_sent(&mut self, connection: ConnectionId, succeeded: bool, bytes: u64) -> Option<SocketEvent> {
         self.sent_bytes += bytes;
         let entry = self.connections.get_mut(&connection)?;
-        entry.sends_under_way -= 1;
+        entry.sends_in_flight -= 1;
         entry.unsent_bytes -= bytes as usize;
-        if entry.is_leaving {
-            self.leaving_bytes -= bytes as usize;
-            if !is_well || (entry.sends_under_way == 0 && entry.has_ended) {
+        if entry.is_closing {
+            self.closing_bytes -= bytes as usize;
+            if !succeeded || (entry.sends_in_flight == 0 && entry.has_ended) {
                 self.cut(connection);
             } else {
                 entry.end_sending();
             }
             return None;
         }
-        if !is_well {
+        if !succeeded {
             self.cut(connection);
-            return Some(SocketEvent::Gone { connection });
+            return Some(SocketEvent::Disconnected { connection });
         }
         Some(SocketEvent::Sent { connection, bytes: bytes as usize })
     }
@@ -429,9 +433,9 @@ impl Sockets {
         self.received_bytes += bytes;
         let entry = self.connections.get_mut(&connection)?;
         match result {
-            // Nobody hears those that take their leave, but what is left unread would turn the end of the connection into a
-            // reset, with which hosts lose the last answers.
-            Ok(Outcome::Received(mut buffer)) if bytes > 0 && entry.is_leaving => {
+            // Input of closing connections is discarded, but unread bytes would turn the close into
+            // a reset, with which hosts lose the last replies.
+            Ok(Outcome::Received(mut buffer)) if bytes > 0 && entry.is_closing => {
                 buffer.clear();
                 entry.buffer = Some(buffer);
                 self.receive(connection);
@@ -443,15 +447,15 @@ impl Sockets {
                 self.queue_piece(connection);
                 Some(SocketEvent::Arrived { connection })
             }
-            // Who says no more may still listen to the last answers.
-            Ok(_) if entry.is_leaving && entry.sends_under_way > 0 => {
+            // A host that has shut down its side may still read the last replies.
+            Ok(_) if entry.is_closing && entry.sends_in_flight > 0 => {
                 entry.has_ended = true;
                 None
             }
             _ => {
-                let was_leaving = entry.is_leaving;
+                let was_closing = entry.is_closing;
                 self.cut(connection);
-                (!was_leaving).then_some(SocketEvent::Gone { connection })
+                (!was_closing).then_some(SocketEvent::Disconnected { connection })
             }
         }
     }
@@ -460,7 +464,7 @@ impl Sockets {
         self.client.submit(ACCEPT | portal as u64, Operation::Accept(Rc::clone(&self.listeners[portal])));
     }
 
-    /// Lets the next bytes come, unless they are waited for already.
+    /// Starts a receive, unless one is in progress.
     fn receive(&mut self, connection: ConnectionId) {
         let is_shared = self.active() > 1;
         let Some(entry) = self.connections.get_mut(&connection) else { return };
@@ -468,9 +472,9 @@ impl Sockets {
             return;
         }
         let Some(mut buffer) = entry.buffer.take() else { return };
-        let room = buffer.capacity() - buffer.len();
-        if room < RECEIVE_BYTES_MIN && (room == 0 || room != RECEIVE_BYTES_FIRST) {
-            // Takes the old memory again if nobody looks at it any more.
+        let free = buffer.capacity() - buffer.len();
+        if free < RECEIVE_BYTES_MIN && (free == 0 || free != RECEIVE_BYTES_FIRST) {
+            // Reuses the memory if no reference to it is left.
             buffer.reserve(if is_shared { RECEIVE_BYTES_SHARED } else { RECEIVE_BYTES });
             self.buffers += usize::from(!entry.has_buffer);
             entry.has_buffer = true;
@@ -478,17 +482,17 @@ impl Sockets {
         self.client.submit(connection.0, Operation::Receive { socket: Rc::clone(&entry.socket), buffer });
     }
 
-    /// The connection is no more; its operations end by themselves.
+    /// Removes a connection; its operations end by themselves.
     fn cut(&mut self, connection: ConnectionId) {
         if let Some(entry) = self.connections.remove(&connection) {
-            // It may be gone already.
+            // It may be disconnected already.
             let _ = entry.socket.shutdown(Shutdown::Both);
             self.buffers -= usize::from(entry.has_buffer);
             self.arrived.remove(entry.flow);
-            if entry.is_leaving {
-                self.leaving_bytes -= entry.unsent_bytes;
+            if entry.is_closing {
+                self.closing_bytes -= entry.unsent_bytes;
             }
-            self.leaving.retain(|(_, leaving)| *leaving != connection);
+            self.closing.retain(|(_, closing)| *closing != connection);
         }
     }
 }
@@ -502,8 +506,8 @@ mod tests {
     use zonda_ring::RingOptions;
 
     #[test]
-    fn short_commands_of_one_connection_are_handed_over_in_pieces_and_others_between_them() {
-        let ring = Ring::new(RingOptions::default()).expect("the machine has an event loop");
+    fn short_commands_of_one_connection_are_processed_in_pieces_and_others_between_them() {
+        let ring = Ring::new(RingOptions::default()).expect("an event loop");
         let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let listener = Socket::listen(&Address::Tcp(any)).expect("a port is free");
         let Ok(Address::Tcp(address)) = listener.local_address() else { panic!("a TCP listener") };
@@ -512,34 +516,34 @@ mod tests {
         let mut hosts: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(address).expect("it listens")).collect();
         let mut accepted = 0;
         while accepted < 2 {
-            ring.turn(None).expect("the loop turns");
+            ring.run_once(None).expect("the event loop works");
             while let Some(event) = sockets.next_event() {
-                let SocketEvent::Accepted { socket, peer, .. } = event else { panic!("nobody has spoken") };
+                let SocketEvent::Accepted { socket, peer, .. } = event else { panic!("no host has sent anything") };
                 sockets.insert(ConnectionId(accepted), &peer, socket);
                 accepted += 1;
             }
         }
-        // As the last bytes of both had it, a command has 64 bytes.
+        // According to the last bytes of both, a command has 64 bytes.
         (0..2).for_each(|id| sockets.note_commands(ConnectionId(id), 640, 10));
         hosts[0].write_all(&[7; 3 << 10]).expect("the server reads");
         hosts[1].write_all(&[7; 64]).expect("the server reads");
         let mut received = Vec::new();
-        sockets.begin_turn(u64::MAX);
+        sockets.begin_iteration(u64::MAX);
         while sockets.received_bytes < (3 << 10) + 64 {
-            ring.turn(None).expect("the loop turns");
+            ring.run_once(None).expect("the event loop works");
             while let Some(done) = sockets.client.next() {
                 let event = sockets.on_done(done);
-                assert!(matches!(event, Some(SocketEvent::Arrived { .. })), "bytes wait for their turn");
+                assert!(matches!(event, Some(SocketEvent::Arrived { .. })), "bytes are queued");
             }
         }
         while let Some(SocketEvent::Received { connection, chunk }) = sockets.next_event() {
             received.push((chunk.len(), sockets.connections[&connection].flow.queue));
         }
-        let short = received.iter().position(|(bytes, _)| *bytes == 64).expect("the short command came");
+        let short = received.iter().position(|(bytes, _)| *bytes == 64).expect("the short command was received");
         assert!(short <= 1, "it waits for one piece of the other: {received:?}");
         assert_eq!(received.iter().filter(|(bytes, _)| *bytes == PIECE_BYTES_MIN as usize).count(), 3, "{received:?}");
         assert_eq!(sockets.active(), 2);
-        (0..SHARED_TURNS).for_each(|_| sockets.begin_turn(u64::MAX));
+        (0..SHARED_ITERATIONS).for_each(|_| sockets.begin_iteration(u64::MAX));
         assert_eq!(sockets.active(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Starting a server: everything that can fail does so here, before a host is let in.
+//! Starting a server: everything that can fail does so here, before a connection is accepted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,26 +19,27 @@ use crate::server::{self, Server};
 use crate::sockets::Sockets;
 use crate::{build, report};
 
-/// How long a TCP address may be in use until that is an error.
+/// How long to wait for a TCP address that is in use.
 pub const ADDRESS_IN_USE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time between two attempts to listen on it.
+/// Interval between two attempts to listen on it.
 const ADDRESS_IN_USE_INTERVAL: Duration = Duration::from_millis(5);
-/// How long a drive, or the lock of a socket, may be in use by another program until that is an error. A killed server keeps its
-/// locks until what the disk is doing for it has ended: 30 to 300 ms with 200 MiB to be synced (measured, Linux 6.18).
+/// How long to wait for a drive, or the lock of a socket, that is in use by another program. A
+/// killed server holds its locks until its disk I/O has ended: 30 to 300 ms with 200 MiB to be
+/// synced (measured, Linux 6.18).
 pub(crate) const LOCK_IN_USE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Time between two attempts to lock it.
+/// Interval between two attempts to lock it.
 const LOCK_IN_USE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why a server does not start, or did not end well.
+/// Why a server failed to start, or to stop cleanly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeError {
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub help: String,
 }
 
-/// What was made for a server before its loop begins.
+/// The parts of a server, before its loop starts.
 pub(crate) struct Parts {
     pub(crate) ring: Ring,
     pub(crate) target: Target,
@@ -48,27 +49,27 @@ pub(crate) struct Parts {
     pub(crate) auth: AuthPool,
 }
 
-/// What a server that has started says of itself.
+/// Facts about a started server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// Where hosts connect; ports that the system chose included.
+    /// The addresses for hosts, with ports that the kernel chose.
     pub listen: Vec<SocketAddr>,
     /// `io_uring` or `epoll`.
     pub backend: &'static str,
-    /// Why not io_uring.
+    /// Why io_uring is not used.
     pub fallback_reason: Option<String>,
-    /// What is served.
+    /// The subsystems.
     pub subsystems: Vec<SubsystemInfo>,
-    /// What is exported over NBD.
+    /// The NBD exports.
     pub nbd: Vec<NbdExportInfo>,
 }
 
 /// An export over NBD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdExportInfo {
-    /// What clients ask for.
+    /// The export name.
     pub name: String,
-    /// For clients on this machine, one for each address.
+    /// NBD URIs for clients on this machine, one for each address.
     pub urls: Vec<String>,
     /// Bytes.
     pub size_bytes: u64,
@@ -76,7 +77,7 @@ pub struct NbdExportInfo {
     pub read_only: bool,
 }
 
-/// A subsystem that is served.
+/// A subsystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubsystemInfo {
     /// NVMe Qualified Name.
@@ -85,7 +86,7 @@ pub struct SubsystemInfo {
     pub namespaces: Vec<NamespaceInfo>,
 }
 
-/// A namespace that is served.
+/// A namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
     /// Namespace id.
@@ -94,15 +95,17 @@ pub struct NamespaceInfo {
     pub source: String,
     /// Zones.
     pub zones: u32,
-    /// Bytes that can be written to a zone.
+    /// Zone capacity, in bytes.
     pub zone_capacity_bytes: u64,
-    /// What opening the drive has found, in a few words.
+    /// Whether it is a volume: conventional, without zones.
+    pub is_volume: bool,
+    /// The state in which the drive was opened, as a short text.
     pub state: String,
     /// Whether it is write protected.
     pub read_only: bool,
 }
 
-/// A server in a thread of its own.
+/// A server running in its own thread.
 #[derive(Debug)]
 pub struct Running {
     info: ServerInfo,
@@ -125,13 +128,13 @@ impl std::fmt::Display for ServeError {
 impl std::error::Error for ServeError {}
 
 impl Running {
-    /// What it serves, and where.
+    /// Its exports and addresses.
     #[must_use]
     pub fn info(&self) -> &ServerInfo {
         &self.info
     }
 
-    /// For asking it how it is, and to stop.
+    /// A handle for its state, and to stop it.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handle
@@ -140,40 +143,42 @@ impl Running {
     /// Waits until it has stopped.
     ///
     /// # Errors
-    /// When it stopped for another reason than being asked to, or the drives did not close.
+    /// When it stopped without a request, or the drives did not close.
     ///
     /// # Panics
-    /// When the server did.
+    /// When the server panicked.
     pub fn wait(self) -> Result<(), ServeError> {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
-/// Opens the drives, takes the ports, and serves in a thread of its own. With `epoll`, io_uring is not even tried.
+/// Opens the drives, listens, and serves in its own thread. With `epoll`, io_uring is not tried.
 ///
 /// # Errors
-/// What is wrong with a drive or an address, and what to do about it. Nothing is served then.
+/// An error of a drive or an address, with its remedy. No connection is accepted then.
 pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
-    let (tell, told) = mpsc::channel();
-    // A ring belongs to the thread that made it, so everything is made there.
+    let (started_sender, started) = mpsc::channel();
+    // A ring belongs to the thread that created it, so everything is created there.
     let thread = thread::Builder::new().name("zonda-serve".to_owned()).spawn(move || {
         let (server, info, handle) = match prepare(&plan, epoll) {
             Ok(prepared) => prepared,
             Err(error) => {
-                let _ = tell.send(Err(error));
+                let _ = started_sender.send(Err(error));
                 return Ok(());
             }
         };
-        let _ = tell.send(Ok((info, handle)));
+        let _ = started_sender.send(Ok((info, handle)));
         server.run()
     });
-    let thread = thread.map_err(|error| ServeError::new(format!("no thread can be started: {error}"), ""))?;
-    match told.recv() {
+    let thread = thread.map_err(|error| {
+        ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
+    })?;
+    match started.recv() {
         Ok(Ok((info, handle))) => Ok(Running { info, handle, thread }),
         Ok(Err(error)) => Err(error),
         Err(_) => match thread.join() {
             Err(panic) => std::panic::resume_unwind(panic),
-            Ok(_) => unreachable!("the thread tells before it ends"),
+            Ok(_) => unreachable!("the thread sends its result before it exits"),
         },
     }
 }
@@ -207,13 +212,13 @@ fn listen(addresses: &[SocketAddr]) -> Result<(Vec<Socket>, Vec<SocketAddr>), Se
     for address in addresses {
         let socket = listen_on(&Address::Tcp(*address)).map_err(|error| {
             let help = match error.kind() {
-                io::ErrorKind::AddrInUse => "another server has it: choose another with --listen HOST:PORT",
-                io::ErrorKind::PermissionDenied => "ports below 1024 need a privilege: choose another",
+                io::ErrorKind::AddrInUse => "stop the other server, or choose another --listen address",
+                io::ErrorKind::PermissionDenied => "ports below 1024 require privileges: choose another port",
                 _ => "choose an address of this machine with --listen HOST:PORT",
             };
-            ServeError::new(format!("nobody can be heard on {address}: {error}"), help)
+            ServeError::new(format!("cannot listen on {address}: {error}"), help)
         })?;
-        // Port 0 has become a real one.
+        // Port 0 was replaced by a real one.
         bound.push(match socket.local_address() {
             Ok(Address::Tcp(address)) => address,
             _ => *address,
@@ -228,20 +233,20 @@ pub(crate) fn listen_on(address: &Address) -> io::Result<Socket> {
     retry_address_in_use(|| Socket::listen(address))
 }
 
-/// Listens again for [`ADDRESS_IN_USE_TIMEOUT`] while the address is in use: the kernel closes the sockets of a killed
-/// server's io_uring up to 30 ms (measured, Linux 6.18) after the process has ended, and a server that is started at once
-/// must not be refused. A TCP port does not tell who owns it, so an address that a living server has is refused after this
-/// time too.
+/// Retries for [`ADDRESS_IN_USE_TIMEOUT`] while the address is in use: the kernel closes the
+/// sockets of a killed server's io_uring up to 30 ms (measured, Linux 6.18) after the process has
+/// ended, and a server that is started at once must not fail. A TCP port does not show its owner,
+/// so an address in use by a running server fails after this time too.
 ///
 /// # Errors
-/// What `listen` said last.
+/// The last error of `listen`.
 pub fn retry_address_in_use<T>(listen: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let is_in_use = |result: &io::Result<T>| matches!(result, Err(error) if error.kind() == io::ErrorKind::AddrInUse);
     retry_while(is_in_use, ADDRESS_IN_USE_TIMEOUT, ADDRESS_IN_USE_INTERVAL, listen)
 }
 
-/// Tries to lock something again for [`LOCK_IN_USE_TIMEOUT`] while another program owns the lock: that may be a server that was
-/// killed, and is still ending. Returns the last result.
+/// Retries `lock` for [`LOCK_IN_USE_TIMEOUT`] while another process holds the lock, which may be a
+/// killed server that is still exiting. Returns the last result.
 pub(crate) fn retry_lock_in_use<T>(is_in_use: impl Fn(&T) -> bool, lock: impl FnMut() -> T) -> T {
     retry_while(is_in_use, LOCK_IN_USE_TIMEOUT, LOCK_IN_USE_INTERVAL, lock)
 }
@@ -276,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_that_is_closed_a_moment_later_is_waited_for() {
+    fn listening_waits_for_a_port_that_is_being_closed() {
         let dead = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         let address = Address::Tcp(dead.local_addr().expect("it is bound"));
         let closing = thread::spawn(move || {
@@ -288,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_another_server_has_is_an_error_in_the_end() {
+    fn a_port_in_use_by_another_server_is_an_error() {
         let alive = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
         let address = Address::Tcp(alive.local_addr().expect("it is bound"));
         assert_eq!(listen_on(&address).err().map(|error| error.kind()), Some(io::ErrorKind::AddrInUse));
     }
 
     #[test]
-    fn other_errors_are_told_at_once() {
+    fn other_errors_are_returned_at_once() {
         let mut attempts = 0;
         let result: io::Result<()> = retry_address_in_use(|| {
             attempts += 1;

@@ -1,22 +1,24 @@
-//! Bugs to plant, each a mistake that a store of files could make.
+//! Seeded bugs: each a mistake that a file store could contain.
 //!
-//! The simulation tester must find every one of them; what it cannot find, it does not test.
+//! The simulation tester must detect each of them: a bug that it misses is a rule that it does not
+//! test.
 
-/// A mistake, switched on for one store, until it is mounted again.
+/// A mistake, enabled for one store until it is mounted again.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
-    /// A sync ends when its data are on the media, before the records that speak of them.
+    /// A sync ends when its data are on the media, before the records that refer to them.
     EarlySync,
-    /// A snapshot leaves out the extent that a migration moved last.
+    /// A snapshot omits the extent that a migration moved last.
     ForgottenMove,
-    /// What a delete, a rename or a migration gives up is given back before that is durable: its zone can be reset.
+    /// Extents that a delete, a rename or a migration drops are freed before that is durable: their
+    /// zone can be reset.
     EagerReset,
-    /// A mount takes nothing from the last block of the metadata.
+    /// A mount ignores the last block of the metadata.
     LostLogTail,
-    /// A write of data that failed is taken for done.
+    /// A failed write of data is taken for successful.
     IgnoredWriteError,
-    /// Of those who wait while the metadata go on in another zone, one is forgotten.
+    /// One of the requests that wait while the metadata move to another zone is lost.
     ForgottenWaiter,
 }
 

@@ -1,4 +1,4 @@
-//! What the records of a metadata zone add up to.
+//! The catalog: files and zones as the records of a metadata zone describe them.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::format::record::Record;
 use crate::limits::FILES_MAX;
 use crate::{FileError, FileId, Lifetime};
 
-/// A file as the media have it.
+/// A file as recorded on the media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileMeta {
     pub(crate) name: String,
     pub(crate) lifetime: Lifetime,
     pub(crate) extents: ExtentList,
-    /// It takes no more data.
+    /// It accepts no more data.
     pub(crate) is_closed: bool,
 }
 
-/// The data zones, as far as extents must lie in them.
+/// The data zones, which must contain all extents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataZones {
     pub(crate) first: u32,
@@ -30,7 +30,7 @@ pub(crate) struct DataZones {
     pub(crate) block_bytes: u32,
 }
 
-/// What records say of a data zone since it was last opened.
+/// The recorded state of a data zone since it was last opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ZoneFacts {
     pub(crate) lifetime: Lifetime,
@@ -38,16 +38,16 @@ pub(crate) struct ZoneFacts {
     pub(crate) finished: Option<u32>,
 }
 
-/// Files and zones, as records make them.
+/// Files and zones, built from records.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalog {
     pub(crate) files: BTreeMap<FileId, FileMeta>,
     pub(crate) names: BTreeMap<String, FileId>,
     /// By the number of the data zone.
     pub(crate) zones: Vec<ZoneFacts>,
-    /// The snapshot is whole.
+    /// The snapshot is complete.
     pub(crate) is_complete: bool,
-    /// Above the number of every file so far.
+    /// Greater than the number of every file so far.
     pub(crate) next_file: u64,
     within: DataZones,
 }
@@ -59,11 +59,11 @@ pub(crate) struct LogReader {
     sequence: u64,
     /// Blocks seen, the superblock among them.
     seen: u32,
-    /// Blocks that are whole, one behind the other, from the start.
+    /// Consecutive intact blocks from the start.
     pub(crate) whole: u32,
 }
 
-type Words = String;
+type Reason = String;
 
 impl DataZones {
     pub(crate) fn contains(&self, zone: ZoneIndex) -> bool {
@@ -78,7 +78,7 @@ impl DataZones {
         u64::from(self.count) * u64::from(self.capacity_blocks) * u64::from(self.block_bytes)
     }
 
-    fn check(&self, run: &Run) -> Result<(), Words> {
+    fn check(&self, run: &Run) -> Result<(), Reason> {
         let end = run.start.checked_add(run.blocks);
         if !self.contains(run.zone)
             || run.blocks == 0
@@ -86,7 +86,7 @@ impl DataZones {
             || run.padding >= self.block_bytes
         {
             return Err(format!(
-                "an extent of {} blocks from block {} of zone {} lies in no data zone",
+                "an extent of {} blocks from block {} of zone {} is not in a data zone",
                 run.blocks, run.start, run.zone
             ));
         }
@@ -106,13 +106,13 @@ impl Catalog {
         }
     }
 
-    /// Makes a change. It comes from the media, so that it need not make sense: then it says what is wrong.
-    pub(crate) fn apply(&mut self, record: &Record<'_>) -> Result<(), Words> {
+    /// Applies a change. It comes from the media and may be invalid: then the error is its reason.
+    pub(crate) fn apply(&mut self, record: &Record<'_>) -> Result<(), Reason> {
         let block_bytes = self.within.block_bytes;
         match record {
             Record::Created { file, lifetime, name } => {
                 if self.files.contains_key(file) || self.names.contains_key(*name) {
-                    return Err(format!("file {} is created twice, or its name {name:?} is", file.0));
+                    return Err(format!("file {} or its name {name:?} already exists", file.0));
                 }
                 if self.files.len() >= FILES_MAX {
                     return Err(format!("there are more than {FILES_MAX} files"));
@@ -150,7 +150,7 @@ impl Catalog {
                 self.within.check(run)?;
                 let meta = self.file_mut(*file)?;
                 if meta.extents.replace(*offset, *run, block_bytes).is_none() {
-                    return Err(format!("file {:?} has no blocks at byte {offset} to be moved", meta.name));
+                    return Err(format!("file {:?} has no blocks at byte {offset} to move", meta.name));
                 }
             }
             Record::ZoneOpened { zone, lifetime } => {
@@ -168,7 +168,7 @@ impl Catalog {
     }
 
     /// Whether two extents share a block.
-    pub(crate) fn check_overlaps(&self) -> Result<(), Words> {
+    pub(crate) fn check_overlaps(&self) -> Result<(), Reason> {
         let mut runs: Vec<(Run, &str)> = Vec::new();
         for meta in self.files.values() {
             runs.extend(meta.extents.iter().map(|extent| (extent.run, meta.name.as_str())));
@@ -182,30 +182,30 @@ impl Catalog {
         }
     }
 
-    fn file_mut(&mut self, file: FileId) -> Result<&mut FileMeta, Words> {
+    fn file_mut(&mut self, file: FileId) -> Result<&mut FileMeta, Reason> {
         self.files.get_mut(&file).ok_or_else(|| unknown(file))
     }
 
-    fn zone_mut(&mut self, zone: ZoneIndex) -> Result<&mut ZoneFacts, Words> {
+    fn zone_mut(&mut self, zone: ZoneIndex) -> Result<&mut ZoneFacts, Reason> {
         if !self.within.contains(zone) {
-            return Err(format!("a record speaks of zone {zone}, which is no data zone"));
+            return Err(format!("a record refers to zone {zone}, which is not a data zone"));
         }
         Ok(&mut self.zones[(zone.0 - self.within.first) as usize])
     }
 }
 
-fn unknown(file: FileId) -> Words {
-    format!("a record speaks of file {}, which is not there", file.0)
+fn unknown(file: FileId) -> Reason {
+    format!("a record refers to file {}, which does not exist", file.0)
 }
 
 impl LogReader {
-    /// For a zone whose superblock, already read, has this sequence.
+    /// A reader for a zone whose superblock, already read, has this sequence.
     pub(crate) fn new(within: DataZones, sequence: u64) -> LogReader {
         LogReader { catalog: Catalog::new(within), sequence, seen: 1, whole: 1 }
     }
 
-    /// Takes the next block. The first that is not whole ends the log: it was under way when the drive stopped. A whole one
-    /// behind it means that it was damaged since.
+    /// Reads the next block. The first block that is not intact ends the log: it was being written
+    /// when the drive stopped. An intact block behind it means that it was damaged since.
     ///
     /// # Errors
     /// [`FileError::Corrupt`].
@@ -217,7 +217,7 @@ impl LogReader {
         };
         let Some(block) = Block::decode(bytes).filter(is_ours) else { return Ok(()) };
         if self.whole != place {
-            let words = format!("block {} of the metadata is not what was written", self.whole);
+            let words = format!("block {} of the metadata is damaged", self.whole);
             return Err(FileError::Corrupt(words));
         }
         self.whole += 1;
@@ -225,7 +225,7 @@ impl LogReader {
         while !fields.is_empty() {
             let applied = match Record::decode(&mut fields) {
                 Some(record) => self.catalog.apply(&record),
-                None => Err("a record has no meaning".to_owned()),
+                None => Err("a record is invalid".to_owned()),
             };
             applied.map_err(|words| FileError::Corrupt(format!("block {place} of the metadata: {words}")))?;
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_takes_the_place_of_another_file() {
+    fn a_rename_replaces_another_file() {
         let mut catalog = Catalog::new(WITHIN);
         catalog.apply(&created(1, "a")).unwrap();
         catalog.apply(&created(2, "b")).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_make_no_sense_are_named() {
+    fn invalid_records_are_reported() {
         let mut catalog = Catalog::new(WITHIN);
         catalog.apply(&created(1, "a")).unwrap();
         let file = FileId(1);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_end_is_the_end_and_a_hole_is_damage() {
+    fn a_torn_block_is_the_end_and_a_hole_is_damage() {
         let mut buffer = RecordBuffer::default();
         for file in 1..200 {
             buffer.push(&created(file, &format!("file-{file}")));

@@ -1,4 +1,4 @@
-//! What a file store is told when it is made or mounted.
+//! The configuration of a file store.
 
 use serde::Serialize;
 use zonda_zoned::{Geometry, PayloadKind};
@@ -6,34 +6,35 @@ use zonda_zoned::{Geometry, PayloadKind};
 use crate::FileError;
 use crate::limits::{ACTIVE_ZONES_MIN, SEQUENTIAL_ZONES_MIN, ZONE_CAPACITY_BLOCKS_MAX, ZONE_CAPACITY_BLOCKS_MIN};
 
-/// How a file store keeps, writes and places data. Nothing of it is on the media: a store can be mounted with another
-/// configuration than it was formatted with.
+/// How a file store stores, writes and places data. The media do not contain it: a store can be
+/// mounted with another configuration than it was formatted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilesConfig {
-    /// [`PayloadKind::Bytes`], the default, or [`PayloadKind::None`] for timing studies: contents and metadata then exist
-    /// in memory only, while the commands are the same. Such a store cannot be mounted again.
+    /// [`PayloadKind::Bytes`], the default, or [`PayloadKind::None`] for timing studies: contents
+    /// and metadata then exist in memory only, while the commands are the same. Such a store cannot
+    /// be mounted again.
     pub keeps: PayloadKind,
-    /// 1 to 100, default 90: a zone whose occupancy (written share of its capacity) is at least this may be finished to
-    /// make room at the limit of active zones.
+    /// 1 to 100, default 90: a zone whose occupancy (written share of its capacity) is at least
+    /// this may be finished to free an active resource at the limit of active zones.
     pub finish_threshold_percent: u8,
-    /// Data leave a file's buffer in commands of this size: a multiple of the block, made smaller where it is more than
-    /// the drive's largest transfer. Default 256 KiB.
+    /// The size of write commands: a multiple of the block, reduced to the drive's largest
+    /// transfer. Default 256 KiB.
     pub write_unit_bytes: u32,
-    /// Bytes of one file that may wait or be under way, at least one write unit. Default 4 MiB.
+    /// Bytes of one file that may wait or be in flight, at least one write unit. Default 4 MiB.
     pub file_buffer_bytes: u32,
-    /// The largest read command, a multiple of the block, made smaller where it is more than the drive's largest transfer.
+    /// The largest read command, a multiple of the block, reduced to the drive's largest transfer.
     /// Default 256 KiB.
     pub read_unit_bytes: u32,
-    /// When live data are moved to win back space; `None`, the default, is never.
+    /// When live data are migrated to reclaim space; `None`, the default, is never.
     pub migration: Option<Migration>,
 }
 
-/// When zones that are partly garbage are emptied by moving what is live in them.
+/// When zones that are partly garbage are emptied by moving their live data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// Begins when fewer than this share of the data zones are empty, 1 to 100.
     pub start_empty_zones_percent: u8,
-    /// Takes zones of which at least this share of the capacity is garbage, 1 to 100.
+    /// Selects zones of which at least this share of the capacity is garbage, 1 to 100.
     pub garbage_percent: u8,
 }
 
@@ -42,10 +43,10 @@ pub struct Migration {
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum Lifetime {
-    /// Nobody said.
+    /// Not set.
     #[default]
     NotSet = 0,
-    /// Said to have none.
+    /// Set to none.
     None = 1,
     /// Logs.
     Short = 2,
@@ -71,9 +72,9 @@ impl Default for FilesConfig {
 }
 
 impl FilesConfig {
-    /// Whether a store can be like this on a namespace of this shape.
+    /// Checks whether a store with this configuration is possible on a namespace of this geometry.
     pub(crate) fn check(&self, geometry: &Geometry) -> Result<(), FileError> {
-        geometry.validate().map_err(|error| FileError::Config(format!("the geometry is not possible: {error}")))?;
+        geometry.validate().map_err(|error| FileError::Config(format!("invalid geometry: {error}")))?;
         let require = |holds: bool, words: &dyn Fn() -> String| {
             if holds { Ok(()) } else { Err(FileError::Config(words())) }
         };
@@ -99,7 +100,9 @@ impl FilesConfig {
         }
         let sequential = geometry.zone_count - geometry.conventional_zone_count;
         require(sequential >= SEQUENTIAL_ZONES_MIN, &|| {
-            format!("the drive has {sequential} sequential zones and a file store needs {SEQUENTIAL_ZONES_MIN}")
+            format!(
+                "the drive has {sequential} sequential zones, and a file store needs at least {SEQUENTIAL_ZONES_MIN}"
+            )
         })?;
         let capacity = geometry.zone_capacity_blocks.0;
         require((ZONE_CAPACITY_BLOCKS_MIN..=ZONE_CAPACITY_BLOCKS_MAX).contains(&capacity), &|| {
@@ -109,7 +112,7 @@ impl FilesConfig {
             )
         })?;
         require(geometry.max_active_zones.is_none_or(|zones| zones >= ACTIVE_ZONES_MIN), &|| {
-            format!("the drive allows fewer than the {ACTIVE_ZONES_MIN} active zones that a file store needs")
+            format!("the drive supports fewer than the {ACTIVE_ZONES_MIN} active zones that a file store needs")
         })
     }
 }

@@ -1,4 +1,4 @@
-//! What comes out of a file store.
+//! The events of a file store.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::FileError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
-/// What the caller calls a request; comes back with its end.
+/// The caller's identifier of a request, returned with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -17,41 +17,42 @@ pub struct RequestId(pub u64);
 pub enum FileData {
     /// These bytes.
     Bytes(Bytes),
-    /// So many bytes that nobody will look at, for a store that keeps [`PayloadKind::None`](zonda_zoned::PayloadKind::None).
+    /// A number of bytes without contents, for a store that keeps
+    /// [`PayloadKind::None`](zonda_zoned::PayloadKind::None).
     Length(u64),
 }
 
-/// What a request brought back.
+/// The result of a successful request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing.
     #[default]
     None,
-    /// What a read found; shorter than was asked for at the end of the file.
+    /// The data of a read; shorter than requested at the end of the file.
     Data(Bytes),
-    /// How many bytes a read found, in a store that keeps no contents.
+    /// The number of bytes of a read, in a store that keeps no contents.
     Length(u64),
 }
 
-/// News from a file store.
+/// An event of a file store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The store is formatted or mounted, and takes requests.
+    /// The store is formatted or mounted, and accepts requests.
     Ready,
-    /// Formatting or mounting failed, or the metadata can no longer be written. In the first case every request ends with
-    /// an error; in the second, every request that would change something.
+    /// Formatting or mounting failed, or the metadata can no longer be written. In the first case
+    /// every request fails; in the second, every request that would change something.
     Failed(FileError),
     /// A request has ended.
     Done {
-        /// Whose.
+        /// The request.
         request: RequestId,
-        /// How.
+        /// Its result.
         result: Result<Outcome, FileError>,
     },
 }
 
 impl FileData {
-    /// How many bytes these are.
+    /// The number of bytes.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match self {

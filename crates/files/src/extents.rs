@@ -1,4 +1,4 @@
-//! Where a file's bytes are.
+//! The extents of a file.
 
 use zonda_zoned::ZoneIndex;
 
@@ -9,11 +9,11 @@ pub(crate) struct Run {
     /// First block within the zone.
     pub(crate) start: u32,
     pub(crate) blocks: u32,
-    /// Bytes at the end of the last block that are no part of the file: less than a block.
+    /// Bytes at the end of the last block that are not part of the file: less than a block.
     pub(crate) padding: u32,
 }
 
-/// A run, and where in the file its first byte belongs.
+/// A run, and the offset of its first byte in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) offset: u64,
@@ -38,12 +38,12 @@ impl Run {
         self.start + self.blocks
     }
 
-    /// Whether `next` lies behind this run so that both are one.
+    /// Whether `next` follows this run so that both can be merged.
     pub(crate) fn is_continued_by(&self, next: &Run) -> bool {
         self.zone == next.zone && self.padding == 0 && self.end() == next.start
     }
 
-    /// The blocks up to `blocks`, and those behind; `blocks` is less than there are.
+    /// The first `blocks` blocks, and the rest; `blocks` is less than the length of the run.
     fn split(&self, blocks: u32) -> (Run, Run) {
         let first = Run { blocks, padding: 0, ..*self };
         (first, Run { start: self.start + blocks, blocks: self.blocks - blocks, ..*self })
@@ -69,7 +69,7 @@ impl ExtentList {
         self.extents[first.saturating_sub(1)..].iter().filter(move |_| offset < self.len_bytes)
     }
 
-    /// Adds a run at the end; returns whether it became an extent of its own.
+    /// Adds a run at the end; returns whether it became a new extent.
     pub(crate) fn push(&mut self, run: Run, block_bytes: u32) -> bool {
         let offset = self.len_bytes;
         self.len_bytes += run.bytes(block_bytes);
@@ -84,7 +84,8 @@ impl ExtentList {
         true
     }
 
-    /// The runs that hold the bytes from `offset` on, where `offset` is the start of a block of an extent.
+    /// The runs that hold the bytes from `offset` on, where `offset` is the start of a block of an
+    /// extent.
     pub(crate) fn runs_from(&self, offset: u64, block_bytes: u32) -> impl Iterator<Item = Run> {
         self.extents_at(offset).map(move |extent| {
             let inside = offset.saturating_sub(extent.offset);
@@ -93,8 +94,8 @@ impl ExtentList {
         })
     }
 
-    /// Puts `run` in the place of what holds its bytes from `offset` on, and returns what held them. `None`, and nothing
-    /// changes, when the file has no such bytes or they begin or end inside a block.
+    /// Replaces the runs that hold the bytes from `offset` on by `run`, and returns them. `None`,
+    /// without a change, if the file has no such bytes or they begin or end inside a block.
     pub(crate) fn replace(&mut self, offset: u64, run: Run, block_bytes: u32) -> Option<Vec<Run>> {
         let end = offset.checked_add(run.bytes(block_bytes)).filter(|&end| end <= self.len_bytes)?;
         let first = self.extents.partition_point(|extent| extent.offset <= offset).checked_sub(1)?;
@@ -134,7 +135,8 @@ impl ExtentList {
     }
 }
 
-/// What of an extent lies before byte `at` of the file, and from it on. `None` when `at` is inside a block.
+/// The parts of an extent before byte `at` of the file, and from it on. `None` when `at` is inside
+/// a block.
 fn cut(extent: &Extent, at: u64, block_bytes: u32) -> Option<(Option<Run>, Option<Run>)> {
     let inside = at.checked_sub(extent.offset)?;
     if inside == 0 {
@@ -166,14 +168,14 @@ mod tests {
         Run { zone: ZoneIndex(zone), start, blocks, padding }
     }
 
-    /// For each byte of the file: its zone, block, and place in the block.
+    /// For each byte of the file: its zone, block, and offset in the block.
     fn bytes(list: &ExtentList) -> Vec<(u32, u32, u64)> {
         let place = |run: Run, byte: u64| (run.zone.0, run.start + (byte / 512) as u32, byte % 512);
         list.iter().flat_map(|extent| (0..extent.run.bytes(BLOCK)).map(move |byte| place(extent.run, byte))).collect()
     }
 
     #[test]
-    fn runs_that_follow_one_another_become_one_extent_unless_padding_is_between() {
+    fn consecutive_runs_become_one_extent_unless_padding_is_between() {
         let mut list = ExtentList::default();
         assert!(list.push(run(3, 0, 2, 0), BLOCK));
         assert!(!list.push(run(3, 2, 1, 12), BLOCK));
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_inside_a_block_or_behind_the_end_cannot_be_replaced() {
+    fn an_offset_inside_a_block_or_behind_the_end_cannot_be_replaced() {
         let mut list = ExtentList::default();
         list.push(run(1, 0, 4, 10), BLOCK);
         let before = list.clone();

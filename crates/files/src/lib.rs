@@ -1,17 +1,19 @@
-//! Lifetime-aware files on zones: what a database needs of a zoned drive that has no file system.
+//! Lifetime-aware files on zones: storage for a database on a zoned drive without a file system.
 //!
-//! A file is a list of extents in zones. Data whose files are expected to die together are written to one zone, so that zones
-//! empty by themselves and can be reset; a metadata log in the first zones makes names and extents durable. It is the work
-//! that ZenFS does for RocksDB (Bjørling et al., "ZNS: Avoiding the Block Interface Tax for Flash-based SSDs", USENIX ATC 2021),
-//! as a machine: [`FileStore`] takes requests and completions, and hands out commands and events. [`FilesOn`]
-//! drives it on any [`ZonedDevice`](zonda_zoned::ZonedDevice).
+//! A file is a list of extents in zones. Data of files with similar expected lifetimes are written
+//! to one zone, so that zones empty by themselves and can be reset; a metadata log in the first
+//! zones makes names and extents durable. The crate does for any caller what ZenFS does for RocksDB
+//! (Bjørling et al., "ZNS: Avoiding the Block Interface Tax for Flash-based SSDs", USENIX ATC
+//! 2021), as a state machine: [`FileStore`] accepts requests and completions, and returns commands
+//! and events. [`FileStoreDevice`] runs it on any [`ZonedDevice`](zonda_zoned::ZonedDevice).
 //!
-//! What is absent: directories, overwriting, checksums of data, and any clock. Placement, the bytes of the log and the reason
-//! why nothing durable is lost are in `docs/internals/file-store.md`.
+//! What is absent: directories, overwriting, checksums of data, and any clock. Placement, the
+//! format of the log and the argument why no durable data are lost are in
+//! `docs/internals/file-store.md`.
 //!
 //! ```
 //! use bytes::Bytes;
-//! use zonda_files::{Event, FileData, FileStore, FilesConfig, FilesOn, Lifetime, Outcome, RequestId};
+//! use zonda_files::{Event, FileData, FileStore, FileStoreDevice, FilesConfig, Lifetime, Outcome, RequestId};
 //! use zonda_profiles::builtin_text;
 //! use zonda_ssd::{Ssd, profile::Profile};
 //! use zonda_zoned::{Instant, PayloadKind, Prng};
@@ -19,14 +21,14 @@
 //! let profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("which is valid");
 //! let drive = Ssd::new(&profile, PayloadKind::Bytes, &Prng::new(1));
 //! let store = FileStore::format(&profile.geometry(), FilesConfig::default(), [7; 16])?;
-//! let mut files = FilesOn::new(store, drive);
+//! let mut files = FileStoreDevice::new(store, drive);
 //! let mut now = Instant::ZERO;
-//! let mut next_event = |files: &mut FilesOn<Ssd>| {
+//! let mut next_event = |files: &mut FileStoreDevice<Ssd>| {
 //!     loop {
-//!         files.turn(now);
+//!         files.run_once(now);
 //!         match files.poll_event() {
 //!             Some(event) => return event,
-//!             None => now = files.next_wakeup().expect("something is under way"),
+//!             None => now = files.next_wakeup().expect("a request is in progress"),
 //!         }
 //!     }
 //! };
@@ -53,10 +55,10 @@ mod config;
 mod error;
 mod event;
 mod extents;
+mod file_store_device;
 mod format;
 pub mod limits;
 mod machine;
-mod on;
 pub mod testing;
 #[cfg(test)]
 mod tests;
@@ -67,7 +69,7 @@ pub use bug::SeededBug;
 pub use config::{FilesConfig, Lifetime, Migration};
 pub use error::FileError;
 pub use event::{Event, FileData, FileId, Outcome, RequestId};
+pub use file_store_device::FileStoreDevice;
 pub use format::VERSION;
 pub use machine::FileStore;
-pub use on::FilesOn;
 pub use usage::Usage;

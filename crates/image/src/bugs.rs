@@ -1,58 +1,61 @@
-//! Bugs to plant, each a mistake that the keeper of an image could make.
+//! Seeded bugs: each a mistake that the code of an image could contain.
 //!
-//! The simulation tester must find every one of them; what it cannot find, it does not test. Nothing but the tester plants any.
+//! The simulation tester must detect each of them: a bug that it misses is a rule that it does not
+//! test. Only the tester seeds bugs.
 
-/// A mistake, switched on for one image, until it is opened again.
+/// A mistake, enabled for one image until the image is opened again.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
-    /// A write at a write pointer is acknowledged when its data are on file, and its tags perhaps not yet.
+    /// A write at a write pointer is acknowledged when its data are on file, before its tags are.
     EarlyWrite,
     /// Management is acknowledged when its record is written, before it is synced.
     UnsyncedRecord,
-    /// What was written before a Finish is not synced before its record.
+    /// Data and tags written before a Finish are not synced before its record.
     UnsyncedFinish,
-    /// Tags behind a write pointer that a recovery finds are left there.
+    /// Tags that a recovery finds behind a write pointer are not cleared.
     KeptTags,
-    /// A reset goes to the journal with a new generation, and the running drive keeps the old one.
+    /// A reset is journaled with a new generation, and the running drive keeps the old one.
     KeptGeneration,
-    /// A reset makes its holes before its record is synced.
+    /// A reset punches its holes before its record is synced.
     EarlyHole,
-    /// A mark counts records that are not written yet.
+    /// A mark covers records that are not written yet.
     EarlyMark,
-    /// A checkpoint is one copy.
+    /// A checkpoint is written as one copy.
     SingleCopy,
-    /// A batch of records that failed is not made void.
+    /// A failed batch of records is not invalidated.
     KeptBatch,
     /// A flush syncs the data, and not the tags.
     HalfFlush,
     /// A flush is acknowledged before its note is on file.
     EarlyFlush,
-    /// A sync that failed is forgotten by the next flush.
+    /// The next flush ignores that a sync has failed.
     ForgottenFailure,
     /// A conventional zone is overwritten without an intent.
     MissingIntent,
-    /// An intent does not tell the tags before.
+    /// An intent does not contain the tags before the overwrite.
     ForgottenBefore,
-    /// Another overwrite of a block since a flush goes on without an intent, though the first one tells other tags.
+    /// A second overwrite of a block since a flush records no intent, although the first intent has
+    /// other tags.
     UnrecordedRepeat,
     /// A recovery accepts whatever a block holds that an intent names.
     BlindIntent,
-    /// A ZRWA is given to a zone without holes in its data and tags.
+    /// A ZRWA is allocated to a zone without punching holes in its data and tags.
     MissingHole,
-    /// Contents in the journal are written again though their zone was reset since.
+    /// Journaled contents are rewritten although their zone was reset since.
     StaleContents,
-    /// The write pointer stays where a failed write was to take it.
+    /// The write pointer is not rolled back after a failed write.
     KeptPointer,
-    /// A recovery writes its checkpoint before what it found is synced.
+    /// A recovery writes its checkpoint before the blocks that it found are synced.
     UnsyncedRecovery,
-    /// A recovery takes the end of the records for the end of the journal, whatever the marks say.
+    /// A recovery takes the last record that it can read for the end of the journal, and ignores
+    /// the marks.
     IgnoredMarks,
-    /// A read does not hold blocks against their tags.
+    /// A read does not verify blocks against their tags.
     BlindRead,
-    /// A tag of zeros is believed, whatever the data are.
+    /// A tag of zeros is accepted without checking the data.
     BelievedZeros,
-    /// Contents go to the journal before they have their places in the files.
+    /// Contents are journaled before space for them is allocated in the files.
     MissingSpace,
 }
 

@@ -1,4 +1,4 @@
-//! Verifying every block of an image, without changing any.
+//! Verifies every block of an image, and changes none.
 
 use std::fmt;
 
@@ -6,40 +6,42 @@ use zonda_zoned::{Lba, ZoneIndex};
 
 use crate::disposition::{Disposition, Repairs};
 use crate::examine::{Found, examine};
-use crate::format::entry::Kept;
+use crate::format::entry::RecordedState;
 use crate::load::load;
 use crate::media::{Look, Media};
 use crate::repair::zones_with_later_blocks;
 use crate::{Files, ImageError, ImageFile};
 
-/// How far a check or a repair has come.
+/// Progress of a check or a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckProgress {
-    /// Zones done.
+    /// Zones completed.
     pub zones: u32,
-    /// Zones in all.
+    /// Total number of zones.
     pub zones_total: u32,
     /// Blocks verified or copied so far.
     pub blocks: u64,
 }
 
-/// Something that is not as it should be.
+/// A defect that a check has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// A block cannot be given back: its data or its tag are damaged. Reads of it end with UnrecoveredReadError.
+    /// A block cannot be read: its data or its tag are damaged. Reads of it end with
+    /// UnrecoveredReadError.
     Block {
         /// Its zone.
         zone: ZoneIndex,
         /// Its address.
         lba: Lba,
     },
-    /// A zone has blocks that were written after a reset which neither checkpoint nor journal has: they were brought back from an older
-    /// copy, or are damaged. Opening the drive would go back in time.
+    /// A zone has blocks that were written after a reset which neither checkpoint nor journal
+    /// contains: both were restored from an older copy, or are damaged. Opening the drive would
+    /// lose these blocks.
     Later {
         /// The zone.
         zone: ZoneIndex,
     },
-    /// One of the two copies in a file is damaged; the next opening mends it.
+    /// One of the two copies in a file is damaged; the next opening repairs it.
     Copy {
         /// In which file.
         file: ImageFile,
@@ -56,38 +58,43 @@ impl fmt::Display for Finding {
             ),
             Finding::Later { zone } => write!(
                 f,
-                "zone {zone} has blocks of a later reset than {} and {}: they are from an older copy, or damaged",
+                "zone {zone} has blocks from after a reset that {} and {} do not contain: these files are from an older \
+                 copy, or damaged",
                 ImageFile::State,
                 ImageFile::Journal
             ),
-            Finding::Copy { file } => write!(f, "{file}: one of two copies is damaged; opening the drive mends it"),
+            Finding::Copy { file } => {
+                write!(f, "{file}: one of two copies is damaged; zonda serve repairs it when it opens the drive")
+            }
         }
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// Whether the drive was shut down in order.
     pub clean: bool,
     /// Blocks verified.
     pub blocks: u64,
-    /// Of these, blocks that may have been overwritten when the drive stopped, and disagree with their checksums: opening the drive
-    /// takes them as they are, and rot in them is not found.
+    /// Of these, blocks that may have been overwritten when the drive stopped, and do not match
+    /// their checksums: opening the drive accepts them as they are, and bit rot in them is not
+    /// detected.
     pub accepted_blocks: u64,
-    /// What is damaged, in the order of the zones; at most [`limits::FINDINGS_MAX`](crate::limits::FINDINGS_MAX).
+    /// Defects, in the order of the zones; at most
+    /// [`limits::FINDINGS_MAX`](crate::limits::FINDINGS_MAX).
     pub findings: Vec<Finding>,
-    /// More was damaged than `findings` holds.
+    /// More defects were found than `findings` holds.
     pub more_findings: bool,
 }
 
-/// Verifies superblock, checkpoint, journal and every block that was written, and changes nothing. `progress` is called
-/// after each zone. The caller holds the image's lock.
+/// Verifies superblock, checkpoint, journal and every block that was written, and changes nothing.
+/// `progress` is called after each zone. The caller holds the image's lock.
 ///
-/// After an unclean stop it verifies what opening the drive would make of the image.
+/// After an unclean stop it verifies the image as opening the drive would recover it.
 ///
 /// # Errors
-/// As for [`open`](crate::open): the image as a whole is not usable, and why.
+/// As for [`open`](crate::open): why the image cannot be opened.
 pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> Result<CheckReport, ImageError> {
     let loaded = load(files)?;
     let mut report = CheckReport { clean: loaded.clean, ..CheckReport::default() };
@@ -100,13 +107,13 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
     }
     zones_with_later_blocks(files, &loaded)?.into_iter().for_each(|zone| report.add(Finding::Later { zone }));
     let examined = examine(files, &loaded)?;
-    let repairs = Repairs::of(&examined.mends, loaded.spec.geometry.zone_size_blocks.0);
+    let repairs = Repairs::of(&examined.repairs, loaded.spec.geometry.zone_size_blocks.0);
     report.accepted_blocks = repairs.accepted_blocks();
     let mut media = Media::new(files, &loaded);
     for (zone, (entry, found)) in (0..).zip(loaded.ledger.entries.iter().zip(&examined.zones)) {
         let Found { written, .. } = *found;
         let may_be_unwritten = entry.had_zrwa || zone < loaded.layout.conventional;
-        let mut at = if entry.kept == Kept::Offline { written } else { 0 };
+        let mut at = if entry.state == RecordedState::Offline { written } else { 0 };
         while at < written {
             let look = if may_be_unwritten { Look::AtEverything } else { Look::AtData };
             let chunk = media.chunk((zone, entry.generation), at, written, look)?;

@@ -1,4 +1,4 @@
-//! Making the files of a new drive.
+//! Creates the files of a new drive.
 
 use crate::format::checkpoint;
 use crate::format::entry::Ledger;
@@ -12,28 +12,30 @@ const FIRST_SEQUENCE: u64 = 1;
 /// Bytes written at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Makes the files of a new drive. The superblock comes last: files without it are no image, and may be created again.
+/// Creates the files of a new drive. The superblock is written last: files without one are not
+/// an image, and may be created again.
 ///
-/// State and journal are written out whole, so that a file system that fills up later does not stop management.
+/// State and journal are written out whole, so that a file system that fills up later does not stop
+/// management.
 ///
 /// # Errors
-/// A specification that cannot be, an image that is there already, or what the system said.
+/// An invalid specification, an image that already exists, or the error of the operating system.
 pub fn create(spec: &ImageSpec, files: &mut dyn Files) -> Result<(), ImageError> {
     let layout = make_files(spec, files)?;
     complete(spec, files, &Ledger::new(layout.zones))
 }
 
-/// Makes the files in their full length, without a block that was written, a checkpoint or a superblock.
+/// Creates the files in their full length, without written blocks, checkpoint and superblock.
 pub(crate) fn make_files(spec: &ImageSpec, files: &mut dyn Files) -> Result<Layout, ImageError> {
     spec.validate()?;
     match files.length(ImageFile::Superblock) {
         Ok(0) | Err(FileError::Missing) => {}
         Ok(_) => return Err(ImageError::Exists),
-        Err(error) => return Err(ImageError::File { file: ImageFile::Superblock, doing: "looking for it", error }),
+        Err(error) => return Err(ImageError::File { file: ImageFile::Superblock, operation: "look for", error }),
     }
     let layout = Layout::new(&spec.geometry, spec.journal_bytes);
     for file in [ImageFile::Data, ImageFile::Tags, ImageFile::State, ImageFile::Journal] {
-        let failed = |error| ImageError::File { file, doing: "creating it", error };
+        let failed = |error| ImageError::File { file, operation: "create", error };
         files.set_length(file, 0).map_err(failed)?;
         files.set_length(file, layout.length(file)).map_err(failed)?;
     }
@@ -42,7 +44,8 @@ pub(crate) fn make_files(spec: &ImageSpec, files: &mut dyn Files) -> Result<Layo
     Ok(layout)
 }
 
-/// Makes an image of files in which all blocks and tags are: as if it had been stopped in order. The superblock comes last.
+/// Completes an image whose blocks and tags are written: it is as after a clean shutdown. The
+/// superblock is written last.
 pub(crate) fn complete(spec: &ImageSpec, files: &mut dyn Files, ledger: &Ledger) -> Result<(), ImageError> {
     let layout = Layout::new(&spec.geometry, spec.journal_bytes);
     for slot in 0..2 {
@@ -70,12 +73,12 @@ fn write_zeros(files: &mut dyn Files, file: ImageFile, length: u64) -> Result<()
     Ok(())
 }
 
-/// Writes, and names file and deed if that fails.
+/// Writes, and names the file and the operation in an error.
 pub(crate) fn write(files: &mut dyn Files, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), ImageError> {
-    files.write_at(file, offset, bytes).map_err(|error| ImageError::File { file, doing: "writing", error })
+    files.write_at(file, offset, bytes).map_err(|error| ImageError::File { file, operation: "write", error })
 }
 
-/// Syncs, and names the file if that fails.
+/// Syncs, and names the file in an error.
 pub(crate) fn sync(files: &mut dyn Files, file: ImageFile) -> Result<(), ImageError> {
-    files.sync(file).map_err(|error| ImageError::File { file, doing: "syncing", error })
+    files.sync(file).map_err(|error| ImageError::File { file, operation: "sync", error })
 }

@@ -1,4 +1,4 @@
-//! Why an image cannot be made, opened or checked, and what to do about it.
+//! Errors of creating, opening and checking an image, and their remedies.
 
 use std::fmt;
 
@@ -6,36 +6,36 @@ use zonda_zoned::GeometryError;
 
 use crate::{FileError, ImageFile};
 
-/// Why an image was refused. `Display` says what is wrong and what to do.
+/// Why an image was refused. `Display` prints the error and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageError {
-    /// The geometry to create cannot exist.
+    /// The geometry to create is invalid.
     Geometry(GeometryError),
-    /// Another part of the specification to create cannot be; what it must be.
+    /// Another part of the specification to create is invalid; what it must be.
     Spec(String),
-    /// The files are there already.
+    /// The files already exist.
     Exists,
-    /// The superblock is not that of an image.
+    /// The superblock is not a superblock of an image.
     NotAnImage,
-    /// The image is of a version that this program does not know.
+    /// The image has a format version that this program does not support.
     OtherVersion {
         /// The version in the superblock.
         found: u32,
     },
-    /// Both copies of something are damaged, or the only one.
+    /// Both copies of a structure are damaged, or its only copy.
     Damaged {
         /// In which file.
         file: ImageFile,
         /// What is damaged.
         what: String,
     },
-    /// A file is shorter or longer than the superblock says.
+    /// A file is shorter or longer than the superblock requires.
     Length {
         /// Which file.
         file: ImageFile,
         /// Its length in bytes.
         found: u64,
-        /// What it must be.
+        /// Its required length.
         expected: u64,
     },
     /// A file belongs to another image.
@@ -43,62 +43,65 @@ pub enum ImageError {
         /// Which file.
         file: ImageFile,
     },
-    /// The system could not do what was asked.
+    /// A file operation failed.
     File {
         /// Which file.
         file: ImageFile,
-        /// What was asked.
-        doing: &'static str,
-        /// What the system said.
+        /// The operation, as a verb: "read".
+        operation: &'static str,
+        /// The error of the operating system.
         error: FileError,
     },
 }
 
 impl ImageError {
-    /// What is wrong.
+    /// The error, without its remedy.
     #[must_use]
     pub fn message(&self) -> String {
         let superblock = ImageFile::Superblock;
         match self {
-            ImageError::Geometry(error) => format!("the geometry is not possible: {error}"),
+            ImageError::Geometry(error) => format!("invalid geometry: {error}"),
             ImageError::Spec(words) => words.clone(),
-            ImageError::Exists => format!("{superblock} is there already"),
+            ImageError::Exists => format!("{superblock} already exists"),
             ImageError::NotAnImage => {
-                format!("{superblock} is not the superblock of a zonda image, or its creation was not finished")
+                format!("{superblock} is not the superblock of a zonda image, or creating the image was interrupted")
             }
             ImageError::OtherVersion { found } => format!(
-                "the image is of format version {found}, and this program reads versions up to {}",
+                "the image has format version {found}, and this program supports versions up to {}",
                 crate::format::VERSION
             ),
             ImageError::Damaged { file, what } => format!("{file}: {what}"),
             ImageError::Length { file, found: 0, .. } => format!("{file} is missing or empty"),
             ImageError::Length { file, found, expected } => {
-                format!("{file} is {found} bytes long and must be {expected}: it was cut, or is of another image")
+                format!(
+                    "{file} is {found} bytes long and must be {expected}: it was truncated, or belongs to another image"
+                )
             }
-            ImageError::OtherImage { file } => format!("{file} belongs to another image than {superblock}"),
-            ImageError::File { file, doing, error } => format!("{file}: {doing}: {error}"),
+            ImageError::OtherImage { file } => format!("{file} does not belong to the same image as {superblock}"),
+            ImageError::File { file, operation, error } => format!("cannot {operation} {file}: {error}"),
         }
     }
 
-    /// What to do about it, where there is more to say than the message does.
+    /// The remedy, where there is one that the message does not imply.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             ImageError::Geometry(_) | ImageError::Spec(_) | ImageError::File { .. } => None,
             ImageError::Exists => Some("remove the image's files, or choose another directory"),
-            ImageError::NotAnImage => {
-                Some("restore the file if the drive was in use; else remove the directory and create the drive again")
-            }
-            ImageError::OtherVersion { .. } => Some("use the zonda that made it"),
-            // Without it nobody knows what the other files hold.
+            ImageError::NotAnImage => Some(
+                "restore the whole directory from a backup, or copy what is readable with zonda drive repair; if the drive held no \
+                 data, remove the directory and create the drive again",
+            ),
+            ImageError::OtherVersion { .. } => Some("use the version of zonda that wrote it"),
+            // Without it the contents of the other files cannot be interpreted.
             ImageError::Damaged { file: ImageFile::Superblock, .. }
             | ImageError::Length { file: ImageFile::Superblock, .. } => {
-                Some("bring the whole image directory back from a copy")
+                Some("restore the whole image directory from a backup")
             }
             ImageError::Damaged { .. } | ImageError::Length { .. } => {
-                Some("bring the image back from a copy, or save what can be read: zonda drive repair DIR --to OTHER")
+                Some("restore the image from a backup, or save what can be read: zonda drive repair DIR --to OTHER")
             }
-            ImageError::OtherImage { .. } => Some("bring the files of one image together again"),
+            ImageError::OtherImage { .. } => Some("restore the files of one image to the directory"),
         }
     }
 }

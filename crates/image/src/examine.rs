@@ -1,9 +1,9 @@
-//! Finding, from the tags, what a crash left: write pointers, and tags that must be mended.
+//! Recovers, from the tags, what a crash left: write pointers, and tags that must be repaired.
 
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, ZoneIndex};
 
-use crate::format::entry::{Entry, Kept};
+use crate::format::entry::{Entry, RecordedState};
 use crate::format::tag::Verdict;
 use crate::intended::Resolved;
 use crate::load::Loaded;
@@ -11,44 +11,45 @@ use crate::media::{Chunk, Look, Media};
 use crate::rebuild::{Builder, implicit_commit};
 use crate::{Files, ImageError};
 
-/// Where a zone stands.
+/// How far a zone is written, as recovered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) pointer: u64,
     pub(crate) written: u64,
 }
 
-/// A change to the tags.
+/// A change that repairs tags or data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mend {
+pub(crate) enum BlockRepair {
     /// Tags behind a write pointer, of blocks that were never acknowledged.
     Clear { zone: u32, first: u64, end: u64 },
-    /// Data of blocks that read as zeros without being looked at, and may be overwritten: whatever lies there must not be
-    /// accepted by a later recovery.
+    /// Data of blocks that read as zeros without a look at their data, and may be overwritten:
+    /// a later recovery must not accept what the data file holds there.
     Zero { zone: u32, first: u64, end: u64 },
-    /// A tag for a block that was being overwritten: it fits, or the block is taken `as_it_is`.
+    /// A tag for a block that was being overwritten: it matches, or the block is accepted
+    /// `as_it_is`.
     Accept { zone: u32, block: u64, tag: Vec<u8>, as_it_is: bool },
 }
 
-/// What was found, and what must be done.
+/// The recovered state, and the repairs that it needs.
 #[derive(Debug, Default)]
 pub(crate) struct Examined {
     pub(crate) zones: Vec<Found>,
-    pub(crate) mends: Vec<Mend>,
-    /// Blocks found behind what the journal knew to be synced.
+    pub(crate) repairs: Vec<BlockRepair>,
+    /// Blocks found behind those that the journal records as synced.
     pub(crate) found_blocks: u64,
     /// Blocks with a tag behind the write pointer.
     pub(crate) dropped_blocks: u64,
 }
 
-/// Looks at every zone whose tags may have changed since they were last known.
+/// Scans every zone whose tags may have changed since its entry was recorded.
 pub(crate) fn examine(files: &mut dyn Files, loaded: &Loaded) -> Result<Examined, ImageError> {
     let mut examined = Examined::default();
     let mut media = Media::new(files, loaded);
     for (zone, entry) in (0..).zip(&loaded.ledger.entries) {
         let found = if zone < loaded.layout.conventional {
             Found { pointer: 0, written: loaded.layout.capacity }
-        } else if loaded.clean || entry.finished || entry.kept == Kept::Offline {
+        } else if loaded.clean || entry.finished || entry.state == RecordedState::Offline {
             known(entry)
         } else if entry.had_zrwa {
             examined.random_writes(&mut media, loaded, zone, entry)?
@@ -63,10 +64,10 @@ pub(crate) fn examine(files: &mut dyn Files, loaded: &Loaded) -> Result<Examined
     Ok(examined)
 }
 
-/// Where a zone stands whose tags need not be looked at.
+/// How far a zone is written whose tags need no scan.
 pub(crate) fn known(entry: &Entry) -> Found {
-    match entry.kept {
-        Kept::Offline => Found::default(),
+    match entry.state {
+        RecordedState::Offline => Found::default(),
         _ if entry.finished => Found { pointer: entry.pointer, written: entry.written },
         _ if entry.had_zrwa => Found { pointer: entry.pointer, written: entry.written.max(entry.pointer) },
         _ => Found { pointer: entry.durable, written: entry.durable },
@@ -74,8 +75,8 @@ pub(crate) fn known(entry: &Entry) -> Found {
 }
 
 impl Examined {
-    /// The write pointer stands before the first block that is not there as it was written. What comes behind was never
-    /// acknowledged, and must not be found again when the zone is written up to it.
+    /// The write pointer is at the first block that is missing or incomplete. Blocks behind it were
+    /// never acknowledged, and must not be found again when the zone is written up to them.
     fn sequential_writes(
         &mut self,
         media: &mut Media<'_>,
@@ -83,7 +84,7 @@ impl Examined {
         entry: &Entry,
         capacity: u64,
     ) -> Result<Found, ImageError> {
-        let end = if entry.kept == Kept::ReadOnly { entry.pointer } else { capacity };
+        let end = if entry.state == RecordedState::ReadOnly { entry.pointer } else { capacity };
         let mut pointer = entry.durable;
         let mut at = entry.durable;
         let mut clear: Option<(u64, u64)> = None;
@@ -92,12 +93,13 @@ impl Examined {
             at = chunk.end();
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
-                // What the disk does not give back may have been acknowledged, and may come back.
+                // A block that the disk cannot read may have been acknowledged, and may be readable
+                // later.
                 let is_unreadable = verdict == Verdict::Mismatch && chunk.is_lost(block);
                 if block == pointer && (is_unreadable || matches!(verdict, Verdict::Data | Verdict::Zeros)) {
                     pointer = block + 1;
                 } else if matches!(verdict, Verdict::Data | Verdict::Zeros | Verdict::Mismatch) {
-                    // Tags of earlier generations may stay: they deceive nobody.
+                    // Tags of earlier generations may stay: they match no block.
                     self.dropped_blocks += 1;
                     let first = clear.map_or(block, |(first, _)| first);
                     clear = Some((first, block + 1));
@@ -105,14 +107,15 @@ impl Examined {
             }
         }
         if let Some((first, end)) = clear {
-            self.mends.push(Mend::Clear { zone, first, end });
+            self.repairs.push(BlockRepair::Clear { zone, first, end });
         }
         self.found_blocks += pointer - entry.durable;
         Ok(Found { pointer, written: pointer })
     }
 
-    /// In a ZRWA blocks are written in any order, and in place: the last one written tells how far implicit commits have
-    /// moved the write pointer. A block that disagrees with its tag was being written, if it had not been flushed since.
+    /// In a ZRWA blocks are written in any order, and in place: the last one written shows how far
+    /// implicit commits have moved the write pointer. A block that does not match its tag was being
+    /// written, unless it was flushed since.
     fn random_writes(
         &mut self,
         media: &mut Media<'_>,
@@ -121,14 +124,14 @@ impl Examined {
         entry: &Entry,
     ) -> Result<Found, ImageError> {
         let capacity = loaded.layout.capacity;
-        // Tags tell how far a zone was written, but some of them may be lost, and those that are left may lie before.
-        let mut written = entry.written.max(entry.settled);
-        let unsettled_from = unsettled_from(loaded, entry);
+        // Tags show how far a zone was written, but the last ones may be lost.
+        let mut written = entry.written.max(entry.persisted);
+        let unpersisted_from = unpersisted_from(loaded, entry);
         let mut at = entry.durable;
         while at < capacity {
             let next = media.next_tagged(zone, at, capacity)?.unwrap_or(capacity);
-            if next > at.max(unsettled_from) {
-                self.mends.push(Mend::Zero { zone, first: at.max(unsettled_from), end: next });
+            if next > at.max(unpersisted_from) {
+                self.repairs.push(BlockRepair::Zero { zone, first: at.max(unpersisted_from), end: next });
             }
             at = next;
             if at == capacity {
@@ -138,8 +141,8 @@ impl Examined {
             at = chunk.end();
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
-                if block >= unsettled_from {
-                    self.mend_overwritten(media, &chunk, entry.generation, (zone, block), |_, _| Resolved::AsItIs);
+                if block >= unpersisted_from {
+                    self.repair_overwritten(media, &chunk, entry.generation, (zone, block), |_, _| Resolved::AsItIs);
                 }
                 if verdict != Verdict::Unwritten {
                     written = written.max(block + 1);
@@ -165,11 +168,12 @@ impl Examined {
             let end = loaded.layout.capacity.min(first + (blocks.end - lba));
             lba = (u64::from(zone) + 1) * zone_size;
             let entry = &loaded.ledger.entries[zone as usize];
-            if entry.finished || entry.kept == Kept::Offline {
+            if entry.finished || entry.state == RecordedState::Offline {
                 continue;
             }
-            // What was not flushed is uncertain without an intent, and was looked at. A flush that failed may have left one.
-            let end = if zone < loaded.layout.conventional { end } else { end.min(unsettled_from(loaded, entry)) };
+            // Blocks that were not flushed are uncertain without an intent, and were scanned. A
+            // failed flush may have left an intent for them.
+            let end = if zone < loaded.layout.conventional { end } else { end.min(unpersisted_from(loaded, entry)) };
             let mut at = first;
             while at < end {
                 let chunk = media.chunk((zone, entry.generation), at, end, Look::AtEverything)?;
@@ -179,7 +183,7 @@ impl Examined {
                     let resolve = |tag: &[u8], data: &[u8]| {
                         loaded.intended.resolve(&loaded.codec, lba, entry.generation, tag, data)
                     };
-                    self.mend_overwritten(media, &chunk, entry.generation, (zone, block), resolve);
+                    self.repair_overwritten(media, &chunk, entry.generation, (zone, block), resolve);
                 }
             }
         }
@@ -187,7 +191,7 @@ impl Examined {
     }
 
     /// A block that may have been overwritten when the drive stopped.
-    fn mend_overwritten(
+    fn repair_overwritten(
         &mut self,
         media: &Media<'_>,
         chunk: &Chunk,
@@ -204,7 +208,7 @@ impl Examined {
                     Resolved::AsItIs => (media.accepted(chunk, zone, generation, block), true),
                     Resolved::Neither => return,
                 };
-                self.mends.push(Mend::Accept { zone, block, tag, as_it_is });
+                self.repairs.push(BlockRepair::Accept { zone, block, tag, as_it_is });
             }
             Verdict::Unwritten | Verdict::Zeros => self.zero(zone, block),
             Verdict::Data | Verdict::Foreign => {}
@@ -212,20 +216,21 @@ impl Examined {
     }
 
     fn zero(&mut self, zone: u32, block: u64) {
-        match self.mends.last_mut() {
-            Some(Mend::Zero { zone: same, end, .. }) if *same == zone && *end == block => *end += 1,
-            _ => self.mends.push(Mend::Zero { zone, first: block, end: block + 1 }),
+        match self.repairs.last_mut() {
+            Some(BlockRepair::Zero { zone: same, end, .. }) if *same == zone && *end == block => *end += 1,
+            _ => self.repairs.push(BlockRepair::Zero { zone, first: block, end: block + 1 }),
         }
     }
 }
 
-/// Of a zone with a ZRWA: blocks below were flushed; whichever of them were being overwritten, an intent says.
-fn unsettled_from(loaded: &Loaded, entry: &Entry) -> u64 {
-    if loaded.layout.logs_contents { loaded.layout.capacity } else { entry.settled.max(entry.durable) }
+/// In a zone with a ZRWA, blocks below this one were flushed; those that were being overwritten
+/// since are named by intents.
+fn unpersisted_from(loaded: &Loaded, entry: &Entry) -> u64 {
+    if loaded.layout.logs_contents { loaded.layout.capacity } else { entry.persisted.max(entry.durable) }
 }
 
-/// The zone table of what was found. A zone that can only be active, with no active resource or ZRWA left for it, is
-/// full from now on, and so is its entry: see the format document.
+/// Builds the zone table from the recovered zones. A zone that can only be active, with no active
+/// resource or ZRWA left for it, becomes full, and so does its entry: see the format document.
 pub(crate) fn build_table(loaded: &mut Loaded, found: &[Found]) -> (ZoneTable, Vec<ZoneIndex>) {
     let geometry = &loaded.spec.geometry;
     let mut table = ZoneTable::new(geometry.clone());
@@ -235,7 +240,8 @@ pub(crate) fn build_table(loaded: &mut Loaded, found: &[Found]) -> (ZoneTable, V
         table.set_written(ZoneIndex(zone), Blocks(loaded.layout.capacity)).expect("a conventional zone has no limits");
     }
     let mut zones: Vec<u32> = (loaded.layout.conventional..loaded.layout.zones).collect();
-    // What the journal knew comes first, then the emptiest: the fullest zones are those that a torn write left.
+    // Zones that the journal describes come first, then the emptiest: the fullest zones are those
+    // that a torn write left.
     zones.sort_by_key(|&zone| {
         let entry = &loaded.ledger.entries[zone as usize];
         let known = entry.has_extension || entry.has_zrwa || entry.durable > 0;
@@ -251,7 +257,7 @@ pub(crate) fn build_table(loaded: &mut Loaded, found: &[Found]) -> (ZoneTable, V
         if table.restore(ZoneIndex(zone), &builder.zone(entry, extension, pointer, written)) {
             continue;
         }
-        (entry.kept, entry.finished) = (Kept::Finished, true);
+        (entry.state, entry.finished) = (RecordedState::Finished, true);
         entry.has_zrwa = false;
         (entry.pointer, entry.written) = (pointer, written);
         let restored = table.restore(ZoneIndex(zone), &builder.zone(entry, extension, pointer, written));

@@ -1,4 +1,5 @@
-//! The files of an image, and what is asked of them: blocking for the procedures, as commands for the machine.
+//! The files of an image, and their operations: blocking calls for the procedures, commands for the
+//! machine.
 
 use std::fmt;
 
@@ -7,11 +8,11 @@ use bytes::Bytes;
 /// One of the five files of an image directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageFile {
-    /// What the drive is: written once, in two copies.
+    /// The superblock: written once, in two copies.
     Superblock,
     /// The checkpoint, in two copies.
     State,
-    /// What happened since the checkpoint.
+    /// Records since the checkpoint.
     Journal,
     /// The blocks, sparse.
     Data,
@@ -50,14 +51,14 @@ pub enum FileError {
     Missing,
     /// The file system is full, or a quota is used up (ENOSPC, EDQUOT).
     StorageFull,
-    /// Anything else, in the words of the system.
+    /// Any other error, as the operating system reports it.
     Other(String),
 }
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FileError::Missing => f.write_str("there is no such file"),
+            FileError::Missing => f.write_str("no such file"),
             FileError::StorageFull => f.write_str("the file system is full"),
             FileError::Other(words) => f.write_str(words),
         }
@@ -69,63 +70,66 @@ impl std::error::Error for FileError {}
 /// Blocking access to the files of one image, for [`create`](crate::create), [`open`](crate::open),
 /// [`inspect`](crate::inspect) and [`check`](crate::check).
 ///
-/// A file that is written and does not exist is made. What a completed write wrote, a later read returns.
+/// A write creates a missing file. A read returns the data of every completed write.
 pub trait Files {
-    /// Fills `buffer` from `offset` on; returns how many bytes there were, fewer only at the end of the file.
+    /// Fills `buffer` from `offset` on; returns the number of bytes read, fewer only at the end of
+    /// the file.
     ///
     /// # Errors
-    /// [`FileError::Missing`] without the file; else what the system said.
+    /// [`FileError::Missing`] without the file; else the error of the operating system.
     fn read_at(&mut self, file: ImageFile, offset: u64, buffer: &mut [u8]) -> Result<usize, FileError>;
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// What the system said; any part of the bytes may have been written then.
+    /// The error of the operating system; any part of the bytes may have been written then.
     fn write_at(&mut self, file: ImageFile, offset: u64, bytes: &[u8]) -> Result<(), FileError>;
     /// Returns when everything written before would survive a loss of power.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the operating system.
     fn sync(&mut self, file: ImageFile) -> Result<(), FileError>;
-    /// Cuts the file, or lengthens it with zeros that take no space.
+    /// Truncates the file, or extends it with zeros that take no space.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the operating system.
     fn set_length(&mut self, file: ImageFile, length: u64) -> Result<(), FileError>;
     /// The file's length in bytes.
     ///
     /// # Errors
-    /// [`FileError::Missing`] without the file; else what the system said.
+    /// [`FileError::Missing`] without the file; else the error of the operating system.
     fn length(&mut self, file: ImageFile) -> Result<u64, FileError>;
-    /// Makes a range read as zeros and gives its space back where the file system can.
+    /// Makes a range read as zeros, and frees its space where the file system can.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the operating system.
     fn punch_hole(&mut self, file: ImageFile, offset: u64, length: u64) -> Result<(), FileError>;
-    /// The first offset from `offset` on at which the file may hold something other than zeros; `None`: nowhere. Without a way to
-    /// find out that is `offset` itself: it saves reading holes.
+    /// The first offset from `offset` on at which the file may hold data other than zeros; `None`:
+    /// nowhere. `offset` itself if this cannot be determined: it only saves reading holes.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the operating system.
     fn next_data(&mut self, file: ImageFile, offset: u64) -> Result<Option<u64>, FileError> {
         let _ = file;
         Ok(Some(offset))
     }
 }
 
-/// Names a [`FileCommand`] until [`Image::on_file_done`](crate::Image::on_file_done).
+/// Identifies an outstanding [`FileCommand`] until
+/// [`Image::on_file_done`](crate::Image::on_file_done).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
+pub struct FileCommandId(pub u64);
 
-/// A file operation that the machine asks for. Operations that are out at the same time may be done in any order.
+/// A file operation that the machine issues. Outstanding operations may be carried out in any
+/// order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileCommand {
-    /// Comes back with the result; unique among the commands that are out.
-    pub ticket: Ticket,
-    /// What to do.
+    /// Returned with the result; unique among the outstanding commands.
+    pub id: FileCommandId,
+    /// The operation.
     pub operation: FileOperation,
 }
 
-/// What to do to a file.
+/// An operation on a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOperation {
     /// Read exactly so many bytes; fewer count as an error of the read.
@@ -137,7 +141,7 @@ pub enum FileOperation {
         /// Bytes.
         length: usize,
     },
-    /// Write all pieces, one behind the other.
+    /// Write all pieces, one after the other.
     Write {
         /// Which file.
         file: ImageFile,
@@ -146,12 +150,12 @@ pub enum FileOperation {
         /// What to write.
         pieces: Vec<Bytes>,
     },
-    /// Make everything that was written before this command was handed out survive a loss of power (fdatasync).
+    /// Make all data written before this command was issued durable (fdatasync).
     Sync {
         /// Which file.
         file: ImageFile,
     },
-    /// Make a range read as zeros, and give its space back where the file system can.
+    /// Make a range read as zeros, and free its space where the file system can.
     PunchHole {
         /// Which file.
         file: ImageFile,
@@ -160,8 +164,8 @@ pub enum FileOperation {
         /// Bytes.
         length: u64,
     },
-    /// See to it that later writes of a range find space, without changing what it reads as (fallocate). Where the file system cannot,
-    /// this succeeds and does nothing.
+    /// Allocate space for later writes of a range, without changing its contents (fallocate). Where
+    /// the file system cannot, this succeeds and does nothing.
     Allocate {
         /// Which file.
         file: ImageFile,

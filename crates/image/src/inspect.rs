@@ -1,4 +1,4 @@
-//! Looking at an image without touching it.
+//! Inspects an image without changing it.
 
 use zonda_zoned::zones::ZoneTable;
 
@@ -7,12 +7,13 @@ use crate::load::load;
 use crate::open::note_found;
 use crate::{Counters, Files, ImageError, ImageSpec};
 
-/// What an image is and holds.
+/// Geometry, zones and counters of an image.
 #[derive(Clone, Debug)]
 pub struct Inspection {
-    /// What its superblock says.
+    /// The contents of its superblock.
     pub spec: ImageSpec,
-    /// Whether the drive was shut down in order. Else the rest is what opening it would find.
+    /// Whether the drive was shut down cleanly. If not, the other fields are what opening it would
+    /// recover.
     pub clean: bool,
     /// All zones.
     pub zones: ZoneTable,
@@ -22,8 +23,8 @@ pub struct Inspection {
     pub counters: Counters,
 }
 
-/// Says what an image is and holds, and changes nothing. The caller holds the image's lock, since a running drive changes
-/// the files under a reader.
+/// Reports geometry, zones and counters of an image, and changes nothing. The caller holds the
+/// image's lock, since a running drive changes the files under a reader.
 ///
 /// # Errors
 /// As for [`open`](crate::open).

@@ -1,4 +1,5 @@
-//! What the journal says of blocks that were being overwritten in place when the drive stopped: which contents may be there.
+//! The contents that the journal allows for blocks that were being overwritten in place when the
+//! drive stopped.
 
 use std::ops::Range;
 
@@ -7,7 +8,8 @@ use crate::format::record::{HEADER_BYTES, OVERWRITE_TAGS, OVERWRITE_ZEROS, Recor
 use crate::format::tag::{ANYTHING, TAG_BYTES, TagCodec, TagPair, Verdict, is_zero};
 use crate::ranges::RangeSet;
 
-/// Blocks, by LBA, that may disagree with their tags because they were being overwritten. It takes as much memory as the journal.
+/// Blocks, by LBA, that may not match their tags because they were being overwritten. Takes as much
+/// memory as the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Intended {
     all: RangeSet,
@@ -17,16 +19,17 @@ pub(crate) struct Intended {
     tags: Vec<(u64, TagPair)>,
 }
 
-/// What becomes of a block that disagrees with its tag.
+/// How a block that does not match its tag is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolved {
-    /// It is as before the overwrite, or as it was to be: this tag fits.
+    /// It has the contents before or after the overwrite: this tag matches.
     Fits(Vec<u8>),
-    /// It was zeros before, or was to be, and its tag says so: its data become zeros.
+    /// It was zeros before, or was being written as zeros, and so is its tag: its data become
+    /// zeros.
     Zeros,
-    /// Nothing can be known of it: it is taken as it is.
+    /// Its contents are unknown: it is accepted as it is.
     AsItIs,
-    /// It is neither old nor new: unreadable.
+    /// It has neither old nor new contents: unreadable.
     Neither,
 }
 
@@ -36,7 +39,7 @@ impl Intended {
         self.all.iter()
     }
 
-    /// What becomes of a block, `lba`, whose data do not fit the tag on file.
+    /// Resolves a block, `lba`, whose data do not match the tag on file.
     pub(crate) fn resolve(&self, codec: &TagCodec, lba: u64, generation: u32, on_file: &[u8], data: &[u8]) -> Resolved {
         let from = self.tags.partition_point(|(other, _)| *other < lba);
         let pairs = self.tags[from..].iter().take_while(|(other, _)| *other == lba);
@@ -57,10 +60,11 @@ impl Intended {
     }
 }
 
-/// Intents, as the records say one after the other.
+/// Intents, collected from records in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
-    /// Those of the last flush's records and later ones, with the sequence of each; earlier ones are over or were repeated.
+    /// Intents of the last flush's records and later, with the sequence of each; earlier ones have
+    /// ended or were repeated.
     since: Vec<(u64, Intent)>,
 }
 
@@ -79,7 +83,7 @@ enum What {
 }
 
 impl Intents {
-    /// A record of an overwrite that lies `at` so many bytes in the journal.
+    /// Adds the record of an overwrite at offset `at` of the journal.
     pub(crate) fn add_overwrite(&mut self, sequence: u64, record: &Record<'_>, at: usize, bug: Option<SeededBug>) {
         let what = match record.c {
             OVERWRITE_TAGS if bug != Some(SeededBug::BlindIntent) => What::Tags(at + HEADER_BYTES),
@@ -89,12 +93,12 @@ impl Intents {
         self.since.push((sequence, Intent { blocks: record.a..record.a + record.b, what }));
     }
 
-    /// One of versions 1 and 2.
+    /// Adds an intent of format versions 1 and 2.
     pub(crate) fn add_region(&mut self, sequence: u64, blocks: Range<u64>) {
         self.since.push((sequence, Intent { blocks, what: What::Anything }));
     }
 
-    /// Blocks of a zone that was reset.
+    /// Removes the blocks of a zone that was reset.
     pub(crate) fn remove(&mut self, blocks: &Range<u64>) {
         if !self.since.iter().any(|(_, intent)| intent.overlaps(blocks)) {
             return;
@@ -111,12 +115,12 @@ impl Intents {
             .collect();
     }
 
-    /// Those of records before this one are over.
+    /// Ends the intents of records before this one.
     pub(crate) fn end_before(&mut self, sequence: u64) {
         self.since.retain(|(own, _)| *own >= sequence);
     }
 
-    /// All records were read.
+    /// Completes the collection: all records were read.
     pub(crate) fn complete(self, journal: &[u8]) -> Intended {
         let mut intended = Intended::default();
         for (_, Intent { blocks, what }) in self.since {
@@ -147,7 +151,7 @@ impl Intent {
         self.blocks.start < blocks.end && blocks.start < self.blocks.end
     }
 
-    /// What it says of some of its blocks, which may be none.
+    /// The intent for some of its blocks, possibly none.
     fn part(&self, blocks: Range<u64>) -> Intent {
         let skipped = blocks.start.saturating_sub(self.blocks.start) as usize;
         let what = match self.what {

@@ -1,13 +1,17 @@
-//! The media of a file-backed zoned drive: what its files hold, how they are kept, and what is left of them after a crash.
+//! The media of a file-backed zoned drive: its file formats, how they are updated, and how they are
+//! recovered after a crash.
 //!
-//! [`create`] makes the files of a drive. [`open`] reads them, mends what a crash left, and returns an [`Image`]: a machine
-//! that takes commands ([`zonda_zoned::Command`]) and hands out file operations ([`FileCommand`]), to be carried out in any
-//! order. [`inspect`] and [`check`] look without changing anything, and [`repair`] copies what can be read of a damaged one.
+//! [`create`] creates the files of a drive. [`open`] reads them, recovers from a crash, and returns
+//! an [`Image`]: a state machine that accepts commands ([`zonda_zoned::Command`]) and issues file
+//! operations ([`FileCommand`]), to be carried out in any order. [`inspect`] and [`check`] change
+//! nothing, and [`repair`] copies the readable blocks of a damaged image.
 //!
-//! What the format promises, and why it holds, is in `docs/internals/image-format.md`: nothing acknowledged is lost when the
-//! program is killed, nothing flushed when the power goes, damage is found, and an error of a write is that write's alone.
+//! `docs/internals/image-format.md` lists the guarantees of the format and explains why they hold:
+//! no acknowledged write is lost when the program is killed, no flushed write when the power fails,
+//! damage is detected, and a write error fails only that write and those behind it in its zone.
 //!
-//! What is absent: files, clocks and locks. Whoever opens an image holds a lock on it and lends it [`Files`].
+//! What is absent: files, clocks and locks. The caller that opens an image holds its lock and
+//! provides [`Files`].
 //!
 //! ```
 //! use zonda_image::{FileCommand, FileOperation, ImageSpec, MemoryFiles, create, open};
@@ -20,10 +24,10 @@
 //!
 //! let write = Operation::Write { start: Lba(0), blocks: Blocks(4), payload: Payload::None };
 //! let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
-//! image.submit(Instant::ZERO, command).expect("an idle drive takes a command");
-//! while let Some(FileCommand { ticket, operation }) = image.poll_effect() {
+//! image.submit(Instant::ZERO, command).expect("an idle drive accepts a command");
+//! while let Some(FileCommand { id, operation }) = image.poll_effect() {
 //!     let result = files.carry_out(operation);
-//!     image.on_file_done(ticket, result);
+//!     image.on_file_done(id, result);
 //! }
 //! let mut completions = CompletionQueue::new();
 //! image.poll(&mut completions);
@@ -66,7 +70,7 @@ pub use bugs::SeededBug;
 pub use check::{CheckProgress, CheckReport, Finding, check};
 pub use create::create;
 pub use error::ImageError;
-pub use files::{FileCommand, FileError, FileOperation, Files, ImageFile, Ticket};
+pub use files::{FileCommand, FileCommandId, FileError, FileOperation, Files, ImageFile};
 pub use format::VERSION;
 pub use format::entry::Counters;
 pub use inspect::{Inspection, inspect};

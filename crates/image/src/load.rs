@@ -1,4 +1,4 @@
-//! Reading superblock, checkpoint and journal, and writing nothing.
+//! Reads superblock, checkpoint and journal, and writes nothing.
 
 use crate::bugs::SeededBug;
 use crate::format::checkpoint::{self, Checkpoint};
@@ -12,24 +12,24 @@ use crate::limits::{RESERVATIONS_BYTES_MAX, ZERO_CHUNK_BLOCKS};
 use crate::logged::{Logged, Source};
 use crate::{FileError, Files, ImageError, ImageFile, ImageSpec};
 
-/// What superblock, checkpoint and journal say, before any tag is looked at.
+/// The contents of superblock, checkpoint and journal, before any tag is read.
 pub(crate) struct Loaded {
     pub(crate) spec: ImageSpec,
     pub(crate) layout: Layout,
     pub(crate) codec: TagCodec,
     pub(crate) ledger: Ledger,
-    /// The checkpoint's.
+    /// The sequence of the checkpoint.
     pub(crate) sequence: u64,
-    /// The copy of the checkpoint that was read; the other one is to be written first.
+    /// The copy of the checkpoint that was read; the other one must be written first.
     pub(crate) slot: u64,
     pub(crate) clean: bool,
     pub(crate) superblock_copies_good: [bool; 2],
     pub(crate) superblock_copies_current: [bool; 2],
     pub(crate) checkpoint_copies_good: [bool; 2],
     pub(crate) records: u64,
-    /// Contents to be written again.
+    /// Contents to be rewritten.
     pub(crate) logged: Logged,
-    /// Blocks, by LBA, that may disagree with their tags because they were being overwritten.
+    /// Blocks, by LBA, that may not match their tags because they were being overwritten.
     pub(crate) intended: Intended,
 }
 
@@ -44,10 +44,10 @@ pub(crate) fn load_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Re
         let found = match files.length(file) {
             Ok(found) => found,
             Err(FileError::Missing) => 0,
-            Err(error) => return Err(ImageError::File { file, doing: "asking for its length", error }),
+            Err(error) => return Err(ImageError::File { file, operation: "get the length of", error }),
         };
         let expected = layout.length(file);
-        // One good copy of the superblock is enough; what lies behind it is mended.
+        // One good copy of the superblock is enough; the file is repaired.
         if found != expected && file != ImageFile::Superblock {
             return Err(ImageError::Length { file, found, expected });
         }
@@ -76,7 +76,7 @@ pub(crate) fn load_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Re
         loaded.follow_journal(journal, bug).map_err(|what| ImageError::Damaged { file: ImageFile::Journal, what })?;
     }
     if let Some(zone) = loaded.impossible_zones().next() {
-        let what = format!("zone {zone} is in a state that this drive does not have");
+        let what = format!("zone {zone} is in a state that is not possible on this drive");
         return Err(ImageError::Damaged { file: ImageFile::State, what });
     }
     Ok(loaded)
@@ -105,10 +105,11 @@ fn read_checkpoint(
 }
 
 impl Loaded {
-    /// Nothing in the journal is of a later epoch than the checkpoint, which is synced, twice, before anything of its epoch
-    /// is written. Else a later checkpoint is lost, and opening the drive would not only go back in time: it would come to
-    /// that epoch, and take what lies there for its own. The first record of an epoch has its place, as the marks have;
-    /// what lies behind may be contents, and they may look like anything.
+    /// Checks that the journal has no later epoch than the checkpoint, which is synced, twice,
+    /// before a record of its epoch is written. Otherwise a later checkpoint is lost: opening the
+    /// drive would lose changes, and later, when it reaches that epoch, take stale records for its
+    /// own. Only the marks and the first record have fixed offsets; behind them may be contents,
+    /// which may look like anything.
     fn check_epochs(&self, files: &mut dyn Files) -> Result<(), ImageError> {
         let start = read(files, ImageFile::Journal, 0, MARKS_BYTES as usize + record::HEADER_BYTES)?;
         let mut epochs = epochs(&start, &self.spec.uuid);
@@ -120,7 +121,7 @@ impl Loaded {
     /// Applies the records that follow the checkpoint.
     ///
     /// # Errors
-    /// Words that say why records are missing, or may be. Those before are applied.
+    /// Why records are missing, or may be. The records before are applied.
     pub(crate) fn follow_journal(&mut self, journal: Vec<u8>, bug: Option<SeededBug>) -> Result<(), String> {
         let epoch = self.sequence;
         let mut at = MARKS_BYTES as usize;
@@ -132,7 +133,7 @@ impl Loaded {
                 break;
             }
             if !self.possible(&record) {
-                return Err(format!("record {sequence} names what this drive does not have"));
+                return Err(format!("record {sequence} refers to zones or blocks that this drive does not have"));
             }
             self.ledger.apply(&record);
             match record.kind {
@@ -154,12 +155,15 @@ impl Loaded {
         }
         let marks: Vec<Mark> = marks(&journal, &self.spec.uuid).collect();
         if marks.is_empty() {
-            // One of them is good at any moment since the image was created.
-            return Err("both marks are damaged, and without them nobody can tell whether records are missing".into());
+            // Since the image was created, at least one of them is always good.
+            return Err("both marks are damaged, so that missing records cannot be detected".into());
         }
         let synced = marks.iter().filter(|mark| mark.epoch == epoch).map(|mark| mark.synced).max().unwrap_or(0);
         if last_sequence < synced && bug != Some(SeededBug::IgnoredMarks) {
-            return Err(format!("record {} is damaged, and was synced up to record {synced}", last_sequence + 1));
+            return Err(format!(
+                "record {} is damaged, although records up to {synced} were synced",
+                last_sequence + 1
+            ));
         }
         self.intended = intents.complete(&journal);
         let entries = &self.ledger.entries;
@@ -169,7 +173,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// A record that lies `at` so many bytes in the journal.
+    /// Adds a record at offset `at` of the journal.
     fn log(&mut self, record: &Record<'_>, at: usize) {
         let source = match record.kind {
             Kind::Zeros => Source::Zeros,
@@ -182,7 +186,7 @@ impl Loaded {
         self.logged.add(&self.layout, record.zone, record.generation, blocks, source);
     }
 
-    /// Zones that are as no drive of this geometry leaves one, whatever their checksum says.
+    /// Zones in a state that is not possible with this geometry, although their checksum matches.
     pub(crate) fn impossible_zones(&self) -> impl Iterator<Item = u32> + '_ {
         let geometry = &self.spec.geometry;
         (0..)
@@ -237,18 +241,18 @@ fn marks(journal: &[u8], uuid: &[u8; 16]) -> impl Iterator<Item = Mark> {
     [0, MARK_STRIDE as usize].into_iter().filter_map(|at| record::decode_mark(&journal[at..], uuid))
 }
 
-/// The epochs that the start of a journal speaks of: those of its good marks and of its first record.
+/// The epochs in the start of a journal: those of its good marks and of its first record.
 pub(crate) fn epochs(journal: &[u8], uuid: &[u8; 16]) -> impl Iterator<Item = u64> {
     marks(journal, uuid).map(|mark| mark.epoch).chain(Record::epoch_of(&journal[MARKS_BYTES as usize..]))
 }
 
-/// Reads exactly so many bytes.
+/// Reads exactly `length` bytes.
 pub(crate) fn read(files: &mut dyn Files, file: ImageFile, offset: u64, length: usize) -> Result<Vec<u8>, ImageError> {
     let mut bytes = vec![0; length];
     match files.read_at(file, offset, &mut bytes) {
         Ok(found) if found == length => Ok(bytes),
         Ok(found) => Err(ImageError::Length { file, found: offset + found as u64, expected: offset + length as u64 }),
-        Err(error) => Err(ImageError::File { file, doing: "reading", error }),
+        Err(error) => Err(ImageError::File { file, operation: "read", error }),
     }
 }
 
@@ -259,7 +263,7 @@ mod tests {
     use zonda_zoned::Geometry;
 
     #[test]
-    fn a_record_names_zones_and_blocks_of_the_drive_and_no_others() {
+    fn a_record_with_zones_or_blocks_that_the_drive_does_not_have_is_rejected() {
         let mut disk = Drive::create(&spec(Geometry::tiny())).close();
         let loaded = load(&mut disk).unwrap();
         let (zones, capacity) = (loaded.layout.zones, loaded.layout.capacity);
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intent_tells_two_tags_for_each_of_its_blocks_or_none() {
+    fn an_intent_has_two_tags_for_each_of_its_blocks_or_none() {
         let mut disk = Drive::create(&spec(Geometry::tiny())).close();
         let loaded = load(&mut disk).unwrap();
         let tags = [7; 3 * 2 * TAG_BYTES];
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_beyond_the_end_of_a_file_names_the_length_that_it_has_and_the_one_it_must_have() {
+    fn a_read_beyond_the_end_of_a_file_reports_its_length_and_the_required_one() {
         let mut disk = Drive::create(&spec(Geometry::tiny())).close();
         let length = disk.bytes(ImageFile::Journal).len() as u64;
         assert!(read(&mut disk, ImageFile::Journal, length - 10, 10).is_ok());

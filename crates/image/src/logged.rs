@@ -1,7 +1,8 @@
-//! Contents that the journal holds: which blocks are to be written again, and what goes there.
+//! Journaled contents: the blocks that a recovery must rewrite, and their contents.
 //!
-//! A later record goes over an earlier one, so each block is written once, however often it was overwritten; and zeros are a
-//! range until they are written. So a recovery takes no more memory than the journal, and no more time than the drive has blocks.
+//! A later record replaces an earlier one, so each block is written once, however often it was
+//! overwritten; and zeros are a range until they are written. So the memory of a recovery is
+//! bounded by the journal, and its time by the number of blocks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,10 +13,10 @@ use crate::format::tag::TagCodec;
 use crate::limits::ZERO_CHUNK_BLOCKS;
 use crate::{Files, ImageError, ImageFile};
 
-/// What is to be written again.
+/// Blocks to be rewritten.
 #[derive(Debug, Default)]
 pub(crate) struct Logged {
-    /// The journal as it was read, where contents lie in it.
+    /// The journal, if it has contents.
     journal: Vec<u8>,
     /// By zone and first block; they do not overlap.
     runs: BTreeMap<(u32, u64), Run>,
@@ -28,7 +29,7 @@ struct Run {
     source: Source,
 }
 
-/// Where contents come from.
+/// The source of contents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     Zeros,
@@ -40,7 +41,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The source of the blocks `blocks` further on.
+    /// The source of the blocks behind the first `blocks`.
     fn skip(self, blocks: u64, layout: &Layout) -> Source {
         match self {
             Source::Zeros => Source::Zeros,
@@ -53,7 +54,7 @@ impl Source {
 }
 
 impl Logged {
-    /// Adds what a record says of blocks of a zone, over what earlier ones said.
+    /// Adds a record for blocks of a zone, which replaces earlier ones.
     pub(crate) fn add(&mut self, layout: &Layout, zone: u32, generation: u32, blocks: Range<u64>, source: Source) {
         if blocks.is_empty() {
             return;
@@ -76,7 +77,8 @@ impl Logged {
         }
     }
 
-    /// All records were read. What was written before a zone was last reset is gone with the reset.
+    /// Completes the collection: all records were read. Contents from before the last reset of
+    /// their zone are dropped.
     pub(crate) fn complete(&mut self, journal: Vec<u8>, is_current: impl Fn(u32, u32) -> bool) {
         self.runs.retain(|&(zone, _), run| is_current(zone, run.generation));
         let has_contents = self.runs.values().any(|run| matches!(run.source, Source::Contents { .. }));
@@ -87,7 +89,7 @@ impl Logged {
         self.runs.iter().map(|(&(_, first), run)| run.end - first).sum()
     }
 
-    /// The first block of a zone from `from` on that is in the journal.
+    /// The first block of a zone from `from` on whose contents are in the journal.
     pub(crate) fn next(&self, zone: u32, from: u64) -> Option<u64> {
         self.overlapping(zone, from..u64::MAX).next().map(|(blocks, ..)| blocks.start)
     }
@@ -98,7 +100,7 @@ impl Logged {
         held == blocks.end - blocks.start
     }
 
-    /// What the journal holds of a range of blocks: ranges, each with its generation and source.
+    /// The journaled parts of a range of blocks, each with its generation and source.
     fn overlapping(&self, zone: u32, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Range<u64>, Run)> + '_ {
         let before = self.runs.range(..(zone, range.start)).next_back();
         let within = self.runs.range((zone, range.start)..(zone, range.end));
@@ -109,8 +111,8 @@ impl Logged {
             .map(move |(&(_, first), &run)| (first.max(range.start)..run.end.min(range.end), first..run.end, run))
     }
 
-    /// Puts the tags that the journal holds over those that were read from `first` on.
-    pub(crate) fn lay_over_tags(
+    /// Replaces tags that were read from `first` on with those in the journal.
+    pub(crate) fn overlay_tags(
         &self,
         layout: &Layout,
         codec: &TagCodec,
@@ -134,8 +136,9 @@ impl Logged {
         }
     }
 
-    /// Puts the data that the journal holds over those that were read from `first` on. Where it has zeros data do not matter.
-    pub(crate) fn lay_over_data(&self, layout: &Layout, zone: u32, first: u64, data: &mut [u8]) {
+    /// Replaces data that were read from `first` on with those in the journal. For zeros the data
+    /// do not matter.
+    pub(crate) fn overlay_data(&self, layout: &Layout, zone: u32, first: u64, data: &mut [u8]) {
         let unit = layout.block_bytes;
         let end = first + data.len() as u64 / unit;
         for (part, whole, run) in self.overlapping(zone, first..end) {
@@ -146,7 +149,7 @@ impl Logged {
         }
     }
 
-    /// Writes all of it to where it belongs.
+    /// Writes all contents to their places in the files.
     pub(crate) fn write(
         &self,
         files: &mut dyn Files,

@@ -1,4 +1,5 @@
-//! Reading blocks and tags with blocking calls, as they will be once the journal's contents are written again.
+//! Reads blocks and tags with blocking calls, as they will be once the journaled contents are
+//! rewritten.
 
 use crate::format::layout::Layout;
 use crate::format::tag::{TagCodec, Verdict, is_zero};
@@ -6,7 +7,7 @@ use crate::load::{Loaded, read};
 use crate::logged::Logged;
 use crate::{Files, ImageError, ImageFile};
 
-/// Blocks looked at in one go.
+/// Blocks of one chunk.
 pub(crate) const CHUNK_BLOCKS: u64 = 1024;
 
 /// The blocks of an image, read a chunk at a time.
@@ -21,14 +22,14 @@ pub(crate) struct Media<'a> {
     hole_to: u64,
 }
 
-/// Whose data are read with the tags.
+/// The blocks whose data are read with the tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Of no block.
+    /// None.
     Nowhere,
-    /// Of blocks whose tags say that they have some.
+    /// Blocks whose tags are of data.
     AtData,
-    /// Also of blocks that were never written, or written as zeros, where data can contradict the tag.
+    /// Also blocks that were never written, or written as zeros, where data can contradict the tag.
     AtEverything,
 }
 
@@ -37,10 +38,11 @@ pub(crate) struct Chunk {
     pub(crate) first: u64,
     pub(crate) blocks: u64,
     tags: Vec<u8>,
-    /// From the first block whose data were looked at to the last one; zeros in between where none were.
+    /// From the first block whose data were read to the last one; zeros for blocks in between that
+    /// were not read.
     data: Vec<u8>,
     data_from: u64,
-    /// Blocks whose data the system could not read, counted from `first`.
+    /// Blocks whose data could not be read, counted from `first`.
     lost: Vec<u64>,
 }
 
@@ -49,7 +51,7 @@ impl<'a> Media<'a> {
         Media::with(files, loaded, &loaded.logged)
     }
 
-    /// As they will be once these contents are written again, in place of the journal's.
+    /// As they will be once these contents are rewritten, instead of the journal's.
     pub(crate) fn with(files: &'a mut dyn Files, loaded: &Loaded, logged: &'a Logged) -> Media<'a> {
         Media {
             files,
@@ -67,7 +69,7 @@ impl<'a> Media<'a> {
         let unit = self.layout.tag_bytes;
         let offset = self.layout.tag_offset(zone, from);
         if !(self.hole_from..self.hole_to).contains(&offset) {
-            let failed = |error| ImageError::File { file: ImageFile::Tags, doing: "looking for data", error };
+            let failed = |error| ImageError::File { file: ImageFile::Tags, operation: "find data in", error };
             self.hole_from = offset;
             self.hole_to = self.files.next_data(ImageFile::Tags, offset).map_err(failed)?.unwrap_or(u64::MAX);
         }
@@ -88,7 +90,7 @@ impl<'a> Media<'a> {
         let length = (blocks * self.layout.tag_bytes) as usize;
         let mut tags = read(self.files, ImageFile::Tags, self.layout.tag_offset(zone, first), length)?;
         let zone_start = self.lba(zone, 0);
-        self.logged.lay_over_tags(&self.layout, &self.codec, zone_start, (zone, first), &mut tags);
+        self.logged.overlay_tags(&self.layout, &self.codec, zone_start, (zone, first), &mut tags);
         let mut chunk = Chunk { first, blocks, tags, data: Vec::new(), data_from: first, lost: Vec::new() };
         let mut at = 0;
         while at < blocks {
@@ -133,7 +135,7 @@ impl<'a> Media<'a> {
         chunk.data.resize(((to - skipped) * unit) as usize, 0);
         let place = &mut chunk.data[((from - skipped) * unit) as usize..];
         if !self.read_exactly(zone, first + from, place) {
-            // Some of it cannot be read: which?
+            // Find the blocks that cannot be read.
             for (block, place) in (from..to).zip(place.chunks_exact_mut(unit as usize)) {
                 if !self.read_exactly(zone, first + block, place) {
                     chunk.lost.push(block);
@@ -142,7 +144,7 @@ impl<'a> Media<'a> {
         }
     }
 
-    /// The same of blocks that should have none, and mostly are a hole.
+    /// Reads the data of blocks that should have none, and mostly are a hole.
     fn read_unwritten(&mut self, chunk: &mut Chunk, zone: u32, from: u64, to: u64) -> Result<(), ImageError> {
         let hole = self.next_filled(zone, chunk.first + from)? - (chunk.first + from);
         if hole < to - from {
@@ -155,12 +157,12 @@ impl<'a> Media<'a> {
         let offset = self.layout.data_offset(zone, block);
         let end = block + place.len() as u64 / self.layout.block_bytes;
         let is_read = self.files.read_at(ImageFile::Data, offset, place) == Ok(place.len());
-        self.logged.lay_over_data(&self.layout, zone, block, place);
-        // What the journal holds whole need not be readable on file: it is written there again.
+        self.logged.overlay_data(&self.layout, zone, block, place);
+        // Blocks whose contents are in the journal need not be readable: they are rewritten.
         is_read || self.logged.covers(zone, block..end)
     }
 
-    /// What the tag of a block in a chunk says. One that data contradict fits nothing.
+    /// Verifies a block in a chunk. A tag that the data contradict does not match.
     pub(crate) fn verdict(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Verdict {
         let tag = chunk.tag(block, self.layout.tag_bytes);
         let data = chunk.data(block, self.layout.block_bytes);
@@ -178,12 +180,12 @@ impl<'a> Media<'a> {
         chunk.tag(block, self.layout.tag_bytes)
     }
 
-    /// The data of a block that were looked at; `None` where they cannot be read.
+    /// The data of a block; `None` where they could not be read.
     pub(crate) fn contents<'c>(&self, chunk: &'c Chunk, block: u64) -> Option<&'c [u8]> {
         (!chunk.is_lost(block)).then(|| chunk.data(block, self.layout.block_bytes))
     }
 
-    /// A tag that fits a block as it is.
+    /// A tag that matches a block as it is.
     pub(crate) fn accepted(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Vec<u8> {
         let mut tag = chunk.tag(block, self.layout.tag_bytes).to_vec();
         let data = chunk.data(block, self.layout.block_bytes);
@@ -191,15 +193,16 @@ impl<'a> Media<'a> {
         tag
     }
 
-    /// The first block of a zone from `from` on that may hold something other than zeros, whatever tags say.
+    /// The first block of a zone from `from` on that may hold data other than zeros, whatever its
+    /// tag is.
     pub(crate) fn next_filled(&mut self, zone: u32, from: u64) -> Result<u64, ImageError> {
-        let failed = |error| ImageError::File { file: ImageFile::Data, doing: "looking for data", error };
+        let failed = |error| ImageError::File { file: ImageFile::Data, operation: "find data in", error };
         let offset = self.layout.data_offset(zone, from);
         let next = self.files.next_data(ImageFile::Data, offset).map_err(failed)?;
         Ok(next.map_or(u64::MAX, |next| from + next.saturating_sub(offset) / self.layout.block_bytes))
     }
 
-    /// Whether a block can be read and is zeros, whatever its tag says.
+    /// Whether a block can be read and is zeros, whatever its tag is.
     pub(crate) fn is_blank(&mut self, zone: u32, block: u64) -> bool {
         let mut data = vec![0; self.layout.block_bytes as usize];
         self.read_exactly(zone, block, &mut data) && is_zero(&data)
@@ -210,7 +213,7 @@ impl<'a> Media<'a> {
     }
 }
 
-/// What is to be read of a block.
+/// What to read of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wants {
     Nothing,
@@ -227,19 +230,19 @@ impl Chunk {
         &self.tags[((block - self.first) * tag_bytes) as usize..][..tag_bytes as usize]
     }
 
-    /// A block's data; nothing where they were not looked at.
+    /// A block's data; empty if they were not read.
     pub(crate) fn data(&self, block: u64, block_bytes: u64) -> &[u8] {
         self.run(block..block + 1, block_bytes)
     }
 
-    /// The data of consecutive blocks; nothing where they were not looked at.
+    /// The data of consecutive blocks; empty if they were not read.
     pub(crate) fn run(&self, blocks: std::ops::Range<u64>, block_bytes: u64) -> &[u8] {
         let at = |block: u64| Some((block.checked_sub(self.data_from)? * block_bytes) as usize);
         let range = at(blocks.start).zip(at(blocks.end)).map(|(start, end)| start..end);
         range.and_then(|range| self.data.get(range)).unwrap_or_default()
     }
 
-    /// Whether the system could not read the data of a block.
+    /// Whether the data of a block could not be read.
     pub(crate) fn is_lost(&self, block: u64) -> bool {
         self.lost.binary_search(&(block - self.first)).is_ok()
     }

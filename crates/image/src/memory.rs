@@ -1,4 +1,4 @@
-//! The files of an image in memory: for examples, tests, and drives that need not last.
+//! The files of an image in memory: for examples, tests, and volatile drives.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{FileError, FileOperation, Files, ImageFile};
 
-/// Files that are there as long as this value. Nothing fails, and a sync has nothing to do.
+/// Files that exist as long as this value. Operations do not fail, and a sync does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFiles {
     files: BTreeMap<ImageFile, Vec<u8>>,
@@ -19,7 +19,7 @@ impl MemoryFiles {
         MemoryFiles::default()
     }
 
-    /// Carries an operation out at once.
+    /// Carries out an operation immediately.
     ///
     /// # Errors
     /// [`FileError::Missing`] without the file, or for a read past its end.
@@ -28,7 +28,7 @@ impl MemoryFiles {
             FileOperation::Read { file, offset, length } => {
                 let mut buffer = vec![0; length];
                 let found = self.read_at(file, offset, &mut buffer)?;
-                if found < length { Err(FileError::Other("the file ends here".into())) } else { Ok(buffer.into()) }
+                if found < length { Err(FileError::Other("unexpected end of file".into())) } else { Ok(buffer.into()) }
             }
             FileOperation::Write { file, offset, pieces } => {
                 let mut at = offset;
@@ -45,7 +45,7 @@ impl MemoryFiles {
         }
     }
 
-    /// A file's bytes, to be looked at or damaged.
+    /// A file's bytes, to be inspected or damaged.
     pub fn bytes_mut(&mut self, file: ImageFile) -> &mut Vec<u8> {
         self.files.entry(file).or_default()
     }
@@ -98,11 +98,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pieces_of_a_write_lie_one_behind_the_other() {
+    fn the_pieces_of_a_write_are_contiguous() {
         let mut files = MemoryFiles::default();
         let pieces = ["abc", "de", "f"].map(|piece| Bytes::from_static(piece.as_bytes()));
         let write = FileOperation::Write { file: ImageFile::Journal, offset: 5, pieces: pieces.to_vec() };
-        files.carry_out(write).expect("memory takes it");
+        files.carry_out(write).expect("memory has space");
         let read = |offset, length| FileOperation::Read { file: ImageFile::Journal, offset, length };
         assert_eq!(files.carry_out(read(5, 6)).expect("it was written"), "abcdef");
         assert!(files.carry_out(read(6, 6)).is_err(), "the file ends before");

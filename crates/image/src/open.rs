@@ -1,10 +1,10 @@
-//! Opening an image: what a crash left is found, mended and written down before the first command.
+//! Opens an image: recovers from a crash, and records the recovered state before the first command.
 
 use zonda_zoned::ZoneIndex;
 
 use crate::bugs::SeededBug;
 use crate::create::{sync, write};
-use crate::examine::{Examined, Mend, build_table, examine};
+use crate::examine::{BlockRepair, Examined, build_table, examine};
 use crate::format::entry::add;
 use crate::format::layout::Layout;
 use crate::format::record::{HEADER_BYTES, MARK_STRIDE, MARKS_BYTES, encode_mark};
@@ -13,41 +13,44 @@ use crate::load::{Loaded, load_with_bug};
 use crate::machine::Start;
 use crate::{Files, Image, ImageError, ImageFile};
 
-/// What opening an image found and mended.
+/// What opening an image found and repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// The drive had been shut down in order; nothing had to be looked for.
+    /// The drive had been shut down cleanly; no scan was needed.
     pub clean: bool,
-    /// Records that the journal held.
+    /// Records in the journal.
     pub journal_records: u64,
-    /// Blocks found behind what was known to be synced.
+    /// Blocks found behind those recorded as synced.
     pub found_blocks: u64,
-    /// Blocks behind a write pointer that were never acknowledged, and are gone.
+    /// Blocks behind a write pointer that were never acknowledged, and are dropped.
     pub dropped_blocks: u64,
     /// Blocks that were being overwritten and are accepted as they are.
     pub accepted_blocks: u64,
-    /// Blocks whose contents were written again from the journal.
+    /// Blocks whose contents were rewritten from the journal.
     pub rewritten_blocks: u64,
-    /// Zones that came back full because no active resource was left for them.
+    /// Zones that became full because no active resource was left for them.
     pub finished_zones: Vec<ZoneIndex>,
-    /// The damaged copy of the superblock was written again.
-    pub superblock_mended: bool,
-    /// The image was of an older format version, and has that of this program now: older programs refuse it.
+    /// The damaged copy of the superblock was rewritten.
+    pub superblock_repaired: bool,
+    /// The image had an older format version, and was converted to the current one: older programs
+    /// refuse it.
     pub converted: bool,
-    /// One copy of the checkpoint was damaged, or had not been written to its end; both are good now.
-    pub checkpoint_mended: bool,
+    /// One copy of the checkpoint was damaged, or not written completely; both are good now.
+    pub checkpoint_repaired: bool,
 }
 
-/// Opens an image. Everything that a crash left is mended and synced when this returns; if it is broken off, it can be
-/// done again. The image must be locked by the caller: two programs with the same image open destroy it.
+/// Opens an image. When this returns, recovery is complete and synced; an interrupted opening can
+/// be repeated. The caller must hold the lock of the image: two programs with the same image open
+/// destroy it.
 ///
 /// # Errors
-/// Why the image is refused, and what to do.
+/// Why the image is refused, and the remedy.
 pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError> {
     open_with_bug(files, None)
 }
 
-/// As [`open`], with a bug planted in the opening and in the drive, so that a tester can show that it would be found.
+/// As [`open`], with a bug seeded in the opening and in the drive, so that a tester can show that
+/// it would be detected.
 ///
 /// # Errors
 /// As for [`open`].
@@ -57,26 +60,26 @@ pub fn open_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Result<(I
     let mut report = RecoveryReport {
         clean: loaded.clean,
         journal_records: loaded.records,
-        superblock_mended: loaded.superblock_copies_good != [true; 2],
+        superblock_repaired: loaded.superblock_copies_good != [true; 2],
         converted: (0..2).any(|copy| loaded.superblock_copies_good[copy] && !loaded.superblock_copies_current[copy]),
-        checkpoint_mended: loaded.checkpoint_copies_good != [true; 2],
+        checkpoint_repaired: loaded.checkpoint_copies_good != [true; 2],
         rewritten_blocks: loaded.logged.blocks(),
         ..RecoveryReport::default()
     };
-    // A creation may have been killed before its last sync.
+    // The creation may have been killed before its last sync.
     sync(files, ImageFile::Superblock)?;
     if !loaded.clean {
-        // Records may be in the page cache alone: what is written because of them must not outlive them.
+        // Records may be only in the page cache: writes that depend on them must not outlive them.
         sync(files, ImageFile::Journal)?;
     }
     loaded.logged.write(files, &loaded.layout, &loaded.codec, loaded.spec.geometry.zone_size_blocks.0)?;
     let mut examined = examine(files, &loaded)?;
     if bug == Some(SeededBug::KeptTags) {
-        examined.mends.retain(|mend| !matches!(mend, Mend::Clear { .. }));
+        examined.repairs.retain(|repair| !matches!(repair, BlockRepair::Clear { .. }));
     }
     report.found_blocks = examined.found_blocks;
     report.dropped_blocks = examined.dropped_blocks;
-    mend(files, &loaded.layout, &examined, &mut report)?;
+    apply_repairs(files, &loaded.layout, &examined, &mut report)?;
     if !loaded.clean && bug != Some(SeededBug::UnsyncedRecovery) {
         sync(files, ImageFile::Data)?;
         sync(files, ImageFile::Tags)?;
@@ -86,40 +89,41 @@ pub fn open_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Result<(I
     note_found(&mut loaded, &examined);
     let sequence = checkpoint::next_sequence(loaded.sequence);
     let copy = checkpoint::encode(&loaded.layout, &loaded.spec.uuid, sequence, false, &loaded.ledger);
-    // The copy that was read may be in the page cache alone: it must last while the other one is written over.
+    // The copy that was read may be only in the page cache: it must be durable before the other one
+    // is overwritten.
     sync(files, ImageFile::State)?;
     for slot in [1 - loaded.slot, loaded.slot] {
         write(files, ImageFile::State, loaded.layout.slot_offset(slot), &copy)?;
         sync(files, ImageFile::State)?;
     }
     begin_journal(files, &loaded.spec.uuid, sequence)?;
-    mend_superblock(files, &loaded)?;
+    repair_superblock(files, &loaded)?;
     let Loaded { spec, layout, codec, ledger, .. } = loaded;
     Ok((Image::start(Start { spec, layout, codec, ledger, table, sequence, bug }), report))
 }
 
-fn mend(
+fn apply_repairs(
     files: &mut dyn Files,
     layout: &Layout,
     examined: &Examined,
     report: &mut RecoveryReport,
 ) -> Result<(), ImageError> {
-    // Nothing of this needs space: holes give some back, and a tag goes where one was.
+    // None of this needs space: holes free some, and a tag replaces an existing one.
     let punch = |files: &mut dyn Files, file, offset, length| {
-        let failed = |error| ImageError::File { file, doing: "punching a hole", error };
+        let failed = |error| ImageError::File { file, operation: "punch a hole in", error };
         files.punch_hole(file, offset, length).map_err(failed)
     };
-    for mend in &examined.mends {
-        match mend {
-            Mend::Clear { zone, first, end } => {
+    for repair in &examined.repairs {
+        match repair {
+            BlockRepair::Clear { zone, first, end } => {
                 let length = (end - first) * layout.tag_bytes;
                 punch(files, ImageFile::Tags, layout.tag_offset(*zone, *first), length)?;
             }
-            Mend::Zero { zone, first, end } => {
+            BlockRepair::Zero { zone, first, end } => {
                 let length = (end - first) * layout.block_bytes;
                 punch(files, ImageFile::Data, layout.data_offset(*zone, *first), length)?;
             }
-            Mend::Accept { zone, block, tag, as_it_is } => {
+            BlockRepair::Accept { zone, block, tag, as_it_is } => {
                 write(files, ImageFile::Tags, layout.tag_offset(*zone, *block), tag)?;
                 report.accepted_blocks += u64::from(*as_it_is);
             }
@@ -128,22 +132,23 @@ fn mend(
     Ok(())
 }
 
-/// Brings the ledger up to what was found and is synced now.
+/// Updates the ledger with the blocks that were found and are synced now.
 pub(crate) fn note_found(loaded: &mut Loaded, examined: &Examined) {
     let first = loaded.layout.conventional as usize;
     for (entry, found) in loaded.ledger.entries.iter_mut().zip(&examined.zones).skip(first) {
         add(&mut loaded.ledger.counters.host_written_blocks, entry.uncounted(found.pointer));
         if entry.had_zrwa {
             (entry.pointer, entry.written) = (found.pointer, found.written);
-            // What was being written fits its tags now.
-            entry.settled = entry.settled.max(found.written);
+            // Blocks that were being written match their tags now.
+            entry.persisted = entry.persisted.max(found.written);
         }
         entry.durable = entry.durable.max(found.pointer);
     }
 }
 
-/// Both marks speak of the new epoch, and no record lies where its first one belongs. So a checkpoint from before this
-/// opening is known as such for ever, and nothing left over is so old that, as numbers go round, it comes to be later.
+/// Writes both marks for the new epoch, and clears the place of its first record. So a checkpoint
+/// from before this opening is always recognized as older, and no stale record is so old that it
+/// appears to be later when sequences wrap around.
 pub(crate) fn begin_journal(files: &mut dyn Files, uuid: &[u8; 16], epoch: u64) -> Result<(), ImageError> {
     let mut start = vec![0; MARKS_BYTES as usize + HEADER_BYTES];
     let mark = encode_mark(uuid, epoch, 0);
@@ -154,9 +159,10 @@ pub(crate) fn begin_journal(files: &mut dyn Files, uuid: &[u8; 16], epoch: u64) 
     sync(files, ImageFile::Journal)
 }
 
-/// A copy that is damaged or of an older version is written again: the damaged one first, each synced before the next, so that
-/// there is always a good one. When this returns no older program opens the image, and forgets what it does not know.
-fn mend_superblock(files: &mut dyn Files, loaded: &Loaded) -> Result<(), ImageError> {
+/// Rewrites a copy that is damaged or has an older version: the damaged one first, each synced
+/// before the next, so that one copy is always good. From then on older programs refuse the image,
+/// and cannot drop records that they do not support.
+fn repair_superblock(files: &mut dyn Files, loaded: &Loaded) -> Result<(), ImageError> {
     let copy = superblock::encode(&loaded.spec);
     let (good, current) = (loaded.superblock_copies_good, loaded.superblock_copies_current);
     let first = usize::from(good[0]);

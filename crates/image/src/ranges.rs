@@ -1,9 +1,9 @@
-//! Sets of block addresses that lie together.
+//! Sets of block addresses, stored as ranges.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A set of numbers, kept as ranges that do not touch each other.
+/// A set of numbers, stored as ranges that are not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeSet {
     /// The end of each range by its start.
@@ -11,7 +11,7 @@ pub(crate) struct RangeSet {
 }
 
 impl RangeSet {
-    /// How many ranges it takes to write it down.
+    /// The number of ranges in the set.
     pub(crate) fn ranges_count(&self) -> usize {
         self.ends.len()
     }
@@ -59,7 +59,7 @@ impl RangeSet {
         other.iter().for_each(|range| self.insert(range));
     }
 
-    /// What is in both.
+    /// The numbers in both sets.
     pub(crate) fn intersection(&self, other: &RangeSet) -> RangeSet {
         let mut both = RangeSet::default();
         for range in other.iter() {
@@ -104,7 +104,7 @@ mod tests {
                 other_slow.extend(start..start + 4);
                 assert_eq!(numbers(&set), slow);
                 let gaps = slow.iter().filter(|&&number| !slow.contains(&(number + 1))).count();
-                assert_eq!(set.ranges_count(), gaps, "ranges that touch are one: {set:?}");
+                assert_eq!(set.ranges_count(), gaps, "adjacent ranges are merged: {set:?}");
                 assert_eq!(numbers(&set.intersection(&other)), slow.intersection(&other_slow).copied().collect());
                 let mut both = set.clone();
                 both.union(&other);

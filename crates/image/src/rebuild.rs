@@ -1,14 +1,14 @@
-//! Zones of a [`ZoneTable`] as they are found on the media.
+//! Rebuilds the zones of a [`ZoneTable`] from their state on the media.
 
 use zonda_zoned::zones::{ZoneSnapshot, ZoneTable, ZoneView};
 use zonda_zoned::{Blocks, Geometry, Lba, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
-use crate::format::entry::{Entry, Kept};
+use crate::format::entry::{Entry, RecordedState};
 
 const ZONE: ZoneIndex = ZoneIndex(0);
 const START: ZoneTarget = ZoneTarget::Zone(Lba(0));
 
-/// Makes zones in a table of one zone without limits, where every step there can be is allowed.
+/// Builds zones in a scratch table of one zone without limits, where every transition is allowed.
 #[derive(Debug)]
 pub(crate) struct Builder {
     scratch: ZoneTable,
@@ -29,7 +29,7 @@ impl Builder {
         Builder { scratch: ZoneTable::new(geometry) }
     }
 
-    /// A sequential zone with this write pointer and high-water mark: closed where it is active.
+    /// A sequential zone with this write pointer and high-water mark: closed if it is active.
     pub(crate) fn zone(&self, entry: &Entry, extension: Option<&[u8]>, pointer: u64, written: u64) -> ZoneSnapshot {
         let mut table = self.scratch.clone();
         if let Some(extension) = extension {
@@ -41,26 +41,26 @@ impl Builder {
         if entry.had_zrwa {
             self.fill_zrwa(&mut table, pointer, written);
         } else if pointer > 0 {
-            table.write_zeroes(Lba(0), Blocks(pointer)).expect("the zone takes a write up to its pointer");
+            table.write_zeroes(Lba(0), Blocks(pointer)).expect("the zone accepts a write up to its pointer");
         }
-        if entry.kept == Kept::Finished {
+        if entry.state == RecordedState::Finished {
             manage(&mut table, &ZoneAction::Finish, START);
         }
         if table.zone(ZONE).state.is_open() {
             manage(&mut table, &ZoneAction::Close, START);
         }
-        match entry.kept {
-            Kept::ReadOnly => table.degrade(ZONE, ZoneState::ReadOnly),
-            Kept::Offline => table.degrade(ZONE, ZoneState::Offline),
-            Kept::Writable | Kept::Finished => {}
+        match entry.state {
+            RecordedState::ReadOnly => table.degrade(ZONE, ZoneState::ReadOnly),
+            RecordedState::Offline => table.degrade(ZONE, ZoneState::Offline),
+            RecordedState::Writable | RecordedState::Finished => {}
         }
         table.snapshot(ZONE)
     }
 
-    /// What a snapshot holds.
+    /// The zone in a snapshot.
     pub(crate) fn view(&self, snapshot: &ZoneSnapshot) -> ZoneView {
         let mut table = self.scratch.clone();
-        assert!(table.restore(ZONE, snapshot), "the scratch table has no limits, and one zone takes one ZRWA");
+        assert!(table.restore(ZONE, snapshot), "the scratch table has no limits, and one zone needs one ZRWA");
         table.zone(ZONE)
     }
 
@@ -87,8 +87,8 @@ impl Builder {
     }
 }
 
-/// Where the write pointer of a zone with ZRWA stands at least when its last written block is the one before `end`
-/// (implicit commit, docs/internals/zone-semantics.md, Write 9).
+/// The lowest possible write pointer of a zone with ZRWA whose last written block is the one before
+/// `end` (implicit commit, docs/internals/zone-semantics.md, Write 9).
 pub(crate) fn implicit_commit(geometry: &Geometry, end: u64) -> u64 {
     let Some(zrwa) = geometry.zrwa else { return 0 };
     let beyond = end.saturating_sub(zrwa.size_blocks.0);
@@ -130,7 +130,7 @@ mod tests {
                 let zone = restored(&entry, None, pointer, written).zone(ZoneIndex(2));
                 assert_eq!((zone.write_pointer_blocks.0, zone.written_blocks.0), (pointer, written));
                 assert_eq!(zone.state, if pointer == 12 { ZoneState::Full } else { ZoneState::Closed });
-                let entry = Entry { kept: Kept::Finished, has_zrwa: false, ..entry };
+                let entry = Entry { state: RecordedState::Finished, has_zrwa: false, ..entry };
                 let zone = restored(&entry, None, pointer, written).zone(ZoneIndex(2));
                 assert_eq!((zone.state, zone.write_pointer_blocks.0), (ZoneState::Full, pointer));
             }
@@ -141,17 +141,17 @@ mod tests {
     fn a_zone_without_zrwa_comes_back_with_pointer_extension_and_state() {
         let extension = [7; 64];
         let states = [
-            (Kept::Writable, 0, false, ZoneState::Empty),
-            (Kept::Writable, 0, true, ZoneState::Closed),
-            (Kept::Writable, 5, true, ZoneState::Closed),
-            (Kept::Writable, 12, false, ZoneState::Full),
-            (Kept::Finished, 0, false, ZoneState::Full),
-            (Kept::Finished, 7, true, ZoneState::Full),
-            (Kept::ReadOnly, 3, true, ZoneState::ReadOnly),
-            (Kept::Offline, 0, false, ZoneState::Offline),
+            (RecordedState::Writable, 0, false, ZoneState::Empty),
+            (RecordedState::Writable, 0, true, ZoneState::Closed),
+            (RecordedState::Writable, 5, true, ZoneState::Closed),
+            (RecordedState::Writable, 12, false, ZoneState::Full),
+            (RecordedState::Finished, 0, false, ZoneState::Full),
+            (RecordedState::Finished, 7, true, ZoneState::Full),
+            (RecordedState::ReadOnly, 3, true, ZoneState::ReadOnly),
+            (RecordedState::Offline, 0, false, ZoneState::Offline),
         ];
-        for (kept, pointer, has_extension, state) in states {
-            let entry = Entry { kept, has_extension, ..Entry::default() };
+        for (recorded, pointer, has_extension, state) in states {
+            let entry = Entry { state: recorded, has_extension, ..Entry::default() };
             let table = restored(&entry, has_extension.then_some(&extension[..]), pointer, pointer);
             let zone = table.zone(ZoneIndex(2));
             assert_eq!((zone.state, zone.write_pointer_blocks.0), (state, pointer));

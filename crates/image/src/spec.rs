@@ -1,4 +1,4 @@
-//! What an image is made from.
+//! The specification of an image.
 
 use zonda_zoned::Geometry;
 
@@ -7,14 +7,14 @@ use crate::format::superblock::PROFILE_BYTES_MAX;
 use crate::limits::JOURNAL_BYTES_DEFAULT;
 use crate::{ImageError, limits};
 
-/// What an image is made from, and what its superblock keeps.
+/// The specification of an image, as stored in its superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageSpec {
     /// Shape and limits of the namespace.
     pub geometry: Geometry,
-    /// The text of the profile that the geometry came from; not looked at here. At most 28 KiB.
+    /// The text of the profile that the geometry came from; not parsed here. At most 28 KiB.
     pub profile: String,
-    /// The drive's own number.
+    /// The UUID of the drive.
     pub uuid: [u8; 16],
     /// Length of the journal file. Longer means fewer checkpoints and a longer recovery.
     pub journal_bytes: u64,
@@ -28,22 +28,22 @@ impl ImageSpec {
         ImageSpec { geometry, profile, uuid, journal_bytes }
     }
 
-    /// Says whether an image can be made of it.
+    /// Checks whether an image can be created from it.
     ///
     /// # Errors
-    /// What is wrong, and what it must be.
+    /// Which value is invalid, and what it must be.
     pub fn validate(&self) -> Result<(), ImageError> {
         self.geometry.validate()?;
         if self.profile.len() > PROFILE_BYTES_MAX {
             return Err(ImageError::Spec(format!(
-                "profile: it has {} bytes, and at most {PROFILE_BYTES_MAX} fit: shorten its comments",
+                "profile: {} bytes exceed the maximum of {PROFILE_BYTES_MAX}: shorten its comments",
                 self.profile.len()
             )));
         }
         let least = Layout::journal_bytes_min(&self.geometry);
         if !(least..=limits::JOURNAL_BYTES_MAX).contains(&self.journal_bytes) {
             return Err(ImageError::Spec(format!(
-                "journal_bytes: it is {}, and must be {least} to {}",
+                "journal_bytes: {} is out of range: must be {least} to {}",
                 self.journal_bytes,
                 limits::JOURNAL_BYTES_MAX
             )));
@@ -51,7 +51,9 @@ impl ImageSpec {
         let layout = Layout::new(&self.geometry, self.journal_bytes);
         let blocks = u128::from(layout.capacity) * u128::from(layout.zones);
         if blocks * u128::from(layout.block_bytes.max(layout.tag_bytes)) > i64::MAX as u128 {
-            return Err(ImageError::Spec("zone_count: the blocks do not fit in one file: make fewer zones".into()));
+            return Err(ImageError::Spec(
+                "zone_count: the blocks do not fit in one file: reduce the number of zones".into(),
+            ));
         }
         Ok(())
     }

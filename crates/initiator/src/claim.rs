@@ -1,7 +1,9 @@
-//! [`Claim`]: a namespace for one host alone, by an Exclusive Access reservation (NVMe Base 2.0, section 8.19).
+//! [`Claim`]: exclusive access to a namespace by an Exclusive Access reservation (NVMe Base 2.0,
+//! section 8.19).
 //!
-//! A claim is made before zones are looked at and before any command is taken, over every connection anew. From then on the
-//! target refuses what other hosts send, reads too; and once another host has preempted this one, what this one sends.
+//! A claim is made on every connection, before the zones are reported and before any command is
+//! accepted. From then on the target refuses commands of other hosts, including reads; and once
+//! another host has preempted this one, the commands of this one.
 
 use std::fmt;
 
@@ -9,32 +11,33 @@ use zonda_nvme::HostId;
 use zonda_nvme::reservation::ReservationKey;
 use zonda_zoned::Instant;
 
-use crate::connecting::claiming::{ask, holder_of, status_of, unregister};
+use crate::connecting::claiming::{holder_of, request_report, status_of, unregister};
 use crate::procedure::Stage;
 use crate::queue::Ended;
 use crate::state::State;
 use crate::{Initiator, QueueId};
 
-/// What a host claims a namespace with.
+/// The parameters of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Its key. Where a host with the same upper half has the same key or a greater one, the next greater is taken.
+    /// The key of this host. If a key with the same upper half is registered that is equal or
+    /// greater, the next greater one is used.
     pub key: ReservationKey,
-    /// Whose reservation it takes over.
+    /// Hosts whose reservation the claim preempts.
     pub preempts: Preempts,
 }
 
-/// Hosts whose reservation a claim takes over.
+/// Hosts whose reservation a claim preempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preempts {
-    /// None: who comes second is refused.
-    Nobody,
-    /// Those whose identifier begins with these bytes: as a rule earlier lives of this one.
+    /// None: the claim fails if another host holds a reservation.
+    NoHost,
+    /// Hosts whose identifier starts with these bytes: usually earlier processes of this host.
     HostsLike([u8; 8]),
-    /// Those whose key has this upper half, and those whose identifier begins with these bytes.
+    /// Hosts whose key has this upper half, and hosts whose identifier starts with these bytes.
     KeysLike(u32, [u8; 8]),
-    /// All.
-    Everybody,
+    /// All hosts.
+    AnyHost,
 }
 
 /// A host that holds a reservation.
@@ -51,23 +54,24 @@ pub struct Holder {
 pub struct Claimed {
     /// The key that this host has registered.
     pub key: ReservationKey,
-    /// Who held the namespace before, and holds it no more.
+    /// The holder whose reservation was preempted.
     pub preempted: Option<Holder>,
 }
 
-/// The namespace is not this host's any more: commands were refused for a reservation.
+/// This host has lost its reservation: commands failed with Reservation Conflict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who holds it, once the target has said so, if anybody does.
+    /// The present holder, if there is one, once the target has reported it.
     pub holder: Option<Holder>,
-    /// Whether it has been asked for.
-    is_asked: bool,
-    /// Whether that has been answered.
+    /// Whether a report has been requested.
+    is_requested: bool,
+    /// Whether the report has been received.
     pub is_answered: bool,
 }
 
 impl Claim {
-    /// Makes its key greater than these keys of other hosts: none is the same, and the greatest is the newest.
+    /// Increases the key above these keys of other hosts, so that it is unique, and the greatest
+    /// key is the newest.
     pub fn outgrow(&mut self, others: impl Iterator<Item = ReservationKey>) {
         let upper = |key: u64| key >> 32;
         let greatest = others.map(|key| key.0).filter(|key| upper(*key) == upper(self.key.0)).max();
@@ -79,45 +83,46 @@ impl Claim {
 }
 
 impl Preempts {
-    /// Whether the reservation of this host is taken over.
+    /// Whether the reservation of this holder is preempted.
     #[must_use]
     pub fn includes(&self, holder: &Holder) -> bool {
         let is_like = |first: &[u8; 8]| holder.host.0.starts_with(first);
         match self {
-            Preempts::Nobody => false,
+            Preempts::NoHost => false,
             Preempts::HostsLike(first) => is_like(first),
             Preempts::KeysLike(upper, first) => (holder.key.0 >> 32) as u32 == *upper || is_like(first),
-            Preempts::Everybody => true,
+            Preempts::AnyHost => true,
         }
     }
 }
 
 impl Conflict {
-    /// A conflict of which it is known who holds the namespace.
+    /// A conflict with a reported holder.
     #[must_use]
     pub fn answered(holder: Option<Holder>) -> Conflict {
-        Conflict { holder, is_asked: true, is_answered: true }
+        Conflict { holder, is_requested: true, is_answered: true }
     }
 }
 
 impl Initiator {
-    /// What was granted over the present connection; `None` where nothing was claimed, or the namespace knows no reservations.
+    /// The claim on the present connection; `None` without a claim, or if the namespace does not
+    /// support reservations.
     #[must_use]
     pub fn claimed(&self) -> Option<&Claimed> {
         self.claimed.as_ref()
     }
 
-    /// Set once another host has taken the namespace over.
+    /// Set once another host has preempted this one.
     #[must_use]
     pub fn conflict(&self) -> Option<&Conflict> {
         self.conflict.as_ref()
     }
 
-    /// Gives the namespace back, then shuts down. Nothing may be outstanding. Without a claim this is
-    /// [`shut_down`](Initiator::shut_down).
-    pub fn give_back(&mut self, now: Instant) {
+    /// Releases the reservation, then shuts down. No command may be outstanding. Without a claim
+    /// this is [`shut_down`](Initiator::shut_down).
+    pub fn release_claim(&mut self, now: Instant) {
         let holds = self.state == State::Ready && self.claimed.is_some() && self.conflict.is_none();
-        if !holds || self.flights.len() > 0 || !self.queues[1].has_room() {
+        if !holds || self.flights.len() > 0 || !self.queues[1].has_free_slot() {
             self.shut_down(now);
             return;
         }
@@ -127,21 +132,21 @@ impl Initiator {
         self.step_changed(now);
     }
 
-    /// A command was refused for a reservation: whose is it?
-    pub(crate) fn was_refused(&mut self, now: Instant) {
+    /// A command failed with Reservation Conflict: requests a report of the holder.
+    pub(crate) fn report_conflict(&mut self, now: Instant) {
         if self.config.claim.is_none() {
             return;
         }
         let conflict = self.conflict.get_or_insert_default();
-        if !conflict.is_asked && self.queues[1].has_room() {
-            conflict.is_asked = true;
-            ask(now, &mut self.queues[1], self.config.namespace.0);
+        if !conflict.is_requested && self.queues[1].has_free_slot() {
+            conflict.is_requested = true;
+            request_report(now, &mut self.queues[1], self.config.namespace.0);
         }
     }
 
-    /// A report has come after commands were refused.
-    pub(crate) fn holder_came(&mut self, queue: QueueId, ended: &Ended) {
-        if let Some(conflict) = self.conflict.as_mut().filter(|conflict| queue.0 == 1 && conflict.is_asked) {
+    /// A report after a conflict was received.
+    pub(crate) fn holder_reported(&mut self, queue: QueueId, ended: &Ended) {
+        if let Some(conflict) = self.conflict.as_mut().filter(|conflict| queue.0 == 1 && conflict.is_requested) {
             conflict.is_answered = true;
             conflict.holder = status_of(ended).ok().and_then(|status| holder_of(&status));
         }
@@ -171,26 +176,26 @@ mod tests {
             (vec![key(8, 9)], key(7, 5)),
             (vec![key(7, u32::MAX)], key(7, 1)),
         ] {
-            let mut claim = Claim { key: key(7, 5), preempts: Preempts::Nobody };
+            let mut claim = Claim { key: key(7, 5), preempts: Preempts::NoHost };
             claim.outgrow(others.iter().copied());
-            assert_eq!(claim.key, expected, "beside {others:?}");
+            assert_eq!(claim.key, expected, "other keys: {others:?}");
         }
     }
 
     #[test]
-    fn who_is_preempted_is_told_by_the_host_or_the_key() {
+    fn hosts_to_preempt_are_selected_by_host_identifier_or_key() {
         let mut host = HostId([9; 16]);
         host.0[0] = 1;
         let holder = Holder { host, key: ReservationKey(7 << 32 | 2) };
         let like = [1, 9, 9, 9, 9, 9, 9, 9];
         for (preempts, is_included) in [
-            (Preempts::Nobody, false),
+            (Preempts::NoHost, false),
             (Preempts::HostsLike(like), true),
             (Preempts::HostsLike([9; 8]), false),
             (Preempts::KeysLike(7, [0; 8]), true),
             (Preempts::KeysLike(8, [0; 8]), false),
             (Preempts::KeysLike(8, like), true),
-            (Preempts::Everybody, true),
+            (Preempts::AnyHost, true),
         ] {
             assert_eq!(preempts.includes(&holder), is_included, "{preempts:?}");
         }

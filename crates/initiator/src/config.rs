@@ -1,4 +1,4 @@
-//! What an initiator is told.
+//! Configuration of an initiator.
 
 use std::fmt;
 
@@ -10,69 +10,78 @@ use zonda_zoned::{Duration, NamespaceId};
 use crate::claim::Claim;
 use crate::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX, TRANSFER_BYTES_MAX, TRANSFER_BYTES_MIN};
 
-/// Whom to connect to, as whom, and how. Where the target is, only the owner of the sockets knows.
+/// Target, host and parameters of a connection. The address of the target is known only to the
+/// owner of the sockets.
 #[derive(Clone)]
 pub struct InitiatorConfig {
-    /// The name of this host.
+    /// The NQN of this host.
     pub host_nqn: Nqn,
-    /// Its identifier; `None` draws one from `random_seed`.
+    /// The host identifier; `None` generates one from `random_seed`.
     pub host_id: Option<HostId>,
-    /// The subsystem.
+    /// NQN of the subsystem.
     pub subsystem_nqn: Nqn,
-    /// The namespace at the target. Above, it is [`NamespaceId::FIRST`], as in every device of one namespace.
+    /// The namespace identifier at the target. The user of the initiator addresses it as
+    /// [`NamespaceId::FIRST`], as in every device with one namespace.
     pub namespace: NamespaceId,
-    /// I/O queues asked for, each a connection of its own, 1 to [`IO_QUEUES_MAX`]. The target may give fewer.
+    /// I/O queues to request, each with its own connection, 1 to [`IO_QUEUES_MAX`]. The target may
+    /// grant fewer.
     pub io_queues: u16,
-    /// Outstanding commands of each, 1 to [`QUEUE_DEPTH_MAX`]. The target may allow fewer.
+    /// Outstanding commands per queue, 1 to [`QUEUE_DEPTH_MAX`]. The target may allow fewer.
     pub queue_depth: u16,
-    /// Digests asked for.
+    /// Digests to request.
     pub digests: Digests,
-    /// The longest transfer of one command without metadata, where the target allows more: a multiple of 4 KiB from
-    /// [`TRANSFER_BYTES_MIN`] to [`TRANSFER_BYTES_MAX`].
+    /// The longest transfer of one command without metadata, where the target allows more: a
+    /// multiple of 4 KiB from [`TRANSFER_BYTES_MIN`] to [`TRANSFER_BYTES_MAX`].
     pub transfer_bytes_max: u32,
-    /// Keep alive timeout; `None` turns the timer off. The target gives this host up after so long without a word.
+    /// Keep alive timeout; `None` disables the timer. The target disconnects this host after this
+    /// time without a command.
     pub keep_alive: Option<Duration>,
-    /// The longest that any step of connecting may take (becoming ready may take what CAP.TO says).
+    /// Timeout of each step of connecting (waiting until the controller is ready may take as long
+    /// as CAP.TO).
     pub step_timeout: Duration,
-    /// The longest that a command may take before the connection counts as lost.
+    /// Timeout of a command, after which the connection counts as lost.
     pub command_timeout: Duration,
-    /// After the loss of a connection that had been made: how long to wait before each try to make it again; `None` gives
-    /// up at once. A first connection that fails is never tried again.
+    /// The delay before each attempt to reconnect after an established connection was lost; `None`
+    /// does not reconnect. A first connection that fails is never retried.
     ///
-    /// Commands that were sent over the lost connection can still take effect until the target has given it up: whoever
-    /// cannot bear that waits for the keep alive timeout and the longest command, or looks at its zones after that time.
+    /// Commands that were sent over the lost connection can still take effect until the target has
+    /// closed it. To exclude that, wait for the keep alive timeout plus the longest command before
+    /// using the zones.
     pub reconnect: Option<Duration>,
-    /// The namespace is to be this host's alone.
+    /// Claims exclusive access to the namespace.
     pub claim: Option<Claim>,
-    /// What the order of commands rests on; `None` decides by the model number of the controller.
+    /// How the order of commands is ensured; `None` decides by the model number of the controller.
     pub order: Option<Order>,
-    /// What this host proves to know where the target asks for authentication.
+    /// The secret of this host, if the target requires authentication.
     pub host_secret: Option<Secret>,
-    /// What the target must prove to know. With it, authentication happens even where the target does not ask.
+    /// The secret of the controller. If set, this host authenticates the controller, even if the
+    /// target does not require authentication.
     pub controller_secret: Option<Secret>,
     /// Hashes and groups for authentication.
     pub policy: Policy,
-    /// Fresh from the operating system: challenges and, if not given, the host identifier are drawn from it.
+    /// Random bytes from the operating system, from which challenges and, if not set, the host
+    /// identifier are generated.
     pub random_seed: [u8; 32],
 }
 
-/// What makes commands take effect in the order of their submission.
+/// How commands take effect in the order of their submission.
 ///
-/// NVMe itself promises no order among outstanding commands.
+/// NVMe itself guarantees no order among outstanding commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The target takes the commands of a queue, with their data, in the order in which they arrive. zonda's does, and any
-    /// number of commands of one zone are on their way. With one I/O queue all effects are in order; with several those of
-    /// each zone are, but whether a zone finds room among the open and active ones can depend on commands of other queues
-    /// that were submitted a little later.
+    /// The target executes the commands of a queue, with their data, in the order in which they
+    /// arrive, as zonda's target does. Any number of commands of one zone may be in flight. With
+    /// one I/O queue all effects are in order. With several, those of each zone are, but whether a
+    /// zone can be opened within the limits of open and active zones can depend on commands of
+    /// other queues that were submitted a little later.
     Arrival,
-    /// The target promises nothing: a command waits for the end of those before it whose zones it shares, unless all of
-    /// them only read, or all of them append. What commands of different zones do to the limits of open and active
-    /// zones comes in any order.
+    /// The target guarantees no order: a command waits for the completion of earlier commands to
+    /// the same zones, unless all of them read, or all of them append. Commands to different zones
+    /// count towards the limits of open and active zones in any order.
     Completion,
 }
 
-/// A configuration that cannot be used.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The field.
@@ -82,8 +91,8 @@ pub struct ConfigError {
 }
 
 impl InitiatorConfig {
-    /// One I/O queue of 128 commands, no digests, transfers up to 1 MiB, keep alive of 5 s (what nvme-cli asks for), no
-    /// secrets, no reconnecting.
+    /// One I/O queue of 128 commands, no digests, transfers up to 1 MiB, keep alive of 5 s (the
+    /// default of nvme-cli), no secrets, no reconnecting.
     #[must_use]
     pub fn new(host_nqn: Nqn, subsystem_nqn: Nqn, random_seed: [u8; 32]) -> InitiatorConfig {
         InitiatorConfig {
@@ -108,16 +117,20 @@ impl InitiatorConfig {
         }
     }
 
-    /// Says whether the configuration can be used.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// The first field that cannot be.
+    /// The first invalid field.
     pub fn check(&self) -> Result<(), ConfigError> {
         let require = |holds: bool, field: &'static str, remedy: String| {
             if holds { Ok(()) } else { Err(ConfigError { field, remedy }) }
         };
         let id = self.namespace.0;
-        require(id != 0 && id != u32::MAX, "namespace", "must be the identifier of one namespace".to_owned())?;
+        require(
+            id != 0 && id != u32::MAX,
+            "namespace",
+            "must be a valid namespace identifier, 1 to 4294967294".to_owned(),
+        )?;
         let queues = format!("must be 1 to {IO_QUEUES_MAX}");
         require((1..=IO_QUEUES_MAX).contains(&self.io_queues), "io_queues", queues)?;
         let depth = format!("must be 1 to {QUEUE_DEPTH_MAX}");
@@ -128,23 +141,23 @@ impl InitiatorConfig {
             "transfer_bytes_max",
             format!("must be a multiple of 4096 from {TRANSFER_BYTES_MIN} to {TRANSFER_BYTES_MAX}"),
         )?;
-        let some = "must be more than nothing".to_owned();
+        let some = "must be more than zero".to_owned();
         require(self.step_timeout > Duration::ZERO, "step_timeout", some.clone())?;
         require(self.command_timeout > Duration::ZERO, "command_timeout", some)?;
         require(
             self.keep_alive.is_none_or(|span| (1_000_000..=3_600_000_000_000).contains(&span.as_nanos())),
             "keep_alive",
-            "must be 1 ms to 1 hour, or absent".to_owned(),
+            "must be 1 ms to 1 hour, or not set".to_owned(),
         )?;
         require(
             self.controller_secret.is_none() || self.host_secret.is_some(),
             "controller_secret",
-            "needs a host_secret: authentication begins with the host's".to_owned(),
+            "requires host_secret: authentication begins with the host".to_owned(),
         )?;
         require(
             self.controller_secret.is_none() || self.controller_secret != self.host_secret,
             "controller_secret",
-            "must differ from host_secret, or the answers of one side are those of the other".to_owned(),
+            "must differ from host_secret, or responses can be reflected".to_owned(),
         )
     }
 }
@@ -180,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_that_cannot_be_used_is_named() {
+    fn each_invalid_field_is_named() {
         type Spoil = fn(&mut InitiatorConfig);
         assert_eq!(config().check(), Ok(()));
         let spoil: [(&str, Spoil); 8] = [
@@ -201,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_do_not_show() {
+    fn secrets_are_not_printed() {
         let mut config = config();
         config.host_secret = Some(Secret::generate(None, [1; 64]));
         assert!(!format!("{config:?}").to_lowercase().contains("secret"));

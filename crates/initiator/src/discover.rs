@@ -1,4 +1,5 @@
-//! Discovery: where a server's subsystems are, from the log page of its discovery controller.
+//! Discovery: reads the addresses of a server's subsystems from the log page of its discovery
+//! controller.
 
 use std::collections::VecDeque;
 
@@ -21,13 +22,13 @@ use crate::queue::{CommandData, Ended, Failure, Owner, Queue, QueueEvent, QueueI
 use crate::state::Step;
 use crate::{Effect, InitiatorConfig};
 
-/// Bytes of one read of the log: what every controller can transfer.
+/// Bytes of one read of the log: a transfer that every controller supports.
 const ROUND_BYTES: u64 = 4096;
 
-/// Asks a discovery controller for its log, once. Told and polled like an [`crate::Initiator`]; its one connection is
-/// that of [`QueueId::ADMIN`].
+/// Reads the log of a discovery controller once. Driven like an [`crate::Initiator`]; its only
+/// connection is that of [`QueueId::ADMIN`].
 ///
-/// A change of the log between two reads of it is noticed, and it is read again.
+/// If the log changes between two reads, it is read again from the start.
 #[derive(Debug)]
 pub struct Discovery {
     config: InitiatorConfig,
@@ -48,24 +49,24 @@ enum Stage {
     Idle,
     Handshake(Handshake),
     Enabling(Enabling),
-    /// The log as far as it has come, and how long it is once that is known.
+    /// The log as far as it was read, and its length once that is known.
     Reading {
         log: BytesMut,
         total: u64,
     },
-    /// The header once more, to see whether the log is still the same.
+    /// The header once more, to check that the log has not changed.
     Checking {
         log: BytesMut,
     },
     Done,
 }
 
-/// One way to one subsystem, over TCP.
+/// One address of one subsystem, over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovered {
-    /// Its name.
+    /// NQN of the subsystem.
     pub subsystem_nqn: Nqn,
-    /// What it is; `None` for a kind without a name.
+    /// Its type; `None` for an unknown one.
     pub kind: Option<SubsystemKind>,
     /// IPv4 or IPv6 address, or a host name.
     pub address: String,
@@ -74,8 +75,8 @@ pub struct Discovered {
 }
 
 impl Discovery {
-    /// A discovery as the host of `config`, with its digests, timeouts and secrets. `subsystem_nqn` is usually
-    /// [`Nqn::discovery`]; what else is in `config` does not matter.
+    /// A discovery as the host of `config`, with its digests, timeouts and secrets. `subsystem_nqn`
+    /// is usually [`Nqn::discovery`]; other fields of `config` are ignored.
     #[must_use]
     pub fn new(config: InitiatorConfig) -> Discovery {
         let mut random = Random::new(config.random_seed);
@@ -102,7 +103,7 @@ impl Discovery {
     /// Begins.
     ///
     /// # Panics
-    /// When called twice.
+    /// If called twice.
     pub fn start(&mut self, now: Instant) {
         assert!(matches!(self.stage, Stage::Idle) && self.result.is_none(), "a discovery is started once");
         if let Err(error) = self.config.check() {
@@ -121,7 +122,7 @@ impl Discovery {
         self.step_changed(now);
     }
 
-    /// The connection has been made.
+    /// The connection is established.
     pub fn connected(&mut self, now: Instant, queue: QueueId) {
         if let Stage::Handshake(handshake) = &mut self.stage
             && handshake.step() == Step::OpenConnection(queue)
@@ -131,7 +132,7 @@ impl Discovery {
         }
     }
 
-    /// Bytes have come.
+    /// Bytes were received.
     pub fn received(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
         if !self.is_linked || queue != QueueId::ADMIN {
             return;
@@ -142,8 +143,8 @@ impl Discovery {
             if !self.is_linked {
                 return;
             }
-            let came = self.came(now, event);
-            match came {
+            let result = self.handle(now, event);
+            match result {
                 Ok(()) => self.step_changed(now),
                 Err(reason) => self.fail(reason),
             }
@@ -160,7 +161,7 @@ impl Discovery {
         }
     }
 
-    /// The connection has ended, or could not be made.
+    /// The connection was closed, or could not be established.
     pub fn disconnected(&mut self, _now: Instant, queue: QueueId, reason: &str) {
         if self.is_linked && queue == QueueId::ADMIN {
             self.is_linked = false;
@@ -168,7 +169,7 @@ impl Discovery {
         }
     }
 
-    /// Time has passed.
+    /// The time of [`Discovery::next_timeout`] has been reached.
     pub fn timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.fail(Reason::Timeout);
@@ -178,14 +179,14 @@ impl Discovery {
         }
     }
 
-    /// When [`Discovery::timeout`] is to be called next.
+    /// When to call [`Discovery::timeout`] next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let poll = if let Stage::Enabling(enabling) = &self.stage { enabling.next_timeout() } else { None };
         self.deadline.into_iter().chain(poll).min()
     }
 
-    /// Something to do.
+    /// The next effect to carry out.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
@@ -193,19 +194,19 @@ impl Discovery {
         self.queue.has_output().then(|| Effect::Send { queue: QueueId::ADMIN, pieces: self.queue.take_output() })
     }
 
-    /// The step under way.
+    /// The step in progress.
     #[must_use]
     pub fn step(&self) -> Step {
         self.step
     }
 
-    /// What came of it, once it is over.
+    /// The result, once the discovery has ended.
     #[must_use]
     pub fn result(&self) -> Option<&Result<Vec<Discovered>, InitiatorError>> {
         self.result.as_ref()
     }
 
-    fn came(&mut self, now: Instant, event: QueueEvent) -> Result<(), Reason> {
+    fn handle(&mut self, now: Instant, event: QueueEvent) -> Result<(), Reason> {
         match event {
             QueueEvent::Negotiated => {
                 if let Stage::Handshake(handshake) = &mut self.stage {
@@ -213,7 +214,7 @@ impl Discovery {
                 }
                 Ok(())
             }
-            QueueEvent::Placed(_) => Ok(()),
+            QueueEvent::DataSent(_) => Ok(()),
             QueueEvent::Ended(ended) => self.ended(now, &ended),
         }
     }
@@ -229,7 +230,7 @@ impl Discovery {
             }
             Stage::Enabling(enabling) => {
                 if enabling.ended(now, &mut self.queue, ended)? == Progress::Done {
-                    self.read_anew(now);
+                    self.restart_read(now);
                 }
                 Ok(())
             }
@@ -263,7 +264,7 @@ impl Discovery {
                     if self.attempts == DISCOVERY_ATTEMPTS_MAX {
                         return Err(Reason::DiscoveryLog);
                     }
-                    self.read_anew(now);
+                    self.restart_read(now);
                     return Ok(());
                 }
                 self.finish(Ok(entries.iter().filter_map(discovered).collect()));
@@ -273,8 +274,8 @@ impl Discovery {
         }
     }
 
-    /// Reads the log from its header on.
-    fn read_anew(&mut self, now: Instant) {
+    /// Reads the log from the start.
+    fn restart_read(&mut self, now: Instant) {
         self.attempts += 1;
         let header_bytes = size_of::<DiscoveryHeader>() as u64;
         self.stage = Stage::Reading { log: BytesMut::new(), total: header_bytes };
@@ -287,20 +288,20 @@ impl Discovery {
         self.queue.submit(now, Owner::Procedure, get_log_page(0, &request), data);
     }
 
-    /// Gives every step its time.
+    /// Starts the timeout of a new step.
     fn step_changed(&mut self, now: Instant) {
-        let (step, patience) = match &self.stage {
+        let (step, ready_timeout) = match &self.stage {
             Stage::Idle | Stage::Done => {
                 self.deadline = None;
                 return;
             }
             Stage::Handshake(handshake) => (handshake.step(), Duration::ZERO),
-            Stage::Enabling(enabling) => (enabling.step(), enabling.patience()),
+            Stage::Enabling(enabling) => (enabling.step(), enabling.ready_timeout()),
             Stage::Reading { .. } | Stage::Checking { .. } => (Step::ReadDiscoveryLog, Duration::ZERO),
         };
         if step != self.step || self.deadline.is_none() {
             self.step = step;
-            self.deadline = Some(now + self.config.step_timeout.max(patience));
+            self.deadline = Some(now + self.config.step_timeout.max(ready_timeout));
         }
     }
 
@@ -323,7 +324,7 @@ impl Discovery {
     }
 }
 
-/// What an entry says, unless it is of another transport, or has no proper name.
+/// Converts an entry, unless it has another transport or an invalid NQN.
 fn discovered(entry: &DiscoveryEntry) -> Option<Discovered> {
     let kinds = [SubsystemKind::Referral, SubsystemKind::Nvm, SubsystemKind::CurrentDiscovery];
     entry.is_tcp().then(|| {

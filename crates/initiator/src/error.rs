@@ -1,4 +1,4 @@
-//! What went wrong, in which step, and what a person can do about it.
+//! Errors: the step that failed, the reason, and the remedy.
 
 use std::fmt;
 
@@ -13,51 +13,51 @@ use crate::{ConfigError, Holder, QueueId};
 /// A failure of an initiator or of a discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitiatorError {
-    /// During which step.
+    /// The step that failed.
     pub step: Step,
-    /// What went wrong.
+    /// Why it failed.
     pub reason: Reason,
 }
 
-/// What can go wrong.
+/// Why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     Config(ConfigError),
-    /// A connection could not be made, or ended: in the words of its owner.
+    /// A connection could not be established, or was closed: the reason that its owner has given.
     Connection {
-        /// Which.
+        /// Its queue.
         queue: QueueId,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The step took too long, or a command did.
+    /// The step or a command has timed out.
     Timeout,
-    /// A command ended with a status that the step cannot go on with.
+    /// A command of the step failed.
     Status {
         /// The status.
         status: StatusCode,
-        /// Result of the completion: for a Connect, which field is at fault.
+        /// Result of the completion: for a Connect, the invalid field.
         result: u64,
         /// The Do Not Retry bit.
         do_not_retry: bool,
     },
-    /// The controller broke the rules of the transport.
+    /// The controller violated the transport protocol.
     Protocol(PduError),
-    /// The controller says that this host did.
+    /// The controller terminated the connection because of a protocol error of this host.
     Terminated {
         /// Fatal Error Status of its C2HTermReq.
         status: u16,
         /// Fatal Error Information.
         information: u32,
     },
-    /// Data of the step came with a wrong digest, or not whole.
+    /// Data of the step had a wrong digest, or was incomplete.
     Damaged,
     /// Authentication failed.
     Authentication(AuthFailure),
-    /// The controller asks for authentication, and there is no secret.
+    /// The controller requires authentication, and no host secret is configured.
     SecretMissing,
-    /// A page says something that cannot be used.
+    /// A page has an invalid or unsupported value.
     Page(PageError),
     /// The controller has set its fatal status (CSTS.CFS).
     ControllerFatal,
@@ -65,18 +65,18 @@ pub enum Reason {
     NoSuchNamespace,
     /// The namespace belongs to another I/O command set.
     CommandSet(u8),
-    /// The controller lacks something that NVMe over Fabrics demands.
+    /// The controller lacks a feature that NVMe over Fabrics requires.
     Lacks(&'static str),
-    /// Another host holds the namespace.
+    /// Another host holds a reservation.
     Reserved(Holder),
-    /// After reconnecting, the namespace is another one.
+    /// After reconnecting, the namespace is a different one.
     NamespaceChanged,
     /// The discovery log keeps changing while it is read, or is too long.
     DiscoveryLog,
 }
 
 impl InitiatorError {
-    /// Whether trying again without a change on either side is in vain.
+    /// Whether a retry cannot succeed unless one side changes.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match &self.reason {
@@ -91,100 +91,101 @@ impl InitiatorError {
         }
     }
 
-    /// What a person can do about it.
+    /// The remedy, for a user.
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match (&self.reason, self.step) {
             (Reason::Config(_), _) => "change the configuration",
             (Reason::Connection { .. }, Step::OpenConnection(_)) => {
-                "check the address and port, and that the server runs"
+                "check the address and port, and that the server is running"
             }
             (Reason::Connection { .. } | Reason::Terminated { .. }, Step::Serve) => {
-                "the server went away or gave this host up: look into its log"
+                "the server stopped, or its keep alive timer for this host expired: check the server's log"
             }
             (Reason::Connection { .. } | Reason::Terminated { .. }, Step::Authenticate(_)) => {
-                "the server ended the connection during authentication: compare the secrets on both sides"
+                "the server closed the connection during authentication: compare the secrets on both sides"
             }
             (Reason::Connection { .. } | Reason::Terminated { .. }, _) => {
-                "the server ended the connection: look into its log, and check that the port is one of NVMe/TCP"
+                "the server closed the connection: check its log, and that the port is an NVMe/TCP port"
             }
-            (Reason::Timeout, Step::Serve) => "the server is silent: check it and the network",
-            (Reason::Timeout, Step::Negotiate(_)) => {
-                "check that the port is one of NVMe/TCP, and of a server without TLS"
+            (Reason::Timeout, Step::Serve) => "the server does not respond: check the server and the network",
+            (Reason::Timeout, Step::Negotiate(_)) => "check that the port is an NVMe/TCP port without TLS",
+            (Reason::Timeout, _) => {
+                "the server did not respond in time: check the server and the network, or raise the timeout"
             }
-            (Reason::Timeout, _) => "the server is slow or silent: check it and the network, or allow more time",
             (Reason::Status { status, result, .. }, Step::ConnectQueue(_)) => connect_remedy(*status, *result),
             (Reason::Status { status, .. }, Step::Authenticate(_)) if *status == StatusCode::INVALID_OPCODE => {
-                "the server has no authentication: remove the controller secret"
+                "the server does not support authentication: remove the controller secret"
             }
             (Reason::Status { status, .. }, _) if *status == StatusCode::RESERVATION_CONFLICT => {
-                "another host has reserved the namespace, as servers of volumes do with their members: stop that server"
+                "another host holds a reservation, as the server of a volume does on its members: stop that server"
             }
-            (Reason::Reserved(_), _) => "stop what runs on that host, or take the namespace from it",
-            (Reason::Status { .. }, _) => "the server refuses the step: look into its log",
-            (Reason::Protocol(_), Step::Negotiate(_)) => "check that the port is one of NVMe/TCP",
+            (Reason::Reserved(_), _) => "stop the application on that host, or preempt its reservation",
+            (Reason::Status { .. }, _) => "the server refused the command: check its log",
+            (Reason::Protocol(_), Step::Negotiate(_)) => "check that the port is an NVMe/TCP port",
             (Reason::Protocol(error), _) if error.status == FatalStatus::HeaderDigestError => {
-                "bytes are damaged on the way: check the network"
+                "data was corrupted in transit: check the network"
             }
-            (Reason::Protocol(_), _) => "the server does not speak NVMe/TCP as it should: report it with this message",
-            (Reason::Damaged, _) => "bytes are damaged on the way: check the network",
+            (Reason::Protocol(_), _) => "the server violates the NVMe/TCP protocol: report a bug with this message",
+            (Reason::Damaged, _) => "data was corrupted in transit: check the network",
             (Reason::Authentication(failure), _) => auth_remedy(*failure),
-            (Reason::SecretMissing, _) => "the server asks for authentication: give this host its secret",
-            (Reason::Page(_), _) => "the namespace has a format that is not supported here: format it differently",
-            (Reason::ControllerFatal, _) => "the controller has failed: look into the server's log",
-            (Reason::NoSuchNamespace, _) => "choose a namespace that the subsystem has",
+            (Reason::SecretMissing, _) => "the server requires authentication: configure the secret of this host",
+            (Reason::Page(_), _) => "the format of the namespace is not supported: format it differently",
+            (Reason::ControllerFatal, _) => "the controller has failed: check the server's log",
+            (Reason::NoSuchNamespace, _) => "choose an active namespace of the subsystem",
             (Reason::CommandSet(_), _) => "choose a zoned or a conventional (NVM) namespace",
-            (Reason::Lacks(_), _) => "this server cannot be used",
-            (Reason::NamespaceChanged, _) => "the server now has another drive under this name: connect anew",
-            (Reason::DiscoveryLog, _) => "try again when the server's configuration has come to rest",
+            (Reason::Lacks(_), _) => "this server is not supported",
+            (Reason::NamespaceChanged, _) => "the server now exports a different drive under this NQN: connect again",
+            (Reason::DiscoveryLog, _) => "try again when the server's configuration no longer changes",
         }
     }
 }
 
-/// What a refused Connect calls for.
+/// The remedy for a refused Connect.
 fn connect_remedy(status: StatusCode, result: u64) -> &'static str {
     use zonda_nvme::fabrics::connect_offsets as at;
     if status == StatusCode::CONNECT_INVALID_HOST {
-        return "the server does not allow this host: add its NQN there, or use another host NQN";
+        return "the server does not allow this host: add its NQN to the server's configuration, or use another NQN";
     }
     if status == StatusCode::CONNECT_CONTROLLER_BUSY {
-        return "the server has no controller free: try again later, or raise its limit";
+        return "all controllers of the server are in use: try again later, or raise its limit";
     }
     if status == StatusCode::CONNECT_RESTART_DISCOVERY || status == StatusCode::DISCOVER_RESTART {
-        return "the subsystem has moved: discover again";
+        return "the subsystem has moved: run discovery again";
     }
     if status == StatusCode::AUTHENTICATION_REQUIRED {
-        return "the server asks for authentication: give this host its secret";
+        return "the server requires authentication: configure the secret of this host";
     }
     if status == StatusCode::CONNECT_INVALID_PARAMETERS {
         let (is_data, offset) = (result >> 16 & 1 == 1, result as u16);
         return match (is_data, offset) {
             (true, at::SUBSYSTEM_NQN) => "the server has no such subsystem: check its NQN",
-            (true, at::HOST_NQN) => "the server does not take this host NQN: check it",
-            (true, at::HOST_ID) => "the server does not take this host identifier: check it",
-            (true, at::CONTROLLER_ID) => "the controller is gone: connect anew",
-            (false, at::QUEUE_ID) => "ask for fewer I/O queues",
-            (false, at::QUEUE_SIZE) => "ask for a smaller queue depth",
+            (true, at::HOST_NQN) => "the server does not accept this host NQN: check it",
+            (true, at::HOST_ID) => "the server does not accept this host identifier: check it",
+            (true, at::CONTROLLER_ID) => "the controller does not exist any more: connect again",
+            (false, at::QUEUE_ID) => "request fewer I/O queues",
+            (false, at::QUEUE_SIZE) => "request a smaller queue depth",
             (false, at::KEEP_ALIVE_TIMEOUT) => "choose another keep alive timeout",
-            _ => "look into the server's log",
+            _ => "check the server's log",
         };
     }
-    "look into the server's log"
+    "check the server's log"
 }
 
 fn auth_remedy(failure: AuthFailure) -> &'static str {
     use zonda_chap::Explanation;
     match failure {
         AuthFailure::Peer(Explanation::AuthenticationFailed) => {
-            "the server refuses this host's secret: compare it with the server's, and the host NQN with it"
+            "the server rejected this host's secret: compare secret and host NQN with the server's configuration; if this host \
+             has a controller secret, the server must have it, too"
         }
         AuthFailure::Peer(Explanation::HashNotUsable | Explanation::GroupNotUsable)
         | AuthFailure::HashNotOffered(_)
-        | AuthFailure::GroupNotOffered(_) => "allow a hash and a group that the server has",
+        | AuthFailure::GroupNotOffered(_) => "allow a hash and a group that the server supports",
         AuthFailure::ControllerResponse | AuthFailure::ControllerResponseMissing => {
-            "the server does not know the controller secret: compare it with the server's"
+            "the server has a different controller secret: compare it with the server's configuration"
         }
-        _ => "the server does not authenticate as it should: look into its log",
+        _ => "the server violates the authentication protocol: check its log",
     }
 }
 
@@ -193,24 +194,27 @@ impl fmt::Display for Reason {
         match self {
             Reason::Config(error) => write!(f, "{error}"),
             Reason::Connection { queue, why } => write!(f, "{queue}: {why}"),
-            Reason::Timeout => f.write_str("no answer in time"),
+            Reason::Timeout => f.write_str("timed out"),
             Reason::Status { status, .. } => write!(f, "{status} (status {}/{:02X}h)", status.0 >> 8, status.0 & 0xff),
             Reason::Protocol(error) => write!(f, "{error}"),
             Reason::Terminated { status, information } => match FatalStatus::from_code(*status) {
-                Some(named) => write!(f, "the controller ended the connection: {named} ({information:x}h)"),
-                None => write!(f, "the controller ended the connection: status {status:x}h ({information:x}h)"),
+                Some(named) => write!(f, "the controller terminated the connection: {named} ({information:x}h)"),
+                None => write!(
+                    f,
+                    "the controller terminated the connection: fatal error status {status:x}h ({information:x}h)"
+                ),
             },
-            Reason::Damaged => f.write_str("data did not arrive as it was sent"),
+            Reason::Damaged => f.write_str("received data has a wrong digest or is incomplete"),
             Reason::Authentication(failure) => write!(f, "{failure}"),
             Reason::SecretMissing => f.write_str("authentication is required, and no host secret is configured"),
             Reason::Page(error) => write!(f, "{error}"),
             Reason::ControllerFatal => f.write_str("the controller reports a fatal status (CSTS.CFS)"),
-            Reason::NoSuchNamespace => f.write_str("no such namespace"),
+            Reason::NoSuchNamespace => f.write_str("the namespace does not exist, or is not active"),
             Reason::CommandSet(code) => write!(f, "the namespace belongs to I/O command set {code:02X}h"),
-            Reason::Lacks(what) => write!(f, "the controller has no {what}"),
-            Reason::Reserved(holder) => write!(f, "it is reserved by {holder}"),
-            Reason::NamespaceChanged => f.write_str("the namespace is not the one that was connected before"),
-            Reason::DiscoveryLog => f.write_str("the discovery log is too long, or changes all the time"),
+            Reason::Lacks(what) => write!(f, "the controller does not support {what}"),
+            Reason::Reserved(holder) => write!(f, "the namespace is reserved by {holder}"),
+            Reason::NamespaceChanged => f.write_str("the namespace differs from the one that was connected before"),
+            Reason::DiscoveryLog => f.write_str("the discovery log is too long, or keeps changing"),
         }
     }
 }
@@ -240,33 +244,33 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_connect_says_which_name_is_wrong() {
+    fn a_refused_connect_reports_which_name_is_wrong() {
         let wrong_subsystem = refused(StatusCode::CONNECT_INVALID_PARAMETERS, 0x1_0100);
         assert!(wrong_subsystem.remedy().contains("no such subsystem"));
-        assert!(!wrong_subsystem.is_permanent(), "a server that restarts may not have it yet");
+        assert!(!wrong_subsystem.is_permanent(), "a server that restarts may not export it yet");
         let not_allowed = refused(StatusCode::CONNECT_INVALID_HOST, 0);
         assert!(not_allowed.is_permanent() && not_allowed.remedy().contains("does not allow this host"));
         assert_eq!(
             not_allowed.to_string(),
             "Connect of the admin queue: connect invalid host (status 1/84h); \
-             the server does not allow this host: add its NQN there, or use another host NQN"
+             the server does not allow this host: add its NQN to the server's configuration, or use another NQN"
         );
     }
 
     #[test]
-    fn each_field_that_a_connect_is_refused_for_has_a_remedy_of_its_own() {
+    fn each_invalid_field_of_a_connect_has_its_own_remedy() {
         use zonda_nvme::fabrics::connect_offsets as at;
         const IN_DATA: u64 = 1 << 16;
         for (field, words) in [
             (IN_DATA | u64::from(at::SUBSYSTEM_NQN), "the server has no such subsystem: check its NQN"),
-            (IN_DATA | u64::from(at::HOST_NQN), "the server does not take this host NQN: check it"),
-            (IN_DATA | u64::from(at::HOST_ID), "the server does not take this host identifier: check it"),
-            (IN_DATA | u64::from(at::CONTROLLER_ID), "the controller is gone: connect anew"),
-            (at::QUEUE_ID.into(), "ask for fewer I/O queues"),
-            (at::QUEUE_SIZE.into(), "ask for a smaller queue depth"),
+            (IN_DATA | u64::from(at::HOST_NQN), "the server does not accept this host NQN: check it"),
+            (IN_DATA | u64::from(at::HOST_ID), "the server does not accept this host identifier: check it"),
+            (IN_DATA | u64::from(at::CONTROLLER_ID), "the controller does not exist any more: connect again"),
+            (at::QUEUE_ID.into(), "request fewer I/O queues"),
+            (at::QUEUE_SIZE.into(), "request a smaller queue depth"),
             (at::KEEP_ALIVE_TIMEOUT.into(), "choose another keep alive timeout"),
-            (at::ATTRIBUTES.into(), "look into the server's log"),
-            (IN_DATA | u64::from(at::QUEUE_ID), "look into the server's log"),
+            (at::ATTRIBUTES.into(), "check the server's log"),
+            (IN_DATA | u64::from(at::QUEUE_ID), "check the server's log"),
         ] {
             assert_eq!(refused(StatusCode::CONNECT_INVALID_PARAMETERS, field).remedy(), words, "field {field:x}h");
         }

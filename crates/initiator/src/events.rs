@@ -1,4 +1,5 @@
-//! What an initiator wants done and has to tell, and the asynchronous events of its controller.
+//! Effects that an initiator requests of its owner, events for the user, and asynchronous events of
+//! the controller.
 
 use std::fmt;
 
@@ -11,44 +12,47 @@ use zonda_zoned::Instant;
 use crate::queue::{CommandData, Ended, Owner};
 use crate::{Initiator, InitiatorError, QueueId};
 
-/// Something the owner has to do, in the order given.
+/// An action that the owner must carry out, in the given order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Make a TCP connection to the target, and tell [`Initiator::connected`] or [`Initiator::disconnected`].
+    /// Open a TCP connection to the target, and report [`Initiator::connected`] or
+    /// [`Initiator::disconnected`].
     Connect {
-        /// For which queue.
+        /// The queue.
         queue: QueueId,
     },
-    /// Send these bytes behind those sent before.
+    /// Send these bytes after those sent before.
     Send {
-        /// Over whose connection.
+        /// The queue of the connection.
         queue: QueueId,
-        /// What, in order.
+        /// The bytes, in order.
         pieces: Vec<Bytes>,
     },
-    /// Send what is still to be sent, then close the connection, or stop making it. From now on nothing is told of it; a
-    /// later [`Effect::Connect`] is for a new one.
+    /// Send the remaining bytes, then close the connection, or stop opening it. Report no further
+    /// events of it; a later [`Effect::Connect`] is for a new one.
     Close {
-        /// Whose.
+        /// The queue.
         queue: QueueId,
     },
     /// For the log, or for the user of the namespace.
     Event(Event),
 }
 
-/// What an owner may want to know.
+/// An event for the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Commands are taken.
+    /// Commands are accepted.
     Connected {
         /// I/O queues.
         io_queues: u16,
-        /// Outstanding commands of each.
+        /// Outstanding commands per queue.
         queue_depth: u16,
     },
-    /// A connection that had been made is lost, or a try to make it again failed; the next try comes.
+    /// An established connection was lost, or an attempt to reconnect failed; another attempt
+    /// follows.
     Lost(InitiatorError),
-    /// Zones have become read only or offline by themselves: [`zonda_zoned::Operation::ReadChangedZones`] says which.
+    /// Zones have transitioned to read only or offline:
+    /// [`zonda_zoned::Operation::ReadChangedZones`] returns them.
     ZonesChanged,
 }
 
@@ -56,23 +60,24 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Connected { io_queues, queue_depth } => {
-                write!(f, "connected with {io_queues} I/O queues of {queue_depth} commands")
+                let plural = if *io_queues == 1 { "" } else { "s" };
+                write!(f, "connected with {io_queues} I/O queue{plural}, queue depth {queue_depth}")
             }
-            Event::Lost(error) => write!(f, "{error}; trying again"),
+            Event::Lost(error) => write!(f, "{error}; reconnecting"),
             Event::ZonesChanged => f.write_str("zones have become read only or offline"),
         }
     }
 }
 
 impl Initiator {
-    /// Keeps one Asynchronous Event Request with the controller.
+    /// Sends an Asynchronous Event Request; one is always outstanding.
     pub(crate) fn request_event(&mut self, now: Instant) {
         let entry = SubmissionEntry::new(AdminOpcode::AsyncEventRequest.code(), 0);
         self.queues[0].submit(now, Owner::AsyncEvent, entry, CommandData::None);
     }
 
-    /// The controller has something to tell. A request that it refuses is not repeated.
-    pub(crate) fn event_came(&mut self, now: Instant, ended: &Ended) {
+    /// The controller has reported an event. A refused request is not repeated.
+    pub(crate) fn event_received(&mut self, now: Instant, ended: &Ended) {
         if !ended.status.is_success() {
             return;
         }

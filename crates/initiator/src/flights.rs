@@ -1,4 +1,4 @@
-//! Commands from above: taken, held while others are in their way, sent, ended.
+//! Commands of the user: accepted, held while earlier commands conflict, sent, completed.
 
 use std::collections::VecDeque;
 
@@ -10,28 +10,29 @@ use crate::order::{Access, Kind};
 use crate::queue::{CommandData, Ended, Owner};
 use crate::state::State;
 
-/// Places in the admin queue that commands from above leave free: for keep alive, events, and whatever comes up.
+/// Slots of the admin queue that are reserved for keep alive, events and other commands of the
+/// initiator.
 const ADMIN_RESERVE: usize = 8;
 
-/// A command from above.
+/// A command of the user.
 #[derive(Debug)]
 struct Flight {
     id: CommandId,
     work: Work,
     access: Access,
     /// All its data has been sent.
-    is_placed: bool,
-    /// While it is held: what is to be sent.
+    is_data_sent: bool,
+    /// While it is held: the command to send.
     wire: Option<Box<Wire>>,
 }
 
-/// All commands from above that have not ended.
+/// All outstanding commands of the user.
 #[derive(Debug)]
 pub(crate) struct Flights {
     capacity: usize,
     slots: Vec<Option<Flight>>,
     free: Vec<u32>,
-    /// Those that wait, in the order of submission.
+    /// Held commands, in the order of submission.
     held: VecDeque<u32>,
 }
 
@@ -41,7 +42,7 @@ impl Flights {
     }
 
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
-        assert_eq!(self.len(), 0, "the table is made anew with every connection");
+        assert_eq!(self.len(), 0, "the table is empty before every connection");
         self.capacity = capacity;
         self.slots.clear();
         self.slots.resize_with(capacity, || None);
@@ -52,7 +53,7 @@ impl Flights {
         self.slots.len() - self.free.len()
     }
 
-    /// Ends all; tells which were sent.
+    /// Removes all commands; returns whether each was sent.
     pub(crate) fn take_all(&mut self) -> Vec<(CommandId, bool)> {
         self.held.clear();
         let flights = self.slots.iter_mut().filter_map(Option::take);
@@ -63,21 +64,22 @@ impl Flights {
 
     pub(crate) fn check_invariants(&self) {
         let used = self.slots.iter().flatten().count();
-        assert_eq!(used, self.len(), "every place is used or free");
+        assert_eq!(used, self.len(), "every slot is used or free");
         let held = self.slots.iter().flatten().filter(|flight| flight.wire.is_some()).count();
-        assert_eq!(held, self.held.len(), "who has something to send waits");
+        assert_eq!(held, self.held.len(), "a flight with an unsent command is held");
     }
 
     fn get(&mut self, index: u32) -> &mut Flight {
-        self.slots[index as usize].as_mut().expect("the flight is under way")
+        self.slots[index as usize].as_mut().expect("the flight is in the table")
     }
 }
 
 impl Initiator {
-    /// Takes a command. While there is no connection it ends at once with [`Status::NamespaceNotReady`].
+    /// Submits a command. Without a connection it completes at once with
+    /// [`Status::NamespaceNotReady`].
     ///
     /// # Errors
-    /// [`QueueFull`] hands the command back when as many are outstanding as the queues hold.
+    /// [`QueueFull`] returns the command if as many are outstanding as the queues can hold.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         if self.flights.len() + self.completions.len() >= self.flights.capacity.max(1) {
             return Err(QueueFull(command));
@@ -95,8 +97,8 @@ impl Initiator {
             Begin::Send { work, wire, lasting } => {
                 let access = lanes.access_of(&command.operation);
                 let access = if lasting { lanes.lasting(access) } else { access };
-                let index = self.flights.free.pop().expect("there is room for another");
-                let flight = Flight { id: command.id, work, access, is_placed: true, wire: None };
+                let index = self.flights.free.pop().expect("the table is not full");
+                let flight = Flight { id: command.id, work, access, is_data_sent: true, wire: None };
                 self.flights.slots[index as usize] = Some(flight);
                 if self.may_send(&access, &wire.1) {
                     self.send_first(now, index, wire);
@@ -109,49 +111,49 @@ impl Initiator {
         Ok(())
     }
 
-    /// All data of a write has been sent: others may follow.
-    pub(crate) fn placed(&mut self, index: u32) {
+    /// All data of a write has been sent: other commands may follow.
+    pub(crate) fn data_sent(&mut self, index: u32) {
         let flight = self.flights.get(index);
-        if !std::mem::replace(&mut flight.is_placed, true) {
+        if !std::mem::replace(&mut flight.is_data_sent, true) {
             let access = flight.access;
-            self.lanes.as_mut().expect("commands are under way").place(&access);
+            self.lanes.as_mut().expect("commands are accepted").data_sent(&access);
         }
     }
 
-    /// A command of a flight has ended.
+    /// A command of a flight has completed.
     pub(crate) fn flight_ended(&mut self, now: Instant, index: u32, ended: Ended) {
-        let namespace = self.namespace.as_ref().expect("commands are under way");
-        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is under way");
+        let namespace = self.namespace.as_ref().expect("commands are accepted");
+        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is in the table");
         match namespace.ended(&mut flight.work, ended) {
             Next::Send((entry, data)) => {
                 let queue = queue_of(&flight.access);
                 self.queues[queue].submit(now, Owner::Flight(index), entry, data);
             }
             Next::Done(status, outcome) => {
-                let flight = self.flights.slots[index as usize].take().expect("the flight is under way");
+                let flight = self.flights.slots[index as usize].take().expect("the flight is in the table");
                 self.flights.free.push(index);
-                self.lanes.as_mut().expect("commands are under way").end(&flight.access, flight.is_placed);
+                self.lanes.as_mut().expect("commands are accepted").end(&flight.access, flight.is_data_sent);
                 if status == Status::ReservationConflict {
-                    self.was_refused(now);
+                    self.report_conflict(now);
                 }
                 self.answer(flight.id, status, outcome);
             }
         }
     }
 
-    /// Sends what was held, as far as nothing is in its way any more.
-    pub(crate) fn release(&mut self, now: Instant) {
+    /// Sends the held commands that do not conflict any more.
+    pub(crate) fn send_held(&mut self, now: Instant) {
         if self.flights.held.is_empty() {
             return;
         }
         let held = std::mem::take(&mut self.flights.held);
         let accesses = held.iter().map(|&index| self.flights.slots[index as usize].as_ref());
-        let accesses = accesses.map(|flight| flight.expect("who waits is under way").access);
-        self.lanes.as_mut().expect("commands are under way").clear_held(accesses);
+        let accesses = accesses.map(|flight| flight.expect("a held flight is in the table").access);
+        self.lanes.as_mut().expect("commands are accepted").clear_held(accesses);
         for index in held {
             let flight = self.flights.get(index);
             let access = flight.access;
-            let wire = flight.wire.take().expect("who waits has something to send");
+            let wire = flight.wire.take().expect("a held flight has a command to send");
             if self.may_send(&access, &wire.1) {
                 self.send_first(now, index, *wire);
             } else {
@@ -165,20 +167,20 @@ impl Initiator {
         let index = queue_of(access);
         let queue = &self.queues[index];
         let reserve = if index == 0 { ADMIN_RESERVE } else { 0 };
-        let is_asked_for = matches!(data, CommandData::FromHost(data) if !queue.fits_capsule(data));
-        let lanes = self.lanes.as_ref().expect("commands are taken");
+        let is_solicited = matches!(data, CommandData::FromHost(data) if !queue.fits_capsule(data));
+        let lanes = self.lanes.as_ref().expect("commands are accepted");
         queue.is_open()
             && queue.outstanding() + reserve < usize::from(queue.depth())
-            && lanes.may_start(access, is_asked_for, queue.has_unsent())
+            && lanes.may_start(access, is_solicited, queue.has_unsent())
     }
 
     #[inline]
     fn send_first(&mut self, now: Instant, index: u32, (entry, data): Wire) {
-        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is under way");
+        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is in the table");
         let access = flight.access;
-        let is_placed = self.queues[queue_of(&access)].submit(now, Owner::Flight(index), entry, data);
-        flight.is_placed = is_placed;
-        self.lanes.as_mut().expect("commands are taken").start(&access, is_placed);
+        let is_data_sent = self.queues[queue_of(&access)].submit(now, Owner::Flight(index), entry, data);
+        flight.is_data_sent = is_data_sent;
+        self.lanes.as_mut().expect("commands are accepted").start(&access, is_data_sent);
         if self.scan_at.is_none() {
             self.scan_at = Some(now + self.config.command_timeout);
         }
@@ -189,7 +191,7 @@ impl Initiator {
         flight.wire = Some(Box::new(wire));
         let access = flight.access;
         self.flights.held.push_back(index);
-        self.lanes.as_mut().expect("commands are taken").hold(&access);
+        self.lanes.as_mut().expect("commands are accepted").hold(&access);
     }
 
     #[inline]
@@ -200,7 +202,7 @@ impl Initiator {
     }
 }
 
-/// The changed zone list is read over the admin queue, all else over I/O queues.
+/// The Changed Zone List is read over the admin queue, everything else over I/O queues.
 #[inline]
 fn queue_of(access: &Access) -> usize {
     if access.kind == Kind::Apart { 0 } else { usize::from(access.queue) + 1 }

@@ -1,4 +1,4 @@
-//! The machine: what it is made of, what it is told, and what it wants done.
+//! The initiator's state machine: its state, and the events that it processes.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::error::{InitiatorError, Reason};
 use crate::events::{Effect, Event};
 use crate::flights::Flights;
 use crate::io::Namespace;
-use crate::keep_alive::{Beat, KeepAlive};
+use crate::keep_alive::{KeepAlive, KeepAliveAction};
 use crate::limits::ADMIN_QUEUE_DEPTH;
 use crate::order::Lanes;
 use crate::procedure::Stage;
@@ -24,8 +24,9 @@ use crate::state::{State, Step};
 
 /// One host, one controller with its queues, one namespace: commands in, completions out.
 ///
-/// The owner carries out effects and tells what became of them; see [`Effect`]. The namespace is
-/// [`NamespaceId::FIRST`](zonda_zoned::NamespaceId::FIRST) to commands, whatever its identifier at the target.
+/// The owner carries out effects and reports their results; see [`Effect`]. Commands address the
+/// namespace as [`NamespaceId::FIRST`](zonda_zoned::NamespaceId::FIRST), whatever its identifier at
+/// the target.
 #[derive(Debug)]
 pub struct Initiator {
     pub(crate) config: InitiatorConfig,
@@ -33,25 +34,25 @@ pub struct Initiator {
     pub(crate) random: Random,
     pub(crate) state: State,
     pub(crate) stage: Stage,
-    /// When the step under way has taken too long.
+    /// The deadline of the step in progress.
     pub(crate) deadline: Option<Instant>,
     /// The admin queue, and I/O queues as far as they are known.
     pub(crate) queues: Vec<Queue>,
-    /// Which queues have a connection, or are to get one.
+    /// Which queues have a connection, or are being connected.
     pub(crate) links: Vec<bool>,
     pub(crate) controller_id: u16,
-    /// Authentications so far: each has an identifier of its own.
+    /// Authentications so far: each has its own transaction identifier.
     pub(crate) transactions: u16,
     pub(crate) keep_alive: KeepAlive,
-    /// What the namespace was when it was first connected. It must not change.
+    /// The identity of the namespace when it was first connected. It must not change.
     pub(crate) identity: Option<NamespaceIdentity>,
     pub(crate) namespace: Option<Namespace>,
-    /// What was granted over the present connection.
+    /// The claim on the present connection.
     pub(crate) claimed: Option<Claimed>,
     pub(crate) conflict: Option<Conflict>,
     pub(crate) lanes: Option<Lanes>,
     pub(crate) flights: Flights,
-    /// When to look for commands that take too long.
+    /// When to check for timed-out commands.
     pub(crate) scan_at: Option<Instant>,
     pub(crate) completions: CompletionQueue,
     pub(crate) effects: VecDeque<Effect>,
@@ -59,23 +60,23 @@ pub struct Initiator {
     pub(crate) statistics: Statistics,
 }
 
-/// What has happened so far.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Commands from above that have ended.
+    /// Completed commands of the user.
     pub commands: u64,
-    /// Of them those that did not succeed.
+    /// Of these, commands that failed.
     pub errors: u64,
-    /// Commands from above that had to wait for others.
+    /// Commands of the user that had to wait for earlier ones.
     pub held: u64,
-    /// Data that came with a wrong digest.
+    /// Data received with a wrong digest.
     pub damaged: u64,
-    /// Connections that were lost after they had been made.
+    /// Established connections that were lost.
     pub losses: u64,
 }
 
 impl Initiator {
-    /// A machine that does nothing until [`Initiator::start`].
+    /// An initiator that is idle until [`Initiator::start`].
     #[must_use]
     pub fn new(config: InitiatorConfig) -> Initiator {
         let mut random = Random::new(config.random_seed);
@@ -112,7 +113,7 @@ impl Initiator {
         }
     }
 
-    /// Begins to connect; also again, after a failure or a shutdown.
+    /// Starts to connect, also after a failure or a shutdown.
     ///
     /// # Panics
     /// While it is connecting or connected.
@@ -129,19 +130,19 @@ impl Initiator {
         }
     }
 
-    /// The connection of a queue has been made.
+    /// The connection of a queue is established.
     pub fn connected(&mut self, now: Instant, queue: QueueId) {
         let index = usize::from(queue.0);
         if let Some(handshake) = self.stage.handshake()
             && handshake.step() == Step::OpenConnection(queue)
         {
-            // Connect and authentication may have their data in the capsule on every queue.
+            // Connect and authentication may use in-capsule data on every queue.
             handshake.connected(&mut self.queues[index], ADMIN_CAPSULE_DATA_BYTES);
             self.step_changed(now);
         }
     }
 
-    /// Bytes have come over a queue's connection.
+    /// Bytes were received over a queue's connection.
     pub fn received(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
         let index = usize::from(queue.0);
         if !self.links.get(index).is_some_and(|&is_linked| is_linked) {
@@ -150,9 +151,9 @@ impl Initiator {
         let mut events = std::mem::take(&mut self.scratch);
         let result = self.queues[index].receive(chunk, &mut events);
         for event in events.drain(..) {
-            // What comes after a failure belongs to a connection that is given up.
+            // Events after a failure belong to a connection that is being closed.
             if self.links.get(index).is_some_and(|&is_linked| is_linked) {
-                self.came(now, queue, event);
+                self.handle(now, queue, event);
             }
         }
         self.scratch = events;
@@ -170,11 +171,11 @@ impl Initiator {
                 };
                 self.fail(now, reason);
             }
-            _ => self.release(now),
+            _ => self.send_held(now),
         }
     }
 
-    /// The connection of a queue has ended, or could not be made.
+    /// The connection of a queue was closed, or could not be established.
     pub fn disconnected(&mut self, now: Instant, queue: QueueId, reason: &str) {
         let index = usize::from(queue.0);
         if self.links.get(index).is_some_and(|&is_linked| is_linked) {
@@ -184,7 +185,7 @@ impl Initiator {
         }
     }
 
-    /// Time has passed.
+    /// The time of [`Initiator::next_timeout`] has been reached.
     pub fn timeout(&mut self, now: Instant) {
         if let Stage::Waiting { until } = self.stage
             && until <= now
@@ -198,19 +199,19 @@ impl Initiator {
             enabling.timeout(now, &mut self.queues[0]);
         }
         match self.keep_alive.timeout(now) {
-            Beat::Nothing => {}
-            Beat::Send => {
+            KeepAliveAction::None => {}
+            KeepAliveAction::Send => {
                 let entry = zonda_nvme::SubmissionEntry::new(zonda_nvme::AdminOpcode::KeepAlive.code(), 0);
                 self.queues[0].submit(now, Owner::KeepAlive, entry, CommandData::None);
             }
-            Beat::Silent => self.fail(now, Reason::Timeout),
+            KeepAliveAction::TimedOut => self.fail(now, Reason::Timeout),
         }
         if self.scan_at.is_some_and(|at| at <= now) {
             self.scan(now);
         }
     }
 
-    /// When [`Initiator::timeout`] is to be called next.
+    /// When to call [`Initiator::timeout`] next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let of_stage = match &self.stage {
@@ -221,7 +222,7 @@ impl Initiator {
         [of_stage, self.deadline, self.keep_alive.next_timeout(), self.scan_at].into_iter().flatten().min()
     }
 
-    /// Something to do.
+    /// The next effect to carry out.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
@@ -230,19 +231,20 @@ impl Initiator {
         Some(Effect::Send { queue: QueueId(index as u16), pieces: queue.take_output() })
     }
 
-    /// Where the machine stands.
+    /// The state of the initiator.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The geometry of the namespace, once it has been connected; it stays through losses.
+    /// The geometry of the namespace, once it has been connected; it is kept when the connection is
+    /// lost.
     #[must_use]
     pub fn geometry(&self) -> Option<&Geometry> {
         self.namespace.as_ref().map(|namespace| &namespace.geometry)
     }
 
-    /// What the namespace is known by, once it has been connected.
+    /// The identifiers of the namespace, once it has been connected.
     #[must_use]
     pub fn identity(&self) -> Option<&NamespaceIdentity> {
         self.identity.as_ref()
@@ -254,26 +256,27 @@ impl Initiator {
         self.host_id
     }
 
-    /// Counts.
+    /// The counters.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Adds the commands that have ended to `completions`.
+    /// Adds the completed commands to `completions`.
     pub fn poll(&mut self, _now: Instant, completions: &mut CompletionQueue) {
         while let Some(completion) = self.completions.pop() {
             completions.push(completion);
         }
     }
 
-    /// Commands that have been taken and not been handed back by [`Initiator::poll`].
+    /// Commands that were submitted and not yet returned by [`Initiator::poll`].
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.flights.len() + self.completions.len()
     }
 
-    /// Takes leave of the controller and closes all connections. What is outstanding ends like at a loss.
+    /// Shuts down the controller and closes all connections. Outstanding commands end as when a
+    /// connection is lost.
     pub fn shut_down(&mut self, now: Instant) {
         if self.queues[0].is_open() {
             self.notify_shutdown(now);
@@ -283,16 +286,16 @@ impl Initiator {
         self.state = State::Closed;
     }
 
-    /// Checks what must always hold.
+    /// Checks all invariants.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub fn check_invariants(&self) {
-        assert_eq!(self.state == State::Ready, self.lanes.is_some(), "lanes are there while commands are taken");
-        assert_eq!(self.queues.len(), self.links.len(), "every queue has its link");
+        assert_eq!(self.state == State::Ready, self.lanes.is_some(), "lanes exist while commands are accepted");
+        assert_eq!(self.queues.len(), self.links.len(), "every queue has a link");
         assert!(
             self.state != State::Ready || self.links.iter().all(|&is_linked| is_linked),
-            "ready is fully connected"
+            "a ready initiator has connected all queues"
         );
         if let (Some(lanes), 0) = (&self.lanes, self.flights.len()) {
             lanes.check_idle();
@@ -300,7 +303,7 @@ impl Initiator {
         self.flights.check_invariants();
     }
 
-    fn came(&mut self, now: Instant, queue: QueueId, event: QueueEvent) {
+    fn handle(&mut self, now: Instant, queue: QueueId, event: QueueEvent) {
         let index = usize::from(queue.0);
         match event {
             QueueEvent::Negotiated => {
@@ -311,10 +314,10 @@ impl Initiator {
                     self.step_changed(now);
                 }
             }
-            QueueEvent::Placed(Owner::Flight(flight)) => self.placed(flight),
-            QueueEvent::Placed(_) => {}
+            QueueEvent::DataSent(Owner::Flight(flight)) => self.data_sent(flight),
+            QueueEvent::DataSent(_) => {}
             QueueEvent::Ended(ended) => {
-                self.keep_alive.heard();
+                self.keep_alive.note_traffic();
                 self.statistics.damaged += u64::from(ended.is_damaged);
                 match ended.owner {
                     Owner::Flight(flight) => self.flight_ended(now, flight, ended),
@@ -325,13 +328,13 @@ impl Initiator {
                         let do_not_retry = ended.do_not_retry;
                         self.fail(now, Reason::Status { status, result, do_not_retry });
                     }
-                    Owner::AsyncEvent => self.event_came(now, &ended),
+                    Owner::AsyncEvent => self.event_received(now, &ended),
                 }
             }
         }
     }
 
-    /// Looks whether a command has taken too long.
+    /// Checks for timed-out commands.
     fn scan(&mut self, now: Instant) {
         let oldest = self.queues.iter().filter_map(Queue::oldest).min();
         self.scan_at = oldest.map(|oldest| oldest + self.config.command_timeout);
@@ -340,7 +343,7 @@ impl Initiator {
         }
     }
 
-    /// Gives up: tries again later, or never.
+    /// Handles a failure: reconnects later, or ends.
     pub(crate) fn fail(&mut self, now: Instant, reason: Reason) {
         let step = self.stage.step();
         self.fail_with(now, InitiatorError { step, reason });
@@ -350,13 +353,14 @@ impl Initiator {
         self.statistics.losses += u64::from(error.step == Step::Serve);
         self.close_all();
         if error.step == Step::Release {
-            // The target will hear of it from whoever comes next.
+            // The reservation was not released; the next host that claims the namespace preempts
+            // it.
             self.stage = Stage::Idle;
             self.state = State::Closed;
             return;
         }
         match self.config.reconnect {
-            // The namespace is known: it has been connected before.
+            // The geometry is known: the namespace has been connected before.
             Some(delay) if self.namespace.is_some() && !error.is_permanent() => {
                 self.stage = Stage::Waiting { until: now + delay };
                 self.state = State::Connecting(Step::Wait);
@@ -369,13 +373,13 @@ impl Initiator {
         }
     }
 
-    /// Closes every connection, and ends every command: what was sent with an unknown outcome, which is that of a power
-    /// loss; what was not, as if it had never been taken.
+    /// Closes every connection, and completes every command: sent commands with an unknown outcome,
+    /// as at a power loss; unsent ones as if they had never been accepted.
     fn close_all(&mut self) {
         for (index, queue) in self.queues.iter_mut().enumerate() {
             let id = QueueId(index as u16);
             if std::mem::take(&mut self.links[index]) {
-                // The last words: why the connection ends.
+                // The last output is the reason for closing the connection.
                 if queue.has_output() {
                     self.effects.push_back(Effect::Send { queue: id, pieces: queue.take_output() });
                 }
@@ -399,13 +403,13 @@ impl Initiator {
     }
 }
 
-/// Bytes of data that a PDU of the controller may have: a whole transfer with its metadata.
+/// The most data that a PDU of the controller may have: a whole transfer with its metadata.
 pub(crate) fn data_bytes_max(config: &InitiatorConfig) -> u32 {
     let metadata = config.transfer_bytes_max / 512 * u32::from(zonda_zoned::limits::METADATA_BYTES_MAX);
     config.transfer_bytes_max.saturating_add(metadata)
 }
 
-/// The identifier of this host, if need be a random one.
+/// The identifier of this host; a random one if none is configured.
 pub(crate) fn host_id_of(config: &InitiatorConfig, random: &mut Random) -> HostId {
     config.host_id.unwrap_or_else(|| {
         let mut id = [0; 16];
@@ -429,7 +433,7 @@ mod tests {
     use crate::queue::Ended;
 
     #[test]
-    fn a_controller_that_is_not_ready_has_its_status_read_again_after_20_ms() {
+    fn the_status_of_a_controller_that_is_not_ready_is_read_again_after_20_ms() {
         let name = |end: &str| Nqn::new(&format!("nqn.2014-08.org.example:{end}")).unwrap();
         let mut initiator = Initiator::new(InitiatorConfig::new(name("host"), name("drive"), [1; 32]));
         let mut enabling = Enabling::waiting_until_ready();
@@ -455,14 +459,14 @@ mod tests {
             let config = InitiatorConfig::new(name("host"), name("drive"), [seed; 32]);
             let id = host_id_of(&config, &mut Random::new(config.random_seed));
             let given = InitiatorConfig { host_id: Some(id), ..config };
-            assert_eq!(host_id_of(&given, &mut Random::new([0; 32])), id, "a configured one is taken");
+            assert_eq!(host_id_of(&given, &mut Random::new([0; 32])), id, "a configured one is used");
             id.0
         };
         let ids: Vec<[u8; 16]> = (0..200).map(id_of).collect();
         for id in &ids {
             assert_eq!((id[6] >> 4, id[8] >> 6), (4, 0b10), "version and variant of {id:02x?}");
         }
-        // Of the two bytes that have fixed bits the others are random.
+        // The other bits of the two bytes with fixed bits are random.
         let values = |byte: usize| ids.iter().map(|id| id[byte]).collect::<BTreeSet<u8>>().len();
         assert!(values(6) == 16 && values(8) > 50, "{} and {} values", values(6), values(8));
     }

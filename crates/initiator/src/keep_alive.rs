@@ -1,16 +1,17 @@
-//! The keep alive timer (NVMe Base 2.0, section 3.9): a controller gives up a host that it has not heard of for so long.
+//! The keep alive timer (NVMe Base 2.0, section 3.9): a controller disconnects a host that has sent
+//! no command for this time.
 
 use zonda_zoned::{Duration, Instant};
 
-/// What is to be done now.
+/// The action at a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beat {
-    /// Nothing.
-    Nothing,
+pub(crate) enum KeepAliveAction {
+    /// No action.
+    None,
     /// Send a Keep Alive command.
     Send,
-    /// The last one has had no answer for the whole timeout.
-    Silent,
+    /// The last Keep Alive command has not completed within the keep alive timeout.
+    TimedOut,
 }
 
 /// When to send the next Keep Alive command.
@@ -19,17 +20,17 @@ pub(crate) struct KeepAlive {
     timeout: Option<Duration>,
     next: Option<Instant>,
     unanswered_since: Option<Instant>,
-    /// Commands restart the controller's timer, too (TBKAS), and one has been answered since the last beat.
+    /// Any command restarts the controller's timer (TBKAS).
     traffic_counts: bool,
-    heard: bool,
+    has_traffic: bool,
 }
 
 impl KeepAlive {
     pub(crate) fn new(timeout: Option<Duration>) -> KeepAlive {
-        KeepAlive { timeout, next: None, unanswered_since: None, traffic_counts: false, heard: false }
+        KeepAlive { timeout, next: None, unanswered_since: None, traffic_counts: false, has_traffic: false }
     }
 
-    /// The controller's timer runs.
+    /// Starts the timer together with the controller's.
     pub(crate) fn start(&mut self, now: Instant) {
         self.stop();
         self.next = self.timeout.map(|timeout| now + self.interval(timeout));
@@ -39,18 +40,18 @@ impl KeepAlive {
         *self = KeepAlive::new(self.timeout);
     }
 
-    /// Any command restarts the controller's timer.
+    /// Any command restarts the controller's timer (TBKAS).
     pub(crate) fn count_traffic(&mut self) {
         self.traffic_counts = true;
     }
 
-    /// A command has been answered.
+    /// A command has completed.
     #[inline]
-    pub(crate) fn heard(&mut self) {
-        self.heard = true;
+    pub(crate) fn note_traffic(&mut self) {
+        self.has_traffic = true;
     }
 
-    /// The Keep Alive command has been answered.
+    /// The Keep Alive command has completed.
     pub(crate) fn answered(&mut self) {
         self.unanswered_since = None;
     }
@@ -59,25 +60,25 @@ impl KeepAlive {
         self.next
     }
 
-    /// Time has passed.
-    pub(crate) fn timeout(&mut self, now: Instant) -> Beat {
-        let (Some(timeout), Some(next)) = (self.timeout, self.next) else { return Beat::Nothing };
+    /// The time of `next_timeout` has been reached.
+    pub(crate) fn timeout(&mut self, now: Instant) -> KeepAliveAction {
+        let (Some(timeout), Some(next)) = (self.timeout, self.next) else { return KeepAliveAction::None };
         if now < next {
-            return Beat::Nothing;
+            return KeepAliveAction::None;
         }
         self.next = Some(now + self.interval(timeout));
         if let Some(since) = self.unanswered_since {
-            return if now.since(since) >= timeout { Beat::Silent } else { Beat::Nothing };
+            return if now.since(since) >= timeout { KeepAliveAction::TimedOut } else { KeepAliveAction::None };
         }
-        if std::mem::take(&mut self.heard) && self.traffic_counts {
-            return Beat::Nothing;
+        if std::mem::take(&mut self.has_traffic) && self.traffic_counts {
+            return KeepAliveAction::None;
         }
         self.unanswered_since = Some(now);
-        Beat::Send
+        KeepAliveAction::Send
     }
 
-    /// Half the timeout; a quarter where traffic counts: it may have come right after the last beat, and a beat is left out
-    /// for it.
+    /// Half the timeout. A quarter if traffic counts: a command may complete right after a timeout,
+    /// and the next Keep Alive is skipped for it.
     fn interval(&self, timeout: Duration) -> Duration {
         Duration(timeout.0 / if self.traffic_counts { 4 } else { 2 })
     }
@@ -90,44 +91,44 @@ mod tests {
     const TIMEOUT: Duration = Duration(100);
 
     #[test]
-    fn a_command_goes_out_every_half_timeout() {
+    fn a_keep_alive_is_sent_every_half_timeout() {
         let mut timer = KeepAlive::new(Some(TIMEOUT));
         assert_eq!(timer.next_timeout(), None);
         timer.start(Instant(0));
-        assert_eq!(timer.timeout(Instant(49)), Beat::Nothing);
+        assert_eq!(timer.timeout(Instant(49)), KeepAliveAction::None);
         for time in [50, 100, 150] {
             assert_eq!(timer.next_timeout(), Some(Instant(time)));
-            assert_eq!(timer.timeout(Instant(time)), Beat::Send);
+            assert_eq!(timer.timeout(Instant(time)), KeepAliveAction::Send);
             timer.answered();
         }
     }
 
     #[test]
-    fn no_answer_for_a_whole_timeout_is_silence() {
+    fn no_completion_for_a_whole_timeout_is_a_failure() {
         let mut timer = KeepAlive::new(Some(TIMEOUT));
         timer.start(Instant(0));
-        assert_eq!(timer.timeout(Instant(50)), Beat::Send);
-        assert_eq!(timer.timeout(Instant(100)), Beat::Nothing);
-        assert_eq!(timer.timeout(Instant(150)), Beat::Silent);
+        assert_eq!(timer.timeout(Instant(50)), KeepAliveAction::Send);
+        assert_eq!(timer.timeout(Instant(100)), KeepAliveAction::None);
+        assert_eq!(timer.timeout(Instant(150)), KeepAliveAction::TimedOut);
     }
 
     #[test]
-    fn traffic_makes_commands_unnecessary_where_the_controller_counts_it() {
+    fn traffic_replaces_keep_alives_if_the_controller_counts_it() {
         let mut timer = KeepAlive::new(Some(TIMEOUT));
         timer.start(Instant(0));
-        timer.heard();
-        assert_eq!(timer.timeout(Instant(50)), Beat::Send);
+        timer.note_traffic();
+        assert_eq!(timer.timeout(Instant(50)), KeepAliveAction::Send);
         timer.answered();
         timer.count_traffic();
-        timer.heard();
-        assert_eq!(timer.timeout(Instant(100)), Beat::Nothing);
-        assert_eq!(timer.timeout(Instant(125)), Beat::Send, "nothing was heard since");
+        timer.note_traffic();
+        assert_eq!(timer.timeout(Instant(100)), KeepAliveAction::None);
+        assert_eq!(timer.timeout(Instant(125)), KeepAliveAction::Send, "no command has completed since");
     }
 
     #[test]
-    fn without_a_timeout_nothing_beats() {
+    fn without_a_timeout_no_keep_alive_is_sent() {
         let mut timer = KeepAlive::new(None);
         timer.start(Instant(0));
-        assert_eq!((timer.next_timeout(), timer.timeout(Instant(1000))), (None, Beat::Nothing));
+        assert_eq!((timer.next_timeout(), timer.timeout(Instant(1000))), (None, KeepAliveAction::None));
     }
 }

@@ -1,4 +1,4 @@
-//! The order of steps from the first connection to a namespace that takes commands.
+//! The sequence of steps from the first connection to a namespace that accepts commands.
 
 use zonda_nvme::fabrics::{CONTROLLER_ID_DYNAMIC, Configuration, Property, PropertyCommand};
 use zonda_zoned::{Duration, Instant, ZoneDescriptor};
@@ -17,7 +17,7 @@ use crate::order::Lanes;
 use crate::queue::{CommandData, Ended, Owner, Queue, QueueId, QueueOptions};
 use crate::state::{State, Step};
 
-/// What the machine is doing, with what it needs for that.
+/// The stage of the initiator, with its procedure.
 #[derive(Debug)]
 pub(crate) enum Stage {
     Idle,
@@ -47,7 +47,7 @@ impl Stage {
         }
     }
 
-    /// The handshake under way.
+    /// The handshake in progress.
     pub(crate) fn handshake(&mut self) -> Option<&mut Handshake> {
         match self {
             Stage::Admin(handshake) | Stage::Io { handshake, .. } => Some(handshake),
@@ -70,7 +70,7 @@ impl Initiator {
         self.step_changed(now);
     }
 
-    /// A command of the step under way has ended.
+    /// A command of the step in progress has completed.
     pub(crate) fn step_ended(&mut self, now: Instant, queue: QueueId, ended: &Ended) {
         if let Err(error) = self.advance(now, queue, ended) {
             self.fail_with(now, error);
@@ -79,7 +79,7 @@ impl Initiator {
         self.step_changed(now);
     }
 
-    /// Shows the step, and gives it its time.
+    /// Publishes a new step, and starts its timeout.
     pub(crate) fn step_changed(&mut self, now: Instant) {
         let step = self.stage.step();
         if matches!(self.state, State::Closed | State::Failed(_)) && matches!(self.stage, Stage::Idle) {
@@ -91,19 +91,19 @@ impl Initiator {
             return;
         }
         if self.state != State::Connecting(step) || self.deadline.is_none() {
-            let patience =
-                if let Stage::Enabling(enabling) = &self.stage { enabling.patience() } else { Duration::ZERO };
+            let ready_timeout =
+                if let Stage::Enabling(enabling) = &self.stage { enabling.ready_timeout() } else { Duration::ZERO };
             self.state = State::Connecting(step);
-            self.deadline = Some(now + self.config.step_timeout.max(patience));
+            self.deadline = Some(now + self.config.step_timeout.max(ready_timeout));
         }
     }
 
-    /// Says goodbye: CC.SHN 01b. The answer is not waited for.
+    /// Notifies the controller of a normal shutdown: CC.SHN 01b. Does not wait for the response.
     pub(crate) fn notify_shutdown(&mut self, now: Instant) {
         const SHUTDOWN_NORMAL: u32 = 0b01 << 14;
         let value = Configuration::enabled(Configuration::CSS_ALL).0 | SHUTDOWN_NORMAL;
         let entry = PropertyCommand::set(Property::Configuration, value.into()).into();
-        if self.queues[0].has_room() {
+        if self.queues[0].has_free_slot() {
             self.queues[0].submit(now, Owner::Procedure, entry, CommandData::None);
         }
     }
@@ -120,10 +120,10 @@ impl Initiator {
             Stage::Surveying { survey, .. } => survey.ended(now, link, ended),
             Stage::Releasing => Ok(Progress::Done),
             Stage::Ready => {
-                self.holder_came(queue, ended);
+                self.holder_reported(queue, ended);
                 return Ok(());
             }
-            // Commands of a step end during the step.
+            // Commands of a step complete during the step.
             Stage::Idle | Stage::Waiting { .. } => Ok(Progress::More),
         };
         if progress.map_err(|reason| InitiatorError { step: self.stage.step(), reason })? == Progress::More {
@@ -157,7 +157,7 @@ impl Initiator {
                 Ok(())
             }
             Stage::Surveying { survey, remote } => self.ready(now, &remote, survey.zones()),
-            Stage::Idle | Stage::Waiting { .. } | Stage::Ready => unreachable!("nothing was under way"),
+            Stage::Idle | Stage::Waiting { .. } | Stage::Ready => unreachable!("no command was in flight"),
         }
     }
 
@@ -166,7 +166,8 @@ impl Initiator {
         if remote.traffic_keeps_alive() {
             self.keep_alive.count_traffic();
         }
-        // A queue of n entries holds n - 1 commands (NVMe Base 2.0, section 3.3.1.2); MQES is zero-based.
+        // A queue of n entries holds n - 1 commands (NVMe Base 2.0, section 3.3.1.2); MQES is
+        // zero-based.
         let entries_max = remote.capabilities.queue_entries_max;
         let allowed = match remote.controller.max_outstanding_commands.get() {
             0 => u16::MAX,
@@ -176,7 +177,7 @@ impl Initiator {
         self.open_io(remote, depth);
     }
 
-    /// Asks for the connection of the next I/O queue.
+    /// Requests the connection of the next I/O queue.
     fn open_io(&mut self, remote: Box<Remote>, depth: u16) {
         let id = QueueId(self.queues.len() as u16);
         self.queues.push(Queue::new(QueueOptions {
@@ -191,7 +192,7 @@ impl Initiator {
         self.effects.push_back(Effect::Connect { queue: id });
     }
 
-    /// An I/O queue is connected: another one, or the claim, or the zones.
+    /// An I/O queue is connected: continues with the next one, the claim, or the zones.
     fn next_io(&mut self, now: Instant, remote: Box<Remote>, depth: u16) -> Result<(), InitiatorError> {
         let last = self.queues.len() - 1;
         self.queues[last].set_capsule_data_bytes(remote.capsule_data_bytes());
@@ -210,7 +211,7 @@ impl Initiator {
         self.survey(now, remote)
     }
 
-    /// The zones, unless the namespace is conventional.
+    /// Reports the zones, unless the namespace is conventional.
     fn survey(&mut self, now: Instant, remote: Box<Remote>) -> Result<(), InitiatorError> {
         let survey = Survey::start(now, &mut self.queues[1], &remote, &self.config)
             .map_err(|reason| InitiatorError { step: Step::SurveyZones, reason })?;
@@ -223,7 +224,7 @@ impl Initiator {
         }
     }
 
-    /// All is known: commands are taken.
+    /// Connecting is complete: commands are accepted.
     fn ready(&mut self, now: Instant, remote: &Remote, zones: &[ZoneDescriptor]) -> Result<(), InitiatorError> {
         let at_step = |reason| InitiatorError { step: Step::SurveyZones, reason };
         let geometry = geometry_of(remote, zones, &self.config).map_err(at_step)?;

@@ -1,4 +1,4 @@
-//! Zone reports of any length, in rounds that one command each can carry.
+//! Zone reports of any length, in rounds of one command each.
 
 use zonda_nvme::SubmissionEntry;
 use zonda_nvme::io::{NamespaceFormat, ZONE_REPORT_UNIT_BYTES, encode};
@@ -7,19 +7,19 @@ use zonda_zoned::{Lba, NamespaceId, Operation, ReportFilter, ZoneDescriptor, Zon
 
 use crate::queue::CommandData;
 
-/// What a report depends on.
+/// The properties of a namespace that a report depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportShape {
-    /// At the target.
+    /// The namespace identifier at the target.
     pub(crate) namespace: NamespaceId,
     pub(crate) format: NamespaceFormat,
     pub(crate) zone_size_blocks: u64,
     pub(crate) zone_count: u32,
-    /// Bytes that one command brings back.
+    /// Bytes that one command returns.
     pub(crate) round_bytes: u32,
 }
 
-/// What was asked for.
+/// A requested report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportRequest {
     pub(crate) start: Lba,
@@ -29,29 +29,29 @@ pub(crate) struct ReportRequest {
     pub(crate) descriptors_max: u32,
 }
 
-/// A report as far as it has come.
+/// A report in progress.
 #[derive(Debug)]
 pub(crate) struct ReportRounds {
     request: ReportRequest,
-    /// Zone that the next round starts with.
+    /// First zone of the next round.
     next_zone: u32,
-    /// Descriptors still wanted.
-    wanted: u32,
-    asked: u32,
+    /// Descriptors still missing.
+    missing: u32,
+    requested: u32,
     is_first: bool,
     report: ZoneReport,
 }
 
-/// A report that makes no sense: zones out of order, outside the namespace, or more than asked for.
+/// An invalid report: zones out of order, outside the namespace, or more than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nonsense;
+pub(crate) struct InvalidReport;
 
 impl ReportShape {
-    /// Descriptors that one round brings.
+    /// Descriptors that one round returns.
     fn round_descriptors(&self, extended: bool) -> u32 {
         let extension = if extended { self.format.descriptor_extension_bytes } else { 0 };
         let each = ZONE_REPORT_UNIT_BYTES + extension;
-        // A single descriptor always fits in: the longest extension is 255 units.
+        // A single descriptor always fits: the longest extension is 255 units.
         ((self.round_bytes.saturating_sub(ZONE_REPORT_UNIT_BYTES)) / each).max(1)
     }
 }
@@ -60,18 +60,18 @@ impl ReportRounds {
     /// A report from the zone that holds `request.start`, which lies within the namespace.
     pub(crate) fn new(request: ReportRequest, shape: &ReportShape) -> ReportRounds {
         let next_zone = (request.start.0 / shape.zone_size_blocks) as u32;
-        let wanted = request.descriptors_max.min(shape.zone_count - next_zone);
-        ReportRounds { request, next_zone, wanted, asked: 0, is_first: true, report: ZoneReport::default() }
+        let missing = request.descriptors_max.min(shape.zone_count - next_zone);
+        ReportRounds { request, next_zone, missing, requested: 0, is_first: true, report: ZoneReport::default() }
     }
 
-    /// Whether one command can bring it all.
+    /// Whether one command returns the whole report.
     pub(crate) fn is_single(&self, shape: &ReportShape) -> bool {
-        self.wanted <= shape.round_descriptors(self.request.extended)
+        self.missing <= shape.round_descriptors(self.request.extended)
     }
 
     /// The command of the next round.
     pub(crate) fn command(&mut self, shape: &ReportShape) -> (SubmissionEntry, CommandData) {
-        self.asked = self.wanted.min(shape.round_descriptors(self.request.extended));
+        self.requested = self.missing.min(shape.round_descriptors(self.request.extended));
         let start =
             if self.is_first { self.request.start } else { Lba(u64::from(self.next_zone) * shape.zone_size_blocks) };
         let operation = Operation::ReportZones {
@@ -80,52 +80,53 @@ impl ReportRounds {
             extended: self.request.extended,
             // Only the first round counts all zones that match.
             partial: self.request.partial || !self.is_first,
-            descriptors_max: self.asked,
+            descriptors_max: self.requested,
         };
         let encoded =
             encode(&operation, shape.namespace, &shape.format).expect("the filter was checked, the length is small");
         let zonda_nvme::io::Transfer::ToHost(bytes) = encoded.transfer else {
-            unreachable!("a report comes to the host")
+            unreachable!("a report is data for the host")
         };
         (encoded.entry, CommandData::ToHost(bytes))
     }
 
-    /// Takes a round. Says whether it was the last.
-    pub(crate) fn take(&mut self, data: &[u8], shape: &ReportShape) -> Result<bool, Nonsense> {
+    /// Adds the data of a round. Returns whether it was the last.
+    pub(crate) fn take(&mut self, data: &[u8], shape: &ReportShape) -> Result<bool, InvalidReport> {
         let extension_bytes = self.request.extended.then_some(shape.format.descriptor_extension_bytes);
         let partial = self.request.partial || !self.is_first;
-        let mut round = ReportFormat { extension_bytes, partial }.parse(data).map_err(|_| Nonsense)?;
+        let mut round = ReportFormat { extension_bytes, partial }.parse(data).map_err(|_| InvalidReport)?;
         if self.is_first {
             self.report.matching_zones = round.matching_zones;
         }
         self.is_first = false;
-        if round.zones.len() > self.asked as usize {
-            return Err(Nonsense);
+        if round.zones.len() > self.requested as usize {
+            return Err(InvalidReport);
         }
         for zone in &round.zones {
             let index = zone.start.0 / shape.zone_size_blocks;
             let in_order = zone.start.0.is_multiple_of(shape.zone_size_blocks) && index >= u64::from(self.next_zone);
             if !in_order || index >= u64::from(shape.zone_count) {
-                return Err(Nonsense);
+                return Err(InvalidReport);
             }
             self.next_zone = index as u32 + 1;
         }
-        let came = round.zones.len() as u32;
+        let received = round.zones.len() as u32;
         self.report.zones.append(&mut round.zones);
-        self.wanted = (self.wanted - came).min(shape.zone_count - self.next_zone);
-        Ok(came < self.asked || self.wanted == 0)
+        self.missing = (self.missing - received).min(shape.zone_count - self.next_zone);
+        Ok(received < self.requested || self.missing == 0)
     }
 
-    /// The zones that have come.
+    /// The zones received so far.
     pub(crate) fn zones(&self) -> &[ZoneDescriptor] {
         &self.report.zones
     }
 
     /// The whole report.
     pub(crate) fn finish(mut self) -> ZoneReport {
-        let came = self.report.zones.len() as u64;
-        // A count below what came is the target's mistake; what came is there.
-        self.report.matching_zones = if self.request.partial { came } else { self.report.matching_zones.max(came) };
+        let received = self.report.zones.len() as u64;
+        // A count below the number of descriptors is an error of the target; the descriptors count.
+        self.report.matching_zones =
+            if self.request.partial { received } else { self.report.matching_zones.max(received) };
         self.report
     }
 }
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Runs a report against a table of zones; says how many rounds it took.
+    /// Runs a report against a table of zones; returns the number of rounds, too.
     fn run(zones: &ZoneTable, request: ReportRequest, shape: &ReportShape) -> (ZoneReport, u32) {
         let mut rounds = ReportRounds::new(request, shape);
         for round in 1.. {
@@ -160,11 +161,11 @@ mod tests {
             assert_eq!(entry.namespace.get(), 7);
             let CommandData::ToHost(bytes) = data else { panic!("{data:?}") };
             assert!(bytes <= shape.round_bytes);
-            let asked = zonda_nvme::io::decode(&entry, &shape.format).unwrap();
+            let decoded = zonda_nvme::io::decode(&entry, &shape.format).unwrap();
             let zonda_nvme::io::IoRequest::ReportZones { start, filter, extended, partial, descriptors_max, .. } =
-                asked
+                decoded
             else {
-                panic!("{asked:?}")
+                panic!("{entry:?}")
             };
             let report = zones.report(start, filter, extended, partial, descriptors_max).unwrap();
             let format = ReportFormat { extension_bytes: extended.then_some(64), partial };
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_make_the_report_that_one_command_would_have_brought() {
+    fn rounds_return_the_same_report_as_one_command() {
         let mut zones = ZoneTable::new(geometry());
         for zone in [3, 4, 50, 99] {
             zones.write(Lba(zone * 16), Blocks(2), true).unwrap();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_out_of_order_or_outside_are_nonsense() {
+    fn zones_out_of_order_or_outside_are_invalid() {
         let zones = ZoneTable::new(geometry());
         let all = zones.report(Lba(0), ReportFilter::All, false, false, 4).unwrap();
         let shape = shape(1 << 16);
@@ -229,10 +230,10 @@ mod tests {
         for (zones, shift) in
             [(&[0][..], 0), (&[2, 1], 0), (&[1, 1], 0), (&[1], 1), (&[1], 1600), (&[1, 2, 3, 3, 3], 0)]
         {
-            assert_eq!(take(zones, shift), Err(Nonsense), "{zones:?} {shift}");
+            assert_eq!(take(zones, shift), Err(InvalidReport), "{zones:?} {shift}");
         }
         let mut rounds = ReportRounds::new(request, &shape);
         rounds.command(&shape);
-        assert_eq!(rounds.take(&[0; 63], &shape), Err(Nonsense));
+        assert_eq!(rounds.take(&[0; 63], &shape), Err(InvalidReport));
     }
 }

@@ -1,32 +1,32 @@
-//! Where an initiator stands.
+//! The state of an initiator.
 
 use std::fmt;
 
 use crate::{InitiatorError, QueueId};
 
-/// What an initiator is doing.
+/// The state of an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing yet: [`crate::Initiator::start`] has not been called.
+    /// Not started: [`crate::Initiator::start`] has not been called.
     Idle,
-    /// On the way to the namespace.
+    /// Connecting, with the present step.
     Connecting(Step),
-    /// Commands are taken.
+    /// Connected: commands are accepted.
     Ready,
-    /// The connection could not be made, or was lost and is not to be made again.
+    /// The connection failed, or was lost and is not retried.
     Failed(InitiatorError),
     /// Shut down by its owner.
     Closed,
 }
 
-/// The steps of connecting, in their order. Discovery takes some of them.
+/// The steps of connecting, in order. Discovery uses some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The configuration is looked at.
+    /// Checks the configuration.
     Configure,
-    /// After a loss, time passes before the next try.
+    /// After a loss, waits before the next attempt.
     Wait,
-    /// The owner makes a TCP connection.
+    /// The owner opens a TCP connection.
     OpenConnection(QueueId),
     /// ICReq and ICResp.
     Negotiate(QueueId),
@@ -56,27 +56,27 @@ pub enum Step {
     RequestQueues,
     /// Set Features, Asynchronous Event Configuration.
     RequestEvents,
-    /// Reservation Report: whose the namespace is.
+    /// Reservation Report: the present holder.
     ReportReservations,
     /// Reservation Register.
     Register,
     /// Reservation Acquire.
     Reserve,
-    /// Zone Management Receive: zone capacity, and what the zones are.
+    /// Zone Management Receive: types, capacities and states of the zones.
     SurveyZones,
     /// Get Log Page 70h, of a discovery controller.
     ReadDiscoveryLog,
-    /// After connecting: commands flow.
+    /// After connecting: commands are executed.
     Serve,
-    /// At the end: the reservation is given back.
+    /// Before shutdown: releases the reservation.
     Release,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Configure => f.write_str("configuration"),
-            Step::Wait => f.write_str("waiting before the next try"),
+            Step::Configure => f.write_str("checking the configuration"),
+            Step::Wait => f.write_str("waiting to reconnect"),
             Step::OpenConnection(queue) => write!(f, "TCP connection of the {queue}"),
             Step::Negotiate(queue) => write!(f, "ICReq on the {queue}"),
             Step::ConnectQueue(queue) => write!(f, "Connect of the {queue}"),
@@ -95,10 +95,10 @@ impl fmt::Display for Step {
             Step::ReportReservations => f.write_str("Reservation Report"),
             Step::Register => f.write_str("Reservation Register"),
             Step::Reserve => f.write_str("Reservation Acquire"),
-            Step::SurveyZones => f.write_str("zone report"),
+            Step::SurveyZones => f.write_str("reporting zones"),
             Step::ReadDiscoveryLog => f.write_str("reading the discovery log"),
-            Step::Serve => f.write_str("serving commands"),
-            Step::Release => f.write_str("giving the reservation back"),
+            Step::Serve => f.write_str("executing commands"),
+            Step::Release => f.write_str("releasing the reservation"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The engine.
+//! The ISA-L engine.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,20 +8,21 @@ use zonda_erasure::{Engine, Portable, assert_shape};
 
 use crate::library::{Library, Tables};
 
-/// Shorter chunks are filled up to this length: for them the library has a loop byte by byte, five times as slow.
+/// Shorter chunks are padded to this length: for them the library has a byte-by-byte loop, five
+/// times as slow.
 const LENGTH_BYTES_MIN: usize = 64;
 
 /// [`Engine`] on ISA-L.
 ///
-/// It keeps the expanded tables of the last matrix: a writer encodes by one matrix all the time, and expanding that of 10+4 takes an
-/// eighth of the time of encoding 4 KiB chunks.
+/// It caches the expanded tables of the last matrix: a writer uses the same matrix all the time,
+/// and expanding that of 10+4 takes an eighth of the time of encoding 4 KiB chunks.
 pub struct Isal {
     library: Library,
     last: RefCell<Option<(Vec<u8>, Tables)>>,
 }
 
 impl Isal {
-    /// The engine; `None` where the machine has no ISA-L.
+    /// The engine; `None` if ISA-L is not installed.
     #[must_use]
     pub fn new() -> Option<Isal> {
         Library::load().map(|library| Isal { library, last: RefCell::new(None) })
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
     use zonda_erasure::Code;
 
-    /// Bytes that look random, the same for the same seed.
+    /// Pseudorandom bytes, the same for the same seed.
     fn noise(seed: u64, length: usize) -> Vec<u8> {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {
@@ -87,12 +88,13 @@ mod tests {
     fn isal() -> Option<Isal> {
         let isal = Isal::new();
         if isal.is_none() {
-            eprintln!("ISA-L is not on this machine (Debian: apt-get install libisal2): nothing to compare with");
+            eprintln!("ISA-L is not installed (Debian: apt-get install libisal2): skipping the comparison");
         }
         isal
     }
 
-    /// Both engines on chunks of this length that begin so many bytes into their memory; what stands around the outputs stays.
+    /// Both engines on chunks of this length and memory offset; bytes around the outputs must not
+    /// change.
     fn compare(isal: &Isal, matrix: &[u8], inputs: usize, length: usize, offset: usize) {
         let outputs = matrix.len() / inputs;
         let memory: Vec<Vec<u8>> = (0..inputs).map(|input| noise(input as u64, length + offset + 1)).collect();

@@ -1,15 +1,18 @@
-//! Erasure codes computed by ISA-L, Intel's storage library, with the vector instructions that the processor has.
+//! Erasure codes computed by ISA-L, Intel's storage library, with the vector instructions of the
+//! CPU.
 //!
-//! [`Isal`] is an [`Engine`](zonda_erasure::Engine): the same bytes as [`Portable`](zonda_erasure::Portable), more than twice as fast where a stripe has two
-//! or more parity chunks. XOR alone is left to `Portable`, which is the faster one of the two there.
+//! [`Isal`] is an [`Engine`](zonda_erasure::Engine): the same results as
+//! [`Portable`](zonda_erasure::Portable), more than twice as fast for stripes with two or more
+//! parity chunks. XOR alone is left to `Portable`, which is faster at that.
 //!
 //! # The library
-//! ISA-L (Debian: `libisal2`) is looked for when the first [`Isal`] is made, by `dlopen`, not by the linker: so the same program runs
-//! with and without it, nothing but the library itself has to be installed, and no build depends on what the machine happens to
-//! have. Without it, or where it lacks a function, [`Isal::new`] is `None`, and callers take `Portable`.
+//! ISA-L (Debian: `libisal2`) is loaded by `dlopen` when the first [`Isal`] is created, not by the
+//! linker: so the same program runs with and without it, only the library itself has to be
+//! installed, and builds do not depend on the packages of the machine. If it is missing, or lacks a
+//! function, [`Isal::new`] is `None`, and callers use `Portable`.
 //!
 //! # Unsafe code
-//! It lives in one file, `library.rs`. The rest of the crate refuses it.
+//! It is confined to one file, `library.rs`. The rest of the crate forbids it.
 //!
 //! ```
 //! use zonda_erasure::{Code, Engine, Portable};

@@ -1,12 +1,13 @@
-//! ISA-L's functions, found at run time. The one room with unsafe code.
+//! ISA-L's functions, loaded at run time. The only module with unsafe code.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-/// The name under which the dynamic linker knows every ISA-L 2.x.
+/// The soname of every ISA-L 2.x.
 const NAME: &CStr = c"libisal.so.2";
-/// Bytes of the expanded tables for each coefficient (`erasure_code.h`: `gftbls` must be of size 32 * k * rows).
+/// Bytes of the expanded tables for each coefficient (`erasure_code.h`: `gftbls` must be of size 32 *
+/// k * rows).
 const TABLE_BYTES: usize = 32;
 /// Bytes of each chunk in one call: its length is an `int`.
 const CALL_BYTES: usize = 1 << 30;
@@ -33,7 +34,7 @@ pub(crate) struct Library {
     encode_data: EncodeData,
 }
 
-/// A matrix as the library wants it.
+/// A matrix in the format of the library.
 #[derive(Debug)]
 pub(crate) struct Tables {
     inputs: usize,
@@ -42,44 +43,48 @@ pub(crate) struct Tables {
 }
 
 impl Library {
-    /// The library, if this machine has it.
+    /// The library, if it is installed.
     pub(crate) fn load() -> Option<Library> {
         static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
         *LIBRARY.get_or_init(|| Library::open(NAME))
     }
 
     fn open(name: &CStr) -> Option<Library> {
-        // SAFETY: the name ends with a zero. What ISA-L does when it is loaded is to choose functions by CPUID.
+        // SAFETY: the name ends with a zero. When it is loaded, ISA-L only selects functions by
+        // CPUID.
         let library = unsafe { dlopen(name.as_ptr(), RTLD_NOW) };
         if library.is_null() {
             return None;
         }
         let symbol = |name: &CStr| {
-            // SAFETY: the handle is that of a library that was opened and is never closed; the name ends with a zero.
+            // SAFETY: the handle is that of a library that was opened and is never closed; the name
+            // ends with a zero.
             let symbol = unsafe { dlsym(library, name.as_ptr()) };
             (!symbol.is_null()).then_some(symbol)
         };
         let (init_tables, encode_data) = (symbol(c"ec_init_tables")?, symbol(c"ec_encode_data")?);
-        // SAFETY: the function of this name has this signature in `erasure_code.h`, which all versions of the library with its
-        // name share. `*const` stands for what the library only reads.
+        // SAFETY: the function of this name has this signature in `erasure_code.h`, which all
+        // versions of the library with its name share. `*const` stands for what the library only
+        // reads.
         let init_tables = unsafe { std::mem::transmute::<*mut c_void, InitTables>(init_tables) };
         // SAFETY: as above.
         let encode_data = unsafe { std::mem::transmute::<*mut c_void, EncodeData>(encode_data) };
         Some(Library { init_tables, encode_data })
     }
 
-    /// Expands a matrix of a row of `inputs` coefficients for each output.
+    /// Expands a matrix with a row of `inputs` coefficients for each output.
     pub(crate) fn tables(&self, matrix: &[u8], inputs: usize) -> Tables {
         let outputs = matrix.len() / inputs;
         assert!((1..=CHUNKS_MAX).contains(&inputs) && (1..=CHUNKS_MAX).contains(&outputs));
         assert_eq!(matrix.len(), inputs * outputs);
         let mut bytes = vec![0; TABLE_BYTES * matrix.len()];
-        // SAFETY: the function reads k * rows bytes of the matrix and writes 32 * k * rows bytes of tables; both are there.
+        // SAFETY: the function reads k * rows bytes of the matrix and writes 32 * k * rows bytes of
+        // tables; both are there.
         unsafe { (self.init_tables)(inputs as c_int, outputs as c_int, matrix.as_ptr(), bytes.as_mut_ptr()) };
         Tables { inputs, outputs, bytes }
     }
 
-    /// Makes the outputs of the inputs. All are of one length.
+    /// Computes the outputs from the inputs. All have the same length.
     pub(crate) fn multiply(&self, tables: &Tables, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) {
         assert!(inputs.len() == tables.inputs && outputs.len() == tables.outputs);
         let length = inputs[0].len();
@@ -91,9 +96,10 @@ impl Library {
             let to = length.min(from + CALL_BYTES);
             sources.iter_mut().zip(inputs).for_each(|(source, input)| *source = input[from..to].as_ptr());
             targets.iter_mut().zip(&mut *outputs).for_each(|(target, output)| *target = output[from..to].as_mut_ptr());
-            // SAFETY: there are k sources and `rows` targets of `to - from` bytes each, and 32 * k * rows bytes of tables, as just
-            // asserted. The function reads sources and tables and writes targets, of any alignment, and keeps none of the
-            // pointers. Targets are exclusive borrows, so none overlaps another chunk.
+            // SAFETY: there are k sources and `rows` targets of `to - from` bytes each, and 32 * k *
+            // rows bytes of tables, as just asserted. The function reads sources and tables and
+            // writes targets, of any alignment, and keeps none of the pointers. Targets are
+            // exclusive borrows, so none overlaps another chunk.
             unsafe {
                 (self.encode_data)(
                     (to - from) as c_int,
@@ -109,8 +115,9 @@ impl Library {
     }
 }
 
-/// Clears the upper parts of vector registers: after a call of ISA-L 2.30 this takes a small product from 392 to some 90 ns,
-/// presumably because the program's own SSE instructions no longer have to keep what the library left there.
+/// Clears the upper parts of vector registers: after a call of ISA-L 2.30 this reduces the time of
+/// a small product from 392 to some 90 ns, presumably because the program's own SSE instructions no
+/// longer have to preserve their contents.
 fn clear_upper_registers() {
     #[cfg(target_arch = "x86_64")]
     {
@@ -137,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_is_not_there_or_lacks_the_functions_is_none() {
+    fn a_missing_library_or_one_without_the_functions_is_none() {
         assert!(Library::open(c"libno-such-thing.so.2").is_none());
         assert!(Library::open(c"libc.so.6").is_none());
     }

@@ -1,5 +1,6 @@
-//! Runs experiments and writes their pages: `cargo run --release -p zonda-lab --example pages -- DIRECTORY [ID...]`.
-//! Without an id, a few that are quick. `zonda lab run` does the same on all processors, and keeps what it measured.
+//! Runs experiments and writes their pages:
+//! `cargo run --release -p zonda-lab --example pages -- DIRECTORY [ID...]`. Without an id, a few
+//! that are quick. `zonda lab run` does the same on all processors, and keeps what it measured.
 #![allow(clippy::disallowed_methods, reason = "an example is a program: it reads its arguments and writes files")]
 
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ fn main() {
         fs::create_dir_all(path.parent().expect("it is in the directory")).expect("the directory can be made");
         fs::write(&path, &file.text).expect("the file can be written");
     }
-    println!("Look at {}", directory.join("index.html").display());
+    println!("Report: {}", directory.join("index.html").display());
 }
 
 fn measured(id: &str) -> (LabExperiment, Outcome) {

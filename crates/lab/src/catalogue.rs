@@ -1,4 +1,4 @@
-//! The experiments that come with zonda: a file each under `crates/lab/experiments/`.
+//! The built-in experiments: a file each under `crates/lab/experiments/`.
 
 use zonda_stack::Profiles;
 
@@ -59,21 +59,21 @@ const BUILTIN: &[(&str, &str)] = experiments! {
     "volumes-latency" => "volumes/latency",
 };
 
-/// The ids of the experiments that come with zonda, paper by paper.
+/// The IDs of the built-in experiments, paper by paper.
 pub fn builtin_ids() -> impl Iterator<Item = &'static str> {
     BUILTIN.iter().map(|(id, _)| *id)
 }
 
-/// The text of an experiment that comes with zonda.
+/// The text of a built-in experiment.
 #[must_use]
 pub fn builtin_text(id: &str) -> Option<&'static str> {
     BUILTIN.iter().find(|(known, _)| *known == id).map(|(_, text)| *text)
 }
 
-/// An experiment that comes with zonda, on the drives of these profiles.
+/// A built-in experiment, with the drives of these profiles.
 ///
 /// # Panics
-/// When its file is wrong, which a test rules out.
+/// If its file is invalid, which a test excludes.
 #[must_use]
 pub fn builtin(id: &str, profiles: &Profiles<'_>) -> Option<LabExperiment> {
     let parsed = LabExperiment::parse(id, builtin_text(id)?, profiles);

@@ -1,10 +1,10 @@
-//! Published numbers against ours.
+//! Comparison of published results with those of the model.
 
 use serde::Serialize;
 
 use crate::{Basis, Estimate, LabExperiment, Outcome, ResultPlan};
 
-/// One published number against ours: an object of `zonda lab compare --json`.
+/// A published result and that of the model: an object of `zonda lab compare --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Of the published number; stable over time.
@@ -13,40 +13,41 @@ pub struct Row {
     pub kind: &'static str,
     /// Of both numbers.
     pub unit: String,
-    /// What was published.
+    /// Published value.
     pub published: f64,
-    /// What the model comes to; `null` if it comes to nothing.
+    /// Value of the model; `null` if the runs produced none.
     pub ours: Option<f64>,
     /// (ours - published) / published.
     pub error: Option<f64>,
-    /// The error within which the number is met.
+    /// Maximum relative error at which the result is met.
     pub tolerance: f64,
-    /// Whether what was published is a bound, and ours is met below it as well.
+    /// Whether the published value is an upper bound: lower values are met.
     pub at_most: bool,
-    /// The published value is a lower bound: what is above it is met.
+    /// Whether the published value is a lower bound: higher values are met.
     pub at_least: bool,
-    /// Whether the number is met.
+    /// Whether the result is met.
     pub met: bool,
-    /// Whether a number of the drive's profile was fitted to this result or derived from it, or a number of the load chosen
-    /// near it; else it is a prediction. Which of these, [`Row::basis`] tells.
+    /// Whether a value of the profile was fitted to or derived from this result, or a parameter of
+    /// the workload chosen near it; otherwise the result is a prediction. [`Row::basis`] has the
+    /// details.
     pub fitted: bool,
     /// Why it is not met; empty if it is.
     pub note: String,
-    /// Which of these, or that it is a prediction.
+    /// The basis of the result.
     pub basis: Basis,
     /// In words.
     #[serde(skip)]
     pub title: String,
-    /// The experiment that it is a result of.
+    /// The experiment of the result.
     #[serde(skip)]
     pub experiment: String,
-    /// Ours, over the seeds.
+    /// Value of the model over the seeds.
     #[serde(skip)]
     pub spread: Option<Estimate>,
 }
 
 impl Row {
-    /// What a result of an experiment comes to.
+    /// Evaluates a result of an experiment.
     #[must_use]
     pub fn new(experiment: &LabExperiment, outcome: &Outcome, plan: &ResultPlan) -> Row {
         let spread = outcome.result(experiment, plan);
@@ -59,7 +60,7 @@ impl Row {
         let basis = experiment.basis(&plan.id).max(chosen);
         let note = match (met, ours) {
             (true, _) => String::new(),
-            (false, None) => "the runs came to nothing".to_owned(),
+            (false, None) => "the runs produced no value".to_owned(),
             (false, Some(_)) => plan.miss.clone().unwrap_or_default(),
         };
         Row {
@@ -90,7 +91,7 @@ impl Row {
 }
 
 impl crate::KindSpec {
-    /// The word for it.
+    /// The name of the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

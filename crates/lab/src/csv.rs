@@ -5,7 +5,7 @@ use crate::{LabExperiment, Outcome};
 /// The head of the table.
 const HEAD: &str = "series,x,metric,unit,seed,value,warm_up_ns,time_ns,steady\n";
 
-/// Comma-separated values (RFC 4180) of everything that was measured. Texts are in quotes where they need them.
+/// All measurements as comma-separated values (RFC 4180).
 #[must_use]
 pub fn csv(experiment: &LabExperiment, outcome: &Outcome) -> String {
     let mut table = HEAD.to_owned();

@@ -1,15 +1,15 @@
-//! A number measured several times.
+//! A value measured several times.
 
 use serde::Serialize;
 
-/// The mean over the seeds, and the least and the greatest of them.
+/// The mean, minimum and maximum over the seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Mean.
     pub mean: f64,
-    /// The least.
+    /// Minimum.
     pub low: f64,
-    /// The greatest.
+    /// Maximum.
     pub high: f64,
 }
 

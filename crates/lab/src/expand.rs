@@ -1,4 +1,5 @@
-//! From one file to the job files of its points: every curve at every value of x.
+//! Expands the file of an experiment to the job files of its points: every curve at every value of
+//! x.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,11 @@ use crate::spec::FileSpec;
 
 /// Keys below these are dotted keys of a profile: one key of the table, not tables in tables.
 const PROFILE_CHANGES: &str = "drive.set.";
-/// The key that picks jobs.
+/// The key that selects jobs.
 const JOBS: &str = "jobs";
 
-/// One point before it is checked: the place of its curve and of its value, and its tables `drive`, `run`, `job`, `store` and `volume`.
+/// A point before validation: the index of its curve and value, and its tables `drive`, `run`,
+/// `job`, `store` and `volume`.
 pub(crate) struct RawPoint {
     pub(crate) series: usize,
     pub(crate) x: usize,
@@ -22,7 +24,7 @@ pub(crate) struct RawPoint {
 /// All points, curve by curve.
 ///
 /// # Errors
-/// When a key does not lead to a table that is there.
+/// If a key does not lead to an existing table.
 pub(crate) fn expand(spec: &FileSpec) -> Result<Vec<RawPoint>, ConfigError> {
     let base = base_of(spec)?;
     let x = spec.x.as_ref().map(Spanned::get_ref);
@@ -76,7 +78,7 @@ fn check_exceptions(spec: &FileSpec) -> Result<(), ConfigError> {
     let known: Vec<&Value> = x.iter().map(Spanned::get_ref).collect();
     for value in spec.series.iter().flat_map(|series| &series.get_ref().except) {
         if !known.contains(&value.get_ref()) {
-            let error = ConfigError::at(value, "this is not a value of x");
+            let error = ConfigError::at(value, "not a value of x");
             let names: Vec<String> = known.iter().map(|value| notation(value)).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             return Err(error.help(did_you_mean_help(&notation(value.get_ref()), &names)));
@@ -88,7 +90,7 @@ fn check_exceptions(spec: &FileSpec) -> Result<(), ConfigError> {
 fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {
     let mut base = Table::new();
     let Some(drive) = &spec.drive else {
-        let error = ConfigError::new("there is no table [drive]");
+        let error = ConfigError::new("missing table [drive]");
         return Err(error.help("add [drive] with a line like profile = \"zn540\""));
     };
     base.insert("drive".to_owned(), Value::Table(drive.clone()));
@@ -97,7 +99,7 @@ fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {
     for job in &spec.job {
         if !job.get("name").is_some_and(Value::is_str) {
             let error = ConfigError::new("a [[job]] of this experiment has no name");
-            return Err(error.help("add a line like name = \"readers\": metrics and settings speak of jobs by name"));
+            return Err(error.help("add a line like name = \"readers\": metrics and settings refer to jobs by name"));
         }
         jobs.push(Value::Table(job.clone()));
     }
@@ -110,7 +112,7 @@ fn base_of(spec: &FileSpec) -> Result<Table, ConfigError> {
     Ok(base)
 }
 
-/// The value itself for `"{}"`; in any other text, its notation in the place of `{}`.
+/// The value itself for `"{}"`; any other text with `{}` replaced by its notation.
 fn filled(template: &Value, at: &Value) -> Value {
     match template {
         Value::String(text) if text == "{}" => at.clone(),
@@ -123,7 +125,7 @@ fn filled(template: &Value, at: &Value) -> Value {
     }
 }
 
-/// A value as people write it: texts without their quotes.
+/// The notation of a value: texts without quotes.
 pub(crate) fn notation(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -131,7 +133,8 @@ pub(crate) fn notation(value: &Value) -> String {
     }
 }
 
-/// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `store.operations`, `volume.fill`, `job.readers.zones`, `job.*.block_size` or `jobs`.
+/// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `store.operations`, `volume.fill`,
+/// `job.readers.zones`, `job.*.block_size` or `jobs`.
 fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), ConfigError> {
     let path = key.get_ref().as_str();
     if path == JOBS {
@@ -155,7 +158,7 @@ fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), Con
         }
         [table_name @ ("store" | "volume"), name] => {
             let Some(inner) = table.get_mut(table_name).and_then(Value::as_table_mut) else {
-                let error = ConfigError::at(key, format!("there is no table [{table_name}]"));
+                let error = ConfigError::at(key, format!("missing table [{table_name}]"));
                 let line = if table_name == "store" { "workload = \"kvbench-ii\"" } else { "level = \"raid5\"" };
                 return Err(error.help(format!("add [{table_name}] with a line like {line}")));
             };
@@ -164,7 +167,7 @@ fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), Con
         }
         ["job", job, name] => put_in_jobs(table, key, job, name, &value),
         _ => {
-            let error = ConfigError::at(key, format!("\"{path}\" leads nowhere"));
+            let error = ConfigError::at(key, format!("invalid key \"{path}\""));
             Err(error.help(
                 "write drive.KEY, drive.set.KEY-OF-THE-PROFILE, run.KEY, store.KEY, volume.KEY, job.NAME.KEY or job.*.KEY, or jobs for \
                  a list of the jobs that run",
@@ -195,14 +198,14 @@ fn put_in_jobs(
         return Ok(());
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    Err(ConfigError::at(key, format!("there is no job \"{job}\"")).help(did_you_mean_help(job, &names)))
+    Err(ConfigError::at(key, format!("unknown job \"{job}\"")).help(did_you_mean_help(job, &names)))
 }
 
 fn name_of(job: &Table) -> String {
     job.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Leaves the jobs that `jobs` names.
+/// Keeps only the jobs that `jobs` names.
 fn pick_jobs(table: &mut Table) -> Result<(), ConfigError> {
     let Some(picked) = table.remove(JOBS) else { return Ok(()) };
     let jobs = table.get_mut("job").and_then(Value::as_array_mut).expect("every point has a list of jobs");
@@ -217,7 +220,7 @@ fn pick_jobs(table: &mut Table) -> Result<(), ConfigError> {
     for name in &wanted {
         let name = notation(name);
         let Some(job) = by_name.get(&name) else {
-            let error = ConfigError::new(format!("\"jobs\" names \"{name}\", and there is no such job"));
+            let error = ConfigError::new(format!("\"jobs\" names an unknown job \"{name}\""));
             return Err(error.help(did_you_mean_help(&name, &names)));
         };
         left.push(job.clone());

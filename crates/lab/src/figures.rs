@@ -1,9 +1,9 @@
-//! Figures of a run beside those of its jobs: the drive's, a store's, and times of the machine that runs the model.
+//! Figures of a run other than those of its jobs: of the drive, a store, a volume and the host.
 
 use zonda_stack::{ExperimentResult, VolumeSummary};
 use zonda_workload::lsm::StoreResult;
 
-/// What a number counts.
+/// The dimension of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dimension {
     Time,
@@ -55,7 +55,7 @@ pub(crate) const STORE_FIGURES: [(&str, StoreFigure); 12] = [
     ("stopped", StoreFigure::Stopped),
 ];
 
-/// What takes time on the machine that runs the model.
+/// Algorithms timed on the machine that runs the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HostFigure {
     Allocation,
@@ -69,7 +69,7 @@ pub(crate) const HOST_FIGURES: [(&str, HostFigure); 3] = [
     ("group_query", HostFigure::GroupQuery),
 ];
 
-/// What a volume tells.
+/// Figures of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VolumeFigure {
     WriteAmplification,
@@ -173,7 +173,7 @@ impl VolumeFigure {
         }
     }
 
-    /// `None` where there was no rebuild, or it did not end.
+    /// `None` if there was no rebuild, or it did not complete.
     pub(crate) fn value(self, volume: &VolumeSummary) -> Option<f64> {
         Some(match self {
             VolumeFigure::WriteAmplification => volume.write_amplification,

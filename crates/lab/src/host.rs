@@ -1,4 +1,4 @@
-//! What takes time on the machine that runs the model: the only figures that differ from run to run.
+//! Times of algorithms on the machine that runs the model: the only figures that vary between runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use zonda_zoned::Prng;
 use crate::figures::HostFigure;
 use crate::limits::{ALLOCATION_CYCLES, ALLOCATIONS_TIMED};
 
-/// Stripes of a group, where a volume does not say.
+/// Default number of stripes of a group.
 const STRIPE_QUERY_GROUP: u32 = 256;
 
-/// A clock: nanoseconds since some moment.
+/// A monotonic clock in nanoseconds.
 pub type Clock<'a> = &'a dyn Fn() -> u64;
 
 /// Times on this machine, rounded up.
@@ -23,7 +23,8 @@ pub struct HostTimes {
 }
 
 impl HostTimes {
-    /// What these of our own algorithms take. `group_stripes` is of the volume's segments for small requests, if there is one.
+    /// Times these algorithms. `group_stripes` is that of the volume's segments for small requests,
+    /// if there is a volume.
     pub(crate) fn measure(
         figures: impl IntoIterator<Item = HostFigure>,
         profile: &Profile,
@@ -39,10 +40,10 @@ impl HostTimes {
             median(clock, &mut trial, find, |_| ())
         };
         let time_ns = |figure| match figure {
-            // The allocation of a zone by a drive that has seen much use.
+            // The allocation of a zone by a drive with long use.
             HostFigure::Allocation => {
                 let mut trial = AllocationTrial::new(profile, ALLOCATION_CYCLES, Prng::new(seed));
-                median(clock, &mut trial, AllocationTrial::allocate_one, AllocationTrial::give_back)
+                median(clock, &mut trial, AllocationTrial::allocate_one, AllocationTrial::release)
             }
             HostFigure::StripeQuery => query(STRIPE_QUERY_GROUP),
             HostFigure::GroupQuery => {
@@ -52,13 +53,13 @@ impl HostTimes {
         HostTimes { times_ns: figures.into_iter().map(|figure| (figure, rounded_up(time_ns(figure)))).collect() }
     }
 
-    /// In nanoseconds; `None` of one that was not measured.
+    /// Time in nanoseconds; `None` if it was not measured.
     pub(crate) fn time_ns(&self, figure: HostFigure) -> Option<u64> {
         self.times_ns.get(&figure).copied()
     }
 }
 
-/// The median time of something that is done again and again, each time after it was undone.
+/// The median time of an operation that is repeated and undone.
 fn median<T>(clock: Clock<'_>, trial: &mut T, work: impl Fn(&mut T), undo: impl Fn(&mut T)) -> u64 {
     let mut times: Vec<u64> = (0..ALLOCATIONS_TIMED)
         .map(|_| {
@@ -73,7 +74,7 @@ fn median<T>(clock: Clock<'_>, trial: &mut T, work: impl Fn(&mut T), undo: impl 
     times[times.len() / 2]
 }
 
-/// The next of 1, 2, 5, 10, 20, ...: times of a shared machine mean no more than that.
+/// Rounds up to 1, 2, 5, 10, 20, ...: times on a shared machine are not more precise.
 fn rounded_up(time_ns: u64) -> u64 {
     let mut power = 1u64;
     loop {
@@ -96,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn an_allocation_takes_as_long_as_the_clock_says() {
+    fn an_allocation_takes_the_time_of_the_clock() {
         let profile = Profile::parse(builtin_text("tiny").expect("it is built in")).expect("it is right");
         let now = Cell::new(0);
         let clock = || now.replace(now.get() + 700);
         let times = HostTimes::measure([HostFigure::Allocation], &profile, None, 1, &clock);
         assert_eq!(times.time_ns(HostFigure::Allocation), Some(1_000));
-        assert_eq!(times.time_ns(HostFigure::StripeQuery), None, "nobody asked for it");
+        assert_eq!(times.time_ns(HostFigure::StripeQuery), None, "it was not requested");
         for (figure, group) in [
             (HostFigure::StripeQuery, None),
             (HostFigure::GroupQuery, Some(16)),

@@ -1,4 +1,4 @@
-//! An experiment: its file, read and checked.
+//! Parses and validates the file of an experiment.
 
 use std::collections::BTreeSet;
 
@@ -14,64 +14,64 @@ use crate::point::{Point, PointError};
 use crate::spec::{ContradictionSpec, FileSpec, ScaleSpec, checked_seeds};
 use crate::{Metric, papers};
 
-/// An experiment that has been checked and can be run, point by point.
+/// A validated experiment.
 #[derive(Clone, Debug)]
 pub struct LabExperiment {
-    /// A word that no other experiment has.
+    /// Unique ID.
     pub id: String,
-    /// What it is, in a line.
+    /// Title, in a line.
     pub title: String,
-    /// The key of the paper that it repeats something of.
+    /// The key of the paper that it reproduces results of.
     pub paper: Option<String>,
-    /// Where in the paper.
+    /// Place in the paper.
     pub place: Option<String>,
-    /// What is done, and what there is to see.
+    /// Description of the experiment and its results.
     pub about: String,
-    /// The file.
+    /// Text of the file.
     pub text: String,
-    /// How often each point is run.
+    /// Number of runs of each point.
     pub seeds: u32,
-    /// What is varied.
+    /// The varied parameter.
     pub x: Option<XAxis>,
-    /// The names of its curves; one without a name if there is only one.
+    /// The names of its curves; an empty name if there is only one.
     pub series: Vec<String>,
-    /// What is measured.
+    /// The metrics measured.
     pub metrics: Vec<Metric>,
-    /// What is drawn.
+    /// The plots.
     pub plots: Vec<PlotPlan>,
-    /// What was published of its curves.
+    /// Published points of its curves.
     pub published: Vec<PublishedCurve>,
-    /// What is compared with published numbers.
+    /// The results that are compared with published values.
     pub results: Vec<ResultPlan>,
-    /// Published numbers that cannot hold together.
+    /// Published values that contradict each other.
     pub contradictions: Vec<ContradictionSpec>,
-    /// Curve by curve, each at all values of x.
+    /// The points, curve by curve, each at all values of x.
     pub points: Vec<Point>,
 }
 
-/// What is varied.
+/// The varied parameter: the horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct XAxis {
     /// In words.
     pub title: String,
-    /// Empty for plain numbers and names.
+    /// Unit; empty for plain numbers and names.
     pub unit: String,
-    /// How the axis is divided.
+    /// Scale of the axis.
     pub scale: ScaleSpec,
-    /// The values as they are written.
+    /// The values in their notation.
     pub labels: Vec<String>,
-    /// The values as numbers: their places, counted from 0, on an axis of names.
+    /// The values as numbers; on an axis of names, their index.
     pub values: Vec<f64>,
 }
 
-/// What is wrong with the file of an experiment.
+/// An error in the file of an experiment.
 #[derive(Clone, Debug)]
 pub enum LabError {
-    /// A mistake in the file itself.
+    /// An error in the file itself.
     File(ConfigError),
-    /// The drive or the load of one of its points is refused.
+    /// The drive or the workload of one of its points is invalid.
     Point {
-        /// Which one, in words.
+        /// The point, in words.
         point: String,
         /// Why.
         error: PointError,
@@ -85,13 +85,13 @@ impl From<ConfigError> for LabError {
 }
 
 impl LabExperiment {
-    /// Reads the file of an experiment. The profiles that it names are looked up in `profiles`.
+    /// Parses the file of an experiment. The profiles that it names are loaded from `profiles`.
     ///
     /// # Errors
-    /// The first mistake.
+    /// The first error.
     pub fn parse(id: &str, text: &str, profiles: &Profiles<'_>) -> Result<LabExperiment, LabError> {
-        let must_contain = "an experiment has a title, the tables [drive] and [[job]] of a job file, at least one [[metric]], and \
-                            may vary things in [x] and [[series]]";
+        let must_contain = "an experiment needs a title, the tables [drive] and [[job]] of a job file, and at least one [[metric]], and \
+                            can vary parameters in [x] and [[series]]";
         let spec: FileSpec = parse_with(text, must_contain)?;
         let paper = spec.paper.as_ref().map(known_paper).transpose()?;
         let seeds = checked_seeds(&spec.statistics.seeds)?;
@@ -137,7 +137,7 @@ impl LabExperiment {
         self.points.iter().map(|point| point.experiment().drive().profile().name.as_str()).collect()
     }
 
-    /// How the published result `id` bears on the numbers of its drives.
+    /// How the profiles of its drives depend on the published result `id`.
     #[must_use]
     pub fn basis(&self, id: &str) -> Basis {
         let sources = self.points.iter().flat_map(|point| point.experiment().drive().profile().sources.iter());
@@ -151,22 +151,23 @@ impl LabExperiment {
     }
 }
 
-/// Whether the numbers of a drive rest on a result, so that meeting it proves little.
+/// How the profile of a drive depends on a result; a dependent result is weak evidence for the
+/// model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// None does: the model predicts it.
+    /// No dependency: the model predicts the result.
     Predicted,
-    /// None does, but a number of the load that nobody published was chosen near it.
+    /// An unpublished parameter of the workload was chosen near the result.
     Chosen,
-    /// A number was computed from it, without running the model.
+    /// A value of the profile was computed from the result, without running the model.
     Derived,
-    /// A number was chosen by running the model until it met it.
+    /// A value of the profile was chosen by running the model until it met the result.
     Fitted,
 }
 
 impl Basis {
-    /// The word for it.
+    /// The name of the basis.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -190,17 +191,17 @@ impl XAxis {
             };
             let fits = |number: &f64| number.is_finite() && (spec.scale == ScaleSpec::Linear || *number >= 0.0);
             let Some(number) = number.filter(fits) else {
-                let error = ConfigError::at(value, "this is not a number for this axis");
+                let error = ConfigError::at(value, "not a number for this axis");
                 return Err(error.help("write numbers; names need scale = \"names\""));
             };
             values.push(number);
         }
         if let Some(twice) = (1..values.len()).find(|place| values[..*place].contains(&values[*place])) {
-            let error = ConfigError::at(&spec.values[twice], "this value of x is there twice");
-            return Err(error.help("leave it there once: each point is run with several seeds anyway"));
+            let error = ConfigError::at(&spec.values[twice], "duplicate value of x");
+            return Err(error.help("list it once: each point is run with several seeds anyway"));
         }
         if values.is_empty() {
-            return Err(ConfigError::new("[x] has no values").help("write values = [1, 2, 4], say"));
+            return Err(ConfigError::new("[x] has no values").help("write for example values = [1, 2, 4]"));
         }
         let labels = spec.values.iter().map(|value| notation(value.get_ref())).collect();
         Ok(XAxis { title: spec.title.clone(), unit: spec.unit.clone(), scale: spec.scale, labels, values })
@@ -212,7 +213,7 @@ fn known_paper(key: &Spanned<String>) -> Result<String, ConfigError> {
         Some(paper) => Ok(paper.key.to_owned()),
         None => {
             let keys: Vec<&str> = papers::PAPERS.iter().map(|paper| paper.key).collect();
-            let error = ConfigError::at(key, format!("there is no paper \"{}\"", key.get_ref()));
+            let error = ConfigError::at(key, format!("unknown paper \"{}\"", key.get_ref()));
             Err(error.help(did_you_mean_help(key.get_ref(), &keys)))
         }
     }
@@ -220,22 +221,22 @@ fn known_paper(key: &Spanned<String>) -> Result<String, ConfigError> {
 
 fn metrics_of(spec: &FileSpec) -> Result<Vec<Metric>, ConfigError> {
     if spec.metric.is_empty() {
-        let error = ConfigError::new("there is no [[metric]], so that nothing would be measured");
+        let error = ConfigError::new("missing table [[metric]]");
         return Err(error.help("add one, like name = \"bandwidth\", unit = \"MiB/s\", of = \"readers.read.bandwidth\""));
     }
     if spec.metric.len() > METRICS_MAX {
-        return Err(ConfigError::new(format!("there are more than {METRICS_MAX} metrics")));
+        return Err(ConfigError::new(format!("more than {METRICS_MAX} metrics")));
     }
     let jobs: Vec<&str> = spec.job.iter().filter_map(|job| job.get("name").and_then(toml::Value::as_str)).collect();
     let mut metrics: Vec<Metric> = Vec::with_capacity(spec.metric.len());
     for metric_spec in &spec.metric {
         let metric = Metric::new(metric_spec.get_ref())?;
         if let Some(unknown) = metric.jobs().find(|job| !jobs.contains(job)) {
-            let error = ConfigError::at(&metric_spec.get_ref().of, format!("there is no job \"{unknown}\""));
+            let error = ConfigError::at(&metric_spec.get_ref().of, format!("unknown job \"{unknown}\""));
             return Err(error.help(did_you_mean_help(unknown, &jobs)));
         }
         if metrics.iter().any(|earlier| earlier.name == metric.name) {
-            return Err(ConfigError::at(metric_spec, format!("there are two metrics \"{}\"", metric.name)));
+            return Err(ConfigError::at(metric_spec, format!("two metrics are named \"{}\"", metric.name)));
         }
         metrics.push(metric);
     }
@@ -250,8 +251,8 @@ fn points_of(
 ) -> Result<Vec<Point>, LabError> {
     let raw = expand(spec)?;
     if raw.len() > POINTS_MAX {
-        let error = ConfigError::new(format!("this experiment has {} points", raw.len()));
-        return Err(error.help(format!("at most {POINTS_MAX} are possible")).into());
+        let error = ConfigError::new(format!("too many points: {}", raw.len()));
+        return Err(error.help(format!("at most {POINTS_MAX} are allowed")).into());
     }
     raw.iter()
         .map(|raw| {

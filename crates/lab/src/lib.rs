@@ -1,13 +1,14 @@
-//! Experiments as data: a drive, a load, what is varied, what is measured, and what was published about it.
+//! Experiments as data: a drive, a workload, varied parameters, metrics, and published results.
 //!
-//! One TOML file holds an experiment: `[drive]`, `[run]` and `[[job]]` are those of a job file; `[x]` and `[[series]]` vary
-//! any key of them, `[[metric]]` says what is read off each run, `[[result]]` compares a number with a published one, and
-//! `[[plot]]` draws. [`LabExperiment::parse`] checks all of it, so that no [`Point`] can fail to run. Each point is run with
-//! several seeds, after a warm-up whose length a rule finds ([`WarmUp`]). The same file gives the same [`Outcome`], byte for
-//! byte. `docs/guide/experiments.md` is the reference.
+//! A TOML file describes an experiment: `[drive]`, `[run]` and `[[job]]` are those of a job file;
+//! `[x]` and `[[series]]` vary any key of them, `[[metric]]` selects figures of each run,
+//! `[[result]]` compares a value with a published one, and `[[plot]]` plots metrics.
+//! [`LabExperiment::parse`] validates all of it, so that every [`Point`] can be run. Each point is
+//! run with several seeds, after a warm-up that is detected automatically ([`WarmUp`]). The same
+//! file gives the same [`Outcome`], byte for byte. `docs/guide/experiments.md` is the reference.
 //!
-//! What is absent: files, threads and printing. Points do not depend on each other, so whoever runs them may do so in any
-//! order, on any number of threads.
+//! Not part of this crate: file access, threads and printing. Points are independent and can be run
+//! in any order, on any number of threads.
 //!
 //! ```
 //! use zonda_lab::{LabExperiment, Outcome, Row};
@@ -47,7 +48,7 @@
 //! of = { metric = "rate", at = 4 }
 //! over = { metric = "rate", at = 1 }
 //! "#;
-//! let experiment = LabExperiment::parse("mine", text, &profiles).expect("the file is right");
+//! let experiment = LabExperiment::parse("mine", text, &profiles).expect("the file is valid");
 //! let measurements = experiment.points.iter().map(|point| point.measure(&experiment.metrics, experiment.seeds, None));
 //! let outcome = Outcome { measurements: measurements.collect() };
 //! let row = &Row::all(&experiment, &outcome)[0];

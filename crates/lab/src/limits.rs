@@ -1,20 +1,20 @@
-//! Named bounds of experiments.
+//! Limits of experiments.
 
-/// Runs of each point where the file does not say.
+/// Default number of runs of each point.
 pub const SEEDS_DEFAULT: u32 = 3;
-/// Runs of each point.
+/// Maximum number of runs of each point.
 pub const SEEDS_MAX: u32 = 100;
-/// Points of an experiment.
+/// Maximum number of points of an experiment.
 pub const POINTS_MAX: usize = 10_000;
-/// Metrics of an experiment.
+/// Maximum number of metrics of an experiment.
 pub const METRICS_MAX: usize = 64;
-/// Samples of the run that tells how long the warm-up is.
+/// Samples of the run that determines the warm-up.
 pub const PILOT_SAMPLES: u64 = 500;
-/// By how much a run is made longer when no steady state is seen in it.
+/// Maximum factor by which a run without a steady state is extended.
 pub const STRETCH_MAX: u64 = 8;
-/// Allocations and resets that a zone allocator has seen before it is timed.
+/// Allocations and resets of a zone allocator before it is timed.
 pub const ALLOCATION_CYCLES: u32 = 10_000;
-/// Allocations that are timed for one median.
+/// Number of timed allocations for a median.
 pub const ALLOCATIONS_TIMED: usize = 1_001;
 
 const _: () =

@@ -1,4 +1,4 @@
-//! Figures of a run: which, and in which unit.
+//! Metrics: figures of a run with their units.
 
 use zonda_config::{ConfigError, Spanned, did_you_mean_help};
 use zonda_stack::ExperimentResult;
@@ -14,15 +14,15 @@ use crate::spec::{MetricSpec, Terms};
 /// A figure that every run of an experiment has, as a number in [`Metric::unit`].
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// A word.
+    /// Name.
     pub name: String,
-    /// In words.
+    /// Title.
     pub title: String,
-    /// Its unit; empty for plain numbers.
+    /// Unit; empty for plain numbers.
     pub unit: String,
     of: Vec<Term>,
     over: Option<Vec<Term>>,
-    /// Nanoseconds, bytes a second, ... in one of the unit.
+    /// Size of the unit in nanoseconds, bytes per second, ...
     scale: f64,
 }
 
@@ -109,7 +109,7 @@ impl Metric {
         let dimension = match (&over, &spec.over) {
             (Some(over), Some(place)) => {
                 if dimension(over, place)? != own {
-                    return Err(ConfigError::at(place, "this counts something else than what it divides"));
+                    return Err(ConfigError::at(place, "numerator and denominator have different dimensions"));
                 }
                 Dimension::Number
             }
@@ -133,7 +133,7 @@ impl Metric {
         })
     }
 
-    /// The names of the jobs that it speaks of.
+    /// The names of the jobs that it refers to.
     pub(crate) fn jobs(&self) -> impl Iterator<Item = &str> {
         self.of.iter().chain(self.over.iter().flatten()).filter_map(|term| match &term.source {
             Source::Job { job, .. } if job != "*" => Some(job.as_str()),
@@ -141,7 +141,7 @@ impl Metric {
         })
     }
 
-    /// What of it takes a clock to measure.
+    /// Figures of the host that it needs.
     pub(crate) fn host_figures(&self) -> impl Iterator<Item = HostFigure> {
         self.of.iter().chain(self.over.iter().flatten()).filter_map(|term| match term.source {
             Source::Host(figure) => Some(figure),
@@ -149,8 +149,8 @@ impl Metric {
         })
     }
 
-    /// Its value in a run; `None` where a job did not run, or completed nothing of the kind while it was measured, or where
-    /// it takes a clock and there was none.
+    /// Its value in a run; `None` if a job did not run or completed no such command while it was
+    /// measured, or if it needs a clock and there was none.
     #[must_use]
     pub fn value(&self, result: &ExperimentResult, host: &HostTimes) -> Option<f64> {
         let of = sum(&self.of, result, host)?;
@@ -209,7 +209,7 @@ impl Figure {
             job.kinds.iter().filter(|figures| kind.is_none_or(|kind| kind == figures.kind)).collect();
         let added =
             |of: fn(&KindResult) -> f64| kinds.iter().map(|figures| of(figures)).reduce(|sum, value| sum + value);
-        // The latency of several kinds together is not kept.
+        // The latency of several kinds together is not recorded.
         let latency = || match kinds[..] {
             [figures] => Some(figures.latency),
             _ => None,
@@ -235,10 +235,10 @@ impl Figure {
 fn dimension(terms: &[Term], place: &Spanned<Terms>) -> Result<Dimension, ConfigError> {
     let first = terms.first().map(|term| term.source.dimension());
     let Some(first) = first else {
-        return Err(ConfigError::at(place, "there is no term").help(NOTATION));
+        return Err(ConfigError::at(place, "missing term").help(NOTATION));
     };
     if terms.iter().any(|term| term.source.dimension() != first) {
-        return Err(ConfigError::at(place, "these terms count different things, and cannot be added"));
+        return Err(ConfigError::at(place, "terms with different dimensions cannot be added"));
     }
     Ok(first)
 }
@@ -282,7 +282,7 @@ impl Term {
         let figure = find(figure, &FIGURES)?;
         let is_added = matches!(figure, Figure::Bandwidth | Figure::Iops | Figure::Operations | Figure::Bytes);
         if !is_added && job == "*" {
-            let error = ConfigError::new(format!("\"{text}\": latencies of several jobs cannot be put together"));
+            let error = ConfigError::new(format!("\"{text}\": latencies of several jobs cannot be combined"));
             return Err(error.help("name one job; its workers are measured together"));
         }
         Ok(Term { weight, source: Source::Job { job: job.to_owned(), kind, figure } })
@@ -293,6 +293,6 @@ fn find<T: Copy>(name: &str, all: &[(&str, T)]) -> Result<T, ConfigError> {
     let found = all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(known, _)| *known).collect();
-        ConfigError::new(format!("there is no figure \"{name}\"")).help(did_you_mean_help(name, &names))
+        ConfigError::new(format!("unknown figure \"{name}\"")).help(did_you_mean_help(name, &names))
     })
 }

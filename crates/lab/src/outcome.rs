@@ -1,4 +1,4 @@
-//! What an experiment measured, and what its results come to.
+//! Measurements of an experiment, and evaluation of its results.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,42 +13,42 @@ pub struct Outcome {
     pub measurements: Vec<Measurement>,
 }
 
-/// Which of the seeds a number is of.
+/// The seeds that a value is taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Over {
+enum Seeds {
     Mean,
     Seed(usize),
 }
 
 impl Outcome {
-    /// A metric of a curve at the value of x with this place.
+    /// A metric of a curve at the value of x with this index.
     #[must_use]
     pub fn estimate(&self, experiment: &LabExperiment, metric: usize, series: usize, x: usize) -> Option<Estimate> {
         self.measurements.get(place(experiment, series, x)?)?.estimate(metric)
     }
 
-    /// What a result comes to; `None` if what it is made of was not measured. The mean is that of the means of the
-    /// points, and the spread is over what each seed alone comes to.
+    /// Evaluates a result; `None` if a value was not measured. The mean is computed from the means
+    /// of the points, the spread from the results of each seed.
     #[must_use]
     pub fn result(&self, experiment: &LabExperiment, plan: &ResultPlan) -> Option<Estimate> {
-        let mean = self.number(experiment, plan, Over::Mean)?;
-        let of_seeds = (0..experiment.seeds as usize).map(|seed| self.number(experiment, plan, Over::Seed(seed)));
+        let mean = self.number(experiment, plan, Seeds::Mean)?;
+        let of_seeds = (0..experiment.seeds as usize).map(|seed| self.number(experiment, plan, Seeds::Seed(seed)));
         let spread = Estimate::of(&of_seeds.collect::<Option<Vec<f64>>>()?)?;
         Some(Estimate { mean, low: spread.low.min(mean), high: spread.high.max(mean) })
     }
 
-    fn number(&self, experiment: &LabExperiment, plan: &ResultPlan, over: Over) -> Option<f64> {
+    fn number(&self, experiment: &LabExperiment, plan: &ResultPlan, seeds: Seeds) -> Option<f64> {
         let Some(take) = plan.take else {
-            let of = self.selected(experiment, &plan.of, over)?;
+            let of = self.selected(experiment, &plan.of, seeds)?;
             let by = match &plan.over {
-                Some(selector) => self.selected(experiment, selector, over)?,
+                Some(selector) => self.selected(experiment, selector, seeds)?,
                 None => 1.0,
             };
             return Some(of / by).filter(|number| number.is_finite());
         };
-        let mut curve = self.curve(experiment, &plan.of, over)?;
+        let mut curve = self.curve(experiment, &plan.of, seeds)?;
         if let Some(selector) = &plan.over {
-            let by = self.curve(experiment, selector, over)?;
+            let by = self.curve(experiment, selector, seeds)?;
             curve.retain(|(x, _)| by.iter().any(|(other, _)| other == x));
             for (x, value) in &mut curve {
                 *value /= by.iter().find(|(other, _)| other == x)?.1;
@@ -57,30 +57,30 @@ impl Outcome {
         taken(take, &curve, experiment)
     }
 
-    fn selected(&self, experiment: &LabExperiment, selector: &Selector, over: Over) -> Option<f64> {
+    fn selected(&self, experiment: &LabExperiment, selector: &Selector, seeds: Seeds) -> Option<f64> {
         match selector.reduce {
-            Reduce::At(x) => self.value(experiment, selector, x, over),
-            Reduce::Take(take) => taken(take, &self.curve(experiment, selector, over)?, experiment),
+            Reduce::At(x) => self.value(experiment, selector, x, seeds),
+            Reduce::Take(take) => taken(take, &self.curve(experiment, selector, seeds)?, experiment),
             Reduce::Whole => None,
         }
     }
 
-    /// The places of x that the curve has, and its values there.
-    fn curve(&self, experiment: &LabExperiment, selector: &Selector, over: Over) -> Option<Vec<(usize, f64)>> {
+    /// The indices of x at which the curve has points, and its values there.
+    fn curve(&self, experiment: &LabExperiment, selector: &Selector, seeds: Seeds) -> Option<Vec<(usize, f64)>> {
         let of_curve = experiment.points.iter().filter(|point| point.series == selector.series);
-        of_curve.map(|point| Some((point.x, self.value(experiment, selector, point.x, over)?))).collect()
+        of_curve.map(|point| Some((point.x, self.value(experiment, selector, point.x, seeds)?))).collect()
     }
 
-    fn value(&self, experiment: &LabExperiment, selector: &Selector, x: usize, over: Over) -> Option<f64> {
+    fn value(&self, experiment: &LabExperiment, selector: &Selector, x: usize, seeds: Seeds) -> Option<f64> {
         let measurement = self.measurements.get(place(experiment, selector.series, x)?)?;
-        match over {
-            Over::Mean => measurement.estimate(selector.metric).map(|estimate| estimate.mean),
-            Over::Seed(seed) => measurement.values.get(selector.metric)?.as_ref()?.get(seed).copied(),
+        match seeds {
+            Seeds::Mean => measurement.estimate(selector.metric).map(|estimate| estimate.mean),
+            Seeds::Seed(seed) => measurement.values.get(selector.metric)?.as_ref()?.get(seed).copied(),
         }
     }
 }
 
-/// Where the point of a curve at a value of x is; `None` if the curve leaves that value out.
+/// The index of the point of a curve at a value of x; `None` if the curve has no such point.
 fn place(experiment: &LabExperiment, series: usize, x: usize) -> Option<usize> {
     experiment.points.binary_search_by_key(&(series, x), |point| (point.series, point.x)).ok()
 }

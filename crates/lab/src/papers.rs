@@ -1,19 +1,20 @@
-//! The papers whose measurements are repeated, and the sets of experiments that go beyond them.
+//! The papers whose measurements are reproduced, and further sets of experiments.
 
 /// A publication, or a set of experiments of zonda's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paper {
-    /// A word, as it stands in experiments.
+    /// Key used in experiments.
     pub key: &'static str,
-    /// What people call it.
+    /// Short name.
     pub name: &'static str,
-    /// Authors, title, where and when.
+    /// Authors, title, venue and year.
     pub reference: &'static str,
-    /// Where to find it.
+    /// URL.
     pub link: &'static str,
-    /// What was measured on which drive, in a sentence or two.
+    /// The drives measured, in a sentence or two.
     pub about: &'static str,
-    /// Whether it was published. Results of the other sets are held against bounds and formulas that their experiments name.
+    /// Whether it was published. Results of other sets are compared with bounds and formulas that
+    /// their experiments name.
     pub is_published: bool,
 }
 
@@ -42,7 +43,7 @@ pub const PAPERS: [Paper; 6] = [
         name: "ZapRAID",
         reference: "Q. Wang, P. P. C. Lee: ZapRAID: Toward High-Performance RAID for ZNS SSDs via Zone Append. APSys 2023",
         link: "https://doi.org/10.1145/3609510.3609810",
-        about: "A Western Digital ZN540 with 4 KiB blocks and 64 bytes of metadata beside each.",
+        about: "A Western Digital ZN540 with 4 KiB blocks and 64 bytes of metadata per block.",
         is_published: true,
     },
     Paper {
@@ -66,7 +67,7 @@ pub const PAPERS: [Paper; 6] = [
     Paper {
         key: "volumes",
         name: "Volumes",
-        reference: "Redundant volumes beyond what was published of them",
+        reference: "Experiments of zonda's own with redundant volumes, which go beyond the published ones",
         link: "",
         about: "A Western Digital ZN540 as ZapRAID measured it, four of them in most cases, and the same with small zones.",
         is_published: false,

@@ -1,4 +1,4 @@
-//! Plots, published curves and results, checked against the metrics, curves and values that there are.
+//! Plots, published curves and results, validated against metrics, curves and values.
 
 use toml::Value;
 use zonda_config::{ConfigError, Spanned, did_you_mean_help};
@@ -8,7 +8,7 @@ use crate::expand::notation;
 use crate::lab_file::XAxis;
 use crate::spec::{AcrossSpec, KindSpec, PlotSpec, PublishedSpec, ResultSpec, ScaleSpec, SelectorSpec, TakeSpec};
 
-/// What names in a file can be about.
+/// The objects that names in a file can refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) x: Option<&'a XAxis>,
@@ -16,35 +16,35 @@ pub(crate) struct Parts<'a> {
     pub(crate) metrics: &'a [Metric],
 }
 
-/// A figure of the page.
+/// A plot of the page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlotPlan {
     /// In words.
     pub title: String,
-    /// Places of its metrics.
+    /// Indices of its metrics.
     pub metrics: Vec<usize>,
-    /// What the horizontal axis has.
+    /// The horizontal axis.
     pub across: AcrossSpec,
-    /// How the vertical axis is divided.
+    /// Scale of the vertical axis.
     pub scale: ScaleSpec,
-    /// Places of its curves.
+    /// Indices of its curves.
     pub series: Vec<usize>,
-    /// A sentence below.
+    /// A note below.
     pub note: String,
 }
 
-/// Points of a curve as they were published.
+/// Published points of a curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedCurve {
-    /// Place of the metric.
+    /// Index of the metric.
     pub metric: usize,
-    /// Place of the curve.
+    /// Index of the curve.
     pub series: usize,
-    /// Values of x, not all of which need be among those that are run, and what was published there.
+    /// Values of x, which need not be among those that are run, and the published values.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A published number, and how it is got from the runs.
+/// A published result, and how to compute it from the runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultPlan {
     /// Stable over time.
@@ -55,15 +55,15 @@ pub struct ResultPlan {
     pub unit: String,
     /// What was published.
     pub published: f64,
-    /// The relative error within which it is met.
+    /// Maximum relative error at which it is met.
     pub tolerance: f64,
-    /// What it is about.
+    /// The kind of result.
     pub kind: KindSpec,
-    /// Whether a number of the load that nobody published was chosen near this result.
+    /// Whether an unpublished parameter of the workload was chosen near this result.
     pub load_chosen: bool,
-    /// Whether what was published is a bound: ours is met below it as well.
+    /// Whether the published value is an upper bound: lower values are met.
     pub at_most: bool,
-    /// The published value is a lower bound.
+    /// Whether the published value is a lower bound.
     pub at_least: bool,
     /// Why it is not met, if it is not.
     pub miss: Option<String>,
@@ -80,7 +80,7 @@ pub(crate) struct Selector {
     pub(crate) reduce: Reduce,
 }
 
-/// How a curve is read.
+/// How a curve is reduced to a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Reduce {
     /// At one value of x, by its place.
@@ -102,12 +102,12 @@ impl PlotPlan {
             .collect::<Result<_, _>>()
             .map_err(at_metrics)?;
         if metrics.is_empty() {
-            return Err(ConfigError::at(&spec.metrics, "a plot needs a metric"));
+            return Err(ConfigError::at(&spec.metrics, "a plot needs at least one metric"));
         }
         let unit = |metric: &usize| parts.metrics[*metric].unit.as_str();
         if let Some(other) = metrics.iter().find(|metric| unit(metric) != unit(&metrics[0])) {
-            let message = format!("{} and {} cannot be on one axis", unit(&metrics[0]), unit(other));
-            return Err(ConfigError::at(&spec.metrics, message).help("draw them in two plots, or in one unit"));
+            let message = format!("{} and {} cannot share an axis", unit(&metrics[0]), unit(other));
+            return Err(ConfigError::at(&spec.metrics, message).help("use two plots, or the same unit"));
         }
         let series = match &spec.series {
             None => (0..parts.series.len()).collect(),
@@ -136,17 +136,17 @@ impl PublishedCurve {
                 _ => None,
             };
             let Some(number) = number else {
-                let message = format!("{} is no value of x", notation(at));
+                let message = format!("{} is not a value of x", notation(at));
                 return Err(ConfigError::at(&spec.points, message));
             };
             if let Some(x) = parts.x
                 && !x.reaches(number)
             {
-                let message = format!("{} is beyond the values of x", notation(at));
+                let message = format!("{} is outside of the range of x", notation(at));
                 return Err(ConfigError::at(&spec.points, message).help(format!("they are {}", x.labels.join(", "))));
             }
             if !value.is_finite() {
-                return Err(ConfigError::at(&spec.points, format!("{value} cannot be drawn")));
+                return Err(ConfigError::at(&spec.points, format!("{value} cannot be plotted")));
             }
             points.push((number, *value));
         }
@@ -159,11 +159,11 @@ impl ResultPlan {
         let spec = place.get_ref();
         if !(spec.published.is_finite() && spec.published != 0.0 && spec.tolerance.is_finite() && spec.tolerance >= 0.0)
         {
-            let error = ConfigError::at(place, format!("{}: no error can be told from these numbers", spec.id));
+            let error = ConfigError::at(place, format!("{}: no relative error can be computed", spec.id));
             return Err(error.help("write a published number that is not zero, and a tolerance that is not negative"));
         }
         if spec.id.trim().is_empty() {
-            return Err(ConfigError::at(place, "this result has no id").help("write id = \"a-word-for-it\""));
+            return Err(ConfigError::at(place, "the result has no id").help("write id = \"a-word-for-it\""));
         }
         let of = Selector::new(&spec.of, parts)?;
         let over = spec.over.as_ref().map(|over| Selector::new(over, parts)).transpose()?;
@@ -176,8 +176,8 @@ impl ResultPlan {
         if !is_fine {
             let error = ConfigError::at(place, format!("{} is a curve, not a number", spec.id));
             return Err(error.help(
-                "say where: at = VALUE-OF-X; or how: take = \"max\", \"min\", \"mean\" or { saturates = 0.95 }, in \"of\" and \
-                 \"over\", or beside them for their ratio point by point",
+                "add at = VALUE-OF-X, or take = \"max\", \"min\", \"mean\" or { saturates = 0.95 }, in \"of\" and \
+                 \"over\", or next to them for their ratio point by point",
             ));
         }
         let take = spec.take.as_ref().map(|take| *take.get_ref());
@@ -207,7 +207,7 @@ impl Selector {
         let series = parts.series_or_only(spec.series.as_ref(), place)?;
         let reduce = match (&spec.at, &spec.take, parts.x) {
             (Some(_), Some(take), _) => {
-                return Err(ConfigError::at(take, "\"at\" and \"take\" exclude each other").help("leave one of them"));
+                return Err(ConfigError::at(take, "\"at\" and \"take\" cannot be combined").help("remove one of them"));
             }
             (Some(at), None, Some(x)) => {
                 let Some(place) = x.place(at.get_ref()) else {
@@ -216,7 +216,7 @@ impl Selector {
                 };
                 Reduce::At(place)
             }
-            (Some(at), None, None) => return Err(ConfigError::at(at, "there is no [x]")),
+            (Some(at), None, None) => return Err(ConfigError::at(at, "\"at\" needs a table [x]")),
             (None, _, None) => Reduce::At(0),
             (None, Some(take), Some(_)) => Reduce::Take(*take.get_ref()),
             (None, None, Some(_)) => Reduce::Whole,
@@ -225,8 +225,7 @@ impl Selector {
     }
 }
 
-/// A result is in the unit of what it is made of: that of the metric, that of x where it is a value of x, none if it is a
-/// ratio.
+/// Checks the unit of a result: that of the metric, that of x for a value of x, none for a ratio.
 fn check_unit(
     place: &Spanned<ResultSpec>,
     of: &Selector,
@@ -243,14 +242,14 @@ fn check_unit(
         (false, Some(_)) => "ratio",
         (false, None) => parts.metrics[of.metric].unit.as_str(),
     };
-    // What x counts may be said more exactly.
+    // A result may use a more specific unit than x.
     let fits =
         unit == expected || (NONE.contains(&unit) && NONE.contains(&expected)) || (is_place && expected.is_empty());
     if fits {
         return Ok(());
     }
-    let message = format!("{} is in \"{unit}\", and what it is made of in \"{expected}\"", place.get_ref().id);
-    Err(ConfigError::at(place, message).help("give both the same unit"))
+    let message = format!("{} has the unit \"{unit}\", but its values have \"{expected}\"", place.get_ref().id);
+    Err(ConfigError::at(place, message).help("use the same unit for both"))
 }
 
 impl Parts<'_> {
@@ -258,7 +257,7 @@ impl Parts<'_> {
         let found = self.metrics.iter().position(|metric| metric.name == name);
         found.ok_or_else(|| {
             let names: Vec<&str> = self.metrics.iter().map(|metric| metric.name.as_str()).collect();
-            ConfigError::new(format!("there is no metric \"{name}\"")).help(did_you_mean_help(name, &names))
+            ConfigError::new(format!("unknown metric \"{name}\"")).help(did_you_mean_help(name, &names))
         })
     }
 
@@ -266,7 +265,7 @@ impl Parts<'_> {
         let found = self.series.iter().position(|known| known == name);
         found.ok_or_else(|| {
             let names: Vec<&str> = self.series.iter().map(String::as_str).collect();
-            ConfigError::new(format!("there is no series \"{name}\"")).help(did_you_mean_help(name, &names))
+            ConfigError::new(format!("unknown series \"{name}\"")).help(did_you_mean_help(name, &names))
         })
     }
 
@@ -275,7 +274,7 @@ impl Parts<'_> {
             Some(name) => self.one_series(name.get_ref()).map_err(|error| error.within(name.span())),
             None if self.series.len() == 1 => Ok(0),
             None => {
-                let error = ConfigError::at(place, "this does not say which series it is about");
+                let error = ConfigError::at(place, "missing series");
                 Err(error.help(format!("add series = one of {}", self.series.join(", "))))
             }
         }
@@ -290,7 +289,7 @@ impl XAxis {
         (least..=most).contains(&number)
     }
 
-    /// The place of a value.
+    /// The index of a value.
     pub(crate) fn place(&self, value: &Value) -> Option<usize> {
         let label = notation(value);
         let number = match value {

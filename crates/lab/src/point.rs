@@ -1,4 +1,4 @@
-//! One point of an experiment: a drive and a load, run until it is steady, with several seeds.
+//! A point of an experiment: a drive and a workload, run to a steady state with several seeds.
 
 use serde::{Deserialize, Serialize};
 use zonda_config::TimeSpan;
@@ -11,61 +11,62 @@ use crate::limits::{PILOT_SAMPLES, STRETCH_MAX};
 use crate::steady::{WarmUp, warm_up};
 use crate::{Estimate, Metric};
 
-/// One point, checked.
+/// A validated point.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Which curve.
+    /// Index of the curve.
     pub series: usize,
-    /// Which value of x.
+    /// Index of the value of x.
     pub x: usize,
     text: String,
     experiment: Experiment,
 }
 
-/// What the runs of a point measured.
+/// The measurements of the runs of a point.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Measurement {
-    /// Metric by metric; each with a value for each seed, or nothing where there is none.
+    /// For each metric, the values for each seed, or `None` if a run had no value.
     pub values: Vec<Option<Vec<f64>>>,
-    /// How long the rule said that the warm-up is; zero for runs that end by themselves, which are measured whole.
+    /// Detected length of the warm-up; zero for runs that end by themselves, which are measured
+    /// completely.
     pub warm_up_ns: u64,
-    /// How long each run was, warm-up included; zero for runs that end by themselves.
+    /// Length of each run including the warm-up; zero for runs that end by themselves.
     pub time_ns: u64,
-    /// Whether the rule found a steady state, or the run ends by itself.
+    /// Whether a steady state was detected, or the run ends by itself.
     pub is_steady: bool,
     /// Commands that failed, in all runs.
     pub errors: u64,
-    /// The job that gave up or failed altogether in a run, with what it says.
+    /// The first job that failed in a run, with its errors.
     pub failure: Option<String>,
 }
 
 impl Point {
     /// # Errors
-    /// What the job file of this point is refused for. Its places are in [`Point::text`].
+    /// An error in the job file of this point. Its position is in [`Point::text`].
     pub(crate) fn new(raw: &RawPoint, profiles: &Profiles<'_>) -> Result<Point, PointError> {
-        let text = toml::to_string(&raw.table).expect("a table that was read can be written");
+        let text = toml::to_string(&raw.table).expect("a parsed table can be serialized");
         match Experiment::parse(&text, profiles) {
             Ok(experiment) => Ok(Point { series: raw.series, x: raw.x, text, experiment }),
             Err(error) => Err(PointError { error: Box::new(error), text }),
         }
     }
 
-    /// The job file of this point, which `zonda bench` runs as it is.
+    /// The job file of this point, which `zonda bench` can run.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The drive and the load.
+    /// The drive and the workload.
     #[must_use]
     pub fn experiment(&self) -> &Experiment {
         &self.experiment
     }
 
-    /// Runs it with seeds from 1 to `seeds`. The first run, which is in no figure, tells how long the warm-up is; if it
-    /// was too short for that, it is repeated twice as long.
+    /// Runs it with seeds from 1 to `seeds`. The first run, which is not counted, determines the
+    /// length of the warm-up; if it was too short, it is repeated with twice the length.
     ///
-    /// Without a clock there is nothing in figures of the host's own time.
+    /// Without a clock, figures of the host have no values.
     #[must_use]
     pub fn measure(&self, metrics: &[Metric], seeds: u32, clock: Option<Clock<'_>>) -> Measurement {
         let measured = |experiment, times| measured(metrics, seeds, experiment, times, clock);
@@ -85,20 +86,20 @@ impl Point {
             factor *= 2;
         }
         let (ramp_ns, is_steady) = match warm {
-            WarmUp::Over { after_ns } => (after_ns, true),
+            WarmUp::Ended { after_ns } => (after_ns, true),
             WarmUp::NotSeen => (stretched_ns / 2, false),
         };
         let experiment = self.with_times(stretched_ns, ramp_ns, stretched_ns);
         measured(experiment, (ramp_ns, stretched_ns, is_steady))
     }
 
-    /// The same run of another length.
+    /// The same experiment with another length.
     fn with_times(&self, time_ns: u64, ramp_ns: u64, sample_ns: u64) -> Experiment {
         self.experiment.clone().with_times(TimeSpan(time_ns), TimeSpan(ramp_ns), TimeSpan(sample_ns.max(1)))
     }
 }
 
-/// What an experiment measures with each seed, and how it was run.
+/// Measures an experiment with each seed.
 fn measured(
     metrics: &[Metric],
     seeds: u32,
@@ -147,7 +148,7 @@ impl Measurement {
 /// Why a point cannot be run.
 #[derive(Clone, Debug)]
 pub struct PointError {
-    /// What is wrong, with a place in [`PointError::text`].
+    /// The error, with a position in [`PointError::text`].
     pub error: Box<StackError>,
     /// The job file of the point: the experiment with the values of x and of the curve filled in.
     pub text: String,

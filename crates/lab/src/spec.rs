@@ -1,4 +1,4 @@
-//! What stands in the file of an experiment, as serde fills it. `docs/guide/experiments.md` is the reference.
+//! The file of an experiment, as deserialized. `docs/guide/experiments.md` is the reference.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use zonda_config::{ConfigError, Spanned};
 
 use crate::limits::{SEEDS_DEFAULT, SEEDS_MAX};
 
-/// The whole file: the drive and the load of a job file, and what is varied, measured and compared.
+/// The file: the drive and the workload of a job file, varied parameters, metrics and results.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileSpec {
     pub(crate) title: String,
-    /// The key of a paper, for an experiment that repeats one of its.
+    /// The key of a paper, for an experiment that reproduces one of its measurements.
     pub(crate) paper: Option<Spanned<String>>,
-    /// Where in the paper: a table or figure.
+    /// Place in the paper: a table or figure.
     pub(crate) place: Option<String>,
-    /// What is done, and what there is to see.
+    /// Description of the experiment and its results.
     #[serde(default)]
     pub(crate) about: String,
     #[serde(default)]
@@ -44,14 +44,14 @@ pub(crate) struct FileSpec {
     pub(crate) contradiction: Vec<ContradictionSpec>,
 }
 
-/// `[statistics]`: how often each point is run.
+/// `[statistics]`: the number of runs of each point.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StatisticsSpec {
     pub(crate) seeds: Spanned<u32>,
 }
 
-/// `[x]`: what is varied along the horizontal axis.
+/// `[x]`: the parameter varied along the horizontal axis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct XSpec {
@@ -61,15 +61,15 @@ pub(crate) struct XSpec {
     pub(crate) values: Vec<Spanned<Value>>,
     #[serde(default)]
     pub(crate) scale: ScaleSpec,
-    /// Keys that get the value; in a text, `{}` stands for it.
+    /// Keys that are set to the value; in a text, `{}` is replaced by it.
     #[serde(default)]
     pub(crate) set: BTreeMap<Spanned<String>, Value>,
-    /// Keys that get the first, second, ... item of a list at the first, second, ... value.
+    /// Keys that are set to the first, second, ... item of a list at the first, second, ... value.
     #[serde(default)]
     pub(crate) each: BTreeMap<Spanned<String>, Spanned<Vec<Value>>>,
 }
 
-/// How an axis is divided.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaleSpec {
@@ -80,7 +80,7 @@ pub enum ScaleSpec {
     Log,
     /// Powers of two.
     Log2,
-    /// One place for each value, in their order.
+    /// Categories, in their order.
     Names,
 }
 
@@ -91,10 +91,10 @@ pub(crate) struct SeriesSpec {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) set: BTreeMap<Spanned<String>, Value>,
-    /// As of [`XSpec`], for this curve alone.
+    /// As in [`XSpec`], for this curve only.
     #[serde(default)]
     pub(crate) each: BTreeMap<Spanned<String>, Spanned<Vec<Value>>>,
-    /// Values of x at which this curve has no point: what it sets cannot be there.
+    /// Values of x at which this curve has no point.
     #[serde(default)]
     pub(crate) except: Vec<Spanned<Value>>,
 }
@@ -104,7 +104,7 @@ pub(crate) struct SeriesSpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct MetricSpec {
     pub(crate) name: String,
-    /// In words; default the name.
+    /// Title; default the name.
     pub(crate) title: Option<String>,
     pub(crate) unit: Spanned<String>,
     pub(crate) of: Spanned<Terms>,
@@ -119,7 +119,7 @@ pub(crate) enum Terms {
     Several(Vec<String>),
 }
 
-/// `[[plot]]`: a figure of the page.
+/// `[[plot]]`: a plot of the page.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlotSpec {
@@ -129,35 +129,35 @@ pub(crate) struct PlotSpec {
     pub(crate) across: AcrossSpec,
     #[serde(default)]
     pub(crate) scale: ScaleSpec,
-    /// Curves that this plot shows; default all.
+    /// Curves of this plot; default all.
     pub(crate) series: Option<Spanned<Vec<String>>>,
-    /// A sentence below.
+    /// A note below.
     #[serde(default)]
     pub(crate) note: String,
 }
 
-/// What a plot has along its horizontal axis.
+/// The horizontal axis of a plot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AcrossSpec {
-    /// What is varied.
+    /// The varied parameter.
     #[default]
     X,
-    /// The metrics, in their order: percentiles, say.
+    /// The metrics, in their order, for example percentiles.
     Metrics,
 }
 
-/// `[[published]]`: points of a curve that the paper gives.
+/// `[[published]]`: published points of a curve.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PublishedSpec {
     pub(crate) metric: Spanned<String>,
     pub(crate) series: Option<Spanned<String>>,
-    /// Pairs of a value of x and what was published there.
+    /// Pairs of a value of x and the published value.
     pub(crate) points: Spanned<Vec<(Value, f64)>>,
 }
 
-/// `[[result]]`: a published number, and how it is got from the runs.
+/// `[[result]]`: a published result, and how to compute it from the runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResultSpec {
@@ -170,35 +170,35 @@ pub(crate) struct ResultSpec {
     pub(crate) kind: KindSpec,
     pub(crate) of: Spanned<SelectorSpec>,
     pub(crate) over: Option<Spanned<SelectorSpec>>,
-    /// With two curves: how their ratio, taken point by point, becomes one number.
+    /// With two curves: how their point-by-point ratio is reduced to a value.
     pub(crate) take: Option<Spanned<TakeSpec>>,
-    /// Whether a number of the load that the paper does not give was chosen near this result.
+    /// Whether an unpublished parameter of the workload was chosen near this result.
     #[serde(default)]
     pub(crate) load_chosen: bool,
-    /// Whether what was published is a bound: ours is met below it as well.
+    /// Whether the published value is an upper bound: lower values are met.
     #[serde(default)]
     pub(crate) at_most: bool,
-    /// The published value is a lower bound.
+    /// Whether the published value is a lower bound.
     #[serde(default)]
     pub(crate) at_least: bool,
     /// Why it is not met.
     pub(crate) miss: Option<String>,
 }
 
-/// What a result is about.
+/// The kind of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KindSpec {
-    /// A property of the drive, which the model alone must show.
+    /// A property of the drive.
     #[default]
     Device,
-    /// What a system gains over its baseline.
+    /// The gain of a system over its baseline.
     System,
     /// An order or a trend.
     Shape,
 }
 
-/// One number, or a curve: which metric, of which series, where.
+/// A value, or a curve: metric, series and value of x.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SelectorSpec {
@@ -208,7 +208,7 @@ pub(crate) struct SelectorSpec {
     pub(crate) take: Option<Spanned<TakeSpec>>,
 }
 
-/// How a curve becomes one number.
+/// How a curve is reduced to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TakeSpec {
@@ -222,17 +222,17 @@ pub enum TakeSpec {
     Saturates(f64),
 }
 
-/// `[[contradiction]]`: published numbers that cannot hold together.
+/// `[[contradiction]]`: published values that contradict each other.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContradictionSpec {
     /// Ids of results, or places in papers.
     pub between: Vec<String>,
-    /// Why they cannot hold together.
+    /// Why they contradict each other.
     pub because: String,
-    /// Which one the profile follows.
+    /// The value that the profile follows.
     pub follows: String,
-    /// What the other one would need.
+    /// What the other value would require.
     pub other_needs: String,
 }
 
@@ -242,11 +242,11 @@ impl Default for StatisticsSpec {
     }
 }
 
-/// How many seeds, if that many are possible.
+/// The number of seeds, if valid.
 pub(crate) fn checked_seeds(seeds: &Spanned<u32>) -> Result<u32, ConfigError> {
     let count = *seeds.get_ref();
     if !(1..=SEEDS_MAX).contains(&count) {
-        let error = ConfigError::at(seeds, format!("{count} seeds are not possible"));
+        let error = ConfigError::at(seeds, format!("invalid number of seeds: {count}"));
         return Err(error.help(format!("write a number from 1 to {SEEDS_MAX}")));
     }
     Ok(count)

@@ -1,34 +1,35 @@
-//! When a run has warmed up: decided by a rule, not by eye.
+//! Automatic detection of the end of the warm-up.
 //!
-//! The rule is MSER-5 (White, Cobb and Spratt, "A comparison of five steady-state truncation heuristics for simulation",
-//! Winter Simulation Conference 2000): a series is cut where the standard error of the mean of what is left is smallest,
-//! with five samples averaged to one before. A cut in the second half means that the run was too short to tell.
-//! It is applied to operations and to mean latency, and the later cut counts: a writer with a fixed rate shows a full
-//! buffer in its latency alone.
+//! The rule is MSER-5 (White, Cobb and Spratt, "A comparison of five steady-state truncation
+//! heuristics for simulation", Winter Simulation Conference 2000): a series is truncated where the
+//! standard error of the mean of the rest is smallest, after averaging groups of five samples. A
+//! cut in the second half means that the run was too short. It is applied to operations and to mean
+//! latency, and the later cut counts: a writer with a fixed rate shows a full buffer in its latency
+//! alone.
 
 use zonda_workload::{RunResult, Sample};
 
 /// Samples averaged to one.
 const BATCH: usize = 5;
-/// Batches that must be left: of fewer, no error can be told.
+/// Minimum number of remaining batches, to estimate the error.
 const LEFT_MIN: usize = 5;
-/// A cut that makes the standard error smaller by less than this share is noise, and the earlier one is taken.
+/// A cut that reduces the standard error by less than this share is noise; the earlier cut is used.
 const GAIN_MIN: f64 = 0.05;
 
-/// What the rule says of a run.
+/// The warm-up of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
-    /// Over after so many nanoseconds from the start of the run.
-    Over {
-        /// From the start of the run.
+    /// Ended this long after the start of the run.
+    Ended {
+        /// Nanoseconds from the start of the run.
         after_ns: u64,
     },
-    /// Not over in the first half of the run.
+    /// Not ended in the first half of the run.
     NotSeen,
 }
 
-/// Applies the rule to the series of a run, from the start of its last job to the first end of a job after that: so each
-/// job has something left to be measured.
+/// Applies the rule to the series of a run, from the start of its last job to the first end of a
+/// job after that, so that each job has samples left.
 #[must_use]
 pub(crate) fn warm_up(run: &RunResult) -> WarmUp {
     let begin_ns = run.jobs.iter().map(|job| job.started_ns).max().unwrap_or(0);
@@ -48,8 +49,8 @@ pub(crate) fn warm_up(run: &RunResult) -> WarmUp {
     let cuts = [cut(&batches(samples, operations)), cut(&batches(samples, latency))];
     let [Some(by_rate), Some(by_latency)] = cuts else { return WarmUp::NotSeen };
     match samples.get(by_rate.max(by_latency) * BATCH) {
-        Some(sample) => WarmUp::Over { after_ns: sample.start_ns.max(begin_ns) },
-        None => WarmUp::Over { after_ns: begin_ns },
+        Some(sample) => WarmUp::Ended { after_ns: sample.start_ns.max(begin_ns) },
+        None => WarmUp::Ended { after_ns: begin_ns },
     }
 }
 
@@ -57,10 +58,10 @@ fn batches(samples: &[Sample], of: impl Fn(&Sample) -> f64) -> Vec<f64> {
     samples.chunks_exact(BATCH).map(|batch| batch.iter().map(&of).sum::<f64>() / BATCH as f64).collect()
 }
 
-/// How many batches to leave out; `None` if the best cut is in the second half.
+/// The number of batches to truncate; `None` if the best cut is in the second half.
 fn cut(batches: &[f64]) -> Option<usize> {
     let last = batches.len().checked_sub(LEFT_MIN)?;
-    // From the end, so that each cut costs one step: count, sum and sum of squares of what is left.
+    // From the end, so that each cut is one step: count, sum and sum of squares of the rest.
     let mut errors = vec![0.0; batches.len()];
     let (mut count, mut mean, mut squares) = (0.0, 0.0, 0.0);
     for (index, value) in batches.iter().enumerate().rev() {
@@ -71,7 +72,7 @@ fn cut(batches: &[f64]) -> Option<usize> {
         errors[index] = squares / (count * count);
     }
     let best = (0..=last).min_by(|a, b| errors[*a].total_cmp(&errors[*b]))?;
-    // The error is a square: a share of it counts twice.
+    // The error is squared, so the share counts twice.
     let enough = errors[best] * (1.0 + GAIN_MIN).powi(2);
     let earliest = (0..=best).find(|index| errors[*index] <= enough)?;
     (earliest <= batches.len() / 2).then_some(earliest)
@@ -89,17 +90,17 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_steady_state_is_cut() {
+    fn samples_before_the_steady_state_are_cut() {
         let warming: Vec<f64> =
             (0..100).map(|index| if index < 17 { 300.0 } else { 100.0 + f64::from(index * 7 % 5) }).collect();
-        let after = cut(&warming).expect("the steady state is there");
+        let after = cut(&warming).expect("there is a steady state");
         assert!((17..=22).contains(&after), "{after}");
     }
 
     #[test]
-    fn a_series_that_never_settles_is_not_believed() {
+    fn a_series_without_a_steady_state_has_no_cut() {
         let rising: Vec<f64> = (0..100).map(|index| f64::from(index * index)).collect();
         assert_eq!(cut(&rising), None);
-        assert_eq!(cut(&[1.0, 2.0]), None, "too short to tell");
+        assert_eq!(cut(&[1.0, 2.0]), None, "too short");
     }
 }

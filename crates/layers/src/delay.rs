@@ -1,4 +1,4 @@
-//! [`Delay`]: holds back completions.
+//! [`Delay`]: delays completions.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,58 +9,59 @@ use zonda_zoned::{
 };
 
 use crate::limits::DELAY_OUTSTANDING_MAX;
-use crate::rules::RuleBook;
+use crate::rules::RuleSet;
 use crate::{Matcher, RuleCounters, When};
 
-/// Holds back completions by rules: a slow member of an array, jitter, a controller that pauses now and then, completions
-/// that overtake each other. Use it to see what a layer above does when time does not go its way.
+/// Delays completions by rules: a slow member of an array, jitter, a controller that pauses
+/// sometimes, completions out of order. Use it to test how a layer above behaves with unusual
+/// timing.
 ///
-/// The inner device takes every command at once, so that effects stay in the order of submission; only the news comes
-/// later. Delays of all rules that strike add up. Two completions due at the same instant come in the order in which the
-/// inner device gave them.
+/// The inner device accepts every command at once, so that effects stay in the order of submission;
+/// only the completions are later. Delays of all rules that strike add up. Completions due at the
+/// same instant are in the order of the inner device.
 pub struct Delay<D> {
     inner: D,
     delays: Vec<(Duration, Duration)>,
-    rules: RuleBook,
-    /// The delay of each command under way that has one.
-    drawn: BTreeMap<CommandId, Duration>,
+    rules: RuleSet,
+    /// The delay of each command in flight that has one.
+    command_delays: BTreeMap<CommandId, Duration>,
     held: BinaryHeap<Reverse<Held>>,
     sequence: u64,
     scratch: CompletionQueue,
 }
 
-/// Which completions are held back, and for how long.
+/// Which completions are delayed, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelayRule {
-    /// The commands.
+    /// The commands that the rule matches.
     pub matches: Matcher,
-    /// Which of them.
+    /// Which of the matching commands it strikes.
     pub when: When,
-    /// The span by which each is late.
+    /// The fixed part of the delay.
     pub fixed: Duration,
-    /// A further span, uniform from zero to this one.
+    /// The random part of the delay, uniform from zero to this value.
     pub spread: Duration,
 }
 
 impl<D: ZonedDevice> Delay<D> {
-    /// A layer over `inner` that delays by `rules`, with randomness of its own.
+    /// A layer over `inner` that delays by `rules`, with random numbers from `prng`.
     ///
     /// # Panics
     /// When a rule's `when` divides by zero, or names a namespace that `inner` does not have.
     #[must_use]
     pub fn new(inner: D, rules: Vec<DelayRule>, prng: Prng) -> Delay<D> {
-        let mut book = RuleBook::new(prng);
+        let mut rule_set = RuleSet::new(prng);
         let mut delays = Vec::with_capacity(rules.len());
         for DelayRule { matches, when, fixed, spread } in rules {
             let namespace = matches.namespace;
-            book.add(matches, when, inner.geometry(namespace));
+            rule_set.add(matches, when, inner.geometry(namespace));
             delays.push((fixed, spread));
         }
         Delay {
             inner,
             delays,
-            rules: book,
-            drawn: BTreeMap::new(),
+            rules: rule_set,
+            command_delays: BTreeMap::new(),
             held: BinaryHeap::new(),
             sequence: 0,
             scratch: CompletionQueue::new(),
@@ -73,19 +74,20 @@ impl<D: ZonedDevice> Delay<D> {
         (0..self.rules.len()).map(|index| self.rules.counters(index)).collect()
     }
 
-    /// The device inside. Completions held back are lost.
+    /// Returns the inner device. Delayed completions are lost.
     #[must_use]
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// The device inside.
+    /// The inner device.
     #[must_use]
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device inside. What is submitted to it directly must not be polled for here.
+    /// The inner device. Completions of commands submitted to it directly must not be polled for
+    /// here.
     #[must_use]
     pub fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
@@ -107,7 +109,7 @@ impl<D: ZonedDevice> Delay<D> {
 
     fn release(&mut self, now: Instant, completions: &mut CompletionQueue) {
         while self.held.peek().is_some_and(|Reverse(held)| held.due <= now) {
-            let Reverse(held) = self.held.pop().expect("the heap was just looked into");
+            let Reverse(held) = self.held.pop().expect("the heap is not empty");
             completions.push(held.completion);
         }
     }
@@ -119,7 +121,7 @@ impl<D: ZonedDevice> ZonedDevice for Delay<D> {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        if self.drawn.len() + self.held.len() >= DELAY_OUTSTANDING_MAX {
+        if self.command_delays.len() + self.held.len() >= DELAY_OUTSTANDING_MAX {
             return Err(QueueFull(command));
         }
         let delay = self.draw(&command);
@@ -129,18 +131,19 @@ impl<D: ZonedDevice> ZonedDevice for Delay<D> {
             return Err(refused);
         }
         if delay > Duration::ZERO {
-            let previous = self.drawn.insert(id, delay);
-            assert!(previous.is_none(), "command {id} is already under way");
+            let previous = self.command_delays.insert(id, delay);
+            assert!(previous.is_none(), "command {id} is already in flight");
         }
         Ok(())
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        // What was due earlier comes first; what the inner device ends now is held or passed on after it.
+        // Completions that were due earlier come first; new completions of the inner device are
+        // held or passed on after them.
         self.release(now, completions);
         self.inner.poll(now, &mut self.scratch);
         while let Some(completion) = self.scratch.pop() {
-            match self.drawn.remove(&completion.id) {
+            match self.command_delays.remove(&completion.id) {
                 None => completions.push(completion),
                 Some(delay) => {
                     let due = now + delay;
@@ -157,7 +160,7 @@ impl<D: ZonedDevice> ZonedDevice for Delay<D> {
     }
 }
 
-/// A completion in the heap, ordered by its instant and then by its place among those of the inner device.
+/// A completion in the heap, ordered by its instant and then by the order of the inner device.
 #[derive(Debug)]
 struct Held {
     due: Instant,
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delayed_completion_comes_when_it_is_due_and_not_before() {
+    fn a_delayed_completion_arrives_exactly_when_it_is_due() {
         let slow_zone = Matcher::default().in_zones(ZoneIndex(1)..ZoneIndex(2));
         let mut device = Delay::new(reference(), vec![rule(slow_zone, 50, 0)], Prng::new(1));
         device.submit(Instant(10), read(1, 16, 1)).unwrap();
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_makes_completions_overtake_each_other_and_loses_none() {
+    fn a_spread_reorders_completions_and_loses_none() {
         let mut device = Delay::new(reference(), vec![rule(Matcher::default(), 10, 1_000)], Prng::new(3));
         for id in 0..32 {
             device.submit(Instant::ZERO, read(id, 0, 1)).unwrap();
@@ -222,7 +225,7 @@ mod tests {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..32).collect::<Vec<u64>>());
-        assert_ne!(order, sorted, "nobody overtook");
+        assert_ne!(order, sorted, "completions are reordered");
         assert!(ended.is_sorted_by_key(|(at, _)| *at));
         assert!(ended.iter().all(|(at, _)| (10..=1_010).contains(&at.0)), "{ended:?}");
     }
@@ -249,13 +252,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_inner_device_refuses_is_handed_back_and_draws_nothing() {
+    fn a_command_refused_by_the_inner_device_is_returned_and_uses_no_random_numbers() {
         let inner = Narrow::new(reference(), 1);
         let mut device = Delay::new(inner, vec![rule(Matcher::default(), 10, 100)], Prng::new(3));
         device.submit(Instant::ZERO, read(1, 0, 1)).unwrap();
         assert_eq!(device.submit(Instant::ZERO, read(2, 0, 1)), Err(QueueFull(read(2, 0, 1))));
         assert_eq!(device.counters(), [RuleCounters { matched: 1, struck: 1 }]);
-        // The inner device is free again before its completion is shown.
+        // The inner device accepts commands again before its completion is passed on.
         device.poll(Instant::ZERO, &mut CompletionQueue::new());
         device.submit(Instant::ZERO, read(2, 0, 1)).unwrap();
         assert_eq!(run_until_idle(&mut device, Instant::ZERO).len(), 2);

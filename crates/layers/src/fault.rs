@@ -1,4 +1,4 @@
-//! [`Fault`]: refuses or damages commands.
+//! [`Fault`]: fails, damages or drops commands.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,70 +8,71 @@ use zonda_zoned::{
 };
 
 use crate::limits::FAULT_OUTSTANDING_MAX;
-use crate::rules::RuleBook;
+use crate::rules::RuleSet;
 use crate::{Matcher, RuleCounters, When};
 
-/// Refuses or damages commands by rules. Use it to see whether a layer above survives a world in which writes fail, reads
-/// lie and commands get lost.
+/// Fails, damages or drops commands by rules. Use it to test that a layer above tolerates failing
+/// writes, corrupt reads and lost commands.
 ///
-/// Of the rules, the first that strikes at a command decides; later ones do not see it. Randomness is drawn when a
-/// command is taken, so that a run replays whatever the timing below.
+/// The first rule that strikes at a command decides; later rules do not count it. Random numbers
+/// are generated when a command is submitted, so that a run replays whatever the timing below.
 pub struct Fault<D> {
     inner: D,
     effects: Vec<FaultEffect>,
-    rules: RuleBook,
-    /// What is to be done to the completion of a command that was passed on.
+    rules: RuleSet,
+    /// How to alter the completion of each command that was passed on.
     altered: BTreeMap<CommandId, Alteration>,
     dropped: BTreeSet<CommandId>,
     ready: VecDeque<(Instant, Completion)>,
     scratch: CompletionQueue,
 }
 
-/// What goes wrong, with which commands, and how often.
+/// Which fault is injected, into which commands, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultRule {
-    /// The commands.
+    /// The commands that the rule matches.
     pub matches: Matcher,
-    /// Which of them.
+    /// Which of the matching commands it strikes.
     pub when: When,
-    /// What goes wrong.
+    /// The injected fault.
     pub effect: FaultEffect,
 }
 
-/// What goes wrong with a command.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultEffect {
-    /// It ends with this status at the next poll, and never reaches the device.
+    /// The command completes with this status at the next poll, and never reaches the device.
     Fail(Status),
-    /// It reaches the device, and its success is turned into this status: it has happened, and the host does not know.
+    /// The command reaches the device, and a successful completion is changed to this status: the
+    /// command was executed, but the host is not notified of that.
     FailAfter(Status),
-    /// One bit of the data or of the fingerprints that a read brings back is flipped, drawn evenly. Strikes at reads
-    /// alone, whatever operations the rule names; does nothing to a device that keeps no data.
+    /// A random bit of the data or fingerprints that a read returns is flipped. Strikes only at
+    /// reads, whatever operations the rule names; has no effect on a device that stores no data.
     CorruptRead,
-    /// It neither reaches the device nor completes, until [`Fault::abort_dropped`].
+    /// The command neither reaches the device nor completes, until [`Fault::abort_dropped`].
     Drop,
-    /// It reaches the device, but its completion is lost until [`Fault::abort_dropped`].
+    /// The command reaches the device, but its completion is lost, until [`Fault::abort_dropped`].
     DropAfter,
 }
 
 impl<D: ZonedDevice> Fault<D> {
-    /// A layer over `inner` in which things go wrong by `rules`, with randomness of its own.
+    /// A layer over `inner` that injects faults by `rules`, with random numbers from `prng`.
     ///
     /// # Panics
     /// When a rule's `when` divides by zero, or names a namespace that `inner` does not have.
     #[must_use]
     pub fn new(inner: D, rules: Vec<FaultRule>, prng: Prng) -> Fault<D> {
-        let mut book = RuleBook::new(prng);
+        let mut rule_set = RuleSet::new(prng);
         let mut effects = Vec::with_capacity(rules.len());
         for FaultRule { matches, when, effect } in rules {
             let namespace = matches.namespace;
-            book.add(matches, when, inner.geometry(namespace));
+            rule_set.add(matches, when, inner.geometry(namespace));
             effects.push(effect);
         }
         Fault {
             inner,
             effects,
-            rules: book,
+            rules: rule_set,
             altered: BTreeMap::new(),
             dropped: BTreeSet::new(),
             ready: VecDeque::new(),
@@ -85,12 +86,13 @@ impl<D: ZonedDevice> Fault<D> {
         (0..self.rules.len()).map(|index| self.rules.counters(index)).collect()
     }
 
-    /// The commands that were dropped and wait to be aborted, in the order of their ids.
+    /// The dropped commands that are not yet aborted, in the order of their ids.
     pub fn dropped(&self) -> impl Iterator<Item = CommandId> {
         self.dropped.iter().copied()
     }
 
-    /// Ends every dropped command with [`Status::AbortRequested`] at the next poll, and returns how many there were.
+    /// Completes every dropped command with [`Status::AbortRequested`] at the next poll, and
+    /// returns their number.
     pub fn abort_dropped(&mut self, now: Instant) -> usize {
         let dropped = std::mem::take(&mut self.dropped);
         let count = dropped.len();
@@ -98,19 +100,21 @@ impl<D: ZonedDevice> Fault<D> {
         count
     }
 
-    /// The device inside. Commands dropped or refused and not yet polled for are lost.
+    /// Returns the inner device. Commands that were dropped or failed and not yet polled for are
+    /// lost.
     #[must_use]
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// The device inside.
+    /// The inner device.
     #[must_use]
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device inside. What is submitted to it directly must not be polled for here.
+    /// The inner device. Completions of commands submitted to it directly must not be polled for
+    /// here.
     #[must_use]
     pub fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
@@ -175,7 +179,7 @@ impl<D: ZonedDevice> ZonedDevice for Fault<D> {
         }
         if let Some(alteration) = alteration {
             let previous = self.altered.insert(id, alteration);
-            assert!(previous.is_none(), "command {id} is already under way");
+            assert!(previous.is_none(), "command {id} is already in flight");
         }
         Ok(())
     }
@@ -202,7 +206,7 @@ impl<D: ZonedDevice> ZonedDevice for Fault<D> {
     }
 }
 
-/// What is to be done to a completion.
+/// An alteration of a completion.
 #[derive(Clone, Copy, Debug)]
 enum Alteration {
     Fail(Status),
@@ -254,20 +258,20 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_after_the_fact_has_happened() {
+    fn a_command_that_fails_after_execution_has_taken_effect() {
         let mut device = fault(writes(), When::Once, FaultEffect::FailAfter(Status::InternalError));
         assert_eq!(run_one(&mut device, write(1, 0, 4)).status, Status::InternalError);
         assert_eq!(run_one(&mut device, write(2, 4, 4)).status, Status::Success, "the write pointer had moved");
     }
 
     #[test]
-    fn the_devices_own_error_stays() {
+    fn an_error_of_the_device_is_passed_on() {
         let mut device = fault(writes(), When::Always, FaultEffect::FailAfter(Status::InternalError));
         assert_eq!(run_one(&mut device, write(1, 5, 1)).status, Status::ZoneInvalidWrite);
     }
 
     #[test]
-    fn a_corrupt_read_differs_in_one_bit_and_a_second_read_is_sound() {
+    fn a_corrupt_read_differs_in_one_bit_and_a_second_read_is_correct() {
         let mut device = fault(Matcher::default(), When::Once, FaultEffect::CorruptRead);
         run_one(&mut device, write(1, 0, 4));
         let prints = |completion: Completion| match completion.outcome {
@@ -278,7 +282,7 @@ mod tests {
         let sound = prints(run_one(&mut device, read(3, 0, 4)));
         let flipped: u32 = corrupt.iter().zip(&sound).map(|(a, b)| (a ^ b).count_ones()).sum();
         assert_eq!(flipped, 1);
-        assert_eq!(device.counters(), [RuleCounters { matched: 2, struck: 1 }], "the write was none of its business");
+        assert_eq!(device.counters(), [RuleCounters { matched: 2, struck: 1 }], "the rule does not match the write");
     }
 
     #[test]
@@ -302,11 +306,11 @@ mod tests {
         assert_eq!(device.abort_dropped(Instant(2_000_000)), 1);
         assert_eq!(device.next_wakeup(), Some(Instant(2_000_000)));
         assert_eq!(poll_all(&mut device, Instant(2_000_000)), [Completion::of(CommandId(1), Status::AbortRequested)]);
-        assert_eq!(run_one(&mut device, write(2, 0, 4)).status, Status::Success, "it had not happened");
+        assert_eq!(run_one(&mut device, write(2, 0, 4)).status, Status::Success, "the command was not executed");
     }
 
     #[test]
-    fn a_command_whose_completion_is_dropped_has_happened() {
+    fn a_command_whose_completion_is_dropped_has_taken_effect() {
         let mut device = fault(writes(), When::Once, FaultEffect::DropAfter);
         device.submit(Instant::ZERO, write(1, 0, 4)).unwrap();
         assert_eq!(poll_ids(&mut device, Instant::ZERO), [0; 0]);
@@ -326,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_zones_of_the_rule_are_at_fault() {
+    fn a_rule_strikes_only_in_its_zones() {
         let zone_one = writes().in_zones(ZoneIndex(1)..ZoneIndex(2));
         let mut device = fault(zone_one, When::Always, FaultEffect::Fail(Status::WriteFault));
         assert_eq!(run_one(&mut device, write(1, 0, 1)).status, Status::Success);
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_the_device_refuses_is_handed_back_and_uses_up_no_fault() {
+    fn a_command_refused_by_the_device_is_returned_and_uses_no_fault() {
         let rule = FaultRule {
             matches: writes(),
             when: When::EveryNth(2),

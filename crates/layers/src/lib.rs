@@ -1,21 +1,23 @@
-//! Small devices that wrap a device, each a [`ZonedDevice`](zonda_zoned::ZonedDevice) itself, so that they stack anywhere.
+//! Small devices that wrap a device, each a [`ZonedDevice`](zonda_zoned::ZonedDevice) itself, so
+//! that they stack anywhere.
 //!
 //! ```text
-//!   host                          each layer takes a command from above, and hands it down or hands it back;
-//!    |  commands   ^ completions  completions rise through the same layers
-//!   Trace          |              records what passes, and hashes it
-//!   Delay          |              holds back completions
-//!   Fault          |              refuses, damages and loses commands
-//!   Slice          |              some zones as a namespace of its own, with a share of the limits
+//!   host                          each layer accepts a command from above and passes it down, or returns it;
+//!    |  commands   ^ completions  completions go up through the same layers
+//!   Trace          |              records and hashes commands and completions
+//!   Delay          |              delays completions
+//!   Fault          |              fails, damages and drops commands
+//!   Slice          |              a range of zones as a namespace, with a share of the limits
 //!   Shared         |              one of several handles on the drive below
-//!   Paced          |              gives a device the times of a model
+//!   Paced          |              gives a device the latencies of a model
 //!    v             |
-//!   drive                         Memory keeps every byte and takes no time; Null keeps nothing
+//!   drive                         Memory stores every byte without latency; Null stores nothing
 //! ```
 //!
-//! A layer takes no time of its own, draws randomness only from the generator it was given, and never lets commands take
-//! effect in another order than that of their submission. What is absent: policy. Who shares a drive, what is to fail and
-//! when, is said by whoever builds the stack.
+//! A layer adds no latency of its own, takes random numbers only from its own generator, and
+//! preserves the order of submission in which commands take effect. Policy is not part of this
+//! crate: the caller that builds a stack decides who shares a drive, and which faults are injected
+//! when.
 //!
 //! ```
 //! use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, Null, OperationSet, Trace, When};
@@ -36,7 +38,7 @@
 //!     Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation }
 //! };
 //! for id in 1..=2 {
-//!     stack.submit(Instant(id), write(id)).expect("the stack has room");
+//!     stack.submit(Instant(id), write(id)).expect("the queue is not full");
 //!     stack.poll(Instant(id), &mut CompletionQueue::new());
 //! }
 //! let lines: Vec<String> = stack.events().map(|event| event.to_string()).collect();
@@ -47,13 +49,13 @@
 
 mod delay;
 mod fault;
+mod immediate;
 mod kind;
 pub mod limits;
 mod memory;
 mod null;
 mod outstanding;
 mod paced;
-mod prompt;
 mod rules;
 mod shared;
 mod slice;

@@ -6,47 +6,50 @@ use zonda_zoned::{
     ZoneState, ZonedDevice,
 };
 
+use crate::immediate::{Contents, Immediate};
 use crate::limits::MEMORY_OUTSTANDING_MAX;
-use crate::prompt::{Contents, Prompt};
 use crate::sparse::Sparse;
 
-/// A device of one namespace that follows the rules of zones in no time at all and keeps every byte, data and metadata, in
-/// memory. Use it to serve a drive whose contents may go with the process, and to measure everything but a drive.
+/// A zoned device of one namespace that stores every byte, data and metadata, in memory, without
+/// latency. Use it to serve a volatile drive, and to measure the overhead of everything but a
+/// drive.
 ///
-/// Reads bring back [`Payload::Bytes`]; writes take bytes, or [`Payload::None`] for zeros. Memory is taken in chunks of
-/// 64 KiB as zones are written, and given back by Reset, Deallocate and Write Zeroes: up to
-/// [`MEMORY_SPARE_BYTES_MAX`](crate::limits::MEMORY_SPARE_BYTES_MAX) to the next writes of this drive, the rest to the
-/// system. A write that would take more than the bound ends with [`WriteFault`](zonda_zoned::Status::WriteFault) and changes nothing; one that the rules refuse
-/// anyway ends as the rules say.
+/// Reads return [`Payload::Bytes`]; writes accept bytes, or [`Payload::None`] for zeros. Memory is
+/// allocated in chunks of 64 KiB as zones are written, and released by Reset, Deallocate and Write
+/// Zeroes: up to [`MEMORY_SPARE_BYTES_MAX`](crate::limits::MEMORY_SPARE_BYTES_MAX) are kept for the
+/// next writes of this drive, the rest is returned to the system. A write that would exceed the
+/// limit fails with [`WriteFault`](zonda_zoned::Status::WriteFault) and has no effect; an invalid
+/// one fails with the status of the zone rules.
 #[derive(Debug)]
 pub struct Memory {
-    inner: Prompt<Bytes>,
+    inner: Immediate<Bytes>,
 }
 
 impl Memory {
-    /// An empty drive that keeps at most `bytes_max` bytes of contents, counted in whole chunks.
+    /// An empty drive that stores at most `bytes_max` bytes, counted in whole chunks.
     ///
     /// # Panics
     /// When the geometry is not valid.
     #[must_use]
     pub fn new(geometry: Geometry, bytes_max: u64) -> Memory {
         let contents = Bytes::new(&geometry, bytes_max);
-        Memory { inner: Prompt::new(geometry, contents) }
+        Memory { inner: Immediate::new(geometry, contents) }
     }
 
-    /// The zones as they stand.
+    /// The zone table.
     #[must_use]
     pub fn zones(&self) -> &ZoneTable {
         &self.inner.zones
     }
 
-    /// Memory that holds contents, in bytes: whole chunks, data and metadata, without what is kept for the next writes.
+    /// Allocated memory in bytes: whole chunks, data and metadata, without the memory kept for the
+    /// next writes.
     #[must_use]
     pub fn bytes_kept(&self) -> u64 {
         self.inner.contents.bytes()
     }
 
-    /// What the world does: the medium of a zone gives up, and the zone becomes read only or offline.
+    /// Degrades a zone: it becomes read only or offline.
     ///
     /// # Panics
     /// For a conventional zone, and for a state other than read only and offline.
@@ -57,8 +60,8 @@ impl Memory {
         }
     }
 
-    /// What the world does, as far as memory can tell: the power goes and comes back. Open zones are closed, contents
-    /// stay. Completions that nobody has polled for are lost, though their commands have taken effect.
+    /// Simulates a power cycle: open zones are closed, contents stay. Completions that are not yet
+    /// polled for are lost, though their commands have taken effect.
     pub fn power_cycle(&mut self) {
         self.inner.power_cycle();
     }
@@ -113,7 +116,7 @@ impl Bytes {
         self.data.bytes() + self.metadata.bytes()
     }
 
-    /// A range as pieces of zones: the zone, its first block, and how many.
+    /// Splits a range by zones: the zone, the offset of the first block, and the number of blocks.
     fn pieces(&self, start: Lba, blocks: Blocks) -> impl Iterator<Item = (usize, u64, u64)> + use<> {
         let zone_blocks = self.zone_blocks;
         let (mut at, mut left) = (start.0, blocks.0);
@@ -137,17 +140,17 @@ impl Contents for Bytes {
         !matches!(payload, Payload::Fingerprints(_))
     }
 
-    fn has_ample_room(&self, payload: &Payload, blocks: Blocks) -> bool {
+    fn has_ample_space(&self, payload: &Payload, blocks: Blocks) -> bool {
         if !matches!(payload, Payload::Bytes(_)) {
             return true;
         }
-        // One chunk at each end is not whole, of each zone that the blocks reach into.
+        // In each zone that the range covers, the chunks at both ends may be covered in part.
         let chunks = (blocks.0 / self.chunk_blocks).saturating_add(blocks.0 / self.zone_blocks).saturating_add(2);
         let chunk_bytes = self.chunk_blocks * (self.block_bytes + self.metadata_bytes) as u64;
         chunks.saturating_mul(2 * chunk_bytes).saturating_add(self.bytes()) <= self.bytes_max
     }
 
-    fn has_room(&self, start: Lba, blocks: Blocks) -> bool {
+    fn has_space(&self, start: Lba, blocks: Blocks) -> bool {
         let missing = |(zone, first, count)| {
             self.data.missing_bytes(zone, first, count) + self.metadata.missing_bytes(zone, first, count)
         };
@@ -224,7 +227,7 @@ mod tests {
     const TINY_CHUNK: u64 = 12 * (512 + 8);
 
     #[test]
-    fn a_drive_in_memory_ends_every_command_as_the_oracle_does_and_keeps_every_byte() {
+    fn every_completion_and_byte_equals_the_oracles() {
         let mut prng = Prng::new(4);
         for seed in 0..60 {
             let geometry = random_geometry(&mut prng);
@@ -251,15 +254,15 @@ mod tests {
             device.zones().check_invariants();
             for start in (0..geometry.namespace_blocks().0).step_by(geometry.max_transfer_blocks.0 as usize) {
                 let blocks = geometry.max_transfer_blocks.0.min(geometry.namespace_blocks().0 - start);
-                let survey = read(7, start, blocks);
-                let expected = oracle.execute(&survey);
-                assert_eq!(run_one(&mut device, survey), expected);
+                let read_back = read(7, start, blocks);
+                let expected = oracle.execute(&read_back);
+                assert_eq!(run_one(&mut device, read_back), expected);
             }
         }
     }
 
     #[test]
-    fn a_drive_at_its_bound_refuses_what_the_rules_allow_and_nothing_else_and_changes_nothing() {
+    fn writes_beyond_the_memory_limit_fail_without_effect_and_only_those() {
         let mut prng = Prng::new(5);
         let mut faults = 0;
         for seed in 0..40 {
@@ -279,24 +282,24 @@ mod tests {
                     faults += 1;
                     assert_eq!(ended, Completion::of(id, Status::WriteFault));
                     assert_eq!(*device.zones(), before);
-                    assert!(oracle.clone().execute(&command).status.is_success(), "the rules come first");
+                    assert!(oracle.clone().execute(&command).status.is_success(), "the zone rules are checked first");
                 } else {
                     assert_eq!(ended, oracle.execute(&command));
                 }
             }
         }
-        assert!(faults > 1_000, "{faults} writes met the bound");
+        assert!(faults > 1_000, "{faults} writes exceeded the limit");
     }
 
     #[test]
-    fn memory_is_given_back_by_reset_and_deallocate() {
+    fn reset_and_deallocate_release_memory() {
         let mut device = Memory::new(Geometry::tiny(), 2 * TINY_CHUNK);
         for start in [0, 16] {
             assert_eq!(run_one(&mut device, write_bytes(start, 4, 1)).status, Status::Success);
         }
         assert_eq!(device.bytes_kept(), 2 * TINY_CHUNK);
         assert_eq!(run_one(&mut device, write_bytes(32, 1, 1)).status, Status::WriteFault);
-        assert_eq!(run_one(&mut device, write_bytes(4, 4, 1)).status, Status::Success, "in a chunk that is there");
+        assert_eq!(run_one(&mut device, write_bytes(4, 4, 1)).status, Status::Success, "in an allocated chunk");
         run_one(&mut device, manage(ZoneAction::Reset, 0));
         assert_eq!(device.bytes_kept(), TINY_CHUNK);
         let ranges = [LbaRange { start: Lba(16), blocks: Blocks(4) }].into();
@@ -315,13 +318,13 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_are_no_contents_for_a_drive_that_keeps_bytes() {
+    fn a_drive_that_stores_bytes_refuses_fingerprints() {
         let mut device = Memory::new(Geometry::tiny(), PLENTY);
         assert_eq!(run_one(&mut device, write(1, 0, 1)).status, Status::InvalidField);
     }
 
     #[test]
-    fn power_takes_completions_that_nobody_polled_for_and_no_contents() {
+    fn a_power_cycle_loses_unpolled_completions_and_no_contents() {
         let mut device = Memory::new(Geometry::tiny(), PLENTY);
         device.submit(Instant(3), write_bytes(0, 4, 9)).unwrap();
         assert_eq!(device.next_wakeup(), Some(Instant(3)));

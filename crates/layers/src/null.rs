@@ -1,19 +1,19 @@
-//! [`Null`]: the rules of zones and nothing else.
+//! [`Null`]: a zoned device that stores no data.
 
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
     Blocks, Command, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Payload, QueueFull, ZoneIndex, ZonedDevice,
 };
 
+use crate::immediate::{Contents, Immediate};
 use crate::limits::NULL_OUTSTANDING_MAX;
-use crate::prompt::{Contents, Prompt};
 
-/// A device of one namespace that follows the rules of zones in no time at all and keeps no data: every read brings back
-/// [`Payload::None`]. Use it as the floor against which the overhead of layers is measured, and in tests that ask only for
-/// statuses.
+/// A zoned device of one namespace without latency that stores no data: every read returns
+/// [`Payload::None`]. Use it as the baseline to measure the overhead of layers, and in tests that
+/// check only statuses.
 #[derive(Debug)]
 pub struct Null {
-    inner: Prompt<Nothing>,
+    inner: Immediate<Nothing>,
 }
 
 /// No contents.
@@ -27,16 +27,16 @@ impl Null {
     /// When the geometry is not valid.
     #[must_use]
     pub fn new(geometry: Geometry) -> Null {
-        Null { inner: Prompt::new(geometry, Nothing) }
+        Null { inner: Immediate::new(geometry, Nothing) }
     }
 
-    /// The zones as they stand.
+    /// The zone table.
     #[must_use]
     pub fn zones(&self) -> &ZoneTable {
         &self.inner.zones
     }
 
-    /// The zones, for a test that wants a zone to degrade, or the power to fail.
+    /// The zone table, for tests that degrade zones or cut power.
     #[must_use]
     pub fn zones_mut(&mut self) -> &mut ZoneTable {
         &mut self.inner.zones
@@ -68,11 +68,11 @@ impl Contents for Nothing {
         true
     }
 
-    fn has_ample_room(&self, _payload: &Payload, _blocks: Blocks) -> bool {
+    fn has_ample_space(&self, _payload: &Payload, _blocks: Blocks) -> bool {
         true
     }
 
-    fn has_room(&self, _start: Lba, _blocks: Blocks) -> bool {
+    fn has_space(&self, _start: Lba, _blocks: Blocks) -> bool {
         true
     }
 
@@ -96,7 +96,7 @@ mod tests {
     use crate::testing::{poll_ids, read, run_one, write};
 
     #[test]
-    fn a_null_device_ends_every_command_as_the_rules_say() {
+    fn every_status_equals_the_oracles() {
         let mut prng = Prng::new(4);
         for seed in 0..40 {
             let geometry = random_geometry(&mut prng);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_completes_at_the_instant_at_which_it_was_taken() {
+    fn a_command_completes_at_the_instant_of_its_submission() {
         let mut device = Null::new(Geometry::tiny());
         assert_eq!(device.next_wakeup(), None);
         device.submit(Instant(7), write(1, 0, 1)).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_that_nobody_polls_for_fill_the_device() {
+    fn unpolled_completions_fill_the_queue() {
         let mut device = Null::new(Geometry::tiny());
         for id in 0..NULL_OUTSTANDING_MAX as u64 {
             device.submit(Instant::ZERO, read(id, 0, 1)).unwrap();

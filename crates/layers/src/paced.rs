@@ -1,4 +1,4 @@
-//! [`Paced`]: contents of one device, times of another.
+//! [`Paced`]: the contents of one device, the latencies of another.
 
 use zonda_zoned::{
     Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Outcome, Payload,
@@ -8,26 +8,28 @@ use zonda_zoned::{
 use crate::limits::PACED_OUTSTANDING_MAX;
 use crate::outstanding::Outstanding;
 
-/// Gives a device the times of a model: every command goes to both, and is complete when both have completed it. What the
-/// host sees is the device's: statuses, contents, zones. Use it to serve a drive that keeps its data in memory or in a
-/// file, and is as slow as an SSD.
+/// Gives a device the latencies of a model: every command is submitted to both, and completes when
+/// both have completed it. Statuses, contents and zones are those of the device. Use it to serve a
+/// drive in memory or in a file with the latencies of an SSD.
 ///
-/// The model gets no payload. Its zones must be at the start as those of the device are, or it refuses commands that the
-/// device takes; then only the time of the refusal counts, as it does when the two disagree after an error.
+/// The model gets no payload. Its zones must have the same initial state as those of the device, or
+/// it fails commands that succeed on the device; then only the latency of the failure counts, as it
+/// does when the two differ after an error.
 ///
-/// The model comes first: a command for which it has no room is handed back before the device sees it. A command that the
-/// model took and the device has no room for is kept here, and everything else is handed back until the device takes it.
+/// A command is submitted to the model first: if its queue is full, the command is refused before
+/// it reaches the device. If the model accepts a command and the queue of the device is full, the
+/// command is kept here, and further commands are refused until the device accepts it.
 #[derive(Debug)]
 pub struct Paced<D, M> {
     device: D,
     model: M,
-    under_way: Outstanding<Pair>,
-    /// Taken by the model, and not yet by the device.
+    in_flight: Outstanding<Pair>,
+    /// Accepted by the model, and not yet by the device.
     kept: Option<Command>,
     scratch: CompletionQueue,
 }
 
-/// A command with both.
+/// A command in flight at both.
 #[derive(Debug)]
 struct Pair {
     id: CommandId,
@@ -36,7 +38,7 @@ struct Pair {
 }
 
 impl<D: ZonedDevice, M: ZonedDevice> Paced<D, M> {
-    /// `device` with the times of `model`.
+    /// `device` with the latencies of `model`.
     ///
     /// # Panics
     /// When the first namespaces of the two differ in geometry.
@@ -45,42 +47,42 @@ impl<D: ZonedDevice, M: ZonedDevice> Paced<D, M> {
         assert_eq!(
             device.geometry(NamespaceId::FIRST),
             model.geometry(NamespaceId::FIRST),
-            "a device is paced by a model of the same geometry"
+            "device and model must be of the same geometry"
         );
         Paced {
             device,
             model,
-            under_way: Outstanding::new(PACED_OUTSTANDING_MAX),
+            in_flight: Outstanding::new(PACED_OUTSTANDING_MAX),
             kept: None,
             scratch: CompletionQueue::new(),
         }
     }
 
-    /// The device that answers.
+    /// The device.
     #[must_use]
     pub fn device(&self) -> &D {
         &self.device
     }
 
-    /// The device that answers. What is submitted to it directly must not be polled for here.
+    /// The device. Completions of commands submitted to it directly must not be polled for here.
     #[must_use]
     pub fn device_mut(&mut self) -> &mut D {
         &mut self.device
     }
 
-    /// The model that tells times.
+    /// The model.
     #[must_use]
     pub fn model(&self) -> &M {
         &self.model
     }
 
-    /// The model that tells times. What is submitted to it directly must not be polled for here.
+    /// The model. Completions of commands submitted to it directly must not be polled for here.
     #[must_use]
     pub fn model_mut(&mut self) -> &mut M {
         &mut self.model
     }
 
-    /// Both. What was under way is lost.
+    /// Returns both. Commands in flight are lost.
     #[must_use]
     pub fn into_inner(self) -> (D, M) {
         (self.device, self.model)
@@ -97,11 +99,11 @@ impl<D: ZonedDevice, M: ZonedDevice> Paced<D, M> {
     fn collect(&mut self, completions: &mut CompletionQueue, note: impl Fn(&mut Pair, Completion)) {
         while let Some(completion) = self.scratch.pop() {
             let own_id = completion.id;
-            let pair = self.under_way.get_mut(own_id);
+            let pair = self.in_flight.get_mut(own_id);
             note(pair, completion);
             if pair.model_has_ended && pair.ended.is_some() {
-                let pair = self.under_way.remove(own_id);
-                let (status, outcome) = pair.ended.expect("the device has just been seen to have ended it");
+                let pair = self.in_flight.remove(own_id);
+                let (status, outcome) = pair.ended.expect("the device has completed it");
                 completions.push(Completion { id: pair.id, status, outcome });
             }
         }
@@ -114,15 +116,15 @@ impl<D: ZonedDevice, M: ZonedDevice> ZonedDevice for Paced<D, M> {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        if self.kept.is_some() || self.under_way.is_full() {
+        if self.kept.is_some() || self.in_flight.is_full() {
             return Err(QueueFull(command));
         }
         let id = command.id;
-        let own_id = self.under_way.insert(Pair { id, model_has_ended: false, ended: None });
+        let own_id = self.in_flight.insert(Pair { id, model_has_ended: false, ended: None });
         let for_model =
             Command { id: own_id, namespace: command.namespace, operation: without_payload(&command.operation) };
         if self.model.submit(now, for_model).is_err() {
-            self.under_way.remove(own_id);
+            self.in_flight.remove(own_id);
             return Err(QueueFull(command));
         }
         if let Err(QueueFull(command)) = self.device.submit(now, Command { id: own_id, ..command }) {
@@ -144,7 +146,7 @@ impl<D: ZonedDevice, M: ZonedDevice> ZonedDevice for Paced<D, M> {
     }
 }
 
-/// The same operation with nothing to write.
+/// The same operation without its payload.
 fn without_payload(operation: &Operation) -> Operation {
     match operation {
         Operation::Write { start, blocks, .. } => {
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_the_devices_at_any_depth_and_in_any_order_of_completion() {
+    fn outcomes_are_those_of_the_device_at_any_depth_and_order_of_completion() {
         let mut prng = Prng::new(9);
         for seed in 0..30 {
             let geometry = random_geometry(&mut prng);
@@ -215,7 +217,7 @@ mod tests {
                 while let Err(QueueFull(back)) = paced.submit(now, command) {
                     command = back;
                     refusals += 1;
-                    now = now.max(paced.next_wakeup().expect("somebody is in the way"));
+                    now = now.max(paced.next_wakeup().expect("a command is in flight"));
                     check(&mut expected, poll_all(&mut paced, now));
                 }
             }
@@ -233,22 +235,22 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_the_model_has_no_room_for_is_handed_back_before_the_device_sees_it() {
+    fn a_command_refused_by_the_model_does_not_reach_the_device() {
         let mut paced = Paced::new(reference(), Narrow::new(slow(null(), 50), 1));
         paced.submit(Instant(0), write(1, 0, 4)).unwrap();
         assert_eq!(paced.submit(Instant(0), write(2, 4, 4)), Err(QueueFull(write(2, 4, 4))));
         run_until_idle(&mut paced, Instant(0));
         paced.submit(Instant(90), write(2, 4, 4)).unwrap();
         let ended = run_until_idle(&mut paced, Instant(90));
-        assert_eq!(ended[0].1.status, Status::Success, "the device had not seen it before");
+        assert_eq!(ended[0].1.status, Status::Success, "the command did not reach the device before");
     }
 
     #[test]
-    fn a_command_that_the_device_has_no_room_for_waits_here_and_keeps_its_place() {
+    fn a_command_refused_by_the_device_waits_and_keeps_its_place() {
         let mut paced = Paced::new(Narrow::new(slow(reference(), 50), 1), null());
         paced.submit(Instant(0), write(1, 0, 4)).unwrap();
         paced.submit(Instant(0), write(2, 4, 4)).unwrap();
-        assert!(paced.submit(Instant(0), read(3, 0, 1)).is_err(), "nobody passes the one that waits");
+        assert!(paced.submit(Instant(0), read(3, 0, 1)).is_err(), "no command overtakes the waiting one");
         let ended = run_until_idle(&mut paced, Instant(0));
         let statuses: Vec<(u64, bool)> =
             ended.iter().map(|(_, ended)| (ended.id.0, ended.status.is_success())).collect();
@@ -256,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_model_that_fails_or_disagrees_only_the_time_counts() {
+    fn only_the_latency_of_a_failing_model_counts() {
         let fails = FaultRule {
             matches: Matcher::operations(OperationSet::WRITES),
             when: When::Once,
             effect: FaultEffect::Fail(Status::WriteFault),
         };
         let mut paced = Paced::new(reference(), slow(Fault::new(null(), vec![fails], Prng::new(1)), 50));
-        // The model has not written the first four blocks, and so takes no further ones.
+        // The model has not written the first four blocks, and so fails writes of further ones.
         for (id, start) in [(1, 0), (2, 4)] {
             paced.submit(Instant(id * 100), write(id, start, 4)).unwrap();
             assert_eq!(poll_ids(&mut paced, Instant(id * 100)), [0; 0]);
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "of the same geometry")]
-    fn a_model_of_another_geometry_is_a_mistake() {
+    fn a_model_of_another_geometry_panics() {
         let _ = Paced::new(reference(), Null::new(Geometry { zone_count: 9, ..Geometry::tiny() }));
     }
 }

@@ -1,4 +1,5 @@
-//! Which commands a rule is about, and how often it strikes: what [`crate::Fault`] and [`crate::Delay`] have in common.
+//! Rules of [`crate::Fault`] and [`crate::Delay`]: which commands a rule matches, and how often it
+//! strikes.
 
 use std::ops::Range;
 
@@ -6,49 +7,50 @@ use zonda_zoned::{Blocks, Command, Geometry, Lba, NamespaceId, Operation, Prng, 
 
 use crate::{OperationKind, OperationSet};
 
-/// Which commands a rule is about. A restriction that is `None` lets everything pass.
+/// Which commands a rule matches. A restriction that is `None` matches all.
 ///
-/// A command lies in a range of zones or blocks when it touches any block of it. An append and a management action touch
-/// all blocks of their zone, Select All those of every zone, a report those from its start to the end of the namespace.
-/// Flush and the reading of the Changed Zone List touch none: rules with a range are never about them.
+/// A command matches a range of zones or blocks if it touches any block of it. An append and a
+/// management action touch all blocks of their zone, Select All those of every zone, a report those
+/// from its start to the end of the namespace. Flush and reading the Changed Zone List touch none:
+/// rules with a range never match them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matcher {
-    /// The namespace. Rules for several namespaces are several rules.
+    /// The namespace. Several namespaces need several rules.
     pub namespace: NamespaceId,
     /// The operations.
     pub operations: OperationSet,
-    /// The zones, of that namespace.
+    /// The zones of that namespace.
     pub zones: Option<Range<ZoneIndex>>,
-    /// The blocks, of that namespace.
+    /// The blocks of that namespace.
     pub lbas: Option<Range<Lba>>,
 }
 
-/// Which of the commands that match a rule strikes at.
+/// Which of the matching commands a rule strikes at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// All.
     Always,
     /// The first.
     Once,
-    /// Each n-th: of 3, the third, the sixth, ...; at least 1.
+    /// Every n-th: with 3, the third, the sixth, ...; at least 1.
     EveryNth(u64),
     /// All but the first n.
     After(u64),
-    /// Each with this chance.
+    /// Each with this probability.
     Chance {
-        /// So many times ...
+        /// The numerator of the probability.
         numerator: u64,
-        /// ... out of so many; at least 1.
+        /// The denominator of the probability; at least 1.
         denominator: u64,
     },
 }
 
-/// How often a rule had the occasion, and how often it took it.
+/// How often a rule matched, and how often it struck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounters {
-    /// Commands taken that the rule is about.
+    /// Accepted commands that the rule matched.
     pub matched: u64,
-    /// Those of them that it struck at.
+    /// The matching commands that it struck at.
     pub struck: u64,
 }
 
@@ -59,35 +61,35 @@ impl Default for Matcher {
 }
 
 impl Matcher {
-    /// All commands of some kinds, in the first namespace.
+    /// Matches all commands of these kinds, in the first namespace.
     #[must_use]
     pub fn operations(operations: OperationSet) -> Matcher {
         Matcher { operations, ..Matcher::default() }
     }
 
-    /// Only those of them that touch `zones`.
+    /// Restricts the matcher to commands that touch `zones`.
     #[must_use]
     pub fn in_zones(self, zones: Range<ZoneIndex>) -> Matcher {
         Matcher { zones: Some(zones), ..self }
     }
 
-    /// Only those of them that touch `lbas`.
+    /// Restricts the matcher to commands that touch `lbas`.
     #[must_use]
     pub fn in_lbas(self, lbas: Range<Lba>) -> Matcher {
         Matcher { lbas: Some(lbas), ..self }
     }
 }
 
-/// The rules of a layer, with their counters and their randomness.
+/// The rules of a layer, with their counters and their random number generator.
 ///
-/// A command that the inner device then refuses was never taken: [`RuleBook::undo`] puts counters and randomness back, so
-/// that its resubmission meets the same rules again.
+/// A command that the inner device then refuses does not count: [`RuleSet::undo`] restores counters
+/// and generator, so that its resubmission gets the same result.
 #[derive(Debug)]
-pub(crate) struct RuleBook {
+pub(crate) struct RuleSet {
     rules: Vec<Rule>,
     prng: Prng,
     prng_before: Prng,
-    /// What the last command did to the counters: the rule, and whether it struck.
+    /// Changes of the counters by the last command: the rule, and whether it struck.
     log: Vec<(usize, bool)>,
 }
 
@@ -99,24 +101,24 @@ struct Rule {
     counters: RuleCounters,
 }
 
-impl RuleBook {
+impl RuleSet {
     /// # Panics
     /// When a rule divides by zero.
-    pub(crate) fn new(prng: Prng) -> RuleBook {
-        RuleBook { rules: Vec::new(), prng_before: prng.clone(), prng, log: Vec::new() }
+    pub(crate) fn new(prng: Prng) -> RuleSet {
+        RuleSet { rules: Vec::new(), prng_before: prng.clone(), prng, log: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, matches: Matcher, when: When, geometry: &Geometry) {
         match when {
-            When::EveryNth(n) => assert!(n > 0, "every 0th command does not exist"),
-            When::Chance { denominator, .. } => assert!(denominator > 0, "a chance needs a denominator"),
+            When::EveryNth(n) => assert!(n > 0, "EveryNth needs a number of at least 1"),
+            When::Chance { denominator, .. } => assert!(denominator > 0, "a chance needs a denominator of at least 1"),
             When::Always | When::Once | When::After(_) => {}
         }
         let zone_size_blocks = geometry.zone_size_blocks;
         self.rules.push(Rule { matches, when, zone_size_blocks, counters: RuleCounters::default() });
     }
 
-    /// Starts on a command.
+    /// Begins the evaluation of a command.
     pub(crate) fn begin(&mut self) {
         self.log.clear();
         self.prng_before.clone_from(&self.prng);
@@ -142,12 +144,12 @@ impl RuleBook {
         struck
     }
 
-    /// Randomness for the effect of a rule; undone with the rest.
+    /// The generator for the effect of a rule; [`RuleSet::undo`] restores it too.
     pub(crate) fn prng(&mut self) -> &mut Prng {
         &mut self.prng
     }
 
-    /// Forgets the command since [`RuleBook::begin`].
+    /// Reverts the evaluation since [`RuleSet::begin`].
     pub(crate) fn undo(&mut self) {
         for (index, struck) in self.log.drain(..) {
             let counters = &mut self.rules[index].counters;
@@ -185,7 +187,7 @@ impl Rule {
 
 /// Whether an operation touches a block in `range`.
 fn touches(operation: &Operation, zone_size: u64, range: Range<u64>) -> bool {
-    // Addresses come from the host unchecked: saturating sums keep those at the end of the number range harmless.
+    // Addresses from the host are not validated yet: saturating sums avoid overflows.
     let overlaps = |start: u64, blocks: u64| start < range.end && range.start < start.saturating_add(blocks);
     let zone_overlaps = |lba: Lba| overlaps(lba.0 - lba.0 % zone_size, zone_size);
     match operation {
@@ -218,20 +220,20 @@ mod tests {
         command(Operation::Read { start: Lba(start), blocks: Blocks(blocks) })
     }
 
-    fn book(matches: Matcher, when: When) -> RuleBook {
-        let mut book = RuleBook::new(Prng::new(1));
-        book.add(matches, when, &Geometry::tiny());
-        book
+    fn rule_set(matches: Matcher, when: When) -> RuleSet {
+        let mut rule_set = RuleSet::new(Prng::new(1));
+        rule_set.add(matches, when, &Geometry::tiny());
+        rule_set
     }
 
-    fn strikes(book: &mut RuleBook, command: &Command) -> bool {
-        book.begin();
-        book.strikes(0, command)
+    fn strikes(rule_set: &mut RuleSet, command: &Command) -> bool {
+        rule_set.begin();
+        rule_set.strikes(0, command)
     }
 
     #[test]
-    fn a_rule_is_about_every_command_that_touches_its_range() {
-        let mut zone_two = book(Matcher::default().in_zones(ZoneIndex(2)..ZoneIndex(3)), When::Always);
+    fn a_rule_matches_every_command_that_touches_its_range() {
+        let mut zone_two = rule_set(Matcher::default().in_zones(ZoneIndex(2)..ZoneIndex(3)), When::Always);
         for (command, expected) in [
             (read(31, 1), false),
             (read(31, 2), true),
@@ -251,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_strikes_when_its_turn_has_come() {
+    fn a_rule_strikes_according_to_its_when() {
         let pattern = |when| {
-            let mut book = book(Matcher::operations(OperationSet::READ), when);
-            (0..6).map(|_| if strikes(&mut book, &read(0, 1)) { 'x' } else { '.' }).collect::<String>()
+            let mut rule_set = rule_set(Matcher::operations(OperationSet::READ), when);
+            (0..6).map(|_| if strikes(&mut rule_set, &read(0, 1)) { 'x' } else { '.' }).collect::<String>()
         };
         assert_eq!(pattern(When::Always), "xxxxxx");
         assert_eq!(pattern(When::Once), "x.....");
@@ -265,15 +267,15 @@ mod tests {
     }
 
     #[test]
-    fn an_undone_command_leaves_no_mark() {
-        let mut book = book(Matcher::default(), When::Chance { numerator: 1, denominator: 2 });
+    fn undo_reverts_counters_and_random_numbers() {
+        let mut rule_set = rule_set(Matcher::default(), When::Chance { numerator: 1, denominator: 2 });
         for _ in 0..64 {
-            let before = (book.prng.clone(), book.counters(0));
-            let first = strikes(&mut book, &read(0, 1));
-            book.undo();
-            assert_eq!((book.prng.clone(), book.counters(0)), before);
-            assert_eq!(strikes(&mut book, &read(0, 1)), first, "the second try meets the same fate");
+            let before = (rule_set.prng.clone(), rule_set.counters(0));
+            let first = strikes(&mut rule_set, &read(0, 1));
+            rule_set.undo();
+            assert_eq!((rule_set.prng.clone(), rule_set.counters(0)), before);
+            assert_eq!(strikes(&mut rule_set, &read(0, 1)), first, "the resubmission gets the same result");
         }
-        assert_eq!(book.counters(0).matched, 64);
+        assert_eq!(rule_set.counters(0).matched, 64);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Shared`]: several owners of one device.
+//! [`Shared`]: several handles on one device.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,25 +12,26 @@ use zonda_zoned::{
 use crate::limits::{SHARED_HANDLE_OUTSTANDING_MAX, SHARED_OUTSTANDING_MAX};
 use crate::outstanding::Outstanding;
 
-/// A handle on a device that others have handles on too: each clone is a device of its own, with its own command ids, and
-/// gets the completions of what it submitted. Use it below several [`crate::Slice`]s of one drive, or to keep a hand on
-/// a drive that lies deep in a stack.
+/// A handle on a shared device: each clone is a device with its own command ids, and gets the
+/// completions of its own commands. Use it below several [`crate::Slice`]s of one drive, or to
+/// access a drive at the bottom of a stack.
 ///
-/// A poll through any handle moves the device, and puts completions for others aside until they poll. Handles may be
-/// driven at different instants; the device sees the latest. A handle that was refused is woken after the next
-/// completion of any other, because it may have none of its own to wait for. What a dropped handle left under way
-/// completes unseen.
+/// A poll through any handle polls the device, and queues completions of other handles until they
+/// poll. Handles may be polled with different instants; the device gets the latest. A handle whose
+/// command was refused is woken after the next completion of any other, because it may have no
+/// command in flight. Commands of a dropped handle complete unnoticed.
 ///
-/// It does not keep one owner's commands from another's zones: that is the work of a slice.
+/// It does not isolate the zones of one handle from commands of another: that is the task of a
+/// slice.
 pub struct Shared<D> {
     core: Rc<RefCell<Core<D>>>,
     geometries: Rc<[(NamespaceId, Geometry)]>,
     handle: u64,
 }
 
-/// What all handles share.
+/// The state that all handles share.
 struct Core<D> {
-    /// Gone once the last handle has taken it out.
+    /// `None` once the last handle has taken the device.
     inner: Option<D>,
     now: Instant,
     outstanding: Outstanding<Owner>,
@@ -39,19 +40,19 @@ struct Core<D> {
     scratch: CompletionQueue,
 }
 
-/// Whose a command is, and what its owner calls it.
+/// The handle of a command, and its id there.
 struct Owner {
     handle: u64,
     id: CommandId,
 }
 
-/// What waits for one handle.
+/// The queue of a handle.
 #[derive(Default)]
 struct Inbox {
     ready: VecDeque<(Instant, Completion)>,
-    /// Submitted and not yet handed over.
+    /// Commands that are submitted and whose completions are not yet polled for.
     outstanding: usize,
-    /// A command was handed back since the device last completed anything.
+    /// A command was refused since the last completion of the device.
     refused: bool,
     retry_at: Option<Instant>,
 }
@@ -66,7 +67,8 @@ impl<D: ZonedDevice> Shared<D> {
         Shared::with_namespaces(inner, &[NamespaceId::FIRST])
     }
 
-    /// The first handle on a device with these namespaces. Handles tell the geometry of these alone.
+    /// The first handle on a device with these namespaces. Handles report the geometry of these
+    /// only.
     ///
     /// # Panics
     /// When the device lacks one of them.
@@ -84,11 +86,11 @@ impl<D: ZonedDevice> Shared<D> {
         Shared { core: Rc::new(RefCell::new(core)), geometries, handle: 0 }
     }
 
-    /// Takes the device out, if this is the last handle: pulls the drive out from under a stack that is gone. Completions
-    /// not yet polled for are lost.
+    /// Takes the device, if this is the last handle, for example after the stack above was dropped.
+    /// Completions that are not yet polled for are lost.
     ///
     /// # Errors
-    /// Hands the handle back while there are others.
+    /// Returns the handle while other handles exist.
     pub fn take_inner(self) -> Result<D, Shared<D>> {
         if Rc::strong_count(&self.core) > 1 {
             return Err(self);
@@ -97,20 +99,21 @@ impl<D: ZonedDevice> Shared<D> {
         Ok(inner.expect("only the last handle takes the device, and it is consumed"))
     }
 
-    /// How many handles there are, this one included.
+    /// The number of handles, including this one.
     #[must_use]
     pub fn handles(&self) -> usize {
         Rc::strong_count(&self.core)
     }
 
-    /// Looks at the device. (A handle cannot lend it out as the other layers do.)
-    pub fn with_inner<R>(&self, look: impl FnOnce(&D) -> R) -> R {
-        look(self.core.borrow().device())
+    /// Runs a closure with the device. (A handle cannot return a reference as the other layers do.)
+    pub fn with_inner<R>(&self, run: impl FnOnce(&D) -> R) -> R {
+        run(self.core.borrow().device())
     }
 
-    /// Reaches into the device. What is submitted to it directly must not be polled for through a handle.
-    pub fn with_inner_mut<R>(&self, reach: impl FnOnce(&mut D) -> R) -> R {
-        reach(self.core.borrow_mut().device_mut())
+    /// Runs a closure with the mutable device. Completions of commands submitted to it directly
+    /// must not be polled for through a handle.
+    pub fn with_inner_mut<R>(&self, run: impl FnOnce(&mut D) -> R) -> R {
+        run(self.core.borrow_mut().device_mut())
     }
 }
 
@@ -121,7 +124,7 @@ impl<D> fmt::Debug for Shared<D> {
 }
 
 impl<D> Clone for Shared<D> {
-    /// A further handle, with nothing under way.
+    /// A further handle, without commands in flight.
     fn clone(&self) -> Shared<D> {
         let mut core = self.core.borrow_mut();
         let handle = core.handles_made;
@@ -134,7 +137,8 @@ impl<D> Clone for Shared<D> {
 
 impl<D> Drop for Shared<D> {
     fn drop(&mut self) {
-        // While a panic of the device unwinds, the core is still borrowed: the inbox then goes with the core.
+        // While a panic of the device unwinds, the core is still borrowed: the inbox is dropped
+        // with the core then.
         if let Ok(mut core) = self.core.try_borrow_mut() {
             core.inboxes.remove(&self.handle);
         }
@@ -144,7 +148,7 @@ impl<D> Drop for Shared<D> {
 impl<D: ZonedDevice> ZonedDevice for Shared<D> {
     fn geometry(&self, namespace: NamespaceId) -> &Geometry {
         let found = self.geometries.iter().find(|(known, _)| *known == namespace);
-        &found.unwrap_or_else(|| panic!("the shared device was given no namespace {namespace}")).1
+        &found.unwrap_or_else(|| panic!("the handle has no namespace {namespace}")).1
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -189,18 +193,18 @@ impl<D: ZonedDevice> ZonedDevice for Shared<D> {
 
 impl<D> Core<D> {
     fn device(&self) -> &D {
-        self.inner.as_ref().expect("a handle exists, so nobody has taken the device out")
+        self.inner.as_ref().expect("the device is not taken while a handle exists")
     }
 
     fn device_mut(&mut self) -> &mut D {
-        self.inner.as_mut().expect("a handle exists, so nobody has taken the device out")
+        self.inner.as_mut().expect("the device is not taken while a handle exists")
     }
 
     fn inbox(&mut self, handle: u64) -> &mut Inbox {
         self.inboxes.get_mut(&handle).expect("a handle has its inbox for as long as it lives")
     }
 
-    /// The device's clock: the latest instant that any handle has named.
+    /// The time of the device: the latest instant of any handle.
     fn advance(&mut self, now: Instant) -> Instant {
         self.now = self.now.max(now);
         self.now
@@ -208,7 +212,7 @@ impl<D> Core<D> {
 }
 
 impl<D: ZonedDevice> Core<D> {
-    /// Polls the device, and hands what has ended to the inboxes.
+    /// Polls the device, and moves completions to the inboxes.
     fn collect(&mut self, now: Instant) {
         let mut ended = std::mem::take(&mut self.scratch);
         self.device_mut().poll(now, &mut ended);
@@ -245,13 +249,13 @@ mod tests {
         second.submit(Instant(1), read(8, 0, 1)).unwrap();
         assert_eq!(poll_ids(&mut first, Instant(1)), [7]);
         assert_eq!(first.next_wakeup(), None);
-        assert_eq!(second.next_wakeup(), Some(Instant(1)), "its completions were put aside");
+        assert_eq!(second.next_wakeup(), Some(Instant(1)), "its completion is queued");
         assert_eq!(poll_ids(&mut second, Instant(1)), [7, 8]);
         assert_eq!(second.next_wakeup(), None);
     }
 
     #[test]
-    fn the_device_never_sees_time_go_back() {
+    fn the_time_of_the_device_is_monotonic() {
         let delay =
             DelayRule { matches: Matcher::default(), when: When::Always, fixed: Duration(10), spread: Duration::ZERO };
         let mut first = Shared::new(Delay::new(reference(), vec![delay], Prng::new(1)));
@@ -261,12 +265,12 @@ mod tests {
         second.submit(Instant(50), read(2, 0, 1)).unwrap();
         second.poll(Instant(50), &mut CompletionQueue::new());
         assert_eq!(poll_ids(&mut second, Instant(109)), [0; 0]);
-        assert_eq!(poll_ids(&mut second, Instant(110)), [2], "taken at 100, as the device saw it");
+        assert_eq!(poll_ids(&mut second, Instant(110)), [2], "submitted at 100 in the time of the device");
         assert_eq!(poll_ids(&mut first, Instant(110)), [1]);
     }
 
     #[test]
-    fn a_refused_handle_gets_its_command_back_and_is_woken_when_another_makes_room() {
+    fn a_refused_handle_is_woken_when_a_slot_becomes_free() {
         let mut first = Shared::new(Narrow::new(reference(), 1));
         let mut second = first.clone();
         first.submit(Instant(1), write(1, 0, 1)).unwrap();
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn one_handle_that_never_polls_has_a_bound_of_its_own() {
+    fn a_handle_that_never_polls_has_its_own_limit() {
         let mut lazy = Shared::new(crate::Null::new(Geometry::tiny()));
         let mut busy = lazy.clone();
         let mut taken = 0;
@@ -294,19 +298,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_handle_takes_the_device_out() {
+    fn only_the_last_handle_takes_the_device() {
         let first = Shared::new(reference());
         let mut second = first.clone();
         second.submit(Instant::ZERO, write(1, 0, 4)).unwrap();
-        let first = first.take_inner().expect_err("there is another handle");
+        let first = first.take_inner().expect_err("another handle exists");
         drop(second);
-        let mut device: ReferenceDevice = first.take_inner().expect("the other handle is gone");
+        let mut device: ReferenceDevice = first.take_inner().expect("the other handle was dropped");
         device.poll(Instant::ZERO, &mut CompletionQueue::new());
-        assert_eq!(run_one(&mut device, write(1, 4, 4)).status, Status::Success, "the write had happened");
+        assert_eq!(run_one(&mut device, write(1, 4, 4)).status, Status::Success, "the write was executed");
     }
 
     #[test]
-    fn what_a_dropped_handle_left_under_way_disturbs_nobody() {
+    fn commands_of_a_dropped_handle_do_not_affect_other_handles() {
         let mut first = Shared::new(reference());
         let mut second = first.clone();
         second.submit(Instant::ZERO, write(1, 0, 4)).unwrap();

@@ -1,27 +1,28 @@
-//! [`Sparse`]: the bytes of all zones, as sparse as the writing.
+//! [`Sparse`]: sparse storage for the bytes of all zones.
 
 use crate::limits::MEMORY_SPARE_BYTES_MAX;
 
-/// Bytes that are allocated at a time.
+/// Size of a chunk, the unit of allocation.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// So many bytes for each block of each zone: zeros where nothing was written. Memory is taken in chunks, and given back
-/// when a chunk holds nothing any more.
+/// A fixed number of bytes for each block of each zone; unwritten blocks are zeros. Memory is
+/// allocated in chunks, and released when a chunk has only zeros.
 #[derive(Debug)]
 pub(crate) struct Sparse {
     block_bytes: usize,
     chunk_bytes: usize,
-    /// For each zone its chunks, as far as they were ever written. One that is absent has no capacity; bytes beyond the
-    /// length of one are zeros.
+    /// The chunks of each zone, up to the last one written. A missing chunk has no capacity; bytes
+    /// beyond the length of a chunk are zeros.
     zones: Vec<Vec<Vec<u8>>>,
     chunks: u64,
-    /// Empty chunks that were given back. The system takes longer to hand out fresh pages than a write takes.
+    /// Released chunks, kept because allocating fresh pages from the system takes longer than a
+    /// write.
     spare: Vec<Vec<u8>>,
     spare_max: usize,
 }
 
 impl Sparse {
-    /// Nothing but zeros. Chunks hold whole blocks: `chunk_blocks` of them.
+    /// All zeros. A chunk holds `chunk_blocks` whole blocks.
     pub(crate) fn new(zones: u32, block_bytes: usize, chunk_blocks: usize) -> Sparse {
         let zones = vec![Vec::new(); if block_bytes == 0 { 0 } else { zones as usize }];
         let chunk_bytes = block_bytes * chunk_blocks;
@@ -29,7 +30,7 @@ impl Sparse {
         Sparse { block_bytes, chunk_bytes, zones, chunks: 0, spare: Vec::new(), spare_max }
     }
 
-    /// A good number of blocks for a chunk.
+    /// A suitable number of blocks for a chunk.
     pub(crate) fn chunk_blocks(block_bytes: usize, zone_blocks: u64) -> usize {
         (CHUNK_BYTES / block_bytes).clamp(1, usize::try_from(zone_blocks).unwrap_or(usize::MAX))
     }
@@ -39,7 +40,7 @@ impl Sparse {
         self.chunks * self.chunk_bytes as u64
     }
 
-    /// Bytes of the chunks that would have to be added for a write.
+    /// Bytes of the chunks that a write would allocate.
     pub(crate) fn missing_bytes(&self, zone: usize, first: u64, blocks: u64) -> u64 {
         if self.block_bytes == 0 || blocks == 0 {
             return 0;
@@ -51,7 +52,7 @@ impl Sparse {
         (missing * self.chunk_bytes) as u64
     }
 
-    /// Replaces whole blocks of a zone from the block `first`.
+    /// Writes whole blocks of a zone from the block `first`.
     #[inline]
     pub(crate) fn write(&mut self, zone: usize, first: u64, mut bytes: &[u8]) {
         let mut at = first as usize * self.block_bytes;
@@ -62,7 +63,7 @@ impl Sparse {
             if chunk.len() < offset {
                 chunk.resize(offset, 0);
             }
-            // What is written from start to end is never filled with zeros before.
+            // A chunk that is written sequentially is never filled with zeros before.
             let known = now.len().min(chunk.len() - offset);
             chunk[offset..offset + known].copy_from_slice(&now[..known]);
             chunk.extend_from_slice(&now[known..]);
@@ -71,7 +72,7 @@ impl Sparse {
         }
     }
 
-    /// Adds blocks of a zone from the block `first` to `out`.
+    /// Appends blocks of a zone from the block `first` to `out`.
     #[inline]
     pub(crate) fn read(&self, zone: usize, first: u64, blocks: u64, out: &mut Vec<u8>) {
         let mut at = first as usize * self.block_bytes;
@@ -87,7 +88,7 @@ impl Sparse {
         }
     }
 
-    /// Makes blocks of a zone zeros. A chunk of which nothing else is left is given back.
+    /// Zeroes blocks of a zone. A chunk that has only zeros then is released.
     pub(crate) fn zero(&mut self, zone: usize, first: u64, blocks: u64) {
         let Some(zone) = self.zones.get_mut(zone) else { return };
         let start = first as usize * self.block_bytes;
@@ -106,18 +107,18 @@ impl Sparse {
                 chunk.truncate(from);
             } else {
                 let chunk = std::mem::take(chunk);
-                give_back(chunk, &mut self.spare, self.spare_max);
+                release(chunk, &mut self.spare, self.spare_max);
                 self.chunks -= 1;
             }
         }
     }
 
-    /// Gives all chunks of a zone back.
+    /// Releases all chunks of a zone.
     pub(crate) fn erase(&mut self, zone: usize) {
         if let Some(zone) = self.zones.get_mut(zone) {
             for chunk in std::mem::take(zone).into_iter().filter(|chunk| chunk.capacity() > 0) {
                 self.chunks -= 1;
-                give_back(chunk, &mut self.spare, self.spare_max);
+                release(chunk, &mut self.spare, self.spare_max);
             }
         }
     }
@@ -136,8 +137,8 @@ impl Sparse {
     }
 }
 
-/// Keeps a chunk for the next writes, or frees it where there are enough.
-fn give_back(mut chunk: Vec<u8>, spare: &mut Vec<Vec<u8>>, spare_max: usize) {
+/// Keeps a chunk for the next writes, or frees it if enough are kept.
+fn release(mut chunk: Vec<u8>, spare: &mut Vec<Vec<u8>>, spare_max: usize) {
     if spare.len() < spare_max {
         chunk.clear();
         spare.push(chunk);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_written_is_zeros_and_takes_no_memory() {
+    fn unwritten_blocks_are_zeros_and_take_no_memory() {
         let mut sparse = sparse();
         assert_eq!((read(&sparse, 0, 5), sparse.bytes()), (vec![0; 20], 0));
         sparse.write(1, 3, &[7; 8]);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_of_zeros_is_given_back() {
+    fn a_chunk_of_zeros_is_released() {
         let mut sparse = sparse();
         sparse.write(1, 0, &[7; 16]);
         sparse.zero(1, 1, 2);
@@ -179,13 +180,13 @@ mod tests {
         sparse.zero(1, 0, 2);
         assert_eq!((read(&sparse, 0, 4), sparse.bytes()), ([[0; 4], [0; 4], [0; 4], [7; 4]].concat(), 8));
         sparse.write(1, 1, &[3; 4]);
-        assert_eq!(read(&sparse, 0, 2), [[0; 4], [3; 4]].concat(), "what was given back does not come back");
+        assert_eq!(read(&sparse, 0, 2), [[0; 4], [3; 4]].concat(), "a released chunk is zeroed");
         sparse.erase(1);
         assert_eq!((read(&sparse, 0, 4), sparse.bytes()), (vec![0; 16], 0));
     }
 
     #[test]
-    fn zeros_behind_what_was_written_change_nothing() {
+    fn zeroing_unwritten_blocks_has_no_effect() {
         let mut sparse = sparse();
         sparse.write(1, 0, &[7; 4]);
         sparse.zero(1, 1, 100);

@@ -1,4 +1,4 @@
-//! What the tests of all layers need.
+//! Helpers for the tests of all layers.
 
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
@@ -6,7 +6,7 @@ use zonda_zoned::{
     PayloadKind, QueueFull, ZonedDevice,
 };
 
-/// A small correct device that keeps fingerprints.
+/// A small reference device that stores fingerprints.
 pub(crate) fn reference() -> ReferenceDevice {
     ReferenceDevice::new(Geometry::tiny(), PayloadKind::Fingerprints)
 }
@@ -19,7 +19,7 @@ pub(crate) fn read(id: u64, start: u64, blocks: u64) -> Command {
     command(id, Operation::Read { start: Lba(start), blocks: Blocks(blocks) })
 }
 
-/// A write whose fingerprints tell its command and each block apart.
+/// A write whose fingerprints identify its command and each block.
 pub(crate) fn write(id: u64, start: u64, blocks: u64) -> Command {
     let payload = Payload::Fingerprints((0..blocks).map(|block| (id << 16) + start + block + 1).collect());
     command(id, Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload })
@@ -35,7 +35,7 @@ pub(crate) fn poll_ids(device: &mut impl ZonedDevice, now: Instant) -> Vec<u64> 
     poll_all(device, now).into_iter().map(|completion| completion.id.0).collect()
 }
 
-/// Polls at each wake-up until there is none.
+/// Polls at each wakeup until none is left.
 pub(crate) fn run_until_idle(device: &mut impl ZonedDevice, from: Instant) -> Vec<(Instant, Completion)> {
     let mut now = from;
     let mut ended = Vec::new();
@@ -44,7 +44,7 @@ pub(crate) fn run_until_idle(device: &mut impl ZonedDevice, from: Instant) -> Ve
         now = now.max(wakeup);
         ended.extend(poll_all(device, now).into_iter().map(|completion| (now, completion)));
         polls += 1;
-        assert!(polls < 1_000_000, "the device wakes for ever");
+        assert!(polls < 1_000_000, "the device never becomes idle");
     }
     ended
 }
@@ -52,24 +52,24 @@ pub(crate) fn run_until_idle(device: &mut impl ZonedDevice, from: Instant) -> Ve
 /// Runs one command alone, from its submission to its completion.
 pub(crate) fn run_one(device: &mut impl ZonedDevice, command: Command) -> Completion {
     let id = command.id;
-    device.submit(Instant::ZERO, command).expect("a device with nothing to do takes a command");
+    device.submit(Instant::ZERO, command).expect("an idle device accepts a command");
     let ended = run_until_idle(device, Instant::ZERO);
     let [(_, completion)] = <[_; 1]>::try_from(ended).expect("one command has one completion");
     assert_eq!(completion.id, id);
     completion
 }
 
-/// A device with room for few commands at a time.
+/// A device with a short queue.
 pub(crate) struct Narrow<D> {
     pub(crate) inner: D,
-    room: usize,
+    slots: usize,
     outstanding: usize,
     pub(crate) refusals: usize,
 }
 
 impl<D: ZonedDevice> Narrow<D> {
-    pub(crate) fn new(inner: D, room: usize) -> Narrow<D> {
-        Narrow { inner, room, outstanding: 0, refusals: 0 }
+    pub(crate) fn new(inner: D, slots: usize) -> Narrow<D> {
+        Narrow { inner, slots, outstanding: 0, refusals: 0 }
     }
 }
 
@@ -79,7 +79,7 @@ impl<D: ZonedDevice> ZonedDevice for Narrow<D> {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        if self.outstanding == self.room {
+        if self.outstanding == self.slots {
             self.refusals += 1;
             return Err(QueueFull(command));
         }

@@ -23,7 +23,8 @@ fn some(denominator: u64) -> When {
     When::Chance { numerator: 1, denominator }
 }
 
-/// A stack that behaves as a device of `geometry`, but for some reads and flushes, which nothing else depends on.
+/// A stack that behaves as a device of `geometry`, except for faults of some reads and flushes, on
+/// which nothing depends.
 fn stack(geometry: &Geometry, seed: u64) -> Stack {
     let device = Geometry {
         zone_count: geometry.zone_count + 3,
@@ -67,7 +68,8 @@ fn differs_in_one_bit(a: &Completion, b: &Completion) -> bool {
     }
 }
 
-/// Keeps random commands flowing through a stack until all have ended, and checks each. Returns the hash of the run.
+/// Submits random commands to a stack until all have completed, and checks each. Returns the hash
+/// of the run.
 fn run(geometry: &Geometry, seed: u64) -> u64 {
     let mut stack = stack(geometry, seed);
     let mut oracle = ReferenceDevice::new(geometry.clone(), KEEPS);
@@ -78,7 +80,7 @@ fn run(geometry: &Geometry, seed: u64) -> u64 {
     let (mut left, mut refusals, mut corrupted, mut unread) = (2_000, 0, 0, 0);
     let mut ended = CompletionQueue::new();
     loop {
-        // In bursts: one at a time would always find room.
+        // In bursts: a single command would never find the queue full.
         let burst = if expected.len() <= 8 { 24 } else { 0 };
         while left > 0 && expected.len() < burst {
             let command = waiting.take().unwrap_or_else(|| source.next(&oracle));
@@ -89,7 +91,7 @@ fn run(geometry: &Geometry, seed: u64) -> u64 {
                     expected.insert(copy.id, (oracle.execute(&copy), copy.operation));
                 }
                 Err(QueueFull(command)) => {
-                    assert_eq!(command, copy, "handed back changed");
+                    assert_eq!(command, copy, "returned unchanged");
                     refusals += 1;
                     waiting = Some(command);
                     break;
@@ -107,7 +109,7 @@ fn run(geometry: &Geometry, seed: u64) -> u64 {
         }
         stack.poll(now, &mut ended);
         while let Some(completion) = ended.pop() {
-            let (promised, operation) = expected.remove(&completion.id).expect("a command ends once");
+            let (promised, operation) = expected.remove(&completion.id).expect("a command completes once");
             match (&operation, completion.status) {
                 (Operation::Read { .. }, Status::UnrecoveredReadError) => unread += 1,
                 (Operation::Flush, Status::AbortRequested) => {}
@@ -119,12 +121,12 @@ fn run(geometry: &Geometry, seed: u64) -> u64 {
     assert!(refusals > 0, "the narrow device never refused");
     let faults = stack.inner().inner().counters();
     assert_eq!(faults[0].struck, unread);
-    assert!(corrupted > 0 && corrupted <= faults[1].struck, "a refused read has no bits to flip");
+    assert!(corrupted > 0 && corrupted <= faults[1].struck, "a failed read has no bits to flip");
     let completed: u64 = OperationKind::ALL.iter().map(|&kind| stack.counters(kind).completed).sum();
     assert_eq!(completed, 2_000);
     let hash = stack.hash();
     let shared = stack.into_inner().into_inner().into_inner().into_inner();
-    let device = shared.take_inner().expect("the stack is gone").inner;
+    let device = shared.take_inner().expect("the stack was dropped").inner;
     for lba in 0..geometry.namespace_blocks().0 {
         let lba = zonda_zoned::Lba(lba);
         assert_eq!(device.block(lba), oracle.block(lba), "block {lba}");
@@ -133,7 +135,7 @@ fn run(geometry: &Geometry, seed: u64) -> u64 {
 }
 
 #[test]
-fn a_stack_of_all_layers_keeps_commands_flowing_to_the_end() {
+fn a_stack_of_all_layers_completes_every_command() {
     let mut prng = Prng::new(8);
     for seed in 0..20 {
         run(&random_geometry(&mut prng), seed);

@@ -1,4 +1,4 @@
-//! [`Trace`]: records what passes.
+//! [`Trace`]: records commands and completions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,85 +11,86 @@ use zonda_zoned::{
 use crate::OperationKind;
 use crate::limits::{TRACE_EVENTS_DEFAULT, TRACE_OUTSTANDING_MAX};
 
-/// Records every command and completion that passes: the last of them as events, all of them as counters and as one
-/// running hash. Use it to see what a layer sends down, and to compare two runs: the same seed gives the same hash.
+/// Records every command and completion: the last ones as events, all of them in counters and in a
+/// running hash. Use it to see the commands that a layer submits, and to compare two runs: the same
+/// seed gives the same hash.
 ///
-/// It delays and changes nothing. The text of an event is one line that begins with the instant, so that traces sort and
-/// diff well.
+/// It does not delay or change anything. The text of an event is one line that begins with the
+/// instant, so that traces can be sorted and compared.
 pub struct Trace<D> {
     inner: D,
     events: VecDeque<TraceEvent>,
     capacity: usize,
     sink: Option<Sink>,
-    under_way: BTreeMap<CommandId, (Instant, OperationKind)>,
+    in_flight: BTreeMap<CommandId, (Instant, OperationKind)>,
     counters: [TraceCounters; OperationKind::ALL.len()],
     hash: u64,
 }
 
-/// Who is called with each event.
+/// A callback for each event.
 type Sink = Box<dyn FnMut(&TraceEvent)>;
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// When.
+    /// The time of the event.
     pub at: Instant,
     /// The command.
     pub id: CommandId,
-    /// What it asks for.
+    /// The kind of its operation.
     pub operation: OperationKind,
-    /// What happened to it.
+    /// The kind of the event.
     pub kind: TraceKind,
 }
 
-/// What happened to a command.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
-    /// The device took it.
+    /// The device accepted the command.
     Submitted {
-        /// The namespace addressed.
+        /// The addressed namespace.
         namespace: NamespaceId,
-        /// Where in it.
+        /// The addressed location in it.
         target: TraceTarget,
         /// Blocks read or written; 0 for other commands.
         blocks: Blocks,
     },
-    /// The device had no room for it.
+    /// The device refused the command because its queue was full.
     Refused,
-    /// It ended.
+    /// The command completed.
     Completed {
-        /// How.
+        /// The status.
         status: Status,
-        /// Where an append was placed.
+        /// The LBA of an append.
         appended: Option<Lba>,
-        /// The time since it was taken.
+        /// The time since its submission.
         latency: Duration,
     },
 }
 
-/// Where in a namespace a command has its effect.
+/// The location in a namespace that a command addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceTarget {
-    /// Nowhere in particular.
+    /// None.
     Nowhere,
-    /// From this block on; of a deallocation, the first block of its first range.
+    /// The first block; of a deallocation, the first block of its first range.
     Lba(Lba),
     /// Select All.
     AllZones,
 }
 
-/// How many commands of one kind have passed.
+/// Counters of the commands of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceCounters {
-    /// Taken by the device.
+    /// Commands accepted by the device.
     pub submitted: u64,
-    /// Handed back for want of room.
+    /// Commands refused because the queue was full.
     pub refused: u64,
-    /// Ended, with whatever status.
+    /// Completed commands, with any status.
     pub completed: u64,
-    /// Ended with another status than success.
+    /// Commands completed with an error.
     pub failed: u64,
-    /// Blocks named by those that were taken.
+    /// Blocks of the accepted commands.
     pub blocks: u64,
 }
 
@@ -100,7 +101,8 @@ impl<D: ZonedDevice> Trace<D> {
         Trace::with_capacity(inner, TRACE_EVENTS_DEFAULT)
     }
 
-    /// A trace that keeps the last `capacity` events; 0 keeps none, and leaves counters, hash and sink.
+    /// A trace that keeps the last `capacity` events; 0 keeps none, and leaves counters, hash and
+    /// sink.
     #[must_use]
     pub fn with_capacity(inner: D, capacity: usize) -> Trace<D> {
         Trace {
@@ -108,7 +110,7 @@ impl<D: ZonedDevice> Trace<D> {
             events: VecDeque::new(),
             capacity,
             sink: None,
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             counters: [TraceCounters::default(); OperationKind::ALL.len()],
             hash: 0,
         }
@@ -125,32 +127,33 @@ impl<D: ZonedDevice> Trace<D> {
         self.events.iter()
     }
 
-    /// How many commands of one kind have passed.
+    /// Counters of the commands of one kind.
     #[must_use]
     pub fn counters(&self, kind: OperationKind) -> TraceCounters {
         self.counters[kind as usize]
     }
 
-    /// A hash of all events so far, their order, and the contents that were written and read. Equal for equal runs;
-    /// unequal for others but for one chance in 2^64.
+    /// A hash of all events so far, their order, and the contents that were written and read. Equal
+    /// for equal runs; equal for different runs with a probability of 2^-64.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The device inside.
+    /// The inner device.
     #[must_use]
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// The device inside.
+    /// The inner device.
     #[must_use]
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device inside. What is submitted to it directly must not be polled for here.
+    /// The inner device. Completions of commands submitted to it directly must not be polled for
+    /// here.
     #[must_use]
     pub fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
@@ -205,7 +208,7 @@ impl<D: ZonedDevice> ZonedDevice for Trace<D> {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        if self.under_way.len() >= TRACE_OUTSTANDING_MAX {
+        if self.in_flight.len() >= TRACE_OUTSTANDING_MAX {
             return Err(QueueFull(command));
         }
         let (id, namespace) = (command.id, command.namespace);
@@ -225,8 +228,8 @@ impl<D: ZonedDevice> ZonedDevice for Trace<D> {
         counters.blocks = counters.blocks.wrapping_add(blocks.0);
         self.mix(contents);
         self.record(TraceEvent { at: now, id, operation, kind: TraceKind::Submitted { namespace, target, blocks } });
-        let previous = self.under_way.insert(id, (now, operation));
-        assert!(previous.is_none(), "command {id} is already under way");
+        let previous = self.in_flight.insert(id, (now, operation));
+        assert!(previous.is_none(), "command {id} is already in flight");
         Ok(())
     }
 
@@ -236,7 +239,7 @@ impl<D: ZonedDevice> ZonedDevice for Trace<D> {
         while let Some(completion) = ended.pop() {
             let Completion { id, status, ref outcome } = completion;
             let (taken, operation) =
-                self.under_way.remove(&id).unwrap_or_else(|| panic!("command {id} ended and was not under way"));
+                self.in_flight.remove(&id).unwrap_or_else(|| panic!("command {id} completed but was not in flight"));
             let counters = &mut self.counters[operation as usize];
             counters.completed += 1;
             counters.failed += u64::from(!status.is_success());
@@ -273,8 +276,8 @@ impl<D: ZonedDevice> ZonedDevice for Trace<D> {
 }
 
 impl fmt::Display for TraceEvent {
-    /// `00000000.000001500 submitted #7 write lba 16 blocks 4`: the instant in seconds, padded so that lines sort by time
-    /// as text; latencies in nanoseconds.
+    /// `00000000.000001500 submitted #7 write lba 16 blocks 4`: the instant in seconds, padded so
+    /// that lines sort by time as text; latencies in nanoseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TraceEvent { at, id, operation, kind } = self;
         write!(f, "{:08}.{:09} ", at.0 / 1_000_000_000, at.0 % 1_000_000_000)?;
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_reads_as_lines_that_sort_by_time() {
+    fn the_lines_of_a_trace_sort_by_time() {
         let rule = DelayRule {
             matches: Matcher::default(),
             when: When::Always,
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_and_hash_go_on_when_the_ring_is_full() {
+    fn counters_and_hash_continue_when_the_ring_is_full() {
         let mut device = Trace::with_capacity(reference(), 3);
         for id in 0..6 {
             run_one(&mut device, write(id, id * 2, 2));
@@ -405,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_runs_apart_by_order_time_and_contents() {
+    fn the_hash_depends_on_order_time_and_contents() {
         let hash_of = |commands: &[Command], at: Instant| {
             let mut device = Trace::with_capacity(reference(), 0);
             for command in commands {
@@ -438,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_refuses_is_handed_back() {
+    fn a_refused_command_is_returned() {
         let mut device = Trace::new(Narrow::new(reference(), 0));
         assert_eq!(device.submit(Instant::ZERO, write(1, 0, 4)), Err(QueueFull(write(1, 0, 4))));
         assert_eq!(device.counters(OperationKind::Write).refused, 1);

@@ -12,22 +12,23 @@ pub enum NbdError {
     NotPermitted = 1,
     /// NBD_EIO: the device failed.
     Io = 5,
-    /// NBD_ENOMEM: the protocol asks servers not to say this.
+    /// NBD_ENOMEM: the protocol discourages servers from using it.
     NoMemory = 12,
-    /// NBD_EINVAL: the request makes no sense.
+    /// NBD_EINVAL: the request is invalid.
     Invalid = 22,
-    /// NBD_ENOSPC: the device is full, or the range of a write ends behind the export.
+    /// NBD_ENOSPC: the device is full, or the range of a write ends beyond the end of the export.
     NoSpace = 28,
-    /// NBD_EOVERFLOW: only of a READ that must not be fragmented. Said of another, clients are told NBD_EINVAL.
+    /// NBD_EOVERFLOW: only for a READ with DF. For other requests NBD_EINVAL is sent instead.
     TooLarge = 75,
-    /// NBD_ENOTSUP: only of a WRITE_ZEROES that must be fast. Said of another, clients are told NBD_EINVAL.
+    /// NBD_ENOTSUP: only for a WRITE_ZEROES with FAST_ZERO. For other requests NBD_EINVAL is sent
+    /// instead.
     NotSupported = 95,
-    /// NBD_ESHUTDOWN: the server ends.
+    /// NBD_ESHUTDOWN: the server is shutting down.
     Shutdown = 108,
 }
 
 impl NbdError {
-    /// All of them.
+    /// All errors.
     pub const ALL: [NbdError; 8] = [
         NbdError::NotPermitted,
         NbdError::Io,
@@ -51,17 +52,17 @@ impl NbdError {
         self as u32
     }
 
-    /// What clients that use structured replies are told with it.
+    /// The error message in structured replies.
     pub(crate) fn message(self) -> &'static str {
         match self {
             NbdError::NotPermitted => "not permitted",
             NbdError::Io => "the device failed; see the server's log",
-            NbdError::NoMemory => "the server has no memory for this now; try again",
-            NbdError::Invalid => "the request makes no sense to the server",
+            NbdError::NoMemory => "the server is out of memory; try again",
+            NbdError::Invalid => "invalid request",
             NbdError::NoSpace => "no space is left on the device",
-            NbdError::TooLarge => "too long for one chunk; read in smaller requests",
-            NbdError::NotSupported => "not faster than writing zeros; write them",
-            NbdError::Shutdown => "the server ends; connect again later",
+            NbdError::TooLarge => "the read does not fit into one chunk; use smaller requests",
+            NbdError::NotSupported => "fast zeroing is not supported here; write zeros",
+            NbdError::Shutdown => "the server is shutting down; reconnect later",
         }
     }
 }
@@ -74,7 +75,7 @@ impl fmt::Display for NbdError {
 
 impl std::error::Error for NbdError {}
 
-/// A request that the server refuses by itself, and why.
+/// An error with which the server refuses a request by itself, and its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) error: NbdError,
@@ -94,51 +95,53 @@ pub enum CloseReason {
     Aborted,
     /// The client ended transmission with DISC, and all its requests have been answered.
     Disconnected,
-    /// [`crate::Connection::shutdown`]: no request is under way any more.
+    /// [`crate::Connection::shutdown`] was called, and no request is in flight any more.
     Shutdown,
-    /// EXPORT_NAME, which cannot be refused otherwise, asked for an export that is not here.
+    /// EXPORT_NAME, which can only be refused by closing, named an unknown export; or the client
+    /// ended the handshake with ABORT after its GO did.
     UnknownExport {
-        /// The name, as far as it is text.
+        /// The name, with invalid UTF-8 replaced.
         name: String,
     },
-    /// EXPORT_NAME, which cannot be refused otherwise, came without TLS where TLS is required.
+    /// EXPORT_NAME, which can only be refused by closing, was sent without TLS where TLS is
+    /// required.
     TlsRequired,
-    /// The client's bytes make no sense.
+    /// The client violated the protocol.
     Fault(Fault),
 }
 
-/// Bytes of a client that cannot be followed further.
+/// A protocol violation after which the connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Client flags that the server has not offered.
+    /// Client flags that the server did not offer.
     ClientFlags {
         /// All flags, as received.
         flags: u32,
     },
-    /// No option where one has to be.
+    /// The magic of an option was expected.
     OptionMagic {
-        /// What was there.
+        /// The value received.
         found: u64,
     },
-    /// No request where one has to be.
+    /// The magic of a request was expected.
     RequestMagic {
-        /// What was there.
+        /// The value received.
         found: u32,
     },
-    /// A client that has not agreed on fixed newstyle sent another option than EXPORT_NAME, to which it could not read
-    /// the reply.
+    /// A client that did not negotiate fixed newstyle sent another option than EXPORT_NAME, whose
+    /// reply it could not parse.
     NotFixedNewstyle {
         /// The option.
         option: u32,
     },
-    /// The name in an EXPORT_NAME is longer than names may be.
+    /// The name in an EXPORT_NAME is too long.
     NameTooLong {
         /// Its bytes.
         length_bytes: u32,
     },
-    /// More options than a handshake may have.
+    /// Too many options in one handshake.
     TooManyOptions,
-    /// Bytes behind STARTTLS that came before TLS. Taken as they are, they would be a stranger's words in a client's mouth.
+    /// Unencrypted bytes after STARTTLS. A man in the middle could inject options that way.
     PlaintextBehindStartTls,
 }
 
@@ -146,28 +149,28 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::ClientFlags { flags } => {
-                write!(f, "client flags {flags:#x} were not offered; use a client of NBD's fixed newstyle")
+                write!(f, "client flags {flags:#x} were not offered; use a client that supports NBD fixed newstyle")
             }
             Fault::OptionMagic { found } => {
-                write!(f, "{found:#018x} is no option; the client does not speak NBD newstyle")
+                write!(f, "invalid option magic {found:#018x}: the client does not use NBD newstyle negotiation")
             }
             Fault::RequestMagic { found } => {
-                write!(f, "{found:#010x} is no request; client and server are out of step")
+                write!(f, "invalid request magic {found:#010x}: client and server are out of sync")
             }
             Fault::NotFixedNewstyle { option } => {
                 write!(
                     f,
-                    "option {option} needs fixed newstyle, which the client has not agreed on; use a newer client"
+                    "option {option} requires fixed newstyle, which the client did not negotiate; use a newer client"
                 )
             }
             Fault::NameTooLong { length_bytes } => {
-                write!(f, "an export's name of {length_bytes} bytes; names have at most {STRING_BYTES_MAX}")
+                write!(f, "an export name of {length_bytes} bytes is too long; the maximum is {STRING_BYTES_MAX}")
             }
             Fault::TooManyOptions => {
-                write!(f, "more than {OPTIONS_MAX} options in one handshake; the client must choose")
+                write!(f, "more than {OPTIONS_MAX} options in one handshake")
             }
             Fault::PlaintextBehindStartTls => {
-                f.write_str("bytes that were not encrypted came behind STARTTLS; look for somebody on the way")
+                f.write_str("unencrypted bytes received after STARTTLS: a man in the middle may have injected them")
             }
         }
     }
@@ -180,12 +183,12 @@ impl fmt::Display for CloseReason {
         match self {
             CloseReason::Aborted => f.write_str("the client ended the handshake"),
             CloseReason::Disconnected => f.write_str("the client disconnected"),
-            CloseReason::Shutdown => f.write_str("the server ends"),
+            CloseReason::Shutdown => f.write_str("the server is shutting down"),
             CloseReason::UnknownExport { name } => {
-                write!(f, "there is no export {name:?}; the client can list those that there are")
+                write!(f, "no export {name:?}; the client can list the exports")
             }
             CloseReason::TlsRequired => {
-                f.write_str("the client did not start TLS, which is required; use a client that does")
+                f.write_str("the client did not start TLS, which is required; use a client with TLS support")
             }
             CloseReason::Fault(fault) => fault.fmt(f),
         }

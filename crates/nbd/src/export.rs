@@ -1,42 +1,47 @@
-//! What a server offers: exports.
+//! Exports.
 
 use crate::limits::{
     EXPORT_BYTES_MAX, MINIMUM_BLOCK_BYTES_MAX, PREFERRED_BLOCK_BYTES_MIN, REQUEST_BYTES_MAX, STRING_BYTES_MAX,
 };
 use crate::wire::transmission::flags;
 
-/// An export by its place in the server's list.
+/// An export by its index in the server's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExportIndex(pub u16);
 
 /// A range of bytes that clients read and write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// What clients ask for: 1 to 4096 bytes, no NUL.
+    /// The name that clients request: 1 to 4096 bytes, no NUL.
     pub name: String,
-    /// Words for people: at most 4096 bytes, no NUL; may be empty.
+    /// A human-readable description: at most 4096 bytes, no NUL; may be empty.
     pub description: String,
     /// A multiple of `minimum_block_bytes`.
     pub size_bytes: u64,
-    /// What clients are told to keep to: a power of two up to 64 KiB. Requests whose offset or length is no multiple of it
-    /// are refused, unless `takes_unaligned`.
+    /// The minimum block size: a power of two up to 64 KiB. Requests whose offset or length is not
+    /// a multiple of it are refused, unless `takes_unaligned`.
     pub minimum_block_bytes: u32,
-    /// Whether requests may begin and end anywhere all the same, for clients that do not ask for the sizes of blocks.
+    /// Whether unaligned requests are accepted nevertheless, for clients that do not request block
+    /// sizes.
     pub takes_unaligned: bool,
-    /// What offsets and lengths had better be multiples of: a power of two, at least 512 and `minimum_block_bytes`.
+    /// The preferred block size: a power of two, at least 512 and `minimum_block_bytes`.
     pub preferred_block_bytes: u32,
-    /// The longest READ and WRITE: a multiple of `minimum_block_bytes`, at least `preferred_block_bytes`, at most 32 MiB.
+    /// The longest READ and WRITE: a multiple of `minimum_block_bytes`, at least
+    /// `preferred_block_bytes`, at most 32 MiB.
     pub maximum_block_bytes: u32,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Whether several connections see one export: after a flush on one, writes that were answered on others are durable.
+    /// Whether a flush on one connection makes writes completed on other connections durable
+    /// (NBD_FLAG_CAN_MULTI_CONN).
     pub multi_conn: bool,
-    /// Whether clients may ask for zeros that are faster than writing them, or else for an error.
+    /// Whether clients may request fast zeroing, which fails where it would not be faster than
+    /// writing zeros.
     pub fast_zero: bool,
 }
 
 impl Export {
-    /// An export that is written in bytes, best in 4 KiB, at most 32 MiB at a time, over one connection.
+    /// An export with block sizes of 1 byte (minimum), 4 KiB (preferred) and 32 MiB (maximum), for
+    /// one connection.
     #[must_use]
     pub fn new(name: &str, size_bytes: u64) -> Export {
         Export {
@@ -67,12 +72,12 @@ impl Export {
             | set(self.multi_conn, flags::CAN_MULTI_CONN)
     }
 
-    /// What offsets, lengths and extents are multiples of.
+    /// The granularity of offsets, lengths and extents.
     pub(crate) fn granularity_bytes(&self) -> u32 {
         if self.takes_unaligned { 1 } else { self.minimum_block_bytes }
     }
 
-    /// The first field that cannot be served, by name, and what it must be.
+    /// The first invalid field, by name, and its permitted values.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let (minimum, preferred, maximum) =
             (self.minimum_block_bytes, self.preferred_block_bytes, self.maximum_block_bytes);
@@ -135,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn flags_tell_what_an_export_can_do() {
+    fn transmission_flags_report_the_features_of_an_export() {
         let mut export = Export::new("a", 4096);
         assert_eq!(export.transmission_flags(false), 0b0_0110_1101);
         (export.fast_zero, export.multi_conn) = (true, true);
         assert_eq!(export.transmission_flags(true), 0b1001_1110_1101);
         export.read_only = true;
-        assert_eq!(export.transmission_flags(false), 0b1_0000_1111, "nothing that writes");
+        assert_eq!(export.transmission_flags(false), 0b1_0000_1111, "no command that writes");
     }
 }

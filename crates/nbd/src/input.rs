@@ -1,20 +1,21 @@
-//! What has come from the client and was not looked at yet.
+//! Bytes received from the client and not processed yet.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
 
-/// Bytes for which room is made at once. A client that announces more gets more room as it sends them.
+/// Bytes for which memory is allocated at once. A client that announces more gets more memory as it
+/// sends them.
 const RESERVED_BYTES: usize = 256 << 10;
 
-/// A queue of bytes out of which pieces of known length are taken.
+/// A queue of bytes from which pieces of known length are taken.
 ///
-/// What is not enough for a piece is copied out of the chunks in which it came, so that a few bytes never hold a large
-/// buffer of the caller.
+/// An incomplete piece is copied out of the received chunks, so that a few bytes never keep a large
+/// buffer of the caller alive.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     chunks: VecDeque<Bytes>,
-    /// The front of a piece whose rest has not come.
+    /// The front of a piece whose rest has not been received.
     partial: Vec<u8>,
     chunk_bytes: usize,
 }
@@ -27,7 +28,7 @@ impl Input {
         }
     }
 
-    /// Bytes that are here.
+    /// Bytes in the queue.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.chunk_bytes + self.partial.len()
     }
@@ -36,12 +37,13 @@ impl Input {
         self.queued_bytes() == 0
     }
 
-    /// Forgets everything.
+    /// Drops all bytes.
     pub(crate) fn clear(&mut self) {
         *self = Input::default();
     }
 
-    /// The next `length` bytes when they are all here. Whoever got `None` asks for the same length again.
+    /// The next `length` bytes when all have been received. After `None` the caller must request
+    /// the same length again.
     pub(crate) fn take(&mut self, length: usize) -> Option<Bytes> {
         if self.partial.is_empty()
             && let Some(front) = self.chunks.front_mut()
@@ -65,7 +67,7 @@ impl Input {
         Some(Bytes::from(std::mem::take(&mut self.partial)))
     }
 
-    /// Drops at most `length` bytes; how many that were.
+    /// Drops at most `length` bytes, and returns how many.
     pub(crate) fn skip(&mut self, length: u32) -> u32 {
         assert!(self.partial.is_empty(), "nothing is skipped in the middle of a piece");
         let mut left = length as usize;
@@ -88,12 +90,13 @@ impl Input {
     }
 }
 
-/// Makes room for `more` bytes in a buffer that will have `length` in the end: little at first, twice as much each time.
+/// Reserves capacity for `more` bytes in a buffer that will have `length` in the end: little at
+/// first, then doubling.
 fn reserve(partial: &mut Vec<u8>, more: usize, length: usize) {
     let needed = partial.len() + more;
     if needed > partial.capacity() {
-        let room = needed.max(2 * partial.capacity()).max(RESERVED_BYTES).min(length);
-        partial.reserve_exact(room - partial.len());
+        let capacity = needed.max(2 * partial.capacity()).max(RESERVED_BYTES).min(length);
+        partial.reserve_exact(capacity - partial.len());
     }
 }
 
@@ -102,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_the_same_however_the_bytes_come() {
+    fn pieces_do_not_depend_on_how_the_bytes_are_split() {
         let bytes: Vec<u8> = (0..200).collect();
         for split in 1..=bytes.len() {
             let mut input = Input::default();
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_that_came_whole_is_not_copied() {
+    fn a_piece_received_as_a_whole_is_not_copied() {
         let mut input = Input::default();
         let chunk = Bytes::from(vec![1; 100]);
         input.push(chunk.clone());
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_made_as_bytes_come_and_never_for_more_than_the_piece() {
+    fn capacity_grows_as_bytes_arrive_and_never_exceeds_the_piece() {
         let mut input = Input::default();
         let length = 5 << 20;
         for _ in 0..(length / 4096) - 1 {
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_gone_across_chunks() {
+    fn skipped_bytes_are_dropped_across_chunks() {
         let mut input = Input::default();
         input.push(Bytes::from_static(b"abc"));
         input.push(Bytes::from_static(b"defg"));

@@ -1,14 +1,16 @@
-//! The NBD server as a machine: bytes in, bytes and block requests out.
+//! The NBD server as a state machine: bytes in, bytes and block requests out.
 //!
-//! A [`Server`] has [`Export`]s. Each [`Connection`] to it is told what its client sends ([`Connection::received`]), what
-//! has left for the client ([`Connection::sent`]) and how its requests ended ([`Connection::reply`], in any order), and
-//! answers with [`Effect`]s. It stops wanting bytes ([`Connection::wants_bytes`]) while as much is under way as may be.
+//! A [`Server`] has [`Export`]s. The caller passes to each [`Connection`] the bytes received from
+//! its client ([`Connection::received`]), the number of bytes sent to it ([`Connection::sent`]) and
+//! the results of its requests ([`Connection::reply`], in any order); the connection emits
+//! [`Effect`]s. It stops reading ([`Connection::wants_bytes`]) while its limits are reached.
 //!
-//! It speaks the fixed newstyle handshake, structured replies and `base:allocation`, as in `doc/proto.md` of the project
-//! NetworkBlockDevice/nbd. `docs/internals/nbd.md` has its messages, and what is refused.
+//! It supports the fixed newstyle handshake, structured replies and `base:allocation`, as in
+//! `doc/proto.md` of the project NetworkBlockDevice/nbd. `docs/internals/nbd.md` lists its messages
+//! and refusals.
 //!
-//! What is absent: sockets, clocks (deadlines of a handshake are the caller's), TLS itself, the exports' devices; oldstyle
-//! handshakes, extended headers, CACHE, RESIZE.
+//! What is absent: sockets, clocks (deadlines of a handshake are the caller's), TLS itself, the
+//! exports' devices; oldstyle handshakes, extended headers, CACHE, RESIZE.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -31,7 +33,7 @@
 //!             assert_eq!(request.operation, Operation::Read { offset: 4096, length: 4 });
 //!             connection.reply(request.id, Ok(Reply::data(Bytes::from_static(b"zone"))));
 //!         }
-//!         Effect::StartTls | Effect::Close(_) => unreachable!("nobody asked for it"),
+//!         Effect::StartTls | Effect::Close(_) => unreachable!("not requested"),
 //!     }
 //! }
 //! assert_eq!(client.finished(), Some((7, Ok(Answer::Data(b"zone".to_vec())))));

@@ -1,22 +1,23 @@
-//! What waits to be sent: pieces of bytes, small ones merged, large ones as they are.
+//! The output queue: pieces of bytes, small ones merged, large ones without a copy.
 
 use bytes::{Bytes, BytesMut};
 
-/// Data of at least so many bytes stays a piece of its own; less is copied, because a piece costs more than the copy.
+/// Data of at least this many bytes is a piece of its own; less is copied, because a piece costs
+/// more than the copy.
 const ZERO_COPY_BYTES_MIN: usize = 2048;
-/// Bytes in which the buffer for small things grows.
+/// Growth of the buffer for small pieces.
 const BUFFER_BYTES: usize = 4096;
-/// Zeros of which longer ones are made without memory of their own.
+/// Zeros shared by all pieces of zeros.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-const _: () = assert!(ZERO_COPY_BYTES_MIN <= BUFFER_BYTES, "what is copied fits a fresh buffer");
+const _: () = assert!(ZERO_COPY_BYTES_MIN <= BUFFER_BYTES, "copied data fits an empty buffer");
 const _: () = assert!(ZERO_COPY_BYTES_MIN <= ZEROS.len());
 
 /// An append-only queue of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     pieces: Vec<Bytes>,
-    /// Small things behind the last piece.
+    /// Small pieces after the last one.
     open: BytesMut,
     queued_bytes: usize,
 }
@@ -50,19 +51,19 @@ impl Output {
         }
     }
 
-    /// Bytes that wait.
+    /// Bytes in the queue.
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
 
-    /// Hands over what waits, in order.
+    /// Takes all pieces, in order.
     pub(crate) fn take(&mut self) -> Vec<Bytes> {
         self.close();
         self.queued_bytes = 0;
         std::mem::take(&mut self.pieces)
     }
 
-    /// Makes the small things gathered so far a piece.
+    /// Closes the buffer of small pieces.
     fn close(&mut self) {
         if !self.open.is_empty() {
             self.pieces.push(self.open.split().freeze());
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_things_merge_and_large_data_is_not_copied() {
+    fn small_pieces_are_merged_and_large_data_is_not_copied() {
         let mut output = Output::default();
         let large = Bytes::from(vec![7; ZERO_COPY_BYTES_MIN]);
         output.copy(b"ab");
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_have_the_length_asked_for_and_take_no_memory() {
+    fn zeros_have_the_requested_length_and_take_no_memory() {
         for length in [0, 1, 65_536, 200_000] {
             let mut output = Output::default();
             output.zeros(length);

@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! State shared by all connections of a server.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,18 +13,18 @@ use crate::limits::{EXPORTS_MAX, Limits};
 pub enum TlsPolicy {
     /// STARTTLS is refused.
     Off,
-    /// Clients may.
+    /// Clients may use TLS.
     Allowed,
-    /// Clients must, before anything else.
+    /// Clients must start TLS before any other option.
     Required,
 }
 
-/// What a server offers, and how.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Exports, with names of their own; at most 256.
+    /// Exports, with unique names; at most 256.
     pub exports: Vec<Export>,
-    /// What a client gets that asks for no name.
+    /// The export of a client that requests an empty name.
     pub default_export: Option<ExportIndex>,
     /// Whether clients may list the exports.
     pub may_list: bool,
@@ -34,23 +34,24 @@ pub struct ServerConfig {
     pub limits: Limits,
 }
 
-/// A server: the one description behind its connections. Cheap to clone.
+/// A server: the configuration shared by its connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Server {
     config: Arc<ServerConfig>,
 }
 
-/// A configuration that cannot be served, and what to do about it.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerConfigError {
-    /// What is at fault: a limit, or an export and its field.
+    /// What is invalid: a limit, or an export and its field.
     pub subject: String,
-    /// What it must be.
+    /// The permitted values.
     pub remedy: String,
 }
 
 impl ServerConfig {
-    /// A configuration with default limits, without TLS, whose list all may see. The first export is the default.
+    /// A configuration with default limits, without TLS, whose exports any client may list. The
+    /// first export is the default.
     #[must_use]
     pub fn new(exports: Vec<Export>) -> ServerConfig {
         let default_export = (!exports.is_empty()).then_some(ExportIndex(0));
@@ -73,7 +74,7 @@ impl ServerConfig {
                 return fault(format!("export {:?}: {field}", export.name), remedy);
             }
             if !names.insert(&export.name) {
-                return fault(format!("export {:?}: name", export.name), "must be its own");
+                return fault(format!("export {:?}: name", export.name), "must be unique");
             }
         }
         Ok(())
@@ -81,22 +82,22 @@ impl ServerConfig {
 }
 
 impl Server {
-    /// A server.
+    /// Creates a server.
     ///
     /// # Errors
-    /// When something cannot be served, with what it must be.
+    /// When the configuration is invalid, with the permitted values.
     pub fn new(config: ServerConfig) -> Result<Server, ServerConfigError> {
         config.check()?;
         Ok(Server { config: Arc::new(config) })
     }
 
-    /// A new connection, with the server's first words to send.
+    /// A new connection, with the greeting to send.
     #[must_use]
     pub fn connect(&self) -> Connection {
         Connection::new(self.clone())
     }
 
-    /// What it offers.
+    /// Its configuration.
     #[must_use]
     pub fn config(&self) -> &ServerConfig {
         &self.config
@@ -105,13 +106,13 @@ impl Server {
     /// An export.
     ///
     /// # Panics
-    /// When the server has no such one.
+    /// When the server has no such export.
     #[must_use]
     pub fn export(&self, index: ExportIndex) -> &Export {
         &self.config.exports[usize::from(index.0)]
     }
 
-    /// The export that a client names; without a name, the default.
+    /// The export with a name; for an empty name, the default.
     pub(crate) fn find(&self, name: &[u8]) -> Option<ExportIndex> {
         if name.is_empty() {
             return self.config.default_export;
@@ -144,9 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_said_with_what_it_must_be() {
+    fn an_invalid_configuration_is_refused_with_the_permitted_values() {
         assert_eq!(error(|config| config.limits.requests = 0), "limits.requests must be 1 to 1024");
-        assert_eq!(error(|config| config.exports[1].name = "a".to_owned()), "export \"a\": name must be its own");
+        assert_eq!(error(|config| config.exports[1].name = "a".to_owned()), "export \"a\": name must be unique");
         assert_eq!(
             error(|config| config.default_export = Some(ExportIndex(2))),
             "default_export must be one of the exports"
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_name_is_the_default_export_where_there_is_one() {
+    fn an_empty_name_is_the_default_export_if_configured() {
         let config = ServerConfig::new(vec![Export::new("a", 4096), Export::new("b", 4096)]);
         let server = Server::new(ServerConfig { default_export: Some(ExportIndex(1)), ..config.clone() }).unwrap();
         assert_eq!((server.find(b""), server.find(b"a")), (Some(ExportIndex(1)), Some(ExportIndex(0))));

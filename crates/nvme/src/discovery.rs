@@ -1,12 +1,12 @@
-//! The discovery log page, 70h (NVMe over Fabrics 1.1, section 5.3; NVMe Base 2.0, section 5.16.1.23): where
-//! the subsystems are.
+//! The discovery log page, 70h (NVMe over Fabrics 1.1, section 5.3; NVMe Base 2.0, section
+//! 5.16.1.23): where the subsystems are.
 
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::page::{Page, PageError, ascii_field, field_text, name_field};
 
-/// What precedes the entries.
+/// The header before the entries.
 ///
 /// ```text
 /// 0 generation (GENCTR) | 8 number of records (NUMREC) | 16 record format (RECFMT) | 18 reserved | 1024 entries
@@ -18,12 +18,12 @@ pub struct DiscoveryHeader {
     pub generation: U64,
     /// Number of Records (NUMREC).
     pub records: U64,
-    /// Record Format (RECFMT); zero is the only one.
+    /// Record Format (RECFMT); zero is the only format.
     pub format: U16,
     _reserved_18: [u8; 1006],
 }
 
-/// One way to one subsystem.
+/// One address of one subsystem.
 ///
 /// ```text
 ///  0 TRTYPE | 1 ADRFAM | 2 SUBTYPE | 3 TREQ | 4 PORTID | 6 CNTLID | 8 ASQSZ | 10 EFLAGS | 32 TRSVCID, 32 bytes
@@ -49,15 +49,16 @@ pub struct DiscoveryEntry {
     /// Entry Flags (EFLAGS).
     pub flags: U16,
     _reserved_12: [u8; 20],
-    /// Transport Service Identifier (TRSVCID), ASCII: the TCP port; see [`DiscoveryEntry::service`].
+    /// Transport Service Identifier (TRSVCID), ASCII: the TCP port; see
+    /// [`DiscoveryEntry::service`].
     pub service_bytes: [u8; 32],
     _reserved_64: [u8; 192],
     /// NVM Subsystem Qualified Name (SUBNQN); see [`DiscoveryEntry::subsystem_nqn`].
     pub subsystem_nqn_bytes: [u8; 256],
     /// Transport Address (TRADDR), ASCII; see [`DiscoveryEntry::address`].
     pub address_bytes: [u8; 256],
-    /// Transport Specific Address Subtype (TSAS); of TCP the first byte is the security type (SECTYPE): 0 none, 1 TLS 1.2,
-    /// 2 TLS 1.3.
+    /// Transport Specific Address Subtype (TSAS); of TCP the first byte is the security type
+    /// (SECTYPE): 0 none, 1 TLS 1.2, 2 TLS 1.3.
     pub transport_specific: [u8; 256],
 }
 
@@ -86,7 +87,7 @@ pub enum SubsystemKind {
     CurrentDiscovery = 3,
 }
 
-/// Where a subsystem is reached over TCP.
+/// The TCP address of a subsystem.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpAddress<'a> {
     /// Which kind of address.
@@ -106,8 +107,8 @@ impl Page for DiscoveryEntry {
 }
 
 impl DiscoveryEntry {
-    /// A subsystem over TCP: dynamic controllers, no secure channel. Submission queues have flow control, unless the caller
-    /// adds [`FLOW_CONTROL_OPTIONAL`] to the requirements.
+    /// A subsystem over TCP: dynamic controllers, no secure channel. Submission queues have flow
+    /// control, unless the caller adds [`FLOW_CONTROL_OPTIONAL`] to the requirements.
     ///
     /// # Errors
     /// [`PageError::Text`] for a text that does not fit its field.
@@ -150,14 +151,14 @@ impl DiscoveryEntry {
         field_text(&self.address_bytes)
     }
 
-    /// The name of the subsystem (SUBNQN), as it came.
+    /// The NQN of the subsystem (SUBNQN), unchecked.
     #[must_use]
     pub fn subsystem_nqn(&self) -> String {
         field_text(&self.subsystem_nqn_bytes)
     }
 }
 
-/// Bit 2 of the Transport Requirements (TREQ): the host may turn submission queue flow control off.
+/// Bit 2 of the Transport Requirements (TREQ): the host may disable submission queue flow control.
 pub const FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
 
 /// The whole page.
@@ -172,11 +173,12 @@ pub fn write_log(generation: u64, entries: &[DiscoveryEntry]) -> Vec<u8> {
     page
 }
 
-/// Reads the whole page: the generation and the entries. A host reads the header first, to know how long the page is, and
-/// again when the generation differs in the end.
+/// Reads the whole page: the generation and the entries. A host reads the header first, to know how
+/// long the page is, and again when the generation differs in the end.
 ///
 /// # Errors
-/// [`PageError::Short`] for fewer entries than the header tells; [`PageError::Value`] for an unknown record format.
+/// [`PageError::Short`] for fewer entries than the header announces; [`PageError::Value`] for an
+/// unknown record format.
 pub fn parse_log(page: &[u8]) -> Result<(u64, Vec<DiscoveryEntry>), PageError> {
     let header = DiscoveryHeader::parse(page)?;
     if header.format.get() != 0 {
@@ -197,7 +199,7 @@ pub fn parse_log(page: &[u8]) -> Result<(u64, Vec<DiscoveryEntry>), PageError> {
     Ok((header.generation.get(), entries.map(DiscoveryEntry::parse).collect::<Result<_, _>>()?))
 }
 
-/// Bytes of a page with so many records; all ones where that is more than a number can hold.
+/// Bytes of a page with so many records; saturated if it exceeds the integer.
 #[must_use]
 pub fn log_bytes(records: u64) -> u64 {
     records.saturating_add(1).saturating_mul(1024)
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(DiscoveryHeader { generation: 0..=7, records: 8..=15, format: 16..=17 });
         assert_layout!(DiscoveryEntry {
             transport: 0..=0,
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_tells_the_way_to_a_subsystem() {
+    fn an_entry_has_the_address_of_a_subsystem() {
         let entry = entry("nqn.2024-01.org.example:drive");
         assert_eq!(entry.bytes()[0..8], [3, 2, 2, 0b10, 1, 0, 0xff, 0xff]);
         assert_eq!((entry.address(), entry.service()), ("fd00::1".to_owned(), "4420".to_owned()));
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_comes_back_from_its_bytes() {
+    fn a_log_survives_encoding_and_parsing() {
         let entries = vec![entry("nqn.2024-01.org.example:a"), entry("nqn.2024-01.org.example:b")];
         let page = write_log(9, &entries);
         assert_eq!(page.len() as u64, log_bytes(2));

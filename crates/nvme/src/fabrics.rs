@@ -67,7 +67,8 @@ const _: () = assert!(size_of::<ConnectCommand>() == 64);
 pub struct ConnectData {
     /// HOSTID.
     pub host_id: [u8; 16],
-    /// CNTLID: [`CONTROLLER_ID_DYNAMIC`] for a new controller, else the one the I/O queue belongs to.
+    /// CNTLID: [`CONTROLLER_ID_DYNAMIC`] for a new controller, else that of the I/O queue's
+    /// controller.
     pub controller_id: U16,
     /// Zeros.
     pub reserved_18: [u8; 238],
@@ -118,7 +119,7 @@ const _: () = assert!(size_of::<PropertyCommand>() == 64);
 ///
 /// ```text
 ///  0..24 as in Connect, type 05h or 06h    24..40 SGL    40 reserved    41 SPSP0    42 SPSP1    43 SECP
-/// 44..48 bytes to transfer, or room for them    48..64 reserved
+/// 44..48 transfer or allocation length          48..64 reserved
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -133,7 +134,7 @@ pub struct AuthenticationCommand {
     pub fabrics_type: u8,
     /// Zeros.
     pub reserved_5: [u8; 19],
-    /// Where the message is, or goes.
+    /// The data pointer of the message.
     pub data_pointer: SglDescriptor,
     /// Zero.
     pub reserved_40: u8,
@@ -151,14 +152,16 @@ pub struct AuthenticationCommand {
 
 const _: () = assert!(size_of::<AuthenticationCommand>() == 64);
 
-/// Disconnect (NVMe Base 2.0, Figure 391): only the record format, in bytes 40..42, which must be zero.
+/// Disconnect (NVMe Base 2.0, Figure 391): only the record format, in bytes 40..42, which must be
+/// zero.
 #[must_use]
 pub fn disconnect_command() -> SubmissionEntry {
     SubmissionEntry::new(AdminOpcode::Fabrics.code(), u32::from(FabricsType::Disconnect.code()))
 }
 
 impl ConnectCommand {
-    /// CATTR bit 2: the host ignores SQ head pointers, and the controller may leave responses out (C2HData SUCCESS).
+    /// CATTR bit 2: the host ignores SQ head pointers, and the controller may leave responses out
+    /// (C2HData SUCCESS).
     pub const DISABLE_FLOW_CONTROL: u8 = 0x04;
 
     /// The command for a queue of `entries` entries, its data in the capsule.
@@ -176,7 +179,7 @@ impl ConnectCommand {
 }
 
 impl ConnectData {
-    /// Reads the data from the start of `bytes`; `None` when there are fewer than 1,024.
+    /// Reads the data from the start of `bytes`; `None` if there are fewer than 1,024.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<ConnectData> {
         ConnectData::read_from_prefix(bytes).ok().map(|(data, _)| data)
@@ -188,7 +191,7 @@ impl ConnectData {
         self.as_bytes()
     }
 
-    /// The data with which a host introduces itself.
+    /// The data of a Connect.
     #[must_use]
     pub fn new(host_id: HostId, controller_id: u16, subsystem: &Nqn, host: &Nqn) -> ConnectData {
         ConnectData {
@@ -226,7 +229,8 @@ impl PropertyCommand {
 }
 
 impl AuthenticationCommand {
-    /// A send or a receive of `length` bytes; the data pointer is one of transport data and may be replaced.
+    /// A send or a receive of `length` bytes; the data pointer is one of transport data and may be
+    /// replaced.
     #[must_use]
     pub fn new(fabrics_type: FabricsType, length: u32) -> AuthenticationCommand {
         let mut entry = SubmissionEntry::new(AdminOpcode::Fabrics.code(), u32::from(fabrics_type.code()));
@@ -266,14 +270,15 @@ macro_rules! entries {
 
 entries!(ConnectCommand, PropertyCommand, AuthenticationCommand);
 
-/// Result of a Connect (NVMe Base 2.0, Figure 389): what DW0 says of success, or of an invalid parameter.
+/// Result of a Connect (NVMe Base 2.0, Figure 389): DW0 after success, or after an invalid
+/// parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectResult {
     /// The queue is connected.
     Connected {
         /// CNTLID.
         controller_id: u16,
-        /// AUTHREQ, ATR: in-band authentication must come next.
+        /// AUTHREQ, ATR: in-band authentication is required.
         authentication_required: bool,
     },
     /// A field of the command (IATTR 0), by its offset (IPO).
@@ -283,7 +288,8 @@ pub enum ConnectResult {
 }
 
 impl ConnectResult {
-    /// DW0 of a successful Connect: ATR is bit 17 (NVMe Base 2.0, Figure 389), ASCR, never set here, bit 18.
+    /// DW0 of a successful Connect: ATR is bit 17 (NVMe Base 2.0, Figure 389), ASCR, never set
+    /// here, bit 18.
     const AUTHENTICATION_REQUIRED: u64 = 1 << 17;
 
     /// DW0 and DW1 of the completion.
@@ -316,7 +322,7 @@ impl ConnectResult {
         }
     }
 
-    /// What the field at fault is called; `None` where there is none.
+    /// The name of the invalid field; `None` if the result does not name one.
     #[must_use]
     pub fn field_name(self) -> Option<&'static str> {
         use connect_offsets as at;
@@ -328,8 +334,8 @@ impl ConnectResult {
             ConnectResult::InvalidCommandField(at::KEEP_ALIVE_TIMEOUT) => Some("the keep alive timeout (KATO)"),
             ConnectResult::InvalidDataField(at::HOST_ID) => Some("the host identifier (HOSTID)"),
             ConnectResult::InvalidDataField(at::CONTROLLER_ID) => Some("the controller identifier (CNTLID)"),
-            ConnectResult::InvalidDataField(at::SUBSYSTEM_NQN) => Some("the subsystem's name (SUBNQN)"),
-            ConnectResult::InvalidDataField(at::HOST_NQN) => Some("the host's name (HOSTNQN)"),
+            ConnectResult::InvalidDataField(at::SUBSYSTEM_NQN) => Some("the subsystem NQN (SUBNQN)"),
+            ConnectResult::InvalidDataField(at::HOST_NQN) => Some("the host NQN (HOSTNQN)"),
             _ => None,
         }
     }
@@ -364,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fields_of_connect_lie_at_the_offsets_that_results_name() {
+    fn the_fields_of_connect_have_the_offsets_that_results_name() {
         assert_eq!(offset_of!(ConnectCommand, record_format) as u16, connect_offsets::RECORD_FORMAT);
         assert_eq!(offset_of!(ConnectCommand, queue_id) as u16, connect_offsets::QUEUE_ID);
         assert_eq!(offset_of!(ConnectCommand, queue_size) as u16, connect_offsets::QUEUE_SIZE);
@@ -376,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_commands_lie_as_the_specification_says() {
+    fn the_other_commands_have_the_layout_of_the_specification() {
         assert_eq!(offset_of!(PropertyCommand, size), 40);
         assert_eq!(offset_of!(PropertyCommand, offset), 44);
         assert_eq!(offset_of!(PropertyCommand, value), 48);
@@ -390,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_connect_say_which_field() {
+    fn results_of_connect_name_the_field() {
         let result = ConnectResult::Connected { controller_id: 9, authentication_required: true };
         assert_eq!((result.value(), ConnectResult::of_success(result.value())), (0x2_0009, result));
         assert_eq!(ConnectResult::InvalidDataField(256).value(), 0x1_0100);
@@ -402,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connect_carries_what_it_was_made_of_at_the_bytes_of_the_specification() {
+    fn a_connect_has_the_layout_of_the_specification() {
         let command = ConnectCommand::new(0x0102, 0x0304, ConnectCommand::DISABLE_FLOW_CONTROL, 0x0506_0708);
         let entry = SubmissionEntry::from(command);
         let bytes = entry.as_bytes();

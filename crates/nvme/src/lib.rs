@@ -1,16 +1,18 @@
-//! NVMe on the wire: the structures of commands, data pages and NVMe/TCP PDUs, and nothing that keeps state about them.
+//! NVMe on the wire: the structures of commands, data pages and NVMe/TCP PDUs, without any state.
 //!
-//! Sources: NVMe Base Specification 2.0, NVM Command Set 1.0, Zoned Namespace Command Set 1.1, NVMe/TCP Transport 1.0. Each
-//! structure names its section and shows its bytes.
+//! Sources: NVMe Base Specification 2.0, NVM Command Set 1.0, Zoned Namespace Command Set 1.1,
+//! NVMe/TCP Transport 1.0. Each structure names its section and shows its bytes.
 //!
-//! - [`SubmissionEntry`], [`CompletionEntry`], [`StatusCode`] and the opcodes are what capsules carry.
-//! - [`io`] turns I/O commands into operations on zones, and back.
+//! - [`SubmissionEntry`], [`CompletionEntry`], [`StatusCode`] and the opcodes are the contents of
+//!   capsules.
+//! - [`io`] converts between I/O commands and operations on zones.
 //! - [`fabrics`] has Connect, properties, and the other Fabrics commands.
-//! - [`reservation`] has the commands with which hosts share a namespace, and what they report.
-//! - [`identify`], [`log`], [`features`], [`discovery`] and [`zns`] are the data pages that commands return.
-//! - [`tcp`] cuts a byte stream into PDUs, and makes PDUs.
+//! - [`reservation`] has the reservation commands and their reports.
+//! - [`identify`], [`log`], [`features`], [`discovery`] and [`zns`] are the data pages that
+//!   commands return.
+//! - [`tcp`] splits a byte stream into PDUs, and writes PDUs.
 //!
-//! What is absent: sockets, queues, controllers, time, and any opinion on which command may follow which. PRPs, keyed
+//! Not included: sockets, queues, controllers, time, and the allowed order of commands. PRPs, keyed
 //! SGLs, protection information and fused commands are not here either.
 //!
 //! ```

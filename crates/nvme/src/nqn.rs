@@ -16,7 +16,7 @@ pub struct Nqn(Box<str>);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub [u8; 16]);
 
-/// A name that is no NQN, and why.
+/// Why a name is not a valid NQN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NqnError {
     /// No bytes.
@@ -27,7 +27,7 @@ pub enum NqnError {
     Prefix,
     /// Not UTF-8, or with control characters.
     Characters,
-    /// A wire field without a zero behind the name, or with other bytes behind that.
+    /// A wire field without a terminating zero, or with other bytes after it.
     Padding,
 }
 
@@ -38,7 +38,7 @@ impl Nqn {
     /// Checks a name.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason.
     pub fn new(name: &str) -> Result<Nqn, NqnError> {
         if name.is_empty() {
             return Err(NqnError::Empty);
@@ -70,7 +70,7 @@ impl Nqn {
     /// Reads a name from its field on the wire.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason.
     pub fn from_field(field: &[u8; NQN_FIELD_BYTES]) -> Result<Nqn, NqnError> {
         let length = field.iter().position(|&byte| byte == 0).ok_or(NqnError::Padding)?;
         let name = std::str::from_utf8(&field[..length]).map_err(|_| NqnError::Characters)?;
@@ -141,11 +141,11 @@ impl fmt::Debug for HostId {
 impl fmt::Display for NqnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            NqnError::Empty => "a name must not be empty",
-            NqnError::TooLong => "a name must have at most 223 bytes",
-            NqnError::Prefix => "a name must start with \"nqn.\", such as nqn.2024-01.org.example:drive",
-            NqnError::Characters => "a name must be UTF-8 without control characters",
-            NqnError::Padding => "a name must end with a zero byte within its 256-byte field",
+            NqnError::Empty => "an NQN must not be empty",
+            NqnError::TooLong => "an NQN must have at most 223 bytes",
+            NqnError::Prefix => "an NQN must start with \"nqn.\", such as nqn.2024-01.org.example:drive",
+            NqnError::Characters => "an NQN must be UTF-8 without control characters",
+            NqnError::Padding => "an NQN must end with a zero byte within its 256-byte field",
         })
     }
 }
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_comes_back_from_its_field() {
+    fn an_nqn_survives_its_field() {
         let name = Nqn::new("nqn.2024-01.org.example:drive").unwrap();
         assert_eq!(Nqn::from_field(&name.to_field()), Ok(name));
         assert!(Nqn::from_field(&Nqn::discovery().to_field()).unwrap().is_discovery());
     }
 
     #[test]
-    fn each_way_to_be_no_name_has_its_error() {
+    fn each_invalid_nqn_has_its_error() {
         assert_eq!(Nqn::new(""), Err(NqnError::Empty));
         assert_eq!(Nqn::new(&format!("nqn.{}", "x".repeat(220))), Err(NqnError::TooLong));
         assert_eq!(Nqn::new("iqn.2024"), Err(NqnError::Prefix));

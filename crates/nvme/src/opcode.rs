@@ -1,6 +1,6 @@
-//! Opcodes of the commands that zonda knows.
+//! Opcodes of the commands that zonda supports.
 
-/// A byte that names no command known here.
+/// An unknown opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownOpcode(pub u8);
 
@@ -102,7 +102,8 @@ opcodes! {
 }
 
 opcodes! {
-    /// Fabrics command types, byte 4 of a command with opcode 7Fh (NVMe Base 2.0, section 6, Figure 375).
+    /// Fabrics command types, byte 4 of a command with opcode 7Fh (NVMe Base 2.0, section 6, Figure
+    /// 375).
     FabricsType {
         /// Property Set.
         PropertySet = 0x00, "property set";
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_opcode_comes_back_from_its_code() {
+    fn every_opcode_survives_its_code() {
         for &opcode in AdminOpcode::ALL {
             assert_eq!(AdminOpcode::try_from(opcode.code()), Ok(opcode));
         }

@@ -1,7 +1,8 @@
-//! What the data pages have in common: how they are made, read and shown as bytes, and what can be wrong with them.
+//! Common parts of the data pages: construction, parsing, access as bytes, and errors.
 //!
-//! A page is a structure of a fixed size without padding, made of bytes and little-endian numbers, so that it *is* its
-//! wire form. Reserved fields are private: they are zero in pages made here, and kept as they came in pages read.
+//! A page is a structure of a fixed size without padding, made of bytes and little-endian numbers,
+//! so that it *is* its wire form. Reserved fields are private: they are zero in constructed pages,
+//! and unchanged in parsed ones.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ use zonda_zoned::GeometryError;
 
 /// A structure that is its own wire form.
 pub trait Page: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Sized {
-    /// What the specification calls it, for error messages.
+    /// Its name in the specification, for error messages.
     const NAME: &'static str;
 
     /// The page with every byte zero, which is where every constructor starts.
@@ -39,7 +40,7 @@ pub trait Page: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Si
     }
 }
 
-/// A page that cannot be read, or cannot be made from what was given.
+/// A page that cannot be parsed, or cannot be constructed from the given values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageError {
     /// The bytes end before the structure does.
@@ -48,7 +49,7 @@ pub enum PageError {
         page: &'static str,
         /// How many bytes it has.
         needed_bytes: usize,
-        /// How many there were.
+        /// How many bytes there were.
         found_bytes: usize,
     },
     /// A field with a value that cannot be used.
@@ -57,9 +58,9 @@ pub enum PageError {
         page: &'static str,
         /// Which field, with the specification's abbreviation.
         field: &'static str,
-        /// What it holds, or would have to hold.
+        /// The value that it has, or would have to have.
         value: u64,
-        /// What it must be.
+        /// The valid values.
         remedy: &'static str,
     },
     /// A text that does not fit its field.
@@ -68,10 +69,10 @@ pub enum PageError {
         page: &'static str,
         /// Which field, with the specification's abbreviation.
         field: &'static str,
-        /// How many bytes the field has room for.
-        room_bytes: usize,
+        /// Length of the field in bytes.
+        bytes_max: usize,
     },
-    /// The fields are readable, but what they describe cannot be.
+    /// The fields are valid, but the geometry that they describe is not.
     Geometry(GeometryError),
 }
 
@@ -82,8 +83,8 @@ impl fmt::Display for PageError {
                 write!(f, "{page}: {found_bytes} bytes, {needed_bytes} needed")
             }
             PageError::Value { page, field, value, remedy } => write!(f, "{page}: {field} is {value}: {remedy}"),
-            PageError::Text { page, field, room_bytes } => {
-                write!(f, "{page}: {field} must be printable ASCII of at most {room_bytes} bytes")
+            PageError::Text { page, field, bytes_max } => {
+                write!(f, "{page}: {field} must be printable ASCII of at most {bytes_max} bytes")
             }
             PageError::Geometry(error) => write!(f, "geometry: {error}"),
         }
@@ -98,31 +99,34 @@ impl From<GeometryError> for PageError {
     }
 }
 
-/// An ASCII string field: left-justified, padded with spaces (NVMe Base 2.0, chapter 1, conventions).
+/// An ASCII string field: left-justified, padded with spaces (NVMe Base 2.0, chapter 1,
+/// conventions).
 pub(crate) fn ascii_field<const N: usize>(
     page: &'static str,
     field: &'static str,
     text: &str,
 ) -> Result<[u8; N], PageError> {
     if text.len() > N || !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
-        return Err(PageError::Text { page, field, room_bytes: N });
+        return Err(PageError::Text { page, field, bytes_max: N });
     }
     let mut bytes = [b' '; N];
     bytes[..text.len()].copy_from_slice(text.as_bytes());
     Ok(bytes)
 }
 
-/// A name field: UTF-8, ended and filled with zeros (NVMe Base 2.0, section 4.5: NVMe Qualified Names).
+/// A name field: UTF-8, ended and filled with zeros (NVMe Base 2.0, section 4.5: NVMe Qualified
+/// Names).
 pub(crate) fn name_field(page: &'static str, field: &'static str, name: &str) -> Result<[u8; 256], PageError> {
     if name.is_empty() || name.len() > NQN_BYTES_MAX || name.bytes().any(|byte| byte == 0) {
-        return Err(PageError::Text { page, field, room_bytes: NQN_BYTES_MAX });
+        return Err(PageError::Text { page, field, bytes_max: NQN_BYTES_MAX });
     }
     let mut bytes = [0; 256];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
     Ok(bytes)
 }
 
-/// The text of a string or name field without its padding. Bytes that are not UTF-8 come out as U+FFFD.
+/// The text of a string or name field without its padding. Bytes that are not UTF-8 are replaced by
+/// U+FFFD.
 pub(crate) fn field_text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).trim_end_matches(' ').to_owned()
@@ -131,7 +135,7 @@ pub(crate) fn field_text(bytes: &[u8]) -> String {
 /// Bytes of an NVMe Qualified Name without its terminator (NVMe Base 2.0, section 4.5).
 const NQN_BYTES_MAX: usize = 223;
 
-/// Fills one field after the other with ones, and looks for them at the byte numbers of the specification.
+/// Fills one field after the other with ones, and checks their offsets against the specification.
 #[cfg(test)]
 macro_rules! assert_layout {
     ($page:ty { $($field:ident: $first:literal ..= $last:literal),+ $(,)? }) => {{
@@ -153,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_padded_with_spaces_and_comes_back_without_them() {
+    fn a_text_is_padded_with_spaces_and_read_without_them() {
         let field: [u8; 8] = ascii_field("page", "FR", "1.0").unwrap();
         assert_eq!(&field, b"1.0     ");
         assert_eq!(field_text(&field), "1.0");
@@ -166,13 +170,13 @@ mod tests {
         for text in ["123456789", "tab\t", "\u{e9}"] {
             assert_eq!(
                 ascii_field::<8>("page", "SN", text),
-                Err(PageError::Text { page: "page", field: "SN", room_bytes: 8 })
+                Err(PageError::Text { page: "page", field: "SN", bytes_max: 8 })
             );
         }
     }
 
     #[test]
-    fn a_name_has_room_for_its_terminator_and_is_not_empty() {
+    fn a_name_leaves_space_for_its_terminator_and_is_not_empty() {
         let longest = "n".repeat(223);
         let field = name_field("page", "SUBNQN", &longest).unwrap();
         assert_eq!((field[222], field[223]), (b'n', 0));
@@ -183,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_is_wrong_and_where() {
+    fn an_error_reports_page_field_and_remedy() {
         let short = PageError::Short { page: "Identify Controller", needed_bytes: 4096, found_bytes: 3 };
         assert_eq!(short.to_string(), "Identify Controller: 3 bytes, 4096 needed");
         let value = PageError::Value { page: "LBA format", field: "LBADS", value: 3, remedy: "must be 9 to 16" };

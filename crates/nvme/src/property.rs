@@ -56,12 +56,12 @@ impl Property {
 /// VS of NVMe Base 2.0.
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
-/// Controller Capabilities, CAP (NVMe Base 2.0, Figure 36), the fields that mean something over Fabrics.
+/// Controller Capabilities, CAP (NVMe Base 2.0, Figure 36), the fields that apply over Fabrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// MQES: most entries of an I/O queue, minus one.
+    /// MQES: the most entries of an I/O queue, minus one.
     pub queue_entries_max: u16,
-    /// TO: the longest the controller takes to become ready, in units of 500 ms.
+    /// TO: the longest time until the controller is ready, in units of 500 ms.
     pub ready_timeout_500ms: u8,
     /// CSS bit 0: the NVM command set.
     pub nvm_command_set: bool,
@@ -109,14 +109,15 @@ impl Capabilities {
 pub struct Configuration(pub u32);
 
 impl Configuration {
-    /// CSS 000b: the NVM command set alone.
+    /// CSS 000b: the NVM command set only.
     pub const CSS_NVM: u8 = 0b000;
     /// CSS 110b: all I/O command sets that the controller supports.
     pub const CSS_ALL: u8 = 0b110;
     /// CSS 111b: no I/O command set.
     pub const CSS_ADMIN_ONLY: u8 = 0b111;
 
-    /// What a host sets to enable a controller: 64-byte and 16-byte entries, 4 KiB pages, round robin.
+    /// The value with which a host enables a controller: 64-byte and 16-byte entries, 4 KiB pages,
+    /// round robin.
     #[must_use]
     pub fn enabled(command_set: u8) -> Configuration {
         Configuration(1 | u32::from(command_set & 0b111) << 4 | 6 << 16 | 4 << 20)
@@ -179,7 +180,7 @@ impl ControllerStatus {
     /// CFS: fatal.
     pub const FATAL: u32 = 1 << 1;
     /// SHST 01b: shutting down.
-    pub const SHUTDOWN_UNDER_WAY: u32 = 0b01 << 2;
+    pub const SHUTDOWN_IN_FLIGHT: u32 = 0b01 << 2;
     /// SHST 10b: shut down.
     pub const SHUTDOWN_COMPLETE: u32 = 0b10 << 2;
 
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_come_back_from_their_value() {
+    fn capabilities_survive_their_value() {
         let capabilities = Capabilities {
             queue_entries_max: 127,
             ready_timeout_500ms: 15,
@@ -222,7 +223,7 @@ mod tests {
     #[test]
     fn each_capability_has_the_bits_of_the_specification() {
         let none = Capabilities::from_value(0);
-        assert_eq!(none.value(), 1 << 16, "CQR alone");
+        assert_eq!(none.value(), 1 << 16, "only CQR");
         for (capabilities, value) in [
             (Capabilities { queue_entries_max: 0xfedc, ..none }, 0xfedc),
             (Capabilities { ready_timeout_500ms: 0xfe, ..none }, 0xfe << 24),
@@ -262,11 +263,11 @@ mod tests {
         assert_eq!(read(0b0100), [false; 3], "a shutdown in progress");
         assert_eq!(read(0b1000), [false, false, true]);
         assert_eq!(read(0b1100), [false; 3], "reserved");
-        assert_eq!((ControllerStatus::SHUTDOWN_UNDER_WAY, ControllerStatus::SHUTDOWN_COMPLETE), (0b0100, 0b1000));
+        assert_eq!((ControllerStatus::SHUTDOWN_IN_FLIGHT, ControllerStatus::SHUTDOWN_COMPLETE), (0b0100, 0b1000));
     }
 
     #[test]
-    fn properties_lie_at_the_offsets_of_the_specification() {
+    fn properties_have_the_offsets_of_the_specification() {
         let found = Property::ALL.map(|property| (property.offset(), property.size_bytes()));
         assert_eq!(found, [(0, 8), (8, 4), (0x14, 4), (0x1c, 4), (0x20, 4), (0x68, 4)]);
         assert!(Property::ALL.iter().all(|property| Property::at(property.offset()) == Some(*property)));

@@ -1,4 +1,5 @@
-//! What travels in command and response capsules: submission and completion queue entries, and the one data pointer.
+//! The contents of command and response capsules: submission and completion queue entries, and the
+//! data pointer.
 
 use std::fmt;
 
@@ -61,7 +62,7 @@ const _: () = assert!(size_of::<SubmissionEntry>() == 64);
 pub struct CompletionEntry {
     /// Command specific; an append's LBA, a property's value, a feature's value.
     pub result: U64,
-    /// SQHD: how far the controller has come in the queue.
+    /// SQHD: the controller's head pointer of the submission queue.
     pub sq_head: U16,
     /// SQID; zero over Fabrics.
     pub sq_id: U16,
@@ -81,7 +82,8 @@ const _: () = assert!(size_of::<CompletionEntry>() == 16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct SglDescriptor {
-    /// Address; with [`SglDescriptor::IN_CAPSULE`] the offset of the data from the start of the capsule's data.
+    /// Address; with [`SglDescriptor::IN_CAPSULE`] the offset of the data from the start of the
+    /// capsule's data.
     pub address: U64,
     /// Bytes.
     pub length: U32,
@@ -93,7 +95,7 @@ pub struct SglDescriptor {
 
 const _: () = assert!(size_of::<SglDescriptor>() == 16);
 
-/// Where a command's data is, as its data pointer says.
+/// The location of a command's data, from its data pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataPlace {
     /// In the command capsule.
@@ -114,7 +116,7 @@ impl SubmissionEntry {
     /// PSDT 01b: the data pointer is an SGL, and so would be a metadata pointer.
     pub const PSDT_SGL: u8 = 0x40;
 
-    /// An entry with an opcode, for a namespace, without data, all else zero.
+    /// An entry with an opcode, for a namespace, without data and with all other fields zero.
     #[must_use]
     pub fn new(opcode: u8, namespace: u32) -> SubmissionEntry {
         SubmissionEntry {
@@ -141,8 +143,9 @@ impl SubmissionEntry {
     /// Where the data is.
     ///
     /// # Errors
-    /// [`StatusCode::INVALID_FIELD`] for a fused command or a PRP, and [`StatusCode::SGL_DESCRIPTOR_TYPE_INVALID`] for
-    /// any descriptor but the two that NVMe/TCP has.
+    /// [`StatusCode::INVALID_FIELD`] for a fused command or a PRP, and
+    /// [`StatusCode::SGL_DESCRIPTOR_TYPE_INVALID`] for any descriptor but the two that NVMe/TCP
+    /// has.
     pub fn data_place(&self) -> Result<DataPlace, StatusCode> {
         if self.flags & 0x03 != 0 || !matches!(self.flags >> 6, 1 | 2) {
             return Err(StatusCode::INVALID_FIELD);
@@ -185,7 +188,8 @@ impl CompletionEntry {
 impl SglDescriptor {
     /// Type 0h (data block), subtype 1h (offset): the data is in the capsule.
     pub const IN_CAPSULE: u8 = 0x01;
-    /// Type 5h (transport data block), subtype Ah (NVMe transport specific): the data travels in PDUs of its own.
+    /// Type 5h (transport data block), subtype Ah (NVMe transport specific): the data travels in
+    /// PDUs of its own.
     pub const TRANSPORT: u8 = 0x5a;
 
     /// A descriptor of data in the capsule.
@@ -217,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_lie_where_the_specification_puts_them() {
+    fn fields_have_the_offsets_of_the_specification() {
         let mut entry = SubmissionEntry::new(0x7d, 0x0403_0201);
         entry.command_id = 0x0605.into();
         entry.set_starting_lba(0x1122_3344_5566_7788);
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_carries_its_status_above_the_reserved_bit() {
+    fn a_completion_has_its_status_above_the_reserved_bit() {
         let entry = CompletionEntry::new(7, 3, StatusCode::ZONE_IS_FULL, 9);
         assert_eq!(entry.as_bytes(), [9, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0x72, 0x83]);
         assert_eq!(entry.status_code(), StatusCode::ZONE_IS_FULL);

@@ -4,7 +4,8 @@ use std::fmt;
 
 use zonda_zoned::Status;
 
-/// Status code type and status code as one number, `0xTCC` (NVMe Base 2.0, Figures 94 to 99): `0x1b9` is type 1, code B9h.
+/// Status code type and status code as one number, `0xTCC` (NVMe Base 2.0, Figures 94 to 99):
+/// `0x1b9` is type 1, code B9h.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StatusCode(pub u16);
 
@@ -17,7 +18,7 @@ macro_rules! codes {
             /// Every code that has a name here, in the order of the numbers within each table.
             pub const ALL: &'static [StatusCode] = &[$(StatusCode::$name),*];
 
-            /// What the code means, or `None` for one that has no name here.
+            /// The meaning of the code, or `None` for an unknown one.
             #[must_use]
             pub fn meaning(self) -> Option<&'static str> {
                 #[allow(unreachable_patterns)] // Some codes mean different things for different commands.
@@ -112,13 +113,13 @@ codes! {
     /// 1/2Ch.
     INVALID_IO_COMMAND_SET = 0x12c, "invalid I/O command set";
     /// 1/80h of a Connect: incompatible format.
-    CONNECT_INCOMPATIBLE_FORMAT = 0x180, "incompatible format, or conflicting attributes";
+    CONNECT_INCOMPATIBLE_FORMAT = 0x180, "connect incompatible format, or conflicting attributes";
     /// 1/80h of an I/O command: conflicting attributes.
-    CONFLICTING_ATTRIBUTES = 0x180, "incompatible format, or conflicting attributes";
+    CONFLICTING_ATTRIBUTES = 0x180, "connect incompatible format, or conflicting attributes";
     /// 1/81h of a Connect: controller busy.
-    CONNECT_CONTROLLER_BUSY = 0x181, "controller busy";
+    CONNECT_CONTROLLER_BUSY = 0x181, "connect controller busy, or invalid protection information";
     /// 1/82h of a Connect.
-    CONNECT_INVALID_PARAMETERS = 0x182, "connect invalid parameters, or write to a read only range";
+    CONNECT_INVALID_PARAMETERS = 0x182, "connect invalid parameters, or attempted write to read only range";
     /// 1/83h of a Connect.
     CONNECT_RESTART_DISCOVERY = 0x183, "connect restart discovery, or command size limit exceeded";
     /// 1/84h of a Connect.
@@ -166,16 +167,17 @@ codes! {
 }
 
 impl StatusCode {
-    /// Whether the command did what it was asked.
+    /// Whether the command succeeded.
     #[must_use]
     pub fn is_success(self) -> bool {
         self == StatusCode::SUCCESS
     }
 
-    /// Whether a repetition of the same command can have another end (the Do Not Retry bit is the opposite).
+    /// Whether a repetition of the same command can have another end (the Do Not Retry bit is the
+    /// opposite).
     ///
-    /// Do Not Retry is for what the command itself says wrongly. What the state of the drive, its medium, the transport
-    /// or the host's other commands cause may be gone at the next try.
+    /// Do Not Retry is set for errors of the command itself. Errors because of the state of the
+    /// drive, its medium, the transport or the host's other commands may not recur at a retry.
     #[must_use]
     pub fn may_retry(self) -> bool {
         matches!(
@@ -195,14 +197,14 @@ impl StatusCode {
         ) || self.0 >> 8 == 3
     }
 
-    /// Bits 15:0 of the status word of a completion: code in 8:1, type in 11:9, Do Not Retry in 15 unless
-    /// [`StatusCode::may_retry`]. Bit 0, the phase tag elsewhere, is zero over Fabrics.
+    /// Bits 15:0 of the status word of a completion: code in 8:1, type in 11:9, Do Not Retry in 15
+    /// unless [`StatusCode::may_retry`]. Bit 0, the phase tag elsewhere, is zero over Fabrics.
     #[must_use]
     pub fn status_field(self) -> u16 {
         self.status_field_with(!self.may_retry())
     }
 
-    /// [`StatusCode::status_field`] with the Do Not Retry bit as given.
+    /// [`StatusCode::status_field`] with the given Do Not Retry bit.
     #[must_use]
     pub fn status_field_with(self, do_not_retry: bool) -> u16 {
         (self.0 & 0x7ff) << 1 | u16::from(do_not_retry) << 15
@@ -214,7 +216,8 @@ impl StatusCode {
         StatusCode(field >> 1 & 0x7ff)
     }
 
-    /// The status a device of zonda would have answered; a code that has no counterpart is an internal error.
+    /// The status a device of zonda would have answered; a code that has no counterpart is an
+    /// internal error.
     #[must_use]
     pub fn to_device_status(self) -> Status {
         if self.is_success() {
@@ -250,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_device_status_comes_back_from_its_field() {
+    fn every_device_status_survives_its_field() {
         for status in Status::ERRORS.into_iter().chain([Status::Success]) {
             let field = StatusCode::from(status).status_field();
             assert_eq!(StatusCode::from_status_field(field).to_device_status(), status);
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_can_be_retried() {
+    fn only_transient_errors_can_be_retried() {
         assert_eq!(StatusCode::SUCCESS.status_field(), 0);
         assert_eq!(StatusCode::TRANSIENT_TRANSPORT_ERROR.status_field(), 0x0044);
         assert_eq!(StatusCode::INVALID_FIELD.status_field(), 0x8004);

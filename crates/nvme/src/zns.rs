@@ -5,8 +5,8 @@
 //! Extended Report Zones   64 header | 64 descriptor, n extension | 64 descriptor, n extension | ...
 //! ```
 //!
-//! A report holds whole descriptors only. With the Partial Report bit the header counts those; without it, all zones
-//! from the start that match.
+//! A report holds whole descriptors only. With the Partial Report bit the header counts those;
+//! without it, all zones from the start that match.
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -14,7 +14,7 @@ use zonda_zoned::{Blocks, Lba, ZoneAttributes, ZoneDescriptor, ZoneReport, ZoneS
 
 use crate::page::{Page, PageError};
 
-/// What precedes the descriptors (Figure 36).
+/// The header before the descriptors (Figure 36).
 ///
 /// ```text
 /// 0 number of zones | 8 reserved
@@ -40,8 +40,8 @@ pub struct WireDescriptor {
     pub zone_type: u8,
     /// Zone State (ZS), in bits 7:4.
     pub state: u8,
-    /// Zone Attributes (ZA): bit 0 finished by the controller, 1 finish recommended, 2 reset recommended, 3 has a random
-    /// write area (ZRWAV), 7 has a descriptor extension (ZDEV).
+    /// Zone Attributes (ZA): bit 0 finished by the controller, 1 finish recommended, 2 reset
+    /// recommended, 3 has a random write area (ZRWAV), 7 has a descriptor extension (ZDEV).
     pub attributes: u8,
     /// Zone Attributes Information (ZAI).
     pub attributes_information: u8,
@@ -50,7 +50,7 @@ pub struct WireDescriptor {
     pub capacity_blocks: U64,
     /// Zone Start Logical Block Address (ZSLBA).
     pub start: U64,
-    /// Write Pointer (WP); all ones where the zone has none.
+    /// Write Pointer (WP); all ones if the zone has no valid one.
     pub write_pointer: U64,
     _reserved_32: [u8; 32],
 }
@@ -61,7 +61,7 @@ const _: () = assert!(size_of::<WireDescriptor>() == 64);
 /// The form of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportFormat {
-    /// Bytes of the extension behind each descriptor; `None` for a report that is not extended.
+    /// Bytes of the extension after each descriptor; `None` for a report that is not extended.
     pub extension_bytes: Option<u32>,
     /// Partial Report: the header counts the descriptors in the buffer.
     pub partial: bool,
@@ -76,11 +76,12 @@ impl Page for WireDescriptor {
 }
 
 impl ReportFormat {
-    /// How many descriptors a buffer holds; `None` where it does not even hold the header, which is Invalid Field.
+    /// How many descriptors a buffer holds; `None` where it does not even hold the header, which is
+    /// Invalid Field.
     #[must_use]
     pub fn descriptors_in(&self, buffer_bytes: usize) -> Option<usize> {
-        let room = buffer_bytes.checked_sub(size_of::<ReportHeader>())?;
-        Some(room / self.descriptor_bytes())
+        let left = buffer_bytes.checked_sub(size_of::<ReportHeader>())?;
+        Some(left / self.descriptor_bytes())
     }
 
     /// Bytes of a report of so many zones.
@@ -93,11 +94,12 @@ impl ReportFormat {
         descriptors.and_then(|bytes| bytes.checked_add(size_of::<ReportHeader>())).expect("a report fits in memory")
     }
 
-    /// The report in a new buffer of `buffer_bytes`, which the caller has held against MDTS: whole descriptors as far as they fit, zeros behind them; `None` for a
-    /// buffer that has no room for the header.
+    /// The report in a new buffer of `buffer_bytes`, which the caller has checked against MDTS:
+    /// whole descriptors as far as they fit, then zeros; `None` for a buffer that is too small for
+    /// the header.
     ///
     /// # Panics
-    /// For an extension that is not as long as the format says: it would come out as another zone.
+    /// For an extension whose length differs from the format's: it would be read as another zone.
     #[must_use]
     pub fn write(&self, report: &ZoneReport, buffer_bytes: usize) -> Option<Vec<u8>> {
         let zones = &report.zones[..report.zones.len().min(self.descriptors_in(buffer_bytes)?)];
@@ -125,11 +127,12 @@ impl ReportFormat {
         Some(buffer)
     }
 
-    /// Reads a report: as many zones as the header tells, or the buffer holds. `matching_zones` is what the header tells.
+    /// Reads a report: as many zones as the header announces, or the buffer holds. `matching_zones`
+    /// is from the header.
     ///
     /// # Errors
-    /// [`PageError::Short`] without a whole header; [`PageError::Value`] for a zone type, state or write pointer that
-    /// cannot be.
+    /// [`PageError::Short`] without a whole header; [`PageError::Value`] for a zone type, state or
+    /// write pointer that cannot be.
     pub fn parse(&self, buffer: &[u8]) -> Result<ZoneReport, PageError> {
         let matching_zones = ReportHeader::parse(buffer)?.zones.get();
         let descriptors = buffer[size_of::<ReportHeader>()..].chunks_exact(self.descriptor_bytes());
@@ -163,12 +166,12 @@ impl WireDescriptor {
         descriptor
     }
 
-    /// The zone it describes, without extension. What stands for the write pointer of a zone that has none is passed over,
-    /// and so are attributes that this stack does not know.
+    /// The zone that it describes, without extension. The write pointer field of a zone without a
+    /// valid write pointer is ignored, and so are unknown attributes.
     ///
     /// # Errors
-    /// [`PageError::Value`] for an unknown type or state, a state that does not go with the type, or a write pointer
-    /// outside its zone.
+    /// [`PageError::Value`] for an unknown type or state, a state that does not match the type, or
+    /// a write pointer outside its zone.
     pub fn zone(&self) -> Result<ZoneDescriptor, PageError> {
         let zone_type = match self.zone_type & 0xf {
             0x1 => ZoneType::Conventional,
@@ -176,7 +179,7 @@ impl WireDescriptor {
             code => return Err(error("ZT", code.into(), "must be 2, or 1 for a conventional zone")),
         };
         let state_code = self.state >> 4;
-        let state = zone_state(state_code).ok_or(error("ZS", state_code.into(), "must be a state of a zone"))?;
+        let state = zone_state(state_code).ok_or(error("ZS", state_code.into(), "must be a valid zone state"))?;
         if (zone_type == ZoneType::Conventional) != (state == ZoneState::NotWritePointer) {
             return Err(error("ZS", state_code.into(), "must be 0 for a conventional zone, and for no other"));
         }
@@ -209,7 +212,7 @@ pub fn zone_state(code: u8) -> Option<ZoneState> {
     ZoneState::SEQUENTIAL.into_iter().find(|state| state.code() == code)
 }
 
-/// The write pointer of a zone that has none.
+/// The write pointer field of a zone without a valid write pointer.
 const NO_WRITE_POINTER: u64 = u64::MAX;
 
 fn error(field: &'static str, value: u64, remedy: &'static str) -> PageError {
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(ReportHeader { zones: 0..=7 });
         assert_layout!(WireDescriptor {
             zone_type: 0..=0,
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_without_room_for_the_header_takes_no_report() {
+    fn a_buffer_smaller_than_the_header_holds_no_report() {
         assert_eq!(PLAIN.descriptors_in(63), None);
         assert_eq!(PLAIN.write(&report_of_tiny(false), 63), None);
         assert_eq!(PLAIN.descriptors_in(64), Some(0));
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extended_report_has_the_extension_behind_each_zone() {
+    fn an_extended_report_has_the_extension_after_each_zone() {
         let format = ReportFormat { extension_bytes: Some(64), partial: false };
         let mut report = report_of_tiny(true);
         report.zones[1].extension = Some(vec![7; 64].into());
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_cannot_be_are_errors() {
+    fn invalid_descriptors_are_errors() {
         let good = WireDescriptor::of(&report_of_tiny(false).zones[1]);
         let refused = |change: fn(&mut WireDescriptor)| {
             let mut bad = good;
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_zone_has_no_write_pointer_whatever_stands_there() {
+    fn the_write_pointer_field_of_a_full_zone_is_ignored() {
         let mut full = WireDescriptor::of(&report_of_tiny(false).zones[1]);
         full.state = 0xe0;
         assert_eq!(full.zone().unwrap().write_pointer, None);
@@ -376,7 +379,8 @@ mod tests {
             prop_assert_eq!(bytes.len(), buffer_bytes);
             let fitting = report.zones.len().min(format.descriptors_in(buffer_bytes).unwrap());
             let matching_zones = if format.partial { fitting as u64 } else { report.matching_zones };
-            // What lies behind the zones reads as zeros, which are no zones: only as many as were sent may be read.
+            // The bytes after the zones are zeros, which are no valid descriptors: only the zones
+            // that were sent may be read.
             let sent = &bytes[..format.report_bytes(fitting)];
             prop_assert_eq!(
                 format.parse(sent),
@@ -394,7 +398,7 @@ mod tests {
         }
 
         #[test]
-        fn any_descriptor_that_is_accepted_is_written_as_one_that_means_the_same(bytes in any::<[u8; 32]>(), nibbles in 0u8..=255) {
+        fn accepted_descriptors_are_encoded_to_equivalent_ones(bytes in any::<[u8; 32]>(), nibbles in 0u8..=255) {
             let mut padded = [0; 64];
             padded[..32].copy_from_slice(&bytes);
             padded[0] = 1 + nibbles % 2;

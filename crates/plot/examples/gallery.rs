@@ -1,5 +1,6 @@
-//! Prints a page with a chart of each kind: `cargo run --release -p zonda-plot --example gallery > gallery.html`. With the
-//! name of a chart it prints that one as an SVG file. The figures are made up.
+//! Prints a page with a chart of each kind:
+//! `cargo run --release -p zonda-plot --example gallery > gallery.html`. With the name of a chart
+//! it prints that one as an SVG file. The figures are made up.
 
 use zonda_plot::{Axis, Chart, Form, LOOKS, Page, Point, Reference, Series, text};
 
@@ -43,7 +44,7 @@ fn bandwidth() -> Chart {
 
 /// Published curves, on logarithmic axes.
 fn latency() -> Chart {
-    let x = Axis::log2("requests under way", 1.0, 128.0, |depth| text::count(depth as u64));
+    let x = Axis::log2("outstanding requests", 1.0, 128.0, |depth| text::count(depth as u64));
     let mut chart =
         Chart::new("latency", "Latency by queue depth", x, Axis::latency("mean latency (log scale)", 11e3, 9e5));
     let depths: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];

@@ -6,7 +6,7 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::round::{decimals_of, latency_label, round_down, round_up, value_label};
 
-/// How much a base-2 axis goes on beyond its first and its last tick, as a factor.
+/// Factor by which a base-2 axis extends beyond its first and last tick.
 const BEYOND_POWERS_OF_TWO: f64 = 1.15;
 /// Decades from which on a logarithmic axis has labels at powers of ten alone.
 const DECADES_WITH_POWERS_ONLY: f64 = 2.5;
@@ -22,9 +22,9 @@ pub struct Axis {
     pub title: String,
     range: Range<f64>,
     scale: Scale,
-    /// Where there is a label. A tick may do without one: its label is empty then.
+    /// Positions of labels. A tick without a label has an empty one.
     ticks: Vec<(f64, String)>,
-    /// Where there is a thin line beside.
+    /// Positions of additional thin lines.
     minor: Vec<f64>,
 }
 
@@ -36,7 +36,8 @@ enum Scale {
 }
 
 impl Axis {
-    /// From zero to a round number at or above `max`, with at most `ticks_max` steps; to 1 if `max` is not above zero.
+    /// From zero to a round number at or above `max`, with at most `ticks_max` steps; to 1 if `max`
+    /// is not above zero.
     #[must_use]
     pub fn linear(title: impl Into<String>, max: f64, ticks_max: u32) -> Axis {
         let max = positive_or_one(max);
@@ -51,7 +52,8 @@ impl Axis {
         Axis::between(title, 0.0, positive_or_one(max), ticks_max)
     }
 
-    /// From exactly `from` to exactly `to`, with ticks at round numbers; `from` to `from` + 1 if `to` is not above it.
+    /// From exactly `from` to exactly `to`, with ticks at round numbers; `from` to `from` + 1 if
+    /// `to` is not above it.
     #[must_use]
     pub fn between(title: impl Into<String>, from: f64, to: f64, ticks_max: u32) -> Axis {
         let from = if from.is_finite() { from } else { 0.0 };
@@ -69,16 +71,17 @@ impl Axis {
         Axis { title, ticks: ticks.collect(), range, scale: Scale::Linear, minor: Vec::new() }
     }
 
-    /// Logarithmic over the nanoseconds `least..=most`, both at least 1, and at least over a factor of four. Bounds are
-    /// 1, 2 or 5 times a power of ten.
+    /// Logarithmic over the nanoseconds `least..=most`, both at least 1, and at least over a factor
+    /// of four. Bounds are 1, 2 or 5 times a power of ten.
     #[must_use]
     pub fn latency(title: impl Into<String>, least_ns: f64, most_ns: f64) -> Axis {
         Axis::log10_from(title.into(), 1.0, least_ns.max(1.0), most_ns, latency_label)
     }
 
-    /// Logarithmic over `least..=most`, at least over a factor of four, with a label at each power of ten, and at 2 and 5
-    /// times one where there is room. Bounds are 1, 2 or 5 times a power of ten. What is not above zero has no place on
-    /// such an axis: `least` is `most` then, and `most` is 1.
+    /// Logarithmic over `least..=most`, at least over a factor of four, with a label at each power
+    /// of ten, and at 2 and 5 times one if there is space. Bounds are 1, 2 or 5 times a power of
+    /// ten. What is not above zero has no place on such an axis: `least` is `most` then, and `most`
+    /// is 1.
     #[must_use]
     pub fn log10(title: impl Into<String>, least: f64, most: f64, label: impl Fn(f64) -> String) -> Axis {
         let (least, most) = positive(least, most);
@@ -112,8 +115,9 @@ impl Axis {
         }
     }
 
-    /// Logarithmic over the powers of two around `least..=most`, with a tick at each; it goes on a little at both ends, so
-    /// that no marker lies on the border. What is not above zero is as with [`Axis::log10`].
+    /// Logarithmic over the powers of two around `least..=most`, with a tick at each; it extends
+    /// slightly at both ends, so that no marker lies on the border. What is not above zero is as
+    /// with [`Axis::log10`].
     #[must_use]
     pub fn log2(title: impl Into<String>, least: f64, most: f64, label: impl Fn(f64) -> String) -> Axis {
         let (least, most) = positive(least, most);
@@ -134,7 +138,8 @@ impl Axis {
         Axis { title: title.into(), range, scale: Scale::Names, ticks, minor: Vec::new() }
     }
 
-    /// The same axis with labels at these values instead, and no thin lines. Values outside of the axis are left out.
+    /// The same axis with labels at these values instead, and no thin lines. Values outside of the
+    /// axis are left out.
     #[must_use]
     pub fn with_ticks(mut self, ticks: impl IntoIterator<Item = (f64, impl Into<String>)>) -> Axis {
         let all = ticks.into_iter().map(|(value, label)| (value, label.into()));
@@ -165,8 +170,8 @@ impl Axis {
         self.scale == Scale::Names
     }
 
-    /// An axis of names with room for a group of bars around each.
-    pub(crate) fn with_room_for_bars(mut self) -> Axis {
+    /// An axis of names with space for a group of bars around each.
+    pub(crate) fn with_space_for_bars(mut self) -> Axis {
         if self.has_names() {
             self.range = -0.5..self.ticks.len().max(1) as f64 - 0.5;
         }
@@ -178,7 +183,8 @@ impl Axis {
         self
     }
 
-    /// Labels along an axis that is `width` long, every second, third... taken away until none reaches into the next.
+    /// Labels along an axis that is `width` long; only every second, third... is kept, until none
+    /// overlaps the next.
     pub(crate) fn with_labels_apart(mut self, width: f64, width_of: impl Fn(&str) -> f64) -> Axis {
         let places: Vec<(f64, f64)> =
             self.ticks.iter().map(|(value, label)| (self.share_of(*value) * width, width_of(label) / 2.0)).collect();
@@ -195,7 +201,7 @@ impl Axis {
         self
     }
 
-    /// Where on the axis a value is, from 0 to 1.
+    /// Position of a value on the axis, from 0 to 1.
     fn share_of(&self, value: f64) -> f64 {
         let (start, end) = (self.range.start, self.range.end);
         let value = value.clamp(start, end);
@@ -263,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_nothing_goes_to_one() {
+    fn an_axis_without_values_ends_at_one() {
         for max in [0.0, f64::NAN, f64::INFINITY, -1.0] {
             assert_eq!(Axis::linear("", max, 5).end(), 1.0);
             assert_eq!(Axis::exact("", max, 5).end(), 1.0);
@@ -292,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_of_any_quantity_has_the_labels_it_is_told() {
+    fn a_logarithmic_axis_has_the_given_labels() {
         let axis = Axis::log10("", 0.02, 0.9, |value| format!("{value:.2}"));
         assert_eq!(labels(&axis), ["0.02", "0.05", "0.10", "0.20", "0.50", "1.00"]);
         let sizes = Axis::log2("", 4096.0, 65_000.0, |bytes| round_bytes(bytes as u64));

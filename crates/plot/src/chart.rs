@@ -1,4 +1,4 @@
-//! A chart with what is said about it, as a figure of a page or as a file.
+//! A chart with its title, legend and notes, as a figure of a page or as a file.
 
 use crate::axis::Axis;
 use crate::draw::{STEPS, drawing};
@@ -6,27 +6,27 @@ use crate::series::{Reference, Series};
 use crate::text::escape;
 use crate::{legend, standalone};
 
-/// By how much a drawing may be enlarged: more would shout.
+/// Maximum enlargement of a drawing.
 const ENLARGED_MAX: f64 = 1.2;
 
 /// A chart: series over two axes.
 ///
-/// [`Chart::new`] gives one that is empty; its fields are for filling.
+/// [`Chart::new`] returns an empty one; set its fields.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// A word that no other figure of the page has, of letters, digits and hyphens.
+    /// Unique id in the page, of letters, digits and hyphens.
     pub id: String,
     /// Plain text, as all text of a chart.
     pub title: String,
-    /// What the chart shows, for those who do not see it.
+    /// Text alternative: what the chart shows.
     pub description: String,
-    /// The axis to the right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// The axis upwards.
+    /// The vertical axis.
     pub y: Axis,
     /// In the order of the legend; a later one is drawn over an earlier one.
     pub series: Vec<Series>,
-    /// Limits and the like.
+    /// Limits and other reference lines.
     pub references: Vec<Reference>,
     /// Size of the drawing.
     pub size: Size,
@@ -36,12 +36,13 @@ pub struct Chart {
     pub notes: Vec<String>,
 }
 
-/// Size of a drawing without its title and its legend, in pixels where it is not scaled. Text of 13 pixels is scaled with it.
+/// Size of a drawing without its title and its legend, in pixels where it is not scaled. Text of 13
+/// pixels is scaled with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Pixels to the right.
+    /// Width in pixels.
     pub width: u32,
-    /// Pixels down.
+    /// Height in pixels.
     pub height: u32,
 }
 
@@ -53,7 +54,7 @@ impl Size {
 }
 
 impl Chart {
-    /// A chart of [`Size::STANDARD`] that shows nothing yet.
+    /// An empty chart of [`Size::STANDARD`].
     #[must_use]
     pub fn new(id: impl Into<String>, title: impl Into<String>, x: Axis, y: Axis) -> Chart {
         Chart {
@@ -70,8 +71,9 @@ impl Chart {
         }
     }
 
-    /// The chart as an HTML figure, with its title above, its legend and its notes below; a sentence instead of a drawing
-    /// if it has no point. [`PLOT_CSS`](crate::PLOT_CSS) and [`PAGE_CSS`](crate::PAGE_CSS) give it its style.
+    /// The chart as an HTML figure, with its title above, its legend and its notes below; a
+    /// sentence instead of a drawing if it has no point. [`PLOT_CSS`](crate::PLOT_CSS) and
+    /// [`PAGE_CSS`](crate::PAGE_CSS) give it its style.
     #[must_use]
     pub fn figure(&self) -> String {
         let class = if self.is_wide { " class=\"wide\"" } else { "" };
@@ -109,7 +111,7 @@ impl Chart {
         self.series.iter().any(|series| series.form.is_bars())
     }
 
-    /// The rest of an opening tag, and what those hear who do not see the drawing.
+    /// The rest of an opening tag, and the text alternative for screen readers.
     pub(crate) fn named(&self) -> String {
         let (id, title, description) = (escape(&self.id), escape(&self.title), escape(&self.description));
         format!(
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_legend_tells_ours_and_published_apart_only_where_there_are_both() {
+    fn the_legend_distinguishes_ours_and_published_only_if_there_are_both() {
         let ours = Series::new("append", LOOKS[0], Form::Line, [(1.0, 2.0), (2.0, 3.0)]);
         let theirs = Series { form: Form::Published, ..ours.clone() };
         assert!(!chart(vec![ours.clone()]).figure().contains(">model<"));
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_escaped_and_a_figure_asks_for_nothing_from_elsewhere() {
+    fn text_is_escaped_and_a_figure_loads_nothing_from_other_servers() {
         let mut all = chart(vec![Series::new("a & b", LOOKS[1], Form::Bars, [(0.0, 2.0)])]);
         (all.x, all.description) = (Axis::names("<x>", ["one & two", "three"]), "<desc>".to_owned());
         all.references.push(Reference::line(5.0, "<limit>"));

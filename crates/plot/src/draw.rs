@@ -1,4 +1,4 @@
-//! The drawing of a chart: what is inside of its SVG element.
+//! The drawing of a chart: the contents of its SVG element.
 
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
@@ -17,7 +17,7 @@ use crate::measure::{width_of, wrap};
 use crate::series::{Place, Reference};
 use crate::text::escape;
 
-/// Into how many steps a pixel is divided: plotters draws at whole numbers.
+/// Steps per pixel: plotters draws at integer coordinates.
 pub(crate) const STEPS: u32 = 10;
 /// Space around the plotting area, in pixels.
 const MARGIN_TOP: u32 = 30;
@@ -33,13 +33,13 @@ const LABELS_APART: f64 = 4.0;
 const NAME_BELOW: u32 = 8;
 const NAME_PITCH: u32 = 15;
 pub(crate) const FONT_SIZE: f64 = 13.0;
-/// The font on a phone: `page.css` makes it larger there, and labels must still have room.
+/// The font on a phone: `page.css` makes it larger there, and labels must still fit.
 const FONT_SIZE_MAX: f64 = 15.0;
-/// By how much plotters makes a font smaller when it writes SVG.
+/// Factor by which plotters reduces the font size in SVG.
 const PLOTTERS_FONT_FACTOR: f64 = 1.24;
 const REFERENCE_WIDTH: f64 = 1.2;
 
-/// Colours by their use; `plot.css` knows them by these values and has others for a dark page.
+/// Colours by their use; `plot.css` selects them by these values and has others for a dark page.
 pub(crate) const PAGE: RGBColor = RGBColor(0xff, 0xff, 0xff);
 pub(crate) const STRONG: RGBColor = RGBColor(0x1c, 0x21, 0x28);
 pub(crate) const TEXT: RGBColor = RGBColor(0x57, 0x60, 0x6a);
@@ -62,7 +62,7 @@ pub(crate) struct Canvas<'a, 'b> {
 }
 
 impl Canvas<'_, '_> {
-    /// Where a value is, in steps from the upper left corner of the drawing.
+    /// Position of a value, in steps from the upper left corner of the drawing.
     pub(crate) fn at(&self, x: f64, y: f64) -> (i32, i32) {
         self.plane.backend_coord(&(x, y))
     }
@@ -104,7 +104,7 @@ fn draw(chart: &Chart, area: &Area<'_>) -> Drawn {
     let widest = chart.y.ticks().iter().map(|(_, label)| label_width(label) + LABEL_GAP).fold(0.0, f64::max);
     let labels_left = LABELS_LEFT.max(widest as u32);
     let width = f64::from(chart.size.width.saturating_sub(labels_left + MARGIN_RIGHT));
-    let x = if chart.has_bars() { chart.x.clone().with_room_for_bars() } else { chart.x.clone() };
+    let x = if chart.has_bars() { chart.x.clone().with_space_for_bars() } else { chart.x.clone() };
     let names = if x.has_names() { names(&x, width) } else { Vec::new() };
     let x = if x.has_names() {
         x.without_labels()
@@ -166,7 +166,8 @@ fn write_names(canvas: &Canvas<'_, '_>, names: &[Vec<String>]) -> Drawn {
     Ok(())
 }
 
-/// The word of a reference: of a span at its upper left, of a band and of a line at its right, above it if there is room.
+/// The word of a reference: of a span at its upper left, of a band and of a line at its right,
+/// above it if there is space.
 fn write_label(canvas: &Canvas<'_, '_>, reference: &Reference) -> Drawn {
     let steps = STEPS as i32;
     let (right, top) = canvas.at(canvas.x.end(), canvas.y.end());
@@ -195,7 +196,7 @@ fn write(area: &Area<'_>, text: &str, place: (i32, i32), style: TextStyle<'stati
     area.draw(&Text::new(text.to_owned(), place, style))
 }
 
-/// plotters knows no patterns: a second rectangle lies over each bar.
+/// plotters does not support patterns: a second rectangle covers each bar.
 fn with_hatching(chart: &Chart, elements: String) -> String {
     let mut looks: Vec<Look> = Vec::new();
     for series in chart.series.iter().filter(|series| series.form.is_bars()) {
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_style_sheet_knows_every_colour_of_a_chart() {
+    fn the_style_sheet_defines_every_colour_of_a_chart() {
         let css = include_str!("plot.css");
         for (color, attribute) in [
             (PAGE, "fill"),

@@ -1,4 +1,4 @@
-//! The legend of a chart: what each series looks like, and whether it is ours or published.
+//! The legend of a chart: the look of each series, and whether it is of the model or published.
 
 use crate::chart::Chart;
 use crate::draw::{PAGE, STEPS, STRONG};
@@ -15,12 +15,12 @@ const SWATCH_MIDDLE: (i32, i32) = (180, 80);
 
 /// A row of a legend.
 pub(crate) struct Row<'a> {
-    /// `model` or `published`; empty if a chart shows nothing that was published.
+    /// `model` or `published`; empty if a chart has no published values.
     pub(crate) source: &'static str,
     pub(crate) series: Vec<&'a Series>,
 }
 
-/// One row for all series, or one for ours and one for what was published.
+/// One row for all series, or one for the model and one for published values.
 pub(crate) fn rows(chart: &Chart) -> Vec<Row<'_>> {
     let (published, ours): (Vec<&Series>, Vec<&Series>) =
         chart.series.iter().partition(|series| series.form.is_published());

@@ -1,14 +1,16 @@
-//! Charts as SVG, the pages around them, and numbers as people read them.
+//! Charts as SVG, HTML pages around them, and readable formats of numbers.
 //!
-//! A [`Chart`] is series over two axes: lines with markers, long lines, bars. What others have published is drawn over
-//! what is ours in the same [`Look`], but hollow, and the legend says "model" and "published". A point may have a spread,
-//! a chart may have [`Reference`]s such as limits, and an [`Axis`] is linear, logarithmic or of names.
+//! A [`Chart`] is series over two axes: lines with markers, long lines, bars. Published values are
+//! drawn over those of the model in the same [`Look`], but hollow, and the legend says "model" and
+//! "published". A point may have a spread, a chart may have [`Reference`]s such as limits, and an
+//! [`Axis`] is linear, logarithmic or of names.
 //!
-//! [`Chart::figure`] is a part of a page; [`Chart::svg`] is a file of its own. Both do without colour (dashes, markers,
-//! hatching), suit light and dark pages and paper, and are legible on a phone. A [`Page`] is a file that asks for nothing
-//! from elsewhere. The same chart gives the same bytes.
+//! [`Chart::figure`] is a part of a page; [`Chart::svg`] is a file of its own. Both do without
+//! colour (dashes, markers, hatching), suit light and dark pages and paper, and are legible on a
+//! phone. A [`Page`] is a file that loads nothing from servers. The same chart gives the same
+//! bytes.
 //!
-//! What is absent: any meaning. Nothing here knows a drive, a job or an experiment, and no file is written.
+//! This crate has no knowledge of drives, jobs or experiments, and writes no files.
 //!
 //! ```
 //! use zonda_plot::{Axis, Chart, Form, LOOKS, Page, Point, Reference, Series, text};
@@ -49,8 +51,9 @@ pub use look::{LOOKS, Look, OTHERS};
 pub use page::Page;
 pub use series::{Form, Pieces, Place, Point, Reference, Series};
 
-/// Style of charts: colours on light and dark pages and on paper, dashes. A file from [`Chart::svg`] has it inside.
+/// Style of charts: colours on light and dark pages and on paper, dashes. A file from
+/// [`Chart::svg`] has it inside.
 pub const PLOT_CSS: &str = include_str!("plot.css");
-/// Style of pages, on top of [`PLOT_CSS`]: text, tables (`numbers`, `scroll`), key figures (`facts`, `cards`), figures
-/// (`plots`, `legend`).
+/// Style of pages, on top of [`PLOT_CSS`]: text, tables (`numbers`, `scroll`), key figures
+/// (`facts`, `cards`), figures (`plots`, `legend`).
 pub const PAGE_CSS: &str = include_str!("page.css");

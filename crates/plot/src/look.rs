@@ -1,16 +1,18 @@
-//! How the series of a chart differ: by colour, dashes, markers and hatching, so that they do without colour.
+//! The looks of series: colour, dashes, markers and hatching, so that they can be distinguished
+//! without colour.
 
 use plotters::style::RGBColor;
 
-/// The look of a series. Dashes, and colours on a dark page, are in `plot.css`, which knows a look by its colour.
+/// The look of a series. Dashes, and colours on a dark page, are in `plot.css`, which selects a
+/// look by its colour.
 ///
-/// What is ours and what was published has one look if it is about the same.
+/// Model and published values of the same quantity have the same look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// On a light page.
     pub(crate) color: RGBColor,
     marker: Marker,
-    hatch: Hatch,
+    hatch: HatchPattern,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ enum Marker {
 
 /// Lines on a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hatch {
+pub(crate) struct HatchPattern {
     /// A path in a tile of [`HATCH_TILE`]; empty for a plain bar.
     pub(crate) path: &'static str,
     /// In tenths of a pixel.
@@ -54,14 +56,15 @@ pub const LOOKS: [Look; 8] = [
 pub const OTHERS: Look = look(RGBColor(0x8b, 0x8b, 0x8b), Marker::None, "", 0);
 
 const fn look(color: RGBColor, marker: Marker, path: &'static str, stroke_width: u32) -> Look {
-    Look { color, marker, hatch: Hatch { path, stroke_width } }
+    Look { color, marker, hatch: HatchPattern { path, stroke_width } }
 }
 
 /// Corners of the polygon that stands for a disc.
 const DISC_CORNERS: u32 = 16;
 
 impl Look {
-    /// The corners of the marker around a centre, in a unit of which a marker is about two wide; none without a marker.
+    /// The corners of the marker around a centre, in a unit of which a marker is about two wide;
+    /// none without a marker.
     pub(crate) fn corners(self) -> Vec<(f64, f64)> {
         let regular = |corners: u32, turn: f64, radii: [f64; 2]| -> Vec<(f64, f64)> {
             let corner = |index: u32| {
@@ -96,13 +99,13 @@ impl Look {
         }
     }
 
-    /// The colour as SVG has it.
+    /// The colour in SVG notation.
     pub(crate) fn hex(self) -> String {
         hex(self.color)
     }
 
     /// The lines on its bars; none for a plain bar.
-    pub(crate) fn hatch(self) -> Option<Hatch> {
+    pub(crate) fn hatch(self) -> Option<HatchPattern> {
         Some(self.hatch).filter(|hatch| !hatch.path.is_empty())
     }
 
@@ -113,7 +116,7 @@ impl Look {
     }
 }
 
-/// A colour as SVG has it.
+/// A colour in SVG notation.
 pub(crate) fn hex(color: RGBColor) -> String {
     let RGBColor(red, green, blue) = color;
     format!("#{red:02X}{green:02X}{blue:02X}")
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_style_sheet_knows_every_look() {
+    fn the_style_sheet_defines_every_look() {
         let css = include_str!("plot.css");
         for look in LOOKS.into_iter().chain([OTHERS]) {
             assert!(css.contains(&format!("[stroke=\"{}\"]", look.hex())), "no dark line for {}", look.hex());

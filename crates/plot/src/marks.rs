@@ -8,7 +8,8 @@ use crate::draw::{Canvas, Drawn, PAGE, STEPS, STRONG, line};
 use crate::look::Look;
 use crate::series::{Form, Point, Series};
 
-/// Widths of lines in pixels. `plot.css` knows what is a line of a series, and what a published one, by its width.
+/// Widths of lines in pixels. `plot.css` distinguishes lines of series and published ones by their
+/// width.
 pub(crate) const LINE_WIDTH: f64 = 2.0;
 pub(crate) const PUBLISHED_LINE_WIDTH: f64 = 1.1;
 pub(crate) const OUTLINE_WIDTH: f64 = 1.4;
@@ -16,14 +17,15 @@ const WHISKER_WIDTH: f64 = 1.3;
 /// Half of a marker, in pixels.
 pub(crate) const MARKER_RADIUS: f64 = 3.4;
 pub(crate) const PUBLISHED_RADIUS: f64 = 6.2;
-/// Half the bar at the end of a whisker, and how far a published tick reaches above and below its value, and beyond
-/// its bar.
+/// Half the bar at the end of a whisker, and how far a published tick reaches above and below its
+/// value, and beyond its bar.
 const WHISKER_CAP: f64 = 4.0;
 const TICK_HALF: f64 = 2.5;
 const TICK_BEYOND: f64 = 1.0;
 /// Markers along a line with many points.
 const MARKERS_MAX: usize = 9;
-/// Share of a name's place that its bars take, of one and of several series, and of a bar's place that it fills.
+/// Share of a name's place that its bars take, of one and of several series, and of a bar's place
+/// that it fills.
 const GROUP_OF_ONE: f64 = 0.5;
 const GROUP: f64 = 0.8;
 const BAR: f64 = 0.9;
@@ -95,8 +97,8 @@ fn draw_markers(series: &Series, index: usize, of: usize, canvas: &Canvas<'_, '_
     Ok(())
 }
 
-/// The points with a marker: all, or some, at other places than those of the next series. A point alone always has one,
-/// as it would not be seen otherwise.
+/// The points with a marker: all, or some, at other places than those of the next series. A point
+/// alone always has one, as it would not be seen otherwise.
 fn marked(series: &Series, index: usize, of: usize) -> Vec<(f64, f64)> {
     let points: usize = series.pieces.iter().map(Vec::len).sum();
     let every = if series.form == Form::LongLine { points.div_ceil(MARKERS_MAX).max(1) } else { 1 };
@@ -114,7 +116,7 @@ fn marked(series: &Series, index: usize, of: usize) -> Vec<(f64, f64)> {
     marked
 }
 
-/// Outlines, through which what is ours is still seen where both agree.
+/// Outlines, so that values of the model are visible behind them.
 fn draw_published(series: &Series, canvas: &Canvas<'_, '_>) -> Drawn {
     for point in series.points() {
         let mut outline = corners(series.look, PUBLISHED_RADIUS, canvas.at(point.x, point.y));
@@ -191,7 +193,7 @@ mod tests {
     use crate::look::LOOKS;
 
     #[test]
-    fn the_style_sheet_knows_the_lines_of_series_by_their_width() {
+    fn the_style_sheet_selects_the_lines_of_series_by_their_width() {
         let css = include_str!("plot.css");
         for (width, what) in [(LINE_WIDTH, "[stroke=\"#C84E00\"]"), (PUBLISHED_LINE_WIDTH, " ")] {
             let selector = format!("polyline[stroke-width=\"{}\"]{what}", steps(width));
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_of_one_look_have_one_place_and_those_of_others_lie_beside() {
+    fn bars_of_one_look_share_a_place_and_those_of_others_are_side_by_side() {
         let of = |look, form| Series::new("", look, form, [(0.0, 1.0)]);
         let series = [
             of(LOOKS[0], Form::Bars),

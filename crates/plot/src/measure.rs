@@ -1,4 +1,4 @@
-//! How much room text takes. Nobody knows the fonts of those who will look: these are estimates on the wide side.
+//! Conservative estimates of the size of text, because the fonts of readers are unknown.
 
 /// Mean width of a character of a sans-serif font, as a share of the font size.
 const CHARACTER_WIDTH: f64 = 0.55;
@@ -8,7 +8,8 @@ pub(crate) fn width_of(text: &str, font_size: f64) -> f64 {
     text.chars().count() as f64 * CHARACTER_WIDTH * font_size
 }
 
-/// `text` in lines that are at most `width` wide, broken at spaces; a longer word has a line of its own.
+/// `text` in lines that are at most `width` wide, broken at spaces; a longer word has a line of its
+/// own.
 pub(crate) fn wrap(text: &str, width: f64, font_size: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

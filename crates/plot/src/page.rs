@@ -1,4 +1,4 @@
-//! A page that stands alone: no scripts, and nothing asked for from elsewhere.
+//! A self-contained page: no scripts, and nothing loaded from other servers.
 
 use crate::text::escape;
 use crate::{PAGE_CSS, PLOT_CSS};
@@ -8,7 +8,7 @@ use crate::{PAGE_CSS, PLOT_CSS};
 pub struct Page<'a> {
     /// Plain text.
     pub title: &'a str,
-    /// Style that this page has beyond the shared one.
+    /// Additional style of this page.
     pub css: &'a str,
     /// HTML: headers and sections.
     pub main: &'a str,

@@ -2,7 +2,8 @@
 
 use crate::text::count;
 
-/// The least of 1, 2, 5 and 10 times a power of ten that is at or above `value`, which is above zero.
+/// The least of 1, 2, 5 and 10 times a power of ten that is at or above `value`, which is above
+/// zero.
 pub(crate) fn round_up(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -12,7 +13,8 @@ pub(crate) fn round_up(value: f64) -> f64 {
         .unwrap_or(value)
 }
 
-/// The greatest of 1, 2, 5 and 10 times a power of ten that is at or below `value`, which is above zero.
+/// The greatest of 1, 2, 5 and 10 times a power of ten that is at or below `value`, which is above
+/// zero.
 pub(crate) fn round_down(value: f64) -> f64 {
     let power = 10f64.powf(value.log10().floor());
     [10.0, 5.0, 2.0, 1.0]
@@ -36,7 +38,7 @@ pub(crate) fn value_label(value: f64, decimals: usize) -> String {
     format!("{sign}{}", count(value.abs().round() as u64))
 }
 
-/// A round latency without the digits that say nothing: `200 us`.
+/// A round latency without insignificant digits: `200 us`.
 pub(crate) fn latency_label(nanoseconds: f64) -> String {
     let (value, unit) = match nanoseconds {
         ..999.0 => (nanoseconds, "ns"),

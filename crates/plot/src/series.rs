@@ -1,15 +1,17 @@
-//! What a chart shows: points and series of them, and what they are held against.
+//! The contents of a chart: points, series, and reference lines.
 
 use crate::look::Look;
 
-/// A point of a series, in the units of the axes. On an axis of names, `x` is the place of the name: 0, 1, 2, ...
+/// A point of a series, in the units of the axes. On an axis of names, `x` is the place of the
+/// name: 0, 1, 2, ...
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Along the x axis.
     pub x: f64,
     /// Along the y axis.
     pub y: f64,
-    /// The least and the greatest `y` of what the point stands for, such as runs with other seeds: drawn as a whisker.
+    /// The least and the greatest `y` of what the point stands for, such as runs with other seeds:
+    /// drawn as a whisker.
     pub spread: Option<(f64, f64)>,
 }
 
@@ -45,7 +47,8 @@ pub enum Form {
     Line,
     /// A line of many points, some of which have a marker.
     LongLine,
-    /// Bars from the lower end of the y axis. Series of bars with other looks stand side by side at each name.
+    /// Bars from the lower end of the y axis. Series of bars with other looks stand side by side at
+    /// each name.
     Bars,
     /// Published points: markers that are larger and hollow.
     Published,
@@ -56,7 +59,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// It shows what others have published.
+    /// Whether the series is of published values.
     #[must_use]
     pub const fn is_published(self) -> bool {
         matches!(self, Form::Published | Form::PublishedLine | Form::PublishedBars)
@@ -108,7 +111,8 @@ impl Series {
         self.pieces.iter().flatten().filter(|point| point.is_finite())
     }
 
-    /// The least and the greatest y of all points that can be drawn, their spread included; none without a point.
+    /// The least and the greatest y of all points that can be drawn, their spread included; none
+    /// without a point.
     #[must_use]
     pub fn y_bounds(&self) -> Option<(f64, f64)> {
         let every = self.points().flat_map(|point| {
@@ -121,23 +125,23 @@ impl Series {
     }
 }
 
-/// Something at a fixed place that series are held against, such as a limit.
+/// A reference at a fixed position to compare series with, such as a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// Where it is.
+    /// Its position.
     pub place: Place,
-    /// What it is, written beside it. Plain text.
+    /// Its label. Plain text.
     pub label: String,
 }
 
-/// Where a [`Reference`] is, in the units of the axes.
+/// Position of a [`Reference`], in the units of the axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Place {
     /// A line at a y.
     Line(f64),
-    /// All that is between two y.
+    /// A band between two y.
     Band(f64, f64),
-    /// All that is between two x.
+    /// A span between two x.
     Span(f64, f64),
 }
 
@@ -167,7 +171,7 @@ mod tests {
     use crate::look::LOOKS;
 
     #[test]
-    fn bounds_include_spreads_and_leave_out_what_is_no_number() {
+    fn bounds_include_spreads_and_exclude_nan() {
         let points = [Point::new(0.0, 5.0).with_spread(4.0, 9.0), Point::new(1.0, f64::NAN), Point::new(2.0, 3.0)];
         let series = Series::new("", LOOKS[0], Form::Line, points);
         assert_eq!((series.y_bounds(), series.points().count()), (Some((3.0, 9.0)), 2));

@@ -8,7 +8,7 @@ use crate::look::hex;
 use crate::measure::{width_of, wrap};
 use crate::text::escape;
 
-/// Around everything, in pixels as all of these.
+/// Outer margin, in pixels as all of these.
 const PADDING: f64 = 4.0;
 const TITLE_SIZE: f64 = 15.0;
 /// From one line of the title, or of the legend, to the next.

@@ -1,12 +1,12 @@
-//! Text that goes into a page: escaped, and numbers as people read them.
+//! Text of a page: escaping, and readable formats of numbers.
 
 use zonda_zoned::Duration;
 
-/// Shown where there is no figure.
+/// Shown if there is no value.
 pub const NOTHING: &str = "–";
 
-/// `text` as it may stand in HTML and SVG, in an element or in a quoted attribute. Control characters, which HTML does
-/// not allow, become U+FFFD; line ends and tabs stay.
+/// `text` escaped for HTML and SVG, in an element or in a quoted attribute. Control characters,
+/// which HTML does not allow, become U+FFFD; line ends and tabs stay.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -45,8 +45,8 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// Three significant digits, and whole numbers from 100 on: `9.99`, `93.1`, `2,730`. What is no number is
-/// [`NOTHING`].
+/// Three significant digits, and whole numbers from 100 on: `9.99`, `93.1`, `2,730`. What is no
+/// number is [`NOTHING`].
 #[must_use]
 pub fn number(value: f64) -> String {
     if !value.is_finite() || value < 0.0 {
@@ -60,7 +60,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A number in four significant digits, without those that say nothing: `0.543`, `64.2`, `2278`.
+/// A number in four significant digits, without insignificant ones: `0.543`, `64.2`, `2278`.
 #[must_use]
 pub fn significant(value: f64) -> String {
     let rounded: f64 = format!("{value:.3e}").parse().expect("what was written as a number can be read");
@@ -99,7 +99,7 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// A share of one, in per cent: `12.5%`. Something never prints as nothing.
+/// A share of one, in percent: `12.5%`. A share above zero never prints as zero.
 #[must_use]
 pub fn percent(share: f64) -> String {
     match share {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_html_reads_as_markup_is_left() {
+    fn all_html_markup_is_escaped() {
         assert_eq!(escape("<b a='1' c=\"2\">&amp;"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp;amp;");
         assert_eq!(escape("a\0b\u{1b}\n\tc"), "a\u{fffd}b\u{fffd}\n\tc");
     }

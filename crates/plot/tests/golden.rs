@@ -1,4 +1,4 @@
-//! Small charts, byte for byte. Look at a golden file in a browser before it is written anew.
+//! Small charts, byte for byte. View a golden file in a browser before you rewrite it.
 #![allow(clippy::disallowed_methods, reason = "golden files are read and written by this test alone")]
 
 use std::fs;
@@ -37,16 +37,16 @@ fn assert_golden(name: &str, text: &str) {
         fs::write(file(name), text).expect("the golden file can be written");
     }
     let golden = fs::read_to_string(file(name)).unwrap_or_default();
-    assert_eq!(text, golden, "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(text, golden, "{name} differs; ZONDA_UPDATE_GOLDEN=1 rewrites it");
 }
 
 #[test]
-fn a_chart_of_lines_is_drawn_as_before() {
+fn a_chart_of_lines_is_unchanged() {
     assert_golden("lines.svg", &lines().svg());
 }
 
 #[test]
-fn a_chart_of_bars_is_drawn_as_before() {
+fn a_chart_of_bars_is_unchanged() {
     assert_golden("bars.svg", &bars().svg());
 }
 

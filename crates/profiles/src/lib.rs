@@ -1,7 +1,8 @@
-//! The built-in profiles of drives: their names and their texts, a file each under `crates/profiles/drives/`.
+//! The built-in profiles of drives: their names and their texts, a file each under
+//! `crates/profiles/drives/`.
 //!
-//! What is absent: any meaning. `zonda-ssd` reads a profile, and takes its text from its caller, so that an edited profile
-//! rebuilds only what links this crate.
+//! What is absent: any meaning. `zonda-ssd` reads a profile, and takes its text from its caller, so
+//! that an edited profile rebuilds only what links this crate.
 //!
 //! ```
 //! let tiny = zonda_profiles::builtin_text("tiny").expect("a built-in profile");

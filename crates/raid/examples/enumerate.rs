@@ -1,14 +1,15 @@
-//! Tries all histories of up to so many operations of the smallest volumes, or replays one case by its name:
+//! Explores all histories of up to this many operations on the smallest volumes, or replays one
+//! case by its name:
 //!
 //! ```text
 //! cargo run -p zonda-raid --example enumerate -- 2 raid5
 //! cargo run -p zonda-raid --example enumerate -- 'raid5/oob/g1/plp/w0 flush/end/flip 2:37 data'
 //! ```
 //!
-//! `seeded` says which of the seeded bugs histories of this length find.
+//! `seeded` prints which of the seeded bugs histories of this length find.
 //!
-//! After the number of operations come words that setups must have in their names, `pairs` for two faults at a time, and `full` for
-//! all operations.
+//! After the number of operations come words that must occur in the names of setups, `pairs` for
+//! two faults at a time, and `full` for all operations.
 
 use zonda_raid::SeededBug;
 use zonda_raid::testing::enumerate::{Case, Depth, Op, Report, Setup, explore, histories, replay};
@@ -21,7 +22,7 @@ fn main() {
     if let Some(case) = words.first().filter(|word| word.contains('/')) {
         let case: Case = case.parse().unwrap_or_else(|error| panic!("{error}"));
         match replay(&case) {
-            Ok(()) => println!("{case}: every promise is kept"),
+            Ok(()) => println!("{case}: no violation"),
             Err(failure) => {
                 println!("{case}: {failure:?}");
                 std::process::exit(1);
@@ -57,7 +58,7 @@ fn main() {
     print!("{sum}");
 }
 
-/// Prints the first case that finds each seeded bug, or each of those that are among the words.
+/// Prints the first case that finds each seeded bug, or each of the selected ones.
 fn seeded_bugs(length: usize, words: &[String]) {
     let is_bug = |word: &&String| SeededBug::ALL.iter().any(|(name, _)| name == *word);
     let (names, filters): (Vec<&String>, Vec<&String>) = words.iter().partition(is_bug);

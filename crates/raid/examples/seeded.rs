@@ -1,10 +1,11 @@
-//! Which of the seeded bugs runs from seeds find, and by which promise:
+//! Which of the seeded bugs random runs find, and by which violation:
 //!
 //! ```text
 //! cargo run -p zonda-raid --example seeded -- 200 scrub-believes-rot skipped-barrier
 //! ```
 //!
-//! The number is that of the seeds, from 0; without names of bugs all are tried, and `none` tries the volume as it is.
+//! The number is that of the seeds, from 0; without names of bugs all are tried, and `none` tries
+//! the volume without one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -32,11 +33,11 @@ fn main() {
     }
 }
 
-/// What a run finds to be wrong.
+/// The violation that a run finds.
 fn failure_of(seed: u64, bug: Option<SeededBug>) -> Option<String> {
-    let mut run = Swarm::draw(seed).begin();
+    let mut run = Swarm::generate(seed).begin();
     if let Some(bug) = bug {
-        run.world_mut().plant(bug);
+        run.simulation_mut().seed_bug(bug);
     }
     let ended = catch_unwind(AssertUnwindSafe(|| run.run()));
     match ended {

@@ -1,86 +1,90 @@
-//! Bugs to plant, each a mistake that a volume could make.
+//! Bugs that can be seeded into a volume, each a mistake that an implementation could make.
 //!
-//! The simulation tester, or the enumeration of short histories, must find every one of them; what they cannot find, they do not test.
+//! The simulation tester, or the enumeration of short histories, must find every one of them; what
+//! they cannot find, they do not test.
 
-/// A mistake, switched on for one volume, until it is mounted again.
+/// A seeded bug: active in one volume until it is mounted again.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
-    /// Stripes of a group are written before the group before it is complete.
+    /// Stripes of a group are written before the previous group is complete.
     SkippedBarrier,
-    /// A write ends when the first chunk of its stripe is durable.
+    /// A write completes when the first chunk of its stripe is durable.
     HastyAcknowledgement,
-    /// A write that fails is taken for done.
+    /// A failed write is treated as successful.
     IgnoredChunkError,
-    /// After a mount timestamps go on from those of headers, not from those of blocks.
+    /// After a mount, timestamps continue from those of headers, not from those of blocks.
     StaleTimestamps,
-    /// A mount takes no tombstones from segments that were full.
+    /// A mount ignores the tombstones of segments that were full.
     LostTombstones,
-    /// Parity takes the first chunk of its stripe in the place of the last.
+    /// Parity is computed with the first chunk of its stripe in place of the last.
     WrongParity,
-    /// Blocks of stripes that a crash has torn are not written anew.
+    /// Blocks of stripes that a crash has torn are not rewritten.
     TornStripeKept,
-    /// A block that was moved takes the place of what was written meanwhile.
+    /// A moved block replaces a version that was written in the meantime.
     StaleRelocation,
-    /// What a write replaces is given up when the write is taken: its zone can be reset.
+    /// The version that a write replaces is released when the write is accepted: its zone can be
+    /// reset.
     EagerRetirement,
     /// Checksums are not compared when blocks are read.
     UnverifiedRead,
-    /// A member that was given up and comes back is believed.
+    /// A failed member that returns is treated as up to date.
     BelievedStaleMember,
-    /// A change of members is not written down when one fails.
+    /// When a member fails, the change of members is not recorded.
     ForgottenEpoch,
-    /// Of the stripes that wait for a change of members one is forgotten.
+    /// One of the stripes that wait for a change of members is forgotten.
     ForgottenStripe,
-    /// A rebuild ends without the segments that are being closed.
+    /// A rebuild completes without the segments that are being closed.
     UnfinishedRebuild,
-    /// A scrub writes anew what it has read, not what it has computed.
+    /// A scrub rewrites the data that it has read, not the data that it has computed.
     ScrubBelievesRot,
-    /// A block is computed from the chunks beside its own, as if members had one order.
+    /// A block is computed from the chunks in the same slot, as if all members had the same order.
     WrongChunk,
-    /// A footer names chunks as if they had come in the order of their stripes.
+    /// A footer lists chunks as if they had arrived in the order of their stripes.
     FooterWrongSlot,
-    /// A flush ends without those of the members.
+    /// A flush completes without flushing the members.
     DryFlush,
-    /// Zones are reset before what replaces their contents is out of the members' caches.
+    /// Zones are reset before the blocks that replace their contents have left the members' caches.
     UnflushedReset,
-    /// A group begins before the one before it is out of the members' caches.
+    /// A group begins before the previous one has left the members' caches.
     UnflushedBarrier,
-    /// A member that is being rebuilt counts among those that are enough, as if it held all of its part.
+    /// A member that is being rebuilt counts as if it held all of its data.
     RebuildingCounts,
-    /// A zone of which no header can be read is taken for one that nothing was written to, and is reset.
+    /// A zone without a readable header is treated as never written, and is reset.
     UnreadableHeaderReset,
     /// Of the two headers of a zone only the first is written; the second block is left blank.
     SingleHeader,
-    /// Where a superblock goes to one zone twice, the first of the two blocks is left blank.
+    /// Where a superblock is written to one zone twice, the first of the two blocks is left blank.
     SingleSuperblock,
-    /// A stripe of the last group that cannot be decoded is taken for one that was cut short, also where a chunk is damaged.
+    /// A stripe of the last group that cannot be decoded is treated as an interrupted write even
+    /// where a chunk is damaged.
     DamageTakenForCut,
-    /// Stripes of the last group of which every chunk is damaged do not count as losses.
+    /// Stripes of the last group whose chunks are all damaged do not count as losses.
     UncountedStripes,
-    /// A block of tombstones that a mount cannot read is passed over.
+    /// A block of tombstones that a mount cannot read is skipped.
     IgnoredTombstones,
-    /// A mount does not refuse losses of which it is not known which blocks they are.
+    /// A mount does not refuse unidentified losses.
     UnrefusedLosses,
-    /// That losses were accepted is not written to the superblocks.
+    /// Accepted losses are not recorded in the superblocks.
     ForgottenAcceptance,
-    /// A segment that lacks zones is dropped, also where no member shows that it was being opened or reset.
+    /// A segment that lacks zones is dropped even where no member shows that it was being opened or
+    /// reset.
     DroppedSegment,
-    /// A zone that has gone offline since the last superblock is not missed.
+    /// A zone that went offline after the last superblock was written is not noticed.
     UncountedZone,
-    /// Two sides that went on without each other are not told from one that has missed something.
+    /// Two sides of a split brain are not distinguished from one member that is out of date.
     UndetectedSplit,
-    /// Members that are all older than the epoch that the caller knows are believed.
+    /// Members that are all older than the epoch known to the caller are accepted.
     OlderEpoch,
-    /// A mount begins no epoch, so that a copy of a member from before is as new as the member.
+    /// A mount begins no epoch, so that an older copy of a member looks as new as the member.
     UncountedMount,
     /// A zone that a rebuild has not filled counts at the next mount.
     HalfRebuiltZone,
-    /// A block that is lost is known to be in memory alone: its marker says nothing.
+    /// A lost block is known in memory only: its marker is empty.
     UnwrittenMarker,
     /// Garbage collection does not move markers of lost blocks.
     DroppedMarker,
-    /// A marker of a lost block has a timestamp that is later than those of versions written after it.
+    /// A marker of a lost block has a later timestamp than versions written after it.
     LateMarker,
     /// A scrub does not read footers.
     UncheckedFooters,
@@ -88,15 +92,15 @@ pub enum SeededBug {
     UnscrubbedOpen,
     /// A scrub ends without writing the superblocks once more.
     UnscrubbedSuperblocks,
-    /// A member that the volume cannot do without is failed like any other.
+    /// A member that the volume needs is failed like any other.
     NeededMemberFailed,
-    /// A zone that cannot be reset for want of room is taken for worn out.
+    /// A zone whose reset fails for lack of space is treated as failed for good.
     FullZoneRetired,
-    /// Time in which the program did not run counts as silence of members.
+    /// Time during which the program was stopped counts towards the timeouts of members.
     PauseCounts,
-    /// A flush that fails on a member that the volume cannot do without is taken for done.
+    /// A failed flush of a member that the volume needs is treated as successful.
     IgnoredFlushError,
-    /// A footer is written before the last group is out of the members' caches.
+    /// A footer is written before the last group has left the members' caches.
     UnflushedFooter,
 }
 
@@ -151,8 +155,8 @@ impl SeededBug {
         ("unflushed-footer", SeededBug::UnflushedFooter),
     ];
 
-    /// Those that the enumeration of short histories finds for certain, and worlds from seeds seldom or never: they have no entry among the
-    /// failures that are kept.
+    /// The bugs that the enumeration of short histories finds for certain, and random simulations
+    /// seldom or never: they have no entry among the recorded failures.
     pub const ENUMERATED: [SeededBug; 10] = [
         SeededBug::UncheckedFooters,
         SeededBug::UncountedStripes,

@@ -1,4 +1,4 @@
-//! What a volume is to be.
+//! Configuration of a volume.
 
 use zonda_erasure::Code;
 use zonda_zoned::Duration;
@@ -7,12 +7,12 @@ use crate::format::ArrayId;
 use crate::limits::{GROUP_STRIPES_MAX, MEMBERS_MAX, OPEN_SEGMENTS_MAX, TRIM_BLOCKS_MAX, UNIT_BLOCKS_MAX};
 use crate::{MemberIndex, VolumeError};
 
-/// How blocks are made redundant. `k` members' worth of data, `m` of parity.
+/// Redundancy level: `k` data members, `m` parity members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// No redundancy: `k` members.
     Raid0,
-    /// `m` copies beside the block itself: 1 + m members.
+    /// `m` copies of each block: 1 + m members.
     Raid1,
     /// A mirror of a stripe: `k` members and their `k` copies.
     Raid01,
@@ -26,10 +26,10 @@ pub enum Level {
     ReedSolomon,
 }
 
-/// How many members hold what.
+/// The number of members that hold data and parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// How redundancy is made.
+    /// The redundancy level.
     pub level: Level,
     /// Data chunks of a stripe, k.
     pub data: u8,
@@ -40,31 +40,36 @@ pub struct Scheme {
 /// How segments of one stream are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamShape {
-    /// Blocks of a chunk, the part of a stripe on one member (with its metadata block on members without metadata).
+    /// Blocks of a chunk, the part of a stripe on one member (with its metadata block on members
+    /// without metadata).
     pub unit_blocks: u32,
-    /// Stripes of a group, G: inside a group chunks are appended in any order; 1 is Zone Write only.
+    /// Stripes of a group, G: inside a group chunks are appended in any order; 1 is Zone Write
+    /// only.
     pub group_stripes: u32,
 }
 
-/// Which sealed segment is emptied next.
+/// Which sealed segment garbage collection empties next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Victim {
     /// The one with the fewest live blocks.
     #[default]
     Greedy,
-    /// The one with the best (1 - u) x age / (1 + u), where u is the live share (Rosenblum and Ousterhout, "The Design
-    /// and Implementation of a Log-Structured File System", ACM TOCS 10 (1), 1992, section 3.5).
+    /// The one with the best (1 - u) x age / (1 + u), where u is the live share (Rosenblum and
+    /// Ousterhout, "The Design and Implementation of a Log-Structured File System", ACM TOCS 10
+    /// (1), 1992, section 3.5).
     CostBenefit,
 }
 
-/// What a volume is to be. What concerns the layout is kept on the members; the rest can differ from mount to mount.
+/// Configuration of a volume. The layout is stored on the members; the rest can differ from mount
+/// to mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeConfig {
-    /// A name for people, at most 64 bytes.
+    /// A human-readable name, at most 64 bytes.
     pub name: String,
-    /// How blocks are made redundant.
+    /// Level and number of members.
     pub scheme: Scheme,
-    /// Blocks that hosts see; `None` is as many as the members allow with [`reserve_percent`](Tuning::reserve_percent).
+    /// Exported capacity in blocks; `None` is as much as the members allow with
+    /// [`reserve_percent`](Tuning::reserve_percent).
     pub volume_blocks: Option<u64>,
     /// Segments for small requests.
     pub small: StreamShape,
@@ -74,10 +79,10 @@ pub struct VolumeConfig {
     pub tuning: Tuning,
 }
 
-/// What can be changed with every mount.
+/// Parameters that can be changed with every mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Space that hosts do not see and garbage collection lives on, in percent of all.
+    /// Overprovisioning: space that is reserved for garbage collection, in percent of all.
     pub reserve_percent: u8,
     /// Segments open for small requests.
     pub small_segments: u8,
@@ -85,50 +90,57 @@ pub struct Tuning {
     pub large_segments: u8,
     /// Blocks from which a request is large.
     pub large_from_blocks: u32,
-    /// A stripe that waits longer for more blocks is padded.
+    /// A stripe that has waited this long for more blocks is padded.
     pub flush_interval: Duration,
     /// Which segment is emptied next.
     pub victim: Victim,
-    /// A member that leaves a command without an answer for so long is lost.
+    /// A member that leaves a command unanswered for this long has failed.
     pub member_timeout: Duration,
-    /// Blocks that a rebuild writes in a second, at most; `None` is as fast as members are.
+    /// Maximum rate at which a rebuild writes; `None`: unlimited.
     pub rebuild_blocks_per_second: Option<u64>,
-    /// Blocks that a scrub reads in a second, at most; `None` is as fast as members are.
+    /// Maximum rate at which a scrub reads; `None`: unlimited.
     pub scrub_blocks_per_second: Option<u64>,
-    /// Blocks of trims that are on their way at once; the rest of a longer trim waits in memory, as ranges.
+    /// Blocks of trims in flight at once; the remainder of a longer trim waits in memory, as
+    /// ranges.
     pub trim_blocks: u64,
-    /// Whether members may lose what they have acknowledged until they are flushed.
+    /// Whether members have volatile write caches: they may lose acknowledged writes until they are
+    /// flushed.
     pub is_cache_volatile: bool,
-    /// Whether contents matter. Without them nothing can be verified, mounted or repaired; for studies of time.
+    /// Whether contents are stored. Without them nothing can be verified, mounted or repaired; for
+    /// performance studies.
     pub has_contents: bool,
-    /// Segments that are emptied are read as a whole, so that damage is counted in what is not needed any more, too: for checks. While a
-    /// scrub runs this is so of segments that it has not come to.
+    /// Segments that are emptied are read completely, so that damage in blocks that are not needed
+    /// any more is counted, too: for checks. During a scrub this applies to segments that it has
+    /// not reached.
     pub reads_unneeded: bool,
 }
 
-/// What the caller of a mount knows of the volume, and what it accepts.
+/// What the caller of a mount knows about the volume, and what it accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Members of any other volume are refused.
+    /// The expected volume: members of any other volume are refused.
     pub expected: Option<ArrayId>,
-    /// The newest epoch of the volume that is known to have been written: members that are all older are refused.
+    /// The newest epoch of the volume that the caller knows: if all members are older, the mount is
+    /// refused.
     pub newest_epoch: Option<u64>,
-    /// The epoch of a superblock that the caller has read just now. The member that has it may be lost meanwhile: then members that are
-    /// all older are refused, too. Not all members need to know of it.
+    /// The epoch of a superblock that the caller has just read. If the member that has it is lost
+    /// in the meantime, members that are all older are refused, too. Not every member needs to have
+    /// it.
     pub seen_epoch: Option<u64>,
-    /// Mounts although acknowledged blocks are lost of which it is not known which ones they are: any block may then have an
-    /// older version than the one that was acknowledged. Later mounts do not refuse for those losses again.
+    /// Mount although acknowledged blocks are lost and it is not known which: any block may then be
+    /// older than the version that was acknowledged. Later mounts do not refuse these losses again.
     pub accepts_losses: bool,
-    /// Mounts although all members are older than `newest_epoch`, or one that is needed is an older copy of itself: what was written since is
-    /// lost. The volume goes on with a newer epoch, so that members which come back later are not taken for newer ones.
+    /// Mount although all members are older than `newest_epoch`, or one that is needed is an older
+    /// copy: what was written since is lost. The volume continues with a newer epoch, so that
+    /// members which return later are not mistaken for newer ones.
     pub accepts_older: bool,
-    /// Where members were written to without each other, the side of this one is kept. The members of the other side are treated as failed,
-    /// and keep what they hold; later mounts do not refuse for them again.
+    /// In a split brain, keep the side of this member. Members of the other side are treated as
+    /// failed and keep their contents; later mounts do not refuse them again.
     pub accepts_side: Option<MemberIndex>,
 }
 
 impl MountOptions {
-    /// The members of one volume; nothing else is known, and nothing accepted.
+    /// Expects the members of one volume; nothing else is known, and nothing is accepted.
     #[must_use]
     pub fn of(array: ArrayId) -> MountOptions {
         MountOptions { expected: Some(array), ..MountOptions::default() }
@@ -146,7 +158,7 @@ impl Default for Tuning {
             victim: Victim::Greedy,
             member_timeout: Duration::from_secs(30),
             rebuild_blocks_per_second: None,
-            // 64 MiB/s of blocks of 4 KiB.
+            // 64 MiB/s with blocks of 4 KiB.
             scrub_blocks_per_second: Some(16_384),
             trim_blocks: TRIM_BLOCKS_MAX,
             is_cache_volatile: false,
@@ -157,8 +169,8 @@ impl Default for Tuning {
 }
 
 impl VolumeConfig {
-    /// A volume with the defaults: groups of 256 stripes of one block for small requests, stripes of 64 KiB chunks for
-    /// large ones, as large as its members allow.
+    /// A volume with the defaults: groups of 256 stripes of one block for small requests, stripes
+    /// of 64 KiB chunks for large ones, and the largest capacity that its members allow.
     #[must_use]
     pub fn new(name: &str, scheme: Scheme) -> VolumeConfig {
         VolumeConfig {
@@ -179,16 +191,16 @@ impl Scheme {
         Scheme { level: Level::Raid5, data, parity: 1 }
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[must_use]
     pub fn members(self) -> usize {
         usize::from(self.data) + usize::from(self.parity)
     }
 
-    /// Says whether there is such a scheme.
+    /// Checks that the level supports these numbers of members.
     ///
     /// # Errors
-    /// What must be changed.
+    /// Returns what must be changed.
     pub fn validate(self) -> Result<(), VolumeError> {
         let Scheme { level, data, parity } = self;
         let fits = match level {
@@ -201,8 +213,8 @@ impl Scheme {
         };
         if !fits {
             return Err(VolumeError::Config(format!(
-                "{level} has no form of {data} data and {parity} parity members: RAID 0 has no parity, RAID 1 one data member, \
-                 RAID 01 as many copies as data members, RAID 4 and 5 one parity, RAID 6 two"
+                "{level} does not support {data} data and {parity} parity members: RAID 0 has no parity, RAID 1 one \
+                 data member, RAID 01 as many copies as data members, RAID 4 and 5 one parity, RAID 6 two"
             )));
         }
         if self.members() > MEMBERS_MAX {
@@ -256,12 +268,12 @@ impl StreamShape {
         let StreamShape { unit_blocks, group_stripes } = self;
         if !(1..=UNIT_BLOCKS_MAX).contains(&unit_blocks) {
             return Err(VolumeError::Config(format!(
-                "a stripe unit has 1 to {UNIT_BLOCKS_MAX} blocks, not {unit_blocks}"
+                "a stripe unit must have 1 to {UNIT_BLOCKS_MAX} blocks, not {unit_blocks}"
             )));
         }
         if !(1..=GROUP_STRIPES_MAX).contains(&group_stripes) {
             return Err(VolumeError::Config(format!(
-                "a group has 1 to {GROUP_STRIPES_MAX} stripes, not {group_stripes}"
+                "a group must have 1 to {GROUP_STRIPES_MAX} stripes, not {group_stripes}"
             )));
         }
         Ok(())
@@ -273,20 +285,20 @@ impl Tuning {
         let open = [self.small_segments, self.large_segments].map(usize::from);
         if open[0] == 0 || open.iter().any(|&count| count > OPEN_SEGMENTS_MAX) {
             return Err(VolumeError::Config(format!(
-                "1 to {OPEN_SEGMENTS_MAX} segments are open for small requests, and at most as many for large ones"
+                "open segments must be 1 to {OPEN_SEGMENTS_MAX} for small requests and 0 to {OPEN_SEGMENTS_MAX} for \
+                 large requests"
             )));
         }
         if !(1..=90).contains(&self.reserve_percent) {
-            return Err(VolumeError::Config("the reserve is 1 to 90 percent".to_owned()));
+            return Err(VolumeError::Config("the reserve must be 1 to 90 percent".to_owned()));
         }
         if !(1..=TRIM_BLOCKS_MAX).contains(&self.trim_blocks) {
-            return Err(VolumeError::Config(format!(
-                "1 to {TRIM_BLOCKS_MAX} blocks of trims are on their way at once"
-            )));
+            return Err(VolumeError::Config(format!("blocks of trims in flight must be 1 to {TRIM_BLOCKS_MAX}")));
         }
         if [self.rebuild_blocks_per_second, self.scrub_blocks_per_second].contains(&Some(0)) {
             return Err(VolumeError::Config(
-                "a rebuild or a scrub of no blocks a second never ends: leave the rate out".to_owned(),
+                "a rate of 0 blocks per second would never complete a rebuild or a scrub: omit the rate for no limit"
+                    .to_owned(),
             ));
         }
         Ok(())

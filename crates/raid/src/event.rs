@@ -1,92 +1,99 @@
-//! What a volume has to tell beside completions.
+//! Events that a volume reports besides completions.
 
 use zonda_zoned::{Blocks, Lba};
 
 use crate::{MemberIndex, VolumeError};
 
-/// Something happened to the volume.
+/// An event of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It is created or mounted.
+    /// The volume was created or mounted.
     Ready,
-    /// It could not be created or mounted, or has lost more members than it can do without.
+    /// The volume could not be created or mounted, or has lost more members than it tolerates.
     Failed(VolumeError),
-    /// A member is given up: by command, because it fails, or because it does not answer.
+    /// A member has failed: by command, because of errors, or because it timed out.
     MemberFailed {
-        /// Which one.
+        /// The member.
         member: MemberIndex,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// I/O waits for a member that the volume cannot do without.
+    /// I/O is suspended: it waits for a member that the volume needs.
     Suspended {
-        /// Which one.
+        /// The member.
         member: MemberIndex,
-        /// Why.
+        /// The reason.
         reason: FailReason,
     },
-    /// A member that I/O waited for answers again.
+    /// I/O is resumed: the member answers again.
     Resumed {
-        /// Which one.
+        /// The member.
         member: MemberIndex,
     },
-    /// A member has no room for what was to be written (Capacity Exceeded): writes end with that status until there is some.
-    OutOfRoom {
-        /// Which one.
+    /// A member has no space for a write (Capacity Exceeded): writes end with that status until
+    /// there is space.
+    OutOfSpace {
+        /// The member.
         member: MemberIndex,
     },
-    /// Writes are taken again.
-    RoomFound,
-    /// A member that had failed is taken back with what it holds, and is caught up: it is being rebuilt.
-    Returned {
-        /// Which one.
+    /// There is space again: writes are accepted.
+    SpaceAvailable,
+    /// A member that had failed was re-added with its contents, and catches up: it is being
+    /// rebuilt.
+    Readded {
+        /// The member.
         member: MemberIndex,
     },
-    /// A member that had failed is not taken back.
-    NotReturned {
-        /// Which one.
+    /// A member that had failed could not be re-added.
+    ReaddRefused {
+        /// The member.
         member: MemberIndex,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         error: VolumeError,
     },
-    /// A member holds its part again.
+    /// A rebuild has completed: the member holds all of its data.
     Rebuilt {
-        /// Which one.
+        /// The member.
         member: MemberIndex,
     },
-    /// Blocks were found that can never be read again: reads of them fail until they are written or trimmed.
+    /// Blocks were found to be lost: reads of them fail until they are written or trimmed.
     Lost {
-        /// The first of them.
+        /// The first lost block.
         lba: Lba,
-        /// How many.
+        /// The number of lost blocks.
         blocks: Blocks,
     },
-    /// All segments have been read and compared.
-    Scrubbed {
-        /// Blocks that were read.
+    /// The mount has accepted unidentified losses: any block may be older than last written.
+    LossesAccepted {
+        /// The maximum number of lost blocks; 0 if it is not known.
         blocks: u64,
-        /// Blocks of members that were damaged, and are repaired.
-        mended: u64,
-        /// Blocks of members that cannot be repaired while a member is away.
+    },
+    /// A scrub has completed: all segments were read and verified.
+    Scrubbed {
+        /// Blocks read.
+        blocks: u64,
+        /// Damaged blocks of members that were repaired.
+        repaired: u64,
+        /// Damaged blocks of members that cannot be repaired while a member is missing.
         unreadable: u64,
-        /// Blocks of members that were found damaged, and are lost.
+        /// Damaged blocks of members that are lost.
         lost: u64,
-        /// Blocks of the volume that were known to be lost before, and still are: they do not count again.
+        /// Blocks of the volume that were known to be lost before and still are; not counted again.
         known_lost: u64,
     },
 }
 
-/// Why a member is given up.
+/// Why a member has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailReason {
-    /// Somebody said so.
+    /// By command.
     Command,
     /// Its commands fail.
     Errors,
-    /// It left a command without an answer.
-    Silence,
-    /// It was not there, or out of date, when the volume was mounted.
-    Absent,
-    /// It failed and came back again and again, or stopped answering for a while again and again.
+    /// It left a command unanswered until the timeout.
+    Timeout,
+    /// It was missing or out of date when the volume was mounted.
+    Missing,
+    /// It repeatedly failed and returned, or repeatedly stopped answering for a while.
     Flapping,
 }

@@ -1,53 +1,56 @@
-//! Whose member a device is, by a block of its log of superblocks. For programs that must not harm a volume that they do not mount.
+//! Identifies the volume and member of a device by a block of its superblock log. For programs that
+//! must not damage a volume that they do not mount.
 
 use crate::config::{Level, Scheme};
 use crate::format::{ArrayId, HeaderError, MemberState, Superblock};
 
-/// Blocks at the end of each metadata zone in which to look for the newest superblock: those behind it may be damaged.
+/// Blocks at the end of each metadata zone in which to search for the newest superblock: the last
+/// ones may be damaged.
 pub const SUPERBLOCKS_BACK_MAX: u32 = 16;
 
-/// What a block says about the device that holds it.
+/// What a block reveals about its device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The device is a member of a volume.
     Member(Box<Membership>),
-    /// It is one, in a version of the format that this crate does not read.
+    /// The device is a member, with a format version that this crate does not support.
     OtherVersion(u16),
 }
 
-/// What a member's superblock says about its volume.
+/// What a member's superblock records about its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// The volume's name.
     pub name: String,
-    /// What distinguishes the volume from all others.
+    /// The unique id of the volume.
     pub array: ArrayId,
-    /// Which member this device is.
+    /// The index of this device among the members.
     pub member: u8,
     /// The epoch of the superblock: it counts mounts and changes of the members.
     pub epoch: u64,
-    /// The number of the superblock: of two of one epoch, the higher one is newer.
+    /// The sequence number of the superblock: of two with the same epoch, the higher one is newer.
     pub sequence: u64,
-    /// How blocks are made redundant; `None` of a level that this crate does not support.
+    /// Level and number of members; `None` for a level that this crate does not support.
     pub scheme: Option<Scheme>,
-    /// Blocks that hosts see.
+    /// Exported capacity in blocks.
     pub volume_blocks: u64,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_size_bytes: u32,
-    /// All members, in their order, as this superblock has them.
+    /// All members, in their order, as this superblock records them.
     pub members: Vec<KnownMember>,
 }
 
-/// A member, as a superblock has it.
+/// A member, as a superblock records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownMember {
-    /// What distinguishes the device from all others.
+    /// The unique id of the device.
     pub id: [u8; 16],
-    /// What it is to the volume.
+    /// Its state.
     pub state: MemberState,
     /// The epoch since which it has this state.
     pub since_epoch: u64,
-    /// It failed because the other side of a split brain was chosen: it holds what is no part of the volume, segments and all.
+    /// It failed because the other side of a split brain was chosen: its contents, segments
+    /// included, are no part of the volume.
     pub is_rejected: bool,
 }
 
@@ -77,10 +80,10 @@ impl Membership {
         }
     }
 
-    /// What distinguishes this device from all others.
+    /// The unique id of this device.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
-        // A superblock whose member is none of its members is refused when it is read.
+        // A superblock whose own member index is out of range is refused when it is read.
         self.members[usize::from(self.member)].id
     }
 
@@ -91,7 +94,7 @@ impl Membership {
     }
 }
 
-/// What the superblock in this block says; `None` where there is none, or it is damaged.
+/// The identity in this block; `None` if it is no superblock, or a damaged one.
 #[must_use]
 pub fn identify(block: &[u8]) -> Option<Identity> {
     let superblock = match Superblock::read(block) {

@@ -1,15 +1,19 @@
 //! Redundant volumes over zoned members.
 //!
-//! Several zoned namespaces become one device of conventional zones with random reads and writes. Blocks are written to a log of
-//! stripes, `k` data chunks and `m` of parity, each on a member of its own; inside a group of stripes the members choose the order
-//! (Zone Append), groups stay in order, so that a stripe's number takes log2 of the group's size in memory (Wang and Lee, "ZapRAID:
-//! Toward High-Performance RAID for ZNS SSDs via Zone Append", APSys 2023). Every block carries a checksum, and is read out
-//! of the rest of its stripe where it is lost or wrong.
+//! Several zoned namespaces form one device of conventional zones with random reads and writes.
+//! Blocks are written to a log of stripes of `k` data chunks and `m` parity chunks, each on another
+//! member. Within a group of stripes the members choose the order (Zone Append); groups stay in
+//! order, so that a stripe's number takes log2 of the group size in memory (Wang and Lee, "ZapRAID:
+//! Toward High-Performance RAID for ZNS SSDs via Zone Append", APSys 2023). Every block carries a
+//! checksum, and is reconstructed from the rest of its stripe where it is lost or wrong.
 //!
-//! [`Volume`] is the machine: commands and completions in, commands and completions out. [`VolumeOn`] puts it on devices.
-//! What is on the members is in `docs/internals/volume-format.md`; why nothing acknowledged is lost in `docs/internals/volumes.md`.
+//! [`Volume`] is the state machine: commands and completions in, commands and completions out.
+//! [`VolumeDevice`] runs it on devices. The on-media format is in
+//! `docs/internals/volume-format.md`; why nothing acknowledged is lost in
+//! `docs/internals/volumes.md`.
 //!
-//! What is absent: clocks, threads, randomness, caching of reads, and any opinion on what a member is: it is told their geometries.
+//! What is absent: clocks, threads, randomness, a read cache, and any assumption about members
+//! beyond their geometries.
 #![forbid(unsafe_code)]
 
 mod bug;
@@ -21,7 +25,6 @@ mod identify;
 pub mod limits;
 mod machine;
 mod names;
-mod on;
 mod shape;
 mod sides;
 mod tables;
@@ -29,6 +32,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod volume_device;
 
 #[doc(hidden)]
 pub use bug::SeededBug;
@@ -38,11 +42,11 @@ pub use event::{Event, FailReason};
 pub use format::{ArrayId, METADATA_BYTES, MemberState, VERSION};
 pub use identify::{Identity, KnownMember, Membership, SUPERBLOCKS_BACK_MAX, identify};
 pub use machine::{Counters, DamageCounts, Extent, MemberReport, Volume, VolumeStatus};
-pub use on::VolumeOn;
 pub use sides::Agreement;
 pub use trial::StripeTrial;
+pub use volume_device::VolumeDevice;
 
-/// A member, by its place in the volume.
+/// A member, by its index in the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberIndex(pub u8);
 

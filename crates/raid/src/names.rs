@@ -1,4 +1,4 @@
-//! How people write a volume's level and scheme.
+//! Parsing and formatting of levels and schemes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::config::{Level, Scheme};
 use crate::error::VolumeError;
 
-/// What a level is called, beginning with what it is shown as.
+/// The names of each level; the first one is displayed.
 const NAMES: [(Level, &[&str]); 7] = [
     (Level::Raid0, &["0", "raid0"]),
     (Level::Raid1, &["1", "raid1"]),
@@ -22,9 +22,11 @@ impl FromStr for Level {
 
     fn from_str(text: &str) -> Result<Level, VolumeError> {
         let found = NAMES.iter().find(|(_, names)| names.contains(&text));
-        found
-            .map(|(level, _)| *level)
-            .ok_or_else(|| VolumeError::Config(format!("there is no level \"{text}\": write 0, 1, 01, 4, 5, 6 or k+m")))
+        found.map(|(level, _)| *level).ok_or_else(|| {
+            VolumeError::Config(format!(
+                "unknown level \"{text}\"; expected 0, 1, 01, 4, 5, 6 or k+m (literally, with --parity M)"
+            ))
+        })
     }
 }
 
@@ -44,15 +46,19 @@ impl fmt::Display for Scheme {
 }
 
 impl Scheme {
-    /// The scheme that spreads a level over so many members. Without a level: none of redundancy for one member, copies for two,
-    /// one rotated parity for more. With `parity`, that many members hold parity or copies, where the level leaves a choice.
+    /// The scheme for a level over this many members. The default level is RAID 0 for one member,
+    /// RAID 1 for two, RAID 5 for more. `parity` sets the number of parity members or copies, where
+    /// the level leaves a choice.
     ///
-    /// # Errors
+    /// If the level needs another number of members.
     /// When the level needs another number of members, and how many.
     pub fn over(members: usize, level: Option<Level>, parity: Option<u8>) -> Result<Scheme, VolumeError> {
         let refuse = |remedy: String| Err(VolumeError::Config(remedy));
         let Ok(count) = u8::try_from(members) else {
-            return refuse(format!("{members} members are too many: name at most {}", crate::limits::MEMBERS_MAX));
+            return refuse(format!(
+                "{members} members are too many; a volume has at most {}",
+                crate::limits::MEMBERS_MAX
+            ));
         };
         let level = level.unwrap_or(match (count, parity) {
             (0 | 1, None) => Level::Raid0,
@@ -68,13 +74,13 @@ impl Scheme {
             Level::Raid6 => 4,
         };
         if count < least {
-            return refuse(format!("{level} needs at least {least} members, {count} are named"));
+            return refuse(format!("{level} needs at least {least} members, not {count}"));
         }
         let own = match level {
             Level::Raid0 => 0,
             Level::Raid1 => count - 1,
             Level::Raid01 if count % 2 == 1 => {
-                return refuse(format!("RAID 01 needs an even number of members, {count} are named"));
+                return refuse(format!("RAID 01 needs an even number of members, not {count}"));
             }
             Level::Raid01 => count / 2,
             Level::Raid4 | Level::Raid5 => 1,
@@ -83,9 +89,10 @@ impl Scheme {
         };
         match parity {
             Some(wanted) if wanted != own => refuse(format!(
-                "{level} over {count} members has {own} for parity or copies, not {wanted}: leave --parity out, or name k+m"
+                "{level} over {count} members has {own} for parity or copies, not {wanted}; omit --parity, or \
+                 choose level k+m"
             )),
-            _ if own >= count => refuse(format!("{own} of {count} members for parity leave none for data")),
+            _ if own >= count => refuse(format!("with {own} of {count} members for parity none is left for data")),
             _ => Ok(Scheme { level, data: count - own, parity: own }),
         }
     }

@@ -1,4 +1,4 @@
-//! The compact stripe table by itself, for whoever measures how long a query takes.
+//! The compact stripe table on its own, for benchmarks of its queries.
 
 use zonda_zoned::Prng;
 
@@ -6,8 +6,8 @@ use crate::MemberIndex;
 use crate::shape::Layout;
 use crate::tables::Slots;
 
-/// A segment's stripe table, filled in the order in which drives might have placed appends: any, inside a group. It knows no clock:
-/// whoever measures has one.
+/// A segment's stripe table, filled in an order that drives might choose for appends: any order
+/// within a group. It has no clock: the benchmark measures the time.
 ///
 /// ```
 /// let mut trial = zonda_raid::StripeTrial::new(3, 1, 256, zonda_zoned::Prng::new(1));
@@ -25,13 +25,13 @@ pub struct StripeTrial {
 const STRIPES: u32 = 25_600;
 
 impl StripeTrial {
-    /// Stripes of a group, at most: the segment is one.
+    /// Maximum of stripes of a group: the whole segment.
     pub const GROUP_STRIPES_MAX: u32 = STRIPES;
 
-    /// The table of a segment of `data` + `parity` members in groups of `group_stripes`.
+    /// Fills the table of a segment of `data` + `parity` members in groups of `group_stripes`.
     ///
     /// # Panics
-    /// Without data, or with groups of no stripe or of more than a segment of 25,600.
+    /// If `data` is 0, or `group_stripes` is 0 or more than 25,600.
     #[must_use]
     pub fn new(data: u8, parity: u8, group_stripes: u32, mut prng: Prng) -> StripeTrial {
         assert!(data > 0 && (1..=STRIPES).contains(&group_stripes), "a segment has groups, a stripe has data");
@@ -61,7 +61,8 @@ impl StripeTrial {
         StripeTrial { slots, members, stripes: STRIPES, prng }
     }
 
-    /// Finds the other chunks of the stripe of a random block, as a degraded read does: k + m - 1 groups are looked through.
+    /// Finds the other chunks of the stripe of a random block, as a degraded read does: k + m - 1
+    /// groups are searched.
     /// Returns the sum of their slots.
     pub fn find_one(&mut self) -> u64 {
         let slot = self.prng.below(u64::from(self.stripes)) as u32;

@@ -1,7 +1,9 @@
-//! Round trips of messages over loopback TCP: two threads, each with a ring, and plain blocking sockets beside them.
+//! Round trips of messages over loopback TCP: two threads, each with a ring, and plain blocking
+//! sockets beside them.
 //!
-//! A server thread sends back every byte; the main thread keeps a number of messages outstanding. Run it several times in
-//! turn (`--pairs`): on a machine with other work only figures of the same minute can be held against each other.
+//! A server thread sends back every byte; the main thread keeps a number of messages outstanding.
+//! Run it several times in turn (`--pairs`): on a busy machine only figures of the same minute can
+//! be compared.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -24,7 +26,7 @@ usage: echo [--size BYTES] [--depth N] [--messages N] [--pairs N] [--spin MICROS
   --only BACKEND         io_uring, epoll or blocking
 ";
 
-/// Room of a receive.
+/// Buffer size of a receive.
 const RECEIVE_BYTES: usize = 256 << 10;
 
 struct Load {
@@ -43,8 +45,8 @@ fn main() -> io::Result<()> {
             print!("{HELP}");
             return Ok(());
         }
-        let value = arguments.next().ok_or_else(|| usage(&format!("{name} lacks a value")))?;
-        let number = || value.parse::<usize>().map_err(|_| usage(&format!("{name} {value} is no number")));
+        let value = arguments.next().ok_or_else(|| usage(&format!("{name} needs a value")))?;
+        let number = || value.parse::<usize>().map_err(|_| usage(&format!("{name} {value}: expected a number")));
         match name.as_str() {
             "--size" => load.size = number()?.max(1),
             "--depth" => load.depth = number()?.max(1),
@@ -52,7 +54,7 @@ fn main() -> io::Result<()> {
             "--pairs" => pairs = number()?,
             "--spin" => load.spin = Duration::from_micros(number()? as u64),
             "--only" => only = Some(value),
-            _ => return Err(usage(&format!("{name} is no option"))),
+            _ => return Err(usage(&format!("unknown option {name}"))),
         }
     }
     println!("{} messages of {} bytes, {} outstanding", load.messages, load.size, load.depth);
@@ -155,7 +157,7 @@ fn next(ring: &Ring, client: &Client) -> io::Result<Done> {
         if let Some(done) = client.next() {
             return Ok(done);
         }
-        ring.turn(None)?;
+        ring.run_once(None)?;
     }
 }
 

@@ -1,4 +1,4 @@
-//! The side that asks.
+//! Clients: they submit operations and collect completions.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,14 +10,15 @@ use crate::{Done, Operation};
 
 /// One user of a ring, with an inbox of its own: its tokens mean nothing to other clients.
 ///
-/// Dropping a client cancels what it has outstanding. The memory of those operations goes when the kernel has let go of it,
-/// in a later turn or when the ring is dropped. A socket with unfinished sends among them is broken: see [`Operation::Send`].
+/// Dropping a client cancels its outstanding operations. Their memory is freed when the kernel has
+/// released it, in a later iteration of the loop or when the ring is dropped. A socket with
+/// unfinished sends among them is broken: see [`Operation::Send`].
 pub struct Client {
     shared: Rc<Shared>,
     inbox: Rc<Inbox>,
 }
 
-/// Where operations of one client end.
+/// Completions of one client.
 #[derive(Default)]
 pub(crate) struct Inbox {
     ended: RefCell<VecDeque<Done>>,
@@ -35,13 +36,15 @@ impl Client {
         Client { shared, inbox: Rc::default() }
     }
 
-    /// Hands an operation over; it starts in the next turn at the latest. `token` comes back in its [`Done`].
+    /// Submits an operation; it starts in the next iteration at the latest. `token` is returned in
+    /// its [`Done`].
     ///
-    /// Errors of the world, at once or later, are in the [`Done`]. After the ring is gone every operation ends with `ECANCELED`.
+    /// Errors of the operating system are in the [`Done`]. After the ring was dropped every
+    /// operation ends with `ECANCELED`.
     ///
     /// # Panics
-    /// With more than [`crate::limits::OPERATIONS_MAX`] operations outstanding on the ring; with a receive that has no room; with a
-    /// socket that another ring has used.
+    /// With more than [`crate::limits::OPERATIONS_MAX`] operations outstanding on the ring; with a
+    /// receive whose buffer has no spare capacity; with a socket that another ring has used.
     pub fn submit(&self, token: u64, operation: Operation) {
         self.inbox.outstanding.set(self.inbox.outstanding.get() + 1);
         self.shared.submit(&self.inbox, token, operation);
@@ -55,7 +58,7 @@ impl Client {
         Some(done)
     }
 
-    /// Operations submitted whose end was not yet taken with [`Client::next`].
+    /// Operations submitted whose completion was not yet taken with [`Client::next`].
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.inbox.outstanding.get()

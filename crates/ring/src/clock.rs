@@ -5,8 +5,9 @@ use zonda_zoned::Instant;
 
 /// `CLOCK_MONOTONIC`, counted from the moment the ring was made.
 ///
-/// It is the standard library's, not that of `rustix`: the latter reads the kernel's vDSO image itself, and dies under valgrind
-/// 3.19, which hides that image. Programs that load zonda as a library are run under valgrind.
+/// It is the standard library's, not that of `rustix`: the latter reads the kernel's vDSO image
+/// itself, and dies under valgrind 3.19, which hides that image. Programs that load zonda as a
+/// library are run under valgrind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: std::time::Instant,
@@ -18,7 +19,7 @@ impl Clock {
     }
 
     pub(crate) fn now(self) -> Instant {
-        Instant(u64::try_from(self.origin.elapsed().as_nanos()).expect("nobody runs for 584 years"))
+        Instant(u64::try_from(self.origin.elapsed().as_nanos()).expect("no process runs for 584 years"))
     }
 }
 

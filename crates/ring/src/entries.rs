@@ -11,23 +11,24 @@ use crate::{Done, Outcome, limits};
 
 /// An operation in the table.
 pub(crate) struct Entry {
-    /// Where its end goes, or nowhere: the client has been dropped.
+    /// The inbox for its completion; `None`: the client has been dropped.
     pub(crate) inbox: Option<Rc<Inbox>>,
     pub(crate) token: u64,
     pub(crate) work: Work,
     /// Bytes moved so far.
     pub(crate) moved: u64,
-    /// Memory of this entry is lent to the kernel, or to a thread: the entry must stay until it comes back.
+    /// Memory of this entry is lent to the kernel, or to a thread: the entry must stay until it is
+    /// returned.
     pub(crate) is_lent: bool,
-    /// It shall end as soon as it is not lent.
+    /// It ends as soon as it is not lent.
     pub(crate) is_cancelled: bool,
 }
 
-/// All of them, by key. A key is not used again before its entry has ended.
+/// All entries, by key. A key is not reused before its entry has ended.
 #[derive(Default)]
 pub(crate) struct Entries {
     slab: Slab<Entry>,
-    /// Something ended since the turn began: do not sleep.
+    /// An operation ended since the iteration began: do not sleep.
     pub(crate) has_news: bool,
 }
 
@@ -46,7 +47,7 @@ impl Entries {
         &mut self.slab[key]
     }
 
-    /// Takes the entry out and tells its client.
+    /// Removes the entry and queues its completion for the client.
     pub(crate) fn finish(&mut self, key: usize, result: io::Result<Outcome>) {
         let entry = self.slab.remove(key);
         assert!(!entry.is_lent, "memory lent to the kernel is not given away");
@@ -64,7 +65,8 @@ impl Entries {
         self.slab.contains(key)
     }
 
-    /// Marks what `inbox` has outstanding, or everything when there is none named, and lists it.
+    /// Marks the outstanding operations of `inbox` (or all, with `None`) as cancelled, and returns
+    /// their keys.
     pub(crate) fn abandon(&mut self, inbox: Option<&Rc<Inbox>>) -> Vec<usize> {
         let mut keys = Vec::new();
         for (key, entry) in &mut self.slab {
@@ -79,19 +81,20 @@ impl Entries {
         keys
     }
 
-    /// What is still in the table.
+    /// Keys of the entries in the table.
     pub(crate) fn keys(&self) -> Vec<usize> {
         self.slab.iter().map(|(key, _)| key).collect()
     }
 
-    /// Gives up the memory of what the kernel would not return.
+    /// Leaks the memory that the kernel did not return.
     pub(crate) fn leak(&mut self) {
         std::mem::forget(std::mem::take(&mut self.slab));
     }
 }
 
 impl Drop for Entries {
-    /// A ring ends its entries before it goes. Where a panic kept it from that, the kernel may still write into them.
+    /// A ring ends its entries before it is dropped. After a panic it may not have: the kernel may
+    /// still write into them.
     fn drop(&mut self) {
         if self.slab.iter().any(|(_, entry)| entry.is_lent) {
             self.leak();

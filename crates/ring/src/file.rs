@@ -1,4 +1,4 @@
-//! Files, with what a program does to them before its loop runs.
+//! Files, with the blocking calls that a program makes before its loop runs.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,9 +10,11 @@ use rustix::io::Errno;
 
 use crate::work::{FileStep, FileWork};
 
-/// A regular file or a block device, read and written at offsets. Dropping it closes it, once no operation uses it any more.
+/// A regular file or a block device, read and written at offsets. Dropping it closes it, once no
+/// operation uses it any more.
 ///
-/// Its own methods block. They are for the time before and after the loop; inside, [`crate::Operation`] does the same.
+/// Its own methods block. They are for the time before and after the loop; inside,
+/// [`crate::Operation`] does the same.
 #[derive(Debug)]
 pub struct File {
     fd: Arc<OwnedFd>,
@@ -25,9 +27,10 @@ pub struct FileOptions {
     pub read: bool,
     /// For writing.
     pub write: bool,
-    /// Make it when it is missing; only its owner may open it (mode 0600).
+    /// Create it if it is missing, with mode 0600.
     pub create: bool,
-    /// Refuse one that exists (with `create`), or a block device that is mounted or otherwise in use.
+    /// Fail if the file exists (with `create`), or if the block device is mounted or otherwise in
+    /// use.
     pub exclusive: bool,
 }
 
@@ -44,7 +47,7 @@ impl FileOptions {
         FileOptions { read: true, write: true, ..FileOptions::default() }
     }
 
-    /// For reading and writing; the file must not exist, and is made.
+    /// For reading and writing; the file must not exist, and is created.
     #[must_use]
     pub fn create_new() -> FileOptions {
         FileOptions { create: true, exclusive: true, ..FileOptions::read_write() }
@@ -52,11 +55,12 @@ impl FileOptions {
 }
 
 impl File {
-    /// Opens or makes a file.
+    /// Opens or creates a file.
     ///
     /// # Errors
-    /// `InvalidInput` when the options ask for neither reading nor writing, or the path is a pipe, which has no offsets and for whose
-    /// other end an open would wait; otherwise what the system says: `NotFound`, `AlreadyExists`, `PermissionDenied`, ...
+    /// `InvalidInput` when the options ask for neither reading nor writing, or the path is a pipe,
+    /// which has no offsets and for whose other end an open would wait; otherwise the error of
+    /// `open(2)`: `NotFound`, `AlreadyExists`, `PermissionDenied`, ...
     pub fn open(path: &Path, options: FileOptions) -> io::Result<File> {
         let mut flags = OFlags::CLOEXEC
             | OFlags::NONBLOCK
@@ -70,18 +74,20 @@ impl File {
         flags.set(OFlags::EXCL, options.exclusive);
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600))?;
         if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) == FileType::Fifo {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, and not a file"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is a pipe, not a file"));
         }
-        // The flag was for the open alone: with it, io_uring would end operations that have to wait with EAGAIN.
+        // The flag was for the open alone: with it, io_uring would fail operations that have to
+        // wait with EAGAIN.
         rustix::fs::fcntl_setfl(&fd, rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK)?;
         Ok(File { fd: Arc::new(fd) })
     }
 
-    /// Tries for the exclusive advisory lock on the whole file (`flock`); `false` when somebody else has it. The lock goes with the
-    /// last use of this `File`, at the latest with the process.
+    /// Tries to take the exclusive advisory lock on the whole file (`flock`); `false` when another
+    /// process holds it. The lock is released with the last use of this `File`, at the latest when
+    /// the process exits.
     ///
     /// # Errors
-    /// What the system says, such as file systems without locks.
+    /// The error of `flock(2)`, for instance on a file system without locks.
     pub fn lock(&self) -> io::Result<bool> {
         match rustix::fs::flock(&*self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
@@ -90,26 +96,27 @@ impl File {
         }
     }
 
-    /// Length in bytes, of a file as of a block device.
+    /// Length in bytes, of a file or a block device.
     ///
     /// # Errors
-    /// What the system says, such as `NotSeekable`.
+    /// The error of `lseek(2)`, such as `NotSeekable`.
     pub fn length(&self) -> io::Result<u64> {
         Ok(rustix::fs::seek(&*self.fd, SeekFrom::End(0))?)
     }
 
-    /// Cuts the file, or makes it longer with zeros that take no space. Blocks.
+    /// Truncates the file, or extends it with a hole. Blocks.
     ///
     /// # Errors
-    /// What the system says: `FileTooLarge`, `StorageFull`, ...
+    /// The error of `ftruncate(2)`: `FileTooLarge`, `StorageFull`, ...
     pub fn set_length(&self, length: u64) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&*self.fd, length))?)
     }
 
-    /// Fills `buffer` from `offset`, and says how many bytes there were: fewer only at the end of the file. Blocks.
+    /// Fills `buffer` from `offset`, and returns the number of bytes: fewer only at the end of the
+    /// file. Blocks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -126,7 +133,7 @@ impl File {
     /// Writes all of `content` at `offset`. Blocks.
     ///
     /// # Errors
-    /// What the system says, after an unknown part was written; a full disk is `StorageFull`.
+    /// The error of `pwrite(2)`, after an unknown part was written; a full disk is `StorageFull`.
     pub fn write_at(&self, content: &[u8], offset: u64) -> io::Result<()> {
         let mut written = 0;
         while written < content.len() {
@@ -140,19 +147,20 @@ impl File {
         Ok(())
     }
 
-    /// Makes a range read as zeros and gives its space back where the file system can; the length stays. Blocks.
+    /// Makes a range read as zeros and frees its space where the file system can; the length stays.
+    /// Blocks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn punch_hole(&self, offset: u64, length: u64) -> io::Result<()> {
         FileWork::new(self.share(), FileStep::Punch { offset, length }).run().map(|_| ())
     }
 
-    /// The first offset from `offset` on that is not in a hole; `None`: there is none. Where the file system does not say, `offset`
-    /// itself, as long as the file reaches so far. Blocks.
+    /// The first offset at or after `offset` that is not in a hole, or `None`. Where the file
+    /// system does not support it, `offset` itself if it is within the file. Blocks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn next_data(&self, offset: u64) -> io::Result<Option<u64>> {
         match rustix::fs::seek(&*self.fd, SeekFrom::Data(offset)) {
             Ok(found) => Ok(Some(found)),
@@ -165,15 +173,16 @@ impl File {
     /// Makes the file durable (`fsync`). Blocks.
     ///
     /// # Errors
-    /// What the system says. What was written before may be lost then: do not try again and believe the answer.
+    /// The error of `fsync(2)`. Earlier writes may then be lost: a retry that succeeds proves
+    /// nothing.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(&*self.fd))?)
     }
 
-    /// Makes the names in a directory durable, such as that of a file just made. Blocks.
+    /// Makes the names in a directory durable, such as that of a new file (`fsync`). Blocks.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn sync_directory(path: &Path) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;

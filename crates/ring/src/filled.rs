@@ -1,4 +1,5 @@
-//! Bytes that the kernel wrote into spare capacity become part of the buffer. One of the two rooms with unsafe code.
+//! Bytes that the kernel wrote into spare capacity become part of the buffer. One of the two files
+//! with unsafe code.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,9 +11,9 @@ use rustix::net::RecvFlags;
 
 use crate::limits;
 
-/// Receives what is there into the spare capacity, without waiting.
+/// Receives the bytes that have arrived into the spare capacity, without waiting.
 pub(crate) fn receive_now(fd: BorrowedFd<'_>, buffer: &mut BytesMut) -> io::Result<usize> {
-    let ((filled, _), _) = rustix::net::recv(fd, room(buffer), RecvFlags::DONTWAIT)?;
+    let ((filled, _), _) = rustix::net::recv(fd, spare_for_call(buffer), RecvFlags::DONTWAIT)?;
     let count = filled.len();
     // SAFETY: `recv` has written the first `count` bytes of the spare capacity.
     unsafe { append(buffer, count) };
@@ -21,7 +22,7 @@ pub(crate) fn receive_now(fd: BorrowedFd<'_>, buffer: &mut BytesMut) -> io::Resu
 
 /// Reads from `offset` into the spare capacity; blocks.
 pub(crate) fn read_at(fd: BorrowedFd<'_>, buffer: &mut BytesMut, offset: u64) -> io::Result<usize> {
-    let (filled, _) = rustix::io::pread(fd, room(buffer), offset)?;
+    let (filled, _) = rustix::io::pread(fd, spare_for_call(buffer), offset)?;
     let count = filled.len();
     // SAFETY: `pread` has written the first `count` bytes of the spare capacity.
     unsafe { append(buffer, count) };
@@ -29,7 +30,7 @@ pub(crate) fn read_at(fd: BorrowedFd<'_>, buffer: &mut BytesMut, offset: u64) ->
 }
 
 /// The spare capacity that one call may fill.
-pub(crate) fn room(buffer: &mut BytesMut) -> &mut [MaybeUninit<u8>] {
+pub(crate) fn spare_for_call(buffer: &mut BytesMut) -> &mut [MaybeUninit<u8>] {
     let spare = buffer.spare_capacity_mut();
     let count = spare.len().min(limits::BYTES_PER_CALL);
     &mut spare[..count]
@@ -45,7 +46,8 @@ pub(crate) fn spare(buffer: &BytesMut) -> usize {
 /// # Safety
 /// Those bytes have been written.
 pub(crate) unsafe fn append(buffer: &mut BytesMut, count: usize) {
-    assert!(count <= spare(buffer), "the kernel stays within the room it was given");
-    // SAFETY: the caller says that the bytes up to the new length are written; the length is within the capacity.
+    assert!(count <= spare(buffer), "the kernel stays within the spare capacity");
+    // SAFETY: the caller says that the bytes up to the new length are written; the length is within
+    // the capacity.
     unsafe { buffer.set_len(buffer.len() + count) };
 }

@@ -1,21 +1,23 @@
-//! One event loop for a thread: sockets, files and a clock on io_uring, or on epoll where io_uring is refused.
+//! One event loop for a thread: sockets, files and a clock on io_uring, or on epoll where io_uring
+//! is refused.
 //!
-//! A [`Ring`] belongs to the thread that made it. A [`Client`] hands [`Operation`]s over and takes [`Done`]s back;
-//! [`Ring::turn`] is the only place that sleeps. Buffers belong to an operation from `submit` until it has ended, and what was
-//! asked is done whole: a short send or a short write is continued inside, and never shown.
+//! A [`Ring`] belongs to the thread that created it. A [`Client`] submits [`Operation`]s and
+//! collects [`Done`]s; [`Ring::run_once`] is the only place that sleeps. Buffers belong to an
+//! operation from `submit` until it has ended. Operations complete as a whole: a short send or a
+//! short write is continued inside the ring.
 //!
 //! # Order
-//! Sends on one socket leave in the order of submission. Everything else is unordered: two writes of one file that overlap
-//! must not be outstanding together.
+//! Sends on one socket leave in the order of submission. Everything else is unordered: two writes
+//! of one file that overlap must not be outstanding together.
 //!
 //! # What is absent
-//! No protocol, no policy, and no meaning given to a byte: no retries, no time-outs of operations (a caller shuts the socket
-//! down), no buffer pools, no limits on what a peer may ask. The one bound here, [`limits::OPERATIONS_MAX`], catches callers
-//! that keep none of their own.
+//! No protocol, no policy, no interpretation of bytes: no retries, no timeouts of operations (a
+//! caller shuts the socket down), no buffer pools, no limits on what a peer may request. The one
+//! bound here, [`limits::OPERATIONS_MAX`], catches callers that have none of their own.
 //!
 //! # Unsafe code
-//! It lives in two files: `filled.rs` (bytes that the kernel wrote become part of a buffer) and `uring/sys.rs` (memory lent to
-//! the kernel). The rest of the crate refuses it.
+//! It lives in two files: `filled.rs` (bytes that the kernel wrote become part of a buffer) and
+//! `uring/sys.rs` (memory lent to the kernel). The rest of the crate denies it.
 //!
 //! ```
 //! use std::rc::Rc;
@@ -28,7 +30,7 @@
 //! client.submit(1, Operation::Receive { socket: Rc::new(right), buffer: BytesMut::with_capacity(16) });
 //! client.submit(2, Operation::Send { socket: Rc::new(left), pieces: vec![Bytes::from("hello, "), Bytes::from("ring")] });
 //! while client.outstanding() > 0 {
-//!     ring.turn(None)?;
+//!     ring.run_once(None)?;
 //!     while let Some(done) = client.next() {
 //!         match done.result? {
 //!             Outcome::Received(buffer) => assert_eq!(&buffer[..], b"hello, ring"),
@@ -48,11 +50,11 @@ mod entries;
 mod epoll;
 mod file;
 mod filled;
-mod lane;
 pub mod limits;
 mod operation;
 mod options;
 mod ring;
+mod send_queue;
 mod socket;
 mod spin;
 mod uring;

@@ -1,4 +1,4 @@
-//! What can be asked of a ring, and what comes back.
+//! Operations of a ring, and their completions.
 
 use std::io;
 use std::rc::Rc;
@@ -7,68 +7,73 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{Address, File, Socket};
 
-/// Something to do. The ring owns what is in it until it has ended.
+/// An operation. The ring owns its buffers, sockets and files until it has ended.
 #[derive(Debug)]
 pub enum Operation {
-    /// Take the next connection of a listener. One operation, one connection: submit several to take several in one turn.
+    /// Accept the next connection of a listener. One operation, one connection: submit several to
+    /// accept several in one iteration.
     Accept(Rc<Socket>),
     /// Open a connection.
     Connect {
         /// The listener's address.
         address: Address,
     },
-    /// Append what has arrived, at least one byte and at most the spare capacity of `buffer`, or nothing at the end of the
-    /// stream. Of several receives outstanding on one socket, it is not said which gets which bytes.
+    /// Append the bytes that have arrived, at least one and at most the spare capacity of `buffer`,
+    /// or none at the end of the stream. If several receives are outstanding on one socket, which
+    /// gets which bytes is unspecified.
     Receive {
         /// A connected socket.
         socket: Rc<Socket>,
-        /// Where to. It must have spare capacity: `submit` panics otherwise, because nothing received means end of stream.
+        /// The destination. It must have spare capacity: `submit` panics otherwise, because zero
+        /// bytes mean end of stream.
         buffer: BytesMut,
     },
-    /// Send all of `pieces`, after everything submitted earlier for this socket. A failed send breaks the socket: every
-    /// later one fails too, because the stream has a gap.
+    /// Send all of `pieces`, after everything submitted earlier for this socket. A failed send
+    /// breaks the socket: every later one fails too, because the stream has a gap.
     Send {
         /// A connected socket.
         socket: Rc<Socket>,
-        /// What, in order. May be empty.
+        /// The bytes, in order. May be empty.
         pieces: Vec<Bytes>,
     },
-    /// Fill the spare capacity of `buffer` from the file; what lies beyond the file's end stays out.
+    /// Fill the spare capacity of `buffer` from the file, up to the end of the file.
     Read {
         /// Opened for reading.
         file: Rc<File>,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// Where to; the bytes are appended.
+        /// The destination; the bytes are appended.
         buffer: BytesMut,
     },
-    /// Write all of `pieces` one after another. On an error, [`Done::bytes`] says how many bytes were written before it.
+    /// Write all of `pieces` one after another. On an error, [`Done::bytes`] is the number of bytes
+    /// written before it.
     Write {
         /// Opened for writing.
         file: Rc<File>,
-        /// Where in the file, in bytes.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// What, in order. May be empty.
+        /// The bytes, in order. May be empty.
         pieces: Vec<Bytes>,
     },
-    /// Make durable what writes that have ended left in the file (`fsync`, or `fdatasync` with `data_only`).
+    /// Make the data of completed writes durable (`fsync`, or `fdatasync` with `data_only`).
     Sync {
         /// The file.
         file: Rc<File>,
-        /// Leave out what is not needed to read the data back, such as the time of change.
+        /// Omit metadata that is not needed to read the data back, such as the modification time.
         data_only: bool,
     },
-    /// Make a range read as zeros and give its space back where the file system can. The length of the file stays.
+    /// Make a range read as zeros and free its space where the file system can. The length of the
+    /// file stays.
     PunchHole {
         /// Opened for writing.
         file: Rc<File>,
         /// Start of the range, in bytes.
         offset: u64,
-        /// Length of the range, in bytes. What lies beyond the file's end is left out.
+        /// Length of the range, in bytes. It is clamped to the end of the file.
         length: u64,
     },
-    /// See to it that later writes of a range find space, without changing what it reads as or the length of the file. Where the file
-    /// system cannot, nothing is done, successfully.
+    /// Reserve space for later writes of a range, without changing its content or the length of the
+    /// file. Where the file system does not support it, this succeeds and does nothing.
     Allocate {
         /// Opened for writing.
         file: Rc<File>,
@@ -77,7 +82,7 @@ pub enum Operation {
         /// Length of the range, in bytes.
         length: u64,
     },
-    /// Cut the file, or make it longer with zeros that take no space.
+    /// Truncate the file, or extend it with a hole.
     SetLength {
         /// Opened for writing.
         file: Rc<File>,
@@ -86,37 +91,41 @@ pub enum Operation {
     },
 }
 
-/// What an operation that succeeded brings.
+/// The result of an operation that succeeded.
 #[derive(Debug)]
 pub enum Outcome {
-    /// A connection was taken. The socket is not tied to this ring: it may go to another thread.
+    /// A connection was accepted. The socket is not tied to this ring: it may move to another
+    /// thread.
     Accepted(Socket),
-    /// The connection stands.
+    /// The connection is established.
     Connected(Socket),
-    /// The buffer with what was received appended; [`Done::bytes`] of it, zero at the end of the stream.
+    /// The buffer with the received bytes appended; [`Done::bytes`] of them, zero at the end of the
+    /// stream.
     Received(BytesMut),
-    /// All pieces are with the kernel.
+    /// The kernel has accepted all pieces.
     Sent,
-    /// The buffer with what was read appended; [`Done::bytes`] of it, less than asked only at the end of the file.
+    /// The buffer with the bytes read appended; [`Done::bytes`] of them, fewer than requested only
+    /// at the end of the file.
     Read(BytesMut),
     /// All pieces are written (to the page cache: [`Operation::Sync`] makes them durable).
     Written,
-    /// What was written is durable.
+    /// The data are durable.
     Synced,
     /// The range reads as zeros.
     Punched,
-    /// The range has its space.
+    /// The space of the range is reserved.
     Allocated,
     /// The file has the length.
     LengthSet,
 }
 
-/// The end of an operation.
+/// The completion of an operation.
 #[derive(Debug)]
 pub struct Done {
-    /// What `submit` was given.
+    /// The token passed to `submit`.
     pub token: u64,
-    /// How it ended. A full disk is `ErrorKind::StorageFull`; an operation that was cancelled ends with `ECANCELED`.
+    /// The result. A full disk is `ErrorKind::StorageFull`; a cancelled operation ends with
+    /// `ECANCELED`.
     pub result: io::Result<Outcome>,
     /// Bytes moved, also when the operation failed.
     pub bytes: u64,

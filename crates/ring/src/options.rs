@@ -1,30 +1,34 @@
-//! How a ring is made.
+//! Options of a ring.
 
 use zonda_zoned::Duration;
 
 use crate::limits;
 
-/// What a ring runs on.
+/// The kernel interface of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// io_uring for everything. Needs Linux 5.11 (`IORING_FEAT_EXT_ARG`); uses more where a later kernel has it.
+    /// io_uring for everything. Needs Linux 5.11 (`IORING_FEAT_EXT_ARG`); uses more where a later
+    /// kernel has it.
     IoUring,
     /// epoll for sockets, a pool of threads for files. Runs wherever Linux runs.
     Epoll,
 }
 
-/// How a ring is made; `RingOptions::default()` suits a server.
+/// Options of a ring; `RingOptions::default()` suits a server.
 #[derive(Clone, Debug)]
 pub struct RingOptions {
-    /// Entries of the submission queue, 1 to [`limits::ENTRIES_MAX`]; more operations than this may be outstanding.
+    /// Entries of the submission queue, 1 to [`limits::ENTRIES_MAX`]; more operations than this may
+    /// be outstanding.
     pub entries: u32,
     /// The backend, or `None` for io_uring where it is allowed and epoll elsewhere.
     pub backend: Option<Backend>,
-    /// How long a turn of io_uring polls for completions at most before it sleeps. It does so while waits are that short, and
-    /// stops when they are not: answers come without a wake-up, and an idle ring costs nothing. Zero never polls; on a
-    /// machine with one processor nobody does.
+    /// How long an iteration polls for completions at most before it sleeps (io_uring only). It
+    /// polls while waits are that short, and stops when they are not: completions arrive without a
+    /// wake-up, and an idle ring costs no CPU time. Zero never polls; a machine with one CPU never
+    /// does.
     pub spin: Duration,
-    /// Threads for file operations of the epoll backend, 1 to [`limits::FILE_THREADS_MAX`]; io_uring has none.
+    /// Threads for file operations of the epoll backend, 1 to [`limits::FILE_THREADS_MAX`];
+    /// io_uring has none.
     pub file_threads: usize,
 }
 

@@ -15,12 +15,12 @@ use crate::entries::Entries;
 use crate::epoll::Epoll;
 use crate::uring::Uring;
 use crate::work::{FileStep, FileWork, Pieces, Work, cancelled};
-use crate::{Backend, Client, Done, Operation, Outcome, RingOptions, Socket, Waker, filled, lane, limits};
+use crate::{Backend, Client, Done, Operation, Outcome, RingOptions, Socket, Waker, filled, limits, send_queue};
 
 /// An event loop of one thread.
 ///
-/// Dropping it cancels what is outstanding and waits until the kernel has let go of all buffers; a file operation under
-/// way is waited for. Its clients live on, with everything that was outstanding ended.
+/// Dropping it cancels outstanding operations and waits until the kernel has released all buffers
+/// and file operations in progress have ended. Its clients remain valid, with nothing outstanding.
 pub struct Ring {
     shared: Rc<Shared>,
     waker: Waker,
@@ -28,19 +28,19 @@ pub struct Ring {
     fallback_reason: Option<String>,
 }
 
-/// What a ring and its clients have in common.
+/// State shared by a ring and its clients.
 pub(crate) struct Shared {
     core: RefCell<Core>,
     clock: Clock,
-    /// The time of a ring in a simulation.
+    /// The virtual time of a simulated ring.
     simulated: Option<Cell<Instant>>,
-    /// What else happens in a simulation while a turn waits.
-    meanwhile: RefCell<Option<Meanwhile>>,
+    /// Called before the virtual time advances.
+    wait_hook: RefCell<Option<WaitHook>>,
     id: u64,
 }
 
-/// Is told up to when a turn waits, and says when it has ended: then, or later.
-type Meanwhile = Rc<dyn Fn(Instant) -> Instant>;
+/// Takes the time up to which an iteration waits, and returns when it ends: at that time, or later.
+type WaitHook = Rc<dyn Fn(Instant) -> Instant>;
 
 struct Core {
     entries: Entries,
@@ -56,17 +56,18 @@ enum Machine {
 static RINGS_MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Ring {
-    /// A ring for the calling thread.
+    /// Creates a ring for the calling thread.
     ///
     /// # Errors
-    /// `InvalidInput` for options out of their range; what the system says when the backend asked for is refused, or when neither
-    /// can be had (too many open files, for instance).
+    /// `InvalidInput` for options out of range; the error of the system call when the requested
+    /// backend is refused, or when neither can be created (too many open files, for instance).
     pub fn new(options: RingOptions) -> io::Result<Ring> {
         Ring::with(options, Uring::new)
     }
 
-    /// A ring in whose time nothing passes but by turns: one that finds nothing ended jumps to its `until`. It makes runs of
-    /// devices that end all at once repeatable; what files and sockets do takes no time in it.
+    /// Creates a ring with virtual time: an iteration in which no operation has ended advances the
+    /// time to its `until`. Runs of simulated devices are then repeatable; files and sockets take
+    /// no time.
     ///
     /// # Errors
     /// As of [`new`](Ring::new).
@@ -78,29 +79,31 @@ impl Ring {
         Ok(ring)
     }
 
-    /// In a simulation: each turn that is about to jump calls this with the time it jumps to, and jumps to what that returns, if it is later.
-    /// So callers that wait in turns can be some of several that share the time; it may take turns itself.
-    pub fn set_meanwhile(&self, meanwhile: impl Fn(Instant) -> Instant + 'static) {
-        *self.shared.meanwhile.borrow_mut() = Some(Rc::new(meanwhile));
+    /// In virtual time: each iteration that is about to advance the time calls this with the new
+    /// time, and advances to the returned time if that is later. So several callers that wait in
+    /// `run_once` can share the time; the hook may call `run_once` itself.
+    pub fn set_wait_hook(&self, wait_hook: impl Fn(Instant) -> Instant + 'static) {
+        *self.shared.wait_hook.borrow_mut() = Some(Rc::new(wait_hook));
     }
 
-    /// The choice of the backend, with the maker of the first as an argument so that a refusal can be tested.
+    /// Chooses the backend; the constructor of the first is an argument so that a refusal can be
+    /// tested.
     #[allow(clippy::needless_pass_by_value)]
     fn with(mut options: RingOptions, make: fn(&RingOptions, Clock, Waker) -> io::Result<Uring>) -> io::Result<Ring> {
         if !(1..=limits::ENTRIES_MAX).contains(&options.entries) {
-            return Err(invalid(format!("a ring has 1 to {} entries", limits::ENTRIES_MAX)));
+            return Err(invalid(format!("entries of a ring must be 1 to {}", limits::ENTRIES_MAX)));
         }
         if !(1..=limits::FILE_THREADS_MAX).contains(&options.file_threads) {
-            return Err(invalid(format!("a ring has 1 to {} file threads", limits::FILE_THREADS_MAX)));
+            return Err(invalid(format!("file threads of a ring must be 1 to {}", limits::FILE_THREADS_MAX)));
         }
-        // Whoever polls on the only processor keeps it from those waited for.
+        // Polling on the only CPU delays the threads that are waited for.
         if thread::available_parallelism().is_ok_and(|processors| processors.get() == 1) {
             options.spin = Duration::ZERO;
         }
         let clock = Clock::start();
         let waker = Waker::new()?;
         let attempt = match options.backend {
-            Some(Backend::Epoll) => Err("epoll was asked for".to_owned()),
+            Some(Backend::Epoll) => Err("epoll was requested".to_owned()),
             Some(Backend::IoUring) => Ok(make(&options, clock, waker.clone())?),
             None => make(&options, clock, waker.clone()).map_err(|error| format!("io_uring is refused: {error}")),
         };
@@ -114,26 +117,26 @@ impl Ring {
         let core = RefCell::new(Core { entries: Entries::default(), machine, is_closed: false });
         let id = RINGS_MADE.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Ring {
-            shared: Rc::new(Shared { core, clock, simulated: None, meanwhile: RefCell::default(), id }),
+            shared: Rc::new(Shared { core, clock, simulated: None, wait_hook: RefCell::default(), id }),
             waker,
             backend,
             fallback_reason,
         })
     }
 
-    /// What it runs on.
+    /// The backend in use.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Why it does not run on io_uring, in words for a log; `None` when it does.
+    /// Why it does not run on io_uring, as text for a log; `None` when it does.
     #[must_use]
     pub fn fallback_reason(&self) -> Option<&str> {
         self.fallback_reason.as_deref()
     }
 
-    /// The time since the ring was made, by `CLOCK_MONOTONIC`.
+    /// The time since the ring was created, by `CLOCK_MONOTONIC`.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.shared.simulated.as_ref().map_or_else(|| self.shared.clock.now(), Cell::get)
@@ -145,36 +148,38 @@ impl Ring {
         Client::new(Rc::clone(&self.shared))
     }
 
-    /// A handle that ends a turn from any thread.
+    /// A handle that ends [`run_once`](Ring::run_once) from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Hands over what was submitted, and returns when an operation of any client has ended, when `until` has come, or when the
-    /// waker was called, whichever is first. It does not sleep when something has ended already or `until` is past; with `None` and
+    /// Runs one iteration of the loop: submits operations, and returns when an operation of any
+    /// client has ended, when `until` is reached, or when the waker was called, whichever is first.
+    /// It does not sleep when an operation has ended already or `until` is past; with `None` and
     /// nothing outstanding it sleeps until the waker is called.
     ///
     /// # Errors
-    /// When the kernel refuses to run the loop, for want of memory for instance. Nothing submitted is lost: the next turn
-    /// tries again.
-    pub fn turn(&self, until: Option<Instant>) -> io::Result<()> {
-        let Some(time) = &self.shared.simulated else { return self.shared.turn(until) };
+    /// When a system call of the loop fails, for lack of memory for instance. Nothing submitted is
+    /// lost: the next iteration tries again.
+    pub fn run_once(&self, until: Option<Instant>) -> io::Result<()> {
+        let Some(time) = &self.shared.simulated else { return self.shared.run_once(until) };
         if self.shared.core.borrow().entries.is_empty() {
-            // Nothing else will ever end.
+            // No other operation will ever end.
             let until = until.ok_or_else(|| io::Error::new(io::ErrorKind::TimedOut, "nothing is outstanding"))?;
-            let meanwhile = self.shared.meanwhile.borrow().clone();
-            let ended = meanwhile.map_or(until, |meanwhile| meanwhile(until));
+            let wait_hook = self.shared.wait_hook.borrow().clone();
+            let ended = wait_hook.map_or(until, |wait_hook| wait_hook(until));
             time.set(time.get().max(until).max(ended));
             return Ok(());
         }
-        self.shared.turn(None)
+        self.shared.run_once(None)
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // While a panic unwinds through a turn, the table is in nobody's hands: what it lends is leaked with it.
+        // While a panic unwinds through an iteration, the table is borrowed: what it lends is
+        // leaked with it.
         if let Ok(mut core) = self.shared.core.try_borrow_mut() {
             core.close();
         }
@@ -188,9 +193,9 @@ impl fmt::Debug for Ring {
 }
 
 impl Shared {
-    fn turn(&self, until: Option<Instant>) -> io::Result<()> {
+    fn run_once(&self, until: Option<Instant>) -> io::Result<()> {
         let core = &mut *self.core.borrow_mut();
-        core.machine.turn(&mut core.entries, until)
+        core.machine.run_once(&mut core.entries, until)
     }
 
     pub(crate) fn submit(&self, inbox: &Rc<Inbox>, token: u64, operation: Operation) {
@@ -207,14 +212,14 @@ impl Shared {
         }
     }
 
-    /// Cancels what a client has outstanding.
+    /// Cancels the outstanding operations of a client.
     pub(crate) fn abandon(&self, inbox: &Rc<Inbox>) {
         if let Ok(mut core) = self.core.try_borrow_mut() {
             core.cancel(Some(inbox));
         }
     }
 
-    /// The work that an operation is, or its end when there is none.
+    /// The work of an operation, or its result when it has ended already.
     fn begin(&self, operation: Operation) -> Result<Work, Box<io::Result<Outcome>>> {
         Ok(match operation {
             Operation::Accept(listener) => {
@@ -229,7 +234,7 @@ impl Shared {
                 Err(error) => return Err(Box::new(Err(error))),
             },
             Operation::Receive { socket, buffer } => {
-                assert!(filled::spare(&buffer) > 0, "a receive has room: nothing received means end of stream");
+                assert!(filled::spare(&buffer) > 0, "a receive needs spare capacity: zero bytes mean end of stream");
                 socket.tie_to(self.id);
                 Work::Receive { socket, buffer }
             }
@@ -263,7 +268,7 @@ impl Shared {
 impl Core {
     fn insert(&mut self, inbox: &Rc<Inbox>, token: u64, mut work: Work) {
         if let Work::File(file) = &mut work
-            && let Some(outcome) = file.end_of_nothing()
+            && let Some(outcome) = file.outcome_if_empty()
         {
             self.entries.has_news = true;
             return inbox.push(Done { token, result: Ok(outcome), bytes: 0 });
@@ -273,17 +278,17 @@ impl Core {
         match sender {
             None => self.machine.start(key),
             Some(socket) => {
-                if lane::push(&mut self.entries, &socket, key) {
+                if send_queue::push(&mut self.entries, &socket, key) {
                     self.machine.list_sender(socket);
                 }
             }
         }
     }
 
-    /// Cancels what one client has outstanding, or everything.
+    /// Cancels the outstanding operations of one client, or of all.
     fn cancel(&mut self, inbox: Option<&Rc<Inbox>>) {
         for key in self.entries.abandon(inbox) {
-            // A send takes those behind it along, so some are gone when their turn comes.
+            // A send takes those behind it along, so some have ended already.
             if self.entries.contains(key) {
                 self.machine.cancel(&mut self.entries, key);
             }
@@ -303,10 +308,10 @@ impl Core {
 }
 
 impl Machine {
-    fn turn(&mut self, entries: &mut Entries, until: Option<Instant>) -> io::Result<()> {
+    fn run_once(&mut self, entries: &mut Entries, until: Option<Instant>) -> io::Result<()> {
         match self {
-            Machine::Uring(uring) => uring.turn(entries, until),
-            Machine::Epoll(epoll) => epoll.turn(entries, until),
+            Machine::Uring(uring) => uring.run_once(entries, until),
+            Machine::Epoll(epoll) => epoll.run_once(entries, until),
         }
     }
 
@@ -331,7 +336,7 @@ impl Machine {
         }
     }
 
-    /// Ends everything cancelled; `false` when the kernel keeps memory all the same.
+    /// Ends all cancelled operations; `false` when the kernel has not released their memory.
     fn close(&mut self, entries: &mut Entries) -> bool {
         match self {
             Machine::Uring(uring) => uring.close(entries),
@@ -349,7 +354,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_io_uring_is_refused_epoll_runs_and_says_why() {
+    fn where_io_uring_is_refused_epoll_runs_and_reports_why() {
         let refuse = |_: &RingOptions, _: Clock, _: Waker| Err(io::ErrorKind::PermissionDenied.into());
         let ring = Ring::with(RingOptions::default(), refuse).unwrap();
         assert_eq!(ring.backend(), Backend::Epoll);
@@ -368,30 +373,30 @@ mod tests {
     }
 
     #[test]
-    fn a_simulated_turn_tells_how_far_it_jumps_before_it_does() {
+    fn a_simulated_iteration_calls_the_hook_with_the_new_time_before_it_advances() {
         let ring = Ring::simulated().unwrap();
-        let told = Rc::new(RefCell::new(Vec::new()));
-        let heard = Rc::clone(&told);
-        ring.set_meanwhile(move |until| {
-            heard.borrow_mut().push(until.0);
+        let calls = Rc::new(RefCell::new(Vec::new()));
+        let recorded = Rc::clone(&calls);
+        ring.set_wait_hook(move |until| {
+            recorded.borrow_mut().push(until.0);
             Instant(until.0 + 10)
         });
         for (until, ended) in [(5, 15), (3, 15), (9, 19)] {
-            ring.turn(Some(Instant(until))).unwrap();
+            ring.run_once(Some(Instant(until))).unwrap();
             assert_eq!(ring.now(), Instant(ended));
         }
-        assert_eq!(told.borrow().as_slice(), [5, 3, 9]);
+        assert_eq!(calls.borrow().as_slice(), [5, 3, 9]);
     }
 
     #[test]
-    fn simulated_time_passes_in_turns_that_have_nothing_to_wait_for() {
+    fn simulated_time_advances_in_iterations_with_nothing_outstanding() {
         let ring = Ring::simulated().unwrap();
         assert_eq!(ring.now(), Instant::ZERO);
         let later = Instant::ZERO + Duration::from_secs(3600);
-        ring.turn(Some(later)).unwrap();
+        ring.run_once(Some(later)).unwrap();
         assert_eq!(ring.now(), later);
-        ring.turn(Some(Instant::ZERO)).unwrap();
+        ring.run_once(Some(Instant::ZERO)).unwrap();
         assert_eq!(ring.now(), later, "time does not go back");
-        assert_eq!(ring.turn(None).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(ring.run_once(None).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets that own themselves.
+//! Sockets with owned descriptors.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -8,10 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::epoll::Interest;
-use crate::lane::Lane;
+use crate::send_queue::SendQueue;
 use crate::{Address, limits};
 
-/// A TCP or Unix stream socket: a listener or a connection. Dropping it closes it, once no operation uses it any more.
+/// A TCP or Unix stream socket: a listener or a connection. Dropping it closes it, once no
+/// operation uses it any more.
 ///
 /// The first operation ties a socket to its ring; before that it may move to another thread.
 #[derive(Debug)]
@@ -19,16 +20,17 @@ pub struct Socket {
     fd: OwnedFd,
     /// The ring that has used it, or zero.
     owner: Cell<u64>,
-    pub(crate) lane: RefCell<Lane>,
-    /// What the epoll backend knows of it.
+    pub(crate) send_queue: RefCell<SendQueue>,
+    /// Its state in the epoll backend.
     pub(crate) interest: RefCell<Interest>,
 }
 
 impl Socket {
-    /// A listener on `address`. Port 0 lets the system choose: see [`Socket::local_address`]. A Unix path must not exist yet.
+    /// Listens on `address`. Port 0 lets the kernel choose: see [`Socket::local_address`]. A Unix
+    /// path must not exist yet.
     ///
     /// # Errors
-    /// What the system says, such as `AddrInUse` or `PermissionDenied`.
+    /// The error of the system call, such as `AddrInUse` or `PermissionDenied`.
     pub fn listen(address: &Address) -> io::Result<Socket> {
         let fd = net::socket_with(address.family(), SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         if let Address::Tcp(_) = address {
@@ -42,38 +44,39 @@ impl Socket {
     /// Two connected Unix sockets.
     ///
     /// # Errors
-    /// What the system says, such as too many open files.
+    /// The error of the system call, such as too many open files.
     pub fn pair() -> io::Result<(Socket, Socket)> {
         let (left, right) = net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         Ok((Socket::from_fd(left), Socket::from_fd(right)))
     }
 
-    /// Begins a connection; `true` when it stands at once. The socket does not block until [`Socket::end_connect`].
+    /// Starts a connection; `true` when it is established at once. The socket is non-blocking until
+    /// [`Socket::end_connect`].
     pub(crate) fn begin_connect(address: &Address) -> io::Result<(Socket, bool)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = net::socket_with(address.family(), SocketType::STREAM, flags, None)?;
-        let stands = match net::connect(&fd, &address.to_kernel()?) {
+        let is_established = match net::connect(&fd, &address.to_kernel()?) {
             Ok(()) => true,
             Err(rustix::io::Errno::INPROGRESS) => false,
             Err(error) => return Err(error.into()),
         };
-        Ok((Socket::from_fd(fd), stands))
+        Ok((Socket::from_fd(fd), is_established))
     }
 
-    /// How the connection that has become writable or failed ended.
+    /// The result of a connect whose socket has become writable or failed.
     pub(crate) fn end_connect(&self) -> io::Result<()> {
         sockopt::socket_error(&self.fd)??;
         self.set_blocking(true)
     }
 
-    /// io_uring waits by itself only where the socket is a blocking one; the direct calls here say for themselves that they
-    /// do not block.
+    /// io_uring waits by itself only if the socket is a blocking one; the direct calls here pass
+    /// `MSG_DONTWAIT`.
     pub(crate) fn set_blocking(&self, blocking: bool) -> io::Result<()> {
         Ok(rustix::io::ioctl_fionbio(&self.fd, !blocking)?)
     }
 
     pub(crate) fn from_fd(fd: OwnedFd) -> Socket {
-        Socket { fd, owner: Cell::new(0), lane: RefCell::default(), interest: RefCell::default() }
+        Socket { fd, owner: Cell::new(0), send_queue: RefCell::default(), interest: RefCell::default() }
     }
 
     pub(crate) fn tie_to(&self, ring: u64) {
@@ -81,11 +84,12 @@ impl Socket {
         assert!(owner == 0 || owner == ring, "a socket belongs to the ring that used it first");
     }
 
-    /// Ends the stream in one or both directions. Operations outstanding end: receives with the end of the stream, sends
-    /// with `BrokenPipe`; accepts, when a listener is shut down, with `InvalidInput`.
+    /// Ends the stream in one or both directions. Operations outstanding end: receives with the end
+    /// of the stream, sends with `BrokenPipe`; accepts, when a listener is shut down, with
+    /// `InvalidInput`.
     ///
     /// # Errors
-    /// `NotConnected` when there is no stream any more.
+    /// `NotConnected` when the stream has ended.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let how = match how {
             Shutdown::Read => net::Shutdown::Read,
@@ -95,10 +99,11 @@ impl Socket {
         Ok(net::shutdown(&self.fd, how)?)
     }
 
-    /// Whether small sends leave at once (`TCP_NODELAY`). Unix sockets always do, and take the setting without effect.
+    /// Whether small sends leave at once (`TCP_NODELAY`). No effect on Unix sockets, which always
+    /// send at once.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn set_no_delay(&self, no_delay: bool) -> io::Result<()> {
         if sockopt::socket_domain(&self.fd)? == AddressFamily::UNIX {
             return Ok(());
@@ -106,27 +111,28 @@ impl Socket {
         Ok(sockopt::set_tcp_nodelay(&self.fd, no_delay)?)
     }
 
-    /// Asks the kernel for buffers of this many bytes (`SO_SNDBUF`, `SO_RCVBUF`), which also turns their automatic growth off.
+    /// Requests kernel buffers of this many bytes (`SO_SNDBUF`, `SO_RCVBUF`), which also turns off
+    /// their autotuning.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn set_kernel_buffers(&self, send_bytes: usize, receive_bytes: usize) -> io::Result<()> {
         sockopt::set_socket_send_buffer_size(&self.fd, send_bytes)?;
         Ok(sockopt::set_socket_recv_buffer_size(&self.fd, receive_bytes)?)
     }
 
-    /// Where it listens, or this side of the connection.
+    /// The address it listens on, or that of this side of the connection.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system call.
     pub fn local_address(&self) -> io::Result<Address> {
         Address::from_kernel(net::getsockname(&self.fd)?)
     }
 
-    /// The other side of the connection.
+    /// The address of the peer.
     ///
     /// # Errors
-    /// `NotConnected` for a listener, or when the peer is gone.
+    /// `NotConnected` for a listener, or when the peer has disconnected.
     pub fn peer_address(&self) -> io::Result<Address> {
         match net::getpeername(&self.fd)? {
             Some(address) => Address::from_kernel(address),

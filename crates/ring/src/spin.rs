@@ -2,24 +2,26 @@
 
 use zonda_zoned::Duration;
 
-/// After so many waits in a row that were too long for polling, polling stops.
-const VAIN_MAX: u64 = 4;
-/// From then on every so manieth wait tries it again: two sides that both sleep are too slow for each other to be worth it,
-/// until one of them begins.
+/// After this many consecutive waits that were too long for polling, polling stops.
+const LONG_WAITS_MAX: u64 = 4;
+/// From then on every n-th wait polls again: if both sides sleep, each is too slow for the other to
+/// poll, until one of them begins.
 const TRY_EVERY: u64 = 16;
-/// But not when the wait before was longer than this many times the polling: nobody is in a hurry then.
+/// But not when the wait before was longer than this many times the polling time: the peer is idle
+/// then.
 const TRY_WITHIN: u64 = 16;
 
-/// Polls while it pays: a wait that ends within the longest poll is worth polling for, others are slept through.
+/// Adaptive polling: a wait that ends within the longest poll is worth polling for, in others the
+/// thread sleeps.
 ///
-/// A wake-up costs several microseconds, on a virtual processor that had gone idle some 25 (measured: 4 KiB random reads at queue
-/// depth 1 over loopback take 60 us with both sides asleep, 12 us with both polling). Linux does the like for the processors
-/// of its guests (`halt_poll_ns`).
+/// A wake-up costs several microseconds, on an idle virtual CPU some 25 (measured: 4 KiB random
+/// reads at queue depth 1 over loopback take 60 us with both sides asleep, 12 us with both
+/// polling). Linux does the same for the virtual CPUs of its guests (`halt_poll_ns`).
 #[derive(Debug)]
 pub(crate) struct Spin {
     longest: Duration,
-    /// Waits in a row that were too long.
-    vain: u64,
+    /// Consecutive waits that were too long.
+    long_waits: u64,
     /// The wait before this one.
     last: Duration,
 }
@@ -27,19 +29,19 @@ pub(crate) struct Spin {
 impl Spin {
     /// Polls for `longest` at most; zero never polls.
     pub(crate) fn new(longest: Duration) -> Spin {
-        Spin { longest, vain: 0, last: Duration::ZERO }
+        Spin { longest, long_waits: 0, last: Duration::ZERO }
     }
 
     /// How long to poll now.
     pub(crate) fn budget(&self) -> Duration {
-        let is_worth_a_try = self.vain.is_multiple_of(TRY_EVERY) && self.last.0 / TRY_WITHIN <= self.longest.0;
-        if self.vain < VAIN_MAX || is_worth_a_try { self.longest } else { Duration::ZERO }
+        let is_worth_a_try = self.long_waits.is_multiple_of(TRY_EVERY) && self.last.0 / TRY_WITHIN <= self.longest.0;
+        if self.long_waits < LONG_WAITS_MAX || is_worth_a_try { self.longest } else { Duration::ZERO }
     }
 
-    /// A wait is over, polled and slept.
+    /// Records a wait that has ended, polled and slept.
     pub(crate) fn waited(&mut self, wait: Duration) {
         self.last = wait;
-        self.vain = if wait <= self.longest { 0 } else { self.vain + 1 };
+        self.long_waits = if wait <= self.longest { 0 } else { self.long_waits + 1 };
     }
 }
 
@@ -65,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn once_in_a_while_polling_is_tried_again_and_one_short_wait_brings_it_back() {
+    fn polling_is_retried_now_and_then_and_one_short_wait_resumes_it() {
         let tries = |count| (4..count).filter(|waits| after(vec![LONG; *waits]).budget() == LONGEST).count();
         assert_eq!(tries(64), 3);
         assert_eq!(after([vec![LONG; 64], vec![Duration(1)]].concat()).budget(), LONGEST);
     }
 
     #[test]
-    fn nobody_polls_where_nothing_happens_for_long() {
+    fn long_idle_waits_are_never_polled() {
         let waits = |count| vec![Duration(1_000_000_000); count];
         assert!((4..100).all(|count| after(waits(count)).budget() == Duration::ZERO));
     }

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-/// Ends the present or the next [`crate::Ring::turn`], from any thread. Calls before that turn count as one.
+/// Ends the present or the next [`crate::Ring::run_once`], from any thread. Calls before that
+/// iteration count as one.
 ///
-/// What the caller wrote before `wake` is visible to the loop after the turn. Waking a ring that is gone does nothing.
+/// What the caller wrote before `wake` is visible to the loop after the iteration. Waking a dropped
+/// ring does nothing.
 #[derive(Clone, Debug)]
 pub struct Waker {
     signal: Arc<Signal>,
@@ -35,15 +37,15 @@ impl Waker {
             return;
         }
         let written = rustix::io::retry_on_intr(|| rustix::io::write(&self.signal.event, &1_u64.to_ne_bytes()));
-        assert!(matches!(written, Ok(8) | Err(Errno::AGAIN)), "an eventfd takes a one: {written:?}");
+        assert!(matches!(written, Ok(8) | Err(Errno::AGAIN)), "a write to an eventfd succeeds: {written:?}");
     }
 
-    /// Takes the signal back. The order matters: a `wake` between the two steps writes nothing, and is seen by whoever looks
-    /// after this.
+    /// Clears the signal. The order matters: a `wake` between the two steps writes nothing, and the
+    /// caller sees its effects after this returns.
     pub(crate) fn clear(&self) {
         let mut count = [0_u8; 8];
         let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.signal.event, &mut count));
-        assert!(matches!(read, Ok(8) | Err(Errno::AGAIN)), "an eventfd gives its count: {read:?}");
+        assert!(matches!(read, Ok(8) | Err(Errno::AGAIN)), "a read of an eventfd succeeds: {read:?}");
         self.signal.raised.swap(false, Ordering::AcqRel);
     }
 

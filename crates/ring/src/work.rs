@@ -1,4 +1,5 @@
-//! What is left to do of an operation, and how it goes on after each call to the kernel. Both backends share it.
+//! The remaining work of an operation, and its progress after each system call. Both backends share
+//! it.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::{Outcome, Socket, filled, limits};
 
-/// What is left to do.
+/// The remaining work of an operation.
 pub(crate) enum Work {
     Accept {
         listener: Rc<Socket>,
@@ -24,17 +25,17 @@ pub(crate) enum Work {
         socket: Rc<Socket>,
         buffer: BytesMut,
     },
-    /// In the lane of its socket.
+    /// In the send queue of its socket.
     Send {
         socket: Rc<Socket>,
         pieces: Pieces,
     },
     File(FileWork),
-    /// With a thread of the pool, which brings it back.
-    Away,
+    /// Taken by a thread of the pool, which returns it.
+    Taken,
 }
 
-/// Work on a file: it owns all that it needs, so that a thread can do it.
+/// Work on a file: it owns its descriptor and buffers, so that a thread can do it.
 pub(crate) struct FileWork {
     pub(crate) fd: Arc<OwnedFd>,
     pub(crate) step: FileStep,
@@ -62,7 +63,7 @@ pub(crate) enum FileStep {
         offset: u64,
         length: u64,
     },
-    /// The hole that a file system without holes gets instead.
+    /// Zeros written instead of a hole, for a file system without holes.
     Zero {
         offset: u64,
         length: u64,
@@ -72,7 +73,7 @@ pub(crate) enum FileStep {
     },
 }
 
-/// Whether a call has ended the operation.
+/// Whether the operation has ended after a call.
 pub(crate) enum Progress {
     More,
     Ended(io::Result<Outcome>),
@@ -86,7 +87,7 @@ pub(crate) struct Pieces {
 
 static ZEROS: [u8; limits::ZEROS_BYTES] = [0; limits::ZEROS_BYTES];
 
-/// A hole: its space is given back, the length of the file stays.
+/// Punches a hole: its space is freed, the length of the file stays.
 pub(crate) const HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 impl Pieces {
@@ -99,7 +100,7 @@ impl Pieces {
         self.left == 0
     }
 
-    /// Takes up to `count` bytes off the front, and says how many.
+    /// Removes up to `count` bytes from the front, and returns how many.
     pub(crate) fn consume(&mut self, count: u64) -> u64 {
         let taken = count.min(self.left);
         self.left -= taken;
@@ -118,8 +119,8 @@ impl Pieces {
 
     /// Adds the pieces to `slices`, up to the number that one call takes.
     pub(crate) fn describe<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
-        let room = limits::PIECES_PER_CALL - slices.len();
-        slices.extend(self.queue.iter().filter(|piece| !piece.is_empty()).take(room).map(|piece| IoSlice::new(piece)));
+        let free = limits::PIECES_PER_CALL - slices.len();
+        slices.extend(self.queue.iter().filter(|piece| !piece.is_empty()).take(free).map(|piece| IoSlice::new(piece)));
     }
 }
 
@@ -128,8 +129,8 @@ impl FileWork {
         FileWork { fd, step, moved: 0 }
     }
 
-    /// Whether there is nothing to do at all, so that no call need be made.
-    pub(crate) fn end_of_nothing(&mut self) -> Option<Outcome> {
+    /// The outcome of work that needs no system call, because it is empty.
+    pub(crate) fn outcome_if_empty(&mut self) -> Option<Outcome> {
         match &mut self.step {
             FileStep::Read { buffer, .. } if filled::spare(buffer) == 0 => Some(Outcome::Read(std::mem::take(buffer))),
             FileStep::Write { pieces, .. } if pieces.is_empty() => Some(Outcome::Written),
@@ -139,7 +140,8 @@ impl FileWork {
         }
     }
 
-    /// Goes on after a call that moved `result` bytes. The bytes of a read are in its buffer already.
+    /// Continues after a call that moved `result` bytes. The bytes of a read are in its buffer
+    /// already.
     pub(crate) fn advance(&mut self, result: io::Result<usize>) -> Progress {
         let count = match result {
             Ok(count) => count as u64,
@@ -183,7 +185,8 @@ impl FileWork {
         })
     }
 
-    /// A file system without holes gets zeros written, and one that cannot allocate is not asked to; any other refusal is the end.
+    /// Falls back to writing zeros if the file system cannot punch holes, and skips allocation if
+    /// it cannot allocate; any other error ends the operation.
     fn refused(&mut self, error: io::Error) -> Progress {
         if error.raw_os_error() != Some(Errno::OPNOTSUPP.raw_os_error()) {
             return Progress::Ended(Err(error));
@@ -206,7 +209,7 @@ impl FileWork {
 
     /// Does all of it, blocking.
     pub(crate) fn run(&mut self) -> io::Result<Outcome> {
-        if let Some(outcome) = self.end_of_nothing() {
+        if let Some(outcome) = self.outcome_if_empty() {
             return Ok(outcome);
         }
         loop {
@@ -244,7 +247,7 @@ pub(crate) fn zeros(length: u64) -> &'static [u8] {
     &ZEROS[..length.min(ZEROS.len() as u64) as usize]
 }
 
-/// What an operation ends with that was cancelled.
+/// The error of a cancelled operation.
 pub(crate) fn cancelled() -> io::Error {
     io::Error::from_raw_os_error(Errno::CANCELED.raw_os_error())
 }
@@ -254,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_taken_off_across_their_borders_and_empty_ones_do_not_count() {
+    fn pieces_are_consumed_across_their_borders_and_empty_ones_do_not_count() {
         let mut pieces = Pieces::new(["ab", "", "cde", "", "f"].map(Bytes::from).into());
         assert_eq!(pieces.consume(3), 3);
         let mut slices = Vec::new();

@@ -1,61 +1,62 @@
-//! The bugbase: failures that were found, each a small file that replays.
+//! The bug base: one file per failure, each of which can be replayed.
 //!
-//! An entry with a seeded bug must fail with the bug and be good without; an entry without one is of a bug that has
-//! been fixed, and must be good. Whoever calls reads and writes the files.
+//! An entry with a seeded bug must fail with the bug and pass without it; an entry without one is
+//! of a bug that has been fixed, and must pass. The caller reads and writes the files.
 //!
-//! An entry replays from the scenario that it holds. Its seed and options say how the scenario was generated; of the options, a
-//! replay uses the mode and the bug.
+//! An entry replays the scenario that it stores. Its seed and options record how the scenario was
+//! generated; of the options, a replay uses only the mode and the bug.
 
 use std::fmt::Write;
 
 use serde::Deserialize;
 use zonda_config::ConfigError;
 
-use crate::options::{Options, WorldKind, bug_by_name, bug_name};
+use crate::options::{Options, ScenarioKind, bug_by_name, bug_name};
 use crate::outcome::{FailureKind, Outcome};
 use crate::scenario::{
     DriveScenario, FilesScenario, ImagesScenario, NetworkScenario, RunText, Scenario, ScenarioText, VolumesScenario,
 };
 use crate::shrink::Shrunk;
-use crate::simulate::{AnyWorld, run_twice, story_of};
+use crate::simulate::{AnySimulation, event_trace_of, run_twice};
 
 /// The version of the format of entries. Version 1 had no scenario, and no version.
 const FORMAT: u32 = 2;
 
-/// A failure that was found, as it is kept.
+/// A stored failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BugbaseEntry {
     /// The seed that generated the scenario.
     pub seed: u64,
-    /// What the scenario was generated with, beside the seed.
+    /// The options with which the scenario was generated.
     pub options: Options,
-    /// What kind of failure it was.
+    /// The kind of the failure.
     pub kind: FailureKind,
-    /// What exactly failed, for a person.
+    /// What failed, in words.
     pub failure: String,
-    /// What the reason was, if somebody has found out.
+    /// The cause, if known.
     pub note: Option<String>,
-    /// What replays.
+    /// The scenario that is replayed.
     pub scenario: Scenario,
 }
 
-/// The one key that every version has, but for the first.
+/// The key that every version but the first has.
 #[derive(Deserialize)]
 struct FormatText {
     format: Option<u32>,
 }
 
-/// An entry as it stands in its file.
+/// An entry as stored in its file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EntryText {
-    #[allow(dead_code, reason = "it was read before")]
+    #[allow(dead_code, reason = "it is checked first, by FormatText")]
     format: u32,
-    /// As text, because a TOML integer has one bit less.
+    /// As a string, because TOML integers are signed.
     seed: String,
     mode: String,
-    /// Absent for a drive.
-    world: Option<String>,
+    /// Absent for a drive. `world` is the key of older entries.
+    #[serde(alias = "world")]
+    scenario: Option<String>,
     bug: Option<String>,
     commands: Option<u64>,
     queue_depth: Option<u32>,
@@ -79,7 +80,7 @@ fn one() -> u64 {
 }
 
 impl BugbaseEntry {
-    /// The entry of a failure that was made small, with the scenario that the seed generates now.
+    /// The entry of a shrunk failure, with the scenario that the seed generates now.
     #[must_use]
     pub fn new(seed: u64, shrunk: &Shrunk) -> BugbaseEntry {
         let mut entry = BugbaseEntry {
@@ -98,24 +99,24 @@ impl BugbaseEntry {
     /// Replays the entry, with its bug if it has one.
     #[must_use]
     pub fn run(&self) -> Outcome {
-        run_twice(self.seed, &self.world(), &self.options)
+        run_twice(self.seed, &self.simulation(), &self.options)
     }
 
-    /// Tells the entry's run; `replay` is the command that replays it.
+    /// The event trace of the entry's run; `replay` is the command that replays it.
     #[must_use]
-    pub fn story(&self, replay: &str) -> String {
-        story_of(self.seed, &self.world(), &self.options, replay)
+    pub fn event_trace(&self, replay: &str) -> String {
+        event_trace_of(self.seed, &self.simulation(), &self.options, replay)
     }
 
     fn run_without_bug(&self) -> Outcome {
-        run_twice(self.seed, &self.world(), &Options { bug: None, ..self.options.clone() })
+        run_twice(self.seed, &self.simulation(), &Options { bug: None, ..self.options.clone() })
     }
 
-    fn world(&self) -> AnyWorld {
-        self.scenario.world().expect("a scenario was checked when it was read")
+    fn simulation(&self) -> AnySimulation {
+        self.scenario.simulation().expect("the scenario was validated when it was parsed")
     }
 
-    /// A name for the entry's file, the same for the same seed and bug.
+    /// The name of the entry's file, determined by seed and bug.
     #[must_use]
     pub fn file_name(&self) -> String {
         let what = self.options.bug.map_or_else(|| self.kind.name(), bug_name);
@@ -125,48 +126,53 @@ impl BugbaseEntry {
     /// The entry as the text of its file.
     #[must_use]
     pub fn to_toml(&self) -> String {
-        self.write().expect("a string takes what is written to it")
+        self.write().expect("writing to a string cannot fail")
     }
 
-    /// Reads an entry back.
+    /// Parses an entry.
     ///
     /// # Errors
-    /// A mistake in the text, or a name that there is not.
+    /// The first syntax error, unknown name or invalid value.
     pub fn parse(text: &str) -> Result<BugbaseEntry, ConfigError> {
         let FormatText { format } = zonda_config::parse(text)?;
         if format != Some(FORMAT) {
             let format = format.map_or_else(|| "no version".to_owned(), |format| format!("version {format}"));
-            let message = format!("the entry's format has {format}, and must have version {FORMAT}");
-            let help = format!("shrink the failure again, which writes \"format = {FORMAT}\" with its scenario");
+            let message = format!("the entry has {format} of the format, expected version {FORMAT}");
+            let help =
+                format!("shrink the failure again to write an entry with \"format = {FORMAT}\" and its scenario");
             return Err(ConfigError::new(message).help(help));
         }
         let entry: EntryText = zonda_config::parse(text)?;
         let (seed, options, kind) = entry.header()?;
         let EntryText { failure, note, run, drive, network, files, volumes, images, .. } = entry;
         let scenario = Scenario::of_text(ScenarioText { run, drive, network, files, volumes, images })?;
-        let (stated, actual) = (options.world_of(seed), scenario.kind());
+        let (stated, actual) = (options.scenario_of(seed), scenario.kind());
         if stated != actual {
-            let message = format!("mode, world and bug are of {}, the scenario is of {}", stated.name(), actual.name());
+            let message = format!(
+                "mode, scenario and bug are of kind {}, the stored scenario is of kind {}",
+                stated.name(),
+                actual.name()
+            );
             return Err(mistake(&message));
         }
         Ok(BugbaseEntry { seed, options, kind, failure, note, scenario })
     }
 
-    /// Replays the entry.
+    /// Replays the entry, and checks that it fails or passes as it must.
     ///
     /// # Errors
-    /// What is not as the entry says.
+    /// The difference between the expected and the actual result.
     pub fn check(&self) -> Result<(), String> {
         if let Some(failure) = self.run_without_bug().failure {
-            return Err(format!("it must be good without a bug, and fails with {failure}"));
+            return Err(format!("expected to pass without a seeded bug, but fails: {failure}"));
         }
         if self.options.bug.is_none() {
             return Ok(());
         }
         match self.run().failure {
             Some(failure) if failure.kind == self.kind => Ok(()),
-            Some(failure) => Err(format!("it must fail with {}, and fails with {failure}", self.kind.name())),
-            None => Err(format!("it must fail with {}, and is good", self.kind.name())),
+            Some(failure) => Err(format!("expected to fail with {}, but fails: {failure}", self.kind.name())),
+            None => Err(format!("expected to fail with {}, but passes", self.kind.name())),
         }
     }
 
@@ -176,9 +182,9 @@ impl BugbaseEntry {
         writeln!(text, "# {}", options.replay_command(self.seed))?;
         writeln!(text, "format = {FORMAT}")?;
         writeln!(text, "seed = \"{}\"\nmode = \"{}\"", self.seed, options.mode.name())?;
-        let world = options.world_of(self.seed);
-        if options.bug.is_none() && world != WorldKind::Drive {
-            writeln!(text, "world = \"{}\"", world.name())?;
+        let scenario = options.scenario_of(self.seed);
+        if options.bug.is_none() && scenario != ScenarioKind::Drive {
+            writeln!(text, "scenario = \"{}\"", scenario.name())?;
         }
         if let Some(bug) = options.bug {
             writeln!(text, "bug = \"{}\"", bug_name(bug))?;
@@ -200,8 +206,7 @@ impl BugbaseEntry {
         if let Some(note) = &self.note {
             writeln!(text, "note = {}", quoted(note))?;
         }
-        let scenario =
-            toml::to_string_pretty(&self.scenario.to_text()).expect("a scenario is tables, text and numbers");
+        let scenario = toml::to_string_pretty(&self.scenario.to_text()).expect("a scenario can be serialized");
         writeln!(text, "\n{scenario}")?;
         text.truncate(text.trim_end().len());
         text.push('\n');
@@ -210,13 +215,16 @@ impl BugbaseEntry {
 }
 
 impl EntryText {
-    /// What the entry says of itself: the seed, its options, and the kind of failure.
+    /// The seed, the options, and the kind of failure.
     fn header(&self) -> Result<(u64, Options, FailureKind), ConfigError> {
-        let seed = self.seed.parse().map_err(|_| mistake(&format!("seed = \"{}\" is not a number", self.seed)))?;
+        let seed = self
+            .seed
+            .parse()
+            .map_err(|_| mistake(&format!("seed = \"{}\" is not an unsigned 64-bit integer", self.seed)))?;
         let mut options = Options { scale: self.scale, ..Options::default() };
         options.mode = self.mode.parse().map_err(|error| mistake(&format!("mode: {error}")))?;
-        if let Some(world) = &self.world {
-            options.world = world.parse().map_err(|error| mistake(&format!("world: {error}")))?;
+        if let Some(scenario) = &self.scenario {
+            options.scenario = scenario.parse().map_err(|error| mistake(&format!("scenario: {error}")))?;
         }
         let bug = self.bug.as_ref().map(|bug| bug_by_name(bug)).transpose();
         options.bug = bug.map_err(|error| mistake(&error.to_string()))?;
@@ -268,7 +276,7 @@ mod tests {
             ..Options::default()
         };
         let failure = "it said \"\\no\"\nand a bell \u{7}".to_owned();
-        let note = Some("nobody is woken".to_owned());
+        let note = Some("no task is woken".to_owned());
         let scenario = Scenario::generate(u64::MAX, &options);
         BugbaseEntry { seed: u64::MAX, options, kind: FailureKind::Starved, failure, note, scenario }
     }
@@ -290,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_there_is_not_is_a_mistake() {
+    fn an_unknown_name_is_an_error() {
         for (from, to) in [("swarm", "swam"), ("starved", "stuck"), ("lost-wakeup", "lost"), ("\"trace\"", "\"t\"")] {
             let text: String = entry().to_toml().lines().skip(1).map(|line| format!("{line}\n")).collect();
             assert!(BugbaseEntry::parse(&text.replace(from, to)).is_err(), "{to}");
@@ -298,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_no_longer_fails_says_so() {
+    fn an_entry_that_no_longer_fails_is_an_error() {
         let options = Options { commands_max: Some(1), ..entry().options };
         let scenario = Scenario::generate(1, &options);
         let entry = BugbaseEntry { options, seed: 1, scenario, ..entry() };
-        assert_eq!(entry.check(), Err("it must fail with starved, and is good".to_owned()));
+        assert_eq!(entry.check(), Err("expected to fail with starved, but passes".to_owned()));
     }
 
     #[test]
@@ -310,9 +318,9 @@ mod tests {
         let refused = |text: &str| BugbaseEntry::parse(text).unwrap_err().message;
         let text = entry().to_toml();
         let newer = refused(&text.replace("format = 2\n", "format = 3\nnews = 1\n"));
-        assert_eq!(newer, "the entry's format has version 3, and must have version 2");
+        assert_eq!(newer, "the entry has version 3 of the format, expected version 2");
         let first = refused(&text.replace("format = 2\n", ""));
-        assert_eq!(first, "the entry's format has no version, and must have version 2");
+        assert_eq!(first, "the entry has no version of the format, expected version 2");
     }
 
     #[test]
@@ -325,13 +333,14 @@ mod tests {
     }
 
     #[test]
-    fn a_bug_of_a_volume_needs_the_scenario_of_one() {
+    fn a_seeded_bug_of_a_volume_needs_a_volume_scenario() {
         let text = entry().to_toml().replace("bug = \"lost-wakeup\"", "bug = \"wrong-parity\"");
         let error = BugbaseEntry::parse(&text).unwrap_err();
-        assert_eq!(error.message, "mode, world and bug are of volumes, the scenario is of drive");
+        assert_eq!(error.message, "mode, scenario and bug are of kind volumes, the stored scenario is of kind drive");
     }
 
-    /// The seed is where a scenario came from. When the generator makes another one of it, the entry still replays its own.
+    /// The seed records the origin of a scenario. When it generates another one, the entry still
+    /// replays its own.
     #[test]
     fn an_entry_replays_its_scenario_whatever_its_seed_would_generate_now() {
         let options = Options::default().with_bug(SeededBug::LostWakeup);

@@ -1,7 +1,7 @@
-//! The drive of a world: a small profile that no vendor sells.
+//! The drive of a simulation: a small random profile.
 //!
-//! It is written as the text of a profile and read back, so that it passes every check a profile from a file does, and
-//! so that a drive on which something failed can be printed and kept.
+//! It is generated as profile text and parsed, so that it passes every check of a profile file, and
+//! so that the drive of a failure can be printed and stored.
 
 use std::fmt::Write;
 
@@ -10,21 +10,21 @@ use zonda_zoned::{Geometry, PayloadKind, Prng};
 
 use crate::options::{Options, Part};
 
-/// Sources of the numbers, as every profile must have them.
+/// The `[sources]` table, which every profile must have.
 const SOURCES: &str = "\
 [sources]
-geometry = \"drawn\"
-flash = \"drawn\"
-channel = \"drawn\"
-link = \"drawn\"
-firmware = \"drawn\"
-write_buffer = \"drawn\"
-zones = \"drawn\"
-conventional = \"drawn\"
+geometry = \"generated\"
+flash = \"generated\"
+channel = \"generated\"
+link = \"generated\"
+firmware = \"generated\"
+write_buffer = \"generated\"
+zones = \"generated\"
+conventional = \"generated\"
 ";
 
-/// What a drive of the world keeps of payloads: mostly fingerprints, sometimes bytes, seldom nothing.
-pub(crate) fn draw_payload_kind(prng: &mut Prng, options: &Options) -> PayloadKind {
+/// What the drive stores of payloads: mostly fingerprints, sometimes bytes, seldom nothing.
+pub(crate) fn generate_payload_kind(prng: &mut Prng, options: &Options) -> PayloadKind {
     match prng.below(12) {
         0 | 1 if options.has(Part::Bytes) => PayloadKind::Bytes,
         2 => PayloadKind::None,
@@ -32,29 +32,30 @@ pub(crate) fn draw_payload_kind(prng: &mut Prng, options: &Options) -> PayloadKi
     }
 }
 
-/// The text of a drive's profile.
-pub(crate) fn draw_profile(root: &Prng, keeps: PayloadKind, options: &Options) -> String {
-    profile_of(root, &draw_geometry(&mut root.fork("geometry"), keeps, options))
+/// Generates the profile text of a drive.
+pub(crate) fn generate_profile(root: &Prng, keeps: PayloadKind, options: &Options) -> String {
+    profile_of(root, &generate_geometry(&mut root.fork("geometry"), keeps, options))
 }
 
-/// The text of the profile of a drive with this geometry.
+/// Generates the profile text of a drive with this geometry.
 pub(crate) fn profile_of(root: &Prng, geometry: &Geometry) -> String {
-    let mut text = String::from("name = \"drawn\"\ntitle = \"A drive of the simulator\"\ndescription = \"Drawn.\"\n\n");
-    write_geometry(&mut text, geometry).expect("a string takes what is written to it");
-    let shape = Shape::draw(&mut root.fork("shape"), geometry);
-    write_flash(&mut text, &shape, &mut root.fork("flash")).expect("a string takes what is written to it");
-    write_firmware(&mut text, &mut root.fork("firmware")).expect("a string takes what is written to it");
-    let buffer = Buffer::draw(&mut root.fork("buffer"), &shape, geometry);
-    buffer.write(&mut text).expect("a string takes what is written to it");
-    write_zones(&mut text, &shape, &buffer, &mut root.fork("zones")).expect("a string takes what is written to it");
+    let mut text =
+        String::from("name = \"generated\"\ntitle = \"A drive of the simulator\"\ndescription = \"Generated.\"\n\n");
+    write_geometry(&mut text, geometry).expect("writing to a string cannot fail");
+    let shape = Shape::generate(&mut root.fork("shape"), geometry);
+    write_flash(&mut text, &shape, &mut root.fork("flash")).expect("writing to a string cannot fail");
+    write_firmware(&mut text, &mut root.fork("firmware")).expect("writing to a string cannot fail");
+    let buffer = Buffer::generate(&mut root.fork("buffer"), &shape, geometry);
+    buffer.write(&mut text).expect("writing to a string cannot fail");
+    write_zones(&mut text, &shape, &buffer, &mut root.fork("zones")).expect("writing to a string cannot fail");
     text + SOURCES
 }
 
-/// A geometry with every option a namespace can have, less those that are left out.
-fn draw_geometry(prng: &mut Prng, keeps: PayloadKind, options: &Options) -> Geometry {
+/// A random geometry with any option of a namespace, except those that are left out.
+fn generate_geometry(prng: &mut Prng, keeps: PayloadKind, options: &Options) -> Geometry {
     let mut geometry = random_geometry(prng);
     if keeps == PayloadKind::Bytes {
-        geometry.block_size_bytes = 512; // The bytes are made and compared one by one.
+        geometry.block_size_bytes = 512; // Small blocks, because every byte is generated and compared.
     }
     if !options.has(Part::Zrwa) {
         geometry.zrwa = None;
@@ -98,24 +99,24 @@ fn write_geometry(text: &mut String, geometry: &Geometry) -> std::fmt::Result {
     writeln!(text)
 }
 
-/// Sizes of the flash, which the zones must fit.
+/// Sizes of the flash, which must match the zones.
 struct Shape {
     parallelism: u64,
     dies: u64,
     read_unit_bytes: u64,
     program_unit_bytes: u64,
     erase_unit_bytes: u64,
-    /// Erase units of a zone on each of its dies.
+    /// Erase units per zone on each of its dies.
     rows: u64,
 }
 
 impl Shape {
-    fn draw(prng: &mut Prng, geometry: &Geometry) -> Shape {
+    fn generate(prng: &mut Prng, geometry: &Geometry) -> Shape {
         let capacity = geometry.zone_capacity_blocks.0;
         let parallelism = divisor(prng, capacity, 4);
         let read_unit = divisor(prng, capacity / parallelism, 4) * u64::from(geometry.block_size_bytes);
         let program_unit = read_unit * (1 + prng.below(4));
-        // A unit of one program could not be collected with any gain.
+        // Collecting an erase unit of a single program unit would free no space.
         let erase_programs = (1 + prng.below(6)).max(1 + u64::from(geometry.conventional_zone_count.min(1)));
         let erase_unit = program_unit * erase_programs;
         Shape {
@@ -128,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// The least a write buffer can hold: a program unit for each die of a zone.
+    /// The minimum size of the write buffer: one program unit for each die of a zone.
     fn stripe_bytes(&self) -> u64 {
         self.program_unit_bytes * self.parallelism
     }
@@ -140,9 +141,9 @@ fn write_flash(text: &mut String, shape: &Shape, prng: &mut Prng) -> std::fmt::R
     writeln!(text, "read_unit = \"{} B\"", shape.read_unit_bytes)?;
     writeln!(text, "program_unit = \"{} B\"", shape.program_unit_bytes)?;
     writeln!(text, "erase_unit = \"{} B\"", shape.erase_unit_bytes)?;
-    writeln!(text, "read = [{{ time = {} }}]", law(prng, 50_000))?;
-    writeln!(text, "program = {}", law(prng, 500_000))?;
-    writeln!(text, "erase = {}", law(prng, 3_000_000))?;
+    writeln!(text, "read = [{{ time = {} }}]", distribution(prng, 50_000))?;
+    writeln!(text, "program = {}", distribution(prng, 500_000))?;
+    writeln!(text, "erase = {}", distribution(prng, 3_000_000))?;
     writeln!(text, "cache_read = {}", prng.chance(1, 2))?;
     if prng.chance(1, 2) {
         let slice_ns = one_of(prng, &[1_000, 50_000, 200_000]);
@@ -163,13 +164,17 @@ fn write_firmware(text: &mut String, prng: &mut Prng) -> std::fmt::Result {
         for part in ["serial", "parallel"] {
             if prng.chance(3, 4) {
                 let mean = one_of(prng, &[500, 5_000, 50_000]);
-                parts += &format!(", {part} = [{{ time = {} }}]", law(prng, mean));
+                parts += &format!(", {part} = [{{ time = {} }}]", distribution(prng, mean));
             }
         }
         writeln!(text, "{key} = {{ {parts} }}")?;
     }
     let server = servers[prng.below(servers.len() as u64) as usize];
-    let mut reset = format!("server = \"{server}\", serial = {}, parallel = {}", law(prng, 40_000), law(prng, 100_000));
+    let mut reset = format!(
+        "server = \"{server}\", serial = {}, parallel = {}",
+        distribution(prng, 40_000),
+        distribution(prng, 100_000)
+    );
     for (key, time_ns) in [("serial_whole_zone", 100_000), ("serial_partly_written", 40_000), ("piece", 20_000)] {
         if prng.chance(1, 2) {
             reset += &format!(", {key} = \"{time_ns} ns\"");
@@ -179,7 +184,7 @@ fn write_firmware(text: &mut String, prng: &mut Prng) -> std::fmt::Result {
     writeln!(text, "zone_open_extra = \"{} ns\"\n", one_of(prng, &[0, 10_000]))
 }
 
-/// The write buffer, and what is drawn along with it.
+/// The write buffer, and other properties generated with it.
 struct Buffer {
     capacity_bytes: u64,
     cap_bytes: Option<u64>,
@@ -192,7 +197,7 @@ struct Buffer {
 }
 
 impl Buffer {
-    fn draw(prng: &mut Prng, shape: &Shape, geometry: &Geometry) -> Buffer {
+    fn generate(prng: &mut Prng, shape: &Shape, geometry: &Geometry) -> Buffer {
         let stripe = shape.stripe_bytes();
         let block = u64::from(geometry.block_size_bytes);
         let capacity_bytes = stripe * one_of(prng, &[1, 1, 1, 2, 3, 16]) + block * prng.below(4);
@@ -224,7 +229,7 @@ impl Buffer {
     }
 }
 
-/// Zones of every kind of element that fits, mostly with the spread over LUNs that goes without saying.
+/// Zones with any kind of element that fits, mostly with the default distribution over LUNs.
 fn write_zones(text: &mut String, shape: &Shape, buffer: &Buffer, prng: &mut Prng) -> std::fmt::Result {
     let (parallelism, dies, rows) = (shape.parallelism, shape.dies, shape.rows);
     let mut kinds = vec![("fixed".to_owned(), 1, 1), ("block".to_owned(), 1, 1)];
@@ -234,7 +239,7 @@ fn write_zones(text: &mut String, shape: &Shape, buffer: &Buffer, prng: &mut Prn
     let divisors = |number: u64| (2..=number).filter(move |divisor| number.is_multiple_of(*divisor));
     kinds.extend(divisors(parallelism).map(|luns| (format!("vchunk-{luns}"), luns, 1)));
     kinds.extend(divisors(rows).map(|units| (format!("hchunk-{units}"), 1, units)));
-    let (kind, width, height) = prng.pick(&kinds).expect("there is a kind to choose").clone();
+    let (kind, width, height) = prng.pick(&kinds).expect("the list of kinds is not empty").clone();
     writeln!(text, "[zones]\nallocation = \"{kind}\"\nparallelism = {parallelism}")?;
     writeln!(text, "placement = \"{}\"", buffer.placement)?;
     if kind != "fixed" && prng.chance(1, 2) {
@@ -252,9 +257,9 @@ fn write_zones(text: &mut String, shape: &Shape, buffer: &Buffer, prng: &mut Prn
     writeln!(text)
 }
 
-/// A law for a service time of about `mean_ns`: constant, uniform, exponential, with two speeds, or with rare long
-/// delays.
-fn law(prng: &mut Prng, mean_ns: u64) -> String {
+/// A distribution of service times with a mean of about `mean_ns`: constant, uniform, exponential,
+/// bimodal, or with rare long delays.
+fn distribution(prng: &mut Prng, mean_ns: u64) -> String {
     match prng.below(6) {
         0 => format!("{{ base = \"{mean_ns} ns\", uniform = \"{} ns\" }}", mean_ns / 4),
         1 => format!("{{ exponential = \"{mean_ns} ns\" }}"),
@@ -272,7 +277,7 @@ fn divisor(prng: &mut Prng, number: u64, most: u64) -> u64 {
 }
 
 pub(crate) fn one_of(prng: &mut Prng, items: &[u64]) -> u64 {
-    *prng.pick(items).expect("there is something to choose from")
+    *prng.pick(items).expect("the list of choices is not empty")
 }
 
 #[cfg(test)]
@@ -282,42 +287,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_drawn_drive_passes_the_checks_of_a_profile() {
+    fn every_generated_drive_is_a_valid_profile() {
         for seed in 0..300 {
             let mut root = Prng::new(seed);
-            let keeps = draw_payload_kind(&mut root, &Options::default());
-            let text = draw_profile(&root, keeps, &Options::default());
+            let keeps = generate_payload_kind(&mut root, &Options::default());
+            let text = generate_profile(&root, keeps, &Options::default());
             Profile::parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{text}"));
         }
     }
 
     #[test]
-    fn every_kind_of_element_is_drawn_with_and_without_limits_of_its_own() {
+    fn every_kind_of_element_is_generated_with_and_without_limits() {
         let mut kinds = std::collections::BTreeMap::new();
         for seed in 0..1_000 {
-            let text = draw_profile(&Prng::new(seed), PayloadKind::Fingerprints, &Options::default());
-            let zones = Profile::parse(&text).expect("a drawn drive is valid").zones;
+            let text = generate_profile(&Prng::new(seed), PayloadKind::Fingerprints, &Options::default());
+            let zones = Profile::parse(&text).expect("a generated drive is valid").zones;
             let kind = zones.allocation.to_string();
-            let kind = kind.split('-').next().expect("a text has a beginning").to_owned();
+            let kind = kind.split('-').next().expect("a split has at least one part").to_owned();
             *kinds.entry((kind, zones.luns_eligible.is_some())).or_insert(0) += 1;
         }
         for kind in ["superblock", "block", "vchunk", "hchunk"] {
             for has_limits in [false, true] {
-                let drawn = kinds.get(&(kind.to_owned(), has_limits)).copied().unwrap_or(0);
-                assert!(drawn >= 20, "{kind}, limits {has_limits}: {drawn} of a thousand");
+                let count = kinds.get(&(kind.to_owned(), has_limits)).copied().unwrap_or(0);
+                assert!(count >= 20, "{kind}, limits {has_limits}: {count} of a thousand");
             }
         }
         assert!(kinds[&("fixed".to_owned(), false)] >= 100, "{kinds:?}");
     }
 
     #[test]
-    fn what_is_left_out_is_not_drawn_and_shifts_nothing_else() {
+    fn leaving_out_zrwas_changes_nothing_else() {
         let options = Options { without: [Part::Zrwa].into(), ..Options::default() };
         for seed in 0..50 {
             let root = Prng::new(seed);
             let keeps = PayloadKind::Fingerprints;
             let lines = |options: &Options| {
-                let text = draw_profile(&root, keeps, options);
+                let text = generate_profile(&root, keeps, options);
                 text.lines().filter(|line| !line.starts_with("zrwa")).map(str::to_owned).collect::<Vec<String>>()
             };
             assert_eq!(lines(&options), lines(&Options::default()));

@@ -13,7 +13,8 @@ impl Hash {
         self.0
     }
 
-    /// Mixes a word in: one step of a multiply-and-rotate hash, which is enough to tell two runs apart.
+    /// Mixes a word in: one step of a multiply-and-rotate hash, which is enough to distinguish two
+    /// runs.
     #[inline]
     pub(crate) fn mix(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -27,7 +28,8 @@ impl Hash {
         self.mix(command.operation.blocks().0);
     }
 
-    /// What a completion brings is held against the oracle elsewhere; its instant and status are enough here.
+    /// The data of a completion are compared with the oracle elsewhere; instant and status are
+    /// enough here.
     pub(crate) fn completion(&mut self, now: Instant, completion: &Completion) {
         self.mix(now.0);
         self.mix(completion.id.0);

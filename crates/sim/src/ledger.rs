@@ -1,7 +1,8 @@
-//! The checker's own books: of each zone, what is certain, and in order what was asked of it since and is not.
+//! The checker's ledger: for each zone its certain state, and the effects submitted since, in
+//! order.
 //!
-//! They share nothing with the oracle but its verdict on which commands succeed and where an append went. After a loss
-//! of power [`crate::check::survival`] decides by them whether what came back is allowed.
+//! It takes from the oracle only which commands succeed and where an append went. After a power
+//! loss [`crate::check::survival`] uses it to decide whether the state of a zone is allowed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,8 +11,9 @@ use zonda_zoned::{
     ZoneTarget, ZoneType, fingerprint,
 };
 
-/// What a zone is to the checker. Which open zones the controller closes to make room does not matter to it: after a
-/// loss of power an implicitly opened zone and a closed one are the same.
+/// The state of a zone, as far as the checker distinguishes states. Which implicitly opened zones
+/// the controller closes to free open resources does not matter: after a power loss they are closed
+/// anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Conventional,
@@ -20,40 +22,41 @@ pub(crate) enum Phase {
     Opened,
     /// Opened by a write when it was empty.
     Written,
-    /// Closed by the host, or active with a descriptor extension, or closed by a loss of power; perhaps reopened by a
-    /// write.
+    /// Closed by the host or by a power loss, or active with a descriptor extension; maybe
+    /// implicitly reopened by a write.
     Closed,
-    /// Finished by the host, or full and acknowledged as such. A zone that writes fill keeps its phase.
+    /// Finished by the host, or full after a power loss. A zone filled by writes keeps its phase.
     Full,
     ReadOnly,
     Offline,
 }
 
-/// A zone but for its contents.
+/// A zone without its contents.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) phase: Phase,
-    /// The least and the greatest offset at which the write pointer can be.
+    /// The lowest and the highest possible offset of the write pointer.
     pub(crate) low: u64,
     pub(crate) high: u64,
     pub(crate) zrwa: bool,
-    /// Its blocks were not written in order: it is conventional, or has or had a ZRWA since it was empty.
+    /// Its blocks may be written in any order: it is conventional, or has had a ZRWA since it was
+    /// empty.
     pub(crate) is_random: bool,
     pub(crate) extension: Option<Box<[u8]>>,
 }
 
-/// Something that was asked of a zone, and that succeeded when it was taken; or that happened to it.
+/// A change of a zone by a command that succeeds according to the oracle, or by a degradation.
 #[derive(Clone, Debug)]
 pub(crate) struct Effect {
-    /// The command; `None` for what the world did, which is certain.
+    /// The command; `None` for a degradation, which is certain.
     pub(crate) command: Option<CommandId>,
     pub(crate) is_acknowledged: bool,
-    pub(crate) what: What,
+    pub(crate) change: Change,
 }
 
-/// What was asked of a zone. Offsets are from its start.
+/// A change of a zone. Offsets are relative to its start.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum Change {
     Write { first: u64, prints: Box<[u64]> },
     Deallocate { first: u64, blocks: u64 },
     Commit { to: u64 },
@@ -66,40 +69,40 @@ pub(crate) enum What {
     BecomeOffline,
 }
 
-/// One zone's page.
+/// The ledger entry of a zone.
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
-    /// What is certain; `low` and `high` are equal.
+pub(crate) struct ZoneEntry {
+    /// The certain state; `low` and `high` are equal.
     pub(crate) base: Shape,
-    /// The fingerprint of each block in it.
+    /// The certain fingerprint of each block.
     pub(crate) prints: Vec<u64>,
     pub(crate) effects: VecDeque<Effect>,
-    /// The zone if everything asked of it happens.
+    /// The state if every submitted effect is applied.
     now: Shape,
 }
 
-/// The books of a run.
+/// The ledger of a run.
 pub(crate) struct Ledger {
     pub(crate) geometry: Geometry,
-    pub(crate) pages: Vec<Page>,
-    /// The zones that each command under way has to do with.
+    pub(crate) entries: Vec<ZoneEntry>,
+    /// The zones that each command in flight changes.
     zones_of: BTreeMap<CommandId, Vec<ZoneIndex>>,
 }
 
-impl What {
-    /// A short name for stories.
+impl Change {
+    /// The name in event traces.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            What::Write { .. } => "write",
-            What::Deallocate { .. } => "deallocate",
-            What::Commit { .. } => "flush zrwa",
-            What::Open { .. } => "open",
-            What::Close => "close",
-            What::Finish => "finish",
-            What::Reset => "reset",
-            What::SetExtension { .. } => "set descriptor extension",
-            What::BecomeReadOnly => "becoming read only",
-            What::BecomeOffline => "offline",
+            Change::Write { .. } => "write",
+            Change::Deallocate { .. } => "deallocate",
+            Change::Commit { .. } => "flush zrwa",
+            Change::Open { .. } => "open",
+            Change::Close => "close",
+            Change::Finish => "finish",
+            Change::Reset => "reset",
+            Change::SetExtension { .. } => "set descriptor extension",
+            Change::BecomeReadOnly => "read only",
+            Change::BecomeOffline => "offline",
         }
     }
 }
@@ -116,10 +119,11 @@ impl Shape {
         }
     }
 
-    /// Lets something happen. What is acknowledged has happened for certain, as it was when it was taken.
-    pub(crate) fn apply(&mut self, what: &What, is_acknowledged: bool, geometry: &Geometry) {
-        match what {
-            What::Write { first, prints } => {
+    /// Applies a change. An acknowledged change is applied completely; one that is not, maybe in
+    /// part.
+    pub(crate) fn apply(&mut self, change: &Change, is_acknowledged: bool, geometry: &Geometry) {
+        match change {
+            Change::Write { first, prints } => {
                 if self.phase == Phase::Conventional {
                     return;
                 }
@@ -132,38 +136,38 @@ impl Shape {
                     self.low = self.high;
                 }
             }
-            What::Deallocate { .. } => {}
-            What::Commit { to } => {
+            Change::Deallocate { .. } => {}
+            Change::Commit { to } => {
                 self.high = *to;
                 if is_acknowledged {
                     self.low = self.high;
                 }
             }
-            What::Open { zrwa } => {
+            Change::Open { zrwa } => {
                 self.phase = Phase::Opened;
-                self.give_zrwa(*zrwa);
+                self.grant_zrwa(*zrwa);
             }
-            What::Close => self.phase = Phase::Closed,
-            What::Finish => {
+            Change::Close => self.phase = Phase::Closed,
+            Change::Finish => {
                 self.phase = Phase::Full;
                 self.low = self.high;
                 self.zrwa = false;
             }
-            What::Reset => *self = Shape::empty(),
-            What::SetExtension { extension, zrwa } => {
+            Change::Reset => *self = Shape::empty(),
+            Change::SetExtension { extension, zrwa } => {
                 self.phase = Phase::Closed;
                 self.extension = Some(extension.clone());
-                self.give_zrwa(*zrwa);
+                self.grant_zrwa(*zrwa);
             }
-            What::BecomeReadOnly => {
+            Change::BecomeReadOnly => {
                 self.phase = Phase::ReadOnly;
                 self.zrwa = false;
             }
-            What::BecomeOffline => *self = Shape { phase: Phase::Offline, ..Shape::empty() },
+            Change::BecomeOffline => *self = Shape { phase: Phase::Offline, ..Shape::empty() },
         }
     }
 
-    /// Whether writes have filled the zone, or a finish.
+    /// Whether the zone is full, by writes or by a Finish.
     fn is_full(&self, geometry: &Geometry) -> bool {
         self.phase == Phase::Full || self.high == geometry.zone_capacity_blocks.0
     }
@@ -172,55 +176,56 @@ impl Shape {
         matches!(self.phase, Phase::Opened | Phase::Written | Phase::Closed) && !self.is_full(geometry)
     }
 
-    fn give_zrwa(&mut self, zrwa: bool) {
+    fn grant_zrwa(&mut self, zrwa: bool) {
         self.zrwa |= zrwa;
         self.is_random |= zrwa;
     }
 
     /// Where the write pointer of a zone with a ZRWA is after a write up to `end`.
     fn committed_by(&self, end: u64, geometry: &Geometry) -> u64 {
-        let zrwa = geometry.zrwa.expect("a zone has a ZRWA only where the namespace has them");
+        let zrwa = geometry.zrwa.expect("only a namespace with ZRWAs grants them");
         let beyond = end.saturating_sub(self.high + zrwa.size_blocks.0);
         let committed = self.high + beyond.next_multiple_of(zrwa.flush_granularity_blocks.0);
         committed.min(geometry.zone_capacity_blocks.0)
     }
 }
 
-impl Page {
-    fn new(shape: Shape, prints: Vec<u64>) -> Page {
-        Page { now: shape.clone(), base: shape, prints, effects: VecDeque::new() }
+impl ZoneEntry {
+    fn new(shape: Shape, prints: Vec<u64>) -> ZoneEntry {
+        ZoneEntry { now: shape.clone(), base: shape, prints, effects: VecDeque::new() }
     }
 
-    /// Where the write pointer is if everything asked of the zone happens.
-    pub(crate) fn asked_for(&self) -> u64 {
+    /// The offset of the write pointer if every submitted effect is applied.
+    pub(crate) fn submitted_blocks(&self) -> u64 {
         self.now.high
     }
 
     fn push(&mut self, effect: Effect, geometry: &Geometry) {
-        self.now.apply(&effect.what, false, geometry);
+        self.now.apply(&effect.change, false, geometry);
         self.effects.push_back(effect);
     }
 
-    /// Moves from the front what has become certain.
-    fn settle(&mut self, geometry: &Geometry) {
+    /// Moves effects that have become certain from the front of the queue to the certain state.
+    fn apply_certain(&mut self, geometry: &Geometry) {
         let mut acknowledged_left = self.effects.iter().filter(|effect| effect.is_acknowledged).count();
         while let Some(effect) = self.effects.front() {
-            let has_contents = matches!(effect.what, What::Write { .. } | What::Deallocate { .. });
-            // Management before anything acknowledged has happened; a write before it may still lose its tail.
+            let has_contents = matches!(effect.change, Change::Write { .. } | Change::Deallocate { .. });
+            // Management before an acknowledged effect is certain; a write before it may still lose
+            // its tail.
             if !effect.is_acknowledged && (has_contents || acknowledged_left == 0) {
                 return;
             }
             acknowledged_left -= usize::from(effect.is_acknowledged);
-            let effect = self.effects.pop_front().expect("it was there just now");
-            self.base.apply(&effect.what, true, geometry);
-            match effect.what {
-                What::Write { first, prints } => {
+            let effect = self.effects.pop_front().expect("the queue is not empty");
+            self.base.apply(&effect.change, true, geometry);
+            match effect.change {
+                Change::Write { first, prints } => {
                     self.prints[first as usize..][..prints.len()].copy_from_slice(&prints);
                 }
-                What::Deallocate { first, blocks } => {
+                Change::Deallocate { first, blocks } => {
                     self.prints[first as usize..][..blocks as usize].fill(ZERO_FINGERPRINT);
                 }
-                What::Reset | What::BecomeOffline => self.prints.fill(ZERO_FINGERPRINT),
+                Change::Reset | Change::BecomeOffline => self.prints.fill(ZERO_FINGERPRINT),
                 _ => {}
             }
         }
@@ -228,30 +233,30 @@ impl Page {
 }
 
 impl Ledger {
-    /// The books of a namespace as it leaves the factory.
+    /// The ledger of a new namespace.
     pub(crate) fn new(geometry: &Geometry) -> Ledger {
         let prints = vec![ZERO_FINGERPRINT; geometry.zone_size_blocks.0 as usize];
-        let page = |zone| Page::new(Shape::of_new_zone(geometry.zone_type(ZoneIndex(zone))), prints.clone());
+        let entry = |zone| ZoneEntry::new(Shape::of_new_zone(geometry.zone_type(ZoneIndex(zone))), prints.clone());
         Ledger {
             geometry: geometry.clone(),
-            pages: (0..geometry.zone_count).map(page).collect(),
+            entries: (0..geometry.zone_count).map(entry).collect(),
             zones_of: BTreeMap::new(),
         }
     }
 
-    /// A command was taken, and will succeed with this outcome.
+    /// Records a submitted command that will succeed with this outcome.
     pub(crate) fn take(&mut self, id: CommandId, operation: &Operation, outcome: &Outcome) {
         match operation {
             Operation::Write { start, blocks, payload } => self.write(id, *start, *blocks, payload),
             Operation::WriteZeroes { start, blocks } => self.write(id, *start, *blocks, &Payload::None),
             Operation::Append { blocks, payload, .. } => {
-                let Outcome::Appended(start) = outcome else { panic!("the oracle says where an append goes") };
+                let Outcome::Appended(start) = outcome else { panic!("the oracle returns the LBA of an append") };
                 self.write(id, *start, *blocks, payload);
             }
             Operation::Deallocate { ranges } => {
                 for range in ranges {
                     for (zone, first, blocks) in self.pieces(range.start, range.blocks) {
-                        self.note(id, zone, What::Deallocate { first, blocks });
+                        self.note(id, zone, Change::Deallocate { first, blocks });
                     }
                 }
             }
@@ -261,51 +266,52 @@ impl Ledger {
         }
     }
 
-    /// The host was told that a command succeeded.
+    /// Records that a command completed with success.
     pub(crate) fn acknowledge(&mut self, id: CommandId) {
         for zone in self.zones_of.remove(&id).unwrap_or_default() {
-            let page = &mut self.pages[zone.as_usize()];
-            for effect in page.effects.iter_mut().filter(|effect| effect.command == Some(id)) {
+            let entry = &mut self.entries[zone.as_usize()];
+            for effect in entry.effects.iter_mut().filter(|effect| effect.command == Some(id)) {
                 effect.is_acknowledged = true;
             }
-            page.settle(&self.geometry);
+            entry.apply_certain(&self.geometry);
         }
     }
 
-    /// A command that was taken never left its host: it has not happened.
+    /// Removes a command that never left its host.
     pub(crate) fn withdraw(&mut self, id: CommandId) {
         for zone in self.zones_of.remove(&id).unwrap_or_default() {
-            self.pages[zone.as_usize()].effects.retain(|effect| effect.command != Some(id));
+            self.entries[zone.as_usize()].effects.retain(|effect| effect.command != Some(id));
         }
     }
 
-    /// A zone degraded.
+    /// Records the degradation of a zone.
     pub(crate) fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
-        let what = if to == ZoneState::Offline { What::BecomeOffline } else { What::BecomeReadOnly };
-        let page = &mut self.pages[zone.as_usize()];
-        page.push(Effect { command: None, is_acknowledged: true, what }, &self.geometry);
-        page.settle(&self.geometry);
+        let change = if to == ZoneState::Offline { Change::BecomeOffline } else { Change::BecomeReadOnly };
+        let entry = &mut self.entries[zone.as_usize()];
+        entry.push(Effect { command: None, is_acknowledged: true, change }, &self.geometry);
+        entry.apply_certain(&self.geometry);
     }
 
-    /// Nothing is under way below: everything that was taken has happened, whatever the host was told.
-    pub(crate) fn settle_all(&mut self) {
+    /// Applies every submitted effect: no command is in flight below, so that all are complete,
+    /// whatever their completions reported.
+    pub(crate) fn apply_all(&mut self) {
         self.zones_of.clear();
-        for page in &mut self.pages {
-            for effect in &mut page.effects {
+        for entry in &mut self.entries {
+            for effect in &mut entry.effects {
                 effect.is_acknowledged = true;
             }
-            page.settle(&self.geometry);
+            entry.apply_certain(&self.geometry);
         }
     }
 
-    /// A zone was looked at after a loss of power, and is this.
+    /// Sets the certain state of a zone to the state observed after a power loss.
     pub(crate) fn set(&mut self, zone: ZoneIndex, shape: Shape, prints: &[u64]) {
-        let mut kept = vec![ZERO_FINGERPRINT; self.geometry.zone_size_blocks.0 as usize];
-        kept[..prints.len()].copy_from_slice(prints);
-        self.pages[zone.as_usize()] = Page::new(shape, kept);
+        let mut all = vec![ZERO_FINGERPRINT; self.geometry.zone_size_blocks.0 as usize];
+        all[..prints.len()].copy_from_slice(prints);
+        self.entries[zone.as_usize()] = ZoneEntry::new(shape, all);
     }
 
-    /// Everything under way is forgotten: the power went.
+    /// Drops all commands in flight, after a power loss.
     pub(crate) fn forget_commands(&mut self) {
         self.zones_of.clear();
     }
@@ -316,7 +322,7 @@ impl Ledger {
         for (zone, first, count) in self.pieces(start, blocks) {
             let prints = prints[done..done + count as usize].into();
             done += count as usize;
-            self.note(id, zone, What::Write { first, prints });
+            self.note(id, zone, Change::Write { first, prints });
         }
     }
 
@@ -325,21 +331,21 @@ impl Ledger {
             ZoneTarget::Zone(lba) => {
                 let zone = self.geometry.zone_of(lba).expect("the oracle has checked the target");
                 let offset = (lba - self.geometry.zone_start(zone)).0;
-                self.note(id, zone, what_of(action, offset));
+                self.note(id, zone, change_of(action, offset));
             }
             ZoneTarget::All => {
                 for zone in (0..self.geometry.zone_count).map(ZoneIndex) {
-                    if self.concerns(action, &self.pages[zone.as_usize()].now) {
-                        self.note(id, zone, what_of(action, 0));
+                    if self.is_selected(action, &self.entries[zone.as_usize()].now) {
+                        self.note(id, zone, change_of(action, 0));
                     }
                 }
             }
         }
     }
 
-    /// Whether a Select All is about a zone. Where that depends on whether the controller has closed the zone in the
-    /// meantime, the answer is no: it makes no difference after a loss of power.
-    fn concerns(&self, action: &ZoneAction, zone: &Shape) -> bool {
+    /// Whether a Select All affects a zone. Where that depends on whether the controller has closed
+    /// the zone in the meantime, returns false: it makes no difference after a power loss.
+    fn is_selected(&self, action: &ZoneAction, zone: &Shape) -> bool {
         match action {
             ZoneAction::Close => zone.phase == Phase::Opened && zone.is_active(&self.geometry),
             ZoneAction::Finish => zone.is_active(&self.geometry),
@@ -352,16 +358,16 @@ impl Ledger {
         }
     }
 
-    fn note(&mut self, id: CommandId, zone: ZoneIndex, what: What) {
+    fn note(&mut self, id: CommandId, zone: ZoneIndex, change: Change) {
         let zones = self.zones_of.entry(id).or_default();
         if !zones.contains(&zone) {
             zones.push(zone);
         }
-        let effect = Effect { command: Some(id), is_acknowledged: false, what };
-        self.pages[zone.as_usize()].push(effect, &self.geometry);
+        let effect = Effect { command: Some(id), is_acknowledged: false, change };
+        self.entries[zone.as_usize()].push(effect, &self.geometry);
     }
 
-    /// Blocks as pieces of zones: zone, first block in it, count.
+    /// Splits a range by zones: zone, offset of the first block, number of blocks.
     fn pieces(&self, start: Lba, blocks: Blocks) -> Vec<(ZoneIndex, u64, u64)> {
         let size = self.geometry.zone_size_blocks.0;
         let (mut at, end) = (start.0, start.0 + blocks.0);
@@ -395,17 +401,17 @@ fn is_sequential_and_full(zone: &Shape, geometry: &Geometry) -> bool {
     can_be_full && zone.is_full(geometry)
 }
 
-fn what_of(action: &ZoneAction, offset: u64) -> What {
+fn change_of(action: &ZoneAction, offset: u64) -> Change {
     match action {
-        ZoneAction::Close => What::Close,
-        ZoneAction::Finish => What::Finish,
-        ZoneAction::Open { zrwa } => What::Open { zrwa: *zrwa },
-        ZoneAction::Reset => What::Reset,
-        ZoneAction::Offline => What::BecomeOffline,
+        ZoneAction::Close => Change::Close,
+        ZoneAction::Finish => Change::Finish,
+        ZoneAction::Open { zrwa } => Change::Open { zrwa: *zrwa },
+        ZoneAction::Reset => Change::Reset,
+        ZoneAction::Offline => Change::BecomeOffline,
         ZoneAction::SetDescriptorExtension { extension, zrwa } => {
-            What::SetExtension { extension: extension.clone(), zrwa: *zrwa }
+            Change::SetExtension { extension: extension.clone(), zrwa: *zrwa }
         }
-        ZoneAction::FlushZrwa => What::Commit { to: offset + 1 },
+        ZoneAction::FlushZrwa => Change::Commit { to: offset + 1 },
     }
 }
 
@@ -425,32 +431,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_out_of_order_becomes_certain_in_order() {
+    fn effects_acknowledged_out_of_order_become_certain_in_order() {
         let mut ledger = Ledger::new(&Geometry::tiny());
         append(&mut ledger, 1, 0, &[1, 2]);
         append(&mut ledger, 2, 2, &[3]);
         ledger.acknowledge(CommandId(2));
-        assert_eq!((ledger.pages[0].base.low, ledger.pages[0].effects.len()), (0, 2));
+        assert_eq!((ledger.entries[0].base.low, ledger.entries[0].effects.len()), (0, 2));
         ledger.acknowledge(CommandId(1));
-        assert_eq!((ledger.pages[0].base.low, ledger.pages[0].effects.len()), (3, 0));
-        assert_eq!(ledger.pages[0].prints[..4], [1, 2, 3, 0]);
+        assert_eq!((ledger.entries[0].base.low, ledger.entries[0].effects.len()), (3, 0));
+        assert_eq!(ledger.entries[0].prints[..4], [1, 2, 3, 0]);
     }
 
     #[test]
-    fn a_select_all_is_about_the_zones_in_its_states() {
+    fn a_select_all_affects_the_zones_in_its_states() {
         let mut ledger = Ledger::new(&Geometry::tiny());
         append(&mut ledger, 1, 0, &[1]);
         manage(&mut ledger, 2, ZoneAction::Open { zrwa: false }, ZoneTarget::Zone(Lba(16)));
         manage(&mut ledger, 3, ZoneAction::Finish, ZoneTarget::All);
         manage(&mut ledger, 4, ZoneAction::Reset, ZoneTarget::All);
-        let counts: Vec<usize> = ledger.pages.iter().map(|page| page.effects.len()).collect();
+        let counts: Vec<usize> = ledger.entries.iter().map(|entry| entry.effects.len()).collect();
         assert_eq!(counts, [3, 3, 0, 0, 0, 0, 0, 0]);
-        ledger.settle_all();
-        assert!(ledger.pages.iter().all(|page| page.base.phase == Phase::Empty && page.effects.is_empty()));
+        ledger.apply_all();
+        assert!(ledger.entries.iter().all(|entry| entry.base.phase == Phase::Empty && entry.effects.is_empty()));
     }
 
     #[test]
-    fn a_write_over_zones_is_noted_in_each() {
+    fn a_write_across_zones_is_recorded_in_each() {
         let geometry = Geometry {
             conventional_zone_count: 2,
             zone_capacity_blocks: Geometry::tiny().zone_size_blocks,
@@ -461,8 +467,8 @@ mod tests {
         let write = Operation::Write { start: Lba(14), blocks: Blocks(3), payload };
         ledger.take(CommandId(1), &write, &Outcome::None);
         ledger.acknowledge(CommandId(1));
-        assert_eq!(ledger.pages[0].prints[13..], [0, 1, 2]);
-        assert_eq!(ledger.pages[1].prints[..2], [3, 0]);
+        assert_eq!(ledger.entries[0].prints[13..], [0, 1, 2]);
+        assert_eq!(ledger.entries[1].prints[..2], [3, 0]);
     }
 
     #[test]
@@ -476,9 +482,9 @@ mod tests {
         let mut ledger = Ledger::new(&Geometry { zrwa: Some(zrwa), ..Geometry::tiny() });
         manage(&mut ledger, 1, ZoneAction::Open { zrwa: true }, ZoneTarget::Zone(Lba(0)));
         append(&mut ledger, 2, 3, &[1, 2]);
-        assert_eq!(ledger.pages[0].asked_for(), 2);
+        assert_eq!(ledger.entries[0].submitted_blocks(), 2);
         manage(&mut ledger, 3, ZoneAction::FlushZrwa, ZoneTarget::Zone(Lba(5)));
-        assert_eq!(ledger.pages[0].asked_for(), 6);
-        assert_eq!(ledger.pages[0].base.low, 0, "nothing is acknowledged");
+        assert_eq!(ledger.entries[0].submitted_blocks(), 6);
+        assert_eq!(ledger.entries[0].base.low, 0, "nothing is acknowledged");
     }
 }

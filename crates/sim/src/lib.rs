@@ -1,11 +1,12 @@
-//! The simulation tester: one seed, one world, one verdict.
+//! The simulation tester: one seed, one scenario, one verdict.
 //!
-//! A 64-bit seed makes a world: a small drive that no vendor sells, layers over it, a host with a mix of commands, and
-//! what goes wrong; or hosts that reach such drives over a network; or clients at a store of files on one; or a redundant
-//! volume over some of them; or a drive that is kept in files. The run holds
-//! every completion against the oracle, cuts the power at any event, and decides by books of its own whether what came
-//! back may come back. Faults stay within the promise of what is below, so that every loss is a bug. Every run is made
-//! twice, and both must be the same.
+//! A 64-bit seed generates a scenario: a small random drive, layers over it, a host with a mix of
+//! commands, and injected faults; or hosts that reach such drives over a network; or clients of a
+//! file store on one; or a redundant volume over several of them; or a file-backed drive image. A
+//! run compares every completion with the oracle, cuts power between any two events, and checks the
+//! state after power-on against a ledger of its own. Injected faults stay within what the layers
+//! below guarantee, so that every loss is a bug. Every run is made twice, and both must be
+//! identical.
 //!
 //! ```
 //! use zonda_sim::{Options, run};
@@ -19,12 +20,14 @@
 mod bugbase;
 mod check;
 mod drive;
+mod event_trace;
 mod files;
 mod hash;
 mod images;
 mod ledger;
 mod load;
 mod network;
+mod observe;
 mod options;
 mod outcome;
 mod power;
@@ -32,19 +35,17 @@ mod run;
 mod scenario;
 mod shrink;
 mod simulate;
+mod simulation;
 mod stack;
-mod story;
-mod survey;
 mod volumes;
-mod world;
 
 pub use bugbase::BugbaseEntry;
 pub use network::NetworkBug;
-pub use options::{Bug, Mode, Options, Part, UnknownName, WorldKind, bug_by_name, bug_name, bugs};
+pub use options::{Bug, Mode, Options, Part, ScenarioKind, UnknownName, bug_by_name, bug_name, bugs};
 pub use outcome::{Failure, FailureKind, Outcome};
 pub use scenario::Scenario;
 pub use shrink::{Shrunk, shrink};
-pub use simulate::{drive_profile, run, story};
+pub use simulate::{drive_profile, event_trace, run};
 #[doc(hidden)]
 pub use zonda_files::SeededBug as FilesBug;
 #[doc(hidden)]

@@ -1,16 +1,17 @@
-//! What the host asks for: random commands, mixed as the world says.
+//! The load of the host: random commands, with the weights of the scenario.
 
 use zonda_layers::OperationKind;
 use zonda_zoned::Prng;
 use zonda_zoned::reference::{CommandSource, ReferenceDevice};
 use zonda_zoned::{Command, CommandId, Duration, Instant};
 
-use crate::world::{Load, World};
+use crate::simulation::{Load, Simulation};
 
-/// Commands drawn before one is taken whatever it is: where the oracle's state allows nothing else.
-const DRAWS_MAX: u32 = 24;
+/// Commands that are rejected by weight before one is accepted regardless, because the state of the
+/// oracle may allow nothing else.
+const ATTEMPTS_MAX: u32 = 24;
 
-/// Makes the commands of a run, and says when the host is ready for the next.
+/// Generates the commands of a run, with the pauses between them.
 pub(crate) struct Host {
     load: Load,
     source: CommandSource,
@@ -22,13 +23,13 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(world: &World) -> Host {
+    pub(crate) fn new(simulation: &Simulation) -> Host {
         Host {
-            source: CommandSource::new(&world.geometry, world.keeps, world.root.fork("commands")),
-            mix: world.root.fork("mixing"),
-            pauses: world.root.fork("pauses"),
-            weight_max: world.load.weights.into_iter().max().expect("there are kinds of operations"),
-            load: world.load.clone(),
+            source: CommandSource::new(&simulation.geometry, simulation.keeps, simulation.root.fork("commands")),
+            mix: simulation.root.fork("mixing"),
+            pauses: simulation.root.fork("pauses"),
+            weight_max: simulation.load.weights.into_iter().max().expect("there are operation kinds"),
+            load: simulation.load.clone(),
             next_id: 0,
             ready_at: Instant::ZERO,
         }
@@ -36,25 +37,25 @@ impl Host {
 
     /// The next command. Ids count up from 0.
     pub(crate) fn next(&mut self, oracle: &ReferenceDevice) -> Command {
-        let mut drawn = self.source.next(oracle);
-        for _ in 0..DRAWS_MAX {
-            let weight = self.load.weights[OperationKind::of(&drawn.operation) as usize];
+        let mut command = self.source.next(oracle);
+        for _ in 0..ATTEMPTS_MAX {
+            let weight = self.load.weights[OperationKind::of(&command.operation) as usize];
             if weight == self.weight_max || self.mix.chance(weight, self.weight_max) {
                 break;
             }
-            drawn = self.source.next(oracle);
+            command = self.source.next(oracle);
         }
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        Command { id, ..drawn }
+        Command { id, ..command }
     }
 
-    /// When the host is ready for its next command.
+    /// When the host submits its next command.
     pub(crate) fn ready_at(&self) -> Instant {
         self.ready_at
     }
 
-    /// A command was taken: the host pauses.
+    /// Pauses after a command was accepted.
     pub(crate) fn pause(&mut self, now: Instant) {
         let pause = self.load.pause;
         let pause = if pause == Duration::ZERO { pause } else { Duration(self.pauses.exponential(pause.0)) };

@@ -1,4 +1,4 @@
-//! What a run is told beside its seed.
+//! Options of a run besides its seed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,76 +11,79 @@ use zonda_ssd::SeededBug;
 
 use crate::network::NetworkBug;
 
-/// Where all kinds of worlds are asked for, the remainder of a seed by this decides.
+/// With all kinds of scenarios, the remainder of the seed by this divisor selects the kind.
 const KINDS_SHARE: u64 = 5;
-/// The remainder of those that make a network.
+/// The remainder that selects a network.
 const NETWORK_REMAINDER: u64 = 0;
-/// The remainder of those that make a world with files.
+/// The remainder that selects a file store.
 const FILES_REMAINDER: u64 = 2;
-/// The remainder of those that make a world with a volume.
+/// The remainder that selects a volume.
 const VOLUMES_REMAINDER: u64 = 3;
-/// The remainder of those that make an image; the others make a drive.
+/// The remainder that selects an image; the others select a drive.
 const IMAGES_REMAINDER: u64 = 4;
 
-/// How much is in the world that a seed makes.
+/// How much is simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// One command at a time over a bare drive, no faults; every zone is held against the oracle after every command.
+    /// A bare drive, queue depth 1, no faults; every zone is compared with the oracle after every
+    /// command.
     Lite,
-    /// Everything: layers, queues, faults, zones that degrade, power losses.
+    /// Everything: layers, queues, faults, zone degradation, power losses.
     #[default]
     Swarm,
-    /// A long run over a bare drive without faults, in which every command must end within a bound.
+    /// A long run on a bare drive without faults, in which every command must complete within a
+    /// limit.
     Performance,
 }
 
-/// What is in a world: a drive with its layers, hosts that reach drives over a network, a store of files, a volume, or an image.
+/// The kind of scenario: a drive with layers, hosts that reach drives over a network, a file store,
+/// a volume, or an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WorldKind {
-    /// One host at one drive.
+pub enum ScenarioKind {
+    /// One host on one drive.
     #[default]
     Drive,
-    /// Some hosts, a target, and a network between them.
+    /// Hosts, a target, and a network between them.
     Network,
-    /// Clients at a store of files on a drive.
+    /// Clients of a file store on a drive.
     Files,
     /// A redundant volume over several drives.
     Volumes,
-    /// A drive that is kept in files.
+    /// A file-backed drive image.
     Images,
-    /// Of five seeds one makes a network, one a store of files, one a volume, one an image, and one a drive.
+    /// All kinds: of five consecutive seeds one of each kind.
     All,
 }
 
-/// A mistake that is made on purpose, to see whether it is found.
+/// A seeded bug: a deliberate mistake, to test that the simulator finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// In the drive: there are only worlds of drives then.
+    /// In the drive; only drive scenarios are generated.
     Drive(SeededBug),
-    /// Between hosts and drives: there are only worlds of networks then.
+    /// Between hosts and drives; only network scenarios are generated.
     Network(NetworkBug),
-    /// In a store of files: there are only worlds with files then.
+    /// In the file store; only file store scenarios are generated.
     Files(FilesBug),
-    /// In a volume: there are only worlds with volumes then.
+    /// In the volume; only volume scenarios are generated.
     Volumes(VolumesBug),
-    /// In an image: there are only images then.
+    /// In the image; only image scenarios are generated.
     Images(ImageBug),
 }
 
-/// A part of a world that can be left out, so that a failure is told with as little around it as possible.
+/// A part of a scenario that can be left out, to reduce a failure to a minimal scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// Commands that fail or get lost on their way.
+    /// Commands that fail or are lost.
     Faults,
-    /// Completions that are held back.
+    /// Delayed completions.
     Delays,
     /// The recording layer.
     Trace,
     /// A slice of the drive instead of the whole.
     Slice,
-    /// Losses of power.
+    /// Power losses.
     PowerLoss,
-    /// Zones that become read only or offline by themselves.
+    /// Zones that become read only or offline.
     Degradation,
     /// Pauses of the host between commands.
     Pauses,
@@ -88,39 +91,39 @@ pub enum Part {
     Zrwa,
     /// Conventional zones.
     Conventional,
-    /// Payloads of bytes; fingerprints are kept instead.
+    /// Devices that store bytes; fingerprints are stored instead.
     Bytes,
-    /// A mix of operations of the seed's own; the even mix is used instead.
+    /// A random mix of operations; an even mix is used instead.
     Mix,
-    /// Connections that break.
+    /// Connection resets.
     Cuts,
-    /// Stretches of time in which a network carries nothing, or little.
+    /// Periods in which connections carry no data, or little.
     Blackholes,
-    /// Hosts that die, and come back as new ones; programs of stores that do.
+    /// Hosts that are killed and restarted; processes of file stores, volumes and images too.
     Deaths,
-    /// Hosts that stop reading.
+    /// Hosts that stop reading from their connections.
     Stalls,
-    /// Servers that die.
+    /// Servers that are killed.
     Crashes,
-    /// Strangers that send what makes no sense, or nothing.
-    Strangers,
-    /// Digests of headers and data.
+    /// Rogue clients, which send garbage or nothing.
+    RogueClients,
+    /// Header and data digests.
     Digests,
     /// Authentication.
     Authentication,
     /// Hosts that share a namespace by reservations.
     Reservations,
-    /// Moving of live data, in a store of files.
+    /// Migration of live data, in a file store.
     Migration,
-    /// Flushes: of a store of files that does not trust a write cache, or of a volume's host.
+    /// Flushes: of a file store on a drive with a volatile write cache, or of a volume's host.
     Flushes,
-    /// Trims, of a volume's host.
+    /// Trims of a volume's host.
     Trims,
-    /// Blocks of a volume's members that change by themselves, or cannot be read.
+    /// Silent corruption and unreadable blocks: of a volume's members, or of an image's files.
     Rot,
-    /// Members of a volume that are pulled, or fail altogether.
+    /// Members of a volume that are removed, or fail as a whole.
     MemberLosses,
-    /// Members of a volume that are absent from one mount, and there at the next.
+    /// Members of a volume that are missing at one mount, and present at the next.
     Absences,
     /// Members of a volume that are replaced.
     Rebuilds,
@@ -128,63 +131,63 @@ pub enum Part {
     Scrubs,
     /// Members of a volume that are slower than others.
     SlowMembers,
-    /// Caches of a volume's members that may lose what was not flushed.
+    /// Volatile write caches of a volume's members.
     Caches,
-    /// More members of a volume absent, unreadable or damaged than it tolerates.
+    /// More missing, unreadable or damaged members of a volume than it tolerates.
     BeyondTolerance,
-    /// Members of a volume that are used without each other.
+    /// Split brain: two sets of members of a volume that are used separately.
     SplitBrain,
-    /// Members of a volume that come back as they were a while ago.
+    /// Members of a volume, or files of an image, that are replaced by an earlier copy.
     OldCopies,
-    /// A volume's program that does not run for a while, and members that pause though they are needed.
+    /// Periods in which a volume's process does not run, and pauses of members that are needed.
     LongPauses,
-    /// Failures that all members of a volume share.
+    /// Failures of all members of a volume at once.
     SharedFailures,
     /// Members of a volume that are lost after a scrub.
     ScrubLosses,
     /// Failures during a rebuild of a volume.
     RebuildFailures,
-    /// Resets of zones and reports on zones that fail.
+    /// Zone resets and zone reports that fail.
     ResetFaults,
-    /// Flushes that do nothing.
+    /// Flushes that succeed without effect.
     IgnoredFlushes,
-    /// Writes that go to another place, or are cut short, and are reported as written.
+    /// Misdirected and torn writes that are reported as successful.
     MisdirectedWrites,
-    /// Creations and openings of an image that are cut short.
+    /// Interrupted creations and openings of an image.
     CutOpenings,
-    /// A file system without free space, under an image.
+    /// A full file system below an image.
     FullDisk,
-    /// Files of an image that are cut.
+    /// Truncated files of an image.
     Truncation,
 }
 
-/// What a run is told beside its seed. The default is a whole swarm run.
+/// Options of a run besides its seed. The default is a swarm run with every part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The kind of world.
+    /// The mode.
     pub mode: Mode,
-    /// What is in the world.
-    pub world: WorldKind,
-    /// A bug to plant, to see whether it is found.
+    /// The kind of scenario.
+    pub scenario: ScenarioKind,
+    /// The seeded bug, if any.
     pub bug: Option<Bug>,
-    /// At most so many commands of load; the seed's own number if absent.
+    /// Maximum number of commands; by default the number generated from the seed.
     pub commands_max: Option<u64>,
-    /// At most so many commands at a time; the seed's own number if absent.
+    /// Maximum queue depth; by default the depth generated from the seed.
     pub queue_depth_max: Option<u32>,
-    /// So many times the seed's own number of commands; at least 1.
+    /// Factor for the number of commands generated from the seed; at least 1.
     pub scale: u64,
-    /// What is left out of the world.
+    /// Parts to leave out of the scenario.
     pub without: BTreeSet<Part>,
 }
 
-/// A name that is none of those there are.
+/// An unknown name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {
-    /// What was to be named.
+    /// What the name should denote, with its article.
     pub what: &'static str,
     /// The name given.
     pub name: String,
-    /// Those there are.
+    /// The valid names.
     pub known: Vec<&'static str>,
 }
 
@@ -219,7 +222,7 @@ impl Part {
         ("deaths", Part::Deaths),
         ("stalls", Part::Stalls),
         ("crashes", Part::Crashes),
-        ("strangers", Part::Strangers),
+        ("strangers", Part::RogueClients),
         ("digests", Part::Digests),
         ("authentication", Part::Authentication),
         ("reservations", Part::Reservations),
@@ -254,10 +257,10 @@ impl Part {
         name_of(&Part::ALL, self)
     }
 
-    /// Whether worlds of a kind have this part.
-    pub(crate) fn is_in(self, kind: WorldKind) -> bool {
-        use WorldKind::{Drive, Files, Images, Network, Volumes};
-        let kinds: &[WorldKind] = match self {
+    /// Whether scenarios of a kind can have this part.
+    pub(crate) fn is_in(self, kind: ScenarioKind) -> bool {
+        use ScenarioKind::{Drive, Files, Images, Network, Volumes};
+        let kinds: &[ScenarioKind] = match self {
             Part::Faults | Part::PowerLoss => &[Drive, Network, Files, Volumes, Images],
             Part::Mix => &[Drive, Network, Files, Volumes],
             Part::Delays | Part::Pauses => &[Drive, Network, Files],
@@ -274,7 +277,7 @@ impl Part {
             | Part::Blackholes
             | Part::Stalls
             | Part::Crashes
-            | Part::Strangers
+            | Part::RogueClients
             | Part::Digests
             | Part::Authentication => &[Network],
             Part::Migration => &[Files],
@@ -300,34 +303,34 @@ impl Part {
     }
 }
 
-impl WorldKind {
+impl ScenarioKind {
     /// Every kind, with its name.
-    pub const ALL: [(&'static str, WorldKind); 6] = [
-        ("drive", WorldKind::Drive),
-        ("network", WorldKind::Network),
-        ("files", WorldKind::Files),
-        ("volumes", WorldKind::Volumes),
-        ("images", WorldKind::Images),
-        ("all", WorldKind::All),
+    pub const ALL: [(&'static str, ScenarioKind); 6] = [
+        ("drive", ScenarioKind::Drive),
+        ("network", ScenarioKind::Network),
+        ("files", ScenarioKind::Files),
+        ("volumes", ScenarioKind::Volumes),
+        ("images", ScenarioKind::Images),
+        ("all", ScenarioKind::All),
     ];
-    /// What `all` was called when there were two kinds; still understood.
+    /// The former name of `all`, still accepted.
     pub const ALL_FORMER_NAME: &'static str = "both";
 
     /// The kind's name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        name_of(&WorldKind::ALL, self)
+        name_of(&ScenarioKind::ALL, self)
     }
 }
 
-impl FromStr for WorldKind {
+impl FromStr for ScenarioKind {
     type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<WorldKind, UnknownName> {
-        if name == WorldKind::ALL_FORMER_NAME {
-            return Ok(WorldKind::All);
+    fn from_str(name: &str) -> Result<ScenarioKind, UnknownName> {
+        if name == ScenarioKind::ALL_FORMER_NAME {
+            return Ok(ScenarioKind::All);
         }
-        find("a kind of world", &WorldKind::ALL, name)
+        find("a kind of scenario", &ScenarioKind::ALL, name)
     }
 }
 
@@ -373,11 +376,11 @@ impl FromStr for Part {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Part, UnknownName> {
-        find("a part of a world", &Part::ALL, name)
+        find("a part of a scenario", &Part::ALL, name)
     }
 }
 
-/// Every bug that can be planted, with its name.
+/// Every seeded bug, with its name.
 #[must_use]
 pub fn bugs() -> Vec<(&'static str, Bug)> {
     let of_drives = SeededBug::ALL.iter().map(|(name, bug)| (*name, Bug::Drive(*bug)));
@@ -388,15 +391,15 @@ pub fn bugs() -> Vec<(&'static str, Bug)> {
     of_drives.chain(of_networks).chain(of_files).chain(of_volumes).chain(of_images).collect()
 }
 
-/// The bug of this name.
+/// The seeded bug of this name.
 ///
 /// # Errors
-/// With the names there are.
+/// [`UnknownName`], with the valid names.
 pub fn bug_by_name(name: &str) -> Result<Bug, UnknownName> {
-    find("a bug that can be planted", &bugs(), name)
+    find("a seeded bug", &bugs(), name)
 }
 
-/// The name of a bug.
+/// The name of a seeded bug.
 #[must_use]
 pub fn bug_name(bug: impl Into<Bug>) -> &'static str {
     name_of(&bugs(), bug.into())
@@ -406,7 +409,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             mode: Mode::Swarm,
-            world: WorldKind::Drive,
+            scenario: ScenarioKind::Drive,
             bug: None,
             commands_max: None,
             queue_depth_max: None,
@@ -417,57 +420,58 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A whole run in a mode.
+    /// A run with every part, in this mode.
     #[must_use]
     pub fn of(mode: Mode) -> Options {
         Options { mode, ..Options::default() }
     }
 
-    /// A whole run of this kind of world.
+    /// A swarm run of this kind of scenario.
     #[must_use]
-    pub fn of_world(world: WorldKind) -> Options {
-        Options { world, ..Options::default() }
+    pub fn of_scenario(scenario: ScenarioKind) -> Options {
+        Options { scenario, ..Options::default() }
     }
 
-    /// The same with a bug planted.
+    /// The same run with a seeded bug.
     #[must_use]
     pub fn with_bug(self, bug: impl Into<Bug>) -> Options {
         Options { bug: Some(bug.into()), ..self }
     }
 
-    /// What is in the world of a seed: a bug decides by where it is, and only whole worlds have more than a drive.
+    /// The kind of scenario of a seed: a seeded bug implies its kind, and modes other than swarm
+    /// have drives only.
     #[must_use]
-    pub fn world_of(&self, seed: u64) -> WorldKind {
-        match (self.bug, self.world) {
-            (Some(Bug::Drive(_)), _) => WorldKind::Drive,
-            (Some(Bug::Network(_)), _) => WorldKind::Network,
-            (Some(Bug::Files(_)), _) => WorldKind::Files,
-            (Some(Bug::Volumes(_)), _) => WorldKind::Volumes,
-            (Some(Bug::Images(_)), _) => WorldKind::Images,
-            _ if self.mode != Mode::Swarm => WorldKind::Drive,
-            (None, WorldKind::All) => match seed % KINDS_SHARE {
-                NETWORK_REMAINDER => WorldKind::Network,
-                FILES_REMAINDER => WorldKind::Files,
-                VOLUMES_REMAINDER => WorldKind::Volumes,
-                IMAGES_REMAINDER => WorldKind::Images,
-                _ => WorldKind::Drive,
+    pub fn scenario_of(&self, seed: u64) -> ScenarioKind {
+        match (self.bug, self.scenario) {
+            (Some(Bug::Drive(_)), _) => ScenarioKind::Drive,
+            (Some(Bug::Network(_)), _) => ScenarioKind::Network,
+            (Some(Bug::Files(_)), _) => ScenarioKind::Files,
+            (Some(Bug::Volumes(_)), _) => ScenarioKind::Volumes,
+            (Some(Bug::Images(_)), _) => ScenarioKind::Images,
+            _ if self.mode != Mode::Swarm => ScenarioKind::Drive,
+            (None, ScenarioKind::All) => match seed % KINDS_SHARE {
+                NETWORK_REMAINDER => ScenarioKind::Network,
+                FILES_REMAINDER => ScenarioKind::Files,
+                VOLUMES_REMAINDER => ScenarioKind::Volumes,
+                IMAGES_REMAINDER => ScenarioKind::Images,
+                _ => ScenarioKind::Drive,
             },
             (None, kind) => kind,
         }
     }
 
-    /// Whether a part of the world is there.
+    /// Whether the scenario has a part.
     #[must_use]
     pub fn has(&self, part: Part) -> bool {
         !self.without.contains(&part)
     }
 
-    /// The command that makes this run again.
+    /// The command that replays this run.
     #[must_use]
     pub fn replay_command(&self, seed: u64) -> String {
         let mut command = format!("zonda sim {seed} --{}", self.mode.name());
-        if self.bug.is_none() && self.world_of(seed) != WorldKind::Drive {
-            command += &format!(" --world {}", self.world_of(seed).name());
+        if self.bug.is_none() && self.scenario_of(seed) != ScenarioKind::Drive {
+            command += &format!(" --scenario {}", self.scenario_of(seed).name());
         }
         if let Some(bug) = self.bug {
             command += &format!(" --bug {}", bug_name(bug));
@@ -491,7 +495,7 @@ impl Options {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" is not {}: there are {}", self.name, self.what, self.known.join(", "))
+        write!(f, "\"{}\" is not {}: must be one of {}", self.name, self.what, self.known.join(", "))
     }
 }
 
@@ -518,19 +522,19 @@ mod tests {
     fn every_name_reads_back() {
         assert!(Mode::ALL.iter().all(|(name, mode)| name.parse() == Ok(*mode)));
         assert!(Part::ALL.iter().all(|(name, part)| name.parse() == Ok(*part)));
-        assert!(WorldKind::ALL.iter().all(|(name, kind)| name.parse() == Ok(*kind)));
-        assert_eq!(WorldKind::ALL_FORMER_NAME.parse(), Ok(WorldKind::All));
+        assert!(ScenarioKind::ALL.iter().all(|(name, kind)| name.parse() == Ok(*kind)));
+        assert_eq!(ScenarioKind::ALL_FORMER_NAME.parse(), Ok(ScenarioKind::All));
         assert!(bugs().iter().all(|(name, bug)| bug_by_name(name) == Ok(*bug) && bug_name(*bug) == *name));
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_those_there_are() {
+    fn the_error_for_an_unknown_name_lists_the_valid_names() {
         let error = "fast".parse::<Mode>().unwrap_err();
-        assert_eq!(error.to_string(), "\"fast\" is not a mode: there are lite, swarm, performance");
+        assert_eq!(error.to_string(), "\"fast\" is not a mode: must be one of lite, swarm, performance");
     }
 
     #[test]
-    fn the_replay_command_says_everything_that_differs_from_a_whole_run() {
+    fn the_replay_command_has_every_option_that_differs_from_the_default() {
         assert_eq!(Options::default().replay_command(7), "zonda sim 7 --swarm");
         let options = Options {
             bug: Some(SeededBug::TornBlock.into()),
@@ -541,11 +545,11 @@ mod tests {
         };
         let expected = "zonda sim 7 --swarm --bug torn-block --commands 40 --queue-depth 2 --without faults,slice";
         assert_eq!(options.replay_command(7), expected);
-        let all = Options::of_world(WorldKind::All);
-        assert_eq!(all.replay_command(5), "zonda sim 5 --swarm --world network");
+        let all = Options::of_scenario(ScenarioKind::All);
+        assert_eq!(all.replay_command(5), "zonda sim 5 --swarm --scenario network");
         assert_eq!(all.replay_command(6), "zonda sim 6 --swarm");
-        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --world files");
-        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --world volumes");
-        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --world images");
+        assert_eq!(all.replay_command(7), "zonda sim 7 --swarm --scenario files");
+        assert_eq!(all.replay_command(8), "zonda sim 8 --swarm --scenario volumes");
+        assert_eq!(all.replay_command(9), "zonda sim 9 --swarm --scenario images");
     }
 }

@@ -1,90 +1,98 @@
-//! How a run ended.
+//! The outcome of a run.
 
 use std::fmt;
 
 use zonda_zoned::{Duration, Instant, ZoneIndex};
 
-use crate::options::{Mode, Options, WorldKind};
+use crate::options::{Mode, Options, ScenarioKind};
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The seed of its world.
+    /// The seed.
     pub seed: u64,
-    /// How much is in its world.
+    /// The mode.
     pub mode: Mode,
-    /// What is in its world.
-    pub world: WorldKind,
-    /// Commands of load that the stack took; in a world with files or a volume, requests.
+    /// The kind of scenario.
+    pub scenario: ScenarioKind,
+    /// Commands of the load that the stack accepted; in a scenario with files or a volume,
+    /// requests.
     pub commands: u64,
     /// Events: submissions, and polls of the stack.
     pub events: u64,
-    /// Losses of power; in a network, servers that died; in a world with files or an image, programs that died too.
+    /// Power losses; in a network, kills of the server; in a scenario with files, a volume or an
+    /// image, process kills too.
     pub power_losses: u64,
-    /// Commands that a fault struck, and zones that degraded; in a network, everything that was done to it.
+    /// Commands on which a fault was injected, and zones that degraded; in a network, all injected
+    /// faults.
     pub faults: u64,
-    /// Time that passed in the world.
+    /// Virtual time of the run.
     pub virtual_time: Duration,
-    /// Of every submission and completion with its instant, and of everything that was found after a loss of power.
+    /// Hash of every submission and completion with its instant, and of the state found after each
+    /// power loss.
     pub hash: u64,
-    /// What went wrong, if anything did.
+    /// The failure, if the run failed.
     pub failure: Option<Failure>,
 }
 
-/// What went wrong in a run.
+/// The failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of thing.
+    /// Its kind.
     pub kind: FailureKind,
-    /// What exactly, for a person.
+    /// What failed, in words.
     pub message: String,
-    /// When, in the world.
+    /// When, in virtual time.
     pub at: Instant,
-    /// The zone concerned, as the host counts it, if one is.
+    /// The zone concerned, in the host's numbering, if any.
     pub zone: Option<ZoneIndex>,
-    /// The file concerned, if one is.
+    /// The file concerned, if any.
     pub file: Option<String>,
-    /// The block of a volume concerned, if one is.
+    /// The block of a volume concerned, if any.
     pub block: Option<u64>,
-    /// The last commands that touched that zone, or the last of all, the oldest first; in a world with files, the last
-    /// requests that named the file; in one with a volume, those that named the block.
+    /// The last commands that touched that zone, or the last of all, oldest first; in a scenario
+    /// with files, the last requests that named the file; with a volume, those that named the
+    /// block.
     pub tail: Vec<String>,
 }
 
-/// What kind of thing went wrong. Shrinking keeps to one kind.
+/// The kind of a failure. Shrinking preserves the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// A completion is not what the oracle says.
+    /// A completion differs from the oracle's.
     WrongAnswer,
-    /// A completion of no command under way.
+    /// A completion of a command that is not in flight.
     StrayCompletion,
-    /// A command under way, and nobody will ever complete it.
+    /// A command in flight never completes.
     Starved,
-    /// A command took longer than the bound of a performance run, or of a host that nobody disturbed.
+    /// A command took longer than allowed in a performance run, or for a host without injected
+    /// faults.
     Slow,
-    /// Something acknowledged is gone after a loss of power.
+    /// An acknowledged write is missing after a power loss.
     LostWrite,
-    /// A zone is in a state, or its write pointer in a place, to which no allowed course of events leads.
+    /// A zone state or write pointer that no allowed sequence of events explains.
     ImpossibleZone,
-    /// A block holds neither of the things that it may hold.
+    /// A block has none of the allowed contents.
     WrongContents,
-    /// More zones hold a resource than there are.
+    /// More zones are active, open or have a ZRWA than the limit allows.
     LimitExceeded,
-    /// A connection was lost, and nobody had broken it.
+    /// A connection was lost though no fault was injected.
     BrokenConnection,
-    /// Something is kept for connections that are gone.
+    /// Resources of closed connections are not released.
     Leak,
-    /// A store of files, a volume or an image that was there cannot be mounted or opened any more.
+    /// An existing file store, volume or image cannot be mounted or opened.
     MountFailed,
-    /// A member of a volume that did nothing wrong is given up, or one is believed that has missed something.
+    /// A healthy member of a volume was failed, or a stale one was accepted.
     WrongMember,
-    /// A member of a volume lacks what was acknowledged, or holds it wrong: the loss of another one would lose it.
+    /// A member of a volume lacks acknowledged data or has wrong data: the loss of another member
+    /// would lose it.
     LostRedundancy,
-    /// A loss of power would leave on the members of a volume what no mount could tell from damage.
+    /// A power loss would leave the members of a volume in a state that a mount cannot distinguish
+    /// from damage.
     WrongOrder,
-    /// Damage of files is taken for something else, or what is not damaged is lost with it.
+    /// Damage of files is not detected, or undamaged data are lost with it.
     UndetectedDamage,
-    /// An assertion failed: a broken invariant of the drive or of a layer.
+    /// An assertion failed: an invariant of the drive or of a layer is violated.
     Panic,
     /// Two runs of the same seed differed.
     NotRepeatable,
@@ -127,18 +135,18 @@ impl FailureKind {
 }
 
 impl Outcome {
-    /// Whether nothing went wrong.
+    /// Whether the run passed.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.failure.is_none()
     }
 
-    /// The verdict in a line, with the command that replays a failure.
+    /// The verdict in one line; for a failure, with the command that replays it.
     #[must_use]
     pub fn verdict(&self, options: &Options) -> String {
         match &self.failure {
             None => format!(
-                "seed {}: good; {} commands, {} power losses, {} faults in {}, hash {:016x}",
+                "seed {}: passed; {} commands, {} power losses, {} faults in {}, hash {:016x}",
                 self.seed, self.commands, self.power_losses, self.faults, self.virtual_time, self.hash
             ),
             Some(failure) => {

@@ -1,4 +1,5 @@
-//! One run of a world: the host submits, time jumps to the next event, completions are checked, the world interferes.
+//! One run of a drive: the host submits commands, time advances to the next event, completions are
+//! checked, faults are injected.
 
 use std::collections::BTreeMap;
 
@@ -10,33 +11,33 @@ use zonda_zoned::{
     ZoneIndex, ZoneState, ZoneType, ZonedDevice,
 };
 
-use crate::check::{answers, limits, liveness, quiet};
+use crate::check::{answers, limits, liveness, quiescent};
+use crate::event_trace::{CommandRecord, End, EventTrace};
 use crate::hash::Hash;
 use crate::ledger::Ledger;
 use crate::load::Host;
-use crate::options::{Bug, Mode, Options, WorldKind};
+use crate::observe::{CheckError, observe};
+use crate::options::{Bug, Mode, Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 use crate::power;
+use crate::simulation::Simulation;
 use crate::stack::Stack;
-use crate::story::{End, Teller, Told};
-use crate::survey::{Trouble, survey};
-use crate::world::World;
 
-/// One run of a world, with everything that changes in it.
-pub(crate) struct Run<'w> {
-    pub(crate) world: &'w World,
-    pub(crate) options: &'w Options,
-    /// Absent only while the power is off.
+/// The state of one run of a simulation.
+pub(crate) struct Run<'s> {
+    pub(crate) simulation: &'s Simulation,
+    pub(crate) options: &'s Options,
+    /// `None` only while power is off.
     pub(crate) machine: Option<Machine>,
     pub(crate) oracle: ReferenceDevice,
     pub(crate) ledger: Ledger,
     host: Host,
     pub(crate) flights: BTreeMap<CommandId, Flight>,
-    /// A command that the stack had no room for.
+    /// A command that the stack refused because its queue was full.
     pub(crate) refused: Option<Command>,
     pub(crate) now: Instant,
     pub(crate) hash: Hash,
-    pub(crate) teller: Teller,
+    pub(crate) trace: EventTrace,
     watch: liveness::Watch,
     completions: CompletionQueue,
     commands: u64,
@@ -55,52 +56,52 @@ pub(crate) struct Machine {
     pub(crate) stack: Stack,
 }
 
-/// A command under way.
+/// A command in flight.
 pub(crate) struct Flight {
     expected: Completion,
-    /// Whether its completion tells the host that it has happened.
+    /// Whether a successful completion acknowledges its effect.
     acknowledges: bool,
-    /// It is lost on its way, and ends when the host gives up.
+    /// It is lost, and ends when the host aborts it.
     is_dropped: bool,
-    told: Told,
+    record: CommandRecord,
 }
 
 impl Machine {
-    /// Puts a stack over a drive that has just got power.
-    pub(crate) fn new(world: &World, drive: Ssd, life: u64) -> Machine {
+    /// Builds the stack over a drive after power-on.
+    pub(crate) fn new(simulation: &Simulation, drive: Ssd, life: u64) -> Machine {
         let drive = Shared::new(drive);
-        let stack = Stack::new(world, &drive, life);
+        let stack = Stack::new(simulation, &drive, life);
         Machine { drive, stack }
     }
 }
 
-impl<'w> Run<'w> {
-    pub(crate) fn new(world: &'w World, options: &'w Options, teller: Teller) -> Run<'w> {
-        let mut drive = Ssd::new(&world.profile, world.keeps, &world.root.fork("life/0"));
+impl<'s> Run<'s> {
+    pub(crate) fn new(simulation: &'s Simulation, options: &'s Options, trace: EventTrace) -> Run<'s> {
+        let mut drive = Ssd::new(&simulation.profile, simulation.keeps, &simulation.root.fork("life/0"));
         if let Some(Bug::Drive(bug)) = options.bug {
-            drive.plant(bug);
+            drive.seed_bug(bug);
         }
         let mut run = Run {
-            machine: Some(Machine::new(world, drive, 0)),
-            oracle: ReferenceDevice::new(world.geometry.clone(), world.keeps),
-            ledger: Ledger::new(&world.geometry),
-            host: Host::new(world),
+            machine: Some(Machine::new(simulation, drive, 0)),
+            oracle: ReferenceDevice::new(simulation.geometry.clone(), simulation.keeps),
+            ledger: Ledger::new(&simulation.geometry),
+            host: Host::new(simulation),
             flights: BTreeMap::new(),
             refused: None,
             now: Instant::ZERO,
             hash: Hash::default(),
-            teller,
+            trace,
             watch: liveness::Watch::default(),
             completions: CompletionQueue::new(),
             commands: 0,
             events: 0,
             power_losses: 0,
             faults: 0,
-            power_prng: world.root.fork("power losses"),
+            power_prng: simulation.root.fork("power losses"),
             next_power_loss: u64::MAX,
-            degradation_prng: world.root.fork("degradations"),
+            degradation_prng: simulation.root.fork("degradations"),
             next_degradation: u64::MAX,
-            world,
+            simulation,
             options,
         };
         run.schedule_power_loss();
@@ -108,28 +109,28 @@ impl<'w> Run<'w> {
         run
     }
 
-    /// Runs to the end, or to the first thing that is wrong.
-    pub(crate) fn run(&mut self) -> Result<(), Trouble> {
-        let mut phase_end = self.world.load.phase_commands;
-        while self.commands < self.world.load.commands {
+    /// Runs to the end, or to the first error.
+    pub(crate) fn run(&mut self) -> Result<(), CheckError> {
+        let mut phase_end = self.simulation.load.phase_commands;
+        while self.commands < self.simulation.load.commands {
             self.step()?;
             if self.commands >= phase_end {
-                self.come_to_rest()?;
-                phase_end = self.commands.saturating_add(self.world.load.phase_commands);
+                self.quiesce()?;
+                phase_end = self.commands.saturating_add(self.simulation.load.phase_commands);
             }
         }
-        if self.world.power_loss_every.is_some() && self.power_prng.chance(1, 2) {
+        if self.simulation.power_loss_every.is_some() && self.power_prng.chance(1, 2) {
             power::lose(self)?;
         }
-        self.come_to_rest()
+        self.quiesce()
     }
 
-    /// The verdict on what was run.
+    /// The outcome of the run.
     pub(crate) fn outcome(&self, seed: u64) -> Outcome {
         Outcome {
             seed,
             mode: self.options.mode,
-            world: WorldKind::Drive,
+            scenario: ScenarioKind::Drive,
             commands: self.commands,
             events: self.events,
             power_losses: self.power_losses,
@@ -140,8 +141,9 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// One event: the world interferes, or the host submits a command, or time jumps to where the stack has news.
-    fn step(&mut self) -> Result<(), Trouble> {
+    /// One event: a fault is injected, the host submits a command, or time advances to the stack's
+    /// next wakeup.
+    fn step(&mut self) -> Result<(), CheckError> {
         if self.events >= self.next_power_loss {
             power::lose(self)?;
             self.schedule_power_loss();
@@ -152,9 +154,9 @@ impl<'w> Run<'w> {
         }
         self.events += 1;
         let wakeup = self.machine().stack.next_wakeup();
-        let has_room = self.flights.len() < self.world.load.queue_depth && self.refused.is_none();
+        let has_slot = self.flights.len() < self.simulation.load.queue_depth && self.refused.is_none();
         let ready_at = self.host.ready_at().max(self.now);
-        if has_room && wakeup.is_none_or(|wakeup| ready_at <= wakeup) {
+        if has_slot && wakeup.is_none_or(|wakeup| ready_at <= wakeup) {
             self.now = ready_at;
             let command = self.host.next(&self.oracle);
             self.submit(&command);
@@ -164,50 +166,51 @@ impl<'w> Run<'w> {
                 self.submit(&command);
             }
         }
-        if self.events.is_multiple_of(self.world.check_every) {
+        if self.events.is_multiple_of(self.simulation.check_every) {
             self.check_drive()?;
         }
         Ok(())
     }
 
-    /// Hands a command to the stack. It takes effect at once, on the drive as on the oracle and in the books.
+    /// Submits a command to the stack. It takes effect at once, on the drive, the oracle and the
+    /// ledger.
     fn submit(&mut self, command: &Command) {
         let now = self.now;
-        let struck = match self.machine().stack.submit(now, command.clone()) {
-            Ok(struck) => struck,
+        let fault = match self.machine().stack.submit(now, command.clone()) {
+            Ok(fault) => fault,
             Err(QueueFull(back)) => {
-                assert_eq!(back, *command, "a refused command comes back as it was");
+                assert_eq!(back, *command, "a refused command is returned unchanged");
                 self.refused = Some(back);
                 return;
             }
         };
         let id = command.id;
-        let mut expected = match struck {
+        let mut expected = match fault {
             Some(FaultEffect::Fail(status)) => Completion::of(id, status),
             Some(FaultEffect::Drop) => Completion::of(id, Status::AbortRequested),
             _ => self.take_effect(command),
         };
-        match struck {
+        match fault {
             Some(FaultEffect::FailAfter(status)) if expected.status.is_success() => {
                 expected = Completion::of(id, status);
             }
             Some(FaultEffect::DropAfter) => expected = Completion::of(id, Status::AbortRequested),
             _ => {}
         }
-        self.faults += u64::from(struck.is_some());
+        self.faults += u64::from(fault.is_some());
         self.commands += 1;
         self.host.pause(now);
         self.hash.submission(now, command);
-        let told = Told::new(id, &command.operation, &self.world.geometry, now);
-        self.teller.taken(told);
+        let record = CommandRecord::new(id, &command.operation, &self.simulation.geometry, now);
+        self.trace.command_submitted(record);
         if self.flights.is_empty() {
             self.watch.progress(now);
         }
         let flight = Flight {
-            acknowledges: struck.is_none(),
-            is_dropped: matches!(struck, Some(FaultEffect::Drop | FaultEffect::DropAfter)),
+            acknowledges: fault.is_none(),
+            is_dropped: matches!(fault, Some(FaultEffect::Drop | FaultEffect::DropAfter)),
             expected,
-            told,
+            record,
         };
         self.flights.insert(id, flight);
     }
@@ -220,8 +223,8 @@ impl<'w> Run<'w> {
         expected
     }
 
-    /// Jumps to where the stack has news, and checks what has ended.
-    fn poll(&mut self, wakeup: Option<Instant>) -> Result<(), Trouble> {
+    /// Advances to the stack's next wakeup, and checks the completions.
+    fn poll(&mut self, wakeup: Option<Instant>) -> Result<(), CheckError> {
         let Some(wakeup) = wakeup else { return self.wake_up() };
         self.now = self.now.max(wakeup);
         let now = self.now;
@@ -241,8 +244,9 @@ impl<'w> Run<'w> {
         self.watch.check(now, || oldest(flights))
     }
 
-    /// The stack waits for nothing. If that is because commands got lost, the host gives up on them.
-    fn wake_up(&mut self) -> Result<(), Trouble> {
+    /// The stack has no wakeup. If that is because all commands in flight are lost, the host aborts
+    /// them.
+    fn wake_up(&mut self) -> Result<(), CheckError> {
         let now = self.now;
         let is_lost = self.flights.values().all(|flight| flight.is_dropped);
         if is_lost && self.machine().stack.abort_dropped(now) > 0 {
@@ -255,29 +259,32 @@ impl<'w> Run<'w> {
         Err(liveness::asleep(&oldest(&self.flights)))
     }
 
-    fn end(&mut self, completion: &Completion) -> Result<(), Trouble> {
+    fn end(&mut self, completion: &Completion) -> Result<(), CheckError> {
         let now = self.now;
         self.hash.completion(now, completion);
         let Some(flight) = self.flights.remove(&completion.id) else {
-            let message = format!("command {} ended, and is not under way", completion.id);
-            return Err(Trouble::new(FailureKind::StrayCompletion, None, message));
+            let message = format!("command {} completed but is not in flight", completion.id);
+            return Err(CheckError::new(FailureKind::StrayCompletion, None, message));
         };
-        self.teller.ended(completion.id, End::Completed(now, completion.status));
-        let zone = flight.told.place.map(|(zone, _)| zone);
-        answers::check(flight.told.kind.name(), &flight.expected, completion)
-            .map_err(|trouble| Trouble { zone, ..trouble })?;
+        self.trace.command_ended(completion.id, End::Completed(now, completion.status));
+        let zone = flight.record.place.map(|(zone, _)| zone);
+        answers::check(flight.record.kind.name(), &flight.expected, completion)
+            .map_err(|error| CheckError { zone, ..error })?;
         if flight.acknowledges && completion.status.is_success() {
             self.ledger.acknowledge(completion.id);
         }
         match self.options.mode {
-            Mode::Lite => self.machine().drive.clone().with_inner(|drive| quiet::check_views(&self.oracle, drive)),
-            Mode::Performance => liveness::check_latency(|| flight.told.name(), now.since(flight.told.taken_at)),
+            Mode::Lite => self.machine().drive.clone().with_inner(|drive| quiescent::check_views(&self.oracle, drive)),
+            Mode::Performance => {
+                liveness::check_latency(|| flight.record.name(), now.since(flight.record.submitted_at))
+            }
             Mode::Swarm => Ok(()),
         }
     }
 
-    /// Faults stop, and everything under way must end; then the drive must show what the oracle shows.
-    fn come_to_rest(&mut self) -> Result<(), Trouble> {
+    /// Stops faults and waits until every command in flight has ended; then the drive must equal
+    /// the oracle.
+    fn quiesce(&mut self) -> Result<(), CheckError> {
         while !self.flights.is_empty() || self.refused.is_some() {
             self.events += 1;
             let now = self.now;
@@ -288,29 +295,29 @@ impl<'w> Run<'w> {
                 self.submit(&command);
             }
         }
-        self.ledger.settle_all();
-        self.look()?;
-        self.teller.tell(self.now, || "everything has ended, and is as it must be".to_owned());
+        self.ledger.apply_all();
+        self.verify()?;
+        self.trace.log(self.now, || "quiescent: all zones and blocks match the oracle".to_owned());
         Ok(())
     }
 
-    /// Looks at the whole quiet drive.
-    fn look(&mut self) -> Result<(), Trouble> {
-        let (now, keeps) = (self.now, self.world.keeps);
-        let (mut seen, now) = survey(&mut self.machine().drive, now, keeps)?;
+    /// Compares the whole quiescent drive with the oracle.
+    fn verify(&mut self) -> Result<(), CheckError> {
+        let (now, keeps) = (self.now, self.simulation.keeps);
+        let (mut seen, now) = observe(&mut self.machine().drive, now, keeps)?;
         self.now = now;
-        limits::check(&self.world.profile.geometry(), &seen)?;
-        let host = seen.drain(self.world.host_zones()).collect::<Vec<_>>();
-        quiet::check(&self.oracle, &host, keeps)?;
+        limits::check(&self.simulation.profile.geometry(), &seen)?;
+        let host = seen.drain(self.simulation.host_zones()).collect::<Vec<_>>();
+        quiescent::check(&self.oracle, &host, keeps)?;
         self.check_drive()
     }
 
-    pub(crate) fn check_drive(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn check_drive(&mut self) -> Result<(), CheckError> {
         self.machine().drive.with_inner(Ssd::check_invariants);
         Ok(())
     }
 
-    /// The medium of a zone gives up, on both devices and in the books.
+    /// Degrades a zone, on the drive, the oracle and the ledger.
     fn degrade(&mut self) {
         let geometry = self.oracle.geometry(NamespaceId::FIRST);
         let zones: Vec<ZoneIndex> = (0..geometry.zone_count)
@@ -319,11 +326,11 @@ impl<'w> Run<'w> {
             .collect();
         let healthy =
             |zone: &ZoneIndex| !matches!(self.oracle.image(*zone).state, ZoneState::ReadOnly | ZoneState::Offline);
-        // Half of the zones stay as they are, or nothing would be left to test.
+        // At least half of the zones stay healthy, or nothing would be left to test.
         if zones.iter().filter(|zone| healthy(zone)).count() * 2 <= zones.len() {
             return;
         }
-        let zone = *self.degradation_prng.pick(&zones).expect("there are healthy zones");
+        let zone = *self.degradation_prng.pick(&zones).expect("at least half of the zones are healthy");
         let to = if self.degradation_prng.chance(2, 3) { ZoneState::ReadOnly } else { ZoneState::Offline };
         if self.oracle.image(zone).state == ZoneState::Offline {
             return;
@@ -333,47 +340,50 @@ impl<'w> Run<'w> {
         self.oracle.degrade(zone, to);
         self.ledger.degrade(zone, to);
         self.hash.mix(u64::from(zone.0) << 8 | u64::from(to.code()));
-        self.teller.tell(self.now, || format!("zone {zone} becomes {to} by itself"));
+        self.trace.log(self.now, || format!("zone {zone} enters the state {to}"));
     }
 
     pub(crate) fn machine(&mut self) -> &mut Machine {
-        self.machine.as_mut().expect("the power is on")
+        self.machine.as_mut().expect("power is on")
     }
 
     fn schedule_power_loss(&mut self) {
-        let Some(every) = self.world.power_loss_every else { return };
+        let Some(every) = self.simulation.power_loss_every else { return };
         self.next_power_loss = self.events + 1 + self.power_prng.below(2 * every);
     }
 
     fn schedule_degradation(&mut self) {
-        let Some(every) = self.world.degradation_every else { return };
+        let Some(every) = self.simulation.degradation_every else { return };
         self.next_degradation = self.events + 1 + self.degradation_prng.below(2 * every);
     }
 
-    /// Forgets what was under way when the power went.
+    /// Drops the commands that were in flight when power was lost.
     pub(crate) fn forget_flights(&mut self) {
         for id in std::mem::take(&mut self.flights).into_keys() {
-            self.teller.ended(id, End::Lost);
+            self.trace.command_ended(id, End::Lost);
         }
         self.refused = None;
         self.watch.progress(self.now);
     }
 
-    /// How long the power is off.
-    pub(crate) fn draw_outage(&mut self) -> Duration {
+    /// How long power is off.
+    pub(crate) fn random_outage(&mut self) -> Duration {
         Duration(self.power_prng.below(1_000_000_000))
     }
 }
 
-/// Tells of the command under way that was taken first.
+/// Describes the oldest command in flight.
 fn oldest(flights: &BTreeMap<CommandId, Flight>) -> String {
     match flights.values().next() {
         Some(flight) => {
-            format!("{}, taken at {}, never completed ({} under way)", flight.told.name(), flight.told.taken_at, {
-                flights.len()
-            })
+            format!(
+                "{}, submitted at {}, never completed ({} in flight)",
+                flight.record.name(),
+                flight.record.submitted_at,
+                { flights.len() }
+            )
         }
-        None => "a command that was refused is never taken".to_owned(),
+        None => "a refused command is never accepted".to_owned(),
     }
 }
 

@@ -1,28 +1,28 @@
-//! Shrinking: the same kind of failure in a smaller world.
+//! Shrinking: finds a smaller scenario with the same kind of failure.
 //!
-//! Parts of the world are left out one by one, the queue is made shorter, and the run is cut after fewer commands, as
-//! long as a failure of the same kind is left. Each part of a world draws from its own fork of the seed, so that what is
-//! left stays as it was.
+//! Parts of the scenario are left out one by one, the queue depth and the number of commands are
+//! reduced, as long as a failure of the same kind remains. Each part takes its random numbers from
+//! its own fork of the seed, so that the remaining parts do not change.
 
+use crate::event_trace::EventTrace;
 use crate::options::{Mode, Options, Part};
 use crate::outcome::{Failure, FailureKind, Outcome};
-use crate::simulate::{AnyWorld, run, run_once};
-use crate::story::Teller;
+use crate::simulate::{AnySimulation, run, run_once};
 
 /// A smaller run that fails in the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shrunk {
-    /// What makes it, with the seed.
+    /// The options that generate it, with the seed.
     pub options: Options,
-    /// How it fails.
+    /// The failure.
     pub failure: Failure,
-    /// The commands it takes.
+    /// The number of commands until the failure.
     pub commands: u64,
-    /// Runs that were tried.
+    /// The number of runs of the search.
     pub runs: u32,
 }
 
-/// Makes a failing run smaller; `None` if it does not fail in this way.
+/// Shrinks a failing run; `None` if it does not fail with this kind.
 #[must_use]
 pub fn shrink(seed: u64, options: &Options, kind: FailureKind) -> Option<Shrunk> {
     let mut search = Search { seed, kind, runs: 0 };
@@ -34,7 +34,7 @@ pub fn shrink(seed: u64, options: &Options, kind: FailureKind) -> Option<Shrunk>
         search.shorten_queue(&mut best);
         search.cut_commands(&mut best);
         if best.options == before {
-            search.put_back_parts(&mut best);
+            search.restore_parts(&mut best);
             return Some(Shrunk { runs: search.runs, ..best });
         }
     }
@@ -47,30 +47,31 @@ struct Search {
 }
 
 impl Search {
-    /// Runs once; if it fails in the right way, what it took.
+    /// Runs once; returns the run if it fails with the same kind.
     fn try_run(&mut self, options: Options) -> Option<Shrunk> {
         self.runs += 1;
         let Outcome { failure, commands, .. } = if self.kind == FailureKind::NotRepeatable {
             run(self.seed, &options)
         } else {
-            let world = AnyWorld::new(self.seed, &options);
-            run_once(self.seed, &world, &options, Teller::default()).0
+            let simulation = AnySimulation::new(self.seed, &options);
+            run_once(self.seed, &simulation, &options, EventTrace::default()).0
         };
         let failure = failure.filter(|failure| failure.kind == self.kind)?;
-        // Commands after the failure are not needed; but the load must not be over when the failure comes, unless it was.
+        // Commands after the failure are not needed, but the load must not end before the failure
+        // unless it did.
         let commands_max = Some(options.commands_max.map_or(commands + 1, |most| most.min(commands + 1)));
         Some(Shrunk { options: Options { commands_max, ..options }, failure, commands, runs: 0 })
     }
 
     fn leave_out_parts(&mut self, best: &mut Shrunk, most: u64) {
-        let kind = best.options.world_of(self.seed);
+        let kind = best.options.scenario_of(self.seed);
         for part in Part::ALL.map(|(_, part)| part).into_iter().filter(|part| part.is_in(kind)) {
             if best.options.mode != Mode::Swarm || !best.options.has(part) {
                 continue;
             }
             let mut without = best.options.without.clone();
             without.insert(part);
-            // A world without the part may need a few more commands to fail.
+            // Without the part, the scenario may need a few more commands to fail.
             let commands_max = best.options.commands_max.map(|commands| (commands + commands / 4).min(most));
             let tried = Options { without, commands_max, ..best.options.clone() };
             if let Some(smaller) = self.try_run(tried) {
@@ -79,8 +80,8 @@ impl Search {
         }
     }
 
-    /// What was never in the world need not be left out.
-    fn put_back_parts(&mut self, best: &mut Shrunk) {
+    /// Removes parts from the list that the scenario does not have anyway.
+    fn restore_parts(&mut self, best: &mut Shrunk) {
         for part in best.options.without.clone() {
             let mut without = best.options.without.clone();
             without.remove(&part);
@@ -103,7 +104,8 @@ impl Search {
         }
     }
 
-    /// Halves the distance to the least limit on commands that fails, as if a larger one always failed too.
+    /// Bisects the smallest number of commands that fails, assuming that every larger number fails
+    /// too.
     fn cut_commands(&mut self, best: &mut Shrunk) {
         let (mut too_few, mut enough) = (0, best.options.commands_max.unwrap_or(best.commands));
         while too_few + 1 < enough {
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shrunk_run_fails_in_the_same_way_with_less_of_everything() {
+    fn a_shrunk_run_fails_in_the_same_way_with_fewer_commands() {
         for bug in [SeededBug::FinishForgetsTail, SeededBug::EarlyAcknowledgement, SeededBug::LostWakeup] {
             let (seed, options, failure) = first_failure(bug);
             let whole = run(seed, &options);
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_in_the_world_is_left_out_of_it() {
+    fn only_parts_that_matter_are_left_out() {
         let (seed, options, failure) = first_failure(SeededBug::ResetKeepsContents);
         let shrunk = shrink(seed, &options, failure.kind).expect("it fails");
         for part in &shrunk.options.without {

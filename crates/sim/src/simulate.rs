@@ -1,43 +1,44 @@
-//! Running a seed: twice, and with a story if somebody wants to read it.
+//! Runs the simulation of a seed: twice for the verdict, once more for an event trace.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use zonda_zoned::Instant;
 
-use crate::files::{FilesRun, FilesWorld, describe as describe_files};
-use crate::images::{ImagesRun, ImagesWorld, describe as describe_image};
+use crate::event_trace::{EventTrace, compose, describe};
+use crate::files::{FilesRun, FilesSimulation, describe as describe_files};
+use crate::images::{ImagesRun, ImagesSimulation, describe as describe_image};
 use crate::network::{Network, NetworkRun, describe as describe_network};
-use crate::options::{Options, WorldKind};
+use crate::observe::CheckError;
+use crate::options::{Options, ScenarioKind};
 use crate::outcome::{Failure, FailureKind, Outcome};
 use crate::run::Run;
-use crate::story::{Teller, compose, describe};
-use crate::survey::Trouble;
-use crate::volumes::{VolumesRun, VolumesWorld, describe as describe_volume};
-use crate::world::World;
+use crate::simulation::Simulation;
+use crate::volumes::{VolumesRun, VolumesSimulation, describe as describe_volume};
 
-/// Runs a seed's world, twice, and says how it ended.
+/// Runs the simulation of a seed twice, and returns the outcome.
 ///
-/// A failed assertion below is a failure of the run; what it prints on its way is the caller's to silence.
+/// A failed assertion anywhere is a failure of the run. To suppress the message that the panic
+/// prints, set a panic hook.
 #[must_use]
 pub fn run(seed: u64, options: &Options) -> Outcome {
-    run_twice(seed, &AnyWorld::new(seed, options), options)
+    run_twice(seed, &AnySimulation::new(seed, options), options)
 }
 
-/// Runs a world twice, and says how it ended.
-pub(crate) fn run_twice(seed: u64, world: &AnyWorld, options: &Options) -> Outcome {
-    let (first, _) = run_once(seed, world, options, Teller::default());
-    let (second, _) = run_once(seed, world, options, Teller::default());
+/// Runs a simulation twice, and returns the outcome.
+pub(crate) fn run_twice(seed: u64, simulation: &AnySimulation, options: &Options) -> Outcome {
+    let (first, _) = run_once(seed, simulation, options, EventTrace::default());
+    let (second, _) = run_once(seed, simulation, options, EventTrace::default());
     if first == second {
         return first;
     }
     let message = format!(
-        "two runs differ: hashes {:016x} and {:016x}, {} and {} events, {} and {}",
+        "two runs of the same seed differ: hashes {:016x} and {:016x}, {} and {} events, {} and {}",
         first.hash,
         second.hash,
         first.events,
         second.events,
-        ended(&first),
-        ended(&second)
+        verdict(&first),
+        verdict(&second)
     );
     let at = Instant(first.virtual_time.0);
     let failure = Failure {
@@ -52,116 +53,127 @@ pub(crate) fn run_twice(seed: u64, world: &AnyWorld, options: &Options) -> Outco
     Outcome { failure: Some(failure), ..first }
 }
 
-/// Tells the run of a seed: its world, the events of note, and how it ended.
+/// The event trace of the run of a seed: the scenario, the main events, and the result.
 #[must_use]
-pub fn story(seed: u64, options: &Options) -> String {
-    story_of(seed, &AnyWorld::new(seed, options), options, &options.replay_command(seed))
+pub fn event_trace(seed: u64, options: &Options) -> String {
+    event_trace_of(seed, &AnySimulation::new(seed, options), options, &options.replay_command(seed))
 }
 
-/// Tells the run of a world, which this command replays.
-pub(crate) fn story_of(seed: u64, world: &AnyWorld, options: &Options, replay: &str) -> String {
-    let teller = match world {
-        // What became of a block that is lost is told from the start.
-        AnyWorld::Volumes(_) => {
-            let (outcome, _) = run_once(seed, world, options, Teller::default());
-            Teller::watching(outcome.failure.and_then(|failure| failure.block))
+/// The event trace of a simulation; `replay` is the command that replays it.
+pub(crate) fn event_trace_of(seed: u64, simulation: &AnySimulation, options: &Options, replay: &str) -> String {
+    let trace = match simulation {
+        // A first run finds the block that is lost, so that the trace has every event of it.
+        AnySimulation::Volumes(_) => {
+            let (outcome, _) = run_once(seed, simulation, options, EventTrace::default());
+            EventTrace::watching_block(outcome.failure.and_then(|failure| failure.block))
         }
-        _ => Teller::listening(),
+        _ => EventTrace::enabled(),
     };
-    let (outcome, lines) = run_once(seed, world, options, teller);
-    let description = match world {
-        AnyWorld::Drive(world) => describe(world),
-        AnyWorld::Network(world) => describe_network(world),
-        AnyWorld::Files(world) => describe_files(world),
-        AnyWorld::Volumes(world) => describe_volume(world),
-        AnyWorld::Images(world) => describe_image(world),
+    let (outcome, lines) = run_once(seed, simulation, options, trace);
+    let description = match simulation {
+        AnySimulation::Drive(simulation) => describe(simulation),
+        AnySimulation::Network(simulation) => describe_network(simulation),
+        AnySimulation::Files(simulation) => describe_files(simulation),
+        AnySimulation::Volumes(simulation) => describe_volume(simulation),
+        AnySimulation::Images(simulation) => describe_image(simulation),
     };
     compose(&description, replay, &outcome, &lines)
 }
 
-/// The drive of a seed's world, as the text of a profile; of a network, that of the drive which the seed makes alone.
+/// The profile text of a seed's drive. For a network, the profile of the drive scenario of the same
+/// seed.
 #[must_use]
 pub fn drive_profile(seed: u64, options: &Options) -> String {
-    match options.world_of(seed) {
-        WorldKind::Files => FilesWorld::new(seed, options).profile_text,
-        _ => World::new(seed, options).profile_text,
+    match options.scenario_of(seed) {
+        ScenarioKind::Files => FilesSimulation::new(seed, options).profile_text,
+        _ => Simulation::new(seed, options).profile_text,
     }
 }
 
-/// The world of a seed, of any kind.
+/// The simulation of a seed, of any kind.
 #[derive(Debug)]
-pub(crate) enum AnyWorld {
-    Drive(Box<World>),
+pub(crate) enum AnySimulation {
+    Drive(Box<Simulation>),
     Network(Box<Network>),
-    Files(Box<FilesWorld>),
-    Volumes(Box<VolumesWorld>),
-    Images(Box<ImagesWorld>),
+    Files(Box<FilesSimulation>),
+    Volumes(Box<VolumesSimulation>),
+    Images(Box<ImagesSimulation>),
 }
 
-impl AnyWorld {
-    pub(crate) fn new(seed: u64, options: &Options) -> AnyWorld {
-        match options.world_of(seed) {
-            WorldKind::Network => AnyWorld::Network(Box::new(Network::new(seed, options))),
-            WorldKind::Files => AnyWorld::Files(Box::new(FilesWorld::new(seed, options))),
-            WorldKind::Volumes => AnyWorld::Volumes(Box::new(VolumesWorld::new(seed, options))),
-            WorldKind::Images => AnyWorld::Images(Box::new(ImagesWorld::new(seed, options))),
-            _ => AnyWorld::Drive(Box::new(World::new(seed, options))),
+impl AnySimulation {
+    pub(crate) fn new(seed: u64, options: &Options) -> AnySimulation {
+        match options.scenario_of(seed) {
+            ScenarioKind::Network => AnySimulation::Network(Box::new(Network::new(seed, options))),
+            ScenarioKind::Files => AnySimulation::Files(Box::new(FilesSimulation::new(seed, options))),
+            ScenarioKind::Volumes => AnySimulation::Volumes(Box::new(VolumesSimulation::new(seed, options))),
+            ScenarioKind::Images => AnySimulation::Images(Box::new(ImagesSimulation::new(seed, options))),
+            _ => AnySimulation::Drive(Box::new(Simulation::new(seed, options))),
         }
     }
 }
 
-/// Runs a world once; shrinking needs no more.
-pub(crate) fn run_once(seed: u64, world: &AnyWorld, options: &Options, teller: Teller) -> (Outcome, Vec<String>) {
-    match world {
-        AnyWorld::Drive(world) => {
-            let mut run = Run::new(world, options, teller);
-            let trouble = caught(|| run.run());
-            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
+/// Runs a simulation once, which is enough to shrink it.
+pub(crate) fn run_once(
+    seed: u64,
+    simulation: &AnySimulation,
+    options: &Options,
+    trace: EventTrace,
+) -> (Outcome, Vec<String>) {
+    match simulation {
+        AnySimulation::Drive(simulation) => {
+            let mut run = Run::new(simulation, options, trace);
+            let error = caught(|| run.run());
+            finish(run.outcome(seed), error, run.now, &mut run.trace)
         }
-        AnyWorld::Network(world) => {
-            let mut run = NetworkRun::new(world, options, teller);
-            let trouble = caught(|| run.run());
-            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
+        AnySimulation::Network(simulation) => {
+            let mut run = NetworkRun::new(simulation, options, trace);
+            let error = caught(|| run.run());
+            finish(run.outcome(seed), error, run.now, &mut run.trace)
         }
-        AnyWorld::Files(world) => {
-            let mut run = FilesRun::new(world, options, teller);
-            let trouble = caught(|| run.run());
-            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
+        AnySimulation::Files(simulation) => {
+            let mut run = FilesRun::new(simulation, options, trace);
+            let error = caught(|| run.run());
+            finish(run.outcome(seed), error, run.now, &mut run.trace)
         }
-        AnyWorld::Volumes(world) => {
-            let mut run = VolumesRun::new(world, options, teller);
-            let trouble = caught(|| run.run());
-            run.tell(trouble.as_ref());
-            finish(run.outcome(seed), trouble, run.now(), &mut run.teller)
+        AnySimulation::Volumes(simulation) => {
+            let mut run = VolumesRun::new(simulation, options, trace);
+            let error = caught(|| run.run());
+            run.copy_journal(error.as_ref());
+            finish(run.outcome(seed), error, run.now(), &mut run.trace)
         }
-        AnyWorld::Images(world) => {
-            let mut run = ImagesRun::new(world, options, teller);
-            let trouble = caught(|| run.run());
-            finish(run.outcome(seed), trouble, run.now, &mut run.teller)
+        AnySimulation::Images(simulation) => {
+            let mut run = ImagesRun::new(simulation, options, trace);
+            let error = caught(|| run.run());
+            finish(run.outcome(seed), error, run.now, &mut run.trace)
         }
     }
 }
 
-/// What goes wrong in a run; a failed assertion is one such thing.
-fn caught(run: impl FnOnce() -> Result<(), Trouble>) -> Option<Trouble> {
+/// The error of a run; a panic is one.
+fn caught(run: impl FnOnce() -> Result<(), CheckError>) -> Option<CheckError> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.err(),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            Some(Trouble::new(FailureKind::Panic, None, text.unwrap_or("without a word").to_owned()))
+            Some(CheckError::new(FailureKind::Panic, None, text.unwrap_or("a panic without a message").to_owned()))
         }
     }
 }
 
-fn finish(mut outcome: Outcome, trouble: Option<Trouble>, at: Instant, teller: &mut Teller) -> (Outcome, Vec<String>) {
-    outcome.failure = trouble.map(|trouble| {
-        let tail = teller.tail(&trouble);
-        let Trouble { kind, message, zone, file, block, host: _ } = trouble;
+fn finish(
+    mut outcome: Outcome,
+    error: Option<CheckError>,
+    at: Instant,
+    trace: &mut EventTrace,
+) -> (Outcome, Vec<String>) {
+    outcome.failure = error.map(|error| {
+        let tail = trace.tail(&error);
+        let CheckError { kind, message, zone, file, block, host: _ } = error;
         Failure { kind, message, at, zone, file, block, tail }
     });
-    (outcome, std::mem::take(&mut teller.lines))
+    (outcome, std::mem::take(&mut trace.lines))
 }
 
-fn ended(outcome: &Outcome) -> &'static str {
-    outcome.failure.as_ref().map_or("good", |failure| failure.kind.name())
+fn verdict(outcome: &Outcome) -> &'static str {
+    outcome.failure.as_ref().map_or("passed", |failure| failure.kind.name())
 }

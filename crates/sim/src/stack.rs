@@ -1,24 +1,29 @@
-//! The stack over the drive, built of a world's layers, and taken down when the power goes.
+//! The stack of layers over a drive, rebuilt after every power loss.
 
 use zonda_layers::{Delay, Fault, FaultEffect, FaultRule, Shared, Slice, Trace};
 use zonda_ssd::Ssd;
 use zonda_zoned::{Command, CompletionQueue, Instant, Prng, QueueFull, ZonedDevice};
 
-use crate::world::{Layer, World};
+use crate::simulation::{Layer, Simulation};
 
 pub(crate) type Device = Box<dyn ZonedDevice>;
 
-/// The layers over a drive, with a hand on the layer of faults.
+/// The layers over a drive, with a handle on the fault layer.
 pub(crate) struct Stack {
     top: Device,
     fault: Option<FaultLayer>,
 }
 
-/// A layer of faults, with its rules.
+/// A fault layer, with its rules.
 type FaultLayer = (Shared<Fault<Device>>, Vec<FaultRule>);
 
-/// Puts layers over a drive, the first the lowest; returns the uppermost, and the layer of faults if there is one.
-pub(crate) fn pile_up(root: &Prng, layers: &[Layer], drive: &Shared<Ssd>, life: u64) -> (Device, Option<FaultLayer>) {
+/// Builds layers over a drive, the lowest first; returns the top layer, and the fault layer if any.
+pub(crate) fn build_layers(
+    root: &Prng,
+    layers: &[Layer],
+    drive: &Shared<Ssd>,
+    life: u64,
+) -> (Device, Option<FaultLayer>) {
     let mut top: Device = Box::new(drive.clone());
     let mut fault = None;
     for (place, layer) in layers.iter().enumerate() {
@@ -38,19 +43,19 @@ pub(crate) fn pile_up(root: &Prng, layers: &[Layer], drive: &Shared<Ssd>, life: 
 }
 
 impl Stack {
-    /// Builds the layers. `life` counts how often power has come on: each life has its own randomness.
-    pub(crate) fn new(world: &World, drive: &Shared<Ssd>, life: u64) -> Stack {
-        let (top, fault) = pile_up(&world.root, &world.layers, drive, life);
+    /// Builds the layers. `life` counts power cycles: each has its own random numbers.
+    pub(crate) fn new(simulation: &Simulation, drive: &Shared<Ssd>, life: u64) -> Stack {
+        let (top, fault) = build_layers(&simulation.root, &simulation.layers, drive, life);
         Stack { top, fault }
     }
 
-    /// Submits a command, and says which fault struck it.
+    /// Submits a command; returns the fault injected on it, if any.
     pub(crate) fn submit(&mut self, now: Instant, command: Command) -> Result<Option<FaultEffect>, QueueFull> {
         let before = self.struck();
         self.top.submit(now, command)?;
         let after = self.struck();
         let struck = before.iter().zip(&after).position(|(before, after)| before != after);
-        Ok(struck.map(|rule| self.fault.as_ref().expect("a rule has struck").1[rule].effect))
+        Ok(struck.map(|rule| self.fault.as_ref().expect("a fault was injected").1[rule].effect))
     }
 
     pub(crate) fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
@@ -61,12 +66,12 @@ impl Stack {
         self.top.next_wakeup()
     }
 
-    /// The host gives up on commands that got lost; returns how many there were.
+    /// Aborts lost commands; returns their number.
     pub(crate) fn abort_dropped(&mut self, now: Instant) -> usize {
         self.fault.as_ref().map_or(0, |(fault, _)| fault.with_inner_mut(|fault| fault.abort_dropped(now)))
     }
 
-    /// How often each rule of the layer of faults has struck.
+    /// The number of faults that each rule of the fault layer has injected.
     fn struck(&self) -> Vec<u64> {
         let Some((fault, _)) = &self.fault else { return Vec::new() };
         fault.with_inner(|fault| fault.counters().iter().map(|counters| counters.struck).collect())

@@ -1,7 +1,8 @@
-//! The write buffer: writes wait here for their program, and before it for room.
+//! The write buffer: writes wait here for their program, and before it for space.
 //!
-//! Room is counted, not laid out. A waiting write is let in piece by piece as programs end and give room back; who goes
-//! first is the profile's [`Admission`]. A group is a zone or a die, whichever the cap counts.
+//! Space is counted, not laid out. A waiting write is admitted in pieces as programs complete and
+//! release space; the order is the profile's [`Admission`]. A group is a zone or a die, whichever
+//! the cap counts.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,42 +16,42 @@ pub(crate) struct Waiting {
     pub(crate) left_bytes: u64,
 }
 
-/// A piece of a write that has got room.
+/// A piece of a write that was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
     pub(crate) command: u32,
     pub(crate) bytes: u64,
 }
 
-/// Who waits for room that will never come back by itself.
+/// Writes that wait for space that no program in flight will release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stuck {
-    Nobody,
+pub(crate) enum Stall {
+    None,
     /// Writes of one group, at its cap.
     Group(u32),
     /// All of them.
     All,
 }
 
-/// Room for writes.
+/// The write buffer.
 #[derive(Debug)]
 pub(crate) struct WriteBuffer {
     capacity_bytes: u64,
     cap_bytes: u64,
-    /// Smallest piece that is let in, unless less is left of its write.
+    /// The smallest piece that is admitted, unless less is left of its write.
     piece_bytes: u64,
     block_bytes: u64,
     admission: Admission,
     used_bytes: u64,
     used_by_group: Vec<u64>,
-    /// Of the used bytes, those on their way in or in a program that will end: room that will come back by itself.
+    /// Of the used bytes, those of transfers and programs in flight, which will be released.
     returning_bytes: u64,
     /// The same for each group, where there is a cap.
     returning_by_group: Vec<u64>,
-    /// A group found waiting at its cap, none of which will come back by itself.
-    stuck_group: Option<u32>,
+    /// A group found waiting at its cap, with no space of it about to be released.
+    stalled_group: Option<u32>,
     queue: VecDeque<Waiting>,
-    /// With [`Admission::RoundRobin`]: a queue for each group, and the group whose turn was last.
+    /// With [`Admission::RoundRobin`]: a queue for each group, and the group that was served last.
     queues: BTreeMap<u32, VecDeque<Waiting>>,
     last_group: u32,
 }
@@ -74,14 +75,15 @@ impl WriteBuffer {
             used_by_group: vec![0; if cap.is_some() { groups as usize } else { 0 }],
             returning_bytes: 0,
             returning_by_group: vec![0; if cap.is_some() { groups as usize } else { 0 }],
-            stuck_group: None,
+            stalled_group: None,
             queue: VecDeque::new(),
             queues: BTreeMap::new(),
             last_group: 0,
         }
     }
 
-    /// A write asks for room. [`next_admitted`](Self::next_admitted) says when it has got some.
+    /// A write requests space. [`next_admitted`](Self::next_admitted) returns its pieces as they
+    /// are admitted.
     pub(crate) fn ask(&mut self, waiting: Waiting) {
         match self.admission {
             Admission::RoundRobin => self.queues.entry(waiting.group).or_default().push_back(waiting),
@@ -93,7 +95,7 @@ impl WriteBuffer {
         !self.queue.is_empty() || !self.queues.is_empty()
     }
 
-    /// Whether the latest write of this group to ask for room still waits, or part of it.
+    /// Whether the latest write of this group, or part of it, still waits for space.
     pub(crate) fn keeps_waiting(&self, command: u32, group: u32) -> bool {
         let queue = match self.admission {
             Admission::RoundRobin => self.queues.get(&group),
@@ -102,18 +104,18 @@ impl WriteBuffer {
         queue.and_then(VecDeque::back).is_some_and(|last| last.command == command)
     }
 
-    /// Lets one piece in, if there is room for one that may go first.
+    /// Admits one piece, if there is space for one that may go first.
     #[inline]
     pub(crate) fn next_admitted(&mut self) -> Option<Admitted> {
-        self.stuck_group = None;
+        self.stalled_group = None;
         match self.admission {
-            Admission::FirstCome => self.admit_first_with_room(),
+            Admission::FirstCome => self.admit_first_that_fits(),
             Admission::Strict => self.admit_at(0),
-            Admission::RoundRobin => self.admit_in_turn(),
+            Admission::RoundRobin => self.admit_round_robin(),
         }
     }
 
-    /// Takes room without asking: data that were in a ZRWA are committed.
+    /// Reserves space unconditionally: data that were in a ZRWA are committed.
     pub(crate) fn take(&mut self, group: u32, bytes: u64) {
         self.used_bytes += bytes;
         if let Some(used) = self.used_by_group.get_mut(group as usize) {
@@ -121,7 +123,8 @@ impl WriteBuffer {
         }
     }
 
-    /// Data have arrived and now wait for their unit to fill: their room does not come back by itself.
+    /// Data have arrived and now wait for their unit to fill: their space is not about to be
+    /// released.
     pub(crate) fn hold(&mut self, group: u32, bytes: u64) {
         self.returning_bytes -= bytes;
         if let Some(returning) = self.returning_by_group.get_mut(group as usize) {
@@ -129,7 +132,7 @@ impl WriteBuffer {
         }
     }
 
-    /// Held data are to be programmed: their room will come back.
+    /// Held data are to be programmed: their space will be released.
     pub(crate) fn will_return(&mut self, group: u32, bytes: u64) {
         self.returning_bytes += bytes;
         if let Some(returning) = self.returning_by_group.get_mut(group as usize) {
@@ -139,7 +142,7 @@ impl WriteBuffer {
 
     /// A program has ended.
     #[inline]
-    pub(crate) fn give_back(&mut self, group: u32, bytes: u64) {
+    pub(crate) fn release(&mut self, group: u32, bytes: u64) {
         self.hold(group, bytes);
         self.used_bytes -= bytes;
         if let Some(used) = self.used_by_group.get_mut(group as usize) {
@@ -147,13 +150,14 @@ impl WriteBuffer {
         }
     }
 
-    /// Writes that wait for room that will never come back by itself, after nobody was let in.
-    pub(crate) fn stuck(&self) -> Stuck {
-        match self.stuck_group {
-            _ if !self.is_waited_for() => Stuck::Nobody,
-            _ if self.returning_bytes == 0 => Stuck::All,
-            Some(group) => Stuck::Group(group),
-            None => Stuck::Nobody,
+    /// Writes that wait for space that no program in flight will release, after no write was
+    /// admitted.
+    pub(crate) fn stall(&self) -> Stall {
+        match self.stalled_group {
+            _ if !self.is_waited_for() => Stall::None,
+            _ if self.returning_bytes == 0 => Stall::All,
+            Some(group) => Stall::Group(group),
+            None => Stall::None,
         }
     }
 
@@ -161,34 +165,36 @@ impl WriteBuffer {
         self.used_bytes
     }
 
-    fn room_for(&self, waiting: &Waiting) -> u64 {
+    fn space_for(&self, waiting: &Waiting) -> u64 {
         let group_used = self.used_by_group.get(waiting.group as usize).copied().unwrap_or(0);
         let returning = self.returning_by_group.get(waiting.group as usize).copied().unwrap_or(self.returning_bytes);
-        let room = (self.capacity_bytes.saturating_sub(self.used_bytes)).min(self.cap_bytes.saturating_sub(group_used));
-        let room = room - room % self.block_bytes;
-        // Where no more room will come back by itself, whatever is left has to do.
+        let space =
+            (self.capacity_bytes.saturating_sub(self.used_bytes)).min(self.cap_bytes.saturating_sub(group_used));
+        let space = space - space % self.block_bytes;
+        // Where no more space will be released, the remaining space must suffice.
         let is_last = self.returning_bytes == 0 || (returning == 0 && group_used + self.piece_bytes > self.cap_bytes);
         let least = if is_last { self.block_bytes } else { self.piece_bytes.min(waiting.left_bytes) };
-        if room >= least { room.min(waiting.left_bytes) } else { 0 }
+        if space >= least { space.min(waiting.left_bytes) } else { 0 }
     }
 
-    fn admit_first_with_room(&mut self) -> Option<Admitted> {
+    fn admit_first_that_fits(&mut self) -> Option<Admitted> {
         if self.capacity_bytes <= self.used_bytes || self.queue.is_empty() {
             return None;
         }
-        // Behind a writer at its cap, only writers of other groups may pass: order within a group is kept.
+        // Behind a writer at its cap, only writers of other groups may pass: the order within a
+        // group is preserved.
         let mut held_groups: Vec<u32> = Vec::new();
         for index in 0..self.queue.len() {
             let waiting = self.queue[index];
             if held_groups.contains(&waiting.group) {
                 continue;
             }
-            if self.room_for(&waiting) > 0 {
+            if self.space_for(&waiting) > 0 {
                 return self.admit_at(index);
             }
             let group_used = self.used_by_group.get(waiting.group as usize).copied().unwrap_or(0);
             if group_used + self.piece_bytes <= self.cap_bytes {
-                return None; // Held up by the buffer as a whole: nobody passes.
+                return None; // Blocked by the buffer as a whole: no write may pass.
             }
             self.note_if_stuck(waiting.group);
             held_groups.push(waiting.group);
@@ -201,13 +207,13 @@ impl WriteBuffer {
         let is_capped =
             self.used_by_group.get(group as usize).is_some_and(|used| used + self.piece_bytes > self.cap_bytes);
         if is_capped && self.returning_by_group[group as usize] == 0 && self.used_bytes < self.capacity_bytes {
-            self.stuck_group = Some(group);
+            self.stalled_group = Some(group);
         }
     }
 
     fn admit_at(&mut self, index: usize) -> Option<Admitted> {
         let waiting = *self.queue.get(index)?;
-        let bytes = self.room_for(&waiting);
+        let bytes = self.space_for(&waiting);
         if bytes == 0 {
             return None;
         }
@@ -220,13 +226,13 @@ impl WriteBuffer {
         Some(self.let_in(waiting, bytes))
     }
 
-    fn admit_in_turn(&mut self) -> Option<Admitted> {
+    fn admit_round_robin(&mut self) -> Option<Admitted> {
         let after = self.queues.range(self.last_group + 1..).map(|(group, _)| *group);
         let groups: Vec<u32> = after.chain(self.queues.range(..=self.last_group).map(|(group, _)| *group)).collect();
         for group in groups {
             let queue = self.queues.get_mut(&group).expect("the group was listed");
             let waiting = *queue.front().expect("an empty queue is removed");
-            let bytes = self.room_for(&waiting).min(self.piece_bytes);
+            let bytes = self.space_for(&waiting).min(self.piece_bytes);
             if bytes == 0 {
                 self.note_if_stuck(group);
                 continue;
@@ -253,12 +259,12 @@ impl WriteBuffer {
     }
 
     pub(crate) fn check_invariants(&self) {
-        assert!(self.returning_bytes <= self.used_bytes, "room that comes back is room in use");
+        assert!(self.returning_bytes <= self.used_bytes, "the space about to be released is in use");
         let grouped: u64 = self.used_by_group.iter().sum();
         assert!(self.used_by_group.is_empty() || grouped == self.used_bytes, "each byte in use belongs to a group");
         let returning: u64 = self.returning_by_group.iter().sum();
         let is_whole = self.used_by_group.is_empty() || returning == self.returning_bytes;
-        assert!(is_whole, "each byte that comes back belongs to a group");
+        assert!(is_whole, "each byte about to be released belongs to a group");
     }
 }
 
@@ -279,15 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn a_write_larger_than_the_room_comes_in_as_room_returns() {
+    fn a_write_larger_than_the_free_space_is_admitted_as_space_is_released() {
         let mut buffer = buffer(Admission::FirstCome, None);
         ask(&mut buffer, 1, 0, 130);
         assert_eq!(admitted(&mut buffer), [(1, 100)]);
-        buffer.give_back(0, 5);
+        buffer.release(0, 5);
         assert_eq!(admitted(&mut buffer), [], "less than a piece");
-        buffer.give_back(0, 5);
+        buffer.release(0, 5);
         assert_eq!(admitted(&mut buffer), [(1, 10)]);
-        buffer.give_back(0, 50);
+        buffer.release(0, 50);
         assert_eq!(admitted(&mut buffer), [(1, 20)]);
         assert!(!buffer.is_waited_for());
     }
@@ -306,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_passes_a_writer_that_waits_for_the_whole_buffer() {
+    fn no_write_passes_one_that_waits_for_the_whole_buffer() {
         let mut buffer = buffer(Admission::FirstCome, Some(90));
         ask(&mut buffer, 1, 0, 90);
         ask(&mut buffer, 2, 1, 8);
@@ -317,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn round_robin_lets_one_piece_of_each_zone_in_by_turns() {
+    fn round_robin_admits_one_piece_of_each_zone_in_turn() {
         let mut buffer = buffer(Admission::RoundRobin, None);
         ask(&mut buffer, 1, 1, 25);
         ask(&mut buffer, 2, 2, 10);
@@ -331,22 +337,22 @@ mod tests {
         ask(&mut buffer, 1, 0, 100);
         assert_eq!(admitted(&mut buffer), [(1, 100)]);
         ask(&mut buffer, 2, 1, 10);
-        assert_eq!(buffer.stuck(), Stuck::Nobody, "the data are still on their way in");
+        assert_eq!(buffer.stall(), Stall::None, "the data are still in transfer");
         buffer.hold(0, 100);
-        assert_eq!(buffer.stuck(), Stuck::All);
+        assert_eq!(buffer.stall(), Stall::All);
         buffer.will_return(0, 40);
-        assert_eq!(buffer.stuck(), Stuck::Nobody);
+        assert_eq!(buffer.stall(), Stall::None);
     }
 
     #[test]
-    fn a_group_at_its_cap_with_data_that_wait_for_more_is_stuck_whatever_others_do() {
+    fn a_group_at_its_cap_with_data_that_wait_for_more_stalls_regardless_of_others() {
         let mut buffer = buffer(Admission::FirstCome, Some(30));
         ask(&mut buffer, 1, 0, 30);
         ask(&mut buffer, 2, 1, 30);
         assert_eq!(admitted(&mut buffer), [(1, 30), (2, 30)]);
         ask(&mut buffer, 3, 0, 10);
-        assert_eq!((admitted(&mut buffer), buffer.stuck()), (vec![], Stuck::Nobody));
+        assert_eq!((admitted(&mut buffer), buffer.stall()), (vec![], Stall::None));
         buffer.hold(0, 30);
-        assert_eq!((admitted(&mut buffer), buffer.stuck()), (vec![], Stuck::Group(0)));
+        assert_eq!((admitted(&mut buffer), buffer.stall()), (vec![], Stall::Group(0)));
     }
 }

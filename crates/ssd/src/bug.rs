@@ -1,6 +1,6 @@
-//! Bugs to plant, each a mistake that a real drive has made or could make.
+//! Seeded bugs, each a mistake that a real drive has made or could make.
 //!
-//! The simulation tester must find every one of them; what it cannot find, it does not test.
+//! The simulation tester must find every one of them: this shows that it tests the property.
 
 use zonda_zoned::Geometry;
 
@@ -8,9 +8,9 @@ use zonda_zoned::Geometry;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
-    /// Writes are acknowledged before they are safe: power loss takes some of them back.
+    /// Writes are acknowledged before they are safe: some are lost at power loss.
     EarlyAcknowledgement,
-    /// A write pointer comes back one block short after power loss.
+    /// A write pointer is one block short after power loss.
     LostWritePointer,
     /// One zone more than allowed can be active.
     ActiveLimitOffByOne,
@@ -18,13 +18,13 @@ pub enum SeededBug {
     OpenLimitOffByOne,
     /// A reset leaves the zone's contents readable.
     ResetKeepsContents,
-    /// An append that fills its zone is told a place one block before its own.
+    /// An append that fills its zone returns an LBA one block too low.
     AppendReturnsWrongPlace,
     /// FINISH loses the last block the host wrote.
     FinishForgetsTail,
     /// Power loss leaves a block that is neither old nor new.
     TornBlock,
-    /// A program that ends wakes nobody who waits for room in the write buffer.
+    /// A completed program does not wake writes that wait for space in the write buffer.
     LostWakeup,
 }
 

@@ -1,4 +1,4 @@
-//! Taking a command: its effect on zones and contents, at once.
+//! Command submission: the immediate effect on zones and contents.
 
 use zonda_zoned::zones::{WriteGrant, ZoneEffect, ZoneSnapshot};
 use zonda_zoned::{
@@ -141,7 +141,8 @@ impl Ssd {
         run.writes_in_flight += 1;
         if grant.overwrites {
             let view = self.zones.zone(zone);
-            // A ZRWA: what this write pushes out of it is committed, and goes to flash with it.
+            // A ZRWA: blocks that this write moves out of it are committed, and go to flash with
+            // it.
             pending.flags.is_zrwa = true;
             pending.committed_bytes = run.take_committed_bytes(&view, self.timing.block_bytes);
         }
@@ -154,7 +155,7 @@ impl Ssd {
         }
         let mut undo = Box::new(Undo::default());
         for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, start, blocks) {
-            self.settle_earlier_overwrites(zone, first, count);
+            self.commit_earlier_overwrites(zone, first, count);
             for block in first..first + count {
                 let before = self.store.save(zone, block).expect("a store that keeps payloads saves blocks");
                 undo.blocks.push(BlockUndo { zone, block, before });
@@ -164,9 +165,9 @@ impl Ssd {
         pending.undo = Some(undo);
     }
 
-    /// An earlier write to these blocks that is still under way can no longer be taken back: its contents are what the
-    /// later write's undoing leads to.
-    fn settle_earlier_overwrites(&mut self, zone: ZoneIndex, first: u64, count: u64) {
+    /// An earlier write to these blocks that is still in flight can no longer be undone: its
+    /// contents are what the later write is undone to.
+    fn commit_earlier_overwrites(&mut self, zone: ZoneIndex, first: u64, count: u64) {
         if self.overwrites_in_flight == 0 {
             return;
         }
@@ -174,7 +175,7 @@ impl Ssd {
         let mut emptied = 0;
         for command in self.commands.values_mut() {
             let Some(undo) = &mut command.undo else { continue };
-            // Blocks are in order: most commands are out of reach at a glance.
+            // Blocks are in order: most commands are excluded by the first comparison.
             let (lowest, highest) = (undo.blocks.first(), undo.blocks.last());
             let is_near = lowest.is_some_and(|kept| (kept.zone, kept.block) < to)
                 && highest.is_some_and(|kept| (kept.zone, kept.block) >= from);
@@ -192,7 +193,7 @@ impl Ssd {
         for range in ranges {
             for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, range.start, range.blocks) {
                 self.zone_marks[zone.as_usize()].changes += 1;
-                self.settle_earlier_overwrites(zone, first, count);
+                self.commit_earlier_overwrites(zone, first, count);
                 for block in first..first + count {
                     self.store.zero(zone, block);
                 }
@@ -229,8 +230,9 @@ impl Ssd {
         result
     }
 
-    /// A command found its zone as it asks for it to be: whatever brought that about, acknowledged or not, has happened,
-    /// and is not taken back by a loss of power once this command is acknowledged.
+    /// The zone of a command already was in the requested state: the command that changed it,
+    /// acknowledged or not, is persistent, and is not undone by a power loss once this command is
+    /// acknowledged.
     fn confirm_zone(&mut self, target: ZoneTarget) {
         let ZoneTarget::Zone(block) = target else { return };
         let zone = self.geometry.zone_of(block).expect("a command that was allowed names a zone");

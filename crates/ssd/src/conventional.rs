@@ -1,10 +1,10 @@
 //! Conventional zones: a page-mapped translation layer with garbage collection, on the same dies.
 //!
-//! Host blocks are gathered into a stripe of program units, page by page round its units, as a zone's are; units that
-//! are full go to the next dies in turn. Each die fills one erase unit after the other.
-//! A die with few free erase units collects: the unit with the fewest valid blocks is read, its valid blocks are
-//! programmed again elsewhere on the die, and it is erased. This file is the map and its rules; what takes time is in
-//! `conventional_io.rs`.
+//! Host blocks are gathered into a stripe of program units, page by page over its units, as in a
+//! zone; units that are full go to the next dies in turn. Each die fills one erase unit after the
+//! other. A die with few free erase units collects: the unit with the fewest valid blocks is read,
+//! its valid blocks are programmed again elsewhere on the die, and it is erased. This file has the
+//! map and its rules; operations that take time are in `conventional_io.rs`.
 
 use std::collections::VecDeque;
 
@@ -14,9 +14,9 @@ use crate::profile::Profile;
 /// All conventional data count under one group of the write buffer.
 pub(crate) const CONVENTIONAL_GROUP: u32 = 0;
 
-/// A block's place: nowhere.
+/// Place of a block: unmapped.
 const UNMAPPED: u32 = u32::MAX;
-/// A block's place: gathered in the write buffer, without a place on flash yet.
+/// Place of a block: in the write buffer, without a place on flash yet.
 const GATHERED: u32 = u32::MAX - 1;
 /// The content of a place on flash that holds no block.
 const NO_BLOCK: u32 = u32::MAX;
@@ -32,7 +32,7 @@ pub(crate) enum BlockPlace {
     Flash { die: u16, page: u32 },
 }
 
-/// A program unit of gathered blocks that has got its place.
+/// A program unit of gathered blocks that was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) die: u16,
@@ -47,7 +47,7 @@ pub(crate) struct Conventional {
     map: BlockMap,
     pub(crate) dies: Vec<FtlDie>,
     gathering: Gathering,
-    /// Host program units that wait for a die to have room.
+    /// Host program units that wait for space on a die.
     pub(crate) parked: VecDeque<Parked>,
     next_die: usize,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Conventional {
 struct Gathering {
     /// The program units of the stripe that is being filled.
     units: Vec<Vec<u32>>,
-    /// Blocks of the stripe that have come.
+    /// Blocks of the stripe that have arrived.
     filled_blocks: u32,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct FtlDie {
     pub(crate) is_collecting: bool,
 }
 
-/// Blocks that wait for a die to have room.
+/// Blocks that wait for space on a die.
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) blocks: Vec<u32>,
@@ -94,7 +94,7 @@ pub(crate) struct Parked {
 struct FtlUnit {
     valid_blocks: u32,
     erases: u32,
-    /// Programs on their way: the unit is neither read nor collected there.
+    /// Programs in flight: the unit is neither read nor collected there.
     on_the_way: Vec<u32>,
     /// What each of its blocks holds; absent while the unit is free.
     contents: Option<Box<[u32]>>,
@@ -111,11 +111,13 @@ fn shape(profile: &Profile) -> Shape {
     let (flash, block) = (&profile.flash, profile.geometry.block_size.0);
     let host_bytes = u64::from(profile.geometry.conventional_zones) * profile.geometry.zone_size.0;
     let percent = 100 + u64::from(profile.conventional.over_provisioning_percent);
-    // What does not fit is refused by the check of the profile, which asks for the number of blocks.
+    // A profile that does not fit is rejected by its check, which calls this for the number of
+    // blocks.
     let as_count = |units: u64| u32::try_from(units).unwrap_or(u32::MAX);
     let bytes_per_die = |percent: u64| ((host_bytes / 100).saturating_mul(percent)).div_ceil(u64::from(profile.dies()));
-    // Collecting a unit gains at least one program unit or is not done: so much of each unit may be lost to data that
-    // are no longer valid, and the collector needs units of its own. Usually over-provisioning covers both.
+    // A unit is collected only if that frees at least one program unit: so much of each unit may be
+    // lost to data that are no longer valid, and the collector needs units of its own. Usually
+    // over-provisioning covers both.
     let useful_unit_bytes = flash.erase_unit.0 - flash.program_unit.0;
     let spare_units = profile.conventional.gc_low_units + 2;
     let needed_units = as_count(bytes_per_die(100).div_ceil(useful_unit_bytes.max(1))).saturating_add(spare_units);
@@ -123,7 +125,8 @@ fn shape(profile: &Profile) -> Shape {
     Shape {
         page_blocks: (flash.read_unit.0 / block) as u32,
         program_blocks: (flash.program_unit.0 / block) as u32,
-        // Without early completion each command is programmed as it comes: a wide stripe would only scatter it.
+        // Without early completion each command is programmed on arrival: a wide stripe would only
+        // scatter it.
         stripe_units: if profile.write_buffer.early_completion { profile.zones.parallelism } else { 1 },
         unit_programs: (flash.erase_unit.0 / flash.program_unit.0) as u32,
         units_per_die: needed_units.max(provided_units),
@@ -167,7 +170,7 @@ impl Conventional {
         })
     }
 
-    /// Where a block is to be read from.
+    /// Where a block is read from.
     pub(crate) fn place(&self, lba: u64) -> BlockPlace {
         match self.map.get(lba) {
             UNMAPPED => BlockPlace::Unmapped,
@@ -184,26 +187,26 @@ impl Conventional {
         }
     }
 
-    /// A host block has come into the buffer; returns a whole program unit of blocks once there is one.
+    /// A host block has arrived in the buffer; returns a program unit of blocks once one is full.
     pub(crate) fn gather(&mut self, lba: u64) -> Option<Vec<u32>> {
         self.invalidate(lba);
         self.map.set(lba, GATHERED);
         self.gathering.add(lba as u32, self.shape)
     }
 
-    /// Takes out everything that is gathered, in units that are not full.
+    /// Removes all gathered blocks, in units that are not full.
     pub(crate) fn take_gathered(&mut self) -> Vec<Vec<u32>> {
         self.gathering.filled_blocks = 0;
         let units = self.gathering.units.iter_mut().map(std::mem::take);
         units.filter(|blocks| !blocks.is_empty()).collect()
     }
 
-    /// Gives host blocks a place on the next die that has room; `None` if one has to collect first.
+    /// Places host blocks on the next die with free space; `None` if one has to collect first.
     pub(crate) fn place_for_host(&mut self, blocks: &[u32]) -> Option<Placed> {
         for _ in 0..self.dies.len() {
             let die = self.next_die;
             self.next_die = (die + 1) % self.dies.len();
-            // The last free unit is the collector's: without it nothing could ever be freed.
+            // The last free unit is reserved for the collector: without it nothing could be freed.
             if self.dies[die].open_for_host.is_none() && self.dies[die].free.len() > 1 {
                 self.dies[die].open_for_host = self.dies[die].open_unit(self.shape);
             }
@@ -215,14 +218,15 @@ impl Conventional {
         None
     }
 
-    /// Whether a die should collect now, if it has something to collect.
+    /// Whether a die should collect now, if possible.
     pub(crate) fn wants_collection(&self, die: usize) -> bool {
         let place = &self.dies[die];
         !place.is_collecting && (place.free.len() < self.shape.gc_low_units || !self.parked.is_empty())
     }
 
-    /// The erase unit of a die with the fewest valid blocks, and the number of its pages that hold valid blocks.
-    /// `None` if collecting none would free as much as one program unit: valid blocks are moved in program units.
+    /// The erase unit of a die with the fewest valid blocks, and the number of its pages that hold
+    /// valid blocks. `None` if collecting none would free as much as one program unit: valid blocks
+    /// are moved in program units.
     pub(crate) fn victim(&self, die: usize) -> Option<(u32, u32)> {
         let place = &self.dies[die];
         let is_open =
@@ -241,7 +245,8 @@ impl Conventional {
         Some((index as u32, pages.len() as u32))
     }
 
-    /// Gives the valid blocks of a victim new places on its die: one entry for each program unit.
+    /// Moves the valid blocks of a victim to new places on its die: one entry for each program
+    /// unit.
     pub(crate) fn move_valid(&mut self, die: usize, victim: u32) -> Vec<Placed> {
         let blocks: Vec<u32> = self.valid(die, victim).map(|(_, lba)| lba).collect();
         let shape = self.shape;
@@ -250,11 +255,11 @@ impl Conventional {
             if self.dies[die].open_for_gc.is_none() {
                 self.dies[die].open_for_gc = self.dies[die].open_unit(shape);
             }
-            let open = self.dies[die].open_for_gc.expect("the last free unit is kept for the collector");
+            let open = self.dies[die].open_for_gc.expect("the last free unit is reserved for the collector");
             self.dies[die].open_for_gc = self.after(open);
             placed.push(self.fill(die, open, chunk, true));
         }
-        assert!(self.dies[die].units[victim as usize].valid_blocks == 0, "a collected unit holds nothing valid");
+        assert!(self.dies[die].units[victim as usize].valid_blocks == 0, "a collected unit has no valid blocks");
         placed
     }
 
@@ -264,11 +269,11 @@ impl Conventional {
         self.release(die, unit);
     }
 
-    /// A unit with nothing valid in it can be filled again.
+    /// A unit without valid blocks can be filled again.
     fn release(&mut self, die: usize, unit: u32) {
         let place = &mut self.dies[die];
         let erased = &mut place.units[unit as usize];
-        assert!(erased.valid_blocks == 0, "an erased unit holds nothing valid");
+        assert!(erased.valid_blocks == 0, "an erased unit has no valid blocks");
         erased.contents = None;
         place.free.push_back(unit);
     }
@@ -276,7 +281,7 @@ impl Conventional {
     pub(crate) fn is_programmed(&mut self, die: usize, unit: u32, program: u32) {
         let on_the_way = &mut self.dies[die].units[unit as usize].on_the_way;
         let place = on_the_way.iter().position(|known| *known == program);
-        on_the_way.swap_remove(place.expect("a program that ends was on its way"));
+        on_the_way.swap_remove(place.expect("a completed program was in flight"));
     }
 
     pub(crate) fn deallocate(&mut self, lbas: std::ops::Range<u64>) {
@@ -307,7 +312,7 @@ impl Conventional {
             let victims = (0..self.dies.len()).filter_map(|die| Some((die, self.victim(die)?.0)));
             let (die, victim) = victims
                 .min_by_key(|(die, unit)| self.dies[*die].units[*unit as usize].valid_blocks)
-                .expect("flash beyond what the host sees leaves something to collect");
+                .expect("over-provisioning leaves something to collect");
             for placed in self.move_valid(die, victim) {
                 self.is_programmed(die, placed.unit, placed.program);
             }
@@ -315,9 +320,9 @@ impl Conventional {
         }
     }
 
-    /// What power loss makes of what was on its way: it is on flash. Gathered blocks are placed at once, from the power
-    /// that the drive keeps for this.
-    pub(crate) fn settle(&mut self) {
+    /// Completes programs in flight at power loss. Gathered blocks are placed at once, from the
+    /// power reserve of the drive.
+    pub(crate) fn complete_in_flight(&mut self) {
         for die in 0..self.dies.len() {
             self.dies[die].is_collecting = false;
             for unit in 0..self.dies[die].units.len() {
@@ -379,7 +384,7 @@ impl Conventional {
         }
     }
 
-    /// Valid blocks of a unit: place in it, and block address.
+    /// Valid blocks of a unit: position in it, and block address.
     fn valid(&self, die: usize, unit: u32) -> impl Iterator<Item = (u32, u32)> {
         let contents = self.dies[die].units[unit as usize].contents.iter().flat_map(|contents| contents.iter());
         contents.enumerate().map(|(block, lba)| (block as u32, *lba)).filter(move |(block, lba)| {
@@ -387,7 +392,8 @@ impl Conventional {
         })
     }
 
-    /// Writes blocks to the next program unit: gathered ones, or (`is_moved`) ones that a collection moves here.
+    /// Writes blocks to the next program unit: gathered ones, or (`is_moved`) ones that a
+    /// collection moves here.
     fn fill(&mut self, die: usize, open: Open, blocks: &[u32], is_moved: bool) -> Placed {
         let first = open.next_program * self.shape.program_blocks;
         for (i, lba) in blocks.iter().enumerate() {
@@ -395,8 +401,8 @@ impl Conventional {
             if is_moved || at == GATHERED {
                 self.invalidate(u64::from(*lba));
             } else {
-                // Deallocated since, or gathered twice and placed with the unit that was full first: one valid place is
-                // all that matters, contents are kept by address.
+                // Deallocated since, or gathered twice and placed with the unit that was full
+                // first: one valid place suffices, as contents are stored by address.
                 continue;
             }
             let block = first + i as u32;
@@ -436,15 +442,15 @@ impl Gathering {
     /// Adds a block; returns the program unit that it fills, if it does.
     fn add(&mut self, lba: u32, shape: Shape) -> Option<Vec<u32>> {
         let page = self.filled_blocks / shape.page_blocks;
-        let (turn, unit) = (page / shape.stripe_units, (page % shape.stripe_units) as usize);
+        let (round, unit) = (page / shape.stripe_units, (page % shape.stripe_units) as usize);
         self.units[unit].push(lba);
         self.filled_blocks += 1;
         let ends_page = self.filled_blocks.is_multiple_of(shape.page_blocks);
-        let is_last_turn = (turn + 1) * shape.page_blocks == shape.program_blocks;
+        let is_last_round = (round + 1) * shape.page_blocks == shape.program_blocks;
         if self.filled_blocks == shape.stripe_units * shape.program_blocks {
             self.filled_blocks = 0;
         }
-        (ends_page && is_last_turn).then(|| std::mem::take(&mut self.units[unit]))
+        (ends_page && is_last_round).then(|| std::mem::take(&mut self.units[unit]))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads, writes and garbage collection of conventional zones, as they take time.
+//! Timing of reads, writes and garbage collection of conventional zones.
 
 use zonda_zoned::ZoneIndex;
 
@@ -22,7 +22,7 @@ impl Ssd {
         }
     }
 
-    /// Programs what is gathered, a whole unit or not. Returns whether there was anything.
+    /// Programs gathered blocks, in whole units or not. Returns whether there were any.
     pub(crate) fn flush_conventional(&mut self, waiter: u32) -> bool {
         let Some(conventional) = &mut self.conventional else { return false };
         let units = conventional.take_gathered();
@@ -43,7 +43,7 @@ impl Ssd {
         self.place_parked();
     }
 
-    /// Gives the program units that wait their places, as far as there is room; the rest waits for collections.
+    /// Places the waiting program units as far as there is space; the others wait for collections.
     fn place_parked(&mut self) {
         loop {
             let conventional = self.conventional.as_mut().expect("conventional zones have their map");
@@ -84,7 +84,8 @@ impl Ssd {
         self.collect_if_needed(usize::from(die));
     }
 
-    /// Starts the part of a read that is in a conventional zone; returns the bytes that need no die.
+    /// Starts the part of a read that is in a conventional zone; returns the bytes that need no
+    /// die.
     pub(crate) fn start_conventional_read(&mut self, index: u32, zone: ZoneIndex, offset: u64, bytes: u64) -> u64 {
         let block_bytes = self.timing.block_bytes;
         let first = self.geometry.zone_start(zone).0 + offset / block_bytes;
@@ -96,7 +97,7 @@ impl Ssd {
             match conventional.place(lba) {
                 BlockPlace::Unmapped | BlockPlace::Buffered => without_die += block_bytes,
                 BlockPlace::Flash { die, page } => match &mut at_hand {
-                    // Neighbours on one page come up together.
+                    // Adjacent blocks of one page are read together.
                     Some((same_die, same_page, bytes)) if (*same_die, *same_page) == (die, page) => {
                         *bytes += block_bytes as u32;
                     }
@@ -140,7 +141,7 @@ impl Ssd {
         self.add_die_read(die, chain);
     }
 
-    /// All valid pages of a victim are read: its blocks get new places, then it is erased.
+    /// All valid pages of a victim are read: its blocks are moved, then it is erased.
     pub(crate) fn on_collection_read(&mut self, collection: u32) {
         let (die, victim) = (collection >> COLLECTION_UNIT_BITS, collection & ((1 << COLLECTION_UNIT_BITS) - 1));
         let conventional = self.conventional.as_mut().expect("conventional zones have their map");
@@ -148,7 +149,7 @@ impl Ssd {
             let work = self.conventional_work(Cause::Collection, placed, 0, NONE);
             self.add_work(work);
         }
-        // Dies do their work in order: the erase comes after the programs.
+        // Dies process work in order: the erase follows the programs.
         self.add_erase(die as u16, Place::Conventional { unit: victim, program: 0 });
     }
 
@@ -169,7 +170,7 @@ impl Ssd {
     }
 }
 
-/// Bits of an erase unit's number in a read chain's note of what it collects; the rest is the die.
+/// Bits of an erase unit's number in a read chain's record of its victim; the rest is the die.
 const COLLECTION_UNIT_BITS: u32 = 20;
 
 const _: () = assert!((crate::limits::DIES_MAX as u64) <= 1 << (32 - COLLECTION_UNIT_BITS));

@@ -1,13 +1,13 @@
-//! What a drive counts, at all times.
+//! Counters of a drive.
 
 use serde::Serialize;
 
-/// Counters since the drive was made.
+/// Counters since the drive was created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Bytes that reads asked for.
+    /// Bytes that reads requested.
     pub host_read_bytes: u64,
-    /// Bytes that writes and appends brought, and that Write Zeroes named.
+    /// Bytes of writes and appends, and of the ranges of Write Zeroes.
     pub host_write_bytes: u64,
     /// Commands completed without error.
     pub commands_completed: u64,
@@ -15,38 +15,40 @@ pub struct Counters {
     pub commands_refused: u64,
     /// Bytes sensed from flash for the host.
     pub flash_read_bytes: u64,
-    /// Host bytes programmed to flash, at their place.
+    /// Host bytes programmed to flash, at their final place.
     pub programmed_host_bytes: u64,
     /// Bytes programmed to fill a zone that is finished.
     pub programmed_padding_bytes: u64,
     /// Bytes programmed because a conventional zone's garbage was collected.
     pub programmed_gc_bytes: u64,
-    /// Host bytes programmed once more, because the write buffer had no room for their unit to fill.
+    /// Host bytes programmed twice, because the write buffer had no space to wait for their unit to
+    /// fill.
     pub programmed_spill_bytes: u64,
     /// Program operations.
     pub programs: u64,
     /// Erase units erased.
     pub erases: u64,
-    /// Programs and erases that gave way to reads.
+    /// Programs and erases that were suspended for reads.
     pub suspensions: u64,
-    /// Writes that found no room in the write buffer.
+    /// Writes that had to wait for space in the write buffer.
     pub buffer_waits: u64,
     /// Zones reset.
     pub zone_resets: u64,
     /// Zones finished by the host before they were full.
     pub zone_finishes: u64,
-    /// Implicitly opened zones that the controller closed to make room.
+    /// Implicitly opened zones that the controller closed to open another.
     pub zones_closed_by_controller: u64,
 }
 
 impl Counters {
-    /// Bytes that the drive wrote of its own accord.
+    /// Bytes that the drive wrote internally.
     #[must_use]
     pub fn device_write_bytes(&self) -> u64 {
         self.programmed_padding_bytes + self.programmed_gc_bytes + self.programmed_spill_bytes
     }
 
-    /// Device-level write amplification: (host writes + device writes) / host writes; 1 before the first write.
+    /// Device-level write amplification: (host writes + device writes) / host writes; 1 before the
+    /// first write.
     #[must_use]
     pub fn dlwa(&self) -> f64 {
         if self.host_write_bytes == 0 {
@@ -56,7 +58,7 @@ impl Counters {
     }
 }
 
-/// How busy the hardware was.
+/// Utilization of the hardware.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Utilisation {
     /// Time each die was sensing, programming or erasing, or held for a transfer.
@@ -85,7 +87,7 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// The wear of two sets of units together.
+    /// The combined wear of two sets of units.
     pub(crate) fn with(&self, other: &Wear) -> Wear {
         Wear {
             units: self.units + other.units,

@@ -1,15 +1,16 @@
-//! A die: one thing at a time, reads before programs, programs in slices.
+//! A die: one operation at a time, reads before programs, programs in slices.
 //!
-//! Reads that wait when a program or erase starts, ends or reaches the end of a slice are served first, all of them;
-//! those that come while these are served wait for the next slice. So neither starves the other: a busy die alternates
-//! between the reads at hand and a slice of work. A unit whose data are coming in over the channel has begun: its register
-//! is taken, and reads that come then wait for the end of its first slice.
+//! Reads that wait when a program or erase starts, ends or reaches the end of a slice are served
+//! first, all of them; those that arrive meanwhile wait for the next slice. So neither starves the
+//! other: a busy die alternates between the present reads and a slice of work. A unit whose data
+//! are being transferred has started: its register is in use, and reads that arrive then wait for
+//! the end of its first slice.
 
 use std::collections::VecDeque;
 
 use zonda_zoned::{Duration, Instant};
 
-/// What a die is doing.
+/// State of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DieState {
     Idle,
@@ -19,9 +20,9 @@ pub(crate) enum DieState {
     Sensing(u32),
     /// The page waits for the channel, or is on it.
     Sending(u32),
-    /// The pages of this work are coming in over the channel.
+    /// The pages of this work are being transferred over the channel.
     Loading(u32),
-    /// This work runs since an instant, and has that much left from there.
+    /// This work runs since an instant, with that much left from then on.
     Running {
         work: u32,
         since: Instant,
@@ -29,13 +30,13 @@ pub(crate) enum DieState {
     },
 }
 
-/// What a die does next.
+/// Next operation of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Read(u32),
     /// Work that starts.
     Start(u32),
-    /// Work that was suspended, with what is left of it.
+    /// Work that was suspended, with its remaining time.
     Resume(u32, Duration),
     Nothing,
 }
@@ -44,7 +45,7 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Die {
     pub(crate) state: DieState,
-    /// When the present operation or slice ends; an event for another instant is stale.
+    /// When the present operation or slice ends; an event for another time is stale.
     pub(crate) due: Option<Instant>,
     /// Read chains with a page to sense.
     reads: VecDeque<u32>,
@@ -87,7 +88,7 @@ impl Die {
         !self.reads.is_empty()
     }
 
-    /// Takes what comes next; the caller starts it.
+    /// Takes the next operation; the caller starts it.
     #[inline]
     pub(crate) fn take_next(&mut self) -> Next {
         let has_work = self.suspended.is_some() || !self.work.is_empty();
@@ -103,7 +104,7 @@ impl Die {
         self.work.pop_front().map_or(Next::Nothing, Next::Start)
     }
 
-    /// The running work gives way at the end of a slice.
+    /// The running work is suspended at the end of a slice.
     pub(crate) fn suspend(&mut self, work: u32, left: Duration) {
         assert!(self.suspended.is_none(), "a die suspends one operation");
         self.suspended = Some((work, left));
@@ -130,12 +131,13 @@ impl Die {
         self.state = state;
     }
 
-    /// Busy time up to `now`, what is under way included.
+    /// Busy time up to `now`, operations in progress included.
     pub(crate) fn busy_until(&self, now: Instant) -> Duration {
         self.busy_since.map_or(self.busy, |since| self.busy + (now - since))
     }
 
-    /// The end of the slice that is running at `now`, if it comes before the work's own end and reads may use it.
+    /// The end of the slice that is running at `now`, if it comes before the work's own end and
+    /// reads may use it.
     pub(crate) fn slice_end(&self, now: Instant, slice: Duration) -> Option<Instant> {
         let DieState::Running { since, left, .. } = self.state else { return None };
         if slice == Duration::ZERO {

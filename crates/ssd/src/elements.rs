@@ -1,4 +1,4 @@
-//! What a drive tells of its elements, and takes over from an earlier life.
+//! Element statistics of a drive, and drives with elements of an earlier one.
 
 use zonda_zoned::{PayloadKind, Prng, ZoneIndex};
 
@@ -8,12 +8,13 @@ use crate::profile::Profile;
 use crate::ssd::Ssd;
 
 impl Ssd {
-    /// A new drive whose elements have the wear and the states of an earlier one's. Its zones are empty. Those that held
-    /// something are to be brought there by [`prefill`](Self::prefill), which gives a zone the very elements that it had;
-    /// then [`forget_unclaimed_elements`](Self::forget_unclaimed_elements) ends this.
+    /// A new drive whose elements have the wear and the states of an earlier one's. Its zones are
+    /// empty. Zones that held data are filled by [`prefill`](Self::prefill), which gives a zone the
+    /// same elements that it had; then
+    /// [`forget_unclaimed_elements`](Self::forget_unclaimed_elements) releases the rest.
     ///
     /// # Errors
-    /// A table of another drive, or one that contradicts itself.
+    /// A table of another drive, or an inconsistent one.
     pub fn with_elements(
         profile: &Profile,
         keeps: PayloadKind,
@@ -25,8 +26,9 @@ impl Ssd {
         Ok(Ssd::power_on(profile, media, prng))
     }
 
-    /// Elements of zones that are empty, though the table of [`with_elements`](Self::with_elements) had them written: the
-    /// zones were reset since. What was written is invalid, the rest is free.
+    /// Elements of zones that are empty, though the table given to
+    /// [`with_elements`](Self::with_elements) had them as written: the zones were reset since.
+    /// Written elements become invalid, the others free.
     pub fn forget_unclaimed_elements(&mut self) {
         for zone in (self.geometry.conventional_zone_count..self.geometry.zone_count).map(ZoneIndex) {
             if self.runs[zone.as_usize()].is_none() {
@@ -41,7 +43,7 @@ impl Ssd {
         self.allocator.elements()
     }
 
-    /// How the zones are allocated, and where their elements stand.
+    /// Allocation policy and element statistics.
     #[must_use]
     pub fn allocation(&self) -> AllocationFacts {
         self.allocator.facts()

@@ -1,22 +1,23 @@
-//! The future, in order.
+//! The event queue.
 //!
-//! One event is one 128-bit number: time, then the order of scheduling, then what happens to whom. Comparing numbers is
-//! all that the heap does; a few hundred pending events stay in the first-level cache. (A calendar queue wins above some
-//! ten thousand pending events, which no drive has: at most one for each die, channel, link and command.)
+//! One event is one 128-bit number: time, then the order of scheduling, then kind and subject.
+//! Comparing numbers is all that the heap does; a few hundred pending events stay in the
+//! first-level cache. (A calendar queue wins above some ten thousand pending events, which no drive
+//! has: at most one for each die, channel, link and command.)
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use zonda_zoned::Instant;
 
-/// What happens.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A command's piece of work on a firmware core ends.
+    /// A piece of work of a command on a firmware core ends.
     FirmwareEnd(u32),
-    /// A command's time beside all others ends.
+    /// The parallel time of a command ends.
     CommandTimer(u32),
-    /// A die's sensing, program, erase or slice ends, unless it was given another time since.
+    /// A die's sensing, program, erase or slice ends, unless it was rescheduled since.
     DieEnd(u32),
     /// The transfer on a channel ends.
     ChannelEnd(u32),

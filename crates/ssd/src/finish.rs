@@ -1,4 +1,5 @@
-//! FINISH: what is left of a zone is padded, at the program rate of its dies and in turn with everybody else.
+//! FINISH: the rest of a zone is padded, at the program rate of its dies and interleaved with other
+//! commands.
 
 use zonda_zoned::{PayloadKind, ZoneIndex};
 
@@ -6,13 +7,14 @@ use crate::pending::{Cause, Kind, NONE, Padding, PendingCommand};
 use crate::ssd::Ssd;
 
 impl Ssd {
-    /// The firmware is done with a finish: each of its zones is padded once its writes have come in.
+    /// The firmware work of a finish is done: each of its zones is padded once its writes have
+    /// arrived.
     pub(crate) fn start_finish(&mut self, index: u32) {
         let zones = std::mem::take(&mut self.commands[index].finishing);
         self.commands[index].parts = zones.len() as u32 + 1;
         for (zone, generation) in zones {
             if self.zone_marks[zone.as_usize()].generation != generation {
-                self.end_part(index); // It was reset since: nothing is left to pad.
+                self.end_part(index); // It was reset since: nothing to pad.
                 continue;
             }
             let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
@@ -90,7 +92,7 @@ impl Ssd {
         self.program_zone(zone, slot, row, Cause::Padding, host_bytes, pad_bytes, NONE, index);
     }
 
-    /// A die has programmed a unit of padding, and gets its next.
+    /// A die has programmed a unit of padding: the next one is queued.
     pub(crate) fn on_padded(&mut self, index: u32, slot: u16) {
         let padding = &self.paddings[index];
         if self.zone_marks[padding.zone.as_usize()].generation == padding.generation {
@@ -109,7 +111,8 @@ impl Ssd {
         }
     }
 
-    /// A finish has ended, and a loss of power can no longer take it back: what its zones do not need is free.
+    /// A finish is complete, and is not undone by a power loss: elements that its zones do not need
+    /// are free.
     pub(crate) fn on_finish_completed(&mut self, command: &PendingCommand) {
         if command.kind != Kind::Finish {
             return;
@@ -122,8 +125,8 @@ impl Ssd {
         }
     }
 
-    /// [`SeededBug::FinishForgetsTail`](crate::bug::SeededBug::FinishForgetsTail): the last block is not in the padding's
-    /// program.
+    /// [`SeededBug::FinishForgetsTail`](crate::bug::SeededBug::FinishForgetsTail): the last block
+    /// is missing in the padding's program.
     pub(crate) fn forget_tail(&mut self, zone: ZoneIndex) {
         let written = self.zones.zone(zone).written_blocks.0;
         if written > 0 && self.store.kind() != PayloadKind::None {

@@ -1,7 +1,8 @@
-//! Firmware: what a command costs before and beside its data.
+//! Firmware: processing time of commands.
 //!
-//! A command first occupies a core of its server for its serial time, behind those that came before it; then it takes its
-//! parallel time beside all others. A reset's serial time is worked off in pieces, each behind whoever waits.
+//! A command first occupies a core of its server for its serial time, behind earlier commands; then
+//! it takes its parallel time concurrently with all others. The serial time of a reset is split
+//! into pieces, each queued behind waiting commands.
 
 use zonda_zoned::Duration;
 
@@ -11,7 +12,7 @@ use crate::ssd::Ssd;
 use crate::station::serve;
 
 impl Ssd {
-    /// A command that was taken goes to its firmware server.
+    /// A submitted command goes to its firmware server.
     pub(crate) fn enter_firmware(&mut self, index: u32) {
         let command = &self.commands[index];
         let (kind, server) = (command.kind, self.timing.server(command.kind));
@@ -43,14 +44,14 @@ impl Ssd {
     pub(crate) fn on_firmware_end(&mut self, index: u32) {
         let command = &self.commands[index];
         let server = self.timing.server(command.kind);
-        let goes_on = command.kind == Kind::Reset && command.serial_left > Duration::ZERO;
+        let has_more = command.kind == Kind::Reset && command.serial_left > Duration::ZERO;
         if let Some(next) = self.firmware[server].depart() {
             self.start_firmware(server, next);
         }
-        if !goes_on {
+        if !has_more {
             return self.after_firmware(index);
         }
-        // The rest of a reset's work queues behind whoever waits.
+        // The rest of the reset's work queues behind waiting commands.
         if let Some(starting) = self.firmware[server].arrive(index) {
             self.start_firmware(server, starting);
         }
@@ -59,7 +60,7 @@ impl Ssd {
     fn after_firmware(&mut self, index: u32) {
         let kind = self.commands[index].kind;
         if kind.is_write() {
-            return self.ask_for_room(index);
+            return self.request_space(index);
         }
         let time = self.parallel_time(index);
         if kind == Kind::Short && self.commands[index].committed_bytes > 0 {
@@ -72,7 +73,7 @@ impl Ssd {
         }
     }
 
-    /// Draws the time a command takes beside all others.
+    /// Samples the parallel time of a command.
     pub(crate) fn parallel_time(&mut self, index: u32) -> Duration {
         let command = &self.commands[index];
         let (kind, bytes) = (command.kind, command.bytes);

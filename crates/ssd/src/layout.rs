@@ -1,11 +1,11 @@
-//! Where a zone's bytes lie: round its dies, one read unit each.
+//! Layout of a zone: striped over its dies in read units.
 //!
-//! Slot `s` is the `s`-th die of the zone's stripe. The bytes of a slot, taken together, are cut into program units
-//! (rows), and into erase units.
+//! Slot `s` is the `s`-th die of the zone's stripe. The bytes of a slot, taken together, are cut
+//! into program units (rows), and into erase units.
 
 use crate::profile::Profile;
 
-/// The arithmetic of a drive's zones.
+/// Layout arithmetic of a drive's zones.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) slots: u64,
@@ -37,20 +37,20 @@ impl Layout {
         if self.slots == 1 {
             return (0, (page * self.read_unit_bytes / self.program_unit_bytes) as u32);
         }
-        let (turn, slot) = (page / self.slots, page % self.slots);
-        (slot as u16, (turn * self.read_unit_bytes / self.program_unit_bytes) as u32)
+        let (round, slot) = (page / self.slots, page % self.slots);
+        (slot as u16, (round * self.read_unit_bytes / self.program_unit_bytes) as u32)
     }
 
     /// How many of a zone's first `bytes` bytes lie on a slot.
     #[inline]
     pub(crate) fn bytes_on_slot(&self, bytes: u64, slot: u16) -> u64 {
-        let turn_bytes = self.read_unit_bytes * self.slots;
-        let (turns, rest) = (bytes / turn_bytes, bytes % turn_bytes);
-        turns * self.read_unit_bytes
+        let stripe_bytes = self.read_unit_bytes * self.slots;
+        let (stripes, rest) = (bytes / stripe_bytes, bytes % stripe_bytes);
+        stripes * self.read_unit_bytes
             + rest.saturating_sub(u64::from(slot) * self.read_unit_bytes).min(self.read_unit_bytes)
     }
 
-    /// The row in which a slot's next byte will lie, when `bytes` of the zone are there.
+    /// The row in which a slot's next byte will lie, when `bytes` of the zone are written.
     #[inline]
     pub(crate) fn row_at(&self, bytes: u64, slot: u16) -> u32 {
         (self.bytes_on_slot(bytes, slot) / self.program_unit_bytes) as u32

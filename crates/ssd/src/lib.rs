@@ -1,8 +1,9 @@
-//! The SSD model: a drive one can trust, in virtual time.
+//! The SSD model: a validated simulation of a drive in virtual time.
 //!
-//! A command takes effect on zones and contents when it is taken ([`zonda_zoned::ZonedDevice::submit`]); then it makes
-//! its way through queues: firmware cores, write buffer, link, dies and channels. Every resource has its own queue,
-//! and every service time is drawn from a law. `docs/internals/ssd-model.md` follows a command through the files.
+//! A command takes effect on zones and contents when it is submitted
+//! ([`zonda_zoned::ZonedDevice::submit`]); then it passes through queues: firmware cores, write
+//! buffer, link, dies and channels. Every resource has its own queue, and every service time is
+//! sampled from a distribution. `docs/internals/ssd-model.md` follows a command through the files.
 //!
 //! ```text
 //!              firmware cores        write buffer        channels      dies
@@ -12,11 +13,12 @@
 //!                          └─► (reset)     mapping work in pieces; erases come later, lazily
 //! ```
 //!
-//! A drive is data: [`profile::Profile`], a TOML file with a source for each number. [`description`] finds one by its name,
-//! and changes its numbers.
-//! When power goes, [`Ssd::power_loss`] leaves the [`Media`]; [`Ssd::power_on`] makes a drive of them again.
+//! A drive is data: [`profile::Profile`], a TOML file with a source for each number.
+//! [`description`] finds a profile by its name, and changes its numbers. [`Ssd::power_loss`]
+//! returns the [`Media`]; [`Ssd::power_on`] makes a drive of them.
 //!
-//! What is absent: clocks, threads, files, the built-in profiles, and any policy on whose command should come first; that is a scheduler's.
+//! This crate has no clocks, threads, files or built-in profiles, and no policy on the order of
+//! commands: that is the task of a scheduler.
 //!
 //! ```
 //! use zonda_profiles::builtin_text;
@@ -24,7 +26,7 @@
 //! use zonda_zoned::{Blocks, Command, CommandId, CompletionQueue, Instant, Lba, NamespaceId, Operation, Payload};
 //! use zonda_zoned::{PayloadKind, Prng, ZonedDevice};
 //!
-//! let profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("which is valid");
+//! let profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("it is valid");
 //! let mut drive = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
 //! let write = Operation::Write { start: Lba(0), blocks: Blocks(4), payload: Payload::None };
 //! let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
@@ -33,10 +35,10 @@
 //! let mut completions = CompletionQueue::new();
 //! let mut now = Instant::ZERO;
 //! while completions.is_empty() {
-//!     now = drive.next_wakeup().expect("a command is under way");
+//!     now = drive.next_wakeup().expect("a command is in flight");
 //!     drive.poll(now, &mut completions);
 //! }
-//! assert!(completions.pop().expect("it has ended").status.is_success());
+//! assert!(completions.pop().expect("it has completed").status.is_success());
 //! assert!((10_000..20_000).contains(&now.0), "cached: no program to wait for, {now}");
 //! ```
 #![forbid(unsafe_code)]

@@ -1,18 +1,20 @@
 //! Named bounds of the model.
 
-/// Commands under way at once; more are refused with `QueueFull`.
+/// Outstanding commands; more are rejected with `QueueFull`.
 pub const COMMANDS_MAX: usize = 65_536;
 /// Dies of a drive.
 pub const DIES_MAX: u32 = 4_096;
-/// Storage elements of a drive with flexible zone allocation, and erase units of a zone: half a gigabyte of tables.
+/// Storage elements of a drive with flexible zone allocation, and erase units of a zone: half a
+/// gigabyte of tables.
 pub const ELEMENTS_MAX: u64 = 1 << 26;
 /// Erases of one element, far beyond what flash endures.
 pub const ELEMENT_ERASES_MAX: u32 = (1 << 29) - 1;
-/// The longest time in a profile: an hour. What no flash takes is a slip of the pen.
+/// The longest time in a profile: an hour. More is taken for a typing error.
 pub const SERVICE_TIME_MAX_NS: u64 = 3600 * 1_000_000_000;
-/// The least bandwidth of a channel or link. Less is a slip of the pen, and would stretch a run over years.
+/// The least bandwidth of a channel or link. Less is taken for a typing error, and would make a run
+/// last years.
 pub const BANDWIDTH_MIN: u64 = 1 << 10;
-/// Erase units that each die of a conventional drive may keep free.
+/// Erase units that each die of a drive with conventional zones may reserve.
 pub const GC_LOW_UNITS_MAX: u32 = 1 << 10;
 /// Channels of a drive.
 pub const CHANNELS_MAX: u32 = 256;

@@ -1,4 +1,4 @@
-//! A map from block addresses to 32-bit places, with memory only for what is in use.
+//! A map from block addresses to 32-bit places, with memory only for entries in use.
 
 /// Entries in one chunk.
 const CHUNK: u64 = 4096;

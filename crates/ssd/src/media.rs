@@ -1,4 +1,4 @@
-//! What is left of a drive without power.
+//! The persistent state of a drive.
 
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Geometry, PayloadKind};
@@ -11,7 +11,7 @@ use crate::profile::Profile;
 use crate::store::PayloadStore;
 use crate::zone_run::ZoneRun;
 
-/// Zone states and pointers, contents, places and wear: all that outlives a controller.
+/// Zone states and pointers, contents, places and wear: everything that persists without power.
 #[derive(Debug)]
 pub struct Media {
     pub(crate) zones: ZoneTable,
@@ -20,12 +20,12 @@ pub struct Media {
     pub(crate) conventional: Option<Conventional>,
     pub(crate) store: PayloadStore,
     pub(crate) counters: Counters,
-    /// A planted bug outlives the controller.
+    /// A seeded bug, which persists.
     pub(crate) bug: Option<SeededBug>,
 }
 
 impl Media {
-    /// Media as they leave the factory.
+    /// Media of a new drive.
     #[must_use]
     pub fn new(profile: &Profile, keeps: PayloadKind) -> Media {
         let geometry: Geometry = profile.geometry();

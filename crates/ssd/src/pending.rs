@@ -1,4 +1,4 @@
-//! What the drive remembers of things under way: commands, read chains, work of dies, paddings.
+//! State of outstanding work: commands, read chains, work of dies, paddings.
 
 use zonda_zoned::zones::ZoneSnapshot;
 use zonda_zoned::{CommandId, Duration, Outcome, Status, ZoneIndex};
@@ -8,10 +8,10 @@ use crate::store::{BlockContents, ZoneContents};
 /// No entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What a command needs of the hardware.
+/// The hardware that a command uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Firmware only: refused commands, open, close, reports.
+    /// Firmware only: rejected commands, open, close, reports.
     Short,
     Read,
     Write,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether the command brings data into zones.
+    /// Whether the command writes data to zones.
     #[inline]
     pub(crate) fn is_write(self) -> bool {
         matches!(self, Kind::Write | Kind::Append | Kind::WriteZeroes)
@@ -40,26 +40,27 @@ pub(crate) struct PendingCommand {
     /// The first zone addressed, and the generation of its contents.
     pub(crate) zone: ZoneIndex,
     pub(crate) generation: u32,
-    /// Place within the zone, and length.
+    /// Offset in the zone, and length.
     pub(crate) offset_bytes: u64,
     pub(crate) bytes: u64,
     pub(crate) flags: CommandFlags,
-    /// Pages, programs or zones that must end before the command does.
+    /// Pages, programs or zones that must complete before the command does.
     pub(crate) parts: u32,
-    /// Of a write, what its room in the buffer counts under. The zone may have been reset before the room comes back.
+    /// Of a write, the group of its space in the buffer. The zone may have been reset before the
+    /// space is released.
     pub(crate) buffer_group: u32,
-    /// Of a write, what has come over the link.
+    /// Of a write, the bytes received over the link.
     pub(crate) arrived_bytes: u64,
-    /// Of a ZRWA zone, what this command committed.
+    /// Of a ZRWA zone, the bytes that this command committed.
     pub(crate) committed_bytes: u64,
-    /// Of a reset, firmware work still to do.
+    /// Of a reset, the remaining firmware work.
     pub(crate) serial_left: Duration,
     /// Of a finish, the zones to pad.
     pub(crate) finishing: Vec<(ZoneIndex, u32)>,
     pub(crate) undo: Option<Box<Undo>>,
 }
 
-/// Yes-or-no facts about a command.
+/// Flags of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommandFlags {
     /// This write opened its zone, or is the first in it.
@@ -68,11 +69,11 @@ pub(crate) struct CommandFlags {
     pub(crate) is_zrwa: bool,
     /// This write goes to conventional zones.
     pub(crate) is_conventional: bool,
-    /// The link's share for the whole command has been paid.
+    /// The link overhead of the whole command has been counted.
     pub(crate) link_paid: bool,
 }
 
-/// How to take a command back that power loss caught under way.
+/// How to undo a command that was in flight at power loss.
 #[derive(Debug, Default)]
 pub(crate) struct Undo {
     /// Zones as they were before a management command.
@@ -86,9 +87,10 @@ pub(crate) struct Undo {
 pub(crate) struct ZoneUndo {
     pub(crate) zone: ZoneIndex,
     pub(crate) before: ZoneSnapshot,
-    /// Contents that a reset threw away.
+    /// Contents that a reset discarded.
     pub(crate) contents: Option<ZoneContents>,
-    /// The zone's change count when the command had taken effect: a later change makes taking it back impossible.
+    /// The zone's change count when the command had taken effect: it cannot be undone after a later
+    /// change.
     pub(crate) changes: u32,
     /// The contents' generation before.
     pub(crate) generation: u32,
@@ -102,20 +104,21 @@ pub(crate) struct BlockUndo {
     pub(crate) before: BlockContents,
 }
 
-/// What every block's size is a multiple of.
+/// Common divisor of all block sizes.
 const SMALLEST_BLOCK_BYTES: u32 = 512;
 
 /// Pages of one command on one die, sensed one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadChain {
-    /// The command, or [`NONE`] for the drive's own reads.
+    /// The command, or [`NONE`] for internal reads.
     pub(crate) command: u32,
-    /// The collection of garbage this read is for, or [`NONE`].
+    /// The garbage collection this read is for, or [`NONE`].
     pub(crate) collection: u32,
     pub(crate) die: u16,
     pub(crate) pages_to_sense: u32,
     pub(crate) pages_to_send: u32,
-    /// Bytes wanted of the page at hand, of the pages between it and the last together, and of the last.
+    /// Bytes wanted of the present page, of the pages between it and the last together, and of the
+    /// last.
     pub(crate) bytes: u32,
     pub(crate) between_bytes: u32,
     pub(crate) last_bytes: u32,
@@ -135,14 +138,14 @@ impl ReadChain {
         }
     }
 
-    /// Bytes wanted of the page at hand.
+    /// Bytes wanted of the present page.
     #[inline]
     pub(crate) fn page_bytes(&self) -> u32 {
         if self.pages_to_sense == 1 { self.last_bytes } else { self.bytes }
     }
 
-    /// The page at hand is up. Of those between it and the last, each is taken to be wanted alike: whole pages in a
-    /// zone; of scattered blocks of a conventional zone, their sum is right.
+    /// The present page was read. Of the pages between it and the last, the same amount is assumed:
+    /// whole pages in a zone; for scattered blocks of a conventional zone, the sum is correct.
     #[inline]
     pub(crate) fn page_is_sensed(&mut self) {
         self.pages_to_sense -= 1;
@@ -153,7 +156,7 @@ impl ReadChain {
         }
     }
 
-    /// One page more is wanted, before any is sensed.
+    /// Adds a page, before any is sensed.
     #[inline]
     pub(crate) fn add_page(&mut self, bytes: u32) {
         if self.pages_to_sense > 1 {
@@ -165,7 +168,7 @@ impl ReadChain {
     }
 }
 
-/// Why something is programmed.
+/// Reason of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Host,
@@ -177,7 +180,7 @@ pub(crate) enum Cause {
     Erase,
 }
 
-/// Where something is programmed.
+/// Target of a program or erase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A row of a slot of a zone, in one generation of its contents.
@@ -194,21 +197,22 @@ pub(crate) struct Work {
     pub(crate) cause: Cause,
     pub(crate) die: u16,
     pub(crate) place: Place,
-    /// Bytes of host data, whose room in the buffer comes back.
+    /// Bytes of host data, whose space in the buffer is released.
     pub(crate) host_bytes: u64,
-    /// Bytes of host data that were spilled before, and gave their room back then.
+    /// Bytes of host data that were spilled before, and whose space was released then.
     pub(crate) spilled_bytes: u64,
     pub(crate) pad_bytes: u64,
     pub(crate) pages_to_load: u32,
     /// Group of the buffer's cap.
     pub(crate) group: u32,
-    /// The command that ends no earlier than this, or [`NONE`].
+    /// The command that waits for this, or [`NONE`].
     pub(crate) command: u32,
     /// The padding this belongs to, or [`NONE`].
     pub(crate) padding: u32,
 }
 
-/// The padding of one zone that is being finished: one program a die at a time, so that others get their turn.
+/// The padding of one zone that is being finished: one program per die at a time, so that other
+/// work is not delayed.
 #[derive(Debug)]
 pub(crate) struct Padding {
     pub(crate) command: u32,
@@ -217,7 +221,7 @@ pub(crate) struct Padding {
     /// Where padding begins in the zone, and ends in each slot.
     pub(crate) from_bytes: u64,
     pub(crate) ends_bytes: Box<[u64]>,
-    /// Next row of each slot, and the row at which each is done.
+    /// Next row of each slot, and the end row of each.
     pub(crate) next_row: Box<[u32]>,
     pub(crate) end_row: Box<[u32]>,
     pub(crate) in_flight: u32,

@@ -1,8 +1,9 @@
-//! Power loss: what was acknowledged stays, what was under way is decided item by item, the rest is gone.
+//! Power loss: acknowledged commands persist, each command in flight may or may not, everything
+//! else is lost.
 //!
-//! The model's drives keep their write buffer through a loss of power, as drives for data centres do. A write that was
-//! not acknowledged may have been taken or not, block by block, but a zone has no holes: its write pointer ends up
-//! somewhere between what was acknowledged and what was taken.
+//! The write buffer of the modelled drives survives a power loss, as in drives for data centres. A
+//! write that was not acknowledged may be lost, block by block, but a zone has no holes: its write
+//! pointer ends up somewhere between the acknowledged and the submitted blocks.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +17,17 @@ use crate::store::BlockContents;
 use crate::zone_run::ZoneRun;
 
 impl Ssd {
-    /// Cuts the power. Each item under way is decided by `prng`, within what the drive promises.
+    /// Cuts the power. The result of each command in flight is chosen by `prng`, within the
+    /// guarantees of the drive.
     #[must_use]
     pub fn power_loss(mut self, prng: &mut Prng) -> Media {
-        // First, so that a zone that is taken back to being open is not closed for others that are.
+        // First, so that a zone that is open again after an undo is not closed for others.
         self.zones.power_cycle();
         self.decide_management(prng);
         self.decide_overwrites(prng);
         self.decide_writes(prng);
         self.misbehave(prng);
-        self.settle_runs();
+        self.complete_runs();
         Media {
             zones: self.zones,
             runs: self.runs,
@@ -37,8 +39,8 @@ impl Ssd {
         }
     }
 
-    /// Management commands under way are taken back or kept, zone by zone, the latest first. One whose zone has been
-    /// changed since has happened.
+    /// Management commands in flight are undone or kept, zone by zone, the latest first. One whose
+    /// zone has been changed since is kept.
     fn decide_management(&mut self, prng: &mut Prng) {
         let undos: Vec<Box<Undo>> = {
             let mut commands: Vec<_> =
@@ -66,20 +68,21 @@ impl Ssd {
                 if marks.generation == entry.generation {
                     continue;
                 }
-                // A reset taken back: its zone holds what was written before, acknowledged or not.
+                // An undone reset: its zone holds the data written before, acknowledged or not.
                 self.zone_marks[entry.zone.as_usize()].generation = u32::MAX;
                 self.runs[entry.zone.as_usize()] = None;
             }
         }
     }
 
-    /// Overwritten blocks of writes under way get their earlier contents back, or keep the new ones.
+    /// Overwritten blocks of writes in flight are restored to their earlier contents, or keep the
+    /// new ones.
     fn decide_overwrites(&mut self, prng: &mut Prng) {
         if self.store.kind() == PayloadKind::None {
             return;
         }
         let tears = self.bug == Some(SeededBug::TornBlock);
-        // What was in a zone before a reset is gone, whatever becomes of the writes that were on their way to it.
+        // Data written before a reset are lost, regardless of the writes to the zone in flight.
         let marks = &self.zone_marks;
         let is_current = |command: &PendingCommand| marks[command.zone.as_usize()].generation == command.generation;
         let undos: Vec<Box<Undo>> = self
@@ -97,7 +100,8 @@ impl Ssd {
         }
     }
 
-    /// The write pointer of each zone with writes under way ends up somewhere between acknowledged and taken.
+    /// The write pointer of each zone with writes in flight ends up somewhere between the
+    /// acknowledged and the submitted blocks.
     fn decide_writes(&mut self, prng: &mut Prng) {
         let forgets = self.bug == Some(SeededBug::EarlyAcknowledgement);
         let mut zones: BTreeSet<ZoneIndex> = BTreeSet::new();
@@ -135,7 +139,7 @@ impl Ssd {
         }
     }
 
-    /// Planted bugs that show only after power comes back.
+    /// Seeded bugs that show only after power-on.
     fn misbehave(&mut self, prng: &mut Prng) {
         if self.bug != Some(SeededBug::LostWritePointer) {
             return;
@@ -153,10 +157,11 @@ impl Ssd {
         }
     }
 
-    /// Whatever is in the buffer goes to flash on the power the drive has kept; every zone is whole again.
-    fn settle_runs(&mut self) {
+    /// Data in the buffer are programmed with the power reserve of the drive; all zones are
+    /// consistent.
+    fn complete_runs(&mut self) {
         if let Some(conventional) = &mut self.conventional {
-            conventional.settle();
+            conventional.complete_in_flight();
         }
         let block_bytes = self.timing.block_bytes;
         for zone in (0..self.geometry.zone_count).map(ZoneIndex) {

@@ -1,4 +1,4 @@
-//! The way of a read: pages sensed on their dies, sent over their channels, passed to the host.
+//! Read path: pages are sensed on their dies, transferred over their channels and sent to the host.
 
 use zonda_zoned::Duration;
 
@@ -9,7 +9,8 @@ use crate::ssd::{ChannelJob, LinkJob, Ssd};
 use crate::station::serve;
 
 impl Ssd {
-    /// The firmware is done with a read: its pages go to their dies, what is in the buffer to the link.
+    /// The firmware work of a read is done: its pages are queued at their dies, data in the buffer
+    /// at the link.
     pub(crate) fn start_read(&mut self, index: u32) {
         let command = &self.commands[index];
         let block_bytes = self.timing.block_bytes;
@@ -30,7 +31,8 @@ impl Ssd {
         }
     }
 
-    /// Starts the part of a read that is in one zone; returns the bytes that need no die: buffered or never written.
+    /// Starts the part of a read that is in one zone; returns the bytes that need no die: buffered
+    /// or never written.
     fn start_read_in_zone(&mut self, index: u32, zone: zonda_zoned::ZoneIndex, offset: u64, bytes: u64) -> u64 {
         if zone.0 < self.geometry.conventional_zone_count {
             return self.start_conventional_read(index, zone, offset, bytes);
@@ -41,7 +43,7 @@ impl Ssd {
         let mut without_die = (offset + bytes).saturating_sub(end.max(offset));
         let (first_page, last_page) = (offset / read_unit, end.saturating_sub(1) / read_unit);
         if at < end && first_page == last_page {
-            // One page: no bookkeeping over dies.
+            // One page: no list of dies is needed.
             if !run.is_on_flash(first_page) {
                 return bytes;
             }
@@ -73,7 +75,7 @@ impl Ssd {
         self.add_die_read(usize::from(die), chain);
     }
 
-    /// Adds a page to what a read wants of a die, without starting it yet.
+    /// Adds a page to those that a read needs of a die, without starting it yet.
     pub(crate) fn extend_chain(&mut self, command: u32, die: u16, bytes: u32, used: &mut Vec<u16>) {
         self.commands[command].parts += 1;
         let chain = self.chain_on_die[usize::from(die)];
@@ -92,7 +94,7 @@ impl Ssd {
         }
     }
 
-    /// A page of a read is on its way to the host.
+    /// A page of a read is being sent to the host.
     pub(crate) fn send_to_host(&mut self, command: u32, bytes: u64) {
         if let Some(job) = self.link_out.arrive(LinkJob { command, bytes }) {
             self.serve_link_out(job);

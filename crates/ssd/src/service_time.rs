@@ -1,7 +1,8 @@
-//! How long something takes: not a constant, but a law to draw from.
+//! Service times: random, sampled from a distribution.
 //!
-//! Constants make a model 15 to 35% too fast as soon as two or three clients meet at a resource, because they never
-//! collide. A law here is a sum: a constant, a symmetric uniform part, an exponential part, and two rare additions.
+//! Constants make a model 15 to 35% too fast as soon as two or three clients meet at a resource,
+//! because clients never collide. A distribution here is a sum: a constant, a symmetric uniform
+//! part, an exponential part, and two rare additions.
 
 use serde::{Deserialize, Serialize};
 use zonda_config::TimeSpan;
@@ -9,7 +10,8 @@ use zonda_zoned::{Duration, Prng};
 
 use crate::limits::SERVICE_TIME_MAX_NS;
 
-/// A law for a service time, as it stands in a profile. All parts are optional and add up.
+/// The distribution of a service time, as written in a profile. All parts are optional and are
+/// added.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceTimeSpec {
@@ -22,21 +24,23 @@ pub struct ServiceTimeSpec {
     /// Mean of an exponential part.
     #[serde(default)]
     pub exponential: TimeSpan,
-    /// An addition that only some draws have, such as the slower pages of a cell with several bits.
+    /// An addition that only some samples have, such as the slower pages of a cell with several
+    /// bits.
     #[serde(default)]
     pub extra: TimeSpan,
-    /// The share of draws with `extra`, 0 to 1.
+    /// The fraction of samples with `extra`, 0 to 1.
     #[serde(default)]
     pub extra_chance: f64,
     /// The largest of rare delays, which are uniform from zero to it.
     #[serde(default)]
     pub rare: TimeSpan,
-    /// The share of draws with a rare delay, 0 to 1.
+    /// The fraction of samples with a rare delay, 0 to 1.
     #[serde(default)]
     pub rare_chance: f64,
 }
 
-/// A law for each range of sizes: a table, or a list of tables with rising `up_to`, the last without.
+/// A distribution for each range of sizes: a table, or a list of tables with rising `up_to`, the
+/// last without.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct BySize(Vec<SizeClass>);
@@ -47,11 +51,11 @@ pub struct BySize(Vec<SizeClass>);
 pub struct SizeClass {
     /// The largest size this entry is for; absent in the last.
     pub up_to: Option<zonda_config::ByteSize>,
-    /// The law.
+    /// The distribution.
     pub time: ServiceTimeSpec,
 }
 
-/// A law made ready for drawing.
+/// A distribution prepared for sampling.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceTime {
     base_ns: u64,
@@ -63,7 +67,7 @@ pub(crate) struct ServiceTime {
     rare_threshold: u64,
 }
 
-/// [`BySize`] made ready for drawing.
+/// [`BySize`] prepared for sampling.
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceTimes {
     classes: Vec<(u64, ServiceTime)>,
@@ -76,7 +80,7 @@ impl ServiceTimeSpec {
         ServiceTimeSpec { base: time, ..ServiceTimeSpec::default() }
     }
 
-    /// The mean of the law, in nanoseconds.
+    /// The mean of the distribution, in nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> u64 {
         let share = |time: TimeSpan, chance: f64| (time.0 as f64 * chance) as u64;
@@ -92,7 +96,7 @@ impl ServiceTimeSpec {
         } else if self.uniform.0 > self.base.0 {
             Some("must have a uniform of at most its base: a time cannot be negative")
         } else if !is_share(self.extra_chance) || !is_share(self.rare_chance) {
-            Some("must have chances from 0 to 1")
+            Some("must have extra_chance and rare_chance from 0 to 1")
         } else if is_half(self.extra, self.extra_chance) || is_half(self.rare, self.rare_chance) {
             Some("must have both or neither of extra and extra_chance, and of rare and rare_chance")
         } else {
@@ -124,7 +128,7 @@ impl BySize {
 impl ServiceTime {
     pub(crate) fn new(spec: &ServiceTimeSpec) -> ServiceTime {
         let threshold = |chance: f64| (chance * 2f64.powi(64)) as u64;
-        assert!(spec.mistake().is_none(), "the profile was checked: its laws can be drawn from");
+        assert!(spec.mistake().is_none(), "the profile was checked: its distributions are valid");
         ServiceTime {
             base_ns: spec.base.0 - spec.uniform.0,
             uniform_ns: spec.uniform.0 * 2,
@@ -136,7 +140,7 @@ impl ServiceTime {
         }
     }
 
-    /// Draws a time.
+    /// Samples a time.
     #[inline]
     pub(crate) fn draw(&self, prng: &mut Prng) -> Duration {
         let mut time_ns = self.base_ns;
@@ -166,7 +170,7 @@ impl ServiceTimes {
         }
     }
 
-    /// Draws a time for something of `bytes` bytes; no time if the profile gives none.
+    /// Samples a time for `bytes` bytes; zero if the profile gives none.
     #[inline]
     pub(crate) fn draw(&self, bytes: u64, prng: &mut Prng) -> Duration {
         for (up_to, time) in &self.classes {
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_of_the_draws_is_the_mean_of_the_law() {
+    fn the_mean_of_the_samples_is_the_mean_of_the_distribution() {
         let spec = ServiceTimeSpec {
             base: TimeSpan(50_000),
             uniform: TimeSpan(12_000),
@@ -198,12 +202,12 @@ mod tests {
             rare: TimeSpan(504_000),
             rare_chance: 0.01,
         };
-        let (drawn, expected) = (mean_of(&spec), spec.mean_ns());
-        assert!(drawn.abs_diff(expected) < expected / 100, "{drawn} for {expected}");
+        let (measured, expected) = (mean_of(&spec), spec.mean_ns());
+        assert!(measured.abs_diff(expected) < expected / 100, "{measured} for {expected}");
     }
 
     #[test]
-    fn a_constant_law_always_draws_the_same() {
+    fn a_constant_distribution_always_samples_the_same() {
         let time = ServiceTime::new(&ServiceTimeSpec::constant(TimeSpan(7)));
         let mut prng = Prng::new(1);
         assert!((0..100).all(|_| time.draw(&mut prng) == Duration(7)));

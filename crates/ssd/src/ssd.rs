@@ -57,14 +57,14 @@ pub struct Ssd {
     pub(crate) effects: Vec<ZoneEffect>,
     /// For each die, the chain that the read being started has there; all `NONE` between reads.
     pub(crate) chain_on_die: Vec<u32>,
-    /// Commands under way that keep blocks they overwrote.
+    /// Outstanding commands with saved contents of blocks they overwrote.
     pub(crate) overwrites_in_flight: u32,
 }
 
-/// What tells one life of a zone's contents from the next.
+/// Counters that identify the contents of a zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ZoneMarks {
-    /// Counts resets: data on their way from before one go nowhere.
+    /// Counts resets: data in flight from before one are discarded.
     pub(crate) generation: u32,
     /// Counts every change of the zone.
     pub(crate) changes: u32,
@@ -73,11 +73,11 @@ pub(crate) struct ZoneMarks {
 /// A transfer on a channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChannelJob {
-    /// The command to sense a page of a read chain goes down.
+    /// The command to sense a page of a read chain is sent.
     Ask { chain: u32 },
-    /// A page of a read chain comes up, with that many bytes wanted.
+    /// A page of a read chain is transferred, with that many bytes wanted.
     Page { chain: u32, bytes: u32 },
-    /// A page of this work goes down.
+    /// A page of this work is transferred to the die.
     Load { work: u32 },
 }
 
@@ -102,15 +102,15 @@ impl Ssd {
         Ssd::power_on(profile, Media::new(profile, keeps), prng)
     }
 
-    /// A drive over what an earlier one left. Open zones are closed, as after any loss of power.
+    /// A drive with the media of an earlier one. Open zones are closed, as after any power loss.
     ///
     /// # Panics
     /// When the media are those of another profile.
     #[must_use]
     pub fn power_on(profile: &Profile, media: Media, prng: &Prng) -> Ssd {
         let geometry = profile.geometry();
-        let planted = media.bug.and_then(|bug| bug.wrong_geometry(&geometry)).unwrap_or(geometry);
-        assert!(media.zones.geometry() == &planted, "media and profile belong together");
+        let expected = media.bug.and_then(|bug| bug.wrong_geometry(&geometry)).unwrap_or(geometry);
+        assert!(media.zones.geometry() == &expected, "media and profile belong together");
         let timing = Timing::new(profile);
         let dies = profile.dies() as usize;
         let buffer = &profile.write_buffer;
@@ -161,7 +161,7 @@ impl Ssd {
         ssd
     }
 
-    /// What the drive has counted.
+    /// The counters of the drive.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -177,7 +177,7 @@ impl Ssd {
         }
     }
 
-    /// How busy the hardware was since power came on.
+    /// Utilization of the hardware since power-on.
     #[must_use]
     pub fn utilisation(&self) -> Utilisation {
         Utilisation {
@@ -195,7 +195,7 @@ impl Ssd {
         &self.profile
     }
 
-    /// One zone as it is now.
+    /// The present state of a zone.
     #[must_use]
     pub fn zone(&self, zone: ZoneIndex) -> ZoneView {
         self.zones.zone(zone)
@@ -207,22 +207,23 @@ impl Ssd {
         self.buffer.used_bytes()
     }
 
-    /// Commands taken and not yet completed.
+    /// Outstanding commands.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.commands.len()
     }
 
-    /// Plants a bug in a new drive, so that a tester can show that it would be found. It stays through losses of power.
+    /// Seeds a bug in a new drive, so that a tester can show that it is found. It persists over
+    /// power losses.
     #[doc(hidden)]
-    pub fn plant(&mut self, bug: SeededBug) {
+    pub fn seed_bug(&mut self, bug: SeededBug) {
         self.bug = Some(bug);
         if let Some(geometry) = bug.wrong_geometry(&self.geometry) {
             self.zones = ZoneTable::new(geometry);
         }
     }
 
-    /// The medium of a zone gives up: it becomes read only or offline.
+    /// The medium of a zone fails: it becomes read only or offline.
     ///
     /// # Panics
     /// On a conventional zone, and on any other state.
@@ -235,14 +236,15 @@ impl Ssd {
         }
     }
 
-    /// Fills a zone from its start without time passing and without counting, for the start of a study. The contents
-    /// read as zeros.
+    /// Fills a zone from its start in zero time and without counting, to prepare an experiment. The
+    /// contents read as zeros.
     ///
     /// # Errors
-    /// [`Status::TooManyActiveZones`] if the zone would be partly written and no active resource is free.
+    /// [`Status::TooManyActiveZones`] if the zone would be partly written and no active resource is
+    /// free.
     ///
     /// # Panics
-    /// When the zone is not empty, or smaller.
+    /// When the zone is not empty, or is smaller.
     pub fn prefill(&mut self, zone: ZoneIndex, blocks: zonda_zoned::Blocks) -> Result<(), Status> {
         if let Some(conventional) = &mut self.conventional
             && zone.0 < self.geometry.conventional_zone_count
@@ -263,10 +265,10 @@ impl Ssd {
         Ok(())
     }
 
-    /// Asserts what must hold between any two events.
+    /// Asserts the invariants between two events.
     ///
     /// # Panics
-    /// When it does not: the drive has a bug.
+    /// When one is violated: the drive has a bug.
     pub fn check_invariants(&self) {
         if self.bug.is_none() {
             self.zones.check_invariants();

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use zonda_zoned::{Duration, Instant};
 
-/// First come, first served, by one or more servers. The owner draws the service times and schedules the ends.
+/// First come, first served, by one or more servers. The owner samples the service times and
+/// schedules the ends.
 #[derive(Debug)]
 pub(crate) struct Station<J> {
     waiting: VecDeque<J>,
     serving: u32,
     servers: u32,
-    /// What is in service, where there is one server.
+    /// The job in service, if there is one server.
     current: Option<J>,
     /// Time in service, all servers together.
     pub(crate) busy: Duration,
@@ -59,7 +60,7 @@ impl<J: Copy> Station<J> {
     }
 }
 
-/// A bus: time for bytes, without a division on the way.
+/// A bus: transfer time of bytes, without a division.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bus {
     /// Nanoseconds a byte, in units of 2^-32.

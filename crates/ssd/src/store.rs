@@ -1,4 +1,4 @@
-//! What the blocks hold: bytes, fingerprints or nothing, by zone and block, as sparse as the writing.
+//! Sparse contents of blocks: bytes, fingerprints or nothing, by zone and block.
 
 use bytes::BytesMut;
 use zonda_zoned::{BlockBuffer, Payload, PayloadKind, ZERO_FINGERPRINT, ZoneIndex, fingerprint};
@@ -15,7 +15,7 @@ pub(crate) struct PayloadStore {
     zones: Vec<Option<ZoneContents>>,
 }
 
-/// Contents of one zone: chunks by number, absent where nothing but zeros was written.
+/// Contents of one zone: chunks by number, absent where only zeros were written.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneContents {
     chunks: Vec<Option<Chunk>>,
@@ -28,7 +28,7 @@ enum Chunk {
     Bytes(Box<[u8]>),
 }
 
-/// The contents of one block, to be put back if its overwriting is undone.
+/// The contents of one block, to be restored if its overwriting is undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlockContents {
     Fingerprint(u64),
@@ -50,13 +50,14 @@ impl PayloadStore {
         self.kind
     }
 
-    /// Whether this store can keep such a payload of so many blocks.
+    /// Whether this store can store such a payload of so many blocks.
     pub(crate) fn takes(&self, payload: &Payload, blocks: u64) -> bool {
         let wrong_kind = self.kind == PayloadKind::Bytes && matches!(payload, Payload::Fingerprints(_));
         !wrong_kind && payload.fits(blocks, self.block_bytes as u32, self.metadata_bytes as u16)
     }
 
-    /// Writes blocks of one zone, from `first` of its blocks. `skip` blocks of the payload go elsewhere.
+    /// Writes blocks of one zone, from `first` of its blocks. The first `skip` blocks of the
+    /// payload belong elsewhere.
     pub(crate) fn write(&mut self, zone: ZoneIndex, first: u64, blocks: u64, payload: &Payload, skip: u64) {
         if self.kind == PayloadKind::None {
             return;
@@ -119,19 +120,19 @@ impl PayloadStore {
         }
     }
 
-    /// Takes the contents of a zone out, so that it reads as zeros.
+    /// Removes the contents of a zone, so that it reads as zeros.
     pub(crate) fn take(&mut self, zone: ZoneIndex) -> Option<ZoneContents> {
         self.zones.get_mut(zone.as_usize())?.take()
     }
 
-    /// Puts back what [`take`](Self::take) took.
+    /// Restores what [`take`](Self::take) removed.
     pub(crate) fn put_back(&mut self, zone: ZoneIndex, contents: Option<ZoneContents>) {
         if let Some(place) = self.zones.get_mut(zone.as_usize()) {
             *place = contents;
         }
     }
 
-    /// One block, to be put back later; `None` if this store keeps nothing.
+    /// One block, to be restored later; `None` if this store stores nothing.
     pub(crate) fn save(&self, zone: ZoneIndex, block: u64) -> Option<BlockContents> {
         match self.kind {
             PayloadKind::None => None,
@@ -143,7 +144,7 @@ impl PayloadStore {
         }
     }
 
-    /// Puts one block back.
+    /// Restores one block.
     pub(crate) fn restore(&mut self, zone: ZoneIndex, block: u64, contents: &BlockContents) {
         match contents {
             BlockContents::Fingerprint(print) => self.set_print(zone, block, *print),

@@ -1,4 +1,4 @@
-//! A profile's numbers made ready for the hot path.
+//! The numbers of a profile, prepared for the hot path.
 
 use zonda_zoned::Duration;
 
@@ -8,7 +8,7 @@ use crate::profile::{CapScope, OpcodeSpec, Profile};
 use crate::service_time::{ServiceTime, ServiceTimes};
 use crate::station::Bus;
 
-/// Sizes, rates and laws, all in bytes and nanoseconds.
+/// Sizes, rates and distributions, all in bytes and nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Timing {
     pub(crate) block_bytes: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Opcode {
     pub(crate) server: usize,
     pub(crate) serial: ServiceTimes,
     pub(crate) parallel: ServiceTimes,
-    /// The serial time is zero by definition, so that an idle server can be passed by.
+    /// The serial time is zero by definition, so that an idle server can be bypassed.
     pub(crate) is_parallel_only: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What dies do: sense pages, program and erase units, one at a time.
+//! Work of dies: sensing pages, programming and erasing units, one at a time.
 
 use zonda_zoned::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use crate::pending::{Cause, NONE, Place, Work};
 use crate::ssd::{ChannelJob, Ssd};
 
 impl Ssd {
-    /// A chain of pages wants a die.
+    /// A chain of pages requests a die.
     pub(crate) fn add_die_read(&mut self, die: usize, chain: u32) {
         self.dies[die].add_read(chain);
         match self.dies[die].state {
             DieState::Idle => self.start_next(die),
             DieState::Running { .. } => {
-                // A slice of the running operation ends sooner than it would have done.
+                // The running operation ends its slice early.
                 if let Some(end) = self.dies[die].slice_end(self.now, self.timing.suspend_slice) {
                     self.wake_die(die, end);
                 }
@@ -49,7 +49,7 @@ impl Ssd {
         });
     }
 
-    /// The die is free for the next thing.
+    /// The die is free for its next operation.
     pub(crate) fn release_die(&mut self, die: usize) {
         self.dies[die].enter(self.now, DieState::Idle);
         self.start_next(die);
@@ -89,8 +89,9 @@ impl Ssd {
     }
 
     fn start_running(&mut self, die: usize, work: u32) {
-        let law = if self.works[work].cause == Cause::Erase { &self.timing.erase } else { &self.timing.program };
-        let time = law.draw(&mut self.prngs.dies[die]);
+        let service_time =
+            if self.works[work].cause == Cause::Erase { &self.timing.erase } else { &self.timing.program };
+        let time = service_time.draw(&mut self.prngs.dies[die]);
         self.run(die, work, time);
     }
 
@@ -106,7 +107,7 @@ impl Ssd {
 
     pub(crate) fn on_die_end(&mut self, die: usize) {
         if self.dies[die].due != Some(self.now) {
-            return; // The die was given another time since.
+            return; // The die was rescheduled since.
         }
         self.dies[die].due = None;
         match self.dies[die].state {
@@ -126,8 +127,9 @@ impl Ssd {
         let chain = &mut self.chains[index];
         let bytes = chain.page_bytes();
         chain.page_is_sensed();
-        // The page's successor queues behind the reads that wait, before the die is free again. With a cache register
-        // the die is free for others at once, but the command's own next page comes when this one has left.
+        // The page's successor queues behind the reads that wait, before the die is free again.
+        // With a cache register the die is free for others at once, but the next page of this
+        // command follows when this one was transferred.
         if chain.pages_to_sense > 0 && !self.timing.cache_read {
             self.dies[die].add_read(index);
         }
@@ -186,7 +188,7 @@ impl Ssd {
             Place::Conventional { unit, program } => self.on_conventional_programmed(work.die, unit, program),
             Place::ZoneErase => unreachable!("an erase programs nothing"),
         }
-        self.buffer.give_back(work.group, work.host_bytes);
+        self.buffer.release(work.group, work.host_bytes);
         if work.command != NONE {
             self.end_part(work.command);
         }

@@ -1,9 +1,9 @@
-//! The way of a write: room in the buffer, transfer from the host, waiting for its program unit to fill.
+//! Write path: space in the buffer, transfer from the host, waiting for the program unit to fill.
 
 use zonda_zoned::{Duration, ZoneIndex};
 
 use crate::allocation::{ElementErase, UnitOfZone};
-use crate::buffer::{Stuck, Waiting};
+use crate::buffer::{Stall, Waiting};
 use crate::bug::SeededBug;
 use crate::conventional::CONVENTIONAL_GROUP;
 use crate::events::Event;
@@ -14,7 +14,7 @@ use crate::station::serve;
 use crate::zone_run::{SlotRun, ZoneRun};
 
 impl Ssd {
-    /// Gives a zone its place at its first write.
+    /// Allocates a zone at its first write.
     pub(crate) fn ensure_run(&mut self, zone: ZoneIndex) {
         if self.runs[zone.as_usize()].is_none() {
             let stripe = self.allocator.allocate(zone);
@@ -22,12 +22,13 @@ impl Ssd {
         }
     }
 
-    /// The write asks the buffer for room; a write to a ZRWA has its room already.
-    pub(crate) fn ask_for_room(&mut self, index: u32) {
+    /// The write requests space in the buffer; a write to a ZRWA has its space already.
+    pub(crate) fn request_space(&mut self, index: u32) {
         let group = self.buffer_group(&self.commands[index]);
         let command = &mut self.commands[index];
         command.buffer_group = group;
-        // One part is held until all data have arrived, so that no program ends the command too early.
+        // One part is held until all data have arrived, so that no program ends the command too
+        // early.
         command.parts = 1;
         let (bytes, is_zrwa) = (command.bytes, command.flags.is_zrwa);
         if is_zrwa {
@@ -38,16 +39,16 @@ impl Ssd {
         self.counters.buffer_waits += u64::from(self.buffer.keeps_waiting(index, group));
     }
 
-    /// Lets in whoever has room; if nobody ever will, makes some.
+    /// Admits writes for which there is space; if space is never released otherwise, frees some.
     pub(crate) fn admit(&mut self) {
         loop {
             while let Some(admitted) = self.buffer.next_admitted() {
                 self.start_transfer(admitted.command, admitted.bytes);
             }
-            let spilled = match self.buffer.stuck() {
-                Stuck::Nobody => false,
-                Stuck::All => self.spill(None),
-                Stuck::Group(group) => self.spill(Some(group)),
+            let spilled = match self.buffer.stall() {
+                Stall::None => false,
+                Stall::All => self.spill(None),
+                Stall::Group(group) => self.spill(Some(group)),
             };
             if !spilled {
                 return;
@@ -55,7 +56,7 @@ impl Ssd {
         }
     }
 
-    /// What the buffer's cap counts this write under.
+    /// The group under which the buffer's cap counts this write.
     fn buffer_group(&self, command: &PendingCommand) -> u32 {
         if command.flags.is_conventional { CONVENTIONAL_GROUP } else { self.group_of_zone(command.zone) }
     }
@@ -108,7 +109,7 @@ impl Ssd {
             }
         } else {
             let group = self.commands[index].buffer_group;
-            self.buffer.give_back(group, bytes);
+            self.buffer.release(group, bytes);
         }
         if is_whole {
             self.end_part(index);
@@ -118,7 +119,7 @@ impl Ssd {
         }
     }
 
-    /// One of the things a command waits for has ended.
+    /// One of the parts a command waits for is complete.
     pub(crate) fn end_part(&mut self, index: u32) {
         let command = &mut self.commands[index];
         command.parts -= 1;
@@ -137,7 +138,7 @@ impl Ssd {
     pub(crate) fn commit(&mut self, index: u32) {
         let command = &self.commands[index];
         let (zone, bytes, generation) = (command.zone, command.committed_bytes, command.generation);
-        // A finish that has overtaken the commit has taken these data along.
+        // A finish that has overtaken the commit has included these data.
         let is_sealed = self.runs[zone.as_usize()].as_ref().is_some_and(|run| run.is_sealed);
         if self.zone_marks[zone.as_usize()].generation == generation && !is_sealed {
             let group = self.group_of_zone(zone);
@@ -154,7 +155,8 @@ impl Ssd {
         }
     }
 
-    /// Data of a zone are held until their program unit is full, then programmed. `waiter` ends no earlier than that.
+    /// Data of a zone are held until their program unit is full, then programmed. `waiter`
+    /// completes no earlier than that.
     pub(crate) fn arrive_in_zone(&mut self, zone: ZoneIndex, bytes: u64, waiter: u32) {
         self.buffer.hold(self.group_of_zone(zone), bytes);
         let read_unit = self.timing.read_unit_bytes;
@@ -178,7 +180,8 @@ impl Ssd {
             }
         }
         if end == self.timing.zone_capacity_bytes || self.runs_at(zone).is_sealed {
-            // The last rows of a zone may be shorter than a program unit, and a read-only zone's never fill.
+            // The last rows of a zone may be shorter than a program unit, and a read-only zone's
+            // never fill.
             self.flush_held(zone, Cause::Host, waiter);
         }
     }
@@ -187,7 +190,7 @@ impl Ssd {
         self.runs[zone.as_usize()].as_ref().expect("a zone that is written has its run")
     }
 
-    /// Sends what a slot holds to its die.
+    /// Sends the held data of a slot to its die.
     pub(crate) fn program_held(&mut self, zone: ZoneIndex, slot: u16, row: u32, cause: Cause, waiter: u32) {
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
         let host_bytes = u64::from(std::mem::take(&mut run.slots[usize::from(slot)].held_bytes));
@@ -195,7 +198,7 @@ impl Ssd {
         self.program_zone(zone, slot, row, cause, host_bytes, 0, waiter, NONE);
     }
 
-    /// Sends everything a zone holds to its dies, full units or not.
+    /// Sends all held data of a zone to its dies, full units or not.
     pub(crate) fn flush_held(&mut self, zone: ZoneIndex, cause: Cause, waiter: u32) {
         for slot in 0..self.runs_at(zone).stripe.slots() {
             let run = self.runs_at(zone);
@@ -267,9 +270,9 @@ impl Ssd {
         }
     }
 
-    /// The buffer is full of data that wait for more, and more cannot come in: they are programmed to a backup area
-    /// (single-level cells, as a rule), and will be programmed again with the rest of their unit. Where only a group is
-    /// at its cap, its data alone. Returns whether there was anything.
+    /// The buffer is full of partial units that cannot be completed: they are programmed to a
+    /// backup area (single-level cells, as a rule), and will be programmed again with the rest of
+    /// their unit. If only a group is at its cap, only its data. Returns whether there were any.
     fn spill(&mut self, group: Option<u32>) -> bool {
         let mut spilled = false;
         for zone in (0..self.runs.len() as u32).map(ZoneIndex) {
@@ -318,14 +321,14 @@ impl Ssd {
         self.forget_zone(zone);
     }
 
-    /// The zone's contents are gone: whatever is still on its way from them goes nowhere.
+    /// The contents of the zone are discarded, with all data of it in flight.
     fn forget_zone(&mut self, zone: ZoneIndex) {
         let group = self.group_of_zone(zone);
         self.zone_marks[zone.as_usize()].generation += 1;
         let Some(run) = self.runs[zone.as_usize()].take() else { return };
         let held = run.held_bytes();
         self.buffer.will_return(group, held);
-        self.buffer.give_back(group, held);
+        self.buffer.release(group, held);
         if let Some(finish) = run.waiting_finish {
             self.end_part(finish);
         }
@@ -334,7 +337,7 @@ impl Ssd {
         }
     }
 
-    /// No more data will come for this zone: what it holds goes to flash as it is.
+    /// No more data will arrive for this zone: held data are programmed as they are.
     pub(crate) fn seal_zone(&mut self, zone: ZoneIndex) {
         if let Some(run) = self.runs[zone.as_usize()].as_mut() {
             run.is_sealed = true;

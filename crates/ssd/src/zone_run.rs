@@ -1,4 +1,4 @@
-//! A zone that holds data: where it lies, and which of its bytes are where on their way to flash.
+//! A zone with data: its layout, and the progress of its bytes to flash.
 
 use crate::allocation::{DieIndex, Stripe, UnitOfZone};
 use crate::layout::Layout;
@@ -9,18 +9,18 @@ use zonda_zoned::zones::ZoneView;
 pub(crate) struct ZoneRun {
     pub(crate) stripe: Stripe,
     pub(crate) layout: Layout,
-    /// Host bytes that have come over the link.
+    /// Host bytes received over the link.
     pub(crate) arrived_bytes: u64,
     pub(crate) slots: Box<[SlotRun]>,
     /// Program units between buffer and flash: they are still read from the buffer.
     pub(crate) on_the_way: Vec<(u32, u16)>,
-    /// Writes taken and not yet completed.
+    /// Outstanding writes.
     pub(crate) writes_in_flight: u32,
     /// Blocks from the start up to which writes are acknowledged.
     pub(crate) acknowledged_blocks: u64,
-    /// Of a zone with a ZRWA, blocks from the start that have left it for the write buffer.
+    /// Of a zone with a ZRWA, blocks from the start that were committed to the write buffer.
     pub(crate) committed_blocks: u64,
-    /// No more host data will come: what is left of partial units has gone to flash.
+    /// No more host data will arrive: partial units were programmed.
     pub(crate) is_sealed: bool,
     /// A finish that waits for the writes in flight.
     pub(crate) waiting_finish: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct SlotRun {
     pub(crate) held_bytes: u32,
     /// Bytes of that unit that have been spilled, and will be programmed again with the rest of it.
     pub(crate) spilled_bytes: u32,
-    /// Erase units, from the zone's start, that have been programmed since power came on.
+    /// Erase units, from the zone's start, that have been programmed since power-on.
     pub(crate) begun_units: u32,
 }
 
@@ -53,7 +53,7 @@ impl ZoneRun {
         }
     }
 
-    /// A zone that was filled before power came on: all of it is on flash.
+    /// A zone that was filled before power-on: all of it is on flash.
     pub(crate) fn programmed(stripe: Stripe, layout: Layout, bytes: u64, block_bytes: u64) -> ZoneRun {
         let mut run = ZoneRun::new(stripe, layout);
         run.arrived_bytes = bytes;
@@ -103,7 +103,7 @@ impl ZoneRun {
         self.stripe.die(UnitOfZone { slot: 0, row: 0 })
     }
 
-    /// Whether a program is the first in its erase unit, as far as this run has seen.
+    /// Whether a program is the first in its erase unit, in this run.
     #[inline]
     pub(crate) fn begins(&mut self, unit: UnitOfZone) -> bool {
         let begun = &mut self.slots[usize::from(unit.slot)].begun_units;
@@ -123,11 +123,11 @@ impl ZoneRun {
 
     pub(crate) fn unit_arrived(&mut self, slot: u16, row: u32) {
         let place = self.on_the_way.iter().position(|unit| *unit == (row, slot));
-        self.on_the_way.swap_remove(place.expect("a unit that arrives on flash was on its way"));
+        self.on_the_way.swap_remove(place.expect("a unit that arrives on flash was in flight"));
     }
 
     pub(crate) fn check_invariants(&self) {
-        assert!(self.held_bytes() <= self.arrived_bytes, "what is held has arrived");
+        assert!(self.held_bytes() <= self.arrived_bytes, "held data have arrived");
         assert!(self.waiting_finish.is_none() || self.writes_in_flight > 0, "a finish waits for writes only");
     }
 }

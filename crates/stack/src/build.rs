@@ -1,4 +1,4 @@
-//! The stack itself: a drive with its layers, built.
+//! The stack of a drive and its layers.
 
 use zonda_layers::{Delay, Fault, OperationKind, RuleCounters, Slice, Trace};
 use zonda_ssd::Ssd;
@@ -13,25 +13,25 @@ use crate::{Drive, LayerResult, OperationCount};
 pub enum Stack {
     /// The drive.
     Drive(Box<Ssd>),
-    /// A layer that holds back completions.
+    /// A layer that delays completions.
     Delay(Box<Delay<Stack>>),
     /// A layer that fails commands.
     Fault(Box<Fault<Stack>>),
-    /// A layer that records.
+    /// A layer that records commands and completions.
     Trace(Box<Trace<Stack>>),
-    /// A layer that shows some zones.
+    /// A layer that exposes a range of zones.
     Slice(Box<Slice<Stack>>),
 }
 
 impl Drive {
-    /// The bare drive, new, with all randomness from `prng`, and with zones filled: `prefill` counts zones as the
-    /// outermost layer does.
+    /// A new drive without layers, with all randomness from `prng`, and with filled zones.
+    /// `prefill` uses zone numbers of the outermost layer.
     ///
     /// # Errors
     /// [`Status::TooManyActiveZones`] if more zones would be partly written than the drive allows.
     ///
     /// # Panics
-    /// When a zone of `prefill` does not exist, is there twice, or is smaller.
+    /// If a zone of `prefill` does not exist, is listed twice, or has a smaller capacity.
     pub fn power_on(&self, prng: &Prng, prefill: &[(ZoneIndex, Blocks)]) -> Result<Ssd, Status> {
         let mut drive = Ssd::new(self.profile(), self.keeps(), prng);
         for &(zone, blocks) in prefill {
@@ -79,7 +79,7 @@ impl Stack {
         }
     }
 
-    /// What the layers have seen, the innermost first.
+    /// The counters of the layers, innermost first.
     #[must_use]
     pub fn layer_results(&self) -> Vec<LayerResult> {
         let mut results = Vec::new();

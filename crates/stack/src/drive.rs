@@ -1,4 +1,4 @@
-//! `[drive]`: which drive, with which changes, and what lies around it.
+//! `[drive]`: the profile of the drive, changes to it, and layers around it.
 
 use zonda_config::ConfigError;
 use zonda_layers::SliceConfig;
@@ -9,10 +9,10 @@ use zonda_zoned::{Geometry, PayloadKind, ZoneIndex};
 use crate::layer::{LayerPlan, LayerSpec};
 use crate::limits::LAYERS_MAX;
 
-/// The table `[drive]`, as it stands in a file.
+/// The table `[drive]` of a file.
 pub type DriveSpec = description::DriveSpec<LayerSpec>;
 
-/// A drive that has been checked and can be built, with its layers.
+/// A validated drive with its layers.
 #[derive(Clone, Debug)]
 pub struct Drive {
     plan: DrivePlan,
@@ -21,14 +21,14 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// Finds the profile, changes it, and checks the layers against it.
+    /// Loads the profile, applies the changes, and validates the layers.
     ///
     /// # Errors
-    /// The first mistake, in this table or in the profile that it names.
+    /// The first error in this table or in the profile that it names.
     pub fn new(spec: &DriveSpec, profiles: &Profiles<'_>) -> Result<Drive, SpecError> {
         let plan = spec.plan(profiles)?;
         if let Some(excess) = spec.layer.get(LAYERS_MAX) {
-            let error = ConfigError::at(excess, format!("there are {} layers", spec.layer.len()));
+            let error = ConfigError::at(excess, format!("too many layers: {}", spec.layer.len()));
             return Err(error.help(format!("at most {LAYERS_MAX} are allowed")).into());
         }
         let mut geometry = plan.profile().geometry();
@@ -45,25 +45,25 @@ impl Drive {
         self.plan.profile()
     }
 
-    /// The text of that profile, which can be read again.
+    /// The text of that profile, which can be parsed again.
     #[must_use]
     pub fn profile_text(&self) -> &str {
         self.plan.profile_text()
     }
 
-    /// What the drive keeps of what is written to it.
+    /// What the drive stores of written data.
     #[must_use]
     pub fn keeps(&self) -> PayloadKind {
         self.plan.keeps()
     }
 
-    /// The namespace that the outermost layer shows.
+    /// The geometry of the namespace of the outermost layer.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// A zone of the outermost layer as the drive itself counts it.
+    /// The zone number of the drive for a zone number of the outermost layer.
     #[must_use]
     pub fn zone_of_drive(&self, zone: ZoneIndex) -> ZoneIndex {
         let offset: u32 = self

@@ -1,4 +1,4 @@
-//! What a drive has counted, sample by sample.
+//! Samples of the counters of a drive.
 
 use serde::Serialize;
 use zonda_ssd::Ssd;
@@ -6,16 +6,16 @@ use zonda_zoned::Duration;
 
 use crate::limits::DRIVE_SAMPLES_MAX;
 
-/// A drive's counters at one moment of a run; all count from its start.
+/// The counters of a drive at one moment of a run; all count from the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct DriveSample {
-    /// Since the start of the run.
+    /// Time since the start of the run.
     pub at_ns: u64,
     /// Bytes that the host wrote.
     pub host_write_bytes: u64,
-    /// Bytes that the drive wrote of its own accord.
+    /// Bytes that the drive wrote in addition.
     pub device_write_bytes: u64,
-    /// Of these, what filled zones that were finished.
+    /// Of these, padding of finished zones.
     pub padding_bytes: u64,
     /// Erase units erased.
     pub erases: u64,
@@ -23,11 +23,11 @@ pub struct DriveSample {
     pub dlwa: f64,
 }
 
-/// Gathers samples. When there are too many, every second one goes, and from then on every second one is taken.
+/// Collects samples. At the maximum number, drops every second one and halves the sampling rate.
 #[derive(Debug)]
 pub(crate) struct DriveSeries {
     samples: Vec<DriveSample>,
-    /// Observations for each sample that is kept.
+    /// Observations per sample.
     stride: u64,
     observed: u64,
 }
@@ -51,7 +51,7 @@ impl DriveSeries {
         DriveSeries { samples: Vec::new(), stride: 1, observed: 0 }
     }
 
-    /// The drive as it stands `at` after the start.
+    /// Samples the drive at the time `at` after the start.
     pub(crate) fn observe(&mut self, at: Duration, drive: &Ssd) {
         self.observed += 1;
         if self.observed.is_multiple_of(self.stride) {
@@ -59,7 +59,7 @@ impl DriveSeries {
         }
     }
 
-    /// The series, with the drive at its end.
+    /// The series, with a last sample at the end.
     pub(crate) fn end(mut self, at: Duration, drive: &Ssd) -> Vec<DriveSample> {
         let last = DriveSample::of(at, drive);
         if self.samples.last().is_some_and(|sample| sample.at_ns >= last.at_ns) {

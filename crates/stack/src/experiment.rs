@@ -1,4 +1,4 @@
-//! A whole file: a drive and what is done to it.
+//! An experiment: a drive and its workload.
 
 use serde::Deserialize;
 use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with, unplaced};
@@ -14,20 +14,20 @@ use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, LayerResult, Stack
 
 /// Version of the layout of [`ExperimentResult`].
 const RESULT_FORMAT: u32 = 1;
-/// Interval of a store's series where the file does not say.
+/// Default sample interval of a store.
 const STORE_SAMPLE: Duration = Duration(100_000_000);
 
-/// A drive and a load that fit each other: everything that can be wrong has been looked for.
+/// A validated drive and workload.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     drive: Drive,
-    /// Where the load is done to a volume of such drives.
+    /// The volume of such drives that the workload uses, if any.
     volume: Option<Box<VolumePlan>>,
     run: RunSpec,
     load: Load,
 }
 
-/// What is done to the drive.
+/// The workload.
 #[derive(Clone, Debug)]
 enum Load {
     Jobs {
@@ -35,7 +35,7 @@ enum Load {
         plan: Box<Plan>,
     },
     Store(Box<StorePlan>),
-    /// Nothing: a volume is rebuilt.
+    /// No host I/O: only a rebuild of a volume.
     Rebuild,
 }
 
@@ -53,19 +53,19 @@ struct File {
 }
 
 impl Experiment {
-    /// Reads a file. The profile that it names is looked up in `profiles`.
+    /// Parses a file. The profile that it names is loaded from `profiles`.
     ///
     /// # Errors
-    /// The first mistake: in the text, in a profile, in what the jobs ask of the drive.
+    /// The first error in the text, in a profile, or in a job that the drive cannot execute.
     pub fn parse(text: &str, profiles: &Profiles<'_>) -> Result<Experiment, StackError> {
-        let must_contain = "an experiment is a table [drive] with a line like profile = \"zn540\", and at least one table \
+        let must_contain = "a job file needs a table [drive] with a line like profile = \"zn540\", and at least one table \
                             [[job]] with a line like operation = \"append\", or a table [store] with a line like \
                             workload = \"kvbench-ii\"";
         let mut file: File = parse_with(text, must_contain)?;
         let Some(drive) = file.drive.take() else {
-            let error = ConfigError::new("there is no table [drive]");
-            let help = "add [drive] with a line like profile = \"zn540\"; on a drive that is there, without simulation, \
-                        zonda bench --target runs the jobs of this file";
+            let error = ConfigError::new("missing table [drive]");
+            let help = "add [drive] with a line like profile = \"zn540\"; to run the jobs of this file on an existing drive, \
+                        use zonda bench --target";
             return Err(error.help(help).into());
         };
         let drive = Drive::new(&drive, profiles)?;
@@ -73,14 +73,14 @@ impl Experiment {
         let load = match (&file.store, &mut volume) {
             (Some(store), None) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),
             (Some(store), Some(_)) => {
-                let error = ConfigError::at(store, "a store is on zones, and a volume has none");
-                return Err(error.help("leave [volume] or [store] out").into());
+                let error = ConfigError::at(store, "[store] needs zones, which a volume does not have");
+                return Err(error.help("remove [volume] or [store]").into());
             }
             (None, Some(volume)) if volume.rebuilds && file.job.is_empty() => Load::Rebuild,
             (None, Some(volume)) => {
                 let plan = Plan::new(&file.run, &file.job, &volume.geometry)?;
                 plan.check_payload(drive.keeps())?;
-                // What jobs read was written before.
+                // Blocks that jobs read are written before the run.
                 let end =
                     plan.prefill().iter().map(|(zone, blocks)| volume.geometry.zone_start(*zone).0 + blocks.0).max();
                 volume.fill_blocks = volume.fill_blocks.max(end.unwrap_or(0));
@@ -101,24 +101,25 @@ impl Experiment {
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Experiment {
         self.run.seed = seed;
-        self.plan_anew("only the seed is another");
+        self.replan("only the seed has changed");
         self
     }
 
     /// The same experiment of another length: `time`, `ramp` and `sample` of `[run]`.
     ///
     /// # Panics
-    /// When the ramp is not shorter than the time, or the series would have more samples than there can be.
+    /// If the ramp is not shorter than the time, or the series would exceed its maximum number of
+    /// samples.
     #[must_use]
     pub fn with_times(mut self, time: TimeSpan, ramp: TimeSpan, sample: TimeSpan) -> Experiment {
         self.run.time = Some(unplaced(time));
         self.run.ramp = Some(unplaced(ramp));
         self.run.sample = Some(unplaced(sample));
-        self.plan_anew("only times are others");
+        self.replan("only times have changed");
         self
     }
 
-    fn plan_anew(&mut self, why: &str) {
+    fn replan(&mut self, why: &str) {
         if let Load::Jobs { jobs, plan } = &mut self.load {
             **plan = Plan::new(
                 &self.run,
@@ -129,7 +130,7 @@ impl Experiment {
         }
     }
 
-    /// When the run ends; `None` if its jobs end by themselves.
+    /// The time limit of the run; `None` if its jobs end by themselves.
     #[must_use]
     pub fn time(&self) -> Option<TimeSpan> {
         self.run.time.as_ref().map(|time| *time.get_ref())
@@ -141,7 +142,7 @@ impl Experiment {
         &self.drive
     }
 
-    /// The jobs; `None` where the load is a store, or a rebuild alone.
+    /// The jobs; `None` for a store or a rebuild alone.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         match &self.load {
@@ -150,13 +151,14 @@ impl Experiment {
         }
     }
 
-    /// Stripes of a group in the volume's segments for small requests, if there is a volume.
+    /// Stripes per group in segments for small requests of the volume, if there is a volume.
     #[must_use]
     pub fn group_stripes(&self) -> Option<u32> {
         self.volume.as_ref().map(|volume| volume.group_stripes())
     }
 
-    /// Carries it out, in virtual time from zero. The end of each sample interval is told to `progress`.
+    /// Runs the experiment, in virtual time from zero. Calls `progress` at the end of each sample
+    /// interval.
     #[must_use]
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
         let prng = Prng::new(self.run.seed);
@@ -165,10 +167,10 @@ impl Experiment {
         }
         let prefill = self.plan().map(Plan::prefill).unwrap_or_default();
         let drive = self.drive.power_on(&prng, &prefill);
-        let drive = drive.expect("the zones to be partly written were counted when the file was read");
+        let drive = drive.expect("the number of partly written zones was checked when the file was parsed");
         let mut series = DriveSeries::new();
         if !self.drive.has_layers() {
-            // The type of the drive is known here, so that its calls are compiled into the loop.
+            // The static type of the drive allows inlining into the loop.
             let (run, store, drive) = self.run_on(drive, Instant::ZERO, |drive| drive, &mut series, progress);
             return self.result(run, store, series, &drive, Vec::new(), None);
         }
@@ -177,7 +179,7 @@ impl Experiment {
         self.result(run, store, series, stack.drive(), stack.layer_results(), None)
     }
 
-    /// The drive of the result is that of the first member that was not replaced.
+    /// The drive of the result is the last member that was not replaced.
     fn run_on_volume(&self, plan: &VolumePlan, prng: &Prng, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
         let (device, start) = plan.power_on(&self.drive, prng);
         let before = device.volume().counters();
@@ -211,24 +213,24 @@ impl Experiment {
         match &self.load {
             Load::Jobs { plan, .. } => {
                 let runner = Runner::new((**plan).clone(), self.drive.keeps(), NamespaceId::FIRST);
-                let run = runner.run_observed(&mut device, start, &mut |told, device| {
-                    series.observe(told.elapsed, drive_of(device));
-                    progress(told);
+                let run = runner.run_observed(&mut device, start, &mut |report, device| {
+                    series.observe(report.elapsed, drive_of(device));
+                    progress(report);
                 });
                 (run, None, device)
             }
-            Load::Rebuild => unreachable!("a rebuild alone is no load on a device"),
+            Load::Rebuild => unreachable!("a rebuild alone has no host workload"),
             Load::Store(plan) => {
                 let runner = StoreRunner::new(plan, self.run.seed);
                 let sample = self.run.sample.as_ref().map_or(STORE_SAMPLE, |sample| Duration(sample.get_ref().0));
-                let (store, device) = runner.run(device, start, Some(sample), &mut |told, device| {
-                    series.observe(told.elapsed, drive_of(device));
+                let (store, device) = runner.run(device, start, Some(sample), &mut |report, device| {
+                    series.observe(report.elapsed, drive_of(device));
                     progress(Progress {
-                        elapsed: told.elapsed,
+                        elapsed: report.elapsed,
                         time: None,
-                        operations: told.sample.operations,
-                        bytes: told.sample.host_write_bytes + told.sample.host_read_bytes,
-                        fraction: Some(told.fraction),
+                        operations: report.sample.operations,
+                        bytes: report.sample.host_write_bytes + report.sample.host_read_bytes,
+                        fraction: Some(report.fraction),
                     });
                 });
                 (RunResult::without_jobs(self.run.seed, store.drained_ns), Some(store), device)
@@ -257,15 +259,16 @@ impl Experiment {
     }
 }
 
-/// A store ends by itself, and nothing else runs beside it.
+/// A store ends by itself, and cannot be combined with jobs.
 fn store_plan(store: &Spanned<StoreSpec>, file: &File, drive: &Drive) -> Result<StorePlan, ConfigError> {
     if let Some(job) = file.job.first() {
-        let error = ConfigError::at(job, "a file has [store] or [[job]], not both");
-        return Err(error.help("leave one of them out"));
+        let error = ConfigError::at(job, "[store] and [[job]] cannot be combined");
+        return Err(error.help("remove one of them"));
     }
     let refuse = |place: std::ops::Range<usize>, key: &str| {
-        let error = ConfigError { span: Some(place), ..ConfigError::new(format!("{key} means nothing for a store")) };
-        Err(error.help("leave it out: a store ends when its operations are done, and all of them are counted"))
+        let error =
+            ConfigError { span: Some(place), ..ConfigError::new(format!("{key} is not supported for a store")) };
+        Err(error.help("remove it: a store ends after its number of operations, and all of them are counted"))
     };
     match &file.run {
         RunSpec { time: Some(time), .. } => return refuse(time.span(), "time"),
@@ -274,12 +277,15 @@ fn store_plan(store: &Spanned<StoreSpec>, file: &File, drive: &Drive) -> Result<
         _ => {}
     }
     if let Some(sample) = file.run.sample.as_ref().filter(|sample| sample.get_ref().0 == 0) {
-        return Err(ConfigError::at(sample, "an interval of no time").help("write a time like \"100 ms\""));
+        return Err(
+            ConfigError::at(sample, "the sample interval must not be zero").help("write a time like \"100 ms\"")
+        );
     }
     StorePlan::new(store, drive.geometry())
 }
 
-/// The jobs are checked one by one; all of them together must not leave too many zones partly written either.
+/// Jobs are validated separately; here all of them together are checked against the limit on active
+/// zones.
 fn prefill_fits(plan: &Plan, drive: &Drive) -> Result<(), ConfigError> {
     let geometry = drive.geometry();
     let Some(max) = geometry.max_active_zones else { return Ok(()) };
@@ -292,8 +298,7 @@ fn prefill_fits(plan: &Plan, drive: &Drive) -> Result<(), ConfigError> {
         return Ok(());
     }
     let message = format!(
-        "the jobs together ask for {active} zones that are partly written before the run, and the drive allows {max} \
-             active zones"
+        "the jobs need {active} partly written zones before the run, and the drive allows only {max} active zones"
     );
     Err(ConfigError::new(message).help("write prefill = true or false in some of the jobs, or use fewer zones"))
 }

@@ -1,4 +1,4 @@
-//! `[[drive.layer]]`: small devices around the drive.
+//! `[[drive.layer]]`: layers around the drive.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,38 +11,39 @@ use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Status, ZoneInde
 
 use crate::limits::TRACE_EVENTS_MAX;
 
-/// The longest delay, a year, so that no sum overflows.
+/// The maximum delay, a year, so that no sum overflows.
 const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Parts into which a chance is rounded.
+/// Denominator of probabilities.
 const CHANCE_PARTS: u64 = 1_000_000_000;
 
-/// One table `[[drive.layer]]`, as it stands in a file. Which keys mean something depends on its kind.
+/// A table `[[drive.layer]]` of a file. The supported keys depend on its kind.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayerSpec {
-    /// What it does.
+    /// The kind of layer.
     pub kind: Spanned<LayerKind>,
-    /// Delay, fault: which operations. Default all.
+    /// Delay, fault: the operations that match. Default all.
     pub operations: Option<Vec<Spanned<String>>>,
-    /// Delay, fault: which zones, one range. Default all, and commands that are about no zone.
+    /// Delay, fault: the zones that match, one range. Default all zones, and commands without a
+    /// zone.
     pub zones: Option<Spanned<IndexSet>>,
-    /// Delay, fault: which of those commands. Default always.
+    /// Delay, fault: which of the matching commands are affected. Default all.
     pub when: Option<Spanned<WhenSpec>>,
-    /// Delay, fault: short for `when = { chance = ... }`.
+    /// Delay, fault: short form of `when = { chance = ... }`.
     pub chance: Option<Spanned<f64>>,
-    /// Delay: by how much each is late.
+    /// Delay: the fixed delay of each command.
     pub fixed: Option<Spanned<TimeSpan>>,
-    /// Delay: a further span, uniform from zero to this.
+    /// Delay: an additional random delay, uniform from zero to this.
     pub spread: Option<Spanned<TimeSpan>>,
-    /// Fault: whether the command has happened. Default that it has not.
+    /// Fault: whether the command is executed. Default no.
     pub effect: Option<Spanned<FaultSpec>>,
-    /// Fault: the status it ends with, in words.
+    /// Fault: the status of the command, in words.
     pub status: Option<Spanned<String>>,
-    /// Trace: how many of the last events are kept.
+    /// Trace: the number of last events to keep.
     pub events: Option<Spanned<u32>>,
     /// Slice: the zone that becomes zone 0. Default 0.
     pub first: Option<Spanned<u32>>,
-    /// Slice: how many zones.
+    /// Slice: the number of zones.
     pub count: Option<Spanned<u32>>,
     /// Slice: its share of the active zones. Default all.
     pub max_active_zones: Option<Spanned<u32>>,
@@ -52,27 +53,27 @@ pub struct LayerSpec {
     pub zrwa_resources: Option<Spanned<u32>>,
 }
 
-/// The layers there are.
+/// The kinds of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerKind {
-    /// Holds back completions.
+    /// Delays completions.
     Delay,
     /// Fails commands.
     Fault,
-    /// Records what passes.
+    /// Records commands and completions.
     Trace,
-    /// Shows some zones as a namespace of its own.
+    /// Exposes a range of zones as a namespace.
     Slice,
 }
 
-/// Whether a command that fails has happened.
+/// Whether a failed command is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultSpec {
-    /// It never reached the drive.
+    /// The command does not reach the drive.
     Fail,
-    /// It has happened, and the host does not know.
+    /// The command is executed, and its completion is replaced with an error.
     FailAfter,
 }
 
@@ -80,7 +81,7 @@ pub enum FaultSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WhenSpec(pub When);
 
-/// A layer that has been checked and can be built.
+/// A validated layer.
 #[derive(Clone, Debug)]
 pub(crate) enum LayerPlan {
     Delay(DelayRule),
@@ -89,18 +90,19 @@ pub(crate) enum LayerPlan {
     Slice(SliceConfig),
 }
 
-/// A key of a layer: its name, where it stands if it does, and the kinds of layers it means something for.
+/// A key of a layer: its name, its span if present, and the kinds of layers that support it.
 type Key<'a> = (&'a str, Option<Range<usize>>, &'a [LayerKind]);
 
 impl LayerPlan {
-    /// Checks a layer against the namespace below it, and turns `geometry` into the one that it shows.
+    /// Validates a layer against the namespace below it, and changes `geometry` to that of the
+    /// layer.
     pub(crate) fn new(
         place: &Spanned<LayerSpec>,
         geometry: &mut Geometry,
         keeps: PayloadKind,
     ) -> Result<LayerPlan, ConfigError> {
         let spec = place.get_ref();
-        spec.no_key_is_out_of_place()?;
+        spec.check_keys()?;
         match spec.kind.get_ref() {
             LayerKind::Delay => Ok(LayerPlan::Delay(DelayRule {
                 matches: spec.matcher(geometry)?,
@@ -117,7 +119,7 @@ impl LayerPlan {
                 let events = spec.events.as_ref().map_or(TRACE_EVENTS_DEFAULT as u32, |events| *events.get_ref());
                 match &spec.events {
                     Some(place) if events > TRACE_EVENTS_MAX => {
-                        Err(ConfigError::at(place, format!("{events} events are too many"))
+                        Err(ConfigError::at(place, format!("too many events: {events}"))
                             .help(format!("write 0 to {TRACE_EVENTS_MAX}")))
                     }
                     _ => Ok(LayerPlan::Trace { events: events as usize }),
@@ -133,7 +135,7 @@ impl LayerPlan {
 }
 
 impl LayerSpec {
-    fn no_key_is_out_of_place(&self) -> Result<(), ConfigError> {
+    fn check_keys(&self) -> Result<(), ConfigError> {
         use LayerKind::{Delay, Fault, Slice, Trace};
         let operations = self.operations.as_ref().map(|operations| operations.first().map_or(0..0, Spanned::span));
         let keys: [Key<'_>; 14] = [
@@ -158,9 +160,9 @@ impl LayerSpec {
             if !users.contains(&kind) {
                 let own: Vec<&str> =
                     keys.iter().filter(|(_, _, users)| users.contains(&kind)).map(|key| key.0).collect();
-                return Err(ConfigError::new(format!("{key} means nothing for kind = \"{}\"", kind.name()))
+                return Err(ConfigError::new(format!("{key} is not supported for kind = \"{}\"", kind.name()))
                     .within(span.clone())
-                    .help(format!("leave it out; the keys of this kind are {}", own.join(", "))));
+                    .help(format!("remove it; the keys of this kind are {}", own.join(", "))));
             }
         }
         Ok(())
@@ -189,7 +191,7 @@ impl LayerSpec {
                     (None, _) => {
                         let names = OperationKind::ALL.map(OperationKind::name);
                         let names: Vec<&str> = names.into_iter().chain(["writes", "management"]).collect();
-                        return Err(ConfigError::at(place, format!("there is no operation \"{name}\""))
+                        return Err(ConfigError::at(place, format!("unknown operation \"{name}\""))
                             .help(did_you_mean_help(name, &names)));
                     }
                 };
@@ -202,11 +204,11 @@ impl LayerSpec {
         let zones: &[u32] = place.get_ref();
         let (first, last) = (zones[0], zones[zones.len() - 1]);
         if zones.iter().zip(first..).any(|(&zone, expected)| zone != expected) {
-            let error = ConfigError::at(place, "the zones of a layer are one range without gaps");
-            return Err(error.help("write \"0..16\", and a layer for each range"));
+            let error = ConfigError::at(place, "the zones of a layer must be one range without gaps");
+            return Err(error.help("write a range like \"0..16\", and add a layer for each range"));
         }
         if last >= geometry.zone_count {
-            let message = format!("there is no zone {last}: there are {} zones here", geometry.zone_count);
+            let message = format!("zone {last} does not exist: the namespace has {} zones", geometry.zone_count);
             return Err(ConfigError::at(place, message).help(format!("use zones of 0..{}", geometry.zone_count)));
         }
         Ok(Some(ZoneIndex(first)..ZoneIndex(last + 1)))
@@ -214,8 +216,8 @@ impl LayerSpec {
 
     fn when(&self) -> Result<When, ConfigError> {
         match (&self.when, &self.chance) {
-            (Some(_), Some(chance)) => Err(ConfigError::at(chance, "chance is short for when = { chance = ... }")
-                .help("leave one of chance and when")),
+            (Some(_), Some(chance)) => Err(ConfigError::at(chance, "chance and when cannot be combined")
+                .help("remove one of them: chance is the short form of when = { chance = ... }")),
             (Some(when), None) => Ok(when.get_ref().0),
             (None, Some(chance)) => chance_of(*chance.get_ref()).map_err(|error| error.within(chance.span())),
             (None, None) => Ok(When::Always),
@@ -226,28 +228,31 @@ impl LayerSpec {
         let Some(place) = value else { return Ok(Duration::ZERO) };
         let span = Duration(place.get_ref().0);
         if span > DELAY_MAX {
-            return Err(ConfigError::at(place, "this is more than a year").help("write at most \"8760 h\""));
+            return Err(ConfigError::at(place, "the delay is longer than a year").help("write at most \"8760 h\""));
         }
         Ok(span)
     }
 
     fn spread_or_fixed(&self, place: &Spanned<LayerSpec>) -> Result<Duration, ConfigError> {
         if self.fixed.is_none() && self.spread.is_none() {
-            let error = ConfigError::at(place, "this layer delays nothing");
+            let error = ConfigError::at(place, "the layer has no delay");
             return Err(error.help("add a line like fixed = \"100 us\" or spread = \"50 us\""));
         }
         self.delay(&self.spread)
     }
 
     fn effect(&self, place: &Spanned<LayerSpec>) -> Result<FaultEffect, ConfigError> {
-        // A list: of an array of as many strings the compiler unrolls everything, which takes it minutes (LLVM's constraint elimination).
+        // A Vec, because LLVM unrolls the code for an array of this many strings, which takes
+        // minutes.
         let names: Vec<String> = Status::ERRORS.iter().map(Status::to_string).collect();
         let Some(status) = &self.status else {
-            let error = ConfigError::at(place, "this layer does not say how commands fail");
-            return Err(error.help(format!("add a line like status = \"write fault\"; there are {}", names.join(", "))));
+            let error = ConfigError::at(place, "the layer has no status for failed commands");
+            return Err(
+                error.help(format!("add a line like status = \"write fault\"; allowed are {}", names.join(", ")))
+            );
         };
         let Some(at) = names.iter().position(|known| known == status.get_ref()) else {
-            let message = format!("there is no status \"{}\"", status.get_ref());
+            let message = format!("unknown status \"{}\"", status.get_ref());
             return Err(ConfigError::at(status, message).help(did_you_mean_help(status.get_ref(), &names)));
         };
         Ok(match self.effect.as_ref().map(|effect| *effect.get_ref()) {
@@ -263,12 +268,12 @@ impl LayerSpec {
         keeps: PayloadKind,
     ) -> Result<SliceConfig, ConfigError> {
         let Some(count) = &self.count else {
-            let error = ConfigError::at(place, "this layer does not say how many zones it shows");
+            let error = ConfigError::at(place, "the layer has no number of zones");
             return Err(error.help("add a line like count = 16"));
         };
         let given = |value: &Option<Spanned<u32>>| value.as_ref().map(|value| *value.get_ref());
         let max_active_zones = given(&self.max_active_zones).or(geometry.max_active_zones);
-        // A share of the active zones alone is one of the open zones too, where it is the smaller one.
+        // A limit on active zones below the limit on open zones limits these, too.
         let open_default = geometry.max_open_zones.map(|open| max_active_zones.map_or(open, |active| active.min(open)));
         Ok(SliceConfig {
             namespace: NamespaceId::FIRST,
@@ -290,13 +295,13 @@ impl LayerSpec {
             "zrwa_resources" => span(&self.zrwa_resources),
             _ => None,
         };
-        ConfigError::new(format!("this slice cannot be: {} {}", error.field, error.remedy))
+        ConfigError::new(format!("invalid slice: {} {}", error.field, error.remedy))
             .within(key.unwrap_or_else(|| place.span()))
     }
 }
 
 impl LayerKind {
-    /// The word in a file.
+    /// The value of `kind` in a file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -329,7 +334,7 @@ impl<'de> de::Visitor<'de> for WhenVisitor {
         match word {
             "always" => Ok(WhenSpec(When::Always)),
             "once" => Ok(WhenSpec(When::Once)),
-            _ => Err(refuse(&format!("\"{word}\" does not say when"))),
+            _ => Err(refuse(&format!("\"{word}\" is not a valid condition"))),
         }
     }
 
@@ -343,11 +348,11 @@ impl<'de> de::Visitor<'de> for WhenVisitor {
         }
         let keys = Keys::deserialize(de::value::MapAccessDeserializer::new(map))?;
         match (keys.every, keys.after, keys.chance) {
-            (Some(0), None, None) => Err(refuse("every 0th command does not exist")),
+            (Some(0), None, None) => Err(refuse("every must not be 0")),
             (Some(every), None, None) => Ok(WhenSpec(When::EveryNth(every))),
             (None, Some(after), None) => Ok(WhenSpec(When::After(after))),
             (None, None, Some(chance)) => chance_of(chance).map(WhenSpec).map_err(ConfigError::into_serde),
-            _ => Err(refuse("this does not say when")),
+            _ => Err(refuse("not a valid condition")),
         }
     }
 }
@@ -358,7 +363,7 @@ fn refuse<E: de::Error>(message: &str) -> E {
 
 fn chance_of(chance: f64) -> Result<When, ConfigError> {
     if !(0.0..=1.0).contains(&chance) {
-        return Err(ConfigError::new(format!("{chance} is not a chance")).help("write a number from 0.0 to 1.0"));
+        return Err(ConfigError::new(format!("{chance} is not a probability")).help("write a number from 0.0 to 1.0"));
     }
     Ok(When::Chance { numerator: (chance * CHANCE_PARTS as f64).round() as u64, denominator: CHANCE_PARTS })
 }

@@ -1,12 +1,13 @@
-//! A drive, what lies around it and what is done to it, described as data and carried out.
+//! Experiments: a simulated drive, layers around it, and a workload, described in a file.
 //!
-//! One TOML file holds an experiment: `[drive]` names a profile, changes numbers of it and puts layers around the drive
-//! ([`DriveSpec`]); `[run]` and `[[job]]` are the load, as in `zonda-workload`. [`Experiment::parse`] checks all of it, so
-//! that [`Experiment::run`] cannot fail: it builds the drive, fills zones, runs the load in virtual time and returns an
-//! [`ExperimentResult`]. The same file and seed give the same result. `docs/guide/stacks.md` is the reference.
+//! A TOML file describes an experiment: `[drive]` names a profile, changes values of it and adds
+//! layers ([`DriveSpec`]); `[run]` and `[[job]]` are the workload, as in `zonda-workload`.
+//! [`Experiment::parse`] validates all of it, so that [`Experiment::run`] cannot fail: it builds
+//! the drive, fills zones, runs the workload in virtual time and returns an [`ExperimentResult`].
+//! The same file and seed give the same result. `docs/guide/stacks.md` is the reference.
 //!
-//! What is absent: files (the caller hands in the text and the [`Profiles`]), clocks, printing, and stacks of
-//! several drives.
+//! Not part of this crate: file access (the caller passes the text and the [`Profiles`]), clocks
+//! and printing.
 //!
 //! ```
 //! use zonda_stack::{Experiment, Profiles};
@@ -26,7 +27,7 @@
 //! zones = "0..2"
 //! block_size = "16 KiB"
 //! "#;
-//! let experiment = Experiment::parse(text, &profiles).expect("the file is right");
+//! let experiment = Experiment::parse(text, &profiles).expect("the file is valid");
 //! let result = experiment.run(&mut |_| {});
 //! assert_eq!(result.drive.counters.host_write_bytes, 2 * 1536 * 1024, "two zones are full");
 //!
@@ -52,12 +53,14 @@ pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, St
 pub use volume::{GroupSpec, LevelSpec, SegmentWord, VictimSpec, VolumeSpec, VolumeSummary};
 pub use zonda_ssd::description::{ErrorSource, FoundProfile, PayloadSpec, Profiles, SpecError as StackError};
 
-/// Named bounds of stacks.
+/// Limits of stacks.
 pub mod limits {
-    /// Layers around one drive.
+    /// Maximum number of layers around one drive.
     pub const LAYERS_MAX: usize = 16;
-    /// Events that a trace layer can keep: with as many layers as are allowed, some hundred megabytes.
+    /// Maximum number of events that a trace layer keeps: a few hundred megabytes with the maximum
+    /// number of layers.
     pub const TRACE_EVENTS_MAX: u32 = 1 << 18;
-    /// Samples of a drive in one result; a longer run keeps every second, every fourth, ...
+    /// Maximum number of samples of a drive in one result; a longer run keeps every second, every
+    /// fourth, ...
     pub const DRIVE_SAMPLES_MAX: usize = 512;
 }

@@ -1,4 +1,4 @@
-//! What an experiment leaves: the load's figures, and the drive as it stands at the end.
+//! Results of an experiment: the figures of the workload, and the drive at the end.
 
 use serde::Serialize;
 use zonda_layers::{OperationKind, TraceCounters};
@@ -10,46 +10,46 @@ use zonda_zoned::{ZoneIndex, ZoneState, ZonedDevice};
 
 use crate::{DriveSample, VolumeSummary};
 
-/// Everything `zonda bench` knows at the end of a run; this is also its JSON.
+/// The result of `zonda bench`; also the schema of its JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExperimentResult {
-    /// Version of this layout; goes up when a field changes its meaning.
+    /// Version of this layout; increases when a field changes its meaning.
     pub format: u32,
     /// The jobs' figures and the time series.
     pub run: RunResult,
-    /// What a store measured, where the load is one; then there are no jobs.
+    /// The result of the store, if the workload is one; then there are no jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreResult>,
-    /// What a volume of such drives has to tell.
+    /// The result of the volume, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeSummary>,
-    /// The drive's counters as they went, from the start of the run to the last completion.
+    /// The counters of the drive over time, from the start of the run to the last completion.
     pub drive_series: Vec<DriveSample>,
     /// The drive at the end.
     pub drive: DriveSummary,
-    /// What the layers around it have seen, the innermost first.
+    /// The counters of the layers around the drive, innermost first.
     pub layers: Vec<LayerResult>,
 }
 
-/// What one layer has seen.
+/// The counters of one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum LayerResult {
-    /// A layer that holds back completions.
+    /// A layer that delays completions.
     Delay {
-        /// Commands that it is about.
+        /// Commands that match its rule.
         matched: u64,
-        /// Those of them that it delayed.
+        /// Matching commands that it delayed.
         struck: u64,
     },
     /// A layer that fails commands.
     Fault {
-        /// Commands that it is about.
+        /// Commands that match its rule.
         matched: u64,
-        /// Those of them that it made fail.
+        /// Matching commands that it failed.
         struck: u64,
     },
-    /// A layer that records.
+    /// A layer that records commands and completions.
     Trace {
         /// A hash of all events, in hexadecimal digits: equal for equal runs.
         hash: String,
@@ -59,11 +59,11 @@ pub enum LayerResult {
         #[serde(skip)]
         events: Vec<String>,
     },
-    /// A layer that shows some zones.
+    /// A layer that exposes a range of zones.
     Slice {
-        /// How many.
+        /// Number of zones.
         zones: u32,
-        /// Zones that it had to show as full because their share of resources was used up.
+        /// Zones reported as full because the limits of the slice were exhausted.
         shown_full: u64,
     },
 }
@@ -73,24 +73,24 @@ pub enum LayerResult {
 pub struct OperationCount {
     /// The operation.
     pub operation: &'static str,
-    /// Taken by the device below.
+    /// Accepted by the device below.
     pub submitted: u64,
-    /// Handed back for want of room.
+    /// Refused by the device below because its queue was full.
     pub refused: u64,
-    /// Ended with another status than success.
+    /// Completed with a status other than success.
     pub failed: u64,
 }
 
-/// A drive at one moment.
+/// The state and counters of a drive.
 #[derive(Clone, Debug, Serialize)]
 pub struct DriveSummary {
     /// The profile's name.
     pub profile: String,
     /// The profile's title.
     pub title: String,
-    /// Logical block.
+    /// Logical block size.
     pub block_size_bytes: u32,
-    /// Of a zone, what can be written.
+    /// Zone capacity.
     pub zone_capacity_blocks: u64,
     /// Limit on active zones, if any.
     pub max_active_zones: Option<u32>,
@@ -106,9 +106,9 @@ pub struct DriveSummary {
     pub allocation: AllocationFacts,
     /// Busy times of the hardware.
     pub utilisation: Utilisation,
-    /// How many zones are in each state.
+    /// Number of zones in each state.
     pub zones_by_state: Vec<StateCount>,
-    /// Runs of neighbouring zones in the same state and equally full, in the order of the zones.
+    /// Ranges of consecutive zones with the same state and write pointer offset.
     pub zones: Vec<ZoneRange>,
 }
 
@@ -117,20 +117,20 @@ pub struct DriveSummary {
 pub struct StateCount {
     /// The state, in words.
     pub state: String,
-    /// How many.
+    /// Number of zones.
     pub zones: u32,
 }
 
-/// Neighbouring zones that are alike.
+/// Consecutive zones with the same state and write pointer offset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ZoneRange {
     /// The first zone.
     pub first: u32,
-    /// How many.
+    /// Number of zones.
     pub count: u32,
     /// Their state, in words.
     pub state: String,
-    /// Blocks the host wrote to each.
+    /// Blocks that the host wrote to each zone.
     pub written_blocks: u64,
 }
 
@@ -150,7 +150,7 @@ impl OperationCount {
 }
 
 impl StateCount {
-    /// How many zones are in each state; states without a zone are left out.
+    /// The number of zones in each state, without states that do not occur.
     #[must_use]
     pub fn of(zones: &[ZoneRange]) -> Vec<StateCount> {
         let states = [ZoneState::NotWritePointer].into_iter().chain(ZoneState::SEQUENTIAL);
@@ -164,7 +164,7 @@ impl StateCount {
 }
 
 impl DriveSummary {
-    /// What a drive has to show.
+    /// Summarizes a drive.
     #[must_use]
     pub fn of(drive: &Ssd) -> DriveSummary {
         let geometry = drive.geometry(zonda_zoned::NamespaceId::FIRST);

@@ -1,9 +1,11 @@
-//! `[volume]`: several drives of one kind as one redundant volume.
+//! `[volume]`: a redundant volume of several identical drives.
 
 use serde::{Deserialize, Serialize};
 use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan};
 use zonda_layers::Null;
-use zonda_raid::{Counters, Event, Level, MemberIndex, Scheme, StreamShape, Victim, Volume, VolumeConfig, VolumeOn};
+use zonda_raid::{
+    Counters, Event, Level, MemberIndex, Scheme, StreamShape, Victim, Volume, VolumeConfig, VolumeDevice,
+};
 use zonda_workload::{Distribution, Places};
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Payload,
@@ -12,23 +14,24 @@ use zonda_zoned::{
 
 use crate::{Drive, Stack};
 
-/// The table `[volume]`, as it stands in a file. Every member is a drive as `[drive]` describes it.
+/// The table `[volume]` of a file. Every member is a drive as described by `[drive]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSpec {
-    /// How blocks are made redundant.
+    /// RAID level.
     pub level: Spanned<LevelSpec>,
     /// Data chunks of a stripe, k.
     pub data: Spanned<u8>,
-    /// Parity chunks or copies. Default what the level has: 0 for RAID 0, 1 for 1, 4, 5 and k+m, 2 for 6, as many as data for 01.
+    /// Parity chunks or copies, m. Default by level: 0 for RAID 0, 1 for 1, 4, 5 and k+m, 2 for 6,
+    /// as many as data for 01.
     pub parity: Option<Spanned<u8>>,
-    /// What hosts see. Default all but the reserve.
+    /// Size of the volume. Default everything except the reserve.
     pub size: Option<Spanned<ByteSize>>,
-    /// Space kept back for garbage collection, in percent. Default 12.
+    /// Space reserved for garbage collection, in percent. Default 12.
     pub reserve_percent: Option<Spanned<u8>>,
     /// Stripe unit of segments for small requests. Default one block.
     pub small_unit: Option<Spanned<ByteSize>>,
-    /// Stripes of a group there, G: 1 is Zone Write only. Default 256.
+    /// Stripes per group in these segments, G: 1 uses Zone Write only. Default 256.
     pub small_group: Option<Spanned<GroupSpec>>,
     /// Segments open for small requests. Default 1.
     pub small_segments: Option<Spanned<u8>>,
@@ -36,25 +39,27 @@ pub struct VolumeSpec {
     pub large_unit: Option<Spanned<ByteSize>>,
     /// Segments open for large requests; 0 sends all to the small ones. Default 1.
     pub large_segments: Option<Spanned<u8>>,
-    /// Requests from this size on are large. Default 64 KiB.
+    /// Minimum size of large requests. Default 64 KiB.
     pub large_from: Option<Spanned<ByteSize>>,
-    /// A stripe that waits longer for more blocks is padded. Default 100 us.
+    /// Time after which a partial stripe is padded. Default 100 us.
     pub flush_interval: Option<Spanned<TimeSpan>>,
-    /// What each command to a member costs the one processor that runs the volume. Default nothing.
+    /// CPU time of each command to a member, on a single CPU. Default zero.
     pub command_time: Option<Spanned<TimeSpan>>,
-    /// Which segment is collected next. Default greedy.
+    /// Selection of the next segment for garbage collection. Default greedy.
     pub victim: Option<Spanned<VictimSpec>>,
-    /// How much of the volume is written, in order, before the run; nothing of it counts. Default nothing.
+    /// Size of the part of the volume that is written sequentially before the run, without being
+    /// counted. Default zero.
     pub fill: Option<Spanned<ByteSize>>,
-    /// How much of what was filled is then written anew, block by block at random places, before the run; nothing of it
-    /// counts. Default nothing.
+    /// Amount of data that is then overwritten block by block at random places before the run,
+    /// without being counted. Default zero.
     pub overwrite: Option<Spanned<ByteSize>>,
-    /// Where these places are. Default uniform.
+    /// Distribution of these places. Default uniform.
     pub overwrite_distribution: Option<Spanned<Distribution>>,
-    /// Members that are gone when the run begins.
+    /// Members that have failed when the run begins.
     #[serde(default)]
     pub fail: Vec<Spanned<u8>>,
-    /// Whether they are replaced by empty drives when the run begins. A file with nothing else to do ends with the rebuild.
+    /// Whether they are replaced by empty drives when the run begins. Without jobs the run ends
+    /// with the rebuild.
     #[serde(default)]
     pub rebuild: bool,
 }
@@ -89,7 +94,7 @@ pub enum LevelSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum GroupSpec {
-    /// So many.
+    /// Number of stripes.
     Stripes(u32),
     /// `"segment"`: Zone Append only.
     Segment(SegmentWord),
@@ -103,7 +108,7 @@ pub enum SegmentWord {
     Segment,
 }
 
-/// Which segment is collected next; see [`Victim`].
+/// Selection of the next segment for garbage collection; see [`Victim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VictimSpec {
@@ -113,7 +118,7 @@ pub enum VictimSpec {
     CostBenefit,
 }
 
-/// A volume that has been checked and can be built.
+/// A validated volume.
 #[derive(Clone, Debug)]
 pub(crate) struct VolumePlan {
     config: VolumeConfig,
@@ -126,12 +131,12 @@ pub(crate) struct VolumePlan {
     pub(crate) rebuilds: bool,
 }
 
-/// What a volume has to tell at the end of a run.
+/// Figures of a volume at the end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VolumeSummary {
-    /// Members.
+    /// Number of members.
     pub members: u32,
-    /// What hosts see.
+    /// Size of the volume.
     pub volume_bytes: u64,
     /// Blocks written by hosts.
     pub host_blocks: u64,
@@ -141,51 +146,51 @@ pub struct VolumeSummary {
     pub padding_blocks: u64,
     /// Blocks moved by garbage collection.
     pub relocated_blocks: u64,
-    /// Blocks written by hosts and by garbage collection over those written by hosts.
+    /// Blocks written by hosts and by garbage collection, divided by those written by hosts.
     pub write_amplification: f64,
-    /// Segments emptied and reset.
+    /// Segments reclaimed.
     pub collected_segments: u64,
-    /// Blocks computed from the rest of their stripe.
+    /// Blocks reconstructed from their stripes.
     pub reconstructed_blocks: u64,
-    /// Bytes of the map of logical blocks.
+    /// Size of the map of logical blocks.
     pub map_bytes: u64,
-    /// Bytes of the compact stripe table as it is.
+    /// Current size of the compact stripe table.
     pub stripe_table_bytes: u64,
-    /// The same, if all zones of all members were in segments for small requests.
+    /// Its size if all zones of all members were in segments for small requests.
     pub stripe_table_max_bytes: u64,
-    /// From the start of the run to the end of the rebuild.
+    /// Time from the start of the run to the end of the rebuild.
     pub rebuild_ns: Option<u64>,
 }
 
-/// A volume on its drives.
-pub(crate) type VolumeStack = VolumeOn<Stack>;
+/// A volume with its drives.
+pub(crate) type VolumeStack = VolumeDevice<Stack>;
 
 impl VolumeSpec {
-    /// Checks the table against the drive that each member is.
+    /// Validates the table against the drive of each member.
     ///
     /// # Errors
-    /// The first mistake.
+    /// The first error.
     pub(crate) fn check(place: &Spanned<VolumeSpec>, drive: &Drive) -> Result<VolumePlan, ConfigError> {
         let spec = place.get_ref();
         if drive.keeps() == PayloadKind::Fingerprints {
-            let error = ConfigError::at(place, "a volume computes parity, which fingerprints have none of");
+            let error = ConfigError::at(place, "a volume needs data or no payload to compute parity, not fingerprints");
             return Err(error.help("write payload = \"bytes\" or payload = \"none\" in [drive]"));
         }
         let data = *spec.data.get_ref();
-        let usual = match spec.level.get_ref() {
+        let default = match spec.level.get_ref() {
             LevelSpec::Raid0 => 0,
             LevelSpec::Raid01 => data,
             LevelSpec::Raid6 => 2,
             _ => 1,
         };
-        let parity = spec.parity.as_ref().map_or(usual, |parity| *parity.get_ref());
+        let parity = spec.parity.as_ref().map_or(default, |parity| *parity.get_ref());
         let block_bytes = u64::from(drive.geometry().block_size_bytes);
-        let blocks = |size: &Option<Spanned<ByteSize>>, usual: u64| match size {
-            None => Ok(usual),
+        let blocks = |size: &Option<Spanned<ByteSize>>, default: u64| match size {
+            None => Ok(default),
             Some(place) if place.get_ref().0.is_multiple_of(block_bytes) => Ok(place.get_ref().0 / block_bytes),
             Some(place) => {
-                let error = ConfigError::at(place, "this is not a whole number of blocks");
-                Err(error.help(format!("a block has {block_bytes} bytes")))
+                let error = ConfigError::at(place, "the size is not a multiple of the block size");
+                Err(error.help(format!("the block size is {block_bytes} bytes")))
             }
         };
         let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
@@ -205,7 +210,8 @@ impl VolumeSpec {
         config.large =
             StreamShape { unit_blocks: small(blocks(&spec.large_unit, 65_536 / block_bytes)?), group_stripes: 1 };
         let tuning = &mut config.tuning;
-        let number = |value: &Option<Spanned<u8>>, usual: u8| value.as_ref().map_or(usual, |value| *value.get_ref());
+        let number =
+            |value: &Option<Spanned<u8>>, default: u8| value.as_ref().map_or(default, |value| *value.get_ref());
         tuning.reserve_percent = number(&spec.reserve_percent, tuning.reserve_percent);
         tuning.small_segments = number(&spec.small_segments, tuning.small_segments);
         tuning.large_segments = number(&spec.large_segments, tuning.large_segments);
@@ -217,35 +223,32 @@ impl VolumeSpec {
             tuning.victim = Victim::CostBenefit;
         }
         tuning.has_contents = drive.keeps() == PayloadKind::Bytes;
-        // What it cannot be, it says itself.
+        // The volume reports invalid configurations.
         let refuse = |error: zonda_raid::VolumeError| ConfigError::at(place, error.to_string());
         let members = vec![drive.geometry().clone(); config.scheme.members()];
         let (geometry, tolerates) = config.preview(&members).map_err(refuse)?;
         let fill_blocks = blocks(&spec.fill, 0)?;
         if let Some(place) = spec.fill.as_ref().filter(|_| fill_blocks > geometry.namespace_blocks().0) {
             let has = geometry.namespace_blocks().0 * block_bytes;
-            let error = ConfigError::at(place, format!("the volume has {has} bytes"));
-            return Err(error.help("fill less, or leave size out"));
+            let error = ConfigError::at(place, format!("the volume has only {has} bytes"));
+            return Err(error.help("reduce fill, or omit size"));
         }
         if let Some(place) = spec.fail.iter().find(|member| usize::from(*member.get_ref()) >= config.scheme.members()) {
-            let error = ConfigError::at(place, format!("there are {} members", config.scheme.members()));
-            return Err(error.help("they are counted from 0"));
+            let error = ConfigError::at(place, format!("the volume has {} members", config.scheme.members()));
+            return Err(error.help("members are numbered from 0"));
         }
         if spec.fail.len() > tolerates {
-            let error = ConfigError::at(
-                &spec.fail[0],
-                format!("{} members are more than the volume can lose", spec.fail.len()),
-            );
-            return Err(error.help(format!("at most {tolerates}")));
+            let error = ConfigError::at(&spec.fail[0], format!("the volume cannot lose {} members", spec.fail.len()));
+            return Err(error.help(format!("fail at most {tolerates}")));
         }
         if spec.rebuild && spec.fail.len() != 1 {
-            let error = ConfigError::at(place, "a rebuild is of one member that has failed");
-            return Err(error.help("name one in fail, like fail = [0]"));
+            let error = ConfigError::at(place, "a rebuild needs exactly one failed member");
+            return Err(error.help("name one member in fail, like fail = [0]"));
         }
         let overwrite_blocks = blocks(&spec.overwrite, 0)?;
         if let Some(place) = spec.overwrite.as_ref().filter(|_| fill_blocks == 0 && overwrite_blocks > 0) {
-            let error = ConfigError::at(place, "there is nothing to be written anew");
-            return Err(error.help("say in fill how much of the volume is written first"));
+            let error = ConfigError::at(place, "overwrite needs a filled volume");
+            return Err(error.help("set fill to the size of the part that is written first"));
         }
         let overwrite_distribution =
             spec.overwrite_distribution.as_ref().map_or(Distribution::Uniform, |place| *place.get_ref());
@@ -285,42 +288,44 @@ fn create(config: &VolumeConfig, member: &Geometry) -> Result<Volume, zonda_raid
 }
 
 impl VolumePlan {
-    /// Of segments for small requests.
+    /// Stripes per group of segments for small requests.
     pub(crate) fn group_stripes(&self) -> u32 {
         self.config.small.group_stripes
     }
 
-    /// The volume, filled and with its failures, on new drives; and the moment at which it is. With contents filling takes time.
+    /// The volume on new drives, filled and with its failed members, and the time at which the run
+    /// starts. Filling with contents takes time.
     pub(crate) fn power_on(&self, drive: &Drive, prng: &Prng) -> (VolumeStack, Instant) {
         let members = self.config.scheme.members();
         let seeds: Vec<Prng> = (0..members).map(|member| prng.fork(&format!("member/{member}"))).collect();
-        let volume = create(&self.config, drive.geometry()).expect("it was checked when the file was read");
+        let volume = create(&self.config, drive.geometry()).expect("validated when the file was parsed");
         if self.config.tuning.has_contents {
-            // Contents have to be where the volume says: the drives themselves take them.
+            // Contents must be on the drives themselves.
             let stacks = seeds.iter().map(|seed| Some(stack(drive, seed, &[]))).collect();
-            let mut volume = VolumeOn::new(volume, stacks);
+            let mut volume = VolumeDevice::new(volume, stacks);
             let start = self.fill(&mut volume, prng, None);
             self.fail(&mut volume, drive, &seeds, start);
             return (volume.with_command_time(self.command_time), start);
         }
-        // Without contents only write pointers matter: devices that take no time are filled, and exchanged for drives that
-        // are as full.
+        // Without contents only write pointers matter: devices without latency are filled, and
+        // replaced by drives with the same write pointers.
         let nulls = (0..members).map(|_| Some(Null::new(drive.geometry().clone()))).collect();
-        let mut volume = VolumeOn::new(volume, nulls);
-        // Where nothing is written anew nothing depends on ages, and the time stands still.
+        let mut volume = VolumeDevice::new(volume, nulls);
+        // Ages of segments matter only with overwrites; otherwise no time passes.
         let block_time = if self.overwrite_blocks > 0 { BLOCK_TIME } else { Duration(0) };
         let start = self.fill(&mut volume, prng, Some(block_time));
         let start = if block_time.0 > 0 { start } else { Instant::ZERO };
         let (volume, nulls) = volume.into_parts();
         let stacks =
             nulls.iter().flatten().zip(&seeds).map(|(null, seed)| Some(stack(drive, seed, &written(null)))).collect();
-        let mut volume = VolumeOn::new(volume, stacks);
+        let mut volume = VolumeDevice::new(volume, stacks);
         self.fail(&mut volume, drive, &seeds, start);
         (volume.with_command_time(self.command_time), start)
     }
 
-    /// Writes what is to be there before the run, with as much under way as the volume takes; says when it is durable.
-    fn fill<D: ZonedDevice>(&self, volume: &mut VolumeOn<D>, prng: &Prng, block_time: Option<Duration>) -> Instant {
+    /// Writes the initial contents, with as many outstanding writes as the volume accepts; returns
+    /// when they are durable.
+    fn fill<D: ZonedDevice>(&self, volume: &mut VolumeDevice<D>, prng: &Prng, block_time: Option<Duration>) -> Instant {
         let mut filler = Filler::new(volume, block_time);
         let most = self.geometry.max_transfer_blocks.0;
         let mut at = 0;
@@ -333,12 +338,13 @@ impl VolumePlan {
             let places = Places::new(self.overwrite_distribution, self.fill_blocks);
             let mut prng = prng.fork("overwrite");
             for _ in 0..self.overwrite_blocks {
-                filler.write(places.draw(&mut prng), 1);
+                filler.write(places.sample(&mut prng), 1);
             }
-            // The run begins as collection is under load: at rest it would come to have more free than that.
+            // The run begins with garbage collection under load; a quiescent volume would have more
+            // free segments.
             return filler.flush();
         }
-        filler.rest()
+        filler.quiesce()
     }
 
     fn fail(&self, volume: &mut VolumeStack, drive: &Drive, seeds: &[Prng], now: Instant) {
@@ -346,20 +352,20 @@ impl VolumePlan {
             volume.volume_mut().fail_member(now, member);
             volume.replace(member, None);
             if self.rebuilds {
-                let fresh = stack(drive, &seeds[usize::from(member.0)].fork("replacement"), &[]);
-                volume.replace(member, Some(fresh));
+                let replacement = stack(drive, &seeds[usize::from(member.0)].fork("replacement"), &[]);
+                volume.replace(member, Some(replacement));
                 let replaced =
                     volume.volume_mut().replace_member(now, member, drive.geometry().clone(), [member.0 + 101; 16]);
-                replaced.expect("a drive like the others suits");
+                replaced.expect("an identical drive is accepted");
             }
         }
     }
 
-    /// Lets time go on until the rebuild has ended; says how long after the start.
+    /// Advances time until the rebuild completes; returns the time since the start.
     pub(crate) fn finish_rebuild(volume: &mut VolumeStack, start: Instant, from: Instant) -> Option<u64> {
         let mut now = from;
         loop {
-            volume.turn(now);
+            volume.process(now);
             while let Some(event) = volume.volume_mut().poll_event() {
                 if matches!(event, Event::Rebuilt { .. }) {
                     return Some(now.since(start).as_nanos());
@@ -396,11 +402,11 @@ impl VolumeSummary {
 }
 
 fn stack(drive: &Drive, prng: &Prng, prefill: &[(ZoneIndex, Blocks)]) -> Stack {
-    let ssd = drive.power_on(prng, prefill).expect("a volume keeps to its members' active zones");
+    let ssd = drive.power_on(prng, prefill).expect("a volume respects the limit on active zones");
     drive.stack(ssd, prng)
 }
 
-/// What was written to each zone.
+/// Written blocks of each zone.
 fn written(null: &Null) -> Vec<(ZoneIndex, Blocks)> {
     let geometry = null.geometry(NamespaceId::FIRST);
     (0..geometry.zone_count)
@@ -416,15 +422,15 @@ fn written(null: &Null) -> Vec<(ZoneIndex, Blocks)> {
         .collect()
 }
 
-/// What writing a block takes on devices that take no time: ages of segments differ, as they would.
+/// Time per block written to devices without latency, so that ages of segments differ.
 const BLOCK_TIME: Duration = Duration::from_micros(4);
 
 /// Writes to a volume before the run.
 struct Filler<'a, D> {
-    volume: &'a mut VolumeOn<D>,
+    volume: &'a mut VolumeDevice<D>,
     completions: CompletionQueue,
     now: Instant,
-    /// How far the time goes with each block; as the devices want if that is not said.
+    /// Time per block; by default, time advances as the devices require.
     block_time: Option<Duration>,
     submitted: u64,
     ended: u64,
@@ -432,7 +438,7 @@ struct Filler<'a, D> {
 
 impl<'a, D: ZonedDevice> Filler<'a, D> {
     /// Waits until the volume is created.
-    fn new(volume: &'a mut VolumeOn<D>, block_time: Option<Duration>) -> Filler<'a, D> {
+    fn new(volume: &'a mut VolumeDevice<D>, block_time: Option<Duration>) -> Filler<'a, D> {
         let mut filler = Filler {
             volume,
             completions: CompletionQueue::new(),
@@ -443,7 +449,7 @@ impl<'a, D: ZonedDevice> Filler<'a, D> {
         };
         filler.poll();
         while !filler.volume.volume().is_ready() {
-            assert!(filler.go_on(), "a volume that is being created waits for its members");
+            assert!(filler.advance(), "a volume that is being created waits for its members");
         }
         filler
     }
@@ -456,7 +462,7 @@ impl<'a, D: ZonedDevice> Filler<'a, D> {
                 self.poll();
             }
             None => {
-                self.go_on();
+                self.advance();
             }
         }
     }
@@ -466,27 +472,27 @@ impl<'a, D: ZonedDevice> Filler<'a, D> {
         self.submitted += 1;
         while let Err(QueueFull(refused)) = self.volume.submit(self.now, command) {
             command = refused;
-            assert!(self.go_on(), "a volume that takes no more has something under way");
+            assert!(self.advance(), "a volume whose queue is full has outstanding requests");
         }
     }
 
-    /// Until all that was written is durable.
+    /// Waits until all writes are durable.
     fn flush(mut self) -> Instant {
         self.submit(Operation::Flush);
         while self.ended < self.submitted {
-            assert!(self.go_on(), "a flush ends");
+            assert!(self.advance(), "a flush ends");
         }
         self.now
     }
 
-    /// Until nothing is under way any more.
-    fn rest(mut self) -> Instant {
-        while self.go_on() {}
+    /// Waits until the volume is quiescent.
+    fn quiesce(mut self) -> Instant {
+        while self.advance() {}
         self.now
     }
 
-    /// Goes to the next moment at which something happens, if there is one.
-    fn go_on(&mut self) -> bool {
+    /// Advances time to the next event; false if there is none.
+    fn advance(&mut self) -> bool {
         let Some(next) = self.volume.next_wakeup() else { return false };
         self.now = next.max(self.now);
         self.poll();

@@ -1,4 +1,5 @@
-//! In-band authentication of a queue: between the Fabrics commands and the machine that knows the protocol.
+//! In-band authentication of a queue: the Fabrics commands that drive the state machine of
+//! DH-HMAC-CHAP.
 
 use bytes::Bytes;
 use zonda_chap::{ControllerAuth, ControllerAuthConfig, Policy, Random, Secret};
@@ -8,16 +9,17 @@ use zonda_zoned::Instant;
 
 use crate::connection::Auth;
 use crate::connection::receive::Answer;
-use crate::connection::transfer::check_room;
+use crate::connection::transfer::check_host_buffer;
 use crate::effects::{ConnectionId, Effect, Event};
 use crate::fair::Flow;
 use crate::limits::AUTHENTICATION_BYTES_MAX;
 use crate::target::Target;
 
-/// What a step costs among those that wait: its group is not known before it is computed.
+/// Cost of a step in the fair queue: its group, which decides on the CPU time, is not known before
+/// the step is computed.
 const STEP_COST: u64 = 1;
 
-/// The machine that authenticates one queue of a host.
+/// The state machine that authenticates one queue of a host.
 pub(crate) fn machine(
     host: &Nqn,
     subsystem: &Nqn,
@@ -32,12 +34,12 @@ pub(crate) fn machine(
     ControllerAuth::new(config, random.fork())
 }
 
-/// A step of an authentication: what to make of a message of the host. It may take as long as a Diffie-Hellman exchange, which is
-/// milliseconds, so it is not computed where commands of others wait.
+/// A step of an authentication: processes one message of the host. It may include a Diffie-Hellman
+/// exchange, which takes milliseconds, so it is computed on a thread that serves no other commands.
 #[derive(Debug)]
 pub struct AuthStep {
     connection: ConnectionId,
-    /// Of the Authentication Send.
+    /// Command identifier of the Authentication Send.
     command_id: u16,
     machine: ControllerAuth,
     message: Bytes,
@@ -45,7 +47,7 @@ pub struct AuthStep {
 
 /// A step that was computed.
 #[derive(Debug)]
-pub struct AuthStepEnded {
+pub struct CompletedAuthStep {
     connection: ConnectionId,
     command_id: u16,
     machine: ControllerAuth,
@@ -53,24 +55,26 @@ pub struct AuthStepEnded {
 }
 
 impl AuthStep {
-    /// Computes it, on whatever thread.
+    /// Computes the step, on any thread.
     #[must_use]
-    pub fn run(mut self) -> AuthStepEnded {
+    pub fn run(mut self) -> CompletedAuthStep {
         let failure = self.machine.receive(&self.message).err().map(|failure| failure.to_string());
-        AuthStepEnded { connection: self.connection, command_id: self.command_id, machine: self.machine, failure }
+        CompletedAuthStep { connection: self.connection, command_id: self.command_id, machine: self.machine, failure }
     }
 }
 
 impl Auth {
-    /// Where its next step waits. Of an address, those that begin and those that have had an answer go in turn: else a host that
-    /// answers would wait for all that have come in the meantime. Of these there are no more than of those.
+    /// The flow in which the next step of this authentication waits. Each address has two: one for
+    /// authentications that begin and one for those in progress. They are served alternately, so
+    /// that a host in mid-exchange does not wait for every authentication that began meanwhile.
     pub(crate) fn flow(&self, group: u64) -> Flow {
         Flow { group, queue: u64::from(self.has_begun) }
     }
 }
 
 impl Target {
-    /// Authentication Send: a message of the host. Answered once the step is computed; until then the queue takes no other.
+    /// Authentication Send: a message of the host. Completes once the step is computed; until then
+    /// the queue accepts no other.
     pub(crate) fn authentication_send(
         &mut self,
         id: ConnectionId,
@@ -91,13 +95,14 @@ impl Target {
         auth.step = Some(AuthStep { connection: id, command_id, machine, message: data.clone() });
         let flow = auth.flow(connection.group);
         self.half_open.advance(id);
-        self.half_open.keep(id);
+        self.half_open.pin(id);
         self.auth_queue.push(flow, STEP_COST, id);
         self.start_auth_steps();
         Ok(Answer::Later)
     }
 
-    /// Hands out steps, those of each address in turn, no more than the limit at the same time. One address leaves a place to others.
+    /// Starts steps, addresses in turn, up to the limit of concurrent steps. One address never
+    /// takes the last slot.
     fn start_auth_steps(&mut self) {
         let limit = self.config.limits.auth_steps;
         while self.auth_steps_out.len() < limit {
@@ -110,8 +115,8 @@ impl Target {
         }
     }
 
-    /// The step that [`Effect::Authenticate`] has told of; `None` if its connection is gone. What [`AuthStep::run`] makes of it comes
-    /// back with [`Target::authenticated`].
+    /// The step that [`Effect::Authenticate`] announced; `None` if its connection has been closed.
+    /// Pass the result of [`AuthStep::run`] to [`Target::authenticated`].
     pub fn auth_step(&mut self, connection: ConnectionId) -> Option<AuthStep> {
         let auth = self.connections.get_mut(connection.0).and_then(|connection| connection.auth.as_mut());
         let step = auth.and_then(|auth| auth.step.take());
@@ -123,13 +128,13 @@ impl Target {
     }
 
     /// A step was computed.
-    pub fn authenticated(&mut self, now: Instant, ended: AuthStepEnded) {
+    pub fn authenticated(&mut self, now: Instant, ended: CompletedAuthStep) {
         self.auth_steps_out.remove(&ended.connection);
         self.start_auth_steps();
-        let AuthStepEnded { connection: id, command_id, machine, failure } = ended;
+        let CompletedAuthStep { connection: id, command_id, machine, failure } = ended;
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let queue = connection.queue().expect("a queue that authenticates is connected");
-        let auth = connection.auth.as_mut().expect("and has what it takes");
+        let auth = connection.auth.as_mut().expect("a queue that authenticates has its state");
         let has_passed = machine.is_authenticated() && !auth.passed && failure.is_none();
         (auth.machine, auth.has_begun) = (Some(machine), true);
         auth.passed |= has_passed;
@@ -143,7 +148,7 @@ impl Target {
             self.finish_handshake(id);
         }
         self.half_open.advance(id);
-        self.half_open.release(id);
+        self.half_open.unpin(id);
         self.respond(id, command_id, StatusCode::SUCCESS, 0);
         if self.connections.get(id.0).and_then(|it| it.auth.as_ref()).is_some_and(|auth| auth.failed) {
             self.linger(now, id);
@@ -157,20 +162,20 @@ impl Target {
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
         let command = AuthenticationCommand::from(*entry);
-        let room = command.length.get();
-        if !command.is_nvme_authentication() || room == 0 || room > AUTHENTICATION_BYTES_MAX {
+        let buffer_bytes = command.length.get();
+        if !command.is_nvme_authentication() || buffer_bytes == 0 || buffer_bytes > AUTHENTICATION_BYTES_MAX {
             return Err(StatusCode::INVALID_FIELD);
         }
-        check_room(entry, room, false)?;
-        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command is here");
+        check_host_buffer(entry, buffer_bytes, false)?;
+        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command exists");
         let auth = connection.auth.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let machine = auth.machine.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let mut message = machine.message().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
-        if message.len() > room as usize {
+        if message.len() > buffer_bytes as usize {
             return Err(StatusCode::INVALID_FIELD);
         }
-        // The host gets as much as it made room for; what is behind the message is zeros.
-        message.resize(room as usize, 0);
+        // The response fills the host's buffer: zeros follow the message.
+        message.resize(buffer_bytes as usize, 0);
         self.half_open.advance(id);
         self.respond_with_data(id, entry.command_id.get(), &[message.into()], 0);
         Ok(Answer::Later)

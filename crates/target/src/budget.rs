@@ -1,16 +1,19 @@
 //! One memory budget for the data of all connections of a server.
 //!
-//! Each connection has an [`Account`] of the bytes that are held for it. A share of the budget is reserved for every connection
-//! that the server may have, so no connection can be kept from small requests. The rest is a pool. From the pool a connection
-//! gets what it asks for as long as it then holds no more of it than remains free (dynamic thresholds, Choudhury and Hahne,
-//! IEEE/ACM Transactions on Networking 6 (2), 1998): one connection alone gets half, N of them that take all they can get an
-//! (N+1)th each, and as much is left for the next. A connection that holds nothing of the pool goes before those that do.
+//! Each connection has an [`Account`] of the bytes that are held for it. A share of the budget is
+//! reserved for every connection that the server may have, so small requests are always admitted.
+//! The rest is a pool. A request is admitted from the pool if the connection then holds no more of
+//! the pool than remains free (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on
+//! Networking 6 (2), 1998): a single connection gets half of the pool, N connections at their limit
+//! get an (N+1)th each, and as much remains for the next. A connection that holds nothing of the
+//! pool takes precedence over those that do.
 //!
-//! Bytes are admitted before a request is begun, for all that it takes to end it. So whoever holds bytes never waits for more.
+//! All bytes that a request needs are admitted before it starts, so a request that holds bytes
+//! never waits for more.
 
 use crate::limits::{STALL_INTERVAL, STALL_MAX, STALL_PARTS};
 
-/// Bytes of each connection that no other can take.
+/// Bytes that are reserved for each connection.
 pub const SHARE_BYTES: usize = 128 << 10;
 
 /// The budget, and how much of it is held.
@@ -21,18 +24,18 @@ pub struct Budget {
     pool_bytes: usize,
     /// Held by accounts, within their shares and beyond.
     held_bytes: usize,
-    /// What accounts hold beyond their shares.
+    /// Held by accounts beyond their shares.
     pool_held_bytes: usize,
-    /// What commands hold whose connections are closed.
+    /// Held by commands whose connections are closed.
     orphaned_bytes: usize,
-    /// What the caller holds of connections that are closed here.
+    /// Held by the caller for connections that are closed here.
     outside_bytes: usize,
     /// Accounts that wait.
     waiting: usize,
     /// Of these, accounts that hold nothing of the pool.
     newcomers_waiting: usize,
     waits: u64,
-    /// How often something was released for which accounts may have waited.
+    /// How often bytes were released that accounts may have waited for.
     releases: u64,
 }
 
@@ -43,7 +46,7 @@ pub struct Account {
     waits: Waits,
 }
 
-/// Whether an account waits for room.
+/// Whether an account waits for free memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Waits {
     #[default]
@@ -54,37 +57,41 @@ enum Waits {
     Holder,
 }
 
-/// Whether a connection makes progress that is worth what it holds of the pool, while others wait for that.
+/// Detects connections that hold memory of the pool and transfer too little, while others wait for
+/// it.
 ///
-/// A byte now and then is none: whoever holds 32 MiB could keep them for years with it.
+/// A byte now and then does not count as progress: a client could hold 32 MiB for years with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     moved_bytes: u64,
-    /// Looks since the last one that found enough.
-    looks: u64,
+    /// Checks since the last one that found enough progress.
+    checks: u64,
 }
 
 impl Progress {
-    /// Its client has taken or sent so many bytes of what is held.
+    /// The client has read or sent so many bytes of those held for it.
     #[inline]
     pub fn moved(&mut self, bytes: usize) {
         self.moved_bytes += bytes as u64;
     }
 
-    /// A look every [`STALL_INTERVAL`], at a connection that holds so many bytes of the pool, and whether it is its client
-    /// that others wait for. Returns whether it is to be closed: in [`STALL_MAX`] it has not moved one in [`STALL_PARTS`] of what it holds.
+    /// Checks a connection that holds `pool_bytes` of the pool, to be called every
+    /// [`STALL_INTERVAL`]. `is_owed`: the next step is the client's. Returns whether the connection
+    /// must be closed: within [`STALL_MAX`] it has not transferred one [`STALL_PARTS`]th of the
+    /// bytes it holds.
     pub fn is_stalled(&mut self, pool_bytes: usize, is_owed: bool) -> bool {
         if !is_owed || self.moved_bytes.saturating_mul(STALL_PARTS) >= pool_bytes as u64 {
             *self = Progress::default();
             return false;
         }
-        self.looks += 1;
-        self.looks * STALL_INTERVAL.as_nanos() >= STALL_MAX.as_nanos()
+        self.checks += 1;
+        self.checks * STALL_INTERVAL.as_nanos() >= STALL_MAX.as_nanos()
     }
 }
 
 impl Budget {
-    /// A budget of `total_bytes` for at most `connections`. Of each connection, `fixed_bytes` are taken whatever it does.
+    /// A budget of `total_bytes` for at most `connections`. Of each connection, `fixed_bytes` are
+    /// taken whatever it does.
     ///
     /// # Panics
     /// When shares and fixed bytes of all connections leave nothing for the pool.
@@ -128,8 +135,8 @@ impl Budget {
         self.total_bytes
     }
 
-    /// The most that one connection gets when no other holds anything of the pool, in bytes. A request that needs more would wait
-    /// for ever.
+    /// The most that one connection gets when no other holds anything of the pool, in bytes. A
+    /// larger request would wait forever.
     #[must_use]
     pub fn request_bytes_max(&self) -> usize {
         self.pool_bytes / 2 + self.share_bytes
@@ -141,7 +148,7 @@ impl Budget {
         self.held_bytes + self.orphaned_bytes + self.outside_bytes
     }
 
-    /// How often a request had to wait for room.
+    /// How often a request had to wait for free memory.
     #[must_use]
     pub fn waits(&self) -> u64 {
         self.waits
@@ -153,7 +160,7 @@ impl Budget {
         self.waiting > 0
     }
 
-    /// An account no longer wants what it waits for.
+    /// Cancels the wait of an account.
     pub fn withdraw(&mut self, account: &mut Account) {
         self.stop_waiting(account);
     }
@@ -170,19 +177,20 @@ impl Budget {
         is_admitted
     }
 
-    /// Admits `bytes` more to an account, or not; whether it waits for something else stays as it is.
+    /// Admits `bytes` more to an account, or not; whether it waits for something else stays as it
+    /// is.
     #[inline]
     pub fn try_admit(&mut self, account: &mut Account, bytes: usize) -> bool {
         let after = account.held_bytes + bytes;
         let (pool_before, pool_after) = (self.beyond_share(account.held_bytes), self.beyond_share(after));
-        let is_admitted = pool_after == pool_before || self.has_room(account, pool_before, pool_after);
+        let is_admitted = pool_after == pool_before || self.is_within_threshold(account, pool_before, pool_after);
         if is_admitted {
             self.set(account, after);
         }
         is_admitted
     }
 
-    /// Says how many bytes are held for an account, whether they were admitted or not.
+    /// Sets how many bytes are held for an account, whether they were admitted or not.
     #[inline]
     pub fn set(&mut self, account: &mut Account, bytes: usize) {
         let before = account.held_bytes;
@@ -202,8 +210,8 @@ impl Budget {
         }
     }
 
-    /// The connection of an account is closed. Of its bytes, `orphaned_bytes` stay until they are released with
-    /// [`Budget::release_orphaned`].
+    /// The connection of an account is closed. Of its bytes, `orphaned_bytes` stay until they are
+    /// released with [`Budget::release_orphaned`].
     pub fn close(&mut self, mut account: Account, orphaned_bytes: usize) {
         self.stop_waiting(&mut account);
         self.set(&mut account, 0);
@@ -216,19 +224,20 @@ impl Budget {
         self.releases += u64::from(bytes > 0);
     }
 
-    /// How many bytes the caller still holds of connections that are closed.
+    /// Sets how many bytes the caller still holds for closed connections.
     pub fn set_outside(&mut self, bytes: usize) {
         self.releases += u64::from(bytes < self.outside_bytes);
         self.outside_bytes = bytes;
     }
 
-    /// Goes up when accounts that wait may find room. Whoever has some asks again when this has changed.
+    /// Increases when waiting accounts may be admitted. Callers with waiting accounts retry when it
+    /// has changed.
     #[must_use]
     pub fn releases(&self) -> u64 {
         self.releases
     }
 
-    /// What an account holds of the pool, in bytes.
+    /// Bytes of the pool that an account holds.
     #[must_use]
     pub fn pool_bytes_of(&self, account: &Account) -> usize {
         self.beyond_share(account.held_bytes)
@@ -239,7 +248,7 @@ impl Budget {
         bytes.saturating_sub(self.share_bytes)
     }
 
-    fn has_room(&self, account: &Account, pool_before: usize, pool_after: usize) -> bool {
+    fn is_within_threshold(&self, account: &Account, pool_before: usize, pool_after: usize) -> bool {
         let held = self.pool_held_bytes - pool_before + self.orphaned_bytes + self.outside_bytes;
         let Some(free) = self.pool_bytes.checked_sub(held).and_then(|free| free.checked_sub(pool_after)) else {
             return false;
@@ -260,17 +269,17 @@ impl Budget {
     fn stop_waiting(&mut self, account: &mut Account) {
         if account.waits == Waits::Newcomer {
             self.newcomers_waiting -= 1;
-            // Those that hold something have waited for it.
+            // Holders have waited for the newcomers.
             self.releases += 1;
         }
         self.waiting -= usize::from(account.is_waiting());
         account.waits = Waits::No;
     }
 
-    /// What must hold between events, of all accounts.
+    /// Checks the invariants of the budget and all its accounts.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     #[doc(hidden)]
     pub fn check_invariants<'a>(&self, accounts: impl Iterator<Item = &'a Account>) {
         let (mut held, mut beyond, mut waiting, mut newcomers) = (0, 0, 0, 0);
@@ -292,7 +301,7 @@ impl Account {
         self.held_bytes
     }
 
-    /// Whether it waits for room.
+    /// Whether it waits for free memory.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.waits != Waits::No
@@ -305,12 +314,12 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// A pool of 64 MiB beside the shares of 64 connections.
+    /// A pool of 64 MiB besides the shares of 64 connections.
     fn budget() -> Budget {
         Budget::new(64 * MIB + 64 * SHARE_BYTES, 64, 0)
     }
 
-    /// Has an account take all that it can get, in steps.
+    /// Admits as much as possible to an account, in steps.
     fn take_all(budget: &mut Budget, account: &mut Account, step: usize) {
         while budget.admit(account, step) {}
     }
@@ -325,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_take_all_they_can_get_leave_as_much_as_each_has() {
+    fn greedy_connections_leave_as_much_free_as_each_of_them_holds() {
         let mut budget = budget();
         let mut accounts: Vec<Account> = (0..15).map(|_| Account::default()).collect();
         for _ in 0..200 {
@@ -341,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_a_connection_is_free_however_much_others_hold() {
+    fn the_share_of_a_connection_stays_available_however_much_others_hold() {
         let (mut budget, mut greedy, mut small) = (budget(), Account::default(), Account::default());
         budget.set(&mut greedy, 100 * MIB);
         assert!(budget.admit(&mut small, SHARE_BYTES));
@@ -349,17 +358,17 @@ mod tests {
         assert!(small.is_waiting() && budget.has_waiting());
         assert_eq!(budget.waits(), 1);
         assert!(!budget.admit(&mut small, 1));
-        assert_eq!(budget.waits(), 1, "it is one wait, however often it is looked at");
+        assert_eq!(budget.waits(), 1, "one wait is counted once, however often it is retried");
         budget.withdraw(&mut small);
         assert!(!small.is_waiting() && !budget.has_waiting());
     }
 
     #[test]
-    fn who_has_nothing_of_the_pool_goes_before_those_who_have() {
+    fn connections_without_pool_memory_take_precedence_over_holders() {
         let (mut budget, mut holder, mut newcomer) = (budget(), Account::default(), Account::default());
         assert!(budget.admit(&mut holder, 20 * MIB));
         assert!(!budget.admit(&mut newcomer, 30 * MIB));
-        assert!(!budget.admit(&mut holder, MIB), "there would be room");
+        assert!(!budget.admit(&mut holder, MIB), "the newcomer goes first, though memory is free");
         let before = budget.releases();
         budget.set(&mut holder, MIB);
         assert_ne!(budget.releases(), before);
@@ -375,12 +384,12 @@ mod tests {
         budget.set(&mut first, 0);
         budget.check_invariants([&first].into_iter());
         assert!(budget.admit(&mut second, MIB), "it holds nothing either");
-        assert!(!budget.admit(&mut second, MIB), "the first goes before");
+        assert!(!budget.admit(&mut second, MIB), "the first is served before");
         assert!(budget.admit(&mut first, MIB) && budget.admit(&mut second, MIB));
     }
 
     #[test]
-    fn what_is_held_of_closed_connections_counts_until_it_is_released() {
+    fn memory_of_closed_connections_counts_until_it_is_released() {
         let (mut budget, mut closing, mut other) = (budget(), Account::default(), Account::default());
         assert!(budget.admit(&mut closing, 30 * MIB));
         budget.close(closing, 20 * MIB);
@@ -397,8 +406,8 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_memory_and_moves_a_byte_now_and_then_is_stalled() {
-        let looks = STALL_MAX.as_nanos() / STALL_INTERVAL.as_nanos();
+    fn a_holder_that_transfers_a_byte_now_and_then_is_stalled() {
+        let checks = STALL_MAX.as_nanos() / STALL_INTERVAL.as_nanos();
         let stalls = |pool_bytes: usize, moved: usize, is_owed: bool| {
             let mut progress = Progress::default();
             (1..100).find(|_| {
@@ -406,9 +415,9 @@ mod tests {
                 progress.is_stalled(pool_bytes, is_owed)
             })
         };
-        assert_eq!(stalls(32 * MIB, 1, true), Some(looks));
-        // A sixteenth in ten looks.
-        assert_eq!(stalls(32 * MIB, 2 * MIB / 10 - 1, true), Some(looks));
+        assert_eq!(stalls(32 * MIB, 1, true), Some(checks));
+        // A sixteenth in ten checks.
+        assert_eq!(stalls(32 * MIB, 2 * MIB / 10 - 1, true), Some(checks));
         assert_eq!(stalls(32 * MIB, 2 * MIB / 10 + 1, true), None);
         assert_eq!((stalls(32 * MIB, 0, false), stalls(0, 0, true)), (None, None));
     }

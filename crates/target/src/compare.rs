@@ -1,8 +1,8 @@
-//! Compare: what the device has, against what the host sent.
+//! Compare: data of the device against data of the host.
 
 use bytes::Bytes;
 
-/// Whether pieces put together are the same bytes as `host`.
+/// Whether the concatenated pieces equal `host`.
 pub(crate) fn same(pieces: &[Bytes], host: &[u8]) -> bool {
     let mut rest = host;
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! What a target is made of.
+//! Configuration of a target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,28 +14,32 @@ use crate::budget::Budget;
 use crate::connection::host_data_bytes_max;
 use crate::limits::{Limits, NAMESPACES_MAX, TRANSFER_BYTES_MIN};
 
-/// All that one server loop offers.
+/// Everything that one server loop exports.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// Subsystems, with names of their own.
+    /// Subsystems, with unique names.
     pub subsystems: Vec<SubsystemConfig>,
-    /// Where hosts reach them: what the discovery service tells. Every portal offers every subsystem.
+    /// Addresses at which hosts reach the subsystems, as the discovery service reports them. Every
+    /// portal offers every subsystem.
     pub portals: Vec<Portal>,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
     /// Memory for the data of all connections together.
     pub budget: Budget,
-    /// Digests that hosts may turn on. A host that does not ask gets none.
+    /// Digests that hosts may enable. A host that does not request a digest gets none.
     pub digests: Digests,
-    /// Hashes and groups with which hosts may prove who they are.
+    /// Hashes and Diffie-Hellman groups with which hosts may authenticate.
     pub auth_policy: Policy,
-    /// Fresh from the operating system: challenges are drawn from it.
+    /// Random bytes from the operating system, from which challenges are generated.
     pub auth_seed: [u8; 32],
-    /// The devices that can keep reservations through a loss of power, and what each was last asked to keep
-    /// ([`crate::Effect::KeepReservations`]); empty for nothing. Such a device is that of one namespace.
-    pub kept_reservations: BTreeMap<DeviceKey, Bytes>,
-    /// Devices that nothing may change: commands of hosts that would end with Namespace is Write Protected (NVMe Base 2.0, section
-    /// 8.12), and Identify says so. Reservations start as such a device has kept them; changes of them end with the target.
+    /// The devices that can persist reservations through power loss, and the bytes that each saved
+    /// last ([`crate::Effect::SaveReservations`]); empty if it has saved none. Such a device
+    /// belongs to one namespace.
+    pub saved_reservations: BTreeMap<DeviceKey, Bytes>,
+    /// Devices that are write protected: commands that would change them fail with Namespace is
+    /// Write Protected (NVMe Base 2.0, section 8.12), and Identify reports the protection.
+    /// Reservations are restored from such a device; later changes of them are lost with the
+    /// target.
     pub write_protected: BTreeSet<DeviceKey>,
 }
 
@@ -50,9 +54,9 @@ pub struct SubsystemConfig {
     pub model: String,
     /// At most 8 printable ASCII characters.
     pub firmware: String,
-    /// Namespaces, with identifiers of their own.
+    /// Namespaces, with unique identifiers.
     pub namespaces: Vec<NamespaceConfig>,
-    /// Who may connect.
+    /// Hosts that may connect.
     pub allow: HostAccess,
 }
 
@@ -63,13 +67,13 @@ pub struct NamespaceConfig {
     pub id: NamespaceId,
     /// The device that its commands go to.
     pub device: DeviceKey,
-    /// What the device calls the namespace.
+    /// Identifier of the namespace on the device.
     pub device_namespace: NamespaceId,
     /// The device's geometry.
     pub geometry: Geometry,
-    /// What hosts know it by; at least one identifier.
+    /// Identifiers that hosts recognise it by; at least one.
     pub identity: NamespaceIdentity,
-    /// Whether the device completes writes that a loss of power takes back until the next flush.
+    /// Whether writes are volatile until the next flush.
     pub volatile_write_cache: bool,
 }
 
@@ -78,7 +82,7 @@ pub struct NamespaceConfig {
 pub enum HostAccess {
     /// Any host, without authentication.
     Any,
-    /// These.
+    /// The hosts of this list.
     Hosts(Vec<HostEntry>),
 }
 
@@ -87,13 +91,14 @@ pub enum HostAccess {
 pub struct HostEntry {
     /// Its name.
     pub nqn: Nqn,
-    /// What it must prove to know; without, it need not authenticate.
+    /// The secret with which the host must authenticate; `None` if it need not authenticate.
     pub secret: Option<Secret>,
-    /// What the controller proves to know, when the host asks for that. Needs `secret`.
+    /// The secret with which the controller authenticates when the host requests it. Requires
+    /// `secret`.
     pub controller_secret: Option<Secret>,
 }
 
-/// An address that the server listens at.
+/// An address that the server listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Portal {
     /// IPv4 or IPv6 address, as hosts reach it.
@@ -102,21 +107,22 @@ pub struct Portal {
     pub service: String,
 }
 
-/// What the caller calls one of its devices.
+/// The caller's identifier of one of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceKey(pub u32);
 
-/// A configuration that cannot be served, and what to do about it.
+/// An invalid configuration, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetConfigError {
-    /// What is at fault: a limit, or a subsystem or namespace and its field.
+    /// What is invalid: a limit, or a field of a subsystem or namespace.
     pub subject: String,
-    /// What it must be.
+    /// What the value must be.
     pub remedy: String,
 }
 
 impl TargetConfig {
-    /// A configuration with default limits for each connection and none for all together, all digests allowed, and Diffie-Hellman groups of at most 3072 bits.
+    /// A configuration with default limits for each connection and none for all together, all
+    /// digests allowed, and Diffie-Hellman groups of at most 3072 bits.
     #[must_use]
     pub fn new(subsystems: Vec<SubsystemConfig>, portals: Vec<Portal>, auth_seed: [u8; 32]) -> TargetConfig {
         TargetConfig {
@@ -127,7 +133,7 @@ impl TargetConfig {
             digests: Digests::BOTH,
             auth_policy: Policy::modest(),
             auth_seed,
-            kept_reservations: BTreeMap::new(),
+            saved_reservations: BTreeMap::new(),
             write_protected: BTreeSet::new(),
         }
     }
@@ -140,7 +146,7 @@ impl TargetConfig {
         if self.budget.request_bytes_max() < 2 * host_data_bytes_max(&self.limits) as usize {
             return fault(
                 "budget".to_owned(),
-                "must have room for the longest compare: raise it, or lower transfer_bytes",
+                "is too small for the longest compare: raise it, or lower transfer_bytes",
             );
         }
         for portal in &self.portals {
@@ -154,19 +160,19 @@ impl TargetConfig {
         for (i, subsystem) in self.subsystems.iter().enumerate() {
             let named = &subsystem.nqn;
             if named.is_discovery() {
-                return fault(format!("subsystem {named}"), "the discovery name is taken: choose a name of its own");
+                return fault(format!("subsystem {named}"), "the discovery NQN is reserved: choose another NQN");
             }
             if self.subsystems[..i].iter().any(|other| other.nqn == *named) {
-                return fault(format!("subsystem {named}"), "is there twice: choose another name");
+                return fault(format!("subsystem {named}"), "is configured twice: choose another NQN");
             }
             subsystem.check()?;
         }
-        for &device in self.kept_reservations.keys() {
+        for &device in self.saved_reservations.keys() {
             let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
             if namespaces.filter(|namespace| namespace.device == device).count() != 1 {
                 return fault(
-                    format!("kept_reservations, device {}", device.0),
-                    "must be the device of one namespace: hosts of another would share its reservations",
+                    format!("saved_reservations, device {}", device.0),
+                    "must belong to exactly one namespace: hosts of another namespace would share its reservations",
                 );
             }
         }
@@ -189,28 +195,28 @@ impl SubsystemConfig {
     fn check(&self) -> Result<(), TargetConfigError> {
         let subject = |field: &str| format!("subsystem {}, {field}", self.nqn);
         debug_assert!(self.nqn.as_str().len() <= NQN_BYTES_MAX);
-        for (field, text, room) in
+        for (field, text, bytes_max) in
             [("serial", &self.serial, 20), ("model", &self.model, 40), ("firmware", &self.firmware, 8)]
         {
-            if text.is_empty() || text.len() > room || !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
-                return fault(subject(field), &format!("must be 1 to {room} printable ASCII characters"));
+            if text.is_empty() || text.len() > bytes_max || !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
+                return fault(subject(field), &format!("must be 1 to {bytes_max} printable ASCII characters"));
             }
         }
         if let HostAccess::Hosts(hosts) = &self.allow {
             for (i, host) in hosts.iter().enumerate() {
                 if hosts[..i].iter().any(|other| other.nqn == host.nqn) {
-                    return fault(subject(&format!("host {}", host.nqn)), "is there twice: keep one");
+                    return fault(subject(&format!("host {}", host.nqn)), "is configured twice: remove one entry");
                 }
                 if host.secret.is_none() && host.controller_secret.is_some() {
                     return fault(
                         subject(&format!("host {}", host.nqn)),
-                        "has a controller secret alone: add a host secret, which authentication begins with",
+                        "has a controller secret only: add a host secret, which authentication begins with",
                     );
                 }
                 if host.secret.is_some() && host.secret == host.controller_secret {
                     return fault(
                         subject(&format!("host {}", host.nqn)),
-                        "has one secret for both sides: make two, or one side's answers are the other's",
+                        "has the same secret for host and controller: generate two, or responses can be reflected",
                     );
                 }
             }
@@ -221,7 +227,7 @@ impl SubsystemConfig {
                 return fault(subject, "identifier must be 1 to 1024");
             }
             if self.namespaces[..i].iter().any(|other| other.id == namespace.id) {
-                return fault(subject, "is there twice: choose another identifier");
+                return fault(subject, "is configured twice: choose another identifier");
             }
             namespace.check(&subject)?;
         }
@@ -249,25 +255,28 @@ impl NamespaceConfig {
         if least < u64::from(TRANSFER_BYTES_MIN) {
             return fault(
                 format!("{subject}, geometry.max_transfer_blocks"),
-                "must be at least 8192 bytes: NVMe can't tell a smaller limit",
+                "must be at least 8192 bytes: NVMe cannot express a smaller limit",
             );
         }
         let append = geometry.max_append_blocks.bytes(geometry.block_size_bytes);
         if geometry.conventional_zone_count == 0 && append < u64::from(TRANSFER_BYTES_MIN) {
             return fault(
                 format!("{subject}, geometry.max_append_blocks"),
-                "must be at least 8192 bytes: NVMe can't tell a smaller limit",
+                "must be at least 8192 bytes: NVMe cannot express a smaller limit",
             );
         }
         let identity = &self.identity;
         if identity.uuid.is_none() && identity.nguid.is_none() && identity.eui64.is_none() {
-            return fault(format!("{subject}, identity"), "must have a UUID, an NGUID or an EUI64: hosts need one");
+            return fault(
+                format!("{subject}, identity"),
+                "must have a UUID, an NGUID or an EUI64: hosts identify namespaces by it",
+            );
         }
         Ok(())
     }
 }
 
-/// What a host needs to prove.
+/// The secrets that a host and its controller authenticate with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access<'a> {
     pub(crate) secret: Option<&'a Secret>,

@@ -1,4 +1,4 @@
-//! The discovery log page: which subsystems a host may connect to, and where.
+//! The discovery log page: the subsystems that a host may connect to, and their addresses.
 
 use std::net::IpAddr;
 
@@ -8,12 +8,12 @@ use zonda_nvme::discovery::{AddressFamily, DiscoveryEntry, SubsystemKind, TcpAdd
 use crate::limits::QUEUE_ENTRIES_MAX;
 use crate::target::Target;
 
-/// The page changes only with the configuration, which stays.
+/// The page depends only on the configuration, which does not change.
 const GENERATION: u64 = 1;
 
 impl Target {
-    /// The page for a host: the portal it came through first. A portal on every address of the machine is told by the one
-    /// that the host has reached it at.
+    /// The page for a host, with the portal that it is connected to first. A portal that listens on
+    /// every address (0.0.0.0 or ::) is reported with the address that the host has connected to.
     pub(crate) fn discovery_page(&self, host: &Nqn, portal: usize, reached_at: Option<&str>) -> Vec<u8> {
         let places = std::iter::once(portal).chain((0..self.config.portals.len()).filter(|&other| other != portal));
         let mut entries = Vec::new();

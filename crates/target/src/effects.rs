@@ -1,4 +1,4 @@
-//! What the target wants done, and what it has to tell.
+//! Effects: actions that the target requests of its caller, and events for the log.
 
 use std::fmt;
 
@@ -13,61 +13,65 @@ use crate::{DeviceKey, Flow};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Something the caller has to do, in the order given.
+/// An action that the caller must carry out, in the given order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Send these bytes behind those sent before; each byte that leaves for the socket is told with
-    /// [`crate::Target::sent`].
+    /// Send these bytes after those sent before; report each byte that is written to the socket
+    /// with [`crate::Target::sent`].
     Send {
-        /// Where.
+        /// The connection.
         connection: ConnectionId,
-        /// What, in order.
+        /// The bytes, in order.
         pieces: Vec<Bytes>,
     },
-    /// Stop reading from the socket. What has been read already may still be handed over.
+    /// Stop reading from the socket. Bytes that were read already may still be delivered.
     Pause {
-        /// Whose.
+        /// The connection.
         connection: ConnectionId,
     },
     /// Read from the socket again.
     Resume {
-        /// Whose.
+        /// The connection.
         connection: ConnectionId,
     },
-    /// Send what is still to be sent, then close the socket. Nothing more comes of this connection, and nothing that is
-    /// told of it has an effect.
+    /// Send the remaining bytes, then close the socket. There are no further effects of this
+    /// connection, and events of it are ignored.
     Close {
-        /// Which.
+        /// The connection.
         connection: ConnectionId,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
-    /// Give this command to a device, now or later, and behind those of the same flow.
+    /// Submit this command to a device, now or later, after those of the same flow.
     Submit {
-        /// Which device.
+        /// The device.
         device: DeviceKey,
-        /// For whom. Between flows there is no order: NVMe has none between queues (NVMe Base 2.0, section 3.4.1).
+        /// The flow. Between flows there is no order: NVMe has none between queues (NVMe Base 2.0,
+        /// section 3.4.1).
         flow: Flow,
         /// The command; its id is the target's, unique among all that are outstanding.
         command: Command,
     },
-    /// A connection is gone: complete commands of its flow that no device has been given, with any error. They must not be given to
-    /// one from now on, since they could follow commands that the host sends again on another connection.
+    /// A connection has been closed: complete the commands of its flow that have not been submitted
+    /// to a device with any error. They must not be submitted any more, since they could take
+    /// effect after the host's retries on another connection.
     Abandon {
-        /// Of that connection.
+        /// The flow of that connection.
         flow: Flow,
     },
-    /// Keep these bytes of the reservations of a device's namespace in place of those kept before, so that they survive a loss of
-    /// power; none: keep nothing. Then tell with [`crate::Target::reservations_kept`]. For a device there is one at a time.
-    KeepReservations {
-        /// Which device: one of [`crate::TargetConfig::kept_reservations`].
+    /// Save these bytes of the reservations of a device's namespace durably, in place of those
+    /// saved before; empty: delete the saved bytes. Then report the result with
+    /// [`crate::Target::reservations_saved`]. A device has one save in flight.
+    SaveReservations {
+        /// The device, one of [`crate::TargetConfig::saved_reservations`].
         device: DeviceKey,
         /// At most [`zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX`].
         bytes: Bytes,
     },
-    /// Take the step with [`crate::Target::auth_step`], compute it where nobody waits for it, and bring back what came of it.
+    /// Fetch a step with [`crate::Target::auth_step`], compute it off the event loop, and return
+    /// the result with [`crate::Target::authenticated`].
     Authenticate {
-        /// Whose.
+        /// The connection.
         connection: ConnectionId,
     },
     /// For the log.
@@ -77,9 +81,9 @@ pub enum Effect {
 /// Why the target closes a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The host's bytes make no sense; it has been told with a C2HTermReq.
+    /// The host violated the protocol, and was sent a C2HTermReq.
     Protocol(PduError),
-    /// The host ended the connection with an H2CTermReq of this fatal error status.
+    /// The host terminated the connection with an H2CTermReq of this fatal error status.
     HostTermination(u16),
     /// The host disconnected the queue.
     Disconnected,
@@ -87,24 +91,25 @@ pub enum CloseReason {
     ConnectRefused(StatusCode),
     /// No queue was connected in time, or it did not authenticate in time.
     HandshakeTimeout,
-    /// Made room for a newer connection before it had connected a queue.
-    Crowded,
-    /// The host did not prove to be who it says, and has not closed the connection by itself.
+    /// Evicted in favour of a newer connection, before its handshake was complete.
+    Evicted,
+    /// Authentication failed, and the host has not closed the connection by itself.
     AuthenticationFailed,
     /// The keep alive timer of the controller expired.
     KeepAliveExpired,
-    /// The controller's admin queue is gone, or the controller was reset.
-    ControllerGone,
-    /// Its host read or sent too little, while others waited for the memory that it held.
+    /// The controller's admin queue was closed, or the controller was reset.
+    ControllerRemoved,
+    /// The host transferred too little, while others waited for the memory that the connection
+    /// held.
     Stalled,
     /// The target is shutting down.
     Draining,
 }
 
-/// What an operator may want to read.
+/// An event for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A host made a controller.
+    /// A host connected an admin queue, which created a controller.
     HostConnected {
         /// Its admin queue.
         connection: ConnectionId,
@@ -114,52 +119,54 @@ pub enum Event {
         subsystem: Nqn,
         /// CNTLID.
         controller_id: u16,
+        /// Whether the host must still authenticate.
+        authentication_pending: bool,
     },
     /// A Connect was refused.
     HostRefused {
-        /// Which connection.
+        /// The connection.
         connection: ConnectionId,
         /// Address of the host.
         peer: String,
-        /// Why.
+        /// The reason.
         status: StatusCode,
-        /// Which field of the Connect, where it is one of them.
+        /// The invalid field of the Connect, if the status is about one.
         field: Option<&'static str>,
     },
-    /// A host proved to be who it says.
+    /// A host authenticated a queue.
     Authenticated {
-        /// Which connection.
+        /// The connection.
         connection: ConnectionId,
         /// Queue.
         queue: u16,
     },
-    /// A host did not.
+    /// A host failed to authenticate.
     AuthenticationFailed {
-        /// Which connection.
+        /// The connection.
         connection: ConnectionId,
         /// Address of the host.
         peer: String,
-        /// What went wrong.
+        /// The reason.
         failure: String,
     },
-    /// A controller was torn down.
-    ControllerGone {
+    /// A controller was removed.
+    ControllerRemoved {
         /// The host.
         host: Nqn,
         /// The subsystem.
         subsystem: Nqn,
         /// CNTLID.
         controller_id: u16,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
-    /// A connection ended for breaking the protocol.
+    /// A connection was terminated because of a protocol error.
     ProtocolError {
-        /// Which connection.
+        /// The connection.
         connection: ConnectionId,
         /// Address of the host.
         peer: String,
-        /// What was wrong.
+        /// The error.
         error: PduError,
     },
 }
@@ -174,16 +181,18 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CloseReason::Protocol(error) => write!(f, "{error}"),
-            CloseReason::HostTermination(status) => write!(f, "the host ended the connection, status {status:02x}h"),
+            CloseReason::HostTermination(status) => {
+                write!(f, "the host terminated the connection with fatal error status {status:02x}h")
+            }
             CloseReason::Disconnected => f.write_str("the host disconnected the queue"),
             CloseReason::ConnectRefused(status) => write!(f, "connect refused: {status}"),
-            CloseReason::HandshakeTimeout => f.write_str("no queue was connected in time"),
-            CloseReason::Crowded => f.write_str("too many connections without a queue"),
+            CloseReason::HandshakeTimeout => f.write_str("the handshake timed out"),
+            CloseReason::Evicted => f.write_str("evicted by a newer connection: too many unauthenticated connections"),
             CloseReason::AuthenticationFailed => f.write_str("authentication failed"),
             CloseReason::KeepAliveExpired => f.write_str("the keep alive timer expired"),
-            CloseReason::ControllerGone => f.write_str("the controller is gone"),
+            CloseReason::ControllerRemoved => f.write_str("the controller was reset or removed"),
             CloseReason::Stalled => {
-                f.write_str("the host read and sent too little, while others waited for the memory it held")
+                f.write_str("stalled: the host transferred too little while other connections waited for memory")
             }
             CloseReason::Draining => f.write_str("the server is shutting down"),
         }
@@ -193,8 +202,12 @@ impl fmt::Display for CloseReason {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::HostConnected { connection, host, subsystem, controller_id } => {
-                write!(f, "connection {connection}: {host} connected to {subsystem}, controller {controller_id}")
+            Event::HostConnected { connection, host, subsystem, controller_id, authentication_pending } => {
+                let pending = if *authentication_pending { ", authentication pending" } else { "" };
+                write!(
+                    f,
+                    "connection {connection}: {host} connected to {subsystem}, controller {controller_id}{pending}"
+                )
             }
             Event::HostRefused { connection, peer, status, field } => {
                 write!(f, "connection {connection} from {peer}: connect refused: {status}")?;
@@ -206,8 +219,12 @@ impl fmt::Display for Event {
             Event::AuthenticationFailed { connection, peer, failure } => {
                 write!(f, "connection {connection} from {peer}: authentication failed: {failure}")
             }
-            Event::ControllerGone { host, subsystem, controller_id, reason } => {
-                write!(f, "controller {controller_id} of {host} at {subsystem} is gone: {reason}")
+            Event::ControllerRemoved { host, subsystem, controller_id, reason } => {
+                let reason = match reason {
+                    CloseReason::Disconnected => "the host disconnected the admin queue".to_owned(),
+                    _ => reason.to_string(),
+                };
+                write!(f, "controller {controller_id} of {host} at {subsystem} removed: {reason}")
             }
             Event::ProtocolError { connection, peer, error } => {
                 write!(f, "connection {connection} from {peer}: {error}")

@@ -1,15 +1,18 @@
-//! A queue that serves addresses, and the connections of each, in turn by what their commands cost.
+//! A fair queue over addresses, and over the connections of each address, weighted by the cost of
+//! their commands.
 //!
-//! Start-time fair queueing (Goyal, Vin and Cheng, IEEE/ACM Transactions on Networking 5 (5), 1997), on two levels: between
-//! addresses, and between the connections of one address. Each command has a start tag: the virtual time at which it came, or the end
-//! of the command before it on the same connection if that is later. The smallest tag is served first, and is then the virtual time. So
-//! of two that always have commands waiting, each gets as much; and one that asks for little waits for at most one
-//! command of each other address, however many those have waiting and on however many connections.
+//! Start-time fair queueing (Goyal, Vin and Cheng, IEEE/ACM Transactions on Networking 5 (5),
+//! 1997), on two levels: between addresses, and between the connections of one address. Each
+//! command has a start tag: the virtual time at which it was queued, or the finish tag of the
+//! previous command on the same connection if that is later. The command with the smallest start
+//! tag is served first, and its tag becomes the virtual time. So two backlogged flows get equal
+//! service; and a flow with few commands waits for at most one command of each other address,
+//! however many commands and connections those have.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// Whose a command is, as far as it matters for fairness.
+/// The flow of a command, for fairness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// An address: see [`Flow::group_of`].
@@ -22,8 +25,9 @@ impl Flow {
     /// Commands of the server itself.
     pub const SERVER: Flow = Flow { group: u64::MAX - 1, queue: 0 };
 
-    /// The group of a peer (`192.0.2.9:5000`): its IPv4 address, or the network of 64 bits that its IPv6 address is in, since a host
-    /// chooses the rest (RFC 4291, section 2.5.1). All peers without an address, as those of Unix sockets, are one group.
+    /// The group of a peer (`192.0.2.9:5000`): its IPv4 address, or the /64 network of its IPv6
+    /// address, since a host chooses the rest (RFC 4291, section 2.5.1). All peers without an
+    /// address, such as Unix sockets, are one group.
     #[must_use]
     pub fn group_of(peer: &str) -> u64 {
         let address = peer.parse().map(|address: SocketAddr| address.ip().to_canonical());
@@ -35,31 +39,31 @@ impl Flow {
     }
 }
 
-/// Commands that wait; those of one flow leave in the order in which they came.
+/// Commands that wait; commands of one flow are served in FIFO order.
 #[derive(Debug)]
 pub struct FairQueue<T> {
     groups: Level<Level<VecDeque<(u64, T)>>>,
     length: usize,
 }
 
-/// Nodes that are served in turn: addresses, or the connections of one.
+/// One level of the hierarchy. Its nodes are addresses, or the connections of one address.
 #[derive(Debug)]
 struct Level<N> {
     /// The virtual time: the start tag that was served last.
     now: u64,
     nodes: BTreeMap<u64, Node<N>>,
-    /// Nodes with something waiting: start tag, arrival, and key.
+    /// Backlogged nodes: start tag, arrival, and key.
     ready: BTreeSet<(u64, u64, u64)>,
-    /// Nodes with nothing waiting, by finish tag. They are forgotten when that is past.
+    /// Idle nodes, by finish tag. They are removed once the virtual time has reached it.
     idle: BTreeSet<(u64, u64)>,
     arrivals: u64,
 }
 
 #[derive(Debug)]
 struct Node<N> {
-    /// Start tag and arrival, while something waits.
+    /// Start tag and arrival, while backlogged.
     place: Option<(u64, u64)>,
-    /// The end of what was served last.
+    /// Finish tag of the command served last.
     finish: u64,
     inner: N,
 }
@@ -71,20 +75,20 @@ impl<T> Default for FairQueue<T> {
 }
 
 impl<T> FairQueue<T> {
-    /// Adds a command. What it costs is in any unit, for instance bytes, and must not be zero.
+    /// Adds a command. Its cost is in any unit, for instance bytes, and must not be zero.
     pub fn push(&mut self, flow: Flow, cost: u64, item: T) {
-        debug_assert!(cost > 0, "what costs nothing would never let others in");
+        debug_assert!(cost > 0, "a flow of commands without cost would starve the others");
         let queues = self.groups.wake(flow.group);
         queues.wake(flow.queue).push_back((cost, item));
         self.length += 1;
     }
 
-    /// The next command, with what it costs.
+    /// The next command, with its cost.
     pub fn pop(&mut self) -> Option<(u64, T)> {
         self.pop_of(|_| true)
     }
 
-    /// The next command of those whose group may be served now.
+    /// The next command among the groups that may be served now.
     pub fn pop_of(&mut self, may_serve: impl Fn(u64) -> bool) -> Option<(u64, T)> {
         let group = self.groups.first(may_serve)?;
         let queues = self.groups.inner(group);
@@ -99,19 +103,19 @@ impl<T> FairQueue<T> {
         Some((cost, item))
     }
 
-    /// Takes out all that waits of a connection, in its order.
+    /// Removes all waiting commands of a connection, in order.
     pub fn remove(&mut self, flow: Flow) -> Vec<T> {
         let Some(group) = self.groups.nodes.get_mut(&flow.group) else { return Vec::new() };
         let items = group.inner.take(flow.queue).unwrap_or_default();
         if group.inner.ready.is_empty() {
-            // What it was served before still counts against it.
-            self.groups.rest(flow.group);
+            // Service that it has received before still counts.
+            self.groups.set_idle(flow.group);
         }
         self.length -= items.len();
         items.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// Takes out one command of a flow; whether it waited.
+    /// Removes one command of a flow; returns whether it was waiting.
     pub fn remove_item(&mut self, flow: Flow, item: &T) -> bool
     where
         T: PartialEq,
@@ -120,18 +124,18 @@ impl<T> FairQueue<T> {
         let Some(queue) = group.inner.nodes.get_mut(&flow.queue) else { return false };
         let Some(place) = queue.inner.iter().position(|(_, other)| other == item) else { return false };
         queue.inner.remove(place);
-        // What was served before still counts against both.
+        // Service received before still counts for both.
         if queue.inner.is_empty() {
-            group.inner.rest(flow.queue);
+            group.inner.set_idle(flow.queue);
         }
         if group.inner.ready.is_empty() {
-            self.groups.rest(flow.group);
+            self.groups.set_idle(flow.group);
         }
         self.length -= 1;
         true
     }
 
-    /// Takes out everything, in the order of service.
+    /// Removes all commands, in the order of service.
     pub fn drain(&mut self) -> Vec<T> {
         std::iter::from_fn(|| self.pop()).map(|(_, item)| item).collect()
     }
@@ -156,7 +160,7 @@ impl<N> Default for Level<N> {
 }
 
 impl<N: Default> Level<N> {
-    /// A node that gets something, with what is in it.
+    /// Makes a node backlogged, and returns its contents.
     fn wake(&mut self, key: u64) -> &mut N {
         let node = self.nodes.entry(key).or_insert_with(|| Node { place: None, finish: 0, inner: N::default() });
         if node.place.is_none() {
@@ -169,21 +173,21 @@ impl<N: Default> Level<N> {
         &mut node.inner
     }
 
-    /// The node that is next, of those that may be.
+    /// The next node, of those that may be served.
     fn first(&self, may: impl Fn(u64) -> bool) -> Option<u64> {
         self.ready.iter().map(|&(_, _, key)| key).find(|&key| may(key))
     }
 
     fn inner(&mut self, key: u64) -> &mut N {
-        &mut self.nodes.get_mut(&key).expect("a node that is ready is here").inner
+        &mut self.nodes.get_mut(&key).expect("a ready node exists").inner
     }
 
-    /// A node was served that was ready.
+    /// Records that a ready node was served.
     fn serve(&mut self, key: u64, cost: u64, has_more: bool) {
-        let node = self.nodes.get_mut(&key).expect("what is served is here");
-        let (start, arrival) = node.place.expect("what is served was ready");
+        let node = self.nodes.get_mut(&key).expect("the served node exists");
+        let (start, arrival) = node.place.expect("the served node was ready");
         self.ready.remove(&(start, arrival, key));
-        // Where others were passed over, they are behind already.
+        // If nodes were skipped, the virtual time is past their start tags already.
         self.now = self.now.max(start);
         node.finish = start + cost;
         if has_more {
@@ -197,8 +201,8 @@ impl<N: Default> Level<N> {
         self.forget();
     }
 
-    /// Nothing waits at a node any more, though it was not served.
-    fn rest(&mut self, key: u64) {
+    /// Makes a node idle whose commands were all removed without being served.
+    fn set_idle(&mut self, key: u64) {
         if let Some(node) = self.nodes.get_mut(&key)
             && let Some((start, arrival)) = node.place.take()
         {
@@ -208,7 +212,7 @@ impl<N: Default> Level<N> {
         }
     }
 
-    /// Takes a node out, with what is in it.
+    /// Removes a node, and returns its contents.
     fn take(&mut self, key: u64) -> Option<N> {
         let node = self.nodes.remove(&key)?;
         match node.place {
@@ -219,7 +223,7 @@ impl<N: Default> Level<N> {
         Some(node.inner)
     }
 
-    /// Forgets nodes whose past no longer matters: all of them, when nothing waits.
+    /// Removes idle nodes whose finish tag is past; all nodes if no command waits.
     fn forget(&mut self) {
         if self.ready.is_empty() {
             return *self = Level::default();
@@ -245,18 +249,18 @@ mod tests {
         Flow { group, queue }
     }
 
-    /// Queues commands of a flow, named by their group and number.
+    /// Queues commands of a flow, identified by their group and number.
     fn push(queue: &mut FairQueue<(u64, usize)>, flow: Flow, cost: u64, count: usize) {
         (0..count).for_each(|number| queue.push(flow, cost, (flow.group, number)));
     }
 
-    /// How many commands leave before the first of a group.
+    /// How many commands are served before the first of a group.
     fn delay_of(queue: &mut FairQueue<(u64, usize)>, group: u64) -> usize {
         std::iter::from_fn(|| queue.pop()).take_while(|(_, (of, _))| *of != group).count()
     }
 
     #[test]
-    fn commands_of_one_connection_leave_in_their_order() {
+    fn commands_of_one_connection_are_served_in_order() {
         let mut queue = FairQueue::default();
         for (number, cost) in [7, 1, 900, 3].into_iter().enumerate() {
             queue.push(flow(1, 1), cost, number);
@@ -266,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_wants_everything_delays_another_by_one_command() {
+    fn a_greedy_host_delays_another_by_one_command() {
         let mut queue = FairQueue::default();
         for connection in 0..8 {
             push(&mut queue, flow(1, connection), 128 * KIB, 1024);
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn so_does_one_connection_with_another_of_the_same_address() {
+    fn a_greedy_connection_delays_another_of_the_same_address_by_one_command() {
         let mut queue = FairQueue::default();
         push(&mut queue, flow(1, 0), 128 * KIB, 1024);
         (0..10).for_each(|_| assert!(queue.pop().is_some()));
@@ -314,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_one_large_command_at_a_time_gets_no_more_than_who_has_many_waiting() {
+    fn a_host_with_one_large_command_at_a_time_gets_no_more_than_one_with_many_queued() {
         let mut queue = FairQueue::default();
         push(&mut queue, flow(1, 0), 64 * KIB, 2000);
         let mut bytes = [0; 2];
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_of_a_connection_leaves_the_others_and_its_address_keeps_its_turn() {
+    fn removing_the_commands_of_a_connection_keeps_the_others_and_the_tags_of_its_address() {
         let mut queue = FairQueue::default();
         push(&mut queue, flow(1, 0), 1024 * KIB, 3);
         push(&mut queue, flow(2, 0), 64 * KIB, 40);
@@ -338,13 +342,13 @@ mod tests {
         assert_eq!(queue.remove(flow(1, 0)), [(1, 1), (1, 2)]);
         assert_eq!((queue.remove(flow(1, 0)), queue.remove(flow(3, 0)), queue.len()), (vec![], vec![], 40));
         push(&mut queue, flow(1, 1), 64 * KIB, 1);
-        assert_eq!(delay_of(&mut queue, 1), 16, "a new connection of it does not begin anew");
+        assert_eq!(delay_of(&mut queue, 1), 16, "a new connection of the address keeps its finish tag");
         assert_eq!(queue.drain().len(), 24);
-        assert!(queue.groups.nodes.is_empty(), "nothing waits, and nothing is remembered");
+        assert!(queue.groups.nodes.is_empty(), "no command waits, and no node is left");
     }
 
     #[test]
-    fn one_command_is_taken_out_and_those_before_and_behind_it_stay() {
+    fn removing_one_command_keeps_those_before_and_after_it() {
         let mut queue = FairQueue::default();
         push(&mut queue, flow(1, 0), 1, 3);
         push(&mut queue, flow(2, 0), 1, 1);
@@ -370,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_or_overtaken_in_its_flow_and_idle_flows_are_forgotten() {
+    fn no_command_is_lost_or_reordered_in_its_flow_and_idle_flows_are_removed() {
         let mut prng = Prng::new(11);
         let mut queue = FairQueue::default();
         let (mut pushed, mut popped) = ([[0_usize; 4]; 4], [[0_usize; 4]; 4]);

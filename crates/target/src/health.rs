@@ -1,18 +1,19 @@
-//! What is known of a device's health: the source of the SMART log page.
+//! The health of a device: the source of the SMART log page.
 
 use zonda_nvme::log::warning;
 
-/// The state of a device, as whoever runs it tells it.
+/// The state of a device, as the caller reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceHealth {
     /// The device is less reliable than it was: its media or files fail.
     pub degraded: bool,
-    /// The media have become read-only by themselves, and every write is refused. A device that is served write protected is not: that is
-    /// no condition of its media (NVMe Base 2.0, Figure 206, bit 3).
+    /// The media have become read-only, and every write is refused. Not set for a device that is
+    /// served write protected, which is not a condition of its media (NVMe Base 2.0, Figure 206,
+    /// bit 3).
     pub read_only: bool,
     /// Spare capacity left, in percent.
     pub spare_percent: u8,
-    /// Life used up, in percent; may pass 100.
+    /// Percentage Used: may exceed 100.
     pub used_percent: u8,
     /// Composite temperature, in kelvins.
     pub temperature_kelvin: u16,
@@ -20,12 +21,12 @@ pub struct DeviceHealth {
     pub power_cycles: u64,
     /// Hours it has run.
     pub power_on_hours: u64,
-    /// How often it was not shut down properly.
+    /// How often it was not shut down cleanly.
     pub unsafe_shutdowns: u64,
 }
 
 impl Default for DeviceHealth {
-    /// All is well, at 25 degrees Celsius.
+    /// A healthy device, at 25 degrees Celsius.
     fn default() -> DeviceHealth {
         DeviceHealth {
             degraded: false,

@@ -1,16 +1,16 @@
-//! What holds between any two events.
+//! Invariants that hold between any two events.
 
 use crate::connection::Phase;
 use crate::effects::ConnectionId;
-use crate::limits::{FENCES_MAX, RESERVATION_ASKS_MAX};
+use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
 use crate::reservations::Fence;
 use crate::target::{Owner, Target};
 
 impl Target {
-    /// Looks at everything that must hold. Slow: for tests and simulation.
+    /// Checks all invariants. Slow: for tests and simulation.
     ///
     /// # Panics
-    /// When something does not hold.
+    /// If an invariant is violated.
     pub fn check_invariants(&self) {
         self.check_connections();
         self.check_commands();
@@ -20,22 +20,22 @@ impl Target {
         let limits = &self.config.limits;
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
-        assert!(self.half_open.keeps_within_limits(), "and so are those that wait for the server");
+        assert!(self.half_open.pins_are_within_limits(), "pinned connections are within their limits");
         let discovery = self.controllers.iter().filter(|(_, controller)| controller.subsystem().is_none()).count();
         assert!(self.controllers.len() - discovery <= limits.controllers, "controllers are within their limit");
-        assert!(discovery <= limits.discovery_controllers, "and so are those of the discovery service");
+        assert!(discovery <= limits.discovery_controllers, "discovery controllers are within their limit");
         assert!(self.auth_steps_out.len() <= limits.auth_steps, "steps that are computed are within their limit");
         assert!(
             self.auth_queue.is_empty() || self.auth_steps_out.len() + 1 >= limits.auth_steps.max(2),
             "a step waits only while others are computed"
         );
         for (deadline, id) in self.half_open.iter() {
-            let connection = self.connections.get(id.0).expect("a half-open connection is here");
-            assert_eq!(connection.handshake, Some(deadline), "its deadline is its own");
+            let connection = self.connections.get(id.0).expect("a half-open connection exists");
+            assert_eq!(connection.handshake, Some(deadline), "the table has the deadline of the connection");
         }
     }
 
-    /// No request waits for memory, for its data or in a reader.
+    /// Checks that no request waits for memory, for its data or in a reader.
     #[cfg(test)]
     pub(crate) fn assert_nothing_waits(&self) {
         assert!(self.short_of_memory.is_empty() && self.stalled.is_empty(), "no connection waits for memory");
@@ -67,39 +67,39 @@ impl Target {
                 );
                 if let Some(command) = request.device_command {
                     let command = self.commands.get(command).expect("a request's device command is in the table");
-                    assert_eq!(command.owner, Owner::Request(id, slot), "and is its own");
+                    assert_eq!(command.owner, Owner::Request(id, slot), "a device command belongs to its request");
                 } else {
                     let waits = connection.waiting.iter().filter(|&&waiting| waiting == slot).count();
                     assert_eq!(waits + usize::from(request.incoming.asked), 1, "slot {slot} of {id} has a next step");
                 }
             }
-            assert_eq!(connection.received_bytes, counted_in, "bytes asked for are those of requests");
-            assert_eq!(connection.expected_out_bytes, counted_out, "bytes to come are those of requests");
-            assert_eq!(connection.scratch_bytes, scratch, "and so are those beside");
-            assert_eq!(connection.asked_bytes, missing, "bytes that have not come are those of transfers");
+            assert_eq!(connection.received_bytes, counted_in, "solicited bytes are those of requests");
+            assert_eq!(connection.expected_out_bytes, counted_out, "expected bytes are those of requests");
+            assert_eq!(connection.scratch_bytes, scratch, "scratch bytes are those of requests");
+            assert_eq!(connection.asked_bytes, missing, "outstanding bytes are those of transfers");
             assert!(
                 connection.is_short_of_memory == self.short_of_memory.contains(&id),
-                "who waits for memory is in the list"
+                "a connection that waits for memory is in the list"
             );
             assert!(
                 connection.is_short_of_memory
                     || (!connection.account.is_waiting() && (connection.parked.is_none() || connection.paused)),
-                "and who is not in it does not wait"
+                "a connection that is not in the list does not wait"
             );
-            assert!(connection.received_bytes <= limits.receive_bytes, "bytes asked for are within their limit");
+            assert!(connection.received_bytes <= limits.receive_bytes, "solicited bytes are within their limit");
             assert!(asked + connection.waiting.len() <= connection.requests.len(), "transfers belong to requests");
             assert_eq!(
                 connection.handshake.is_some(),
                 self.half_open.contains(id),
-                "a handshake that is not over is in the table"
+                "a handshake in progress is in the table"
             );
             if let Phase::Connected { controller, .. } = connection.phase {
-                let controller = self.controllers.get(controller).expect("a queue's controller is here");
-                assert!(controller.queues().any(|queue| queue == id), "and knows its queue");
+                let controller = self.controllers.get(controller).expect("a queue's controller exists");
+                assert!(controller.queues().any(|queue| queue == id), "a controller lists its queues");
             }
             assert!(
                 connection.dirty || connection.writer.queued_bytes() == 0,
-                "output is in the list of what is to be sent"
+                "a connection with output is in the list"
             );
         }
     }
@@ -107,9 +107,9 @@ impl Target {
     fn check_commands(&self) {
         for (key, command) in self.commands.iter() {
             if let Owner::Request(connection, slot) = command.owner {
-                let connection = self.connections.get(connection.0).expect("an owner's connection is here");
-                let request = connection.requests.get(slot).expect("an owner is here");
-                assert_eq!(request.device_command, Some(key), "and knows its command");
+                let connection = self.connections.get(connection.0).expect("the connection of an owner exists");
+                let request = connection.requests.get(slot).expect("an owning request exists");
+                assert_eq!(request.device_command, Some(key), "a request lists its device command");
             }
         }
     }
@@ -117,22 +117,35 @@ impl Target {
     fn check_reservations(&self) {
         for namespace in &self.namespaces {
             namespace.reservations.check_invariants();
-            namespace.keeping.check_invariants();
-            assert!(namespace.keeping.is_possible || !namespace.reservations.persists(), "no empty promise");
+            namespace.persistence.check_invariants();
+            assert!(
+                namespace.persistence.is_possible || !namespace.reservations.persists(),
+                "a namespace that cannot save reservations does not claim to persist them"
+            );
         }
-        assert!(self.asks.len() <= RESERVATION_ASKS_MAX, "commands about reservations are within their limit");
-        let waiting = self.namespaces.iter().flat_map(|namespace| namespace.keeping.asks());
-        let waiting: Vec<u64> = waiting.chain(self.fences.iter().map(Fence::ask)).collect();
-        for (key, ask) in self.asks.iter() {
-            assert_eq!(ask.left(), waiting.iter().filter(|&&other| other == key).count(), "an ask waits as often");
+        assert!(
+            self.reservation_requests.len() <= RESERVATION_REQUESTS_MAX,
+            "reservation commands are within their limit"
+        );
+        let waiting = self.namespaces.iter().flat_map(|namespace| namespace.persistence.requests());
+        let waiting: Vec<u64> = waiting.chain(self.fences.iter().map(Fence::request)).collect();
+        for (key, request) in self.reservation_requests.iter() {
+            assert_eq!(
+                request.left(),
+                waiting.iter().filter(|&&other| other == key).count(),
+                "a request waits on as many namespaces as it counts"
+            );
         }
-        assert!(waiting.iter().all(|&ask| self.asks.get(ask).is_some()), "and what waits has an ask");
+        assert!(
+            waiting.iter().all(|&request| self.reservation_requests.get(request).is_some()),
+            "a waiting change has a request"
+        );
         assert!(self.fences.len() <= FENCES_MAX, "preemptions that wait are within their limit");
         for fence in &self.fences {
-            assert!(!fence.is_over(), "a preemption that waits for nothing has been answered");
+            assert!(!fence.is_over(), "a preemption that waits for no command has completed");
             assert!(
                 fence.commands().all(|key| self.commands.get(key).is_some()),
-                "and what it waits for is at a device"
+                "a preemption waits for commands at devices"
             );
         }
     }
@@ -140,8 +153,8 @@ impl Target {
     fn check_controllers(&self) {
         for (key, controller) in self.controllers.iter() {
             for queue in controller.queues() {
-                let connection = self.connections.get(queue.0).expect("a controller's queue is here");
-                assert_eq!(connection.controller(), Some(key), "and is its own");
+                let connection = self.connections.get(queue.0).expect("a controller's queue exists");
+                assert_eq!(connection.controller(), Some(key), "a queue belongs to its controller");
             }
             if let Some(deadline) = controller.keep_alive_deadline() {
                 assert!(self.keep_alive.contains(&(deadline, key)), "a timer that runs is in the table");
@@ -149,6 +162,6 @@ impl Target {
         }
         let armed =
             self.controllers.iter().filter(|(_, controller)| controller.keep_alive_deadline().is_some()).count();
-        assert_eq!(armed, self.keep_alive.len(), "and nothing else is");
+        assert_eq!(armed, self.keep_alive.len(), "every entry of the timer table is a running timer");
     }
 }

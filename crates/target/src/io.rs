@@ -8,7 +8,7 @@ use zonda_zoned::{Completion, Instant, Operation, Outcome, Status};
 
 use crate::compare;
 use crate::connection::receive::{Answer, Needed};
-use crate::connection::transfer::{HostData, check_room, host_data_of};
+use crate::connection::transfer::{HostData, check_host_buffer, host_data_of};
 use crate::connection::{Request, Stage, Work};
 use crate::effects::ConnectionId;
 use crate::read_data::{read_pieces, report_bytes};
@@ -43,7 +43,7 @@ impl Target {
         entry: &SubmissionEntry,
         capsule: &Bytes,
     ) -> Result<(Request, HostData), StatusCode> {
-        let controller = self.controllers.get(controller).expect("a queue's controller is here");
+        let controller = self.controllers.get(controller).expect("a queue's controller exists");
         if !controller.takes_io() {
             return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
         }
@@ -62,11 +62,11 @@ impl Target {
         }
         let mut taken = Request::io(entry.command_id.get(), request, namespace);
         let data = match request.transfer(format) {
-            Transfer::None => HostData::Here(Bytes::new()),
+            Transfer::None => HostData::InCapsule(Bytes::new()),
             Transfer::ToHost(bytes) => {
-                check_room(entry, bytes, matches!(request, IoRequest::Read { .. }))?;
+                check_host_buffer(entry, bytes, matches!(request, IoRequest::Read { .. }))?;
                 taken.counted_out = bytes as usize;
-                HostData::Here(Bytes::new())
+                HostData::InCapsule(Bytes::new())
             }
             Transfer::FromHost(bytes) => {
                 if matches!(request, IoRequest::Compare { .. }) {
@@ -88,7 +88,7 @@ impl Target {
         command: &ReservationCommand,
         capsule: &Bytes,
     ) {
-        let controller = self.controllers.get(controller).expect("a queue's controller is here");
+        let controller = self.controllers.get(controller).expect("a queue's controller exists");
         let answer = if controller.takes_io() {
             self.reservation_command(now, id, entry, command, capsule)
         } else {
@@ -103,8 +103,8 @@ impl Target {
 
     fn take_io(&mut self, now: Instant, id: ConnectionId, mut request: Request, data: HostData) {
         match data {
-            HostData::Ask(bytes) => self.await_data(now, id, request, bytes),
-            HostData::Here(data) => {
+            HostData::Solicited(bytes) => self.await_data(now, id, request, bytes),
+            HostData::InCapsule(data) => {
                 let Some(connection) = self.connections.get_mut(id.0) else { return };
                 request.scratch_bytes += data.len();
                 let (waits, scratch_bytes) = (request.counted_out > 0, request.scratch_bytes);
@@ -123,27 +123,28 @@ impl Target {
         }
     }
 
-    /// Gives an I/O command, whose data is here, to its device.
+    /// Submits an I/O command whose data is complete to its device.
     pub(crate) fn start_io(&mut self, id: ConnectionId, slot: u16, data: Bytes) {
         let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
         let Some(Request { work: Work::Io { request, namespace, .. }, .. }) = request else {
             unreachable!("an I/O command that starts is in the table");
         };
         let (place, io) = (*namespace, *request);
-        // While it waited for its data or for memory, another host may have preempted this one.
+        // While the command waited for its data or for memory, another host may have preempted this
+        // one.
         if let Err(status) = self.still_permits(id, place, &io) {
             return self.end_request(id, slot, status, 0);
         }
         let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
         let Some(Request { work: Work::Io { request, stage, compare, .. }, device_command, .. }) = request else {
-            unreachable!("the request was just here");
+            unreachable!("the request was just found");
         };
         let served = &self.namespaces[place as usize];
         if matches!(request, IoRequest::Compare { .. }) {
             *compare = data.clone();
         }
         let operation = if reads(request) && request.force_unit_access() && served.volatile_write_cache {
-            // What a read or a compare with FUA finds must be durable.
+            // The data that a read or a compare with FUA returns must be durable.
             *stage = Stage::FlushBefore;
             Ok(Some(Operation::Flush))
         } else {
@@ -151,22 +152,22 @@ impl Target {
         };
         match operation {
             Ok(Some(operation)) => {
-                // The table of commands is another part of the target than the connection.
+                // The command table and the connection are borrowed separately.
                 let key = self.commands.next_key();
                 *device_command = Some(key);
                 let given = self.submit(Owner::Request(id, slot), place, operation);
-                assert!(given == key, "the key was asked for just now");
+                assert!(given == key, "the key was just allocated");
             }
             Ok(None) => self.end_request(id, slot, StatusCode::SUCCESS, 0),
             Err(status) => self.end_request(id, slot, status, 0),
         }
     }
 
-    /// A device has ended a command of a request.
+    /// A device has completed a command of a request.
     #[inline]
     pub(crate) fn device_completed(&mut self, id: ConnectionId, slot: u16, completion: Completion) {
         let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let request = request.expect("a command whose request is gone has no owner");
+        let request = request.expect("a command whose request was removed has no owner");
         request.device_command = None;
         let (io, place, stage) = match &mut request.work {
             Work::Io { request, namespace, stage, result, .. } => {
@@ -176,7 +177,7 @@ impl Target {
                 (*request, *namespace, *stage)
             }
             Work::ChangedZones { .. } => return self.changed_zones_read(id, slot, completion),
-            Work::Command(_) => unreachable!("no device works on an admin command"),
+            Work::Command(_) => unreachable!("admin commands are not submitted to devices"),
         };
         if completion.status != Status::Success {
             let statistics = &mut self.namespaces[place as usize].statistics;
@@ -186,7 +187,7 @@ impl Target {
             return self.end_request(id, slot, completion.status.into(), 0);
         }
         match stage {
-            // A preemption that waited for the flush is answered before the read begins.
+            // A preemption that waited for the flush completes before the read starts.
             Stage::FlushBefore => match self.still_permits(id, place, &io) {
                 Ok(()) => self.next_stage(id, slot, place, Stage::Itself, io),
                 Err(status) => self.end_request(id, slot, status, 0),
@@ -198,7 +199,7 @@ impl Target {
         }
     }
 
-    /// Whether FUA asks for more than the device does by itself.
+    /// Whether FUA needs a flush, because the device has a volatile write cache.
     fn needs_flush(&self, namespace: u32, io: &IoRequest) -> bool {
         self.namespaces[namespace as usize].volatile_write_cache && !reads(io)
     }
@@ -212,14 +213,14 @@ impl Target {
         };
         let key = self.submit(Owner::Request(id, slot), namespace, operation);
         let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let request = request.expect("the request was just here");
+        let request = request.expect("the request was just found");
         request.device_command = Some(key);
         if let Work::Io { stage, .. } = &mut request.work {
             *stage = next;
         }
     }
 
-    /// Answers an I/O command that the device has carried out.
+    /// Completes an I/O command that the device has executed.
     fn io_succeeded(&mut self, id: ConnectionId, slot: u16, place: u32, io: IoRequest, outcome: Outcome) {
         let Namespace { format, statistics, .. } = &mut self.namespaces[place as usize];
         let data_bytes = |blocks: zonda_zoned::Blocks| blocks.bytes(format.block_size_bytes);
@@ -266,11 +267,11 @@ impl Target {
         }
     }
 
-    /// What the host compares with.
+    /// The host's data of a compare.
     fn host_copy(&self, id: ConnectionId, slot: u16) -> Bytes {
         match self.connections.get(id.0).and_then(|connection| connection.requests.get(slot)) {
             Some(Request { work: Work::Io { compare, .. }, .. }) => compare.clone(),
-            _ => unreachable!("a compare that ends is in the table"),
+            _ => unreachable!("a compare that completes is in the table"),
         }
     }
 
@@ -278,18 +279,18 @@ impl Target {
     fn result_of(&self, id: ConnectionId, slot: u16) -> u64 {
         match self.connections.get(id.0).and_then(|connection| connection.requests.get(slot)) {
             Some(Request { work: Work::Io { result, .. }, .. }) => *result,
-            _ => unreachable!("a write that ends is in the table"),
+            _ => unreachable!("a write that completes is in the table"),
         }
     }
 }
 
-/// Whether a request is answered by a read of the device.
+/// Whether a request reads data from the device.
 fn reads(request: &IoRequest) -> bool {
     matches!(request, IoRequest::Read { .. } | IoRequest::Compare { .. })
 }
 
-/// Whether a write protected namespace refuses a request. Every action of Zone Management Send changes the state of a zone, or may. A
-/// Dataset Management that deallocates nothing is advice.
+/// Whether a write protected namespace refuses a request. Every Zone Management Send may change the
+/// state of a zone. A Dataset Management without deallocation is only a hint.
 fn changes(request: &IoRequest) -> bool {
     match request {
         IoRequest::Write { .. }

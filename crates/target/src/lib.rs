@@ -1,13 +1,15 @@
-//! The NVMe/TCP target as a machine: bytes in, bytes out.
+//! The NVMe/TCP target as a state machine without I/O: bytes in, bytes out.
 //!
-//! A [`Target`] is what one server loop offers: subsystems with zoned and conventional namespaces, and the discovery
-//! service. It is told what happens on sockets ([`Target::connected`], [`Target::received`], [`Target::sent`],
-//! [`Target::disconnected`]), elsewhere ([`Target::authenticated`]), on devices ([`Target::completed`], [`Target::zones_changed`],
-//! [`Target::reservations_kept`]) and in time ([`Target::timeout`]), and answers with [`Effect`]s. It speaks NVMe Base 2.0, the NVM and Zoned Namespace Command
+//! A [`Target`] is everything that one server loop exports: subsystems with zoned and conventional
+//! namespaces, and the discovery service. The caller reports events of sockets
+//! ([`Target::connected`], [`Target::received`], [`Target::sent`], [`Target::disconnected`]), of
+//! authentication threads ([`Target::authenticated`]), of devices ([`Target::completed`],
+//! [`Target::zones_changed`], [`Target::reservations_saved`]) and of timers ([`Target::timeout`]);
+//! the target returns [`Effect`]s. It implements NVMe Base 2.0, the NVM and Zoned Namespace Command
 //! Sets and NVMe/TCP 1.0, with digests, in-band authentication and reservations.
 //!
-//! What is absent: sockets, threads, clocks, the devices themselves; TLS, namespace management, Asymmetric Namespace
-//! Access, protection information, fused commands, Copy and Verify.
+//! Not included: sockets, threads, clocks, the devices themselves; TLS, namespace management,
+//! Asymmetric Namespace Access, protection information, fused commands, Copy and Verify.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -17,7 +19,7 @@
 //!
 //! let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
 //! let mut target = Target::new(TargetConfig::new(vec![], vec![portal], [0; 32]))?;
-//! let connection = target.connected(Instant::ZERO, 0, "192.0.2.9:50000").expect("there is room");
+//! let connection = target.connected(Instant::ZERO, 0, "192.0.2.9:50000").expect("a slot is free");
 //! let request = InitializeRequest::new(0, Digests::NONE, 1);
 //! target.received(Instant::ZERO, connection, Bytes::copy_from_slice(request.bytes()));
 //! let Some(Effect::Send { pieces, .. }) = target.poll_effect() else { panic!("an answer") };
@@ -51,7 +53,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use auth::{AuthStep, AuthStepEnded};
+pub use auth::{AuthStep, CompletedAuthStep};
 pub use budget::{Account, Budget, Progress, SHARE_BYTES};
 pub use config::{
     DeviceKey, HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, TargetConfig, TargetConfigError,

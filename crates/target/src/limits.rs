@@ -1,57 +1,61 @@
-//! Bounds of the target: every table has one.
+//! Limits of the target: every table has one.
 
 use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, HOST_DATA_BYTES_MIN};
 use zonda_zoned::Duration;
 
 /// Connections with a connected queue, over all portals.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// Connections that have not connected a queue, or not authenticated. The longest silent gives way to a new one.
+/// Connections that have not connected a queue, or not authenticated. The longest silent one is
+/// evicted for a new one.
 pub const HALF_OPEN_MAX: usize = 512;
-/// Of those, an address with more than so many is a crowd, which gives way first.
+/// If an address has more than so many of those, its connections are evicted first.
 pub const HALF_OPEN_USUAL: usize = 16;
-/// Steps of a handshake by which a connection shows that it is not silent: ICReq, Connect, three messages that it sends, the answer to
-/// each, and two that it fetches. One that takes more has lost its way.
+/// Handshake steps that count as activity of a connection: ICReq, Connect, three authentication
+/// messages that it sends, the response to each, and two that it receives. A conforming host needs
+/// no more.
 pub const HANDSHAKE_STEPS: u8 = 10;
 /// Controllers of all subsystems.
 pub const CONTROLLERS_MAX: usize = 1024;
-/// Controllers of the discovery service. The longest idle one gives way to a new one.
+/// Controllers of the discovery service. The longest idle one is evicted for a new one.
 pub const DISCOVERY_CONTROLLERS_MAX: usize = 256;
 /// I/O queues of one controller.
 pub const IO_QUEUES_MAX: u16 = 128;
-/// Steps of authentications that are computed at the same time, or wait where that is done.
+/// Authentication steps that the caller computes at the same time, including those in its queue.
 pub const AUTH_STEPS_MAX: usize = 64;
 /// Entries of one queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 1024;
-/// Entries of an admin queue, the least that a host may count on (NVMe Base 2.0, section 5: 32 over Fabrics).
+/// Entries of an admin queue that every controller must support (NVMe Base 2.0, section 5: 32 over
+/// Fabrics).
 pub const ADMIN_QUEUE_ENTRIES_MIN: u16 = 32;
 /// Bytes of data, without metadata, that one command moves.
 pub const TRANSFER_BYTES_MAX: u32 = 4 << 20;
-/// The least `transfer_bytes` that can be told: MDTS of 1 is two pages.
+/// The smallest `transfer_bytes` that MDTS can express: MDTS of 1 is two pages.
 pub const TRANSFER_BYTES_MIN: u32 = 8192;
 /// Bytes of data in a command capsule of an I/O queue.
 pub const IN_CAPSULE_BYTES_MAX: u32 = 64 << 10;
-/// Bytes for a host that have been made and not been sent: then its commands wait.
+/// Unsent bytes for a host. At the limit, its further commands wait.
 pub const OUTGOING_BYTES_MAX: usize = 256 << 20;
-/// Bytes that hosts have been asked for and that have not reached their device's end, on one connection.
+/// Solicited bytes of one connection, until the device has completed their commands.
 pub const RECEIVE_BYTES_MAX: usize = 256 << 20;
-/// Data of a command from so many bytes on stay in the memory in which they came. Less is copied, so that a few bytes never hold a
-/// large buffer of the caller.
+/// Data of a command of at least so many bytes stays in the buffer in which it was received. Less
+/// is copied, so that a few bytes never hold a large buffer of the caller.
 pub const SHARED_DATA_BYTES_MIN: usize = 64 << 10;
-/// While connections wait for memory, one that holds some of the pool and does not read or send its part in this time is closed.
+/// While connections wait for memory, a connection that holds memory of the pool and transfers less
+/// than one [`STALL_PARTS`]th of it in this time is closed.
 pub const STALL_MAX: Duration = Duration::from_secs(10);
-/// That part: one in so many of the bytes that it holds of the pool.
+/// The required progress: one in so many of the bytes that the connection holds of the pool.
 pub const STALL_PARTS: u64 = 16;
-/// How often that is looked at.
+/// How often progress is checked.
 pub const STALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Asynchronous Event Requests of one controller (AERL + 1).
 pub const ASYNC_EVENT_REQUESTS: usize = 4;
 /// Hosts that can be registered with one namespace.
 pub const REGISTRANTS_MAX: usize = 64;
-/// Preemptions that wait for commands of other hosts to end, of all hosts.
+/// Preemptions, of all hosts, that wait for commands of other hosts to complete.
 pub const FENCES_MAX: usize = 64;
-/// Commands about reservations that wait, of all hosts: until what they change is durable, and preemptions.
-pub const RESERVATION_ASKS_MAX: usize = 256;
-/// Reservation notifications that a controller keeps for its host; the oldest gives way to a new one.
+/// Reservation commands, of all hosts, that wait until their change is durable, and preemptions.
+pub const RESERVATION_REQUESTS_MAX: usize = 256;
+/// Reservation notifications that a controller queues for its host; a new one replaces the oldest.
 pub const RESERVATION_NOTICES_MAX: usize = 255;
 /// Entries of a controller's error log (ELPE + 1).
 pub const ERROR_LOG_ENTRIES: usize = 64;
@@ -59,49 +63,54 @@ pub const ERROR_LOG_ENTRIES: usize = 64;
 pub const NAMESPACES_MAX: u32 = 1024;
 /// Keep alive timer unit, KAS, in 100 ms.
 pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 1;
-/// The longest Keep Alive Timeout that is taken.
+/// The longest Keep Alive Timeout that is accepted.
 pub const KEEP_ALIVE_TIMEOUT_MAX_MS: u32 = 3_600_000;
-/// A discovery controller is torn down after so long without a command, whatever its keep alive timer says (NVMe Base 2.0, section
-/// 3.1.2.3.4: two minutes without one).
+/// A discovery controller is removed after this time without a command, whatever its Keep Alive
+/// Timeout (NVMe Base 2.0, section 3.1.2.3.4: two minutes if the host sets none).
 pub const DISCOVERY_IDLE: Duration = Duration::from_secs(120);
-/// A host that was refused, by Connect or by authentication, has so long to close its connection. Closed at once, the close
-/// can reach a Linux host before it has looked at the answer, and then it waits for its admin timeout of 60 s.
+/// How long a host whose Connect or authentication was refused may take to close its connection. If
+/// the target closed it at once, a Linux host might not process the response, and would wait for
+/// its admin timeout of 60 s.
 pub const REFUSAL_LINGER: Duration = Duration::from_secs(5);
-/// Bytes that an Authentication Receive may ask for.
+/// Bytes that an Authentication Receive may request.
 pub const AUTHENTICATION_BYTES_MAX: u32 = 16 << 10;
 /// Bytes that one Get Log Page returns.
 pub const LOG_PAGE_BYTES_MAX: u32 = 1 << 20;
-/// Bytes of metadata that can come on top of a byte of data: 64 with each 512.
+/// Data bytes per byte of metadata: at most 64 bytes of metadata per 512 bytes.
 const METADATA_SHARE: usize = 512 / 64;
 
 const _: () = assert!(ADMIN_QUEUE_ENTRIES_MIN <= QUEUE_ENTRIES_MAX);
 const _: () = assert!(REGISTRANTS_MAX <= zonda_nvme::reservation::SAVED_REGISTRANTS_MAX);
-const _: () = assert!(FENCES_MAX <= RESERVATION_ASKS_MAX);
+const _: () = assert!(FENCES_MAX <= RESERVATION_REQUESTS_MAX);
 const _: () = assert!(HALF_OPEN_MAX < CONNECTIONS_MAX);
 const _: () = assert!(STALL_INTERVAL.0 > 0 && STALL_MAX.0.is_multiple_of(STALL_INTERVAL.0));
 const _: () = assert!(IN_CAPSULE_BYTES_MAX <= TRANSFER_BYTES_MAX);
 const _: () = assert!(TRANSFER_BYTES_MIN >= HOST_DATA_BYTES_MIN);
 const _: () =
     assert!(CONTROLLERS_MAX + DISCOVERY_CONTROLLERS_MAX < 0xfff0, "controller identifiers from FFF0h are reserved");
-const _: () = assert!(ASYNC_EVENT_REQUESTS < ADMIN_QUEUE_ENTRIES_MIN as usize, "requests leave room for commands");
+const _: () = assert!(
+    ASYNC_EVENT_REQUESTS < ADMIN_QUEUE_ENTRIES_MIN as usize,
+    "event requests leave queue entries for other commands"
+);
 const _: () = assert!(AUTHENTICATION_BYTES_MAX as usize >= zonda_chap::message::MESSAGE_BYTES_MAX);
 const _: () = assert!(ADMIN_CAPSULE_DATA_BYTES as usize >= zonda_chap::message::MESSAGE_BYTES_MAX);
 const _: () = assert!(TRANSFER_BYTES_MAX as usize * (METADATA_SHARE + 1) / METADATA_SHARE <= RECEIVE_BYTES_MAX);
 
-/// The bounds of one target. The defaults suit a server of some hosts on a machine with some GiB.
+/// The limits of one target. The defaults suit a server with a few hosts on a machine with a few
+/// GiB of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// At most [`CONNECTIONS_MAX`].
     pub connections: usize,
     /// At most [`HALF_OPEN_MAX`], and fewer than `connections`.
     pub half_open: usize,
-    /// Of those, at most so many of one address: at most [`HALF_OPEN_MAX`].
+    /// Half-open connections of one address: at most [`HALF_OPEN_MAX`].
     pub half_open_per_address: usize,
     /// At most [`CONTROLLERS_MAX`].
     pub controllers: usize,
     /// At most [`DISCOVERY_CONTROLLERS_MAX`].
     pub discovery_controllers: usize,
-    /// At most [`AUTH_STEPS_MAX`]; of one address one less, if that leaves any.
+    /// At most [`AUTH_STEPS_MAX`]; for one address one less, but at least one.
     pub auth_steps: usize,
     /// At most [`IO_QUEUES_MAX`].
     pub io_queues: u16,
@@ -125,7 +134,8 @@ impl Default for Limits {
             connections: 1024,
             half_open: 512,
             half_open_per_address: 256,
-            // As many as half-open connections may have, so that these give way where they come in, and 256 beside them.
+            // The maximum of half-open connections, so that they are evicted at their own limit,
+            // and 256 more.
             controllers: 768,
             discovery_controllers: 64,
             auth_steps: 2,
@@ -141,7 +151,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The first limit that is out of its bounds, by name, and what it must be.
+    /// The first limit that is out of range, by name, and the valid range.
     pub(crate) fn fault(&self) -> Option<(&'static str, &'static str)> {
         let transfer = self.transfer_bytes as usize;
         let rules = [
@@ -187,7 +197,7 @@ impl Limits {
                 "receive_bytes",
                 "must be at least twice transfer_bytes, and at most 256 MiB",
             ),
-            (self.handshake > Duration::ZERO, "handshake", "must be more than nothing"),
+            (self.handshake > Duration::ZERO, "handshake", "must be more than zero"),
         ];
         rules.into_iter().find(|(holds, ..)| !holds).map(|(_, field, remedy)| (field, remedy))
     }
@@ -198,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_within_their_bounds_and_each_fault_names_its_field() {
+    fn the_defaults_are_valid_and_each_fault_names_its_field() {
         assert_eq!(Limits::default().fault(), None);
         type Spoil = fn(&mut Limits);
         let spoil: [(&str, Spoil); 8] = [

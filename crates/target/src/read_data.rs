@@ -1,4 +1,5 @@
-//! What a device returns, as it goes to the host: pieces that are not copied, metadata behind each block, whole reports.
+//! Converts data from a device for the host: pieces that are not copied, interleaved metadata, zone
+//! reports.
 
 use bytes::Bytes;
 use zonda_nvme::io::{NamespaceFormat, interleave};
@@ -6,7 +7,8 @@ use zonda_nvme::tcp::zeros;
 use zonda_nvme::zns::ReportFormat;
 use zonda_zoned::{Blocks, Geometry, Outcome, Payload};
 
-/// The data of a read; `None` for what is not the data of so many blocks. A payload without contents is zeros.
+/// The data of a read; `None` if the outcome is not the data of so many blocks. A payload without
+/// contents is zeros.
 pub(crate) fn read_pieces(outcome: Outcome, blocks: Blocks, format: &NamespaceFormat) -> Option<Vec<Bytes>> {
     match outcome {
         Outcome::Data(Payload::Bytes(buffer)) => {
@@ -22,7 +24,7 @@ pub(crate) fn read_pieces(outcome: Outcome, blocks: Blocks, format: &NamespaceFo
     }
 }
 
-/// A zone report of exactly `bytes` bytes; `None` for what is no report.
+/// A zone report of exactly `bytes` bytes; `None` if the outcome is not a report.
 pub(crate) fn report_bytes(
     outcome: Outcome,
     bytes: u32,

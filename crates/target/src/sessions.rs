@@ -1,4 +1,4 @@
-//! Who is connected.
+//! Sessions: the hosts that are connected.
 
 use zonda_nvme::Nqn;
 
@@ -13,14 +13,14 @@ pub struct Session {
     pub subsystem: Option<Nqn>,
     /// CNTLID.
     pub controller_id: u16,
-    /// I/O queues that are connected.
+    /// Connected I/O queues.
     pub io_queues: u16,
-    /// Whether the host has proved to be who it says.
+    /// Whether the host has authenticated.
     pub authenticated: bool,
 }
 
 impl Target {
-    /// Every session there is, in no particular order.
+    /// All sessions, in no particular order.
     #[must_use]
     pub fn sessions(&self) -> Vec<Session> {
         let sessions = self.controllers.iter().map(|(_, controller)| {

@@ -1,54 +1,54 @@
-//! What has happened, in numbers.
+//! Counters of a target.
 
-/// Counts of a target since its start, and how much there is of what now.
+/// Counters of a target since its start, and gauges of its current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Connections now.
+    /// Current connections.
     pub connections: usize,
     /// Of these, without a connected and authenticated queue.
     pub half_open: usize,
-    /// Controllers now.
+    /// Current controllers.
     pub controllers: usize,
-    /// Commands that devices have now.
+    /// Commands in flight at devices.
     pub commands_at_devices: usize,
-    /// Connections taken.
+    /// Connections accepted.
     pub connections_accepted: u64,
-    /// Connections refused for lack of room.
+    /// Connections refused because of a limit.
     pub connections_refused: u64,
     /// Connects refused, for any reason.
     pub connects_refused: u64,
-    /// Connections that did not finish their handshake in time.
+    /// Connections whose handshake timed out.
     pub handshake_timeouts: u64,
-    /// Controllers made.
+    /// Controllers created.
     pub controllers_created: u64,
     /// Controllers whose keep alive timer expired.
     pub keep_alive_expired: u64,
-    /// Exchanges in which a host did not prove to be who it says.
+    /// Failed authentication exchanges.
     pub authentication_failures: u64,
-    /// Commands taken on connected queues.
+    /// Commands received on connected queues.
     pub commands: u64,
-    /// Commands that ended with an error.
+    /// Commands that completed with an error.
     pub errors: u64,
     /// Commands whose data digest was wrong.
     pub data_digest_errors: u64,
-    /// Connections ended for breaking the protocol.
+    /// Connections terminated because of a protocol error.
     pub protocol_errors: u64,
-    /// Bytes of data that came in H2CData PDUs.
+    /// Bytes of data received in H2CData PDUs.
     pub bytes_received: u64,
     /// Bytes handed out to be sent.
     pub bytes_sent: u64,
 }
 
-/// Counts of one namespace since the start of the target.
+/// Counters of one namespace since the start of the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceStatistics {
     /// Reads and compares that succeeded.
     pub reads: u64,
-    /// Bytes they moved, without metadata.
+    /// Bytes that they transferred, without metadata.
     pub read_bytes: u64,
     /// Writes and appends that succeeded.
     pub writes: u64,
-    /// Bytes they moved, without metadata.
+    /// Bytes that they transferred, without metadata.
     pub written_bytes: u64,
     /// Other I/O commands that succeeded.
     pub others: u64,

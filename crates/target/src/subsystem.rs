@@ -1,4 +1,5 @@
-//! What is fixed of a subsystem: its namespaces by identifier, and the limits that its controllers tell.
+//! The constant properties of a subsystem: its namespaces by identifier, and the limits that its
+//! controllers report.
 
 use zonda_nvme::identify;
 use zonda_zoned::Geometry;
@@ -8,7 +9,7 @@ use crate::limits::Limits;
 
 #[derive(Debug)]
 pub(crate) struct Subsystem {
-    /// Places in the target's table, by namespace identifier.
+    /// Indexes in the target's table, by namespace identifier.
     by_id: Vec<Option<u32>>,
     /// MDTS.
     pub(crate) max_transfer_exponent: u8,
@@ -47,7 +48,7 @@ impl Subsystem {
         })
     }
 
-    /// The place of a namespace in the target's table.
+    /// The index of a namespace in the target's table.
     #[inline]
     pub(crate) fn namespace(&self, id: u32) -> Option<u32> {
         self.by_id.get(id as usize).copied().flatten()
@@ -58,13 +59,14 @@ impl Subsystem {
         self.by_id.len() as u32 - 1
     }
 
-    /// Places of all namespaces, in the order of their identifiers.
+    /// Indexes of all namespaces, in the order of their identifiers.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = u32> + '_ {
         self.by_id.iter().copied().flatten()
     }
 }
 
-/// Whether a geometry is one of zones; one of conventional zones alone is an NVM command set namespace.
+/// Whether a geometry has sequential zones; one with conventional zones only is served as an NVM
+/// command set namespace.
 pub(crate) fn is_zoned(geometry: &Geometry) -> bool {
     geometry.conventional_zone_count < geometry.zone_count
 }

@@ -1,4 +1,4 @@
-//! The machine: its parts, and the events it takes.
+//! The target's state machine: its state, and the events that it processes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::fair::{FairQueue, Flow};
 use crate::half_open::HalfOpen;
 use crate::health::DeviceHealth;
-use crate::reservations::{Ask, Fence, Keeping, Reservations, restore};
+use crate::reservations::{Fence, Persistence, ReservationRequest, Reservations, restore};
 use crate::slots::Slots;
 use crate::statistics::{NamespaceStatistics, Statistics};
 use crate::subsystem::Subsystem;
@@ -22,7 +22,8 @@ use crate::{DeviceKey, TargetConfig, TargetConfigError};
 
 /// All subsystems, controllers and connections of one server loop.
 ///
-/// The caller tells what happens on sockets and devices, and then takes effects until there is none.
+/// The caller reports events of sockets and devices, and then polls effects until there are none
+/// left.
 #[derive(Debug)]
 pub struct Target {
     pub(crate) config: TargetConfig,
@@ -32,33 +33,36 @@ pub struct Target {
     pub(crate) controllers: Slots<Controller>,
     /// Commands at devices; the key is the command's id.
     pub(crate) commands: Slots<DeviceCommand>,
-    /// Preemptions that wait for commands at devices, in the order in which they came.
+    /// Preemptions that wait for commands at devices, in order of arrival.
     pub(crate) fences: Vec<Fence>,
-    /// Commands about reservations that wait: for a device to keep what they change, or for commands of other hosts.
-    pub(crate) asks: Slots<Ask>,
+    /// Reservation commands that wait for a device to save a change, or for commands of other hosts
+    /// to complete.
+    pub(crate) reservation_requests: Slots<ReservationRequest>,
     pub(crate) effects: VecDeque<Effect>,
-    /// Connections with output that is in no effect yet.
+    /// Connections with output for which no Send effect has been made.
     pub(crate) dirty: VecDeque<ConnectionId>,
-    /// Connections that may take commands again.
+    /// Connections that may accept commands again.
     pub(crate) stalled: VecDeque<ConnectionId>,
     /// Memory for the data of all connections.
     pub(crate) budget: Budget,
     /// Connections that wait for memory, each once.
     pub(crate) short_of_memory: VecDeque<ConnectionId>,
-    /// [`Budget::releases`] when those were last looked at.
+    /// [`Budget::releases`] when those were last retried.
     pub(crate) releases_seen: u64,
-    /// While connections wait for memory: when to look for those that hold it and make too little progress.
+    /// While connections wait for memory: when to check next for connections that hold memory and
+    /// make too little progress.
     pub(crate) stalls_at: Option<Instant>,
     /// Connections that have not finished their handshake.
     pub(crate) half_open: HalfOpen,
-    /// When to look at a controller's keep alive timer, which may have been restarted since.
+    /// When to check a controller's keep alive timer, which may have been restarted since.
     pub(crate) keep_alive: BTreeSet<(Instant, u64)>,
-    /// Connections whose authentication waits for its next step to be computed: of each address, those that begin and those
-    /// that have had an answer in turn.
+    /// Connections whose next authentication step waits to be computed: for each address, those
+    /// that begin and those in progress alternate.
     pub(crate) auth_queue: FairQueue<ConnectionId>,
-    /// Connections whose step is being computed, or is about to be, and the groups of their addresses. Some may be gone.
+    /// Connections whose step is being computed, or about to be, and the groups of their addresses.
+    /// Some may be closed already.
     pub(crate) auth_steps_out: BTreeMap<ConnectionId, u64>,
-    /// The controller identifier given last.
+    /// The controller identifier assigned last.
     pub(crate) last_controller_id: u16,
     pub(crate) random: Random,
     pub(crate) draining: bool,
@@ -69,53 +73,53 @@ pub struct Target {
 /// One namespace of one subsystem.
 #[derive(Debug)]
 pub(crate) struct Namespace {
-    /// Its place in the configuration.
+    /// Index of its subsystem in the configuration.
     pub(crate) subsystem: usize,
     pub(crate) id: NamespaceId,
     pub(crate) device: DeviceKey,
     pub(crate) device_namespace: NamespaceId,
     pub(crate) format: NamespaceFormat,
-    /// Place in the subsystem's list.
+    /// Index in the subsystem's list.
     pub(crate) index: usize,
     pub(crate) volatile_write_cache: bool,
     pub(crate) is_write_protected: bool,
     pub(crate) reservations: Reservations,
-    pub(crate) keeping: Keeping,
-    /// The device is asked which zones have changed by themselves.
+    pub(crate) persistence: Persistence,
+    /// A read of the device's changed zones is in flight.
     pub(crate) is_surveyed: bool,
     pub(crate) health: DeviceHealth,
     pub(crate) statistics: NamespaceStatistics,
 }
 
-/// A command that a device has.
+/// A command at a device.
 #[derive(Debug)]
 pub(crate) struct DeviceCommand {
     pub(crate) owner: Owner,
     pub(crate) device: DeviceKey,
-    /// Place in the target's table.
+    /// Index of the namespace in the target's table.
     pub(crate) namespace: u32,
-    /// What it still holds of a connection that is closed.
+    /// Bytes that it still holds for a closed connection.
     pub(crate) orphaned_bytes: usize,
 }
 
-/// Whose a device's command is.
+/// The owner of a device command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A request of a connection, by slot.
     Request(ConnectionId, u16),
     /// A controller that is shutting down.
     Shutdown(u64),
-    /// The target's own question which zones of a namespace, by its place, have changed by themselves.
+    /// The target's own read of the changed zones of a namespace, by its index.
     Survey(u32),
-    /// Nobody's any more: its completion is dropped.
-    Gone,
+    /// None any more, because the connection was closed: the completion is dropped.
+    Orphaned,
 }
 
 impl Target {
-    /// A target that nobody has connected to.
+    /// A target without connections.
     ///
     /// # Errors
-    /// What in the configuration cannot be served, and what to do about it.
+    /// If the configuration is invalid: the field, and the remedy.
     pub fn new(config: TargetConfig) -> Result<Target, TargetConfigError> {
         config.check()?;
         let mut subsystems = Vec::new();
@@ -124,7 +128,7 @@ impl Target {
             subsystems.push(Subsystem::new(subsystem, namespaces.len(), &config.limits)?);
             for (index, namespace) in subsystem.namespaces.iter().enumerate() {
                 let subject = || format!("subsystem {}, namespace {}", subsystem.nqn, namespace.id);
-                let (reservations, keeping) = restore(&config, namespace.device, subject)?;
+                let (reservations, persistence) = restore(&config, namespace.device, subject)?;
                 namespaces.push(Namespace {
                     subsystem: place,
                     id: namespace.id,
@@ -135,7 +139,7 @@ impl Target {
                     volatile_write_cache: namespace.volatile_write_cache,
                     is_write_protected: config.write_protected.contains(&namespace.device),
                     reservations,
-                    keeping,
+                    persistence,
                     is_surveyed: false,
                     health: DeviceHealth::default(),
                     statistics: NamespaceStatistics::default(),
@@ -156,7 +160,7 @@ impl Target {
             controllers: Slots::new(),
             commands: Slots::new(),
             fences: Vec::new(),
-            asks: Slots::new(),
+            reservation_requests: Slots::new(),
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
@@ -170,12 +174,13 @@ impl Target {
         })
     }
 
-    /// A host has opened a connection to a portal (its place in the configuration), from the address `peer`. `None`:
-    /// there is no room, close the socket.
+    /// A host has opened a connection to a portal (its index in the configuration), from the
+    /// address `peer`. `None`: there are too many connections, close the socket.
     ///
-    /// When there are too many connections without a queue, one of them is closed in favour of this one, whose last step of its
-    /// handshake is the longest ago: an honest host needs milliseconds for each. It is one of the same address if that has its
-    /// share, or of an address that has very many. Those that wait for the server are not among them.
+    /// If there are too many half-open connections, one of them is evicted in favour of this one:
+    /// that whose last handshake step was the longest ago, since an honest host needs milliseconds
+    /// for each. It is one of the same address if that has used up its share, or of an address that
+    /// has very many. Connections that wait for the server are not evicted.
     ///
     /// # Panics
     /// When there is no such portal.
@@ -184,8 +189,8 @@ impl Target {
         if self.draining {
             return None;
         }
-        if let Some(silent) = self.crowded_out_by(Flow::group_of(peer)) {
-            self.close(now, silent, &CloseReason::Crowded);
+        if let Some(silent) = self.evicted_by(Flow::group_of(peer)) {
+            self.close(now, silent, &CloseReason::Evicted);
         } else if self.connections.len() >= self.config.limits.connections {
             self.statistics.connections_refused += 1;
             return None;
@@ -199,28 +204,28 @@ impl Target {
         Some(id)
     }
 
-    /// The address under which a connection has reached this side. The discovery log tells it to the host where the portal
-    /// listens on every address of the machine.
+    /// Sets the local address of a connection. The discovery log reports it to the host if the
+    /// portal listens on every address of the machine.
     pub fn reached_at(&mut self, connection: ConnectionId, address: &str) {
         if let Some(state) = self.connections.get_mut(connection.0) {
             state.local = Some(address.into());
         }
     }
 
-    /// Bytes have come from a host, and wait until they are handed over with [`Target::received`]. A connection that has not
-    /// finished its handshake is not silent meanwhile, and does not give way to others.
+    /// Bytes have arrived from a host, and will be passed to [`Target::received`] later. Until then
+    /// a half-open connection does not count as silent, and is not evicted.
     pub fn arrived(&mut self, connection: ConnectionId) {
-        self.half_open.keep(connection);
+        self.half_open.pin(connection);
     }
 
-    /// Bytes have come from a host. A connection that is closed takes none.
+    /// Bytes were received from a host. Ignored if the connection is closed.
     pub fn received(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
         if self.draining {
             return;
         }
         state.reader.push(chunk);
-        // A stranger's I/O queue must not keep the controller of another alive.
+        // An unauthenticated I/O queue must not keep another host's controller alive.
         if let Some(controller) = state.controller()
             && (state.may_command() || state.queue() == Some(0))
         {
@@ -231,21 +236,21 @@ impl Target {
             && state.handshake.is_some()
             && !state.is_being_authenticated()
         {
-            self.half_open.release(connection);
+            self.half_open.unpin(connection);
         }
         self.watch_stalls(now);
     }
 
-    /// Commands that hosts have sent since the target was made.
+    /// Commands received from hosts since the target was created.
     #[must_use]
     pub fn commands_received(&self) -> u64 {
         self.statistics.commands
     }
 
-    /// So many bytes of what was to be sent have left for the socket.
+    /// So many bytes of the output have been written to the socket.
     ///
     /// # Panics
-    /// When that is more than was to be sent.
+    /// If that is more than the unsent bytes.
     pub fn sent(&mut self, now: Instant, connection: ConnectionId, bytes: usize) {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
         assert!(bytes <= state.unsent_bytes, "{bytes} bytes sent of {}", state.unsent_bytes);
@@ -256,19 +261,20 @@ impl Target {
         self.continue_stalled(now);
     }
 
-    /// The socket was closed by the other side, or has failed.
+    /// The socket was closed by the host, or failed.
     pub fn disconnected(&mut self, now: Instant, connection: ConnectionId) {
         self.forget(now, connection, &CloseReason::Disconnected);
         self.resume(now);
     }
 
-    /// A device has ended a command.
+    /// A device has completed a command.
     ///
     /// # Panics
-    /// When the device has no such command.
+    /// If the device has no such command.
     pub fn completed(&mut self, now: Instant, device: DeviceKey, completion: Completion) {
         let completion_key = completion.id.0;
-        let command = self.commands.remove(completion_key).expect("a device completes what it was given");
+        let command =
+            self.commands.remove(completion_key).expect("a device completes only commands that were submitted to it");
         assert!(command.device == device, "a device completes its own commands");
         match command.owner {
             Owner::Request(connection, slot) => {
@@ -280,7 +286,7 @@ impl Target {
             }
             Owner::Shutdown(controller) => self.shutdown_progress(controller),
             Owner::Survey(namespace) => self.surveyed(namespace, completion.outcome),
-            Owner::Gone => {
+            Owner::Orphaned => {
                 self.budget.release_orphaned(command.orphaned_bytes);
                 self.resume(now);
             }
@@ -288,8 +294,8 @@ impl Target {
         self.pass_fences(now, completion_key);
     }
 
-    /// Shuts down: takes no connection and no command from now on, ends what devices are at, and closes each connection
-    /// after its last answer.
+    /// Shuts down: accepts no new connections and commands, completes the commands in flight, and
+    /// closes each connection after its last response.
     pub fn drain(&mut self, now: Instant) {
         self.draining = true;
         for key in self.connections.keys() {
@@ -297,23 +303,23 @@ impl Target {
         }
     }
 
-    /// Whether a target that drains has nothing left to do.
+    /// Whether a draining target has closed all connections and completed all commands.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.draining
             && self.connections.len() == 0
             && self.commands.len() == 0
-            && self.asks.len() == 0
+            && self.reservation_requests.len() == 0
             && self.effects.is_empty()
     }
 
-    /// The time has come that [`Target::next_timeout`] named, or a later one.
+    /// The time of [`Target::next_timeout`] has been reached.
     pub fn timeout(&mut self, now: Instant) {
         while let Some((deadline, connection)) = self.half_open.first_deadline()
             && deadline <= now
         {
             self.statistics.handshake_timeouts += 1;
-            let state = self.connections.get(connection.0).expect("a half-open connection is here");
+            let state = self.connections.get(connection.0).expect("a half-open connection exists");
             let reason = state.handshake_end();
             self.close(now, connection, &reason);
         }
@@ -331,12 +337,13 @@ impl Target {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let handshake = self.half_open.first_deadline().map(|(deadline, _)| deadline);
-        // Hosts are not heard any more while a target drains, so their silence says nothing.
+        // A draining target reads no commands, so keep alive timers do not apply.
         let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline).filter(|_| !self.draining);
         [handshake, keep_alive, self.stalls_at].into_iter().flatten().min()
     }
 
-    /// The next thing to be done. Output of a connection is gathered until everything before it has been taken.
+    /// The next effect. Output of a connection is coalesced until all earlier effects have been
+    /// polled.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         loop {
             if let Some(effect) = self.effects.pop_front() {
@@ -347,7 +354,7 @@ impl Target {
         }
     }
 
-    /// What has happened so far.
+    /// Counters since the start.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics {
@@ -359,21 +366,21 @@ impl Target {
         }
     }
 
-    /// What has happened to a namespace; `None` if the subsystem has none of this identifier.
+    /// Counters of a namespace; `None` if the subsystem has no namespace with this identifier.
     #[must_use]
     pub fn namespace_statistics(&self, subsystem: usize, namespace: NamespaceId) -> Option<&NamespaceStatistics> {
         let place = self.subsystems.get(subsystem)?.namespace(namespace.0)?;
         Some(&self.namespaces[place as usize].statistics)
     }
 
-    /// Gives a command to the device of a namespace.
+    /// Submits a command to the device of a namespace.
     #[inline]
     pub(crate) fn submit(&mut self, owner: Owner, namespace: u32, operation: Operation) -> u64 {
         let served = &self.namespaces[namespace as usize];
         let device = served.device;
         let flow = match owner {
             Owner::Request(connection, _) => self.flow_of(connection),
-            Owner::Shutdown(_) | Owner::Survey(_) | Owner::Gone => Flow::SERVER,
+            Owner::Shutdown(_) | Owner::Survey(_) | Owner::Orphaned => Flow::SERVER,
         };
         let key = self.commands.insert(DeviceCommand { owner, device, namespace, orphaned_bytes: 0 });
         let command = Command { id: CommandId(key), namespace: served.device_namespace, operation };
@@ -386,7 +393,7 @@ impl Target {
         state.map_or(Flow::SERVER, |state| Flow { group: state.group, queue: connection.0 })
     }
 
-    /// Goes on with the commands of connections that may take them again.
+    /// Resumes the commands of connections that may accept them again.
     fn continue_stalled(&mut self, now: Instant) {
         self.continue_stalled_once(now);
         self.resume(now);
@@ -406,10 +413,13 @@ impl Target {
         }
     }
 
-    /// Closes a connection that no device works for and whose commands are all answered; an admin queue goes when all I/O queues have gone.
+    /// Closes a connection whose commands have all completed; an admin queue is closed after all
+    /// I/O queues.
     pub(crate) fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connections.get(id.0) else { return };
-        if connection.requests.iter().any(|(_, request)| request.device_command.is_some()) || self.has_asked(id) {
+        if connection.requests.iter().any(|(_, request)| request.device_command.is_some())
+            || self.has_reservation_request(id)
+        {
             return;
         }
         let controller = connection.controller().and_then(|key| self.controllers.get(key));

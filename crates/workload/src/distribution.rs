@@ -1,21 +1,25 @@
-//! Skewed random numbers, for addresses. Floating-point numbers decide where a request goes, never when.
+//! Skewed random numbers, for addresses. Floating-point numbers determine the address of a request,
+//! never its time.
 
 use zonda_zoned::Prng;
 
 use crate::Distribution;
 
-/// Terms of the zeta sum that are added one by one; the rest is an integral with its first corrections.
+/// Terms of the zeta sum that are added one by one; the rest is an integral with its first
+/// corrections.
 const ZETA_TERMS: u64 = 1000;
 
-/// Draws numbers in `0..count` by popularity, and scatters the popular ones. The parameters are computed once.
+/// Generates numbers in `0..count` by popularity, and scatters the popular ones. The parameters are
+/// computed once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Skew {
     Zipf(Zipf, Scatter),
     Hot(Hot, Scatter),
 }
 
-/// Ranks by Zipf's law, after Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, Figure 5,
-/// which YCSB uses too: exact for ranks 0 and 1; up to any later rank, the share of all requests is right to within 2 %.
+/// Ranks by a Zipf distribution, after Gray et al., "Quickly generating billion-record synthetic
+/// databases", SIGMOD 1994, Figure 5, which YCSB uses too: exact for ranks 0 and 1; up to any later
+/// rank, the share of all requests is accurate to within 2 %.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zipf {
     count: u64,
@@ -34,8 +38,9 @@ pub(crate) struct Hot {
     always: bool,
 }
 
-/// A fixed permutation of `0..count`: it mixes the numbers below the next power of two, and goes on mixing while the
-/// result is not below `count` (which ends, because a permutation comes back to where it started).
+/// A fixed permutation of `0..count`: it mixes the numbers below the next power of two, and repeats
+/// that while the result is not below `count` (which ends, because a permutation returns to its
+/// start).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scatter {
     count: u64,
@@ -43,7 +48,8 @@ pub(crate) struct Scatter {
     shift: u32,
 }
 
-/// Draws places in `0..count`, as random jobs draw theirs: what is popular with one is popular with all.
+/// Generates numbers in `0..count` with the distributions of random jobs: all of them have the same
+/// popular numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
     count: u64,
@@ -52,24 +58,24 @@ pub struct Places {
 
 impl Places {
     /// # Panics
-    /// When there is no place to draw.
+    /// If `count` is 0.
     #[must_use]
     pub fn new(distribution: Distribution, count: u64) -> Places {
-        assert!(count > 0, "there must be a place to draw");
+        assert!(count > 0, "the range of places must not be empty");
         Places { count, skew: Skew::new(distribution, count) }
     }
 
-    /// The next one.
-    pub fn draw(&self, prng: &mut Prng) -> u64 {
+    /// The next random place.
+    pub fn sample(&self, prng: &mut Prng) -> u64 {
         match &self.skew {
             None => prng.below(self.count),
-            Some(skew) => skew.draw(prng),
+            Some(skew) => skew.sample(prng),
         }
     }
 }
 
 impl Skew {
-    /// `None` for the uniform distribution, which needs none of this.
+    /// `None` for the uniform distribution, which needs no skew.
     pub(crate) fn new(distribution: Distribution, count: u64) -> Option<Skew> {
         match distribution {
             Distribution::Uniform => None,
@@ -79,7 +85,7 @@ impl Skew {
     }
 
     #[inline]
-    pub(crate) fn draw(&self, prng: &mut Prng) -> u64 {
+    pub(crate) fn sample(&self, prng: &mut Prng) -> u64 {
         match self {
             Skew::Zipf(zipf, scatter) => scatter.place(zipf.rank(prng)),
             Skew::Hot(hot, scatter) => scatter.place(hot.rank(prng)),
@@ -129,7 +135,7 @@ impl Hot {
 
 impl Scatter {
     pub(crate) fn new(count: u64) -> Scatter {
-        assert!(count > 0, "there must be a number to scatter");
+        assert!(count > 0, "the range of numbers must not be empty");
         let mask = count.checked_next_power_of_two().map_or(u64::MAX, |power| power - 1);
         Scatter { count, mask, shift: (mask.count_ones() / 2).max(1) }
     }
@@ -138,7 +144,8 @@ impl Scatter {
     pub(crate) fn place(&self, rank: u64) -> u64 {
         let mut x = rank;
         loop {
-            // Adding, multiplying by an odd number and folding the upper half in can each be undone: a permutation.
+            // Adding, multiplying by an odd number and folding the upper half in can each be
+            // undone: a permutation.
             x = x.wrapping_add(0x2545_f491_4f6c_dd1d) & self.mask;
             for factor in [0x9e37_79b9_7f4a_7c15u64, 0xbf58_476d_1ce4_e5b9] {
                 x = x.wrapping_mul(factor) & self.mask;
@@ -157,8 +164,8 @@ fn unit(prng: &mut Prng) -> f64 {
     (prng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
-/// `1 + 1/2^theta + ... + 1/count^theta`, by the Euler-Maclaurin formula beyond the first terms; the error is far below
-/// the rounding of a double.
+/// `1 + 1/2^theta + ... + 1/count^theta`, by the Euler-Maclaurin formula beyond the first terms;
+/// the error is far below the rounding of a double.
 fn zeta(count: u64, theta: f64) -> f64 {
     let head: f64 = (1..=count.min(ZETA_TERMS)).map(|k| (k as f64).powf(-theta)).sum();
     if count <= ZETA_TERMS {
@@ -182,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_ranks_have_the_probabilities_of_the_law() {
+    fn zipf_ranks_have_the_probabilities_of_the_distribution() {
         const DRAWS: u64 = 1_000_000;
         for (theta, count) in [(0.5, 100), (0.99, 1_000), (0.8, 5_000)] {
             let zipf = Zipf::new(theta, count);
@@ -198,7 +205,8 @@ mod tests {
                     exact[rank]
                 );
             }
-            // Beyond the first two the method is an approximation: cumulative shares are held against the law.
+            // Beyond the first two the method is an approximation: cumulative shares are compared
+            // with the exact ones.
             let (mut got, mut expected) = (0.0, 0.0);
             for rank in 0..count as usize {
                 got += seen[rank] as f64 / DRAWS as f64;
@@ -209,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zeta_sum_is_the_same_by_formula_as_by_adding() {
+    fn the_formula_of_the_zeta_sum_matches_the_sum() {
         for theta in [0.1, 0.5, 0.99] {
             let added: f64 = (1..=1_000_000u64).map(|k| (k as f64).powf(-theta)).sum();
             let got = zeta(1_000_000, theta);
@@ -228,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn popular_addresses_lie_apart() {
+    fn popular_addresses_are_scattered() {
         let scatter = Scatter::new(100_000);
         let mut first: Vec<u64> = (0..100).map(|rank| scatter.place(rank)).collect();
         first.sort_unstable();
@@ -248,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_counts_are_drawn_from() {
+    fn the_smallest_counts_work() {
         let mut prng = Prng::new(4);
         for count in 1..=3 {
             for distribution in [Distribution::Zipf(0.99), Distribution::Hot { hot: 0.5, of: 0.5 }] {
                 let skew = Skew::new(distribution, count).expect("these are skewed");
-                let mut seen: Vec<u64> = (0..1_000).map(|_| skew.draw(&mut prng)).collect();
+                let mut seen: Vec<u64> = (0..1_000).map(|_| skew.sample(&mut prng)).collect();
                 seen.sort_unstable();
                 seen.dedup();
                 assert_eq!(seen.len() as u64, count, "{distribution:?}");

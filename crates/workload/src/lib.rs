@@ -1,14 +1,15 @@
-//! Loads for a zoned device, and what they measure.
+//! Loads for a zoned device, and their measurements.
 //!
-//! A load is a list of jobs in the manner of fio: what to do, in which zones, how many requests at a time, how fast, until
-//! when. [`JobSpec`] and [`RunSpec`] are what people write in a file (`docs/guide/job-files.md` is the reference),
-//! [`Plan`] is the same checked against a drive's geometry, and [`Runner`] carries it out on any
-//! [`ZonedDevice`](zonda_zoned::ZonedDevice): in virtual time ([`Runner::run`]), where the same seed gives the same result,
-//! or in the time of a [`LiveClock`](zonda_zoned::LiveClock) ([`Runner::run_live`]). [`RunResult`] holds what came of it: operations, bytes,
-//! latencies and errors of each job, and a time series. A run may verify what its reads bring back.
+//! A load is a list of jobs in the manner of fio: operation, zones, queue depth, rate, limits.
+//! [`JobSpec`] and [`RunSpec`] are the contents of a job file (`docs/guide/job-files.md` is the
+//! reference), [`Plan`] is the same checked against a drive's geometry, and [`Runner`] executes it
+//! on any [`ZonedDevice`](zonda_zoned::ZonedDevice): in virtual time ([`Runner::run`]), where the
+//! same seed gives the same result, or in the time of a [`LiveClock`](zonda_zoned::LiveClock)
+//! ([`Runner::run_live`]). [`RunResult`] has the results: operations, bytes, latencies and errors
+//! of each job, and a time series. A run may verify the data of its reads.
 //!
-//! A model of a drive fills its zones by itself, as [`Plan::prefill`] says; [`prepare`] does it by commands.
-//! What is absent: clocks and files, the drive, and printing.
+//! A model of a drive fills its zones itself, as [`Plan::prefill`] lists them; [`prepare`] does so
+//! by commands. What is absent: clocks and files, the drive, and printing.
 //!
 //! ```
 //! use zonda_workload::{Plan, RequestKind, Runner, parse_jobs};
@@ -25,8 +26,8 @@
 //!     zones = "0..2"
 //!     "#,
 //! )
-//! .expect("the jobs are well written");
-//! let plan = Plan::new(&run, &jobs, &geometry).expect("the drive can do them");
+//! .expect("the jobs are valid");
+//! let plan = Plan::new(&run, &jobs, &geometry).expect("the drive supports them");
 //!
 //! let mut drive = ReferenceDevice::new(geometry, PayloadKind::None);
 //! let runner = Runner::new(plan, PayloadKind::None, NamespaceId::FIRST);

@@ -1,4 +1,4 @@
-//! Making zones ready for a run by commands, where they cannot be made ready by decree.
+//! Prepares zones for a run by commands, for devices that cannot be set up directly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,27 +12,27 @@ use crate::Plan;
 use crate::limits::{PREPARE_QUEUE_DEPTH, PREPARE_WRITE_BYTES_MAX, REFUSAL_MAX_NS};
 use crate::stamp::{Stamp, Stamper};
 
-/// How far the preparation has come.
+/// Progress of the preparation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrepareProgress {
     /// Zones reset.
     pub zones_reset: u64,
-    /// Zones to be reset.
+    /// Zones to reset.
     pub zones_to_reset: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Bytes to be written.
+    /// Bytes to write.
     pub bytes_to_write: u64,
 }
 
-/// A zone that could not be made ready.
+/// A zone that could not be prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrepareError {
     /// The zone.
     pub zone: ZoneIndex,
-    /// What was done to it: `reset`, `write` or `close`.
+    /// The failed operation: `reset`, `write` or `close`.
     pub operation: &'static str,
-    /// How that ended; [`Status::NamespaceNotReady`] also where the device took no command for
+    /// Its status; [`Status::NamespaceNotReady`] also if the device accepted no command for
     /// [`REFUSAL_MAX_NS`].
     pub status: Status,
 }
@@ -45,20 +45,21 @@ impl fmt::Display for PrepareError {
 
 impl std::error::Error for PrepareError {}
 
-/// Brings the zones of a plan to where its [`Runner`](crate::Runner) expects them: resets all sequential zones that a job
-/// uses, writes those that [`Plan::prefill`] lists, and closes what is then partly written. **What was in these zones is
-/// lost.** Other zones are not touched; active ones among them may leave too few resources.
+/// Brings the zones of a plan into the state that its [`Runner`](crate::Runner) expects: resets all
+/// sequential zones that a job uses, writes those that [`Plan::prefill`] lists, and closes partly
+/// written ones. **All data in these zones are lost.** Other zones are not changed; active ones
+/// among them may leave too few resources.
 ///
-/// Bytes are written where the device keeps them, and are those that a run of the same plan verifies
-/// ([`Runner::prepared`](crate::Runner::prepared)); conventional zones that are not prefilled stay as they are.
-/// `progress` is told after each completion.
+/// If the device keeps bytes, they are those that a run of the same plan verifies
+/// ([`Runner::prepared`](crate::Runner::prepared)); conventional zones that are not prefilled stay
+/// as they are. `progress` is called after each completion.
 ///
 /// # Errors
-/// The first command that fails, once all that was under way has ended.
+/// The first command that fails, after all commands in flight have ended.
 ///
 /// # Panics
-/// When the namespace has another geometry than the plan was made for, or the device completes a command that it was not
-/// given.
+/// When the namespace has another geometry than the plan was made for, or the device completes a
+/// command that it was not given.
 pub fn prepare<D: ZonedDevice + ?Sized>(
     plan: &Plan,
     keeps: PayloadKind,
@@ -88,14 +89,14 @@ struct Preparation<'a> {
     stamper: Option<Stamper>,
     namespace: NamespaceId,
     to_reset: VecDeque<ZoneIndex>,
-    /// Zones to be written, the blocks to be written, and the next of them. Partly written zones come last: each keeps
-    /// an active resource, and one that becomes full needs one for a while.
+    /// Zones to write, the blocks to write, and the next of them. Partly written zones come last:
+    /// each keeps an active resource, and one that becomes full needs one temporarily.
     to_write: VecDeque<(ZoneIndex, u64, u64)>,
     to_close: VecDeque<ZoneIndex>,
     write_blocks: u64,
     next_id: u64,
-    under_way: BTreeMap<CommandId, (ZoneIndex, &'static str, u64)>,
-    /// The device had no room for it.
+    in_flight: BTreeMap<CommandId, (ZoneIndex, &'static str, u64)>,
+    /// A command that the device refused because its queue is full.
     held: Option<Command>,
     progress: PrepareProgress,
     error: Option<PrepareError>,
@@ -118,7 +119,7 @@ impl<'a> Preparation<'a> {
             to_close: to_close.map(|(zone, _)| *zone).collect(),
             write_blocks: (PREPARE_WRITE_BYTES_MAX / block_bytes).clamp(1, geometry.max_transfer_blocks.0),
             next_id: 0,
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             held: None,
             progress: PrepareProgress {
                 zones_to_reset: to_reset.len() as u64,
@@ -149,20 +150,20 @@ impl<'a> Preparation<'a> {
                     break;
                 }
             }
-            if self.under_way.is_empty() {
+            if self.in_flight.is_empty() {
                 return;
             }
-            let is_refused = self.held.is_some() && self.under_way.len() == 1;
+            let is_refused = self.held.is_some() && self.in_flight.len() == 1;
             refused_since = refused_since.or(Some(now)).filter(|_| is_refused);
-            let patience_ends = refused_since.map(|since| since + Duration(REFUSAL_MAX_NS));
-            clock.wait(patience_ends.into_iter().chain(device.next_wakeup()).min());
+            let timeout_at = refused_since.map(|since| since + Duration(REFUSAL_MAX_NS));
+            clock.wait(timeout_at.into_iter().chain(device.next_wakeup()).min());
             let now = clock.now();
             device.poll(now, &mut completions);
             while let Some(completion) = completions.pop() {
                 self.ended(completion.id, completion.status);
                 progress(self.progress);
             }
-            if patience_ends.is_some_and(|end| now >= end)
+            if timeout_at.is_some_and(|end| now >= end)
                 && let Some(command) = self.held.take()
             {
                 self.ended(command.id, Status::NamespaceNotReady);
@@ -170,12 +171,13 @@ impl<'a> Preparation<'a> {
         }
     }
 
-    /// The next command of a stage, if there is one and it may be submitted now. After an error there is none.
+    /// The next command of a stage, if there is one and it may be submitted now. After an error
+    /// there is none.
     fn next_command(&mut self, stage: Stage) -> Option<Command> {
         if let Some(command) = self.held.take() {
             return Some(command);
         }
-        if self.error.is_some() || self.under_way.len() >= PREPARE_QUEUE_DEPTH {
+        if self.error.is_some() || self.in_flight.len() >= PREPARE_QUEUE_DEPTH {
             return None;
         }
         let (zone, name, blocks, operation) = match stage {
@@ -203,7 +205,7 @@ impl<'a> Preparation<'a> {
         };
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        self.under_way.insert(id, (zone, name, blocks));
+        self.in_flight.insert(id, (zone, name, blocks));
         Some(Command { id, namespace: self.namespace, operation })
     }
 
@@ -211,7 +213,7 @@ impl<'a> Preparation<'a> {
         Operation::ManageZones { action, target: ZoneTarget::Zone(self.plan.geometry.zone_start(zone)) }
     }
 
-    /// What a verifier expects of prepared zones.
+    /// The payload that a verifier expects in prepared zones.
     fn payload(&self, zone: ZoneIndex, start: Lba, blocks: u64) -> Payload {
         let Some(stamper) = &self.stamper else { return Payload::None };
         let sequence = u64::from(self.plan.geometry.zone_type(zone) == ZoneType::Conventional);
@@ -219,7 +221,7 @@ impl<'a> Preparation<'a> {
     }
 
     fn ended(&mut self, id: CommandId, status: Status) {
-        let Some((zone, operation, blocks)) = self.under_way.remove(&id) else {
+        let Some((zone, operation, blocks)) = self.in_flight.remove(&id) else {
             panic!("the device completed command {id}, which is not outstanding");
         };
         if !status.is_success() {

@@ -1,4 +1,4 @@
-//! What a run measured, in the form in which it is also written as JSON.
+//! The results of a run, in the form that is also written as JSON.
 
 use std::fmt;
 
@@ -8,32 +8,32 @@ use zonda_zoned::{Geometry, Lba, Operation, Status, ZoneAction, ZoneIndex, ZoneT
 use crate::LatencySummary;
 use crate::limits::{CONSECUTIVE_ERRORS_MAX, REFUSAL_MAX_NS, VIRTUAL_TIME_MAX_NS};
 
-/// What a run measured. Times are in virtual time, or in that of the clock of a live run, and count from the start of the
-/// run.
+/// The results of a run. Times are in virtual time, or in that of the clock of a live run, and
+/// relative to the start of the run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunResult {
-    /// The seed that makes this run again.
+    /// The seed, which reproduces this run.
     pub seed: u64,
     /// From the start of the run to the end of its last job.
     pub elapsed_ns: u64,
-    /// From the start of the run to the completion of its last command, the ones not counted included.
+    /// From the start of the run to the completion of its last command, including uncounted ones.
     pub drained_ns: u64,
-    /// Completions before this are in no figure but those of the series.
+    /// Completions before this are only in the time series.
     pub ramp_ns: u64,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobResult>,
-    /// Blocks that were read and held against what was written; `None` in a run that does not verify.
+    /// Blocks that were read and verified; `None` in a run that does not verify.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified_blocks: Option<u64>,
     /// The time series, from the start of the run (ramp included) to the end of its last job.
     pub series: Vec<Sample>,
-    /// Whether the series ends early, at [`crate::limits::SAMPLES_MAX`] samples, or [`crate::limits::JOB_SAMPLES_MAX`]
-    /// samples times jobs.
+    /// Whether the series ends early, at [`crate::limits::SAMPLES_MAX`] samples, or
+    /// [`crate::limits::JOB_SAMPLES_MAX`] samples times jobs.
     pub series_is_cut: bool,
 }
 
-/// What one job did. Figures are of what completed while it was measured: from the end of the ramp or the job's start,
-/// whichever is later, to the job's end.
+/// The results of one job. They include completions while it was measured: from the end of the ramp
+/// or the job's start, whichever is later, to the job's end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobResult {
     /// The job's name.
@@ -50,64 +50,65 @@ pub struct JobResult {
     pub ended_by: EndReason,
     /// One entry for each kind of operation that succeeded while it was measured.
     pub kinds: Vec<KindResult>,
-    /// Commands that failed, in the whole run: ramp and the last completions after the end included.
+    /// Commands that failed, in the whole run, including the ramp and the last completions after
+    /// the end.
     pub errors: Vec<ErrorCount>,
-    /// Blocks that were not what was last acknowledged, in the whole run; `None` if there were none, or nothing was
-    /// verified. They fail the run.
+    /// Blocks that did not match the last acknowledged write, in the whole run; `None` if there
+    /// were none, or without verification. They fail the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify_errors: Option<VerifyErrors>,
 }
 
-/// Blocks that a job read, or that were misplaced by its appends, and that are not what they must be.
+/// Blocks with wrong contents that a job read, or that its appends misplaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct VerifyErrors {
-    /// How many.
+    /// Their number.
     pub blocks: u64,
     /// The first of them.
     pub first: VerifyError,
 }
 
-/// One block that is not what it must be.
+/// A block with wrong contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct VerifyError {
     /// The block.
     pub lba: u64,
     /// Its zone.
     pub zone: u32,
-    /// When the command completed that showed it.
+    /// When the command completed that detected it.
     pub at_ns: u64,
-    /// What is there instead.
+    /// Its contents.
     #[serde(flatten)]
     pub found: Finding,
 }
 
-/// What is found in the place of a block that was written.
+/// The contents found in place of the expected ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "found", rename_all = "snake_case")]
 pub enum Finding {
-    /// Zeros: an acknowledged write is not there.
+    /// Zeros: an acknowledged write is missing.
     Zeros,
     /// An earlier write of the same block, or one of the zone before it was reset.
     OtherWrite {
-        /// Which.
+        /// Its sequence number.
         sequence: u64,
     },
-    /// A block that was written to another place.
+    /// A block that was written to another address.
     OtherBlock {
-        /// There.
+        /// That address.
         of_lba: u64,
     },
-    /// A block of the run of which only the beginning is right.
+    /// A block of the run of which only the beginning is correct.
     Damaged,
     /// Bytes that this run has not written.
     Foreign,
     /// No bytes: the device keeps none.
     Nothing,
-    /// An append said that it went to a place outside its zone.
+    /// An append returned an address outside its zone.
     Misplaced,
 }
 
-/// Figures of one kind of operation.
+/// Results of one kind of operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KindResult {
     /// Which.
@@ -120,19 +121,19 @@ pub struct KindResult {
     pub bandwidth_bytes_per_second: f64,
     /// Requests in a second of measured time; 0 if no time passed.
     pub iops: f64,
-    /// From the moment a request was first handed to the device to its completion.
+    /// From the first submission of a request to the device to its completion.
     pub latency: LatencySummary,
 }
 
-/// How often a kind of command failed with a status.
+/// The number of failures of a kind of command with a status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ErrorCount {
-    /// Which kind.
+    /// The kind.
     pub kind: RequestKind,
-    /// Which status, in words.
+    /// The status, as text.
     #[serde(serialize_with = "in_words")]
     pub status: Status,
-    /// How often.
+    /// The number.
     pub count: u64,
 }
 
@@ -143,11 +144,11 @@ pub struct Sample {
     pub start_ns: u64,
     /// Length of the interval; the last one may be shorter.
     pub length_ns: u64,
-    /// What completed in it, job by job.
+    /// Its completions, job by job.
     pub jobs: Vec<JobSample>,
 }
 
-/// What one job completed in one interval, all kinds of operations together.
+/// The completions of one job in one interval, all kinds of operations together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JobSample {
     /// Requests that succeeded.
@@ -186,15 +187,15 @@ pub enum RequestKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum EndReason {
-    /// Its time, or that of the run, was over.
+    /// Its time limit, or that of the run, was reached.
     Time,
-    /// It had moved its `bytes`.
+    /// It had transferred its `bytes`.
     Bytes,
     /// It had issued its `operations`.
     Operations,
-    /// It was through with its zones.
+    /// It had processed all its zones.
     ZonesDone,
-    /// It came to a full zone, with `on_full = "stop"`.
+    /// It reached a full zone, with `on_full = "stop"`.
     ZoneFull,
     /// [`crate::limits::CONSECUTIVE_ERRORS_MAX`] commands of one kind in a row failed.
     Errors {
@@ -202,12 +203,12 @@ pub enum EndReason {
         #[serde(serialize_with = "in_words")]
         status: Status,
     },
-    /// The device completed [`crate::limits::STANDSTILL_COMPLETIONS_MAX`] commands at one instant, and only time would
-    /// have ended the job.
+    /// The device completed [`crate::limits::STANDSTILL_COMPLETIONS_MAX`] commands at one instant,
+    /// and only a time limit would have ended the job.
     TimeStoodStill,
     /// The run had taken [`crate::limits::VIRTUAL_TIME_MAX_NS`].
     ClockEnd,
-    /// The device took no command for [`crate::limits::REFUSAL_MAX_NS`] of a live run.
+    /// The device accepted no command for [`crate::limits::REFUSAL_MAX_NS`] of a live run.
     Refused,
 }
 
@@ -216,13 +217,13 @@ fn in_words<S: Serializer>(status: &Status, serializer: S) -> Result<S::Ok, S::E
 }
 
 impl JobResult {
-    /// The figures of one kind of operation, if any succeeded.
+    /// The results of one kind of operation, if any succeeded.
     #[must_use]
     pub fn kind(&self, kind: RequestKind) -> Option<&KindResult> {
         self.kinds.iter().find(|figures| figures.kind == kind)
     }
 
-    /// How many commands failed.
+    /// The number of failed commands.
     #[must_use]
     pub fn error_count(&self) -> u64 {
         self.errors.iter().map(|error| error.count).sum()
@@ -230,16 +231,16 @@ impl JobResult {
 }
 
 impl JobResult {
-    /// Whether the job gave up, or all that it tried failed, or it read what was not written.
+    /// Whether the job stopped on errors, all its commands failed, or a read returned wrong data.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        let gave_up = matches!(self.ended_by, EndReason::Errors { .. } | EndReason::Refused);
-        gave_up || (self.kinds.is_empty() && !self.errors.is_empty()) || self.verify_errors.is_some()
+        let stopped = matches!(self.ended_by, EndReason::Errors { .. } | EndReason::Refused);
+        stopped || (self.kinds.is_empty() && !self.errors.is_empty()) || self.verify_errors.is_some()
     }
 }
 
 impl RunResult {
-    /// The run of a load that is no list of jobs.
+    /// The result of a run without jobs.
     #[must_use]
     pub fn without_jobs(seed: u64, drained_ns: u64) -> RunResult {
         RunResult {
@@ -280,7 +281,7 @@ impl RequestKind {
         RequestKind::Close,
     ];
 
-    /// The word for tables.
+    /// The name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -302,7 +303,7 @@ impl RequestKind {
             RequestKind::Open => ZoneAction::Open { zrwa: false },
             RequestKind::Close => ZoneAction::Close,
             RequestKind::Read | RequestKind::Write | RequestKind::Append => {
-                unreachable!("a {} moves data and manages no zone", self.name())
+                unreachable!("a {} transfers data and manages no zone", self.name())
             }
         };
         let start: Lba = geometry.zone_start(zone);
@@ -316,22 +317,22 @@ impl fmt::Display for RequestKind {
     }
 }
 
-// The words below name these numbers.
+// The texts below contain these numbers.
 const _: () = assert!(CONSECUTIVE_ERRORS_MAX == 1000 && VIRTUAL_TIME_MAX_NS == 100 * 365 * 24 * 3600 * 1_000_000_000);
 const _: () = assert!(REFUSAL_MAX_NS == 30 * 1_000_000_000);
 
 impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            EndReason::Time => f.pad("time is over"),
-            EndReason::Bytes => f.pad("all bytes moved"),
-            EndReason::Operations => f.pad("all operations issued"),
-            EndReason::ZonesDone => f.pad("through with its zones"),
+            EndReason::Time => f.pad("time limit reached"),
+            EndReason::Bytes => f.pad("byte limit reached"),
+            EndReason::Operations => f.pad("operation limit reached"),
+            EndReason::ZonesDone => f.pad("all zones processed"),
             EndReason::ZoneFull => f.pad("a zone is full"),
             EndReason::Errors { status } => f.pad(&format!("1,000 commands in a row failed, the last with: {status}")),
-            EndReason::TimeStoodStill => f.pad("no time passes on this device"),
+            EndReason::TimeStoodStill => f.pad("time does not advance on this device"),
             EndReason::ClockEnd => f.pad("virtual time ends after 100 years"),
-            EndReason::Refused => f.pad("the device took no command for 30 s"),
+            EndReason::Refused => f.pad("the device accepted no command for 30 s"),
         }
     }
 }
@@ -345,13 +346,13 @@ impl fmt::Display for VerifyError {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Finding::Zeros => f.pad("zeros, though a write was acknowledged"),
+            Finding::Zeros => f.pad("zeros, although a write was acknowledged"),
             Finding::OtherWrite { sequence } => f.pad(&format!("an earlier write, number {sequence}")),
-            Finding::OtherBlock { of_lba } => f.pad(&format!("what was written to block {of_lba}")),
+            Finding::OtherBlock { of_lba } => f.pad(&format!("the data of block {of_lba}")),
             Finding::Damaged => f.pad("a damaged block"),
-            Finding::Foreign => f.pad("bytes that this run has not written"),
-            Finding::Nothing => f.pad("nothing came back to be verified"),
-            Finding::Misplaced => f.pad("an append went outside its zone"),
+            Finding::Foreign => f.pad("data not written by this run"),
+            Finding::Nothing => f.pad("no data returned"),
+            Finding::Misplaced => f.pad("an append outside its zone"),
         }
     }
 }

@@ -1,24 +1,25 @@
-//! What people write: runs and jobs, as serde fills them from TOML. Meaning and defaults are in
-//! `docs/guide/job-files.md`; what a drive allows is checked by [`crate::Plan::new`].
+//! The contents of job files: runs and jobs, deserialized from TOML. Meaning and defaults are in
+//! `docs/guide/job-files.md`; [`crate::Plan::new`] checks them against a drive.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use zonda_config::{ByteSize, ConfigError, IndexSet, Rate, Spanned, TimeSpan, did_you_mean_help, parse_with, unplaced};
 
-/// The table `[run]`: what all jobs share.
+/// The table `[run]`: settings for all jobs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSpec {
-    /// From which all randomness comes. Default 1.
+    /// The seed of all random numbers. Default 1.
     pub seed: u64,
-    /// From the start of the run; completions before are left out of the figures. Default 0.
+    /// Time from the start of the run before which completions are not measured. Default 0.
     pub ramp: Option<Spanned<TimeSpan>>,
-    /// When the run ends, counted from its start, ramp included. Default: when all jobs have ended by themselves.
+    /// When the run ends, counted from its start, ramp included. Default: when all jobs have ended
+    /// by themselves.
     pub time: Option<Spanned<TimeSpan>>,
     /// Interval of the time series. Default: a hundredth of `time`, or 10 ms without `time`.
     pub sample: Option<Spanned<TimeSpan>>,
-    /// Whether reads are held against what was written. Default false.
+    /// Whether reads are verified. Default false.
     pub verify: Option<Spanned<bool>>,
 }
 
@@ -30,26 +31,27 @@ pub struct JobSpec {
     pub name: Option<Spanned<String>>,
     /// What to do.
     pub operation: Spanned<JobOperation>,
-    /// Weights of operations, for [`JobOperation::Mix`] alone.
+    /// Weights of operations, only for [`JobOperation::Mix`].
     pub mix: Option<Spanned<Mix>>,
     /// Bytes of a request. Default 4 KiB, or the drive's block if that is larger.
     pub block_size: Option<Spanned<ByteSize>>,
     /// Requests that each worker keeps outstanding. Default 1.
     pub queue_depth: Option<Spanned<u32>>,
-    /// Copies of the job, each with its own queue, place in the zones and randomness. Default 1.
+    /// Copies of the job, each with its own queue, position in the zones and random numbers.
+    /// Default 1.
     pub workers: Option<Spanned<u32>>,
-    /// Which zones. Default: all that can take the operation.
+    /// The zones. Default: all that support the operation.
     pub zones: Option<Spanned<IndexSet>>,
-    /// In which order zones are visited. Default: random for random operations, round-robin with `stripe`, else
-    /// sequential.
+    /// The order in which zones are visited. Default: random for random operations, round-robin
+    /// with `stripe`, else sequential.
     pub zone_order: Option<Spanned<ZoneOrder>>,
     /// How workers share the zones. Default: all for reads and randwrite, else split.
     pub share: Option<Spanned<Share>>,
     /// Bytes of the commands into which a request is split. Default: one command.
     pub stripe: Option<Spanned<ByteSize>>,
-    /// The most that all workers of the job together issue. Default: no limit.
+    /// The maximum rate of all workers of the job together. Default: no limit.
     pub rate: Option<Spanned<Rate>>,
-    /// Rest of a place in the queue after each completion. Default 0.
+    /// Pause of a queue slot after each completion. Default 0.
     pub think_time: Option<Spanned<TimeSpan>>,
     /// When the job ends, counted from its start.
     pub time: Option<Spanned<TimeSpan>>,
@@ -59,9 +61,9 @@ pub struct JobSpec {
     pub operations: Option<Spanned<u64>>,
     /// When the job starts, counted from the start of the run. Default 0.
     pub start: Option<Spanned<TimeSpan>>,
-    /// Of random addresses. Default uniform.
+    /// The distribution of random addresses. Default uniform.
     pub distribution: Option<Spanned<Distribution>>,
-    /// What a writer does with a full zone. Default next.
+    /// The action of a writer at a full zone. Default next.
     pub on_full: Option<Spanned<OnFull>>,
     /// The share of its capacity at which a writer finishes a zone. Default: never.
     pub finish_at: Option<Spanned<Fraction>>,
@@ -69,19 +71,19 @@ pub struct JobSpec {
     pub prefill: Option<Spanned<Prefill>>,
 }
 
-/// What a job does.
+/// The operation of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JobOperation {
-    /// Reads each zone from its start to its end.
+    /// Reads each zone sequentially.
     Read,
-    /// Reads at random places.
+    /// Reads at random addresses.
     Randread,
-    /// Writes each zone from where it was written last.
+    /// Writes each zone sequentially from its write pointer.
     Write,
-    /// Writes at random places of conventional zones.
+    /// Writes at random addresses of conventional zones.
     Randwrite,
-    /// Appends to zones; the drive chooses the place.
+    /// Appends to zones; the drive chooses the address.
     Append,
     /// Resets each zone once.
     Reset,
@@ -91,15 +93,15 @@ pub enum JobOperation {
     Open,
     /// Closes each zone once.
     Close,
-    /// Draws one operation after another by weight.
+    /// Chooses each operation at random by weight.
     Mix,
 }
 
-/// Weights of the operations of a mix. A weight of zero, which is the default, leaves the operation out.
+/// Weights of the operations of a mix. A weight of zero, the default, excludes the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mix {
-    /// Random reads of what is written in the job's zones.
+    /// Random reads of written blocks in the job's zones.
     pub read: u32,
     /// Writes, as of [`JobOperation::Write`].
     pub write: u32,
@@ -123,19 +125,19 @@ pub enum ZoneOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Share {
-    /// Dealt out like cards: worker 0 of 2 has the first, the third, ...
+    /// Round-robin: worker 0 of 2 has the first, the third, ...
     Split,
-    /// Each worker has them all.
+    /// Each worker has all zones.
     All,
 }
 
-/// What a writer does when it comes to a full zone.
+/// The action of a writer at a full zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFull {
-    /// Resets it, by a command that takes its time and is counted, and writes it anew.
+    /// Resets it, by a command that is measured, and rewrites it.
     Reset,
-    /// Leaves it; ends when no zone is left.
+    /// Skips it; ends when no zone is left.
     Next,
     /// Ends.
     Stop,
@@ -146,8 +148,8 @@ pub enum OnFull {
 pub enum Distribution {
     /// Each as likely as any other.
     Uniform,
-    /// The `k`-th most popular with a probability in proportion to `1 / k^theta`; theta between 0 and 1. Popular ones are
-    /// scattered.
+    /// The `k`-th most popular with a probability in proportion to `1 / k^theta`; theta between 0
+    /// and 1. Popular ones are scattered.
     Zipf(f64),
     /// A share `hot` of the addresses, scattered, gets a share `of` of the requests.
     Hot {
@@ -166,10 +168,10 @@ pub struct Fraction(pub f64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prefill(pub f64);
 
-/// Reads a file that holds nothing but a run and its jobs.
+/// Parses a file that contains only a run and its jobs.
 ///
 /// # Errors
-/// What is wrong in the text, at its place. Whether a drive can do the jobs is not looked at.
+/// Errors in the text, with their position. Whether a drive supports the jobs is not checked.
 pub fn parse_jobs(text: &str) -> Result<(RunSpec, Vec<Spanned<JobSpec>>), ConfigError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -192,7 +194,8 @@ impl Default for RunSpec {
 }
 
 impl JobSpec {
-    /// A job that leaves everything but its operation to the defaults, for programs that make their jobs themselves.
+    /// A job with defaults for everything except its operation, for programs that build jobs
+    /// themselves.
     #[must_use]
     pub fn new(operation: JobOperation) -> JobSpec {
         JobSpec {
@@ -221,7 +224,7 @@ impl JobSpec {
 }
 
 impl JobOperation {
-    /// The word in a file.
+    /// The name in a file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -238,7 +241,7 @@ impl JobOperation {
         }
     }
 
-    /// Whether the job manages zones and moves no data.
+    /// Whether the job manages zones and transfers no data.
     #[must_use]
     pub fn is_management(self) -> bool {
         matches!(self, JobOperation::Reset | JobOperation::Finish | JobOperation::Open | JobOperation::Close)
@@ -347,10 +350,9 @@ impl<'de> de::Visitor<'de> for DistributionVisitor {
             (None, Some(Fraction(hot)), Some(Fraction(of))) if hot > 0.0 && hot < 1.0 => {
                 Ok(Distribution::Hot { hot, of })
             }
-            (None, Some(_), Some(_)) => refuse(
-                "the hot share must lie between all and nothing",
-                "write a number above 0.0 and below 1.0, like 0.2",
-            ),
+            (None, Some(_), Some(_)) => {
+                refuse("hot is out of range", "write a number above 0.0 and below 1.0, like 0.2")
+            }
             _ => refuse("this is not a distribution", "write { zipf = 0.99 } or { hot = 0.2, of = 0.8 }"),
         }
     }

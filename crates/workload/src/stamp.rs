@@ -1,12 +1,12 @@
-//! Blocks that tell where they belong: what a run writes when it verifies.
+//! Stamped blocks, which identify their address and write: the payload of runs that verify.
 //!
-//! A block begins with a stamp, and goes on with random bytes that follow from it, so that one look tells whether a block is
-//! whole, and which write of which run it is.
+//! A block begins with a stamp, followed by random bytes that are derived from it, so that a block
+//! can be checked for completeness and identified by itself.
 //!
 //! ```text
 //! bytes   0..8    mark of the seed
 //!         8..16   logical block address for which it was written
-//!        16..24   sequence: which write of the block, or which life of its zone
+//!        16..24   sequence: the number of the write of the block, or of resets of its zone
 //!        24..32   hash of these three
 //!        32..     random bytes, by the hash; the metadata as well
 //! ```
@@ -15,31 +15,31 @@ use zonda_zoned::{BlockBuffer, Geometry, Lba, Payload, Prng};
 
 /// Bytes of a stamp.
 const STAMP_BYTES: usize = 32;
-/// Places in the random bytes at which a block may begin, in steps of eight bytes.
+/// Offsets in the random bytes at which a block may begin, in steps of eight bytes.
 const PLACES: u64 = 8192;
 
-const _: () = assert!(STAMP_BYTES <= 512, "the smallest block holds a stamp");
+const _: () = assert!(STAMP_BYTES <= 512, "a stamp fits in the smallest block");
 
-/// For which place, and which of its writes.
+/// The address of a block, and the sequence of its write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) lba: Lba,
     pub(crate) sequence: u64,
 }
 
-/// What a block turns out to hold.
+/// The contents of a block that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
     Zeros,
-    /// A whole block of this run.
+    /// A complete block of this run.
     Stamp(Stamp),
-    /// The stamp is of this run, and the rest is not what belongs to it.
+    /// The stamp is of this run, but the rest does not match it.
     Damaged,
     /// Neither zeros nor a block of this run.
     Foreign,
 }
 
-/// Makes and recognises the blocks of one seed.
+/// Generates and identifies the blocks of one seed.
 pub(crate) struct Stamper {
     mark: u64,
     block_bytes: usize,
@@ -57,7 +57,7 @@ impl Stamper {
         Stamper { mark, block_bytes, metadata_bytes, random }
     }
 
-    /// Consecutive blocks, each with the stamp that `stamp` gives it by its place among them.
+    /// Consecutive blocks, each with the stamp that `stamp` returns for its index.
     pub(crate) fn payload(&self, blocks: u64, mut stamp: impl FnMut(u64) -> Stamp) -> Payload {
         let mut data = Vec::with_capacity(blocks as usize * self.block_bytes);
         let mut metadata = Vec::with_capacity(blocks as usize * self.metadata_bytes);
@@ -70,14 +70,14 @@ impl Stamper {
         Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: metadata.into() }))
     }
 
-    /// Whether a block is whole and has this stamp.
+    /// Whether a block is complete and has this stamp.
     #[inline]
     pub(crate) fn holds(&self, stamp: Stamp, data: &[u8], metadata: &[u8]) -> bool {
         let (head, body, rest) = self.parts(stamp);
         data[..STAMP_BYTES] == head && data[STAMP_BYTES..] == *body && metadata == rest
     }
 
-    /// What a block holds.
+    /// Identifies the contents of a block.
     pub(crate) fn read(&self, data: &[u8], metadata: &[u8]) -> Holding {
         if data.iter().chain(metadata).all(|&byte| byte == 0) {
             return Holding::Zeros;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_tells_its_stamp() {
+    fn a_stamp_reads_back_from_its_block() {
         let stamper = Stamper::new(&Geometry::tiny(), 1);
         let (data, metadata) = block(&stamper);
         assert_eq!((data.len(), metadata.len()), (512, 8));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flipped_bit_anywhere_is_seen() {
+    fn any_flipped_bit_is_detected() {
         let stamper = Stamper::new(&Geometry::tiny(), 1);
         let (data, metadata) = block(&stamper);
         for byte in 0..520 {

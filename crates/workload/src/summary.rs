@@ -5,13 +5,14 @@ use serde::Serialize;
 
 /// Digits to which a quantile is exact.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Digits to which the quantiles of a time series are exact: a smaller histogram, which is emptied for each sample.
+/// Digits to which the quantiles of a time series are exact: a smaller histogram, which is emptied
+/// for each sample.
 const SIGNIFICANT_DIGITS_SAMPLE: u8 = 2;
-/// The longest latency told apart, 1000 s; longer ones count as this in quantiles.
+/// The longest latency that is distinguished, 1000 s; longer ones count as this in quantiles.
 const LATENCY_MAX_NS: u64 = 1_000_000_000_000;
 
-/// Latencies in nanoseconds. Quantiles are exact to three significant digits, the rest to the nanosecond; all are zero
-/// when there was no request.
+/// Latencies in nanoseconds. Quantiles are exact to three significant digits, the rest to the
+/// nanosecond; all are zero without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LatencySummary {
     /// Requests.
@@ -42,7 +43,7 @@ impl LatencySummary {
     }
 }
 
-/// Latencies as they come in.
+/// Records latencies.
 pub(crate) struct LatencyRecord {
     histogram: Histogram<u64>,
     sum_ns: u128,
@@ -56,7 +57,7 @@ impl LatencyRecord {
         LatencyRecord::with_digits(SIGNIFICANT_DIGITS)
     }
 
-    /// For one sample of a time series after the other.
+    /// A record for the samples of a time series.
     pub(crate) fn for_samples() -> LatencyRecord {
         LatencyRecord::with_digits(SIGNIFICANT_DIGITS_SAMPLE)
     }
@@ -73,7 +74,7 @@ impl LatencyRecord {
         self.min_ns = self.min_ns.min(latency_ns);
         self.max_ns = self.max_ns.max(latency_ns);
         self.count += 1;
-        self.histogram.record(latency_ns.min(LATENCY_MAX_NS)).expect("a histogram that grows has room");
+        self.histogram.record(latency_ns.min(LATENCY_MAX_NS)).expect("the histogram grows as needed");
     }
 
     pub(crate) fn clear(&mut self) {
@@ -91,8 +92,8 @@ impl LatencyRecord {
         if self.count == 0 { 0 } else { (self.sum_ns / u128::from(self.count)) as u64 }
     }
 
-    /// The latency that a share `quantile` of all took at most. A histogram answers with the upper edge of a bucket: that
-    /// is brought within what was really seen.
+    /// The latency that a share `quantile` of all requests took at most. A histogram returns the
+    /// upper edge of a bucket, which is clamped to the recorded range.
     pub(crate) fn quantile_ns(&self, quantile: f64) -> u64 {
         if self.count == 0 {
             return 0;
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_quantile_lies_beyond_what_was_seen() {
+    fn no_quantile_is_outside_the_recorded_range() {
         let mut record = LatencyRecord::new();
         record.record(93_001);
         let summary = record.summary();
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_of_hours_and_one_of_nothing_are_taken() {
+    fn latencies_of_hours_and_of_zero_are_recorded() {
         let mut record = LatencyRecord::for_samples();
         record.record(0);
         record.record(5 * LATENCY_MAX_NS);

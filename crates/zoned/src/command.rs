@@ -2,41 +2,41 @@
 
 use crate::{Blocks, CommandId, Lba, NamespaceId, Payload, ReportFilter};
 
-/// One command, as its submitter hands it over.
+/// A command, as it is submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Comes back in the completion; unique among the submitter's outstanding commands.
+    /// Returned in the completion; unique among the submitter's outstanding commands.
     pub id: CommandId,
     /// The namespace addressed.
     pub namespace: NamespaceId,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What a command asks for. Section numbers are those of the Zoned Namespace Command Set 1.1.
+/// The operation of a command. Section numbers are those of the Zoned Namespace Command Set 1.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read (3.3.5). Unwritten blocks read as zeros.
     Read {
         /// First block.
         start: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: Blocks,
     },
     /// Write (3.3.7), at the write pointer of a sequential zone or anywhere in its ZRWA.
     Write {
         /// First block.
         start: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: Blocks,
         /// Contents.
         payload: Payload,
     },
-    /// Zone Append (3.4.1): the device chooses the place and returns it.
+    /// Zone Append (3.4.1): the device chooses the LBA and returns it.
     Append {
         /// The zone's first block.
         zone_start: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: Blocks,
         /// Contents.
         payload: Payload,
@@ -45,10 +45,11 @@ pub enum Operation {
     WriteZeroes {
         /// First block.
         start: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: Blocks,
     },
-    /// Dataset Management with Deallocate (3.3.3): the ranges read as zeros from now on; write pointers stay.
+    /// Dataset Management with Deallocate (3.3.3): the ranges read as zeros from now on; write
+    /// pointers stay.
     Deallocate {
         /// At most [`crate::limits::DEALLOCATE_RANGES_MAX`].
         ranges: Box<[LbaRange]>,
@@ -72,10 +73,11 @@ pub enum Operation {
         extended: bool,
         /// Partial Report bit: count the zones returned rather than all that match.
         partial: bool,
-        /// Room in the submitter's buffer.
+        /// Maximum number of descriptors: the size of the submitter's buffer.
         descriptors_max: u32,
     },
-    /// Get Log Page BFh: zones that changed on their own since the last reading, which empties the list.
+    /// Get Log Page BFh: zones that changed on their own since the last reading, which empties the
+    /// list.
     ReadChangedZones,
 }
 
@@ -84,11 +86,11 @@ pub enum Operation {
 pub struct LbaRange {
     /// First block.
     pub start: Lba,
-    /// How many.
+    /// Number of blocks.
     pub blocks: Blocks,
 }
 
-/// Zone Send Action (3.4.3, Figure 47) with what is specific to it.
+/// Zone Send Action (3.4.3, Figure 47) with its specific fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneAction {
     /// 01h.
@@ -149,7 +151,7 @@ impl Operation {
         }
     }
 
-    /// The blocks a read, write or append names; zero for the others.
+    /// The number of blocks of a read, write or append; zero for other commands.
     #[must_use]
     pub fn blocks(&self) -> Blocks {
         match self {
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_writes_and_appends_name_blocks_and_no_other_command_does() {
+    fn only_reads_writes_and_appends_have_a_number_of_blocks() {
         let (start, zone_start, blocks, payload) = (Lba(8), Lba(0), Blocks(3), Payload::None);
         for operation in [
             Operation::Read { start, blocks },

@@ -4,18 +4,18 @@ use std::collections::VecDeque;
 
 use crate::{ChangedZoneList, CommandId, Lba, Payload, Status, ZoneReport};
 
-/// The end of one command.
+/// The completion of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// The command's own id.
     pub id: CommandId,
-    /// How it ended.
+    /// The status.
     pub status: Status,
-    /// What it brought back.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What a successful command returns beside its status.
+/// What a successful command returns in addition to its status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing.
@@ -23,7 +23,7 @@ pub enum Outcome {
     None,
     /// Where an append was placed.
     Appended(Lba),
-    /// What a read found, as the device keeps it.
+    /// The data of a read, in the kind that the device keeps.
     Data(Payload),
     /// Zone descriptors.
     Report(Box<ZoneReport>),
@@ -44,25 +44,25 @@ impl CompletionQueue {
         CompletionQueue::default()
     }
 
-    /// Adds a completion behind those already here.
+    /// Adds a completion at the end.
     #[inline]
     pub fn push(&mut self, completion: Completion) {
         self.entries.push_back(completion);
     }
 
-    /// Takes the oldest completion.
+    /// Removes and returns the oldest completion.
     #[inline]
     pub fn pop(&mut self) -> Option<Completion> {
         self.entries.pop_front()
     }
 
-    /// How many wait.
+    /// The number of completions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none waits.
+    /// Whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

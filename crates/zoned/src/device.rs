@@ -1,37 +1,41 @@
-//! The one seam of the data plane.
+//! The interface of the data plane.
 
 use crate::{Command, CompletionQueue, Geometry, Instant, NamespaceId};
 
-/// Anything that takes commands to zones: a drive, a layer around one, a volume, a connection to a server.
+/// A device that accepts zoned commands: a drive, a layer around one, a volume, a connection to a
+/// server.
 ///
-/// A device never blocks and knows no clock. Whoever drives it calls [`submit`](ZonedDevice::submit) when there is a
-/// command, and [`poll`](ZonedDevice::poll) when [`next_wakeup`](ZonedDevice::next_wakeup) has come: in simulation
-/// virtual time jumps there, in production the loop sleeps until then. `now` never goes back from call to call.
+/// A device never blocks and reads no clock. The caller calls [`submit`](ZonedDevice::submit) for
+/// each command, and [`poll`](ZonedDevice::poll) at [`next_wakeup`](ZonedDevice::next_wakeup): in
+/// simulation virtual time advances to it, in production the event loop sleeps until then. `now`
+/// never decreases from call to call.
 ///
-/// The rules of zones take effect in the order of submission: status, write pointers and the data a read returns are
-/// those of the moment in which the device took the command. Only *when* the completion appears is a matter of timing.
+/// The rules of zones take effect in the order of submission: status, write pointers and the data
+/// that a read returns are those of the moment in which the device accepted the command. Only the
+/// time of the completion depends on the device.
 pub trait ZonedDevice {
     /// The geometry of a namespace.
     ///
     /// # Panics
-    /// When the device has no such namespace: whoever builds a stack knows its namespaces. A *command* to a namespace
-    /// that does not exist ends with [`crate::Status::InvalidNamespace`].
+    /// If the device does not have the namespace, which is a bug of the caller. A *command* to a
+    /// namespace that does not exist ends with [`crate::Status::InvalidNamespace`].
     fn geometry(&self, namespace: NamespaceId) -> &Geometry;
 
-    /// Takes a command.
+    /// Submits a command.
     ///
     /// # Errors
-    /// [`QueueFull`] hands the command back; it can be submitted again after the next completion.
+    /// [`QueueFull`] returns the command; it can be submitted again after the next completion.
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull>;
 
-    /// Moves everything that is due at `now`, and adds what has ended to `completions`.
+    /// Processes everything that is due at `now`, and adds the completions to `completions`.
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue);
 
-    /// The earliest instant at which `poll` may have news; `None` while nothing is under way.
+    /// The earliest instant at which `poll` may make progress; `None` while no command is in
+    /// flight.
     fn next_wakeup(&self) -> Option<Instant>;
 }
 
-/// A device that has no room refuses a command by handing it back.
+/// The queue of the device is full: it refuses a command and returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueFull(pub Command);
 

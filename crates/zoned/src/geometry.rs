@@ -5,9 +5,11 @@ use std::fmt;
 use crate::limits::{COMMAND_BLOCKS_MAX, DESCRIPTOR_EXTENSION_UNIT_BYTES, METADATA_BYTES_MAX};
 use crate::{Blocks, Lba, ZoneIndex, ZoneType};
 
-/// What Identify tells of a zoned namespace (Zoned Namespace Command Set 1.1, section 4.1.5), in blocks and counts.
+/// The properties of a zoned namespace in Identify data structures (Zoned Namespace Command Set
+/// 1.1, section 4.1.5), in blocks and counts.
 ///
-/// A namespace of conventional zones only (`conventional_zone_count == zone_count`) is a conventional drive.
+/// A namespace of conventional zones only (`conventional_zone_count == zone_count`) is a
+/// conventional drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes in a logical block: a power of two from 512 to 65,536.
@@ -16,11 +18,11 @@ pub struct Geometry {
     pub metadata_bytes: u16,
     /// Blocks from one zone's start to the next (ZSZE).
     pub zone_size_blocks: Blocks,
-    /// Blocks of a zone that can be written (ZCAP), at most its size.
+    /// Writable blocks of a zone (ZCAP), at most its size.
     pub zone_capacity_blocks: Blocks,
     /// Zones in the namespace, conventional ones included.
     pub zone_count: u32,
-    /// Zones at the start of the namespace that take random writes.
+    /// Conventional zones at the start of the namespace.
     pub conventional_zone_count: u32,
     /// Maximum Active Resources (MAR); `None` is no limit.
     pub max_active_zones: Option<u32>,
@@ -30,9 +32,9 @@ pub struct Geometry {
     pub max_transfer_blocks: Blocks,
     /// Blocks of one append (ZASL), at most `max_transfer_blocks`.
     pub max_append_blocks: Blocks,
-    /// Zone Random Write Areas, where the namespace has them.
+    /// Zone Random Write Areas, if supported.
     pub zrwa: Option<ZrwaGeometry>,
-    /// Whether one read may reach over a zone's end (OZCS bit 0).
+    /// Whether a read may cross zone boundaries (OZCS bit 0).
     pub read_across_zones: bool,
     /// Bytes of each zone's descriptor extension, a multiple of 64; 0 is none.
     pub descriptor_extension_bytes: u32,
@@ -45,18 +47,18 @@ pub struct ZrwaGeometry {
     pub size_blocks: Blocks,
     /// Blocks in which an area is committed (ZRWAFG); divides the zone capacity.
     pub flush_granularity_blocks: Blocks,
-    /// How many zones can have an area at a time (NUMZRWA).
+    /// Maximum number of zones with an area at a time (NUMZRWA).
     pub resources: u32,
     /// Whether the host may commit with [`crate::ZoneAction::FlushZrwa`] (ZRWACAP bit 0).
     pub explicit_flush: bool,
 }
 
-/// A geometry that cannot be, and why.
+/// An invalid geometry, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeometryError {
-    /// The field at fault, by its name in [`Geometry`].
+    /// The invalid field, by its name in [`Geometry`].
     pub field: &'static str,
-    /// What it must be, for a person.
+    /// What it must be.
     pub remedy: String,
 }
 
@@ -69,8 +71,8 @@ impl fmt::Display for GeometryError {
 impl std::error::Error for GeometryError {}
 
 impl Geometry {
-    /// Eight zones of sixteen blocks, twelve of them writable, three active and two open: small enough that tests meet
-    /// every edge.
+    /// Eight zones of sixteen blocks, twelve of them writable, three active and two open: small, so
+    /// that tests reach every boundary.
     #[must_use]
     pub fn tiny() -> Geometry {
         Geometry {
@@ -90,7 +92,7 @@ impl Geometry {
         }
     }
 
-    /// Says whether the namespace can exist.
+    /// Checks that the geometry is valid.
     ///
     /// # Errors
     /// The first field that contradicts the specification or another field, and what it must be.
@@ -115,7 +117,7 @@ impl Geometry {
         require(
             namespace_blocks.and_then(|blocks| blocks.checked_mul(u64::from(self.block_size_bytes))).is_some(),
             "zone_size_blocks",
-            "times zone_count is more than 2^64 bytes: make one smaller",
+            "times zone_count is more than 2^64 bytes: reduce one of them",
         )?;
         require(
             self.conventional_zone_count <= self.zone_count,
@@ -154,7 +156,7 @@ impl Geometry {
             "must be a multiple of 64",
         )?;
         let Some(zrwa) = &self.zrwa else { return Ok(()) };
-        require(zrwa.resources > 0, "zrwa.resources", "must be at least 1; leave the whole zrwa out for none")?;
+        require(zrwa.resources > 0, "zrwa.resources", "must be at least 1; remove the whole zrwa for none")?;
         require(
             zrwa.flush_granularity_blocks.0 > 0
                 && self.zone_capacity_blocks.0.is_multiple_of(zrwa.flush_granularity_blocks.0),
@@ -170,7 +172,7 @@ impl Geometry {
         )
     }
 
-    /// Blocks in the namespace, those beyond the zones' capacities included (NSZE).
+    /// Blocks in the namespace, including those beyond the zones' capacities (NSZE).
     #[must_use]
     pub fn namespace_blocks(&self) -> Blocks {
         Blocks(self.zone_size_blocks.0 * u64::from(self.zone_count))
@@ -189,13 +191,13 @@ impl Geometry {
         Lba(self.zone_size_blocks.0 * u64::from(zone.0))
     }
 
-    /// Whether a zone takes random writes.
+    /// The type of a zone.
     #[must_use]
     pub fn zone_type(&self, zone: ZoneIndex) -> ZoneType {
         if zone.0 < self.conventional_zone_count { ZoneType::Conventional } else { ZoneType::SequentialWriteRequired }
     }
 
-    /// Bytes that can be written to one zone.
+    /// Capacity of one zone in bytes.
     #[must_use]
     pub fn zone_capacity_bytes(&self) -> u64 {
         self.zone_capacity_blocks.bytes(self.block_size_bytes)
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn each_contradiction_names_its_field() {
+    fn each_contradiction_is_reported_with_its_field() {
         type Spoil = fn(&mut Geometry);
         let spoil: [(&str, Spoil); 11] = [
             ("block_size_bytes", |g| g.block_size_bytes = 520),

@@ -1,23 +1,23 @@
-//! The vocabulary of zoned storage, and nothing that does I/O.
+//! The types and rules of zoned storage, without I/O.
 //!
-//! Here a reader meets what the rest of zonda speaks: zone states and the limits on them ([`ZoneState`], [`Geometry`]),
-//! commands and their outcomes ([`Command`], [`Completion`], [`Status`]), time and sizes as types of their own
-//! ([`Instant`], [`Lba`], ...), replayable randomness ([`Prng`]), and the one trait that every drive, layer, volume and
-//! network client implements ([`ZonedDevice`]).
+//! The crate defines the common types of zonda: zone states and their limits ([`ZoneState`],
+//! [`Geometry`]), commands and their outcomes ([`Command`], [`Completion`], [`Status`]), distinct
+//! types for time and sizes ([`Instant`], [`Lba`], ...), reproducible random numbers ([`Prng`]),
+//! and the trait that every drive, layer, volume and network client implements ([`ZonedDevice`]).
 //!
-//! Two implementations of the zone rules of the NVMe Zoned Namespace Command Set 1.1 live here. [`zones::ZoneTable`] is
-//! the one that devices use. [`reference::ReferenceDevice`] is slow and obvious, and serves as oracle: it shares no code with the
-//! first, and tests hold them against each other. The rules themselves, with the order in which checks are made, are in
-//! `docs/internals/zone-semantics.md`.
+//! It has two implementations of the zone rules of the NVMe Zoned Namespace Command Set 1.1.
+//! Devices use [`zones::ZoneTable`]. [`reference::ReferenceDevice`] is slow and simple, and serves
+//! as oracle: it shares no code with the first, and tests compare them. The rules themselves, with
+//! the order of checks, are in `docs/internals/zone-semantics.md`.
 //!
-//! What is absent: clocks, threads, files, sockets, latency, and any opinion on where a block is stored.
+//! What is absent: clocks, threads, files, sockets, latency, and the placement of blocks on media.
 //!
 //! ```
 //! use zonda_zoned::{Blocks, Geometry, Lba};
 //! use zonda_zoned::zones::ZoneTable;
 //!
 //! let mut zones = ZoneTable::new(Geometry::tiny());
-//! let first = zones.write(Lba(0), Blocks(4), true).expect("an empty zone takes a write at its start");
+//! let first = zones.write(Lba(0), Blocks(4), true).expect("an empty zone accepts a write at its start");
 //! assert_eq!(first.start, Lba(0));
 //! assert!(zones.write(Lba(0), Blocks(4), true).is_err(), "the write pointer has moved");
 //! ```
@@ -53,17 +53,20 @@ pub use state::{ZoneState, ZoneType};
 pub use status::Status;
 pub use time::{Duration, Instant};
 
-/// Named bounds of the vocabulary, each with the place that sets it.
+/// Named limits, each with its source.
 pub mod limits {
-    /// Ranges in one Dataset Management command (NVM Command Set 1.0, 3.2.3: NR is an 8-bit, zero-based field).
+    /// Ranges in one Dataset Management command (NVM Command Set 1.0, 3.2.3: NR is an 8-bit,
+    /// zero-based field).
     pub const DEALLOCATE_RANGES_MAX: usize = 256;
-    /// Zone identifiers in the Changed Zone List log page (Zoned Namespace Command Set 1.1, log page BFh).
+    /// Zone identifiers in the Changed Zone List log page (Zoned Namespace Command Set 1.1, log
+    /// page BFh).
     pub const CHANGED_ZONES_MAX: usize = 511;
     /// Blocks of one command (NVM Command Set 1.0: NLB is a 16-bit, zero-based field).
     pub const COMMAND_BLOCKS_MAX: u64 = 65_536;
     /// Bytes of metadata a block may carry in this implementation.
     pub const METADATA_BYTES_MAX: u16 = 64;
-    /// Unit of the zone descriptor extension size (Zoned Namespace Command Set 1.1, LBA Format Extension, ZDES).
+    /// Unit of the zone descriptor extension size (Zoned Namespace Command Set 1.1, LBA Format
+    /// Extension, ZDES).
     pub const DESCRIPTOR_EXTENSION_UNIT_BYTES: u32 = 64;
 
     const _: () = assert!(CHANGED_ZONES_MAX * 8 + 8 <= 4096, "the log page is 4 KiB: a count and the identifiers");

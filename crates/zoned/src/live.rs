@@ -1,13 +1,14 @@
-//! Time that passes by itself.
+//! Real time.
 
 use crate::Instant;
 
-/// The clock of a host that drives a device in real time. Only the trait is here: what reads a clock implements it.
+/// The clock of a host that drives a device in real time. Crates that read a clock implement this
+/// trait.
 pub trait LiveClock {
-    /// The current time. It never goes back.
+    /// The current time. It never decreases.
     fn now(&mut self) -> Instant;
 
-    /// Lets the device make progress, and returns when it may have news, or at `until`. Does not wait if `until` is in the
-    /// past. Returning early does no harm.
+    /// Lets the device make progress, and returns when it may have completions, or at `until`. Does
+    /// not wait if `until` is in the past. May return early.
     fn wait(&mut self, until: Option<Instant>);
 }

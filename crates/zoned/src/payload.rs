@@ -1,7 +1,7 @@
-//! What travels with a command: bytes, a 64-bit fingerprint for each block, or nothing.
+//! The payload of a command: bytes, a 64-bit fingerprint for each block, or none.
 //!
-//! Timing studies need no payload, and simulation needs only to know *which* write a block holds: eight bytes a block
-//! instead of 4 KiB.
+//! Timing studies need no payload, and simulation needs only to know *which* write a block holds:
+//! eight bytes a block instead of 4 KiB.
 
 use bytes::Bytes;
 
@@ -20,7 +20,7 @@ pub enum PayloadKind {
 /// The contents of the blocks of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Payload {
-    /// The contents do not matter. Stored as zeros where they do.
+    /// Unspecified contents, which are stored as zeros.
     #[default]
     None,
     /// One fingerprint for each block.
@@ -38,12 +38,14 @@ pub struct BlockBuffer {
     pub metadata: Bytes,
 }
 
-/// The fingerprint of a block of zeros with metadata of zeros, which is what an unwritten block reads as.
+/// The fingerprint of a block of zeros with metadata of zeros, which is what an unwritten block
+/// reads as.
 pub const ZERO_FINGERPRINT: u64 = 0;
 
-/// The fingerprint of one block: [`ZERO_FINGERPRINT`] if all its bytes are zero, else a 64-bit hash that is not.
+/// The fingerprint of one block: [`ZERO_FINGERPRINT`] if all its bytes are zero, else a 64-bit hash
+/// that is not.
 ///
-/// For telling blocks apart in tests and simulation, not for integrity on media.
+/// For distinguishing blocks in tests and simulation, not for integrity on media.
 #[must_use]
 pub fn fingerprint(data: &[u8], metadata: &[u8]) -> u64 {
     if data.iter().chain(metadata).all(|&byte| byte == 0) {
@@ -62,7 +64,8 @@ pub fn fingerprint(data: &[u8], metadata: &[u8]) -> u64 {
 }
 
 impl Payload {
-    /// Whether this payload describes exactly `blocks` blocks of the given format. [`Payload::None`] fits any.
+    /// Whether this payload describes exactly `blocks` blocks of the given format.
+    /// [`Payload::None`] fits any.
     #[must_use]
     pub fn fits(&self, blocks: u64, block_size_bytes: u32, metadata_bytes: u16) -> bool {
         match self {

@@ -1,8 +1,9 @@
-//! Randomness that replays.
+//! Reproducible random numbers.
 //!
-//! One root seed, forked by label: `prng.fork("raid/member/2")` depends on the seed and the label alone, so that a new
-//! consumer shifts nobody else's numbers. The generator is xoshiro256** (Blackman and Vigna, "Scrambled linear
-//! pseudorandom number generators", 2018), seeded through SplitMix64 as its authors advise.
+//! One root seed, forked by label: `prng.fork("raid/member/2")` depends only on the seed and the
+//! label, so that a new consumer does not change the numbers of others. The generator is
+//! xoshiro256** (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2018),
+//! seeded through SplitMix64 as its authors advise.
 
 /// A seeded generator of 64-bit numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +27,8 @@ impl Prng {
         Prng { seed, state: std::array::from_fn(|_| splitmix64(&mut mixer)) }
     }
 
-    /// A generator of its own for the consumer called `label`, independent of how much was drawn from this one.
+    /// A separate generator for the consumer called `label`, independent of the numbers generated
+    /// from this one.
     #[must_use]
     pub fn fork(&self, label: &str) -> Prng {
         let mut hash = self.seed ^ 0xcbf2_9ce4_8422_2325;
@@ -52,7 +54,7 @@ impl Prng {
     /// When `bound` is zero.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "there is no number below zero");
+        assert!(bound > 0, "the bound must be above zero");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
@@ -67,12 +69,13 @@ impl Prng {
         if items.is_empty() { None } else { items.get(self.below(items.len() as u64) as usize) }
     }
 
-    /// An exponentially distributed number with the given mean, by inversion in integer arithmetic, so that every
-    /// machine draws the same. The largest is about 44 times the mean.
+    /// An exponentially distributed number with the given mean, by inversion in integer arithmetic,
+    /// so that every machine generates the same. The largest is about 44 times the mean.
     #[inline]
     pub fn exponential(&mut self, mean: u64) -> u64 {
         let uniform = self.next_u64() | 1;
-        // uniform = 2^(63 - zeros) * (1 + fraction), so that -log2(uniform / 2^64) = zeros + 1 - log2(1 + fraction).
+        // uniform = 2^(63 - zeros) * (1 + fraction), so that -log2(uniform / 2^64) = zeros + 1 -
+        // log2(1 + fraction).
         let zeros = u64::from(uniform.leading_zeros());
         let fraction = if zeros == 63 { 0 } else { uniform << (zeros + 1) };
         let step = (fraction >> 56) as usize;
@@ -92,7 +95,8 @@ fn splitmix64(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// `log2` digit by digit: squaring a number in [1, 2) doubles its logarithm, and carries out the next binary digit.
+/// `log2` digit by digit: squaring a number in [1, 2) doubles its logarithm, and carries out the
+/// next binary digit.
 const fn log2_table() -> [u64; LOG2_STEPS + 1] {
     let mut table = [0; LOG2_STEPS + 1];
     let mut i = 0;
@@ -121,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fork_depends_on_seed_and_label_and_not_on_what_was_drawn() {
+    fn a_fork_depends_on_seed_and_label_and_not_on_generated_numbers() {
         let mut root = Prng::new(7);
         let before = root.fork("die/3");
         root.next_u64();
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_numbers_have_the_mean_and_the_quantiles_of_their_law() {
+    fn exponential_numbers_have_the_mean_and_the_quantiles_of_their_distribution() {
         let mut prng = Prng::new(2);
         let mut draws: Vec<u64> = (0..200_000).map(|_| prng.exponential(1_000_000)).collect();
         draws.sort_unstable();

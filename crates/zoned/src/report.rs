@@ -1,8 +1,9 @@
-//! What Zone Management Receive and the Changed Zone List log page return.
+//! The data of Zone Management Receive and of the Changed Zone List log page.
 
 use crate::{Blocks, Lba, ZoneIndex, ZoneState, ZoneType};
 
-/// Zone Receive Action Specific Field: which zones a report lists (Zoned Namespace Command Set 1.1, Figure 33).
+/// Zone Receive Action Specific Field: which zones a report lists (Zoned Namespace Command Set 1.1,
+/// Figure 33).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReportFilter {
     /// 00h: all zones.
@@ -21,14 +22,14 @@ pub struct ZoneDescriptor {
     pub state: ZoneState,
     /// Zone Attributes.
     pub attributes: ZoneAttributes,
-    /// Zone Capacity: blocks that can be written.
+    /// Zone Capacity: writable blocks.
     pub capacity_blocks: Blocks,
     /// Zone Start Logical Block Address.
     pub start: Lba,
-    /// Write Pointer; `None` where the state has no valid one (full, read only, offline, conventional). On the wire all
-    /// ones.
+    /// Write Pointer; `None` if the state has no valid one (full, read only, offline,
+    /// conventional). On the wire all ones.
     pub write_pointer: Option<Lba>,
-    /// Zone Descriptor Extension; zeros where none was set. `None` in a report that is not extended.
+    /// Zone Descriptor Extension; zeros if none was set. `None` in a report that is not extended.
     pub extension: Option<Box<[u8]>>,
 }
 
@@ -44,7 +45,8 @@ pub struct ZoneAttributes {
 /// Report Zones and Extended Report Zones (Figures 36 and 38).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneReport {
-    /// Number of Zones: with the Partial Report bit those in `zones`; without, all from the start that match.
+    /// Number of Zones: with the Partial Report bit those in `zones`; without, all matching zones
+    /// from the start.
     pub matching_zones: u64,
     /// The descriptors, in the order of their zones.
     pub zones: Vec<ZoneDescriptor>,
@@ -53,7 +55,8 @@ pub struct ZoneReport {
 /// Changed Zone List log page (BFh): zones that became read only or offline by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedZoneList {
-    /// More zones changed than the page can hold; `zones` is then empty, and the host reports all zones.
+    /// More zones changed than the page can hold; `zones` is then empty, and the host reports all
+    /// zones.
     pub overflowed: bool,
     /// The zones, in the order of their indices.
     pub zones: Vec<ZoneIndex>,

@@ -1,9 +1,10 @@
-//! Integers that must not be mistaken for one another.
+//! Distinct integer types for addresses, counts and identifiers.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
-/// Defines a number type with its own name in `Display`; arithmetic is added where it means something.
+/// Defines a number type with its own name in `Display`; arithmetic is added where it is
+/// meaningful.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
@@ -27,7 +28,7 @@ number! {
     Blocks(u64)
 }
 number! {
-    /// A zone's place in its namespace, counted from zero.
+    /// The index of a zone in its namespace, counted from zero.
     ZoneIndex(u32)
 }
 number! {
@@ -35,12 +36,12 @@ number! {
     NamespaceId(u32)
 }
 number! {
-    /// What the submitter calls a command; unique among its outstanding commands.
+    /// Command Identifier: unique among the submitter's outstanding commands.
     CommandId(u64)
 }
 
 impl NamespaceId {
-    /// The namespace of a device that has only one.
+    /// The only namespace of a device with one.
     pub const FIRST: NamespaceId = NamespaceId(1);
 }
 
@@ -48,7 +49,7 @@ impl Blocks {
     /// No blocks.
     pub const ZERO: Blocks = Blocks(0);
 
-    /// The bytes these blocks hold.
+    /// The size of these blocks in bytes.
     #[must_use]
     pub fn bytes(self, block_size_bytes: u32) -> u64 {
         self.0 * u64::from(block_size_bytes)

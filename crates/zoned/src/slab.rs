@@ -1,6 +1,7 @@
-//! [`Slab`]: numbered places that are used again.
+//! [`Slab`]: values at reusable indices.
 
-/// Values under small numbers; a number is free again once its value is taken out. For what a device has under way.
+/// Values at small indices; an index is reused once its value is removed. For the commands that a
+/// device has in flight.
 #[derive(Debug)]
 pub struct Slab<T> {
     entries: Vec<Option<T>>,
@@ -8,16 +9,16 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty one.
+    /// An empty slab.
     #[must_use]
     pub fn new() -> Slab<T> {
         Slab { entries: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts a value in, and says under which number.
+    /// Inserts a value, and returns its index.
     ///
     /// # Panics
-    /// With more values than 32 bits can number: what is under way is bounded.
+    /// With more than 2^32 values: the number of commands in flight is bounded.
     #[inline]
     pub fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
@@ -32,10 +33,10 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     ///
     /// # Panics
-    /// When the place is free: its user holds a number that was given back.
+    /// If the index is free: its user holds an index that was released.
     #[inline]
     pub fn remove(&mut self, index: u32) -> T {
         let value = self.entries[index as usize].take().expect("a slab entry is removed once");
@@ -43,24 +44,24 @@ impl<T> Slab<T> {
         value
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether there is none.
+    /// Whether the slab is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The values, in the order of their numbers.
+    /// The values, in the order of their indices.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().flatten()
     }
 
-    /// The values with their numbers.
+    /// The values with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
     }
@@ -76,14 +77,14 @@ impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
     #[inline]
     fn index(&self, index: u32) -> &T {
-        self.entries[index as usize].as_ref().expect("a slab entry is used while it is there")
+        self.entries[index as usize].as_ref().expect("a slab entry is used while it exists")
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
     #[inline]
     fn index_mut(&mut self, index: u32) -> &mut T {
-        self.entries[index as usize].as_mut().expect("a slab entry is used while it is there")
+        self.entries[index as usize].as_mut().expect("a slab entry is used while it exists")
     }
 }
 
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_have_numbers_of_their_own_and_those_of_values_taken_out_are_used_again() {
+    fn values_have_unique_indices_and_those_of_removed_values_are_reused() {
         let mut slab = Slab::new();
         assert_eq!(["a", "b", "c"].map(|value| slab.insert(value)), [0, 1, 2]);
         assert_eq!((slab.remove(1), slab.len()), ("b", 2));

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-/// What kind of writes a zone takes.
+/// The type of a zone, which determines its writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ZoneType {
-    /// Written anywhere, in any order. Not in the NVMe specification; as in ZBC, and coded as there.
+    /// Conventional: written anywhere, in any order. Not in the NVMe specification; as in ZBC, with
+    /// its code.
     Conventional = 0x1,
     /// Written at the write pointer only (Zone Type 2h).
     SequentialWriteRequired = 0x2,
@@ -20,9 +21,9 @@ pub enum ZoneState {
     NotWritePointer = 0x0,
     /// ZSE: nothing written, no resources held.
     Empty = 0x1,
-    /// ZSIO: opened by a write; the controller may close it to make room.
+    /// ZSIO: opened by a write; the controller may close it to free an open resource.
     ImplicitlyOpened = 0x2,
-    /// ZSEO: opened by the host; stays open until the host says otherwise.
+    /// ZSEO: opened by the host; the controller does not close it.
     ExplicitlyOpened = 0x3,
     /// ZSC: holds an active resource, but no open one.
     Closed = 0x4,

@@ -2,38 +2,40 @@
 
 use std::fmt;
 
-/// The status of a completed command. The number is status code type and status code, `0xTCC`, as in the completion
-/// queue entry (NVMe Base Specification 2.0, Figures 94 to 98; Zoned Namespace Command Set 1.1, Figure 24 and 3.1.2).
+/// The status of a completed command. The number is status code type and status code, `0xTCC`, as
+/// in the completion queue entry (NVMe Base Specification 2.0, Figures 94 to 98; Zoned Namespace
+/// Command Set 1.1, Figure 24 and 3.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
 pub enum Status {
-    /// 0/00h: done.
+    /// 0/00h: successful completion.
     Success = 0x000,
     /// 0/02h: a field of the command has a value that this command does not allow.
     InvalidField = 0x002,
-    /// 0/04h: the payload could not be moved, or is not what the command says.
+    /// 0/04h: the payload could not be transferred, or does not match the command.
     DataTransferError = 0x004,
     /// 0/05h: power was lost before the command ended.
     AbortedPowerLoss = 0x005,
-    /// 0/06h: the device failed inside.
+    /// 0/06h: an internal error of the device.
     InternalError = 0x006,
-    /// 0/07h: the submitter asked for the command to be aborted.
+    /// 0/07h: the submitter requested to abort the command.
     AbortRequested = 0x007,
-    /// 0/0Bh: no such namespace.
+    /// 0/0Bh: the namespace does not exist.
     InvalidNamespace = 0x00b,
     /// 0/80h: a block beyond the end of the namespace.
     LbaOutOfRange = 0x080,
-    /// 0/81h: there is no room left for what was to be written, below the namespace's size: Linux says ENOSPC.
+    /// 0/81h: no space left for the write, below the namespace's size: Linux reports ENOSPC.
     CapacityExceeded = 0x081,
     /// 0/82h: the namespace can't serve the command now; try again.
     NamespaceNotReady = 0x082,
     /// 0/83h: another host has reserved the namespace.
     ReservationConflict = 0x083,
-    /// 1/B6h: the zone operation is not valid here (ZRWA asked for in a zone that is not empty, append to a ZRWA zone, ...).
+    /// 1/B6h: the zone operation is not valid here (ZRWA requested for a zone that is not empty,
+    /// append to a ZRWA zone, ...).
     InvalidZoneOperation = 0x1b6,
     /// 1/B7h: all Zone Random Write Areas are in use.
     ZrwaResourcesUnavailable = 0x1b7,
-    /// 1/B8h: the blocks reach across a zone's end, or past its capacity.
+    /// 1/B8h: the blocks cross a zone's end, or its capacity.
     ZoneBoundaryError = 0x1b8,
     /// 1/B9h: the zone is full.
     ZoneIsFull = 0x1b9,
@@ -41,22 +43,22 @@ pub enum Status {
     ZoneIsReadOnly = 0x1ba,
     /// 1/BBh: the zone is offline.
     ZoneIsOffline = 0x1bb,
-    /// 1/BCh: a write that does not start where the zone is to be written next.
+    /// 1/BCh: a write that does not start at the write pointer.
     ZoneInvalidWrite = 0x1bc,
     /// 1/BDh: all active resources are in use.
     TooManyActiveZones = 0x1bd,
     /// 1/BEh: all open resources are in use, by zones that the host opened.
     TooManyOpenZones = 0x1be,
-    /// 1/BFh: the zone cannot go from its state to the one asked for.
+    /// 1/BFh: the requested transition is not valid from the zone's state.
     InvalidZoneStateTransition = 0x1bf,
     /// 2/80h: the medium refused the write.
     WriteFault = 0x280,
-    /// 2/81h: the medium can't give the data back.
+    /// 2/81h: the data cannot be read from the medium.
     UnrecoveredReadError = 0x281,
 }
 
 impl Status {
-    /// Every status but success, in the order of the codes.
+    /// Every status except success, in the order of the codes.
     pub const ERRORS: [Status; 22] = [
         Status::InvalidField,
         Status::DataTransferError,
@@ -82,7 +84,7 @@ impl Status {
         Status::UnrecoveredReadError,
     ];
 
-    /// Whether the command did what it was asked.
+    /// Whether the command was successful.
     #[must_use]
     pub fn is_success(self) -> bool {
         self == Status::Success

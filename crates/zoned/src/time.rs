@@ -1,10 +1,10 @@
-//! Points in time and spans of time, in whole nanoseconds.
+//! Instants and durations, in whole nanoseconds.
 //!
-//! Sums end at the end of time, 584 years after the start, rather than wrap: a load or a profile with absurd times comes to
-//! rest there. Differences that would be negative are bugs, and panic.
+//! Sums saturate at the end of time, 584 years after the start: a load or a profile with absurd
+//! times stops there. Negative differences are bugs, and panic.
 //!
-//! Nobody below level 3 asks what time it is: an [`Instant`] is handed in with every event. In simulation it counts from
-//! the start of the run, in production from the start of the process.
+//! Crates below level 3 read no clock: every event comes with an [`Instant`]. In simulation it is
+//! relative to the start of the run, in production to the start of the process.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -29,7 +29,7 @@ impl Instant {
 }
 
 impl Duration {
-    /// No time at all.
+    /// A duration of zero.
     pub const ZERO: Duration = Duration(0);
 
     /// A span of `microseconds`.
@@ -56,7 +56,8 @@ impl Duration {
         self.0
     }
 
-    /// The span in seconds, for reports only: the model itself never computes with floating-point time.
+    /// The span in seconds, for reports only: the model itself never computes with floating-point
+    /// time.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -65,7 +66,8 @@ impl Duration {
     /// The time `bytes` take at `bytes_per_second`, rounded up to the next nanosecond.
     ///
     /// # Panics
-    /// When `bytes_per_second` is zero: a resource without bandwidth is a configuration error caught earlier.
+    /// When `bytes_per_second` is zero: a resource without bandwidth is a configuration error
+    /// caught earlier.
     #[must_use]
     pub fn of_transfer(bytes: u64, bytes_per_second: u64) -> Duration {
         assert!(bytes_per_second > 0, "a transfer needs a bandwidth");
@@ -122,7 +124,7 @@ impl Mul<u64> for Duration {
 }
 
 impl fmt::Display for Duration {
-    /// Three significant digits in the unit that suits the size: `412 ns`, `93.1 us`, `2.28 ms`, `1.50 s`.
+    /// Three significant digits in a suitable unit: `412 ns`, `93.1 us`, `2.28 ms`, `1.50 s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (value, unit) = match self.0 {
             0..1_000 => return write!(f, "{} ns", self.0),
@@ -146,14 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_prints_three_significant_digits_in_the_unit_that_suits_it() {
+    fn a_duration_prints_three_significant_digits_in_a_suitable_unit() {
         let printed: Vec<String> =
             [0, 412, 9_994, 93_100, 2_278_000, 1_500_000_000].map(|ns| Duration(ns).to_string()).into();
         assert_eq!(printed, ["0 ns", "412 ns", "9.99 us", "93.1 us", "2.28 ms", "1.50 s"]);
     }
 
     #[test]
-    fn sums_end_at_the_end_of_time() {
+    fn sums_saturate_at_the_end_of_time() {
         let end = Instant(u64::MAX);
         assert_eq!(Instant(u64::MAX - 1) + Duration(5), end);
         assert_eq!(

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns where the block is.
+/// Returns the LBA of the block.
 pub fn append_and_read(location: &str) -> Result<Lba, String> {
     let location = location.parse::<Location>().map_err(|error| error.to_string())?;
     let mut namespace = Connection::open(&location, &NamespaceOptions::default()).map_err(|error| error.to_string())?;
@@ -55,7 +55,8 @@ pub fn append_and_read(location: &str) -> Result<Lba, String> {
     Ok(lba)
 }
 
-/// Executes one operation, and waits for it. Programs with several commands in flight call `submit`, `turn` and `poll`.
+/// Executes one operation, and waits for it. Programs with several commands in flight call
+/// `submit`, `run_once` and `poll`.
 fn execute(namespace: &mut Connection, operation: Operation) -> Result<Outcome, String> {
     let name = operation.name();
     let completion = namespace.execute(operation).map_err(|error| error.to_string())?;

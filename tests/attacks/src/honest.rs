@@ -1,4 +1,4 @@
-//! Honest clients: what they ask for must be done, and they must always be let in.
+//! Honest clients: their requests must be served, and their connections accepted.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,33 +17,34 @@ use crate::nbd::Disk;
 use crate::nvme::{attach, transfer};
 use crate::{DRIVE_BLOCKS, GUARDED, HOST};
 
-/// Where honest clients come from that connect again and again.
+/// The address of honest clients that connect repeatedly.
 const ADDRESS: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Where those come from that connect once: a host of its own, since handshakes of one address go one after another.
+/// The address of honest clients that connect once: a separate one, since handshakes of one address
+/// are serialized.
 const ADDRESS_AT_WORK: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
-/// Commands of the host that are outstanding.
+/// Outstanding commands of the host.
 const DEPTH: usize = 4;
-/// Every so many requests is a write.
+/// Every n-th request is a write.
 const WRITE_EVERY: u64 = 4;
-/// Time between two requests of each client: they are not there to fill the processors.
+/// Interval between two requests of each client: they must not saturate the CPUs.
 const PAUSE: Duration = Duration::from_micros(500);
-/// Time between two new connections.
+/// Interval between two new connections.
 const CONNECT_EVERY: Duration = Duration::from_millis(200);
 
-/// What honest clients have found.
+/// The measurements of honest clients.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) nvme: Latencies,
     pub(crate) nbd: Latencies,
-    /// New connections, of either kind, until their first request was done.
+    /// New connections, of either kind, until their first request completed.
     pub(crate) connects: Latencies,
-    /// New connections that were tried, whether they came through or not.
+    /// New connections attempted, successful or not.
     pub(crate) connects_tried: usize,
-    /// What went wrong, the first of each kind.
+    /// Errors, the first of each kind.
     pub(crate) refusals: Vec<String>,
 }
 
-/// Honest clients at work.
+/// Running honest clients.
 pub(crate) struct Honest {
     is_over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Found>>,
@@ -72,7 +73,7 @@ impl Honest {
         Honest { is_over, threads }
     }
 
-    /// Ends their work.
+    /// Stops them.
     pub(crate) fn stop(self) -> Found {
         self.is_over.store(true, Ordering::Relaxed);
         let mut all = Found::default();
@@ -88,12 +89,12 @@ impl Honest {
     }
 }
 
-/// Blocks all over a drive, one after another.
+/// Spreads block numbers over the drive.
 fn block(number: u64) -> u64 {
     number * 7919 % DRIVE_BLOCKS
 }
 
-/// A host with several commands at the same time.
+/// A host with several outstanding commands.
 fn nvme(victim: &Victim, secret: &Secret, is_over: &AtomicBool, found: &mut Found) -> io::Result<()> {
     let (_admin, mut queue) = attach(ADDRESS_AT_WORK, victim.nvme, HOST, GUARDED, Some(secret))?;
     let mut started: Vec<(u16, Instant)> = Vec::new();
@@ -113,7 +114,7 @@ fn nvme(victim: &Victim, secret: &Secret, is_over: &AtomicBool, found: &mut Foun
             return Err(io::Error::other(answer.status.to_string()));
         }
         let place = started.iter().position(|(command, _)| *command == answer.command);
-        let (_, begin) = started.swap_remove(place.ok_or_else(|| io::Error::other("an answer to no command"))?);
+        let (_, begin) = started.swap_remove(place.ok_or_else(|| io::Error::other("a completion without a command"))?);
         found.nvme.add(begin.elapsed());
         if started.len() < DEPTH / 2 {
             thread::sleep(PAUSE);
@@ -134,7 +135,7 @@ fn nbd(victim: &Victim, _: &Secret, is_over: &AtomicBool, found: &mut Found) -> 
     Ok(())
 }
 
-/// A host that authenticates, and an NBD client: from the first byte to the end of a read.
+/// A host that authenticates, and an NBD client: from the connect to the completion of a read.
 fn connect(victim: &Victim, secret: &Secret, is_over: &AtomicBool, found: &mut Found) -> io::Result<()> {
     while !is_over.load(Ordering::Relaxed) {
         with_retry(found, || {
@@ -147,7 +148,7 @@ fn connect(victim: &Victim, secret: &Secret, is_over: &AtomicBool, found: &mut F
     Ok(())
 }
 
-/// Connects, and once more if that fails, as hosts do: a handshake may meet a flood.
+/// Connects, and retries once if that fails, as hosts do: a handshake may be evicted in a flood.
 fn with_retry(found: &mut Found, connect: impl Fn() -> io::Result<()>) -> io::Result<()> {
     let mut attempt = || {
         let begin = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Latencies in the order in which they came.
+/// Latencies in order of completion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies {
     microseconds: Vec<u32>,
@@ -21,7 +21,7 @@ impl Latencies {
         self.microseconds.len()
     }
 
-    /// The latency that a share of all requests stayed within, in microseconds; 0 without requests.
+    /// A quantile of the latencies, in microseconds; 0 without requests.
     pub(crate) fn quantile(&mut self, share: f64) -> u32 {
         self.microseconds.sort_unstable();
         let place = (self.microseconds.len() as f64 * share).ceil() as usize;
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_the_latency_that_so_many_stayed_within() {
+    fn a_quantile_is_the_latency_that_this_share_does_not_exceed() {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.quantile(0.99), 0);
         (1..=200).rev().for_each(|latency| latencies.add(Duration::from_micros(latency)));

@@ -1,4 +1,4 @@
-//! `attacks`: what unauthenticated clients can do to a server, measured.
+//! `attacks`: measures the effect of unauthenticated clients on a server.
 #![forbid(unsafe_code)]
 
 use std::io;
@@ -11,58 +11,59 @@ use clap::{Parser, Subcommand};
 use zonda_attacks::{Attack, Figures, Outcome, Run, Times, Victim, burn};
 use zonda_kill::program;
 
-const LONG_ABOUT: &str = "Attacks `zonda serve` beside honest clients under load, one attack after another.
+const LONG_ABOUT: &str = "Attack `zonda serve` while honest clients load it, one attack after another.
 
-For each attack: the latencies of honest clients (p50 and p99) before and during it, and with busy processes that take as much \
-processor time as the attackers; whether a request or a connection of theirs failed; the resident memory of the server, and its \
-budget. Times are those of this machine: the exit code does not depend on them.";
+For each attack: the latencies of honest clients (p50 and p99) before and during it, and with busy processes that use as much \
+CPU time as the attackers; whether one of their requests or connections failed; the resident memory of the server, and its \
+budget. Latencies depend on the machine: the exit code does not depend on them.";
 
 const EXAMPLES: &str = "Examples:
-  attacks                              all attacks, some minutes
+  attacks                              all attacks, several minutes
   attacks unread-nbd churn             two of them
   attacks --memory none --program old/zonda    a server without a budget
 
-Exit code 1 says that an honest client was refused, that the server took more memory than it may, or that it ended. Exit code 2 \
-says that nothing could be found out.";
+Exit code 1: an honest client was refused, the server exceeded its memory budget, or it exited. Exit code 2: the attacks could \
+not be run.";
 
-/// Latencies in microseconds (p50/p99), and how many times as long p99 is during the attack as alone or with busy processes; processors
-/// of the attackers; the longest new connection in ms, and how many came through of those that were tried; MiB.
+/// Latencies in microseconds (p50/p99), and the ratio of p99 during the attack to that alone or
+/// with busy processes; CPUs used by the attackers; the longest new connection in ms, and
+/// successful and attempted connections; MiB.
 const HEADING: &str = "\
-us, p50/p99     NVMe: alone      attack        busy    x  NBD: alone      attack        busy    x    CPUs connect   came/tried refused    MiB  most  used    of";
+us, p50/p99     NVMe: alone      attack        busy    x  NBD: alone      attack        busy    x    CPUs connect     ok/tried refused    MiB  most  used    of";
 
-/// Attacks a server, and looks whether honest clients notice
+/// Attack a server, and measure the effect on honest clients
 #[derive(Debug, Parser)]
 #[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 struct Arguments {
-    /// Attacks; default all
+    /// Attacks to run [default: all]
     #[arg(value_name = "ATTACK")]
     attacks: Vec<Attack>,
-    /// Seconds of each part of a round
+    /// Duration of each part of a round, in seconds
     #[arg(long, value_name = "N", default_value_t = 4)]
     seconds: u64,
-    /// Rounds of each attack, of whose figures medians are shown
+    /// Rounds of each attack; medians are printed
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: u32,
-    /// Memory budget of the server, or none; with less than 1 GiB it has fewer places for those that connect
+    /// Memory budget of the server, or none; with less than 1 GiB it accepts fewer connections
     #[arg(long, value_name = "SIZE", default_value = "1 GiB")]
     memory: String,
-    /// The program zonda; default the one beside this program
+    /// The zonda program [default: the one next to this program]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Prints one JSON object for each attack
+    /// Print one JSON object for each attack
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
     part: Option<Part>,
 }
 
-/// Parts of a run that are processes of their own.
+/// Parts of a run that are separate processes.
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// Attacks until it is killed
+    /// Attack until killed
     #[command(hide = true)]
     Attack { attack: Attack, nvme: SocketAddr, nbd: SocketAddr, http: SocketAddr },
-    /// Takes a share of a processor until it is killed
+    /// Use a share of a CPU until killed
     #[command(hide = true)]
     Burn { share: f64 },
 }
@@ -82,7 +83,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> io::Result<ExitCode> {
     let time = Duration::from_secs(arguments.seconds.max(1));
     let run = Run {
-        zonda: program(arguments.program.as_deref()).map_err(|trouble| io::Error::other(format!("{trouble:?}")))?,
+        zonda: program(arguments.program.as_deref()).map_err(|failure| io::Error::other(failure.to_string()))?,
         own: std::env::current_exe()?,
         memory: (arguments.memory != "none").then(|| arguments.memory.clone()),
         times: Times { before: Some(time), attack: time, rounds: arguments.rounds.max(1) },

@@ -1,4 +1,4 @@
-//! A client of NBD that waits for each answer, and can be told to misbehave.
+//! An NBD client that waits for each reply, or violates the protocol on request.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -29,7 +29,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Sends a request, and does not wait.
+    /// Sends a request without waiting.
     pub(crate) fn begin(&mut self, command: u16, offset: u64, length: usize, data: &[u8]) -> io::Result<()> {
         self.cookies += 1;
         let ask = Ask { command, flags: 0, cookie: self.cookies, offset, length: length as u32 };
@@ -56,7 +56,7 @@ impl Disk {
         loop {
             match self.client.finished() {
                 Some((_, Ok(_))) => return Ok(()),
-                Some((_, Err(failure))) => return Err(io::Error::other(format!("{failure:?}"))),
+                Some((_, Err(failure))) => return Err(io::Error::other(failure.error.to_string())),
                 None => self.receive()?,
             }
         }

@@ -1,4 +1,4 @@
-//! A host of NVMe/TCP that waits for each answer, and can be told to misbehave.
+//! An NVMe/TCP host that waits for each completion, or violates the protocol on request.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -18,14 +18,14 @@ use zonda_nvme::{FabricsType, HostId, IoOpcode, Nqn, SglDescriptor, StatusCode, 
 
 use crate::BLOCK_BYTES;
 
-/// A server that has not answered after this has locked its client out.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// After this time without a reply, a server has locked its client out.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// Entries of each queue.
 pub(crate) const QUEUE_ENTRIES: u16 = 128;
-/// Bytes that one Authentication Receive asks for.
+/// Bytes that one Authentication Receive requests.
 const MESSAGE_BYTES: u32 = 4096;
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) command: u16,
@@ -39,7 +39,7 @@ pub(crate) struct Queue {
     pub(crate) stream: TcpStream,
     reader: PduReader,
     pub(crate) writer: PduWriter,
-    /// What has come of data for commands that have not ended.
+    /// Data received for commands that have not completed.
     data: VecDeque<(u16, Bytes)>,
     next_command: u16,
     buffer: Vec<u8>,
@@ -52,8 +52,8 @@ pub(crate) fn dial(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     rustix::net::connect(&socket, &to)?;
     let stream = TcpStream::from(socket);
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     Ok(stream)
 }
 
@@ -62,7 +62,7 @@ fn other(what: impl Display) -> io::Error {
 }
 
 impl Queue {
-    /// A connection whose digests and alignment are agreed on.
+    /// A connection with completed ICReq/ICResp exchange.
     pub(crate) fn open(from: Ipv4Addr, to: SocketAddr) -> io::Result<Queue> {
         let mut queue = Queue::begin(from, to)?;
         queue.agree()?;
@@ -88,11 +88,12 @@ impl Queue {
                 self.reader.set_digests(Digests::NONE);
                 Ok(())
             }
-            pdu => Err(other(format!("no ICResp, but {pdu:?}"))),
+            pdu => Err(other(format!("expected ICResp, received {pdu:?}"))),
         }
     }
 
-    /// Connects a queue of a new controller, or of an existing one. Returns the controller, and whether it asks for a proof.
+    /// Connects a queue of a new controller, or of an existing one. Returns the controller, and
+    /// whether it requires authentication.
     pub(crate) fn connect(
         &mut self,
         host: &str,
@@ -107,11 +108,11 @@ impl Queue {
             ConnectResult::Connected { controller_id, authentication_required } => {
                 Ok((controller_id, authentication_required))
             }
-            _ => Err(other("a Connect that succeeded has no controller")),
+            _ => Err(other("Connect succeeded without a controller ID")),
         }
     }
 
-    /// Sends the Connect, and does not wait.
+    /// Sends the Connect without waiting.
     pub(crate) fn start_connect(
         &mut self,
         host: &str,
@@ -127,7 +128,7 @@ impl Queue {
         self.start(command.into(), &Bytes::copy_from_slice(data.bytes())).map(|_| ())
     }
 
-    /// Proves to know a secret.
+    /// Authenticates with a secret.
     pub(crate) fn authenticate(
         &mut self,
         host: &str,
@@ -139,7 +140,7 @@ impl Queue {
         config.policy = policy.clone();
         let mut machine = HostAuth::new(config, Random::new([9; 32]));
         loop {
-            let message = machine.message().ok_or_else(|| other("the exchange ends without a proof"))?;
+            let message = machine.message().ok_or_else(|| other("the authentication ended early"))?;
             self.send_message(&message.into())?;
             if machine.is_authenticated() {
                 return Ok(());
@@ -159,7 +160,7 @@ impl Queue {
         Ok(answer)
     }
 
-    /// Sends a message of an authentication, and does not wait.
+    /// Sends a message of an authentication without waiting.
     pub(crate) fn start_message(&mut self, message: &Bytes) -> io::Result<u16> {
         let mut entry: SubmissionEntry =
             AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32).into();
@@ -183,7 +184,7 @@ impl Queue {
         succeeded(&self.execute(on.into(), &Bytes::new())?).map(|_| ())
     }
 
-    /// Sends a command; its identifier.
+    /// Sends a command; returns its identifier.
     pub(crate) fn start(&mut self, mut entry: SubmissionEntry, capsule: &Bytes) -> io::Result<u16> {
         let command = self.next_command;
         self.next_command = self.next_command.wrapping_add(1).max(1);
@@ -193,7 +194,7 @@ impl Queue {
         Ok(command)
     }
 
-    /// Waits for the end of any command; data of writes are zeros.
+    /// Waits for the completion of any command; data of writes are zeros.
     pub(crate) fn finish(&mut self) -> io::Result<Answer> {
         loop {
             match self.next()? {
@@ -221,13 +222,13 @@ impl Queue {
         }
     }
 
-    /// Sends a command, and waits for its end.
+    /// Sends a command, and waits for its completion.
     pub(crate) fn execute(&mut self, entry: SubmissionEntry, capsule: &Bytes) -> io::Result<Answer> {
         self.start(entry, capsule)?;
         self.finish()
     }
 
-    /// Sends what was written.
+    /// Sends buffered PDUs.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.writer.take().concat())
     }

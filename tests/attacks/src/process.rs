@@ -1,4 +1,4 @@
-//! Processes beside this one: what they take, and processes that take as much.
+//! Child processes: their CPU time and memory, and processes that use as much CPU time.
 
 use std::fs;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Ticks of the kernel's clock in a second (`USER_HZ`), which is the same on all machines that Linux runs on today.
+/// Clock ticks per second (`USER_HZ`), the same on all machines that Linux supports today.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// A burner works and rests within this.
+/// The period in which a burner works and sleeps.
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// A process that ends with this.
+/// A process that is killed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Process(pub(crate) Child);
 
@@ -23,10 +23,10 @@ impl Process {
         command.spawn().map(Process)
     }
 
-    /// Processor time that it has taken, in seconds (proc(5): fields 14 and 15 of `stat`).
-    pub(crate) fn processor_seconds(&self) -> f64 {
+    /// CPU time that it has used, in seconds (proc(5): fields 14 and 15 of `stat`).
+    pub(crate) fn cpu_seconds(&self) -> f64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
-        // The name of the program may have spaces in it.
+        // The name of the program may contain spaces.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
         (ticks(14) + ticks(15)) as f64 / TICKS_PER_SECOND
@@ -40,7 +40,7 @@ impl Process {
         kib.unwrap_or(0) << 10
     }
 
-    /// Whether it is still there.
+    /// Whether it is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
@@ -48,13 +48,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Takes a share of one processor, until the process is killed.
+/// Uses a share of one CPU, until the process is killed.
 pub fn burn(share: f64) -> ! {
     let work = PERIOD.mul_f64(share.clamp(0.0, 1.0));
     loop {

@@ -16,37 +16,38 @@ use crate::latencies::Latencies;
 use crate::process::Process;
 use crate::server::{Server, status};
 
-/// Honest clients get so long until they are measured, and so does an attack until it has built up.
+/// Warm-up time of honest clients, and of an attack, before the measurement.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// At every so many looks at its memory the server is asked for its status.
+/// The status of the server is requested at every n-th check of its memory.
 const STATUS_LOOKS: u32 = 10;
-/// How often the memory of the server is looked at.
+/// How often the memory of the server is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Beside the budget and what the server had before, memory that it may take: for tables of connections, and for what the
-/// allocator has not returned.
+/// Memory that the server may use in addition to the budget and its initial memory: for connection
+/// tables, and memory that the allocator has not returned.
 const BESIDE_BYTES: u64 = 64 << 20;
 
-/// How long each part of a run takes.
+/// The duration of each part of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Of honest clients alone, and of busy processes in place of the attack. `None`: these parts are left out.
+    /// Of honest clients alone, and with busy processes instead of the attack. `None`: these parts
+    /// are omitted.
     pub before: Option<Duration>,
     /// Of the attack.
     pub attack: Duration,
-    /// How often all parts are repeated.
+    /// The number of repetitions.
     pub rounds: u32,
 }
 
-/// How attacks are run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The program `zonda`.
     pub zonda: PathBuf,
-    /// The program `attacks`: attackers are processes of their own.
+    /// The program `attacks`: attackers are separate processes.
     pub own: PathBuf,
-    /// `[server] memory`; `None` for a server that knows no such key.
+    /// `[server] memory`; `None` for a server that does not support this key.
     pub memory: Option<String>,
-    /// How long it takes.
+    /// Durations.
     pub times: Times,
 }
 
@@ -57,15 +58,15 @@ pub struct Figures {
     pub nvme: [u32; 2],
     /// The same over NBD.
     pub nbd: [u32; 2],
-    /// The longest time from a new connection to the end of its first read.
+    /// The longest time from a new connection to the completion of its first read.
     pub connect_max: u32,
-    /// New connections that came through, and those that were tried.
+    /// Successful and attempted new connections.
     pub connects: [usize; 2],
     /// Requests and connections.
     pub requests: usize,
 }
 
-/// What came of one attack.
+/// The result of one attack.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Its name.
@@ -74,44 +75,49 @@ pub struct Outcome {
     pub before: Figures,
     /// During the attack.
     pub during: Figures,
-    /// With busy processes that take as much processor time as the attack did.
+    /// With busy processes that use as much CPU time as the attack did.
     pub busy: Figures,
-    /// Processors that the attackers kept busy.
+    /// CPUs that the attackers kept busy.
     pub attackers_processors: f64,
-    /// Requests and connections of honest clients that failed, or were not answered.
+    /// Requests and connections of honest clients that failed or timed out.
     pub refusals: Vec<String>,
     /// Resident memory of the server before the attack, with its drives.
     pub resident_before: u64,
-    /// The most during it.
+    /// The maximum during it.
     pub resident_max: u64,
-    /// The budget, and the most of it that was used; zeros where the server has none.
+    /// The budget, and its maximum use; zeros if the server has none.
     pub budget: [u64; 2],
-    /// What the server last said of itself during the attack (`/status.json`).
+    /// The last status of the server during the attack (`/status.json`).
     pub last_status: Value,
-    /// The server has ended; with the end of its log.
+    /// If the server has exited, the end of its log.
     pub ended: Option<String>,
 }
 
 impl Outcome {
-    /// What no attack may cause: honest clients that are refused, memory above the budget, the end of the server.
+    /// Violations: honest clients refused, memory above the budget, exit of the server.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let mut failures: Vec<String> = self.refusals.iter().map(|refusal| format!("refused: {refusal}")).collect();
         let most = self.resident_before + self.budget[0] + BESIDE_BYTES;
         if self.budget[0] > 0 && self.resident_max > most {
-            failures.push(format!("{} MiB resident, more than {} MiB", self.resident_max >> 20, most >> 20));
+            failures.push(format!("{} MiB resident exceed the limit of {} MiB", self.resident_max >> 20, most >> 20));
         }
         if self.budget[1] > self.budget[0] {
-            failures.push(format!("{} MiB used of a budget of {}", self.budget[1] >> 20, self.budget[0] >> 20));
+            failures.push(format!(
+                "{} MiB used exceed the budget of {} MiB",
+                self.budget[1] >> 20,
+                self.budget[0] >> 20
+            ));
         }
         if self.during.requests == 0 {
-            failures.push("nothing was done for honest clients".to_owned());
+            failures.push("no request of honest clients was served".to_owned());
         }
-        failures.extend(self.ended.iter().map(|log| format!("the server has ended\n{log}")));
+        failures.extend(self.ended.iter().map(|log| format!("the server has exited\n{log}")));
         failures
     }
 
-    /// How many times as long the 99th percentile is during the attack as with busy processes, or alone if that is longer.
+    /// The ratio of the 99th percentile during the attack to that with busy processes, or alone if
+    /// that is longer.
     #[must_use]
     pub fn p99_ratio(&self) -> [f64; 2] {
         let ratio = |of: fn(&Figures) -> u32| {
@@ -136,12 +142,12 @@ impl Run {
             before.extend(self.times.before.map(|time| seen.measure(time, &mut |_| Ok(()))));
             let attacker = self.attacker(attack, seen.server.victim)?;
             thread::sleep(WARM_UP);
-            let (begin, taken) = (Instant::now(), attacker.processor_seconds());
+            let (begin, taken) = (Instant::now(), attacker.cpu_seconds());
             let mut looks = 0;
             during.push(seen.measure(self.times.attack, &mut |server| {
                 resident_max = resident_max.max(server.process.resident_bytes());
                 looks += 1;
-                // The status is for operators, who must see it during an attack.
+                // The status must be available to operators during an attack.
                 if looks % STATUS_LOOKS == 0 {
                     last_status = status(server.victim.http)?;
                     let bytes = |key: &str| last_status["memory"][key].as_u64().unwrap_or(0);
@@ -149,7 +155,7 @@ impl Run {
                 }
                 Ok(())
             }));
-            processors.push((attacker.processor_seconds() - taken) / begin.elapsed().as_secs_f64());
+            processors.push((attacker.cpu_seconds() - taken) / begin.elapsed().as_secs_f64());
             drop(attacker);
             if let Some(time) = self.times.before {
                 let burners = self.burners(processors.last().copied().unwrap_or(0.0))?;
@@ -179,7 +185,7 @@ impl Run {
         Process::of(&self.own, &arguments.map(str::to_owned))
     }
 
-    /// Processes that keep so many processors busy.
+    /// Processes that keep this many CPUs busy.
     fn burners(&self, processors: f64) -> io::Result<Vec<Process>> {
         let count = processors.ceil().max(1.0);
         let arguments = ["burn".to_owned(), (processors / count).to_string()];
@@ -187,14 +193,14 @@ impl Run {
     }
 }
 
-/// A server, and what honest clients have complained of.
+/// A server, and errors of honest clients.
 struct Seen {
     server: Server,
     refusals: BTreeSet<String>,
 }
 
 impl Seen {
-    /// Honest clients for a while, and a look at the server now and then.
+    /// Runs honest clients for a while, and checks the server periodically.
     fn measure(&mut self, time: Duration, look: &mut dyn FnMut(&Server) -> io::Result<()>) -> Figures {
         let honest = Honest::start(self.server.victim, &self.server.secret);
         let begin = Instant::now();
@@ -218,7 +224,7 @@ impl Seen {
 }
 
 impl Figures {
-    /// The median of each figure; of connections, the longest.
+    /// The median of each figure; the maximum for new connections.
     fn median(rounds: &[Figures]) -> Figures {
         let of = |figure: &dyn Fn(&Figures) -> u32| {
             let mut all: Vec<u32> = rounds.iter().map(figure).collect();

@@ -1,4 +1,4 @@
-//! The server that is attacked.
+//! The attacked server.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,16 +18,16 @@ use crate::{DRIVE_BLOCKS, EXPORT, GUARDED, HOST, OPEN};
 
 /// A drive of 64 MiB in memory.
 const DRIVE: &str = r#"memory = { profile = "conventional", set = { "geometry.zones" = 4, "geometry.conventional_zones" = 4, "geometry.zone_size" = "16 MiB", "geometry.zone_capacity" = "16 MiB" } }"#;
-/// Bytes of one write with which drives are filled.
+/// Bytes of one write that fills drives.
 const FILL_BYTES: usize = 1 << 20;
-/// How long the status may take.
+/// Timeout of a status request.
 const STATUS_MAX: Duration = Duration::from_secs(10);
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) victim: Victim,
-    /// Of the honest host.
+    /// The secret of the honest host.
     pub(crate) secret: Secret,
     /// Its log and its files.
     _directory: tempfile::TempDir,
@@ -35,7 +35,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it with a budget, where it has one, and fills the drives.
+    /// Starts it with an optional budget, and fills the drives.
     pub(crate) fn start(program: &Path, memory: Option<&str>) -> io::Result<Server> {
         let directory = tempfile::tempdir()?;
         let secret = Secret::generate(None, [5; 64]);
@@ -63,7 +63,7 @@ impl Server {
         let mut greeting = String::new();
         BufReader::new(output).read_line(&mut greeting)?;
         let fail = |what: &str| io::Error::other(format!("{what}\n{}", fs::read_to_string(&log).unwrap_or_default()));
-        let greeting: Value = serde_json::from_str(&greeting).map_err(|_| fail("the server does not start"))?;
+        let greeting: Value = serde_json::from_str(&greeting).map_err(|_| fail("the server failed to start"))?;
         let address = |text: Option<&str>| text.and_then(|text| text.parse().ok()).ok_or_else(|| fail("no address"));
         let nbd = greeting["nbd"][0]["urls"][0].as_str().and_then(|url| url.strip_prefix("nbd://"));
         let victim = Victim {
@@ -76,7 +76,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Writes every block of the drive that attackers read: blocks that were never written take no memory.
+    /// Writes every block of the drive that attackers read: unwritten blocks take no memory.
     fn fill(&self) -> io::Result<()> {
         let mut disk = Disk::open(Ipv4Addr::LOCALHOST, self.victim.nbd)?;
         for start in (0..DRIVE_BLOCKS * crate::BLOCK_BYTES as u64).step_by(FILL_BYTES) {

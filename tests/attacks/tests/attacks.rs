@@ -1,4 +1,4 @@
-//! Each attack for a moment: whatever it does, honest clients are served and memory stays within its budget.
+//! Each attack for a moment: honest clients are served and memory stays within its budget.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -7,9 +7,10 @@ use std::time::Duration;
 use zonda_attacks::{Attack, Outcome, Run, Times};
 use zonda_kill::program;
 
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda is there or can be built"));
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda exists or can be built"));
 
-/// Attacks a server with a small budget. No times are looked at: the machine may be busy with other tests.
+/// Attacks a server with a small budget. Latencies are not checked: the machine may be busy with
+/// other tests.
 fn withstands(attack: Attack) -> Outcome {
     withstands_for(Duration::from_secs(1), attack)
 }
@@ -18,7 +19,7 @@ fn withstands_for(time: Duration, attack: Attack) -> Outcome {
     withstands_with(256 << 20, time, attack)
 }
 
-/// The same with another budget. A server has as many places for those that begin as it has memory for.
+/// The same with another budget, which determines the number of connections.
 fn withstands_with(memory_bytes: u64, time: Duration, attack: Attack) -> Outcome {
     let run = Run {
         zonda: PROGRAM.clone(),
@@ -36,21 +37,21 @@ fn count(number: &serde_json::Value) -> u64 {
     number.as_u64().expect("a number of the status")
 }
 
-/// Half of the budget is the pool, of which many that take all they can get have nearly everything.
+/// Half of the budget is the pool, which many greedy clients use nearly completely.
 fn fills_the_pool(attack: Attack) {
     let [_, used] = withstands(attack).budget;
-    assert!(used > 64 << 20, "{used} bytes are used: this is no attack");
+    assert!(used > 64 << 20, "only {used} bytes are used: the attack is ineffective");
 }
 
 #[test]
-fn discovery_controllers_that_are_held_open_keep_no_host_out() {
+fn open_discovery_controllers_lock_no_host_out() {
     let status = withstands(Attack::Discovery).last_status;
     assert!(count(&status["connections"]) >= 16, "{status}");
 }
 
 #[test]
-fn large_exchanges_of_keys_keep_no_host_from_its_own() {
-    // On a busy machine a second ends before the first exchange does.
+fn large_key_exchanges_do_not_prevent_authentication_of_others() {
+    // On a busy machine the first exchange may take longer than a second.
     let mut times = [1, 10, 60].map(Duration::from_secs).into_iter();
     loop {
         let time = times.next().expect("an exchange ends within a minute");
@@ -62,24 +63,24 @@ fn large_exchanges_of_keys_keep_no_host_from_its_own() {
 }
 
 #[test]
-fn silent_nbd_clients_keep_no_other_out() {
+fn silent_nbd_clients_lock_no_other_out() {
     let status = withstands(Attack::IdleNbd).last_status;
     assert!(count(&status["nbd"]["connections"]) >= 64, "{status}");
 }
 
 #[test]
-fn half_a_request_for_metrics_keeps_no_other_from_them() {
+fn incomplete_http_requests_do_not_block_metrics() {
     withstands(Attack::HalfHttp);
 }
 
 #[test]
-fn connections_that_begin_byte_by_byte_keep_no_host_out() {
+fn slow_initialize_pdus_lock_no_host_out() {
     let status = withstands(Attack::SlowPdu).last_status;
     assert!(count(&status["connections"]) >= 24, "{status}");
 }
 
 #[test]
-fn connections_that_come_and_go_leave_no_memory_behind() {
+fn opened_and_aborted_connections_leak_no_memory() {
     let status = withstands(Attack::Churn).last_status;
     let accepted = count(&status["traffic"]["connections_accepted"]) + count(&status["nbd"]["connections_accepted"]);
     assert!(accepted > 50, "{status}");
@@ -101,7 +102,7 @@ fn log_pages_that_are_never_read_stay_within_the_budget() {
 }
 
 #[test]
-fn writes_whose_data_come_byte_by_byte_stay_within_the_budget() {
+fn writes_whose_data_arrive_byte_by_byte_stay_within_the_budget() {
     fills_the_pool(Attack::SlowData);
 }
 
@@ -111,43 +112,43 @@ fn writes_without_an_end_and_options_of_gigabytes_stay_within_the_budget() {
 }
 
 #[test]
-fn a_host_that_keeps_nine_queues_full_keeps_no_other_waiting() {
+fn a_host_that_keeps_nine_queues_full_starves_no_other() {
     let outcome = withstands(Attack::Flood);
     let bytes = count(&outcome.last_status["traffic"]["received_bytes"]);
-    assert!(bytes > 16 << 20, "{bytes} bytes are no flood");
+    assert!(bytes > 16 << 20, "only {bytes} bytes: the attack is ineffective");
 }
 
 #[test]
-fn commands_by_the_thousand_keep_no_other_waiting() {
+fn thousands_of_commands_starve_no_other_host() {
     let outcome = withstands(Attack::Commands);
     let bytes = count(&outcome.last_status["traffic"]["received_bytes"]);
-    assert!(bytes > 1 << 20, "{bytes} bytes are no flood");
+    assert!(bytes > 1 << 20, "only {bytes} bytes: the attack is ineffective");
 }
 
 #[test]
-fn handshakes_that_never_end_keep_no_host_at_the_same_address_out() {
+fn incomplete_handshakes_lock_no_host_at_the_same_address_out() {
     let outcome = withstands(Attack::KnockSame);
     let accepted = count(&outcome.last_status["traffic"]["connections_accepted"]);
-    assert!(accepted > 300, "{accepted} connections are no flood");
+    assert!(accepted > 300, "only {accepted} connections: the attack is ineffective");
 }
 
 #[test]
-fn handshakes_in_the_hosts_name_from_many_addresses_do_not_keep_it_out() {
+fn handshakes_with_its_nqn_from_many_addresses_do_not_lock_a_host_out() {
     let outcome = withstands(Attack::KnockMany);
     let accepted = count(&outcome.last_status["traffic"]["connections_accepted"]);
-    assert!(accepted > 300, "{accepted} connections are no flood");
+    assert!(accepted > 300, "only {accepted} connections: the attack is ineffective");
 }
 
 #[test]
-fn hosts_that_begin_to_authenticate_at_many_addresses_do_not_keep_another_out() {
+fn incomplete_authentications_from_many_addresses_lock_no_host_out() {
     let outcome = withstands_with(1 << 30, Duration::from_secs(1), Attack::KnockNegotiate);
     let accepted = count(&outcome.last_status["traffic"]["connections_accepted"]);
-    assert!(accepted > 300, "{accepted} connections are no flood");
+    assert!(accepted > 300, "only {accepted} connections: the attack is ineffective");
 }
 
 #[test]
-fn nbd_clients_that_come_and_are_silent_keep_no_other_out() {
+fn silent_nbd_clients_from_many_addresses_lock_no_other_out() {
     let outcome = withstands(Attack::KnockNbd);
     let accepted = count(&outcome.last_status["nbd"]["connections_accepted"]);
-    assert!(accepted > 300, "{accepted} connections are no flood");
+    assert!(accepted > 300, "only {accepted} connections: the attack is ineffective");
 }

@@ -1,51 +1,52 @@
-//! What is tested, and how time passes for it.
+//! The device under test, and how its time advances.
 
 use zonda_zoned::{
     Command, CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, QueueFull, ZoneIndex, ZoneState, ZonedDevice,
 };
 
-/// A device under test: [`ZonedDevice`], and what a test must do to it beside commands.
+/// A device under test: a [`ZonedDevice`], and operations of a test other than commands.
 pub trait TestBackend: ZonedDevice {
-    /// The time it is for the device. It never goes back.
+    /// The device's present time, which is monotonic.
     fn now(&mut self) -> Instant;
 
-    /// Lets time pass until something may have happened: in virtual time to the next wakeup, in real time by a turn of the
-    /// loop. The caller polls then.
+    /// Advances time until something may have happened: in virtual time to the next wakeup, in real
+    /// time by one iteration of the event loop. Then the caller polls.
     fn wait(&mut self);
 
-    /// What the device keeps of what is written to it. Where nothing is kept, contents are not checked.
+    /// What the device stores of written data. If it stores nothing, contents are not checked.
     fn keeps(&self) -> PayloadKind {
         PayloadKind::Bytes
     }
 
-    /// The most commands that may be under way.
+    /// The most commands that may be in flight.
     fn queue_depth_max(&self) -> usize {
         16
     }
 
-    /// Whether a command can be carried to the device at all: a wire format has no way to ask for nothing, say.
+    /// Whether the command can be sent to the device at all: NVMe cannot encode zero blocks, for
+    /// instance.
     fn carries(&self, _command: &Command) -> bool {
         true
     }
 
-    /// Takes the power away and brings it back, or closes the device and opens it again, while nothing is under way. False
-    /// if that cannot be done.
+    /// Power cycles the device, or closes and reopens it, while no command is in flight. False if
+    /// that is not supported.
     fn power_cycle(&mut self) -> bool {
         false
     }
 
-    /// Whether a zone that was opened and closed, and never written to, is still closed after a loss of power. A drive that
-    /// keeps no record of opening finds it empty, which loses nothing.
+    /// Whether a zone that was opened and closed, and never written to, is still closed after a
+    /// power loss. A drive that does not record opening restores it as empty, which loses no data.
     fn remembers_untouched_zones(&self) -> bool {
         true
     }
 
-    /// Makes a zone read only or offline, as if its medium gave up. False if that cannot be done.
+    /// Makes a zone read only or offline, as if its medium failed. False if that is not supported.
     fn degrade(&mut self, _zone: ZoneIndex, _to: ZoneState) -> bool {
         false
     }
 
-    /// Asserts what must hold inside the device between two commands.
+    /// Checks the invariants of the device between two commands.
     fn check_invariants(&mut self) {}
 
     /// Commands of each random run.
@@ -54,9 +55,9 @@ pub trait TestBackend: ZonedDevice {
     }
 }
 
-/// Makes a backend of any device that runs in virtual time.
+/// A backend for any device that runs in virtual time.
 pub struct Virtual<D> {
-    /// Gone only while power is.
+    /// Absent only during a power cycle.
     device: Option<D>,
     now: Instant,
     keeps: PayloadKind,
@@ -68,7 +69,7 @@ pub struct Virtual<D> {
 type Degrade<D> = fn(&mut D, ZoneIndex, ZoneState);
 
 impl<D: ZonedDevice> Virtual<D> {
-    /// A device that keeps bytes.
+    /// A device that stores bytes.
     #[must_use]
     pub fn new(device: D) -> Virtual<D> {
         Virtual {
@@ -81,25 +82,25 @@ impl<D: ZonedDevice> Virtual<D> {
         }
     }
 
-    /// The device keeps something else.
+    /// Sets what the device stores.
     #[must_use]
     pub fn keeping(self, keeps: PayloadKind) -> Virtual<D> {
         Virtual { keeps, ..self }
     }
 
-    /// How its power goes and comes back.
+    /// Sets how to power cycle the device.
     #[must_use]
     pub fn with_power_cycle(self, cycle: impl FnMut(D) -> D + 'static) -> Virtual<D> {
         Virtual { power_cycle: Some(Box::new(cycle)), ..self }
     }
 
-    /// How the medium of a zone gives up.
+    /// Sets how to make the medium of a zone fail.
     #[must_use]
     pub fn with_degrade(self, degrade: fn(&mut D, ZoneIndex, ZoneState)) -> Virtual<D> {
         Virtual { degrade: Some(degrade), ..self }
     }
 
-    /// What must hold inside it.
+    /// Sets the check of its invariants.
     #[must_use]
     pub fn with_invariants(self, check: fn(&D)) -> Virtual<D> {
         Virtual { check: Some(check), ..self }

@@ -1,12 +1,14 @@
-//! One body of tests for everything that takes commands to zones: models, memory, files, networks.
+//! One test suite for everything that executes zone commands: models, memory, files, networks.
 //!
-//! [`conformance`] makes a device for each check, with a geometry that the check needs, and holds it against
-//! `docs/internals/zone-semantics.md`: named checks of every state, limit and status, then random commands against the
-//! oracle at queue depths 1 and 16. A [`TestBackend`] is a device with a way to let time pass; [`Virtual`] makes one of any
-//! device that runs in virtual time. What a backend cannot do or carry is skipped, counted and told.
+//! [`conformance`] makes a device for each check, with a geometry that the check needs, and tests
+//! it against `docs/internals/zone-semantics.md`: named checks of every state, limit and status,
+//! then random commands against the oracle at queue depths 1 and 16. A [`TestBackend`] is a device
+//! whose time can be advanced; [`Virtual`] makes one of any device that runs in virtual time.
+//! Checks that a backend does not support are skipped, counted and reported.
 //!
-//! What is absent: timing, and everything that only one kind of device has; reservations, for they are of hosts, of which a device knows none: hostile
-//! sequences of two hosts and more are in `crates/target/src/tests/hostile_reservations.rs`, random ones in the simulation.
+//! Not included: timing, and features of a single kind of device; reservations, since devices do
+//! not distinguish hosts: hostile sequences of several hosts are in
+//! `crates/target/src/tests/hostile_reservations.rs`, random ones in the simulation.
 //!
 //! ```
 //! use zonda_conformance::{Virtual, conformance};
@@ -20,7 +22,7 @@
 //!         device
 //!     })))
 //! });
-//! assert!(summary.passed > 80 && summary.skipped > 0, "it was given no way to degrade a zone");
+//! assert!(summary.passed > 80 && summary.skipped > 0, "the backend cannot degrade zones");
 //! ```
 #![forbid(unsafe_code)]
 

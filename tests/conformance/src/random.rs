@@ -10,9 +10,9 @@ use crate::checks::Check;
 use crate::rig::{Rig, Stop, Verdict, ensure, shown, zeros};
 use crate::shapes::Shape;
 
-/// Waits without news after which a command is taken to be lost.
+/// Waits without a completion after which a command counts as lost.
 const WAITS_MAX: u32 = 10_000_000;
-/// Ids of the commands that look at everything.
+/// Identifiers of the commands that compare the whole device.
 const FIRST_SURVEY_ID: u64 = 1 << 60;
 
 /// The shapes on which random commands run, each at both depths.
@@ -26,26 +26,26 @@ pub(crate) fn checks() -> Vec<Check> {
         };
     }
     of! {
-        Full: "random commands one at a time get the answers of the oracle",
-              "random commands sixteen at a time get the answers of the oracle";
-        Metadata: "random commands one at a time with metadata get the answers of the oracle",
-              "random commands sixteen at a time with metadata get the answers of the oracle";
-        Bare: "random commands one at a time without limits get the answers of the oracle",
-              "random commands sixteen at a time without limits get the answers of the oracle";
-        Conventional: "random commands one at a time to conventional zones too get the answers of the oracle",
-              "random commands sixteen at a time to conventional zones too get the answers of the oracle";
-        Zrwa: "random commands one at a time with zrwas get the answers of the oracle",
-              "random commands sixteen at a time with zrwas get the answers of the oracle";
+        Full: "random commands one at a time complete as in the oracle",
+              "random commands sixteen at a time complete as in the oracle";
+        Metadata: "random commands one at a time with metadata complete as in the oracle",
+              "random commands sixteen at a time with metadata complete as in the oracle";
+        Bare: "random commands one at a time without limits complete as in the oracle",
+              "random commands sixteen at a time without limits complete as in the oracle";
+        Conventional: "random commands one at a time to conventional zones too complete as in the oracle",
+              "random commands sixteen at a time to conventional zones too complete as in the oracle";
+        Zrwa: "random commands one at a time with zrwas complete as in the oracle",
+              "random commands sixteen at a time with zrwas complete as in the oracle";
     }
 }
 
-/// Geometries of every kind, for backends that can have any; see [`crate::conformance`].
+/// Geometries of every kind, for backends that support any; see [`crate::conformance`].
 pub(crate) fn geometries() -> impl Iterator<Item = Geometry> {
     let mut prng = Prng::new(23).fork("conformance/geometries");
     std::iter::repeat_with(move || random_geometry(&mut prng))
 }
 
-/// Random commands to one device, with so many under way at a time.
+/// Random commands to one device, with a queue depth of `depth`.
 pub(crate) fn run(rig: &mut Rig, depth: usize) -> Verdict {
     let depth = depth.min(rig.backend.queue_depth_max());
     let keeps = rig.backend.keeps();
@@ -85,7 +85,7 @@ pub(crate) fn run(rig: &mut Rig, depth: usize) -> Verdict {
 struct Pair<'a> {
     rig: &'a mut Rig,
     oracle: ReferenceDevice,
-    /// What is under way, and how it must end.
+    /// Commands in flight, with their expected completions.
     expected: Vec<(Operation, Completion)>,
     prng: Prng,
     next_survey_id: u64,
@@ -102,7 +102,7 @@ impl Pair<'_> {
         while let Some(offered) = command.take() {
             let now = self.rig.backend.now();
             if let Err(QueueFull(refused)) = self.rig.backend.submit(now, offered) {
-                ensure!(self.expected.len() > 1, "an idle device has no room for {}", shown(&refused.operation));
+                ensure!(self.expected.len() > 1, "an idle device returned QueueFull for {}", shown(&refused.operation));
                 command = Some(refused);
                 self.wait()?;
             }
@@ -110,7 +110,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Lets the device work until something ends, and holds it against the oracle.
+    /// Advances time until a command completes, and checks the completion against the oracle.
     fn wait(&mut self) -> Verdict {
         let mut completions = CompletionQueue::new();
         for _ in 0..WAITS_MAX {
@@ -125,13 +125,13 @@ impl Pair<'_> {
             }
             return Ok(());
         }
-        Err(Stop::Failed(format!("{} commands do not end", self.expected.len())))
+        Err(Stop::Failed(format!("{} commands do not complete", self.expected.len())))
     }
 
     fn check(&mut self, completion: Completion) -> Verdict {
         let place = self.expected.iter().position(|(_, expected)| expected.id == completion.id);
         let Some(place) = place else {
-            return Err(Stop::Failed(format!("command {} ends, and is not under way", completion.id)));
+            return Err(Stop::Failed(format!("command {} completes, but is not in flight", completion.id)));
         };
         let (operation, expected) = self.expected.swap_remove(place);
         let keeps = self.rig.backend.keeps();
@@ -143,7 +143,7 @@ impl Pair<'_> {
             got.status,
             expected.status
         );
-        ensure!(got == expected, "{} brought {:?}, not {:?}", shown(&operation), got.outcome, expected.outcome);
+        ensure!(got == expected, "{} returned {:?}, not {:?}", shown(&operation), got.outcome, expected.outcome);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Pair<'_> {
         }
         self.rig.backend.check_invariants();
         let extended = self.rig.geometry.descriptor_extension_bytes > 0;
-        self.ask(Operation::ReportZones {
+        self.compare(Operation::ReportZones {
             start: Lba(0),
             filter: ReportFilter::All,
             extended,
@@ -165,13 +165,13 @@ impl Pair<'_> {
         for zone in (0..self.rig.geometry.zone_count).map(ZoneIndex) {
             for first in (0..size).step_by(step as usize) {
                 let start = self.rig.geometry.zone_start(zone) + Blocks(first);
-                self.ask(Operation::Read { start, blocks: Blocks(step.min(size - first)) })?;
+                self.compare(Operation::Read { start, blocks: Blocks(step.min(size - first)) })?;
             }
         }
         Ok(())
     }
 
-    fn ask(&mut self, operation: Operation) -> Verdict {
+    fn compare(&mut self, operation: Operation) -> Verdict {
         let id = CommandId(self.next_survey_id);
         self.next_survey_id += 1;
         let command = Command { id, namespace: NamespaceId::FIRST, operation };
@@ -183,7 +183,7 @@ impl Pair<'_> {
     }
 
     fn degrade_a_zone(&mut self) -> Verdict {
-        // What is under way must not notice: a device may look at a zone when it reads it.
+        // It must not affect commands in flight: a device may check a zone when it reads it.
         while !self.expected.is_empty() {
             self.wait()?;
         }
@@ -198,7 +198,7 @@ impl Pair<'_> {
     }
 }
 
-/// A device that keeps bytes may bring back nothing where it has nothing but zeros.
+/// A device that stores bytes may return no payload if all blocks are zeros.
 fn with_zeros(geometry: &Geometry, keeps: PayloadKind, operation: &Operation, completion: Completion) -> Completion {
     match (operation, &completion.outcome) {
         (Operation::Read { blocks, .. }, Outcome::Data(Payload::None)) if keeps == PayloadKind::Bytes => {

@@ -1,4 +1,4 @@
-//! A device and the hand that tries it.
+//! A device, and the helpers that test it.
 
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Lba, NamespaceId, Operation,
@@ -8,21 +8,21 @@ use zonda_zoned::{
 
 use crate::TestBackend;
 
-/// Waits without news after which a command is taken to be lost.
+/// Waits without a completion after which a command counts as lost.
 const WAITS_MAX: u32 = 10_000_000;
 
 /// Why a check ends early.
 #[derive(Clone, Debug)]
 pub(crate) enum Stop {
-    /// The backend cannot do it.
+    /// The backend does not support it.
     Skipped(String),
-    /// The device is wrong.
+    /// The device violates a rule.
     Failed(String),
 }
 
 pub(crate) type Verdict = Result<(), Stop>;
 
-/// Ends a check unless something holds.
+/// Fails a check unless a condition holds.
 macro_rules! ensure {
     ($holds:expr, $($why:tt)+) => {
         if !$holds {
@@ -41,11 +41,11 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new(backend: Box<dyn TestBackend>, geometry: Geometry) -> Rig {
-        assert_eq!(*backend.geometry(NamespaceId::FIRST), geometry, "the backend has the geometry that was asked for");
+        assert_eq!(*backend.geometry(NamespaceId::FIRST), geometry, "the backend has the requested geometry");
         Rig { backend, geometry, next_id: 0 }
     }
 
-    /// Blocks that a zone holds.
+    /// Capacity of a zone, in blocks.
     pub(crate) fn capacity(&self) -> u64 {
         self.geometry.zone_capacity_blocks.0
     }
@@ -59,22 +59,23 @@ impl Rig {
         ZoneIndex(zone + self.geometry.conventional_zone_count)
     }
 
-    /// Runs commands with so many under way at a time, and returns their completions in the order of the commands.
+    /// Runs commands with a queue depth of `depth`, and returns their completions in the order of
+    /// the commands.
     pub(crate) fn run_all(&mut self, operations: Vec<Operation>, depth: usize) -> Result<Vec<Completion>, Stop> {
         let depth = depth.min(self.backend.queue_depth_max());
         let first = self.next_id;
         let mut ended: Vec<Option<Completion>> = vec![None; operations.len()];
-        let (mut submitted, mut under_way, mut waits) = (0, 0, 0);
+        let (mut submitted, mut in_flight, mut waits) = (0, 0, 0);
         let mut operations = operations.into_iter();
         let mut held = None;
         let mut completions = CompletionQueue::new();
         loop {
             let now = self.backend.now();
-            while under_way < depth {
+            while in_flight < depth {
                 let Some(operation) = held.take().or_else(|| operations.next()) else { break };
                 let command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
                 if !self.backend.carries(&command) {
-                    return Err(Stop::Skipped("the backend cannot carry such a command".to_owned()));
+                    return Err(Stop::Skipped("the backend cannot encode such a command".to_owned()));
                 }
                 if let Err(QueueFull(command)) = self.backend.submit(now, command) {
                     held = Some(command.operation);
@@ -82,23 +83,23 @@ impl Rig {
                 }
                 self.next_id += 1;
                 submitted += 1;
-                under_way += 1;
+                in_flight += 1;
             }
-            if under_way == 0 && held.is_none() {
+            if in_flight == 0 && held.is_none() {
                 break;
             }
             self.backend.wait();
             let now = self.backend.now();
             self.backend.poll(now, &mut completions);
             waits = if completions.is_empty() { waits + 1 } else { 0 };
-            ensure!(waits < WAITS_MAX, "{under_way} of {submitted} commands do not end");
+            ensure!(waits < WAITS_MAX, "{in_flight} of {submitted} commands do not complete");
             while let Some(completion) = completions.pop() {
                 let place = completion.id.0.checked_sub(first).and_then(|place| ended.get_mut(place as usize));
                 let Some(place) = place.filter(|place| place.is_none()) else {
-                    return Err(Stop::Failed(format!("command {} ends, and is not under way", completion.id)));
+                    return Err(Stop::Failed(format!("command {} completes, but is not in flight", completion.id)));
                 };
                 *place = Some(completion);
-                under_way -= 1;
+                in_flight -= 1;
             }
         }
         self.backend.check_invariants();
@@ -111,7 +112,7 @@ impl Rig {
         Ok(ended.into_iter().next().expect("one command has one completion"))
     }
 
-    /// Runs one command, and wants it to end with a status.
+    /// Runs one command, and checks its status.
     pub(crate) fn expect(&mut self, operation: Operation, status: Status) -> Verdict {
         let shown = shown(&operation);
         let got = self.run(operation)?.status;
@@ -119,7 +120,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Contents that tell `mark` and each block apart.
+    /// Contents that differ for each mark and block.
     pub(crate) fn payload(&self, mark: u64, blocks: u64) -> Payload {
         match self.backend.keeps() {
             PayloadKind::None => Payload::None,
@@ -153,7 +154,7 @@ impl Rig {
         Operation::Append { zone_start, blocks: Blocks(blocks), payload: self.payload(mark, blocks) }
     }
 
-    /// Writes at a place of a sequential zone.
+    /// Writes at a block of a sequential zone.
     pub(crate) fn write(&mut self, zone: u32, block: u64, blocks: u64, mark: u64, status: Status) -> Verdict {
         let operation = self.write_at(self.lba(zone, block), blocks, mark);
         self.expect(operation, status)
@@ -197,18 +198,18 @@ impl Rig {
         let ended = self.run(report)?;
         match ended.outcome {
             Outcome::Report(report) => Ok(*report),
-            other => Err(Stop::Failed(format!("a report brought {other:?} and \"{}\"", ended.status))),
+            other => Err(Stop::Failed(format!("a report returned {other:?} and \"{}\"", ended.status))),
         }
     }
 
-    /// One sequential zone as it is reported.
+    /// The reported descriptor of a sequential zone.
     pub(crate) fn zone(&mut self, zone: u32) -> Result<ZoneDescriptor, Stop> {
         let mut report = self.report(self.lba(zone, 0), ReportFilter::All, false, true, 1)?;
         ensure!(report.zones.len() == 1, "a report of one zone has {} descriptors", report.zones.len());
         Ok(report.zones.remove(0))
     }
 
-    /// Wants a sequential zone to be in a state, with its write pointer at a block, or without one.
+    /// Checks state and write pointer of a sequential zone.
     pub(crate) fn expect_zone(&mut self, zone: u32, state: ZoneState, write_pointer: Option<u64>) -> Verdict {
         let got = self.zone(zone)?;
         let start = self.lba(zone, 0);
@@ -222,10 +223,10 @@ impl Rig {
         Ok(())
     }
 
-    /// Wants consecutive blocks to have these marks.
+    /// Checks the marks of consecutive blocks.
     pub(crate) fn expect_marks(&mut self, start: Lba, marks: &[u64]) -> Verdict {
         if self.backend.keeps() == PayloadKind::None {
-            return Err(Stop::Skipped("the backend keeps no contents".to_owned()));
+            return Err(Stop::Skipped("the backend stores no contents".to_owned()));
         }
         let step = self.geometry.max_transfer_blocks.0;
         for (piece, marks) in marks.chunks(step as usize).enumerate() {
@@ -234,7 +235,7 @@ impl Rig {
             let ended = self.run(Operation::Read { start, blocks: Blocks(blocks) })?;
             ensure!(ended.status.is_success(), "a read of {blocks} blocks at {start} ended with \"{}\"", ended.status);
             let Outcome::Data(payload) = ended.outcome else {
-                return Err(Stop::Failed(format!("a read at {start} brought no data")));
+                return Err(Stop::Failed(format!("a read at {start} returned no data")));
             };
             if let Payload::Fingerprints(prints) = &payload {
                 ensure!(**prints == *marks, "blocks from {start} have the fingerprints {prints:?}, not {marks:?}");
@@ -259,40 +260,40 @@ impl Rig {
         Ok(())
     }
 
-    /// Wants blocks of a sequential zone to have these marks.
+    /// Checks the marks of blocks of a sequential zone.
     pub(crate) fn expect_blocks(&mut self, zone: u32, block: u64, marks: &[u64]) -> Verdict {
         self.expect_marks(self.lba(zone, block), marks)
     }
 
-    /// Power goes and comes back.
+    /// Power cycles the device.
     pub(crate) fn cycle_power(&mut self) -> Verdict {
         if self.backend.power_cycle() {
             self.backend.check_invariants();
             return Ok(());
         }
-        Err(Stop::Skipped("the backend has no way to lose power".to_owned()))
+        Err(Stop::Skipped("the backend cannot be power cycled".to_owned()))
     }
 
-    /// Goes on only where a closed zone without a write is kept over a loss of power.
+    /// Skips the check unless the backend preserves closed, unwritten zones over a power loss.
     pub(crate) fn remembers_untouched_zones(&self) -> Verdict {
         if self.backend.remembers_untouched_zones() {
             return Ok(());
         }
-        Err(Stop::Skipped("the backend finds a zone empty that was opened and closed without a write".to_owned()))
+        Err(Stop::Skipped("the backend restores a closed zone without a write as empty".to_owned()))
     }
 
-    /// A sequential zone gives up.
+    /// Degrades a sequential zone.
     pub(crate) fn degrade(&mut self, zone: u32, to: ZoneState) -> Verdict {
         if self.backend.degrade(self.index(zone), to) {
             return Ok(());
         }
-        Err(Stop::Skipped("the backend has no way to degrade a zone".to_owned()))
+        Err(Stop::Skipped("the backend cannot degrade zones".to_owned()))
     }
 
-    /// What a read brought, as bytes: no payload is zeros.
+    /// The data of a read, as bytes; no payload means zeros.
     fn bytes_of(&self, payload: Payload, blocks: u64) -> Result<BlockBuffer, Stop> {
         let (size, metadata) = (self.geometry.block_size_bytes, self.geometry.metadata_bytes);
-        ensure!(payload.fits(blocks, size, metadata), "a read of {blocks} blocks brought a payload of another size");
+        ensure!(payload.fits(blocks, size, metadata), "a read of {blocks} blocks returned a payload of another size");
         match payload {
             Payload::Bytes(buffer) => Ok(*buffer),
             Payload::None => Ok(zeros(&self.geometry, blocks)),
@@ -310,7 +311,7 @@ pub(crate) fn zeros(geometry: &Geometry, blocks: u64) -> BlockBuffer {
     }
 }
 
-/// An operation without its contents, for people.
+/// An operation without its contents, for messages.
 pub(crate) fn shown(operation: &Operation) -> String {
     match operation {
         Operation::Write { start, blocks, .. } => format!("a write of {blocks} blocks at {start}"),

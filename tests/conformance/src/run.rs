@@ -1,4 +1,4 @@
-//! One check after the other, and what came of them.
+//! Runs the checks one after the other, and summarizes the results.
 
 use zonda_zoned::Geometry;
 
@@ -7,25 +7,25 @@ use crate::checks::{self, Check};
 use crate::rig::{Rig, Stop};
 use crate::{random, shapes};
 
-/// Geometries drawn at random, beside those of the checks.
+/// Random geometries, besides those of the checks.
 const RANDOM_GEOMETRIES: usize = 24;
 
-/// What came of all checks.
+/// The results of all checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Checks that a device passed.
     pub passed: usize,
-    /// Checks that the backend cannot do.
+    /// Checks that the backend does not support.
     pub skipped: usize,
-    /// What is wrong, check by check.
+    /// The failures, by check.
     pub failures: Vec<String>,
 }
 
-/// Runs all checks on the devices that `make` makes: fresh ones, or `None` where the backend can have no device of that
-/// geometry. A line for each check goes to the standard output.
+/// Runs all checks on new devices from `make`, which returns `None` if the backend does not support
+/// the geometry. Prints a line for each check to standard output.
 ///
 /// # Panics
-/// When a check fails, after all have been run; what failed is told.
+/// If a check has failed, after all have been run, with all failures.
 pub fn conformance(name: &str, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>) -> Summary {
     let mut summary = Summary::default();
     for check in checks::all() {
@@ -71,17 +71,17 @@ fn random_geometries(
             Err(Stop::Failed(why)) => summary.failures.push(format!("random commands, {geometry:?}: {why}")),
         }
     }
-    println!("{name}: random commands on random geometries ... {passed} ok, {skipped} that the backend cannot have");
+    println!("{name}: random commands on random geometries ... {passed} ok, {skipped} not supported by the backend");
     summary.passed += passed;
     summary.skipped += skipped;
 }
 
-/// One check on the first geometry that the backend can have.
+/// One check on the first geometry that the backend supports.
 fn run(check: &Check, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>) -> Result<(), Stop> {
     for geometry in shapes::of(check.shape) {
         if let Some(backend) = make(&geometry) {
             return (check.body)(&mut Rig::new(backend, geometry));
         }
     }
-    Err(Stop::Skipped("the backend can have no such geometry".to_owned()))
+    Err(Stop::Skipped("the backend does not support such a geometry".to_owned()))
 }

@@ -1,11 +1,12 @@
-//! The geometries that checks ask for.
+//! The geometries that checks need.
 
 use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
 
-/// What a check needs beside plain sequential zones.
+/// What a check needs besides plain sequential zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// Limits on active and open zones, a gap behind the capacity, descriptor extensions, reads across zones.
+    /// Limits on active and open zones, a gap after the capacity, descriptor extensions, reads
+    /// across zones.
     Full,
     /// Metadata with each block, and all of the above.
     Metadata,
@@ -19,7 +20,7 @@ pub(crate) enum Shape {
     ZrwaWithoutFlush,
 }
 
-/// The geometries of a shape, those that test most first.
+/// The geometries of a shape, starting with those that test the most.
 pub(crate) fn of(shape: Shape) -> Vec<Geometry> {
     let tiny = Geometry::tiny();
     let large = Geometry {

@@ -1,22 +1,22 @@
-# The guest's first script: runs other scripts, one after the other, until the machine outside turns the guest off.
+# The guest's first script: runs other scripts, one after the other, until the host machine turns the guest off.
 #
-# A job comes on the console as lines of shell between GUEST-JOB and GUEST-RUN. It runs in a shell of its own. Afterwards nothing
-# of it is left: no process, mount, connection or file. GUEST-DONE tells its exit status. Where something cannot be removed,
-# the guest ends, and the machine outside boots another one.
+# A job arrives on the console as lines of shell between GUEST-JOB and GUEST-RUN. It runs in a separate shell. Afterwards its
+# processes, mounts, connections and files are removed. GUEST-DONE reports its exit status. If the cleanup fails, the guest
+# exits, and the host machine boots another one.
 exec 3</dev/hvc0
 
 uptime() { cut -d' ' -f1 /proc/uptime; }
 
-# What a job left, a line each.
+# Leftovers of a job, a line each.
 mounts() { sed -n 's,^[^ ]* \(/mnt/[^ ]*\) .*,\1,p' /proc/mounts; }
 controllers() { (shopt -s nullglob && cd /sys/class/nvme 2>/dev/null && echo nvme*); }
 
 clean_up() {
-    # Everything but the first process and this one.
+    # All processes except the first one and this one.
     kill -KILL -1 2>/dev/null
     local tries=100 path
     while [ -n "$(mounts)" ] || [ -n "$(controllers)" ]; do
-        # A file system whose server is away is unmounted only when its controller is removed.
+        # A file system whose server is unreachable is unmounted only when its controller is removed.
         for path in $(mounts); do umount -l "$path"; done
         [ -z "$(controllers)" ] || timeout 20 nvme disconnect-all
         tries=$((tries - 1))
@@ -28,7 +28,7 @@ clean_up() {
 
 while true; do
     echo "GUEST-READY $(uptime)"
-    # An answer that the last job did not read is not part of this one.
+    # A reply that the last job did not read is not part of this one.
     while IFS= read -r line <&3 && [ "$line" != GUEST-JOB ]; do :; done
     while IFS= read -r line <&3 && [ "$line" != GUEST-RUN ]; do
         printf '%s\n' "$line"
@@ -36,7 +36,7 @@ while true; do
     dmesg -c >/dev/null
     bash /run/job.sh 3<&-
     status=$?
-    clean_up || { echo "the guest cannot be cleaned up: $(mounts) $(controllers)"; exit 1; }
+    clean_up || { echo "cannot clean up the guest: $(mounts) $(controllers)"; exit 1; }
     # With a newline of its own: the job's last line may lack one.
     printf '\nGUEST-DONE %s after %s seconds\n' $status "$(uptime)"
 done

@@ -1,4 +1,4 @@
-# btrfs on zones, over two deaths of the server. Subsystem `a`: one namespace, 48 MiB in zones of 64 MiB.
+# btrfs on zones, while the server is killed twice. Subsystem `a`: one namespace, 48 MiB in zones of 64 MiB.
 
 step connect
 attach a 1
@@ -26,8 +26,8 @@ check() {
     (cd "/mnt/btrfs/$1" && quietly sha256sum -c "/tmp/$1.sums")
 }
 
-# Reads of the checks are to reach the drive.
-forget() {
+# Drops caches, so that the checks read from the drive.
+drop_caches() {
     echo 3 >/proc/sys/vm/drop_caches
 }
 
@@ -43,7 +43,7 @@ remount() {
 
 step "fill, scrub, remount, check"
 fill first
-forget
+drop_caches
 check first
 scrub
 remount
@@ -55,16 +55,16 @@ mount -t btrfs $disk /mnt/btrfs
 if in_soak; then
     step "the server is killed while idle"
     kill_server a
-    forget
+    drop_caches
     check first
     fill second
-    forget
+    drop_caches
     check second
     scrub
 fi
 
 step "the server is killed in the middle of writing"
-# Files that were synced, one by one, are noted; the writer ends when it is told to, or when a write fails.
+# Synced files are recorded, one by one; the writer ends at /tmp/stop, or when a write fails.
 mkdir -p /mnt/btrfs/third
 : >/tmp/third.sums
 (
@@ -86,14 +86,14 @@ let_write
 kill_server a
 let_write
 touch /tmp/stop
-# A write that was executed but not answered is sent again, and is then not at the write pointer: Linux may take the file
-# system read-only. What was synced must be there all the same.
+# A write that was executed but not acknowledged is retried, and is then not at the write pointer: Linux may remount the file
+# system read-only. Synced data must be present nevertheless.
 wait $writer || true
 section mount-state grep btrfs /proc/mounts
 section synced wc -l /tmp/third.sums
 [ "$(wc -l </tmp/third.sums)" -gt 0 ] || fail "the writer wrote nothing"
 remount
-forget
+drop_caches
 check first
 if in_soak; then check second; fi
 check third
@@ -102,7 +102,7 @@ fill fourth
 rm -r /mnt/btrfs/first
 sync
 remount
-forget
+drop_caches
 if in_soak; then check second; fi
 check fourth
 umount /mnt/btrfs

@@ -1,21 +1,21 @@
-# Read by every script that runs in a guest: steps, marked sections, connecting, requests to the host.
-# In place: TARGET (zonda or kernel), ADDRESS, PORT, EXTENT (smoke or soak). A command that fails ends the test.
+# Sourced by every script that runs in a guest: steps, marked sections, connecting, requests to the host machine.
+# Variables: TARGET (zonda or kernel), ADDRESS, PORT, EXTENT (smoke or soak). A command that fails ends the test.
 set -euo pipefail
 trap 'echo "FAILED at line $LINENO of ${BASH_SOURCE[0]##*/}: $BASH_COMMAND"; dmesg | tail -n 15' ERR
 set -E
 
 PREFIX=nqn.2026-01.io.zonda:
 modprobe nvme-tcp
-# While a connection is broken and the host has not noticed, it sends a request anew at once, so many times at most, and then fails it.
-# Five times are over before it notices.
+# While a connection is broken and the host has not detected it, a request is retried at once, up to this limit, and then fails.
+# The default of five retries is exhausted before the host detects it.
 echo 255 >/sys/module/nvme_core/parameters/max_retries
 
-# step WORDS...: what comes next, with the time since the boot.
+# step TEXT...: prints the next step, with the time since boot.
 step() {
     echo "STEP $(cut -d' ' -f1 /proc/uptime) $*"
 }
 
-# in_soak: everything is to run. Otherwise every kind of check once, with little data.
+# in_soak: whether everything runs. Otherwise every kind of check once, with little data.
 in_soak() { [ "$EXTENT" = soak ]; }
 
 fail() {
@@ -24,25 +24,25 @@ fail() {
     exit 1
 }
 
-# refused COMMAND...: it must fail; what it says is in $said.
+# refused COMMAND...: it must fail; its output is in $said.
 refused() {
     if said=$("$@" 2>&1); then
-        fail "succeeded, and should not: $*"
+        fail "succeeded, but must fail: $*"
     fi
 }
 
-# refused_with WORDS COMMAND...: it must fail and say this. Only zonda is held to the words: nvmet reports what is left of
-# an error behind Linux's block layer.
+# refused_with TEXT COMMAND...: it must fail with this text. The text is only checked for zonda: nvmet reports errors as
+# translated by Linux's block layer.
 refused_with() {
     local words=$1
     shift
     refused "$@"
     if [ $TARGET = zonda ] && ! grep -qi "$words" <<<"$said"; then
-        fail "$*: expected \"$words\", and it said: $said"
+        fail "$*: expected \"$words\", got: $said"
     fi
 }
 
-# quietly COMMAND...: says nothing unless it fails.
+# quietly COMMAND...: prints nothing unless it fails.
 quietly() {
     local said
     if ! said=$("$@" 2>&1); then
@@ -51,7 +51,7 @@ quietly() {
     fi
 }
 
-# section NAME COMMAND...: prints what it prints between marks that the harness finds.
+# section NAME COMMAND...: prints its output between markers for the harness.
 section() {
     local name=$1
     shift
@@ -64,13 +64,13 @@ section() {
     printf 'BEGIN %s\n%s\nEND %s\n' "$name" "$output" "$name"
 }
 
-# wait_until WORDS COMMAND...: for at most a minute.
+# wait_until TEXT COMMAND...: for at most a minute.
 wait_until() {
     local words=$1 tries=600
     shift
     until "$@" >/dev/null 2>&1; do
         tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "a minute has passed, and not: $words"
+        [ $tries -gt 0 ] || fail "timeout after 60 s: $words"
         sleep 0.1
     done
 }
@@ -91,8 +91,8 @@ is_live() {
     [ "$(cat "/sys/class/nvme/$1/state")" = live ]
 }
 
-# connect SUBSYSTEM [options of nvme connect]: as the host HOST_NQN, HOST_ID. Two I/O queues, though there is one CPU: Linux
-# then sends writes through the one and reads through the other.
+# connect SUBSYSTEM [options of nvme connect]: as the host HOST_NQN, HOST_ID. Two I/O queues, although there is one CPU: Linux
+# then uses one for writes and the other for reads.
 connect() {
     local name=$1
     shift
@@ -100,8 +100,8 @@ connect() {
         --reconnect-delay 1 --keep-alive-tmo 5 --nr-io-queues 1 --nr-write-queues 1 "$@"
 }
 
-# disk_of CONTROLLER NAMESPACE: its disk. Linux numbers disks in the order in which its scan, which runs in parallel, meets
-# them: nvme0n1 may well be namespace 2.
+# disk_of CONTROLLER NAMESPACE: its disk. Linux numbers disks in the order in which its parallel scan finds them: nvme0n1 may be
+# namespace 2.
 disk_of() {
     local path
     for path in /sys/class/nvme/"$1"/"$1"n*; do
@@ -131,22 +131,22 @@ detach() {
     quietly nvme disconnect -n "$PREFIX$1"
 }
 
-# A name and an id for this guest: another number, another host.
+# Host NQN and host ID for this guest: another number, another host.
 be_host() {
     HOST_ID=$(printf '00000000-0000-4000-8000-%012d' "$1")
     HOST_NQN=nqn.2014-08.org.nvmexpress:uuid:$HOST_ID
 }
 be_host "${HOST_NUMBER:-1}"
 
-# ask WORDS: of the machine outside, which does it before this returns. The guest's own target has nobody outside.
+# ask REQUEST: of the host machine, which executes it before this returns. Not used with the guest's own target.
 ask() {
     [ $TARGET = zonda ] || return 0
     echo "HOST: $*"
-    read -r -t 100 _ </dev/hvc0 || fail "no answer from the machine outside"
+    read -r -t 100 _ </dev/hvc0 || fail "no reply from the host machine"
 }
 
-# restart_server HOW SUBSYSTEM: the server ends and is started again; returns when this host is connected once more. In a soak
-# the server is away for a second, so that an attempt to connect fails.
+# restart_server HOW SUBSYSTEM: the server is stopped and restarted; returns when this host is connected again. In a soak the
+# server is down for a second, so that an attempt to connect fails.
 restart_server() {
     local controller
     controller=$(controller_of "$2")
@@ -157,19 +157,19 @@ restart_server() {
     else
         if in_soak; then ask "$1 1000"; else ask "$1 0"; fi
     fi
-    wait_until "the host is connected again" is_live "$controller"
+    wait_until "the host is reconnected" is_live "$controller"
 }
 
 # By SIGKILL, and by SIGTERM.
 kill_server() { restart_server kill-server "$1"; }
 stop_server() { restart_server stop-server "$1"; }
 
-# ---- the guest's own target, in place of zonda ----
+# ---- the guest's own target, instead of zonda ----
 
 nvmet=/sys/kernel/config/nvmet
 null_disks=0
 
-serve_subsystem() { # NQN anybody|named-hosts
+serve_subsystem() { # NQN any-host|named-hosts
     mkdir $nvmet/subsystems/"$1"
     [ "$2" = named-hosts ] || echo 1 >$nvmet/subsystems/"$1"/attr_allow_any_host
 }

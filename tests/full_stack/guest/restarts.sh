@@ -1,4 +1,4 @@
-# A server that is crowded, stopped in order, and killed, with a host that stays. Subsystem `a`: namespace 1 has small zones,
+# A server with many silent connections is stopped cleanly, and killed, while a host stays connected. Subsystem `a`: namespace 1 has small zones,
 # namespace 2 is conventional.
 
 step connect
@@ -9,7 +9,7 @@ zones="--filename=$disk --zonemode=zbd --rw=write --bs=64k --iodepth=8 --max_ope
 
 if in_soak; then crowded_zones=2z random_size=4m stopped_zones=5z stops=3; else crowded_zones=1z random_size=512k stopped_zones=3z stops=1; fi
 
-step "500 connections that say nothing"
+step "500 silent connections"
 ask crowd
 quietly fio --name=crowded $verified $zones --size=$crowded_zones
 quietly nvme reset $controller
@@ -23,9 +23,9 @@ quietly mke2fs -q -F -t ext4 $disk2
 mkdir -p /mnt/ext4
 mount -t ext4 $disk2 /mnt/ext4
 
-# write_until_told FOLDER: files that are synced, one by one, and then noted in /tmp/FOLDER.sums, until /tmp/stop is there
+# write_until_stopped FOLDER: writes and syncs files, one by one, and records them in /tmp/FOLDER.sums, until /tmp/stop exists
 # or a write fails.
-write_until_told() {
+write_until_stopped() {
     trap - ERR
     set +e
     mkdir -p "/mnt/ext4/$1"
@@ -39,7 +39,7 @@ write_until_told() {
     touch "/tmp/$1.whole"
 }
 
-# What the drive has, and not what Linux remembers.
+# Verifies the data on the drive, not in the page cache.
 check() {
     echo 3 >/proc/sys/vm/drop_caches
     [ "$(wc -l <"/tmp/$1.sums")" -gt 0 ] || fail "$1: the writer wrote nothing"
@@ -54,21 +54,21 @@ lines_of() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 grown() { [ "$(wc -l <"/tmp/$1.sums")" -ge "$2" ]; }
 
 if in_soak; then
-    step "the server is stopped in order while idle"
+    step "the server is stopped cleanly while idle"
     stop_server a
     quietly dd if=/dev/urandom of=/mnt/ext4/noise bs=64k count=4 conv=fsync
 fi
 
-step "the server is stopped in order in the middle of writing to zones and to ext4"
+step "the server is stopped cleanly during writes to zones and to ext4"
 quietly blkzone reset $disk
-write_until_told stopped &
+write_until_stopped stopped &
 writer=$!
-# The rest of a write that was executed, and whose answer is lost, is refused when it is sent again: a server that stops in
-# order loses no answer.
+# A write that was executed and whose reply was lost is refused when it is retried: a server that stops cleanly loses no
+# reply.
 (quietly fio --name=stopped $verified $zones --rate=4m --size=$stopped_zones) >/tmp/fio.says 2>&1 &
 zoned_writer=$!
-# fio begins with a report of zones, which Linux does not send again when its connection breaks.
-# All that it writes may be written between two looks, on a machine that is busy: zones that are full have been begun, too.
+# fio starts with a zone report, which Linux does not retry when its connection breaks.
+# On a busy machine fio may finish between two checks: full zones have been started, too.
 has_begun() { blkzone report -c 1 $disk | grep -qE '\((oi|cl|fu)\)'; }
 wait_until "fio writes" has_begun
 for time in $(seq $stops); do
@@ -78,19 +78,19 @@ done
 touch /tmp/stop
 wait $writer
 wait $zoned_writer || fail "fio: $(cat /tmp/fio.says)"
-[ -e /tmp/stopped.whole ] || fail "a write failed while the server was away"
+[ -e /tmp/stopped.whole ] || fail "a write failed while the server was down"
 rm /tmp/stop
 check stopped
 
-step "the server is killed in the middle of writing to ext4"
-write_until_told killed &
+step "the server is killed during writes to ext4"
+write_until_stopped killed &
 writer=$!
 let_write killed
 kill_server a
 let_write killed
 touch /tmp/stop
 wait $writer
-[ -e /tmp/killed.whole ] || fail "a write failed while the server was away"
+[ -e /tmp/killed.whole ] || fail "a write failed while the server was down"
 check killed
 check stopped
 umount /mnt/ext4
@@ -100,7 +100,7 @@ check killed
 check stopped
 umount /mnt/ext4
 
-step "the server has hung up on all that said nothing"
+step "the server has closed all silent connections"
 ask disperse
 section blkzone blkzone report $disk
 section zns-report nvme zns report-zones $disk -d 32 -o json

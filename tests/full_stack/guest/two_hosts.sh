@@ -1,4 +1,4 @@
-# Two hosts at once, in one guest, which has two names: as hosts.sh, where each host has a guest of its own. DIGESTS are options of
+# Two concurrent hosts in one guest with two host NQNs: like hosts.sh, where each host has its own guest. DIGESTS are options of
 # nvme connect for host 1.
 
 disks=
@@ -18,7 +18,7 @@ hosts=$(sort -u /sys/class/nvme/*/hostnqn)
 section hosts echo "$hosts"
 
 verified="--zonemode=zbd --direct=1 --ioengine=libaio --rw=write --bs=64k --iodepth=8 --max_open_zones=6 --verify=crc32c --do_verify=1 --verify_fatal=1"
-for time in once "once more, over what is written"; do
+for time in once "once more, overwriting"; do
     step "both at once, verified: $time"
     quietly fio $verified --size=1z --name=own-1 --filename=$own_1 --name=shared-1 --filename=$shared_1 --name=own-2 --filename=$own_2 \
         --name=shared-2 --filename=$shared_2 --offset=16z

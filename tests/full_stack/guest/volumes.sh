@@ -1,4 +1,4 @@
-# ext4 on a RAID 5 of four drives, under load that is verified, while the server is killed twice, a drive is pulled, and its spare
+# ext4 on a RAID 5 of four drives, under verified load, while the server is killed twice, a drive is failed, and its spare
 # rebuilt. Subsystem `v`: namespace 1 is the volume v-1; its drives are v-1-0 to v-1-3, the spare is v-1-4.
 
 step connect
@@ -16,9 +16,9 @@ quietly mke2fs -q -F -t ext4 $disk
 mkdir -p /mnt/ext4
 mount -t ext4 $disk /mnt/ext4
 
-# write_until_told FOLDER: files that are synced, one by one, and then noted in /tmp/FOLDER.sums, until /tmp/stop is there
-# or a write fails. Of twenty the oldest is removed, so that the volume has blocks to reclaim.
-write_until_told() {
+# write_until_stopped FOLDER: writes and syncs files, one by one, and records them in /tmp/FOLDER.sums, until /tmp/stop exists
+# or a write fails. Only the last twenty are kept, so that the volume has blocks to reclaim.
+write_until_stopped() {
     trap - ERR
     set +e
     mkdir -p "/mnt/ext4/$1"
@@ -37,7 +37,7 @@ write_until_told() {
     touch "/tmp/$1.whole"
 }
 
-# verified_writes NAME: fio writes a file in random order, again and again, and reads it.
+# verified_writes NAME: fio writes a file in random order, repeatedly, and verifies it.
 verified_writes() {
     (quietly fio --name="$1" --directory=/mnt/ext4 --direct=1 --ioengine=libaio --rw=randwrite --bsrange=4k-32k --iodepth=4 --size=$file_size \
         --loops=$loops --rate=1m --verify=crc32c --do_verify=1 --verify_fatal=1) >"/tmp/$1.says" 2>&1
@@ -45,7 +45,7 @@ verified_writes() {
 
 begin() {
     rm -f /tmp/stop
-    write_until_told "$1" &
+    write_until_stopped "$1" &
     writer=$!
     verified_writes "$1-fio" &
     fio=$!
@@ -58,7 +58,7 @@ end() {
     [ -e "/tmp/$1.whole" ] || fail "$1: a write failed"
 }
 
-# What the drives have, and not what Linux remembers.
+# Verifies the data on the drives, not in the page cache.
 check() {
     echo 3 >/proc/sys/vm/drop_caches
     local folder
@@ -82,7 +82,7 @@ if in_soak; then
     end killed
     check killed
 
-    step "a drive is pulled under load, and the server is killed while the spare is rebuilt"
+    step "a drive is failed under load, and the server is killed while the spare is rebuilt"
     begin pulled
     sleep 1
     ask fail-member v-1 v-1-1
@@ -93,23 +93,23 @@ if in_soak; then
     end pulled
     check killed pulled
 
-    step "the rebuild comes to its end under load"
+    step "the rebuild completes under load"
     begin rebuilt
     ask rebuild v-1
     end rebuilt
     ask status
     check killed pulled rebuilt
 
-    step "another drive is gone after a kill"
+    step "another drive is missing after a kill"
     begin lost
     sleep 1
     ask lose-drive v-1-2
-    wait_until "the host is connected again" is_live ${controller#/dev/}
+    wait_until "the host is reconnected" is_live ${controller#/dev/}
     end lost
     check killed pulled rebuilt lost
     folders="killed rebuilt lost"
 else
-    step "under load: the server is killed, a drive is pulled, and its spare rebuilt"
+    step "under load: the server is killed, a drive is failed, and its spare rebuilt"
     begin killed
     let_write killed
     kill_server v

@@ -1,44 +1,46 @@
-//! What a guest printed, and how to read it.
+//! The output of a guest, and its parser.
 
 use serde_json::Value;
 
-/// What a guest's script printed.
+/// The output of a guest's script.
 ///
-/// Parts lie between lines `BEGIN name` and `END name`, which `section` of `guest/lib.sh` prints.
+/// Sections are between lines `BEGIN name` and `END name`, which `section` of `guest/lib.sh`
+/// prints.
 #[derive(Clone, Debug, Default)]
 pub struct Console {
     lines: Vec<String>,
 }
 
-/// One zone of a report, whoever made it. Positions count 512-byte sectors.
+/// One zone of a report of any tool. Positions are in 512-byte sectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
     /// The zone's first sector.
     pub start: u64,
-    /// Sectors that can be written.
+    /// The zone capacity.
     pub capacity: u64,
-    /// The write pointer, from the zone's start; none where it means nothing (full, read-only, offline, conventional).
+    /// The write pointer, from the zone's start; `None` if it is invalid (full, read-only, offline,
+    /// conventional).
     pub written: Option<u64>,
     /// blkzone's two letters: `em`, `oi` (implicitly opened), `oe`, `cl`, `fu`, `ro`, `of`, `nw`.
     pub state: String,
 }
 
 impl Console {
-    /// Takes the next line.
+    /// Adds the next line.
     pub(crate) fn push(&mut self, line: String) {
         self.lines.push(line);
     }
 
-    /// Everything, as it came.
+    /// The whole output.
     #[must_use]
     pub fn text(&self) -> String {
         self.lines.join("\n")
     }
 
-    /// The part of this name.
+    /// The section with this name.
     ///
     /// # Panics
-    /// If the guest printed no such part.
+    /// If the guest printed no such section.
     #[must_use]
     pub fn section(&self, name: &str) -> String {
         let position = |mark: &str| self.lines.iter().position(|line| *line == format!("{mark} {name}"));
@@ -48,26 +50,27 @@ impl Console {
         self.lines[begin + 1..end].join("\n")
     }
 
-    /// The part of this name, which is JSON.
+    /// The section with this name, parsed as JSON.
     ///
     /// # Panics
-    /// If it is not.
+    /// If it is not valid JSON.
     #[must_use]
     pub fn json(&self, name: &str) -> Value {
         let text = self.section(name);
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("section {name} is no JSON: {error}\n{text}"))
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("section {name} is not valid JSON: {error}\n{text}"))
     }
 
     /// The zones of a section that `blkzone report` printed.
     ///
     /// # Panics
-    /// If a line is none of its.
+    /// If a line cannot be parsed.
     #[must_use]
     pub fn zones_of_blkzone(&self, name: &str) -> Vec<Zone> {
         self.section(name).lines().map(|line| blkzone_line(line).unwrap_or_else(|| panic!("{line}"))).collect()
     }
 
-    /// The zones of a section that `nvme zns report-zones -o json` printed, for blocks of this many bytes.
+    /// The zones of a section that `nvme zns report-zones -o json` printed, for blocks of this many
+    /// bytes.
     ///
     /// # Panics
     /// If the section is something else.
@@ -104,14 +107,14 @@ fn nvme_zone(zone_json: &Value, sectors_per_block: u64) -> Option<Zone> {
         _ => return None,
     };
     let start = sectors("slba")?;
-    // A write pointer that means nothing may be anything, all ones included.
+    // An invalid write pointer may have any value, including all ones.
     let pointer = zone_json["wp"].as_u64()?.saturating_mul(sectors_per_block);
     Some(zone(start, sectors("cap")?, pointer.saturating_sub(start), state.to_owned()))
 }
 
 fn zone(start: u64, capacity: u64, written: u64, state: String) -> Zone {
-    let means_something = matches!(state.as_str(), "em" | "oi" | "oe" | "cl");
-    Zone { start, capacity, written: means_something.then_some(written), state }
+    let has_write_pointer = matches!(state.as_str(), "em" | "oi" | "oe" | "cl");
+    Zone { start, capacity, written: has_write_pointer.then_some(written), state }
 }
 
 #[cfg(test)]
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_what_lies_between_its_marks() {
+    fn a_section_is_the_text_between_its_markers() {
         let console = console("x\nBEGIN a\n{\n\"n\": 1}\nEND a\ny");
         assert_eq!(console.section("a"), "{\n\"n\": 1}");
         assert_eq!(console.json("a")["n"], 1);

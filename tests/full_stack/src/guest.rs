@@ -1,4 +1,4 @@
-//! A Linux guest, which runs one script after the other.
+//! A Linux guest, which runs scripts one after the other.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -20,12 +20,14 @@ use crate::root;
 const NOT_AVAILABLE: i32 = 77;
 /// Lines of a failed guest's console that a failure shows.
 const SHOWN_LINES: usize = 60;
-/// How long a guest may take to boot, and how long a script may run, on a machine that is busy with other tests too.
+/// How long a guest may take to boot, and how long a script may run, on a machine that is also busy
+/// with other tests.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(120);
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(600);
-/// When a guest is turned off, whatever it does: all scripts of a soak run in less.
+/// The maximum lifetime of a guest: all scripts of a soak take less.
 const LIFETIME_S: u32 = 3600;
-/// What the guest prints before it takes a job, and after a job with its exit status (guest/agent.sh).
+/// Printed by the guest before it accepts a job, and after a job with its exit status
+/// (guest/agent.sh).
 const READY: &str = "GUEST-READY";
 const DONE: &str = "GUEST-DONE ";
 
@@ -34,24 +36,24 @@ const DONE: &str = "GUEST-DONE ";
 pub struct Guest {
     child: Child,
     input: ChildStdin,
-    /// Lines of its console; ends with the guest.
+    /// Lines of its console; disconnected when the guest exits.
     lines: Receiver<String>,
-    /// What becomes `/test` in the guest.
+    /// The directory that is `/test` in the guest.
     _folder: TempDir,
     kernel_log: PathBuf,
     error_log: PathBuf,
 }
 
-/// Makes sure that there is a guest to boot, or reports on the terminal that the test is skipped, and why.
+/// Builds the guest if necessary, or prints on the terminal that the test is skipped, and why.
 ///
 /// # Panics
 /// If the guest cannot be built, or is not available and `ZONDA_GUEST=require`.
 #[must_use]
 pub fn guest_or_skip(test: &str) -> bool {
     static BUILT: OnceLock<Result<(), String>> = OnceLock::new();
-    let wish = std::env::var("ZONDA_GUEST").unwrap_or_default();
-    assert!(matches!(wish.as_str(), "" | "skip" | "require"), "ZONDA_GUEST is skip or require, not {wish}");
-    let reason = if wish == "skip" {
+    let mode = std::env::var("ZONDA_GUEST").unwrap_or_default();
+    assert!(matches!(mode.as_str(), "" | "skip" | "require"), "ZONDA_GUEST must be skip or require, not {mode}");
+    let reason = if mode == "skip" {
         "ZONDA_GUEST=skip".to_owned()
     } else {
         match BUILT.get_or_init(build) {
@@ -59,13 +61,14 @@ pub fn guest_or_skip(test: &str) -> bool {
             Err(reason) => reason.clone(),
         }
     };
-    assert!(wish != "require", "ZONDA_GUEST=require, but {reason}");
-    // Not eprintln: the test runner swallows that of tests that pass. In one piece: tests run side by side.
+    assert!(mode != "require", "ZONDA_GUEST=require, but {reason}");
+    // Not eprintln: the test runner captures that of tests that pass. In one write: tests run
+    // concurrently.
     let _ = std::io::stderr().write_all(format!("skipped: {test}: {reason}\n").as_bytes());
     false
 }
 
-/// Builds the guest, which takes a moment when it is built already.
+/// Builds the guest, which is fast if it is up to date.
 fn build() -> Result<(), String> {
     let script = root().join("scripts/guest/build");
     let output = Command::new(&script).output().unwrap_or_else(|error| panic!("{}: {error}", script.display()));
@@ -80,12 +83,12 @@ fn build() -> Result<(), String> {
 /// The folder of logs, of the last run.
 fn logs() -> PathBuf {
     let logs = root().join("target/guest/logs");
-    fs::create_dir_all(&logs).expect("the folder of logs can be made");
+    fs::create_dir_all(&logs).expect("the folder of logs can be created");
     logs
 }
 
 impl Guest {
-    /// Starts a guest, which boots while the caller goes on.
+    /// Starts a guest, which boots while the caller continues.
     ///
     /// # Panics
     /// If it cannot be started.
@@ -103,14 +106,14 @@ impl Guest {
             .arg(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(File::create(&error_log).expect("a log can be made"))
+            .stderr(File::create(&error_log).expect("a log can be created"))
             .spawn()
             .expect("scripts/guest/run starts");
         let input = child.stdin.take().expect("the input is a pipe");
         let output = BufReader::new(child.stdout.take().expect("the output is a pipe"));
         let (sender, lines) = channel();
         thread::spawn(move || {
-            // Lines may hold what a failing disk returned: not always UTF-8.
+            // Lines may contain bytes of a failing disk: not always UTF-8.
             for line in output.split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).trim_end_matches('\r').to_owned();
                 if sender.send(line).is_err() {
@@ -121,21 +124,22 @@ impl Guest {
         Guest { child, input, lines, _folder: folder, kernel_log, error_log }
     }
 
-    /// Runs a job to its end. Its log has this name.
+    /// Runs a job to completion. Its log has this name.
     ///
-    /// For every line `HOST: request` that the script prints, `on_request` does what is asked for; then the script goes on.
+    /// For every line `HOST: request` that the script prints, `on_request` executes the request;
+    /// then the script continues.
     ///
     /// # Errors
     /// If the script fails: the end of its console. The guest is ready for the next job.
     ///
     /// # Panics
-    /// If the guest ends, or the script does not end in time; with the end of the console. Or if `on_request` panics. The
-    /// guest must not be used again.
+    /// If the guest exits, or the script does not end in time; with the end of the console. Or if
+    /// `on_request` panics. The guest must not be used again.
     pub fn run(&mut self, name: &str, job: &Job, mut on_request: impl FnMut(&str)) -> Result<Console, String> {
         let mut record = Record::new(name);
         self.wait_for(&mut record, READY, BOOT_TIMEOUT, |_| {});
         let mut input = &self.input;
-        // A guest that has ended does not read it: the wait below finds that out.
+        // A guest that has exited does not read it, which the wait below detects.
         let _ = input.write_all(job.text().as_bytes());
         let mut record = Record::new(name);
         let done = self.wait_for(&mut record, DONE, SCRIPT_TIMEOUT, |line| {
@@ -150,7 +154,7 @@ impl Guest {
         }
     }
 
-    /// Reads the console up to the line that begins with these words, which is returned.
+    /// Reads the console up to the line that begins with this text, which is returned.
     fn wait_for(&self, record: &mut Record, words: &str, timeout: Duration, mut on_line: impl FnMut(&str)) -> String {
         let deadline = Instant::now() + timeout;
         loop {
@@ -163,7 +167,7 @@ impl Guest {
                 Err(RecvTimeoutError::Timeout) => {
                     panic!("{}", self.failure(record, &format!("no {words} from the guest in {timeout:?}")));
                 }
-                Err(RecvTimeoutError::Disconnected) => panic!("{}", self.failure(record, "the guest has ended")),
+                Err(RecvTimeoutError::Disconnected) => panic!("{}", self.failure(record, "the guest has exited")),
             }
         }
     }
@@ -177,7 +181,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // The script turns QEMU off when it is asked to end; SIGKILL would not let it remove its files.
+        // The script stops QEMU on SIGTERM; after SIGKILL it could not remove its files.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         }
@@ -185,7 +189,7 @@ impl Drop for Guest {
     }
 }
 
-/// What a script printed: in memory, and in a log that can be read while it runs.
+/// The output of a script: in memory, and in a log that can be read while it runs.
 struct Record {
     path: PathBuf,
     file: File,
@@ -195,7 +199,7 @@ struct Record {
 impl Record {
     fn new(name: &str) -> Record {
         let path = logs().join(format!("{name}.console"));
-        let file = File::create(&path).expect("a log can be made");
+        let file = File::create(&path).expect("a log can be created");
         Record { path, file, console: Console::default() }
     }
 
@@ -211,9 +215,9 @@ impl Record {
     }
 }
 
-/// All scripts, with the agent as the one that runs first.
+/// All scripts, with the agent as the first one to run.
 fn folder() -> TempDir {
-    let folder = TempDir::new().expect("a temporary folder can be made");
+    let folder = TempDir::new().expect("a temporary folder can be created");
     let scripts = root().join("tests/full_stack/guest");
     let entries = fs::read_dir(&scripts).unwrap_or_else(|error| panic!("{}: {error}", scripts.display()));
     for entry in entries {

@@ -1,10 +1,10 @@
-//! A script with its variables, as a guest's agent takes it.
+//! A script with its variables, in the format of the guest's agent.
 
-/// The lines around a job on the console (guest/agent.sh).
+/// The markers around a job on the console (guest/agent.sh).
 const BEGIN: &str = "GUEST-JOB";
 const END: &str = "GUEST-RUN";
 
-/// How much of a scene runs.
+/// The extent of a scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Every kind of check, once, with little data.
@@ -14,7 +14,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// Capacity of small zones, in MiB: a smoke fills them with little data.
+    /// Capacity of small zones, in MiB: in a smoke test they are full with little data.
     #[must_use]
     pub fn small_zone_mib(self) -> u32 {
         if self.is_soak() { 8 } else { 2 }
@@ -27,7 +27,7 @@ impl Extent {
     }
 }
 
-/// A script of `guest/`, and what it is to know.
+/// A script of `guest/`, with its variables and files.
 #[derive(Clone, Debug)]
 pub struct Job {
     script: String,
@@ -42,10 +42,10 @@ impl Job {
         Job { script: script.to_owned(), variables: String::new(), files: String::new() }
     }
 
-    /// Gives the script a variable.
+    /// Adds a variable.
     ///
     /// # Panics
-    /// If the value has a single quote or a line break in it.
+    /// If the value contains a single quote or a line break.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Job {
         assert!(!value.contains(['\'', '\n']), "{name} cannot be quoted: {value}");
@@ -53,7 +53,7 @@ impl Job {
         self
     }
 
-    /// Gives the script a file, in `/test`.
+    /// Adds a file in `/test`.
     #[must_use]
     pub fn file(mut self, name: &str, contents: &str) -> Job {
         self.files += &format!("cat >/test/{name} <<'END OF FILE'\n{contents}\nEND OF FILE\n");
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_is_a_shell_script_between_two_marks() {
+    fn a_job_is_a_shell_script_between_two_markers() {
         let job = Job::new("a.sh").variable("PORT", "4420").file("serve.sh", "one\ntwo");
         let lines = "GUEST-JOB\nPORT='4420'\ncat >/test/serve.sh <<'END OF FILE'\none\ntwo\nEND OF FILE\n. /test/lib.sh\n. /test/a.sh\nGUEST-RUN\n";
         assert_eq!(job.text(), lines);

@@ -1,15 +1,18 @@
-//! Tests with real processes: `zonda serve` on this machine, and Linux in an emulated one as its host.
+//! Tests with real processes: `zonda serve` on this machine, and Linux in a virtual machine as its
+//! host.
 //!
-//! Linux's NVMe/TCP initiator, its zoned block layer, btrfs, zonefs, fio and nvme-cli were written by other people from the
-//! same specifications: what they make of a drive of ours is the test. The guest needs neither root nor KVM; it is built
-//! from Debian's packages by `scripts/guest/build`, boots in three seconds, and is slow: nothing here measures time.
+//! Linux's NVMe/TCP initiator, its zoned block layer, btrfs, zonefs, fio and nvme-cli are
+//! independent implementations of the same specifications: these tests check interoperability. The
+//! guest needs neither root nor KVM; it is built from Debian's packages by `scripts/guest/build`,
+//! boots in three seconds, and is slow: nothing here measures time.
 //!
-//! A test describes what is served ([`Scene`]), opens it, and runs scripts of `guest/` in a guest ([`Guest`]), which is booted once
-//! and runs the scripts of all tests, one after the other. A script that finds something wrong ends with a failure; the test
-//! reads what it prints between marks ([`Console`]).
+//! A test describes the subsystems ([`Scene`]), serves them, and runs scripts of `guest/` in a
+//! guest ([`Guest`]), which is booted once and runs the scripts of all tests, one after the other.
+//! A script that finds an error exits with a failure; the test parses its output between markers
+//! ([`Console`]).
 //!
-//! Each scene runs in two extents ([`Extent`]): a smoke test has every kind of check once; its soak test, `soak_...`, which is marked
-//! `#[ignore = "soak"]`, has everything.
+//! Each scene runs in two extents ([`Extent`]): a smoke test runs every kind of check once; its
+//! soak test, `soak_...`, which is marked `#[ignore = "soak"]`, runs everything.
 //!
 //! ```no_run
 //! use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
@@ -21,13 +24,14 @@
 //! ```
 //!
 //! The environment:
-//! - `ZONDA_GUEST=skip` skips these tests, `require` makes a failure of a guest that cannot be had. By default such a test
-//!   passes, and says in plain sight that it was skipped, and why.
-//! - `ZONDA_GUEST_TARGET=kernel` puts Linux's own target (nvmet-tcp over a zoned null_blk, inside the guest) in zonda's
-//!   place. Scripts that fail there are wrong themselves.
-//! - `ZONDA_PROGRAM` names another `zonda` than the one built beside the tests.
+//! - `ZONDA_GUEST=skip` skips these tests; with `require` they fail if the guest is not available.
+//!   By default such a test passes, and prints that it was skipped, and why.
+//! - `ZONDA_GUEST_TARGET=kernel` uses Linux's own target (nvmet-tcp over a zoned null_blk, inside
+//!   the guest) instead of zonda. Scripts that fail there are wrong themselves.
+//! - `ZONDA_PROGRAM` is the path of another `zonda` than the one built with the tests.
 //!
-//! Absent: tests of one crate, which lie beside its code; and anything that can be tested without a second operating system.
+//! Absent: tests of one crate, which are in that crate; and anything that can be tested without a
+//! second operating system.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is served, as a test describes it: by zonda on this machine, or by the guest's own kernel in its place.
+//! The subsystems of a test, served by zonda on this machine, or by the guest's own kernel instead.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 use crate::guest::guest_or_skip;
 use crate::job::Extent;
 use crate::server::{Server, create_drive, free_ports, zonda};
-use crate::shared::LoanedGuest;
+use crate::shared::GuestLease;
 use crate::stage::Stage;
 
-/// One scene at a time: a guest that has no core to itself runs into the time limits of its own kernel.
+/// One scene at a time: a guest without its own core runs into timeouts of its kernel.
 static STAGE: Mutex<()> = Mutex::new(());
 
-/// What a test needs.
+/// The subsystems of a test.
 #[derive(Debug)]
 pub struct Scene {
     name: &'static str,
@@ -40,7 +40,7 @@ struct Host {
     controller_secret: Option<String>,
 }
 
-/// One namespace, of 4 KiB blocks, in an image of its own or in several.
+/// One namespace with 4 KiB blocks, in one image or in several.
 #[derive(Clone, Copy, Debug)]
 pub struct Namespace {
     kind: Kind,
@@ -49,7 +49,7 @@ pub struct Namespace {
     is_timed: bool,
 }
 
-/// What a namespace is.
+/// The kind of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Zoned,
@@ -60,11 +60,12 @@ enum Kind {
     },
 }
 
-/// So slowly is a volume rebuilt until a script lets it go: slow enough to be killed in the middle.
+/// The rebuild rate until a script raises it: slow enough to be killed in the middle.
 pub(crate) const REBUILD_RATE_FIRST: &str = "512KiB/s";
 
 impl Namespace {
-    /// Zones of this capacity, of which 14 may be open and active (profile zn540); the zone size is the next power of two.
+    /// Zones of this capacity, of which 14 may be open and active (profile zn540); the zone size is
+    /// the next power of two.
     #[must_use]
     pub fn zoned(zones: u32, zone_capacity_mib: u32) -> Namespace {
         Namespace { kind: Kind::Zoned, zones, zone_capacity_mib, is_timed: false }
@@ -76,8 +77,8 @@ impl Namespace {
         Namespace { kind: Kind::Conventional, zones: units, zone_capacity_mib: unit_mib, is_timed: false }
     }
 
-    /// A redundant volume (RAID 5) of drives that have these zones each, with metadata beside each block (profile zn540-zapraid);
-    /// a spare is at hand, and rebuilt at 512 KiB/s.
+    /// A redundant volume (RAID 5) of drives with these zones each, with metadata per block
+    /// (profile zn540-zapraid), and a spare, rebuilt at 512 KiB/s.
     #[must_use]
     pub fn volume(members: u32, zones: u32, zone_capacity_mib: u32) -> Namespace {
         Namespace { kind: Kind::Volume { members }, zones, zone_capacity_mib, is_timed: false }
@@ -86,13 +87,13 @@ impl Namespace {
     /// The folders of its images.
     fn drives(&self, name: &str) -> Vec<String> {
         match self.kind {
-            // Behind the members is the spare.
+            // The spare follows the members.
             Kind::Volume { members } => (0..=members).map(|drive| format!("{name}-{drive}")).collect(),
             Kind::Zoned | Kind::Conventional => vec![name.to_owned()],
         }
     }
 
-    /// As slow as the drive of its profile.
+    /// With the timing of its profile's drive.
     #[must_use]
     pub fn timed(mut self) -> Namespace {
         self.is_timed = true;
@@ -101,7 +102,7 @@ impl Namespace {
 }
 
 impl Subsystem {
-    /// A subsystem without namespaces, open to anybody.
+    /// A subsystem without namespaces, for any host.
     #[must_use]
     pub fn named(name: &str) -> Subsystem {
         Subsystem { name: name.to_owned(), namespaces: Vec::new(), hosts: Vec::new() }
@@ -114,7 +115,7 @@ impl Subsystem {
         self
     }
 
-    /// Lets this host connect; from then on, nobody else who is not named.
+    /// Adds a host; only added hosts may connect then.
     #[must_use]
     pub fn host(mut self, nqn: &str, secret: Option<&str>, controller_secret: Option<&str>) -> Subsystem {
         let text = |secret: Option<&str>| secret.map(str::to_owned);
@@ -142,7 +143,7 @@ impl Scene {
         if self.extent.is_soak() { format!("soak-{}", self.name) } else { self.name.to_owned() }
     }
 
-    /// How much of it runs.
+    /// Its extent.
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
@@ -154,40 +155,41 @@ impl Scene {
         self
     }
 
-    /// The server does without io_uring.
+    /// Runs the server without io_uring.
     #[must_use]
     pub fn on_epoll(mut self) -> Scene {
         self.is_on_epoll = true;
         self
     }
 
-    /// Makes the drives and serves them, when no other scene is on; or says on the terminal why the test is skipped.
+    /// Creates the drives and serves them, when no other scene runs; or prints on the terminal why
+    /// the test is skipped.
     ///
     /// # Panics
-    /// If the drives cannot be made or served, or the environment asks for nonsense.
+    /// If the drives cannot be created or served, or the environment variables are invalid.
     #[must_use]
     pub fn open_or_skip(self) -> Option<Stage> {
         if !guest_or_skip(&self.log_name()) {
             return None;
         }
-        // A test that failed has left nothing behind that could harm the next.
-        let turn = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = TempDir::new().expect("a temporary folder can be made");
+        // A failed test leaves nothing that could affect the next one.
+        let lock = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = TempDir::new().expect("a temporary folder can be created");
         let target = std::env::var("ZONDA_GUEST_TARGET").unwrap_or_default();
         let is_zonda = match target.as_str() {
             "kernel" => false,
             "" | "zonda" => true,
-            other => panic!("ZONDA_GUEST_TARGET is zonda or kernel, not {other}"),
+            other => panic!("ZONDA_GUEST_TARGET must be zonda or kernel, not {other}"),
         };
-        // The guest boots while the drives are made.
-        let guest = LoanedGuest::take(is_zonda);
+        // The guest boots while the drives are created.
+        let guest = GuestLease::take(is_zonda);
         let (port, http_port, server) = if is_zonda {
             let [port, http_port] = free_ports();
             (port, http_port, Some(self.serve(folder.path(), port, http_port)))
         } else {
             (4420, 0, None)
         };
-        Some(Stage::new(self, guest, port, http_port, server, folder, turn))
+        Some(Stage::new(self, guest, port, http_port, server, folder, lock))
     }
 
     fn serve(&self, folder: &Path, port: u16, http_port: u16) -> Server {
@@ -245,7 +247,7 @@ impl Scene {
         let mut calls = String::new();
         for subsystem in &self.subsystems {
             let nqn = subsystem.nqn();
-            let access = if subsystem.hosts.is_empty() { "anybody" } else { "named-hosts" };
+            let access = if subsystem.hosts.is_empty() { "any-host" } else { "named-hosts" };
             let _ = writeln!(calls, "serve_subsystem {nqn} {access}");
             for (namespace, id) in subsystem.namespaces.iter().zip(1..) {
                 let Namespace { kind, zones, zone_capacity_mib, .. } = *namespace;

@@ -1,4 +1,4 @@
-//! The program `zonda` as a process: a server that can be started, killed and started again.
+//! The program `zonda` as a process: a server that can be started, killed and restarted.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fs, io::BufRead, io::BufReader, io::Read, thread};
 
-/// How long a server may take until it listens (it opens its drives first), and until it has ended.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may take until it listens (it opens its drives first), and until it has
+/// exited.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running `zonda serve`. Dropped, it is killed.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub struct Server {
     printed: Arc<Mutex<String>>,
 }
 
-/// How a server is started, each time.
+/// The command line of a server.
 #[derive(Clone, Debug)]
 struct Launch {
     config: PathBuf,
@@ -33,10 +34,10 @@ struct Launch {
 /// If it cannot be found or built.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| zonda_kill::program(None).unwrap_or_else(|trouble| panic!("no zonda to test: {trouble:?}")))
+    PROGRAM.get_or_init(|| zonda_kill::program(None).unwrap_or_else(|failure| panic!("{failure}")))
 }
 
-/// Runs `zonda` to its end.
+/// Runs `zonda` to completion.
 ///
 /// # Panics
 /// If it fails.
@@ -48,7 +49,7 @@ pub fn zonda(arguments: &[&str]) -> String {
     String::from_utf8(stdout).expect("output is UTF-8")
 }
 
-/// Makes an image.
+/// Creates an image.
 ///
 /// # Panics
 /// If that fails.
@@ -58,18 +59,18 @@ pub fn create_drive(folder: &Path, profile: &str, zones: u32, zone_capacity_mib:
     zonda(&["drive", "create", folder, "--profile", profile, "--zones", &zones, "--zone-capacity", &capacity]);
 }
 
-/// TCP ports of the loopback that were free a moment ago.
+/// Free TCP ports of the loopback.
 pub(crate) fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    // All at once, so that no two are the same.
+    // All at the same time, so that they differ.
     let listeners = [(); COUNT].map(|()| TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port"));
     listeners.map(|listener| listener.local_addr().expect("a bound socket has an address").port())
 }
 
 impl Server {
-    /// Serves what this file says, with these options besides, and waits until hosts can connect.
+    /// Serves this configuration, with additional options, and waits until hosts can connect.
     ///
     /// # Panics
-    /// If it ends, or does not listen in time.
+    /// If it exits, or does not listen in time.
     #[must_use]
     pub fn start(config: &Path, options: &[String]) -> Server {
         let launch = Launch { config: config.to_owned(), options: options.to_vec() };
@@ -78,45 +79,46 @@ impl Server {
         Server { launch, child, printed }
     }
 
-    /// Ends it without a warning, as a power failure of its machine would.
+    /// Kills it with SIGKILL.
     ///
     /// # Panics
-    /// If it had ended by itself.
+    /// If it had exited by itself.
     pub fn kill(&mut self) {
         let ended = self.child.try_wait().expect("a child can be waited for");
-        assert!(ended.is_none(), "the server had ended by itself: {ended:?}\n{}", self.printed());
+        assert!(ended.is_none(), "the server had exited by itself: {ended:?}\n{}", self.printed());
         self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a child can be waited for");
     }
 
-    /// Asks it to end (SIGTERM), and waits until it has.
+    /// Stops it with SIGTERM, and waits until it has exited.
     ///
     /// # Panics
-    /// If it does not, or had ended by itself.
+    /// If it does not, or had exited by itself.
     pub fn stop(&mut self) -> ExitStatus {
         let ended = self.child.try_wait().expect("a child can be waited for");
-        assert!(ended.is_none(), "the server had ended by itself: {ended:?}\n{}", self.printed());
+        assert!(ended.is_none(), "the server had exited by itself: {ended:?}\n{}", self.printed());
         let asked = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill starts");
         assert!(asked.success(), "kill: {asked}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 return status;
             }
-            assert!(Instant::now() < deadline, "the server was asked to stop and goes on\n{}", self.printed());
+            assert!(Instant::now() < deadline, "timeout: the server did not stop\n{}", self.printed());
             thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Starts it again, with the same drives on the same port, after [`kill`](Server::kill) or [`stop`](Server::stop).
+    /// Restarts it, with the same drives on the same port, after [`kill`](Server::kill) or
+    /// [`stop`](Server::stop).
     ///
     /// # Panics
-    /// If it ends, or does not listen in time.
+    /// If it exits, or does not listen in time.
     pub fn start_again(&mut self) {
         self.child = self.launch.start(&self.printed);
     }
 
-    /// What it has printed, errors too.
+    /// Its output, including errors.
     #[must_use]
     pub fn printed(&self) -> String {
         self.printed.lock().map_or_else(|text| text.into_inner().clone(), |text| text.clone())
@@ -144,7 +146,7 @@ impl Launch {
             .spawn()
             .expect("the program starts");
         let listens = watch(&mut child, printed);
-        if listens.recv_timeout(PATIENCE).is_err() {
+        if listens.recv_timeout(TIMEOUT).is_err() {
             let _ = child.kill();
             let status = child.wait();
             let text = printed.lock().map(|text| text.clone()).unwrap_or_default();
@@ -154,15 +156,16 @@ impl Launch {
     }
 }
 
-/// Collects what the server prints; the channel tells of its line "listening", or ends without it.
+/// Collects the output of the server; the channel signals its line "listening", or is disconnected
+/// without it.
 fn watch(child: &mut Child, printed: &Arc<Mutex<String>>) -> Receiver<()> {
-    let (tell, listens) = channel();
+    let (sender, listens) = channel();
     let outputs: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|output| Box::new(output) as Box<dyn Read + Send>),
         child.stderr.take().map(|output| Box::new(output) as Box<dyn Read + Send>),
     ];
     for output in outputs.into_iter().flatten() {
-        let (tell, printed) = (tell.clone(), Arc::clone(printed));
+        let (sender, printed) = (sender.clone(), Arc::clone(printed));
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if let Ok(mut text) = printed.lock() {
@@ -170,8 +173,8 @@ fn watch(child: &mut Child, printed: &Arc<Mutex<String>>) -> Receiver<()> {
                     text.push('\n');
                 }
                 if line.starts_with("listening") {
-                    // Nobody waits after the first time.
-                    let _ = tell.send(());
+                    // The receiver is dropped after the first time.
+                    let _ = sender.send(());
                 }
             }
         });

@@ -1,34 +1,34 @@
-//! The guest that all tests of a program share.
+//! The guest shared by all tests of a program.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::guest::Guest;
 
-/// Memory of a guest, in MiB; of one that serves itself, whose disks lie in its memory.
+/// Memory of a guest, in MiB; and of one with its own target, whose disks are in its memory.
 const MEMORY_MIB: u32 = 1024;
 const KERNEL_TARGET_MEMORY_MIB: u32 = 1536;
 
 /// The guest between two scenes.
 static SHARED: Mutex<Option<Guest>> = Mutex::new(None);
 
-/// A guest for one scene. Dropped, it is there for the next one, unless it was used up: a guest in which a test panicked, or whose
-/// kernel serves a scene, is not used again.
+/// A guest for one scene. Dropped, it is available for the next one, unless a test panicked in it,
+/// or its kernel served a scene: then it is not reused.
 #[derive(Debug)]
-pub(crate) struct LoanedGuest {
+pub(crate) struct GuestLease {
     guest: Option<Guest>,
     is_zonda: bool,
 }
 
-impl LoanedGuest {
-    /// The shared guest, or one that begins to boot.
-    pub(crate) fn take(is_zonda: bool) -> LoanedGuest {
+impl GuestLease {
+    /// The shared guest, or a new one that starts to boot.
+    pub(crate) fn take(is_zonda: bool) -> GuestLease {
         let shared = if is_zonda { SHARED.lock().unwrap_or_else(PoisonError::into_inner).take() } else { None };
-        LoanedGuest { guest: Some(shared.unwrap_or_else(|| boot(is_zonda))), is_zonda }
+        GuestLease { guest: Some(shared.unwrap_or_else(|| boot(is_zonda))), is_zonda }
     }
 
-    /// None yet: it is booted when it is needed.
-    pub(crate) fn none(is_zonda: bool) -> LoanedGuest {
-        LoanedGuest { guest: None, is_zonda }
+    /// No guest yet: it is booted when needed.
+    pub(crate) fn none(is_zonda: bool) -> GuestLease {
+        GuestLease { guest: None, is_zonda }
     }
 
     /// Runs a closure with the guest. If it panics, the guest is turned off.
@@ -40,7 +40,7 @@ impl LoanedGuest {
     }
 }
 
-impl Drop for LoanedGuest {
+impl Drop for GuestLease {
     fn drop(&mut self) {
         if let (true, Some(guest)) = (self.is_zonda, self.guest.take()) {
             *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(guest);

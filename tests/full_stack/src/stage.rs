@@ -1,4 +1,4 @@
-//! A scene that is being served: guests that use it, and what they may ask of the machine outside.
+//! A scene that is being served: its guests, and their requests to the host machine.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -16,44 +16,44 @@ use crate::guest::Guest;
 use crate::job::Job;
 use crate::scene::{Scene, image_name};
 use crate::server::{Server, zonda};
-use crate::shared::{LoanedGuest, boot};
+use crate::shared::{GuestLease, boot};
 
-/// The guest's name for the loopback of this machine.
+/// The address of this machine's loopback in the guest.
 const HOST_ADDRESS: &str = "10.0.2.2";
-/// Connections of a crowd: more than a server should keep of hosts that say nothing.
+/// Silent connections: more than a server should keep.
 const CROWD: usize = 500;
-/// How long the server may take until it has hung up on the last of them.
-const CROWD_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the server may take to close the last of them.
+const CROWD_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A scene that is being served.
 #[derive(Debug)]
 pub struct Stage {
     scene: Scene,
-    guest: LoanedGuest,
+    guest: GuestLease,
     port: u16,
     http_port: u16,
-    /// None: each guest serves itself.
+    /// `None`: each guest has its own target.
     server: Option<Server>,
-    /// Connections that say nothing.
+    /// Silent connections.
     crowd: Vec<TcpStream>,
-    /// What `zonda status` said, each time a guest asked for it.
+    /// Outputs of `zonda status`, requested by guests.
     statuses: Vec<Value>,
-    /// Images that a script took away.
+    /// Images removed by a script.
     lost: Vec<String>,
     folder: TempDir,
-    /// No other scene is on.
-    _turn: MutexGuard<'static, ()>,
+    /// Ensures that no other scene runs.
+    _lock: MutexGuard<'static, ()>,
 }
 
 impl Stage {
     pub(crate) fn new(
         scene: Scene,
-        guest: LoanedGuest,
+        guest: GuestLease,
         port: u16,
         http_port: u16,
         server: Option<Server>,
         folder: TempDir,
-        turn: MutexGuard<'static, ()>,
+        lock: MutexGuard<'static, ()>,
     ) -> Stage {
         Stage {
             scene,
@@ -65,17 +65,17 @@ impl Stage {
             statuses: Vec::new(),
             lost: Vec::new(),
             folder,
-            _turn: turn,
+            _lock: lock,
         }
     }
 
-    /// Whether zonda is what is tested, and not Linux's own target.
+    /// Whether zonda is tested, and not Linux's own target.
     #[must_use]
     pub fn is_zonda(&self) -> bool {
         self.server.is_some()
     }
 
-    /// A script of `guest/`, that knows how to connect, and how much of it runs.
+    /// A script of `guest/`, with the variables for connecting and its extent.
     #[must_use]
     pub fn job(&self, script: &str) -> Job {
         let extent = if self.scene.extent().is_soak() { "soak" } else { "smoke" };
@@ -96,17 +96,20 @@ impl Stage {
         self.run_with(script, &[])
     }
 
-    /// Runs a script in the guest, with variables. The script may ask for:
-    /// - `kill-server MS`: SIGKILL; the images are checked; the server starts again after so many milliseconds.
-    /// - `stop-server MS`: the same with SIGTERM, after which every image must be shut down in order.
-    /// - `crowd`: 500 connections that send nothing, or half a header; they stay. `disperse` waits until the server has hung
-    ///   up on each of them.
-    /// - `fail-member VOLUME MEMBER`: the member is evicted, and the spare rebuilt, slowly; `lose-drive IMAGE`: the server is killed,
-    ///   the image removed, and the server started again; `rebuild VOLUME`: fast, and to its end; `scrub VOLUME`: nothing may be wrong.
-    /// - `status`: what `zonda status` reports now is kept for [`statuses`](Stage::statuses).
+    /// Runs a script in the guest, with variables. Requests of the script:
+    /// - `kill-server MS`: SIGKILL; the images are checked; the server restarts after this many
+    ///   milliseconds.
+    /// - `stop-server MS`: the same with SIGTERM, after which every image must have been shut down
+    ///   cleanly.
+    /// - `crowd`: 500 connections that send nothing, or half a header; they stay open. `disperse`
+    ///   waits until the server has closed all of them.
+    /// - `fail-member VOLUME MEMBER`: the member is failed, and the spare rebuilt, slowly;
+    ///   `lose-drive IMAGE`: the server is killed, the image removed, and the server restarted;
+    ///   `rebuild VOLUME`: fast, to completion; `scrub VOLUME`: it must find no error.
+    /// - `status`: the output of `zonda status` is recorded for [`statuses`](Stage::statuses).
     ///
     /// # Panics
-    /// If the script fails, or the server does not do what it should.
+    /// If the script fails, or the server misbehaves.
     pub fn run_with(&mut self, script: &str, variables: &[(&str, &str)]) -> Console {
         let job = variables.iter().fold(self.job(script), |job, (name, value)| job.variable(name, value));
         let name = self.scene.log_name();
@@ -116,14 +119,14 @@ impl Stage {
         result.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
-    /// Runs two scripts at once, each in a guest of its own. They may not ask for anything.
+    /// Runs two scripts concurrently, each in its own guest. They may not send requests.
     ///
     /// # Panics
     /// If a script fails.
     pub fn run_both(&mut self, jobs: [&Job; 2]) -> [Console; 2] {
         let name = self.scene.log_name();
         let run = |guest: &mut Guest, number: usize| {
-            let no_request = |request: &str| panic!("the guest asks for {request}");
+            let no_request = |request: &str| panic!("unexpected request of the guest: {request}");
             guest.run(&format!("{name}-{number}"), jobs[number - 1], no_request)
         };
         let (mut first, mut second) = (self.take_guest(), boot(self.is_zonda()));
@@ -135,22 +138,22 @@ impl Stage {
         results.map(|result| result.unwrap_or_else(|failure| panic!("{failure}")))
     }
 
-    fn take_guest(&mut self) -> LoanedGuest {
-        let none = LoanedGuest::none(self.is_zonda());
+    fn take_guest(&mut self) -> GuestLease {
+        let none = GuestLease::none(self.is_zonda());
         std::mem::replace(&mut self.guest, none)
     }
 
-    /// What `zonda status --json` said, each time a script asked for it.
+    /// Outputs of `zonda status --json`, requested by scripts.
     #[must_use]
     pub fn statuses(&self) -> &[Value] {
         &self.statuses
     }
 
-    /// Stops the server and returns what `zonda drive show --json` says of a namespace's image; nothing where the guest
-    /// served itself.
+    /// Stops the server and returns the output of `zonda drive show --json` for a namespace's
+    /// image; `None` if the guest has its own target.
     ///
     /// # Panics
-    /// If the server does not stop in order, or an image is damaged.
+    /// If the server does not stop cleanly, or an image is damaged.
     pub fn stop_and_show(&mut self, subsystem: &str, id: u32) -> Option<Value> {
         self.server.as_ref()?;
         self.stop_server();
@@ -158,7 +161,7 @@ impl Stage {
     }
 
     fn on_request(&mut self, request: &str) {
-        assert!(self.is_zonda(), "the guest, which serves itself, asks for {request}");
+        assert!(self.is_zonda(), "unexpected request of a guest with its own target: {request}");
         let words: Vec<&str> = request.split(' ').collect();
         match words[..] {
             ["kill-server", absence_ms] => {
@@ -184,7 +187,7 @@ impl Stage {
         match *words {
             ["fail-member", volume, member] => {
                 let report = json_of(&["member", "fail", &self.image(volume), member, "--json"]);
-                assert!(report["state"] != "well" && report["can_lose"] == 0, "{report}");
+                assert!(report["state"] != "healthy" && report["can_lose"] == 0, "{report}");
             }
             ["is-rebuilding", volume] => {
                 let report = json_of(&["volume", "status", &self.image(volume), "--json"]);
@@ -193,21 +196,21 @@ impl Stage {
             ["rebuild", volume] => {
                 zonda(&["volume", "rates", &self.image(volume), "--json"]);
                 let report = json_of(&["volume", "status", &self.image(volume), "--wait", "--mount", "--json"]);
-                assert_eq!((&report["state"], &report["lost_blocks"]), (&"well".into(), &0.into()), "{report}");
+                assert_eq!((&report["state"], &report["lost_blocks"]), (&"healthy".into(), &0.into()), "{report}");
             }
             ["scrub", volume] => {
                 zonda(&["volume", "rates", &self.image(volume), "--scrub", "10GiB/s", "--json"]);
                 let scrub = &json_of(&["volume", "scrub", &self.image(volume), "--json"])["last_scrub"];
-                assert_eq!((&scrub["mended"], &scrub["lost"]), (&0.into(), &0.into()), "{scrub}");
+                assert_eq!((&scrub["repaired"], &scrub["lost"]), (&0.into(), &0.into()), "{scrub}");
                 assert!(scrub["blocks"].as_u64() > Some(0), "{scrub}");
             }
             ["lose-drive", image] => {
                 self.server().kill();
-                fs::remove_dir_all(self.image(image)).expect("the image was there");
+                fs::remove_dir_all(self.image(image)).expect("the image exists");
                 self.lost.push(image.to_owned());
                 self.start_server_again("1000");
             }
-            _ => panic!("the guest asks for {}, which is not known", words.join(" ")),
+            _ => panic!("unknown request of the guest: {}", words.join(" ")),
         }
     }
 
@@ -221,21 +224,24 @@ impl Stage {
         self.check_images();
         for image in self.images_left() {
             let sheet = json_of(&["drive", "show", &self.image(&image), "--json"]);
-            assert_eq!(sheet["clean"], true, "the server stopped in order, and {image} was not: {sheet}");
+            assert_eq!(
+                sheet["clean"], true,
+                "the server stopped cleanly, but {image} was not shut down cleanly: {sheet}"
+            );
         }
     }
 
     fn start_server_again(&mut self, absence_ms: &str) {
-        // Nothing happens in this time but that hosts try to connect.
+        // Meanwhile hosts only try to connect.
         thread::sleep(Duration::from_millis(absence_ms.parse().expect("milliseconds")));
         self.server().start_again();
     }
 
-    /// Every block below a write pointer has its checksum.
+    /// Verifies the checksums of all blocks below write pointers.
     fn check_images(&self) {
         for image in self.images_left() {
             let verdict = json_of(&["drive", "check", &self.image(&image), "--json", "--quiet"]);
-            assert_eq!(verdict["is_well"], true, "{verdict}");
+            assert_eq!(verdict["is_healthy"], true, "{verdict}");
         }
     }
 
@@ -249,24 +255,24 @@ impl Stage {
     }
 
     fn silent_client(&self, number: usize) -> TcpStream {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server takes connections");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the server accepts connections");
         stream.set_nonblocking(true).expect("a socket can be made non-blocking");
         if number % 2 == 1 {
-            // The first half of the common header of an Initialize Connection Request. Who was hung up on already cannot
-            // send it.
+            // The first half of the common header of an Initialize Connection Request. The send
+            // fails if the server has already closed the connection.
             let _ = stream.write_all(&[0, 0, 128, 0]);
         }
         stream
     }
 
     fn disperse(&mut self) {
-        let deadline = Instant::now() + CROWD_PATIENCE;
+        let deadline = Instant::now() + CROWD_TIMEOUT;
         while !self.crowd.is_empty() {
             self.crowd.retain_mut(|stream| {
                 let read = stream.read(&mut [0; 1]).map_err(|error| error.kind());
                 matches!(read, Err(ErrorKind::WouldBlock | ErrorKind::Interrupted))
             });
-            assert!(Instant::now() < deadline, "the server keeps {} of {CROWD} silent hosts", self.crowd.len());
+            assert!(Instant::now() < deadline, "the server keeps {} of {CROWD} silent connections", self.crowd.len());
             thread::sleep(Duration::from_millis(50));
         }
     }

@@ -1,4 +1,5 @@
-//! Runs one input without a fuzzer: `cargo run --release -p zonda-fuzz-bodies --example replay TARGET FILE`.
+//! Runs one input without a fuzzer:
+//! `cargo run --release -p zonda-fuzz-bodies --example replay TARGET FILE`.
 
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ fn main() -> ExitCode {
     match std::fs::read(file) {
         Ok(input) => {
             zonda_fuzz_bodies::run(target, &input);
-            println!("{target} runs {file}: nothing is wrong");
+            println!("{target}: {file} passed");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -1,9 +1,9 @@
-//! In-band authentication: both machines in one exchange, with a stranger between them who changes, drops, repeats and
-//! makes up messages. Who does not know a secret is never taken for somebody who does.
+//! In-band authentication: both sides of one exchange, with an attacker between them that changes,
+//! drops, repeats and forges messages. A side without the secret is never authenticated.
 //!
 //! ```text
-//! 0 who: 0 both prove themselves, 1 the host has a wrong secret, 2 the controller has one   1 hash and group
-//! 2.. for each message what the stranger does: see Deed
+//! 0 bits: 0 bidirectional, 1 the host has a wrong secret, 2 the controller has a wrong secret   1 hash and group
+//! 2.. for each message the attack: see Attack
 //! ```
 
 use zonda_chap::message::MESSAGE_BYTES_MAX;
@@ -20,8 +20,8 @@ const FALSE_CONTROLLER: u8 = 4;
 /// Messages of one run; an exchange has five.
 const MESSAGES_MAX: usize = 24;
 
-/// What a stranger does to a message.
-enum Deed<'a> {
+/// An attack on a message.
+enum Attack<'a> {
     Pass,
     /// Offset and value, and so on.
     Change(&'a [u8]),
@@ -44,78 +44,85 @@ pub(crate) fn run(input: &[u8]) {
     for _ in 0..MESSAGES_MAX {
         let next = if from_host { host.message() } else { controller.message() };
         let Some(mut message) = next else {
-            // Nobody has anything to say: the stranger may still.
+            // Neither side has a message; the attacker may still inject one.
             if feed.is_empty() {
                 break;
             }
             untouched = false;
-            let made_up = feed.stretch(MESSAGE_BYTES_MAX + 100);
-            tell(&mut host, &mut controller, from_host, made_up);
+            let forged = feed.stretch(MESSAGE_BYTES_MAX + 100);
+            deliver(&mut host, &mut controller, from_host, forged);
             from_host = !from_host;
             continue;
         };
         assert!(message.len() <= MESSAGE_BYTES_MAX, "a message of {} bytes", message.len());
-        let deed = deed(&mut feed);
-        untouched &= matches!(deed, Deed::Pass);
-        let repeat = matches!(deed, Deed::Repeat);
-        if !matches!(deed, Deed::Drop) {
-            apply(&deed, &mut message);
-            tell(&mut host, &mut controller, from_host, &message);
+        let attack = attack(&mut feed);
+        untouched &= matches!(attack, Attack::Pass);
+        let repeat = matches!(attack, Attack::Repeat);
+        if !matches!(attack, Attack::Drop) {
+            apply(&attack, &mut message);
+            deliver(&mut host, &mut controller, from_host, &message);
         }
         if repeat {
-            tell(&mut host, &mut controller, from_host, &message);
+            deliver(&mut host, &mut controller, from_host, &message);
         }
         from_host = !from_host;
     }
     let _ = (host.agreement(), controller.agreement());
-    assert!(who & FALSE_HOST == 0 || !controller.is_authenticated(), "a host without the secret got in");
+    assert!(who & FALSE_HOST == 0 || !controller.is_authenticated(), "a host without the secret is authenticated");
     let is_asked = who & BIDIRECTIONAL != 0;
-    assert!(who & FALSE_CONTROLLER == 0 || !is_asked || !host.is_authenticated(), "a false controller is believed");
+    assert!(
+        who & FALSE_CONTROLLER == 0 || !is_asked || !host.is_authenticated(),
+        "a controller without the secret is authenticated"
+    );
     if untouched && who & (FALSE_HOST | FALSE_CONTROLLER) == 0 {
-        assert!(host.is_authenticated() && controller.is_authenticated(), "nobody was between them");
+        assert!(
+            host.is_authenticated() && controller.is_authenticated(),
+            "without an attack both sides are authenticated"
+        );
     }
 }
 
-fn tell(host: &mut HostAuth, controller: &mut ControllerAuth, from_host: bool, message: &[u8]) {
+fn deliver(host: &mut HostAuth, controller: &mut ControllerAuth, from_host: bool, message: &[u8]) {
     let result = if from_host { controller.receive(message) } else { host.receive(message) };
     if let Err(failure) = result {
         assert!(!failure.to_string().is_empty());
         let is_authenticated = if from_host { controller.is_authenticated() } else { host.is_authenticated() };
-        assert!(!is_authenticated, "nobody is authenticated by a failure");
+        assert!(!is_authenticated, "a failure authenticates no side");
     }
 }
 
-fn deed<'a>(feed: &mut Feed<'a>) -> Deed<'a> {
+fn attack<'a>(feed: &mut Feed<'a>) -> Attack<'a> {
     match feed.below(8) {
         1 | 2 => {
             let changes = 1 + feed.below(6);
-            Deed::Change(feed.take(3 * changes))
+            Attack::Change(feed.take(3 * changes))
         }
-        3 => Deed::Cut(feed.u16()),
-        4 => Deed::Lengthen(feed.stretch(256)),
-        5 => Deed::Replace(feed.stretch(MESSAGE_BYTES_MAX + 100)),
-        6 => Deed::Repeat,
-        7 => Deed::Drop,
-        _ => Deed::Pass,
+        3 => Attack::Cut(feed.u16()),
+        4 => Attack::Lengthen(feed.stretch(256)),
+        5 => Attack::Replace(feed.stretch(MESSAGE_BYTES_MAX + 100)),
+        6 => Attack::Repeat,
+        7 => Attack::Drop,
+        _ => Attack::Pass,
     }
 }
 
-fn apply(deed: &Deed<'_>, message: &mut Vec<u8>) {
-    match deed {
-        Deed::Pass | Deed::Repeat | Deed::Drop => {}
-        Deed::Change(changes) => {
+fn apply(attack: &Attack<'_>, message: &mut Vec<u8>) {
+    match attack {
+        Attack::Pass | Attack::Repeat | Attack::Drop => {}
+        Attack::Change(changes) => {
             for change in changes.chunks_exact(3) {
                 let offset = usize::from(u16::from_le_bytes([change[0], change[1]])) % message.len();
                 message[offset] = change[2];
             }
         }
-        Deed::Cut(length) => message.truncate(usize::from(*length) % message.len()),
-        Deed::Lengthen(more) => message.extend_from_slice(more),
-        Deed::Replace(other) => *message = other.to_vec(),
+        Attack::Cut(length) => message.truncate(usize::from(*length) % message.len()),
+        Attack::Lengthen(more) => message.extend_from_slice(more),
+        Attack::Replace(other) => *message = other.to_vec(),
     }
 }
 
-/// Most inputs go without an exponentiation, which costs more than everything else together.
+/// Most inputs use no Diffie-Hellman group, since an exponentiation takes more time than everything
+/// else together.
 fn policy(choice: u8) -> Policy {
     let hashes: &[Hash] = match choice & 3 {
         0 => &[Hash::Sha256],
@@ -128,11 +135,11 @@ fn policy(choice: u8) -> Policy {
         6 => &[Group::Null, Group::Ffdhe2048],
         _ => &[Group::Null],
     };
-    Policy::new(hashes, groups).expect("something of each, once")
+    Policy::new(hashes, groups).expect("a valid policy")
 }
 
 fn secret(byte: u8, transform: Option<Hash>) -> Secret {
-    Secret::new(transform, &[byte; 48]).expect("a length that secrets have")
+    Secret::new(transform, &[byte; 48]).expect("a valid length")
 }
 
 fn host(who: u8, policy: Policy, seed: [u8; 32]) -> HostAuth {
@@ -160,7 +167,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
     }
     for index in 0..5 {
         let passed = vec![0; index];
-        let with = |deed: &[u8]| [&[BIDIRECTIONAL, 3], &passed[..], deed].concat();
+        let with = |attack: &[u8]| [&[BIDIRECTIONAL, 3], &passed[..], attack].concat();
         seeds.push((format!("change-{index}"), with(&[1, 1, 8, 0, 1, 40, 0, 9])));
         seeds.push((format!("cut-{index}"), with(&[3, 20, 0])));
         seeds.push((format!("lengthen-{index}"), with(&[4, 4, 0, 1, 2, 3, 4])));

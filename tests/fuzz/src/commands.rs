@@ -1,5 +1,5 @@
-//! The decoders of commands: whatever 64 bytes say, the answer is a request within its limits or a status, and a request
-//! that is written again is the same.
+//! The decoders of commands: any 64 bytes decode to a request within its limits or a status, and a
+//! request survives encoding.
 //!
 //! ```text
 //! 0 format of the namespace   1..65 submission queue entry   65.. data
@@ -44,7 +44,7 @@ pub(crate) fn run(input: &[u8]) {
     check_values(entry.starting_lba(), entry.cdw12.get(), entry.cdw10.get() as u8);
 }
 
-/// The entry of these bytes, by the way they take in a capsule.
+/// The entry of these bytes, as read from a capsule.
 fn entry_of(bytes: [u8; ENTRY_BYTES]) -> SubmissionEntry {
     let mut capsule = vec![4, 0, 72, 0, 72, 0, 0, 0];
     capsule.extend_from_slice(&bytes);
@@ -59,7 +59,7 @@ fn entry_of(bytes: [u8; ENTRY_BYTES]) -> SubmissionEntry {
 
 fn check_io(request: IoRequest, data: &Bytes, format: &NamespaceFormat) {
     let transfer = request.transfer(format);
-    // Metadata comes on top of what the limits count.
+    // The limits do not count metadata.
     let most = TRANSFER_BYTES_MAX + TRANSFER_BYTES_MAX / format.block_size_bytes * u32::from(format.metadata_bytes);
     if let Transfer::FromHost(bytes) | Transfer::ToHost(bytes) = transfer {
         assert!(bytes > 0 && bytes <= most, "{request:?} moves {bytes} bytes");
@@ -71,9 +71,9 @@ fn check_io(request: IoRequest, data: &Bytes, format: &NamespaceFormat) {
         whole.resize(bytes as usize, 0);
     }
     let Ok(Some(operation)) = request.into_operation(whole.into(), format) else { return };
-    let encoded =
-        io::encode(&operation, NamespaceId::FIRST, format).expect("what one command asked for is one command");
-    let again = io::decode(&encoded.entry, format).expect("what is written can be read");
+    let encoded = io::encode(&operation, NamespaceId::FIRST, format)
+        .expect("an operation of one command is encoded as one command");
+    let again = io::decode(&encoded.entry, format).expect("an encoded command can be decoded");
     assert_eq!(again.transfer(format), encoded.transfer);
     let data = match &operation {
         Operation::Write { payload: Payload::Bytes(buffer), .. }
@@ -84,7 +84,7 @@ fn check_io(request: IoRequest, data: &Bytes, format: &NamespaceFormat) {
         }
         _ => Bytes::new(),
     };
-    assert_eq!(again.into_operation(data, format), Ok(Some(operation)), "an operation survives being written");
+    assert_eq!(again.into_operation(data, format), Ok(Some(operation)), "an operation survives encoding");
 }
 
 fn check_admin(entry: &SubmissionEntry, data: &Bytes) {
@@ -126,7 +126,7 @@ fn check_fabrics(entry: &SubmissionEntry, data: &Bytes) {
     }
 }
 
-/// Numbers in which bits mean something.
+/// Values with bit fields.
 fn check_values(long: u64, word: u32, byte: u8) {
     let _ = format!("{:?} {}", StatusCode(word as u16), StatusCode(word as u16));
     let entry = CompletionEntry::new(word as u16, byte.into(), StatusCode::from_status_field(word as u16), long);

@@ -1,7 +1,8 @@
-//! Job files, experiments and profiles: any text is read or refused with a message whose place lies in the text.
+//! Job files, experiments and profiles: any text is parsed or refused with an error whose position
+//! lies in the text.
 //!
 //! ```text
-//! 0 what it is: 0 jobs, 1 an experiment, 2 a profile, 3 an experiment whose profile is in a file   1.. text
+//! 0 kind: 0 jobs, 1 an experiment, 2 a profile, 3 an experiment whose profile is in a file   1.. text
 //! ```
 
 use zonda_config::ConfigError;
@@ -58,7 +59,7 @@ fn experiment(text: &str, profiles: &Profiles<'_>) {
     }
 }
 
-/// A message is there, and its place can be shown.
+/// Checks that an error has a message and a valid position.
 pub(crate) fn check_error(error: &ConfigError, text: &str) {
     assert!(!error.message.is_empty() && error.message.len() < 8 * text.len() + 4096, "{} bytes", error.message.len());
     if let Some(span) = &error.span {
@@ -86,8 +87,8 @@ pub(crate) fn seeds() -> Vec<Seed> {
          zones = \"0..2\"\nblock_size = \"16 KiB\"\n",
     );
     for name in builtin_names() {
-        let text = builtin_text(name).expect("a profile of this name");
-        // Remarks and sources are most of a profile, and say nothing to a parser.
+        let text = builtin_text(name).expect("a built-in profile");
+        // Comments and sources are most of a profile, and irrelevant to a parser.
         let short: Vec<&str> = text.lines().map(|line| line.split(" #").next().unwrap_or(line)).collect();
         let short: Vec<&str> = short.into_iter().filter(|line| !line.starts_with('#')).collect();
         let short = short.join("\n");

@@ -1,25 +1,26 @@
-//! `zonda.toml`: any text is read or refused with a message whose place lies in the text, and no message repeats a secret.
+//! `zonda.toml`: any text is parsed or refused with an error whose position lies in the text, and
+//! no message contains a secret.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use zonda_chap::Secret;
 use zonda_config::{Spanned, parse};
-use zonda_exports::{ListenSpec, NAMESPACES_MAX, ServerPlan, ServerSpec, Surroundings};
+use zonda_exports::{ListenSpec, NAMESPACES_MAX, ParseContext, ServerPlan, ServerSpec};
 use zonda_ssd::description::ErrorSource;
 
 use crate::Seed;
 use crate::config_job::check_error;
 
-/// A secret as it may stand in the text.
+/// A secret that the text may contain.
 const SECRET: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
-/// Shorter texts stand in many a message.
+/// Shorter texts occur in many messages by chance.
 const SECRET_BYTES_MIN: usize = 8;
 const PROFILE: &str = "./p.toml";
 
 pub(crate) fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
-    // A name would be looked up: that takes time, and its answer is another on each machine.
+    // A host name would be resolved, which takes time and depends on the machine.
     if names_a_host(text) {
         return;
     }
@@ -28,30 +29,30 @@ pub(crate) fn run(input: &[u8]) {
         true => Err(format!("there is no {PROFILE}")),
         false => Ok(format!("{}\n", files[path.len() % 2])),
     };
-    let surroundings = Surroundings {
+    let context = ParseContext {
         base: Path::new("/etc/zonda"),
         builtin_profiles: zonda_profiles::BUILTIN,
         read_file: &read_file,
         read_key: &read_file,
     };
-    match ServerPlan::parse(text, &surroundings) {
+    match ServerPlan::parse(text, &context) {
         Ok(plan) => check_plan(&plan),
         Err(error) => {
             match &error.source {
                 ErrorSource::JobFile => check_error(&error.error, text),
                 ErrorSource::Profile { text, .. } => check_error(&error.error, text),
             }
-            let told = format!("{} {:?}", error.error.message, error.error.help);
+            let message = format!("{} {:?}", error.error.message, error.error.help);
             for secret in secrets(text) {
-                assert!(!told.contains(&secret), "a message repeats a secret: {told}");
+                assert!(!message.contains(&secret), "a message contains a secret: {message}");
             }
         }
     }
 }
 
-/// What stands in the files that the text names: a secret, and one with a character changed.
+/// The contents of the files that the text names: a secret, and one with a character changed.
 fn files() -> [String; 2] {
-    let good = Secret::new(None, &[9; 32]).expect("a length that secrets have").to_string();
+    let good = Secret::new(None, &[9; 32]).expect("a valid length").to_string();
     let bad = good.replacen("CQkJ", "CQkK", 1);
     [good, bad]
 }
@@ -64,13 +65,14 @@ fn names_a_host(text: &str) -> bool {
     };
     let http = spec.server.http.as_ref().map(|http| http.get_ref().clone());
     let mut with_port = texts(&spec.server.listen).into_iter().chain(http);
-    // NBD has a port of its own, so that a bare word is a name too.
+    // NBD has its own default port, so that a bare word is a host name, too.
     let mut nbd = spec.nbd.iter().flat_map(|table| texts(&table.get_ref().listen));
     let is_address = |text: &str| text.starts_with("unix:") || text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     with_port.any(|text| text.contains(':') && is_name(&text)) || nbd.any(|text| !is_address(&text) && is_name(&text))
 }
 
-/// What no message may show: what stands in files, and what the text gives as a secret and nowhere else.
+/// What no message may contain: the contents of files, and secrets that the text contains only as
+/// such.
 fn secrets(text: &str) -> Vec<String> {
     let mut secrets: Vec<String> = files().into();
     let Ok(spec) = parse::<ServerSpec>(text) else { return secrets };

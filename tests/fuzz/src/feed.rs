@@ -1,9 +1,9 @@
-//! An input as a tape of choices.
+//! An input as a sequence of choices.
 
 use zonda_zoned::Prng;
 
-/// Reads choices from the front of an input. Past its end every number is zero, so that any input is a whole one, and a
-/// byte less at the end changes nothing before it.
+/// Reads choices from the front of an input. Past its end every number is zero, so that any input
+/// is complete, and removing the last byte changes nothing before it.
 #[derive(Clone, Debug)]
 pub(crate) struct Feed<'a> {
     rest: &'a [u8],
@@ -25,7 +25,7 @@ impl<'a> Feed<'a> {
         front
     }
 
-    /// Everything that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
@@ -59,19 +59,20 @@ impl<'a> Feed<'a> {
         items[self.below(items.len())]
     }
 
-    /// A stretch of bytes with its length, at most `most`, in the two bytes before it.
+    /// A byte string, preceded by its length of two bytes, at most `most`.
     pub(crate) fn stretch(&mut self, most: usize) -> &'a [u8] {
         let length = usize::from(self.u16()).min(most);
         self.take(length)
     }
 }
 
-/// A number that depends on every byte (FNV-1a), for what must not be foreseen by an input that is replayed.
+/// A number that depends on every byte (FNV-1a), for values that the input must not be able to
+/// predict.
 pub(crate) fn digest(input: &[u8]) -> u64 {
     input.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Randomness of a machine that an input cannot foresee.
+/// A random seed that the input cannot predict.
 pub(crate) fn seed_of(input: &[u8]) -> [u8; 32] {
     let mut prng = Prng::new(digest(input));
     let mut seed = [0; 32];

@@ -1,17 +1,19 @@
-//! Everything that was ever in each block, for devices that are damaged afterwards: what it may be read as, and nothing else.
+//! All contents that each block ever had, for devices that are damaged afterwards: a read may
+//! return only these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-/// By the block's address. Blocks may always be read as zeros: what was there can be lost, and may never have come there.
+/// By block address. Any block may read as zeros: its contents can be lost, and may never have been
+/// written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     written: BTreeMap<u64, BTreeSet<Bytes>>,
 }
 
 impl History {
-    /// A write may put this there.
+    /// Records contents that a write may have stored.
     pub(crate) fn note(&mut self, lba: u64, block: Bytes) {
         self.written.entry(lba).or_default().insert(block);
     }
@@ -21,9 +23,12 @@ impl History {
         self.written.keys().copied()
     }
 
-    /// Panics when a block reads as what was never there.
+    /// Panics if a block has contents that were never written to it.
     pub(crate) fn check(&self, lba: u64, found: &Bytes) {
         let was_there = self.written.get(&lba).is_some_and(|known| known.contains(found));
-        assert!(was_there || found.iter().all(|&byte| byte == 0), "block {lba} reads as what was never there");
+        assert!(
+            was_there || found.iter().all(|&byte| byte == 0),
+            "block {lba} has contents that were never written to it"
+        );
     }
 }

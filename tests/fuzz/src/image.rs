@@ -1,8 +1,9 @@
-//! The files of an image, damaged in any way: looking at them changes nothing, opening them fails or gives a drive that
-//! works and can be opened again, and no read returns what was never written there.
+//! The files of an image, damaged in any way: inspection changes nothing, opening fails or gives a
+//! drive that works and can be reopened, and no read returns data that was never written to the
+//! block.
 //!
 //! ```text
-//! 0 how: 0 five arbitrary files, 1 an image with changes, 2 the same with checksums that fit   1 which image
+//! 0 mode: 0 five arbitrary files, 1 an image with changes, 2 the same with correct checksums   1 which image
 //! 2.. the files, or the number of changes and the changes; then commands
 //! ```
 
@@ -37,32 +38,39 @@ pub(crate) fn run(input: &[u8]) {
 
     let usable = look(&mut files);
     let opened = open(&mut Watched::new(&mut files));
-    assert_eq!(opened.is_ok(), usable, "what can be looked at can be opened, and only that: {:?}", opened.err());
+    assert_eq!(opened.is_ok(), usable, "an image can be opened if and only if it can be inspected: {:?}", opened.err());
     let Ok((mut image, _)) = opened else { return };
     image.check_invariants();
     commands::run(&mut image, &mut files, &mut feed, trusted(base, how));
     drop(image);
-    let (mut image, report) = open(&mut Watched::new(&mut files)).expect("what was opened can be opened again");
+    let (mut image, report) =
+        open(&mut Watched::new(&mut files)).expect("an image that was opened can be opened again");
     image.check_invariants();
     commands::close(&mut image, &mut files);
     drop(image);
-    let (_, second) = open(&mut Watched::new(&mut files)).expect("what was closed can be opened");
-    assert!(second.clean, "shut down in order after {report:?}");
+    let (_, second) = open(&mut Watched::new(&mut files)).expect("a closed image can be opened");
+    assert!(second.clean, "shut down cleanly after {report:?}");
 }
 
-/// The base, when what its blocks were written with says what may be read of the image.
+/// The base, if the contents of its blocks determine what may be read from the image.
 fn trusted(base: &Base, how: usize) -> Option<&Base> {
-    (how == 1 && base.says_what_was_written).then_some(base)
+    (how == 1 && base.has_complete_history).then_some(base)
 }
 
-/// Looks at the files in both ways; says whether they can be used.
+/// Inspects and checks the files; returns whether they are usable.
 fn look(files: &mut MemoryFiles) -> bool {
     let before = files.clone();
     let inspected = inspect(&mut Watched::new(files).read_only());
     let mut zones = 0;
     let checked = check(&mut Watched::new(files).read_only(), &mut |progress| zones = progress.zones);
-    assert!(*files == before, "looking changes nothing");
-    assert_eq!(inspected.is_ok(), checked.is_ok(), "both can look: {:?} {:?}", inspected.err(), checked.err());
+    assert!(*files == before, "inspection changes nothing");
+    assert_eq!(
+        inspected.is_ok(),
+        checked.is_ok(),
+        "inspect and check agree: {:?} {:?}",
+        inspected.err(),
+        checked.err()
+    );
     if let (Ok(inspection), Ok(report)) = (&inspected, &checked) {
         inspection.zones.check_invariants();
         assert_eq!(inspection.clean, report.clean);
@@ -79,7 +87,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
     let some_commands: Vec<u8> = (0..60u8).map(|byte| byte.wrapping_mul(37)).collect();
     for which in 0..BASES as u8 {
         seeds.push((format!("untouched-{which}"), [&[1, which, 0], &some_commands[..]].concat()));
-        // Those that were shut down in order have nothing in their journals.
+        // Images that were shut down cleanly have empty journals.
         let how: u8 = match which {
             0 | 2 | 4 => continue,
             1 | 3 => 2,

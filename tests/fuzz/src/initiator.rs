@@ -1,8 +1,9 @@
-//! An initiator, or a discovery, against a controller that is not to be trusted: a real target, with a stranger on the
-//! way who changes, drops, repeats and makes up what it says. Every command ends once, whatever is said.
+//! An initiator, or a discovery, against an untrusted controller: a real target, with an attacker
+//! on the path that changes, drops, repeats and forges its bytes. Every command completes once,
+//! whatever is received.
 //!
 //! ```text
-//! 0 which machine: 1..0 digests, 2 with secrets, 3 reconnects, 4 two I/O queues, 6..5 order, 7 discovery   1 namespace
+//! 0 which side: 1..0 digests, 2 with secrets, 3 reconnects, 4 two I/O queues, 6..5 order, 7 discovery   1 namespace
 //! 2.. events, see event
 //! ```
 
@@ -17,8 +18,8 @@ use crate::Seed;
 use crate::feed::{Feed, seed_of};
 use crate::operations::operation;
 use crate::shapes;
+use crate::target::exports::{HOSTS, SUBSYSTEMS, secret};
 use crate::target::name;
-use crate::target::place::{HOSTS, SUBSYSTEMS, secret};
 use net::{Attack, Machine, Net};
 
 /// Events of one input.
@@ -58,8 +59,9 @@ fn config(options: u8, namespace: u8, seed: [u8; 32]) -> InitiatorConfig {
     if options & 4 != 0 {
         (config.host_secret, config.controller_secret) = (Some(secret(1)), Some(secret(2)));
     }
-    // Without an exponentiation, which costs more than everything else together.
-    config.policy = Policy::new(&Hash::ALL, &[Group::Null]).expect("some of each");
+    // Without Diffie-Hellman, since an exponentiation takes more time than everything else
+    // together.
+    config.policy = Policy::new(&Hash::ALL, &[Group::Null]).expect("a valid policy");
     config.reconnect = (options & 8 != 0).then_some(Duration::from_millis(10));
     config.io_queues = 1 + u16::from(options >> 4 & 1);
     config.order = [None, Some(Order::Arrival), Some(Order::Completion), None][usize::from(options >> 5 & 3)];
@@ -68,7 +70,7 @@ fn config(options: u8, namespace: u8, seed: [u8; 32]) -> InitiatorConfig {
     config
 }
 
-/// The stranger's plan, made before anything is said: each after so many bytes from the target.
+/// The attacks, chosen before the first byte: each after so many bytes from the target.
 fn attacks(feed: &mut Feed<'_>) -> Vec<(usize, Attack)> {
     let count = feed.below(8);
     let mut attacks = Vec::new();
@@ -103,7 +105,7 @@ fn event(net: &mut Net, feed: &mut Feed<'_>) {
         11 => net.release(usize::from(feed.u8() >> 1), feed.u8() & 1 != 0),
         12 => {
             let (queue, bytes) = (feed.u8(), feed.stretch(400).to_vec());
-            net.say(queue.into(), bytes);
+            net.inject(queue.into(), bytes);
         }
         13 => net.disconnect(feed.u8().into()),
         14 => net.degrade(feed.u8()),
@@ -133,7 +135,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
     }
     add("discovery".to_owned(), &[0x80, 0, 0], &[]);
     add("discovery-with-digests".to_owned(), &[0x83, 0, 0], &[]);
-    // Somewhere in each step of connecting, and after it.
+    // During each step of connecting, and after it.
     for gap in [2u16, 10, 136, 144, 150, 170, 250, 400, 1000, 3000, 5000, 9000, 13000] {
         let [low, high] = gap.to_le_bytes();
         add(format!("set-{gap}"), &[0, 1, 1, low, high, 0, 0xff], &commands);
@@ -160,18 +162,18 @@ mod tests {
     fn seeds_without_attacks_connect_and_their_commands_succeed() {
         for (name, input) in seeds().iter().filter(|(name, _)| name.starts_with("good")) {
             let net = play(input);
-            assert!(net.geometry().is_some(), "{name} has not connected: {}", net.standing());
+            assert!(net.geometry().is_some(), "{name} did not connect: {}", net.description());
             assert!(net.succeeded >= 5, "{name}: {} commands succeeded", net.succeeded);
         }
     }
 
     #[test]
-    fn a_discovery_without_attacks_finds_what_is_served() {
+    fn a_discovery_without_attacks_finds_the_exported_subsystems() {
         let seeds = seeds();
         for (name, input) in seeds.iter().filter(|(name, _)| *name == "discovery" || *name == "discovery-with-digests")
         {
             let net = play(input);
-            assert!(net.standing().contains(SUBSYSTEMS[0]), "{name}: {}", net.standing());
+            assert!(net.description().contains(SUBSYSTEMS[0]), "{name}: {}", net.description());
         }
     }
 }

@@ -1,10 +1,13 @@
-//! What the fuzzers of `fuzz/` run on one input, as plain functions, so that the inputs that are kept run as tests too.
+//! The fuzz targets of `fuzz/` as plain functions of one input, so that stored inputs run as tests,
+//! too.
 //!
-//! A [`Body`] takes any bytes and panics when something that must hold does not. It reads no clock, no file and no other
-//! source of chance: an input gives one run. [`BODIES`] lists them all; `seeds` makes the inputs to begin with, from valid
-//! structures. `docs/internals/fuzzing.md` says how to run the fuzzers and how to keep what they find.
+//! A [`Body`] accepts any bytes and panics if an invariant is violated. It reads no clock, no file
+//! and no other source of nondeterminism: an input gives one run. [`BODIES`] lists them all;
+//! `seeds` makes the initial inputs from valid structures. `docs/internals/fuzzing.md` explains how
+//! to run the fuzzers and how to store their findings.
 //!
-//! What is absent: libFuzzer, whose only mention is in `fuzz/`, and the inputs, which are files in `fuzz/corpus`.
+//! Not included: libFuzzer, which only `fuzz/` uses, and the inputs, which are files in
+//! `fuzz/corpus`.
 //!
 //! ```
 //! zonda_fuzz_bodies::run("names", b"\x00nqn.2014-08.org.nvmexpress.discovery");
@@ -28,7 +31,7 @@ mod shapes;
 mod target;
 mod volume;
 
-/// An input to begin with, and what it is called.
+/// An initial input, with its name.
 pub type Seed = (String, Vec<u8>);
 
 /// One fuzz target.
@@ -39,15 +42,15 @@ pub struct Body {
     /// Runs one input.
     ///
     /// # Panics
-    /// When something that must hold does not.
+    /// If an invariant is violated.
     pub run: fn(&[u8]),
-    /// Makes inputs of valid structures.
+    /// Makes the initial inputs from valid structures.
     pub seeds: fn() -> Vec<Seed>,
-    /// Bytes of the longest input that is worth a run.
+    /// Bytes of the longest useful input.
     pub input_bytes_max: usize,
 }
 
-/// All of them.
+/// All fuzz targets.
 pub const BODIES: &[Body] = &[
     Body { name: "chap", run: chap::run, seeds: chap::seeds, input_bytes_max: 4096 },
     Body { name: "commands", run: commands::run, seeds: commands::seeds, input_bytes_max: 1024 },
@@ -67,8 +70,8 @@ pub const BODIES: &[Body] = &[
 /// Runs one input of the target of this name.
 ///
 /// # Panics
-/// As the body does; and when there is no such target.
+/// As the body does; and if there is no such target.
 pub fn run(name: &str, input: &[u8]) {
-    let body = BODIES.iter().find(|body| body.name == name).expect("a target of this name");
+    let body = BODIES.iter().find(|body| body.name == name).expect("a known fuzz target");
     (body.run)(input);
 }

@@ -1,8 +1,8 @@
-//! What people write in one line: names, locations, secrets, and values with a unit. What is read and written out is read
-//! the same again, and errors are for people.
+//! Texts of one line that users write: names, locations, secrets, and values with a unit. A parsed
+//! value survives formatting, and errors have messages.
 //!
 //! ```text
-//! 0 what it is   1.. text
+//! 0 kind   1.. text
 //! ```
 
 use std::fmt::Display;
@@ -51,8 +51,8 @@ fn check_name(text: &str) {
 fn check_secret(text: &str) {
     match Secret::parse(text) {
         Ok(secret) => {
-            assert_eq!(secret.to_string(), text, "a secret has one text");
-            assert!(!format!("{secret:?}").contains(text), "a secret does not show");
+            assert_eq!(secret.to_string(), text, "a secret has exactly one text form");
+            assert!(!format!("{secret:?}").contains(text), "debug output contains no secret");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -70,7 +70,7 @@ fn check_location(text: &str) {
         Ok(Location::NvmeTcp(url)) => {
             assert!(url.port != 0 && !url.host.is_empty() && url.namespace.0 != 0);
             let bracketed = text.contains(&format!("://[{}]", url.host));
-            assert!(bracketed || !url.host.contains([':', '[', ']']), "{text:?} is read as the host {:?}", url.host);
+            assert!(bracketed || !url.host.contains([':', '[', ']']), "{text:?} is parsed as the host {:?}", url.host);
             assert_eq!(url.to_string().parse::<NvmeTcpUrl>().as_ref(), Ok(&url), "{text:?}");
         }
         Ok(Location::Image(_)) => assert!(!text.is_empty()),
@@ -79,7 +79,7 @@ fn check_location(text: &str) {
 }
 
 pub(crate) fn seeds() -> Vec<Seed> {
-    let secret = Secret::new(None, &[7; 32]).expect("a length that secrets have").to_string();
+    let secret = Secret::new(None, &[7; 32]).expect("a valid length").to_string();
     let texts: [(u8, &[&str]); 8] = [
         (0, &[Nqn::DISCOVERY, "nqn.2014-08.org.nvmexpress:uuid:befdec4c-2234-11b2-a85c-ca77c773af36", "iqn.x"]),
         (1, &[&secret, "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:", "DHHC-1:03:AA==:"]),

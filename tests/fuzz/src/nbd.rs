@@ -1,11 +1,12 @@
-//! An NBD server and its caller, with a client that keeps to the protocol until it is told not to: the server stays within
-//! its bounds, says nothing that the protocol does not have, and ends every request of an honest client.
+//! An NBD server and its caller, with a client that conforms to the protocol unless the input says
+//! otherwise: the server stays within its limits, conforms to the protocol, and completes every
+//! request of an honest client.
 //!
 //! ```text
-//! 0 what is served: 1..0 TLS, 2 no zeros at the end, 4..3 requests at a time, 5 fast zeros   1.. events, see event
+//! 0 exports: 1..0 TLS, 2 no zeros at the end, 4..3 requests at a time, 5 fast zeros   1.. events, see event
 //! ```
 
-mod world;
+mod testbed;
 
 use zonda_nbd::testing::{Ask, info_data, meta_context_data};
 use zonda_nbd::wire::handshake::{info, option};
@@ -13,13 +14,13 @@ use zonda_nbd::wire::transmission::command;
 
 use crate::Seed;
 use crate::feed::Feed;
-use world::World;
+use testbed::Testbed;
 
-/// Events of one input: more find nothing that a second input does not.
+/// Events of one input: more find nothing that another input does not.
 const EVENTS_MAX: usize = 300;
-/// Bytes of a raw stretch, and of a WRITE.
+/// Bytes of a raw byte string, and of a WRITE.
 const STRETCH_BYTES_MAX: usize = 4096;
-/// Names that are asked for: two that are served, the default, and others.
+/// Export names that the client requests: two existing ones, the default, and others.
 const NAMES: [&[u8]; 6] = [b"disk", b"relic", b"", b"nothing", b"disk\0", b"\xff"];
 const QUERIES: [&[u8]; 5] = [b"base:allocation", b"base:", b"base:other", b"x-other:thing", b""];
 
@@ -38,41 +39,41 @@ mod kind {
 
 pub(crate) fn run(input: &[u8]) {
     let mut feed = Feed::new(input);
-    let mut world = World::new(feed.u8());
+    let mut testbed = Testbed::new(feed.u8());
     for _ in 0..EVENTS_MAX {
-        if feed.is_empty() || world.is_over() {
+        if feed.is_empty() || testbed.is_over() {
             break;
         }
-        event(&mut world, &mut feed);
+        event(&mut testbed, &mut feed);
     }
-    world.finish();
+    testbed.finish();
 }
 
-fn event(world: &mut World, feed: &mut Feed<'_>) {
+fn event(testbed: &mut Testbed, feed: &mut Feed<'_>) {
     match feed.below(kind::COUNT) as u8 {
-        kind::OPTION => an_option(world, feed),
-        kind::REQUEST => a_request(world, feed),
-        // Whatever anybody may send: from now on nobody expects answers that make sense.
-        kind::RAW => world.say_raw(feed.stretch(STRETCH_BYTES_MAX)),
-        kind::SEND => world.send(usize::from(feed.u16())),
+        kind::OPTION => an_option(testbed, feed),
+        kind::REQUEST => a_request(testbed, feed),
+        // Arbitrary bytes: from now on responses are not checked.
+        kind::RAW => testbed.send_raw(feed.stretch(STRETCH_BYTES_MAX)),
+        kind::SEND => testbed.send(usize::from(feed.u16())),
         kind::REPLY => {
             let (which, how, cut) = (feed.u8(), feed.u8(), feed.u16());
-            world.reply(usize::from(which), how, cut);
+            testbed.reply(usize::from(which), how, cut);
         }
-        kind::READ => world.release(),
-        kind::HOLD => world.hold = !world.hold,
+        kind::READ => testbed.release(),
+        kind::HOLD => testbed.hold = !testbed.hold,
         kind::END => match feed.below(8) {
-            0 => world.disconnect(),
-            1 => world.shutdown(),
-            2 => world.vanish(),
-            _ => world.send(usize::MAX),
+            0 => testbed.disconnect(),
+            1 => testbed.shutdown(),
+            2 => testbed.close_socket(),
+            _ => testbed.send(usize::MAX),
         },
-        _ => unreachable!("there are no other kinds"),
+        _ => unreachable!("the kind is below COUNT"),
     }
 }
 
-/// An option as clients make them, or with data that is not the option's.
-fn an_option(world: &mut World, feed: &mut Feed<'_>) {
+/// A valid option, or one with wrong data.
+fn an_option(testbed: &mut Testbed, feed: &mut Feed<'_>) {
     let code = u32::from(feed.u8() % 14);
     let name = feed.pick(&NAMES);
     let choice = feed.u8();
@@ -90,32 +91,33 @@ fn an_option(world: &mut World, feed: &mut Feed<'_>) {
         _ if choice & 0x80 != 0 => feed.stretch(STRETCH_BYTES_MAX).to_vec(),
         _ => Vec::new(),
     };
-    world.say_option(code, &data);
+    testbed.send_option(code, &data);
 }
 
-/// A request, its data only where it is a WRITE.
-fn a_request(world: &mut World, feed: &mut Feed<'_>) {
+/// A request; only a WRITE has data.
+fn a_request(testbed: &mut Testbed, feed: &mut Feed<'_>) {
     let command = [command::READ, command::WRITE, command::FLUSH, command::TRIM, command::CACHE, command::WRITE_ZEROES]
         .into_iter()
         .chain([command::BLOCK_STATUS, 8, 0xffff])
         .nth(feed.below(9))
         .expect("nine commands");
     let flags = u16::from(feed.u8() & 0x3f);
-    // Offsets and lengths of a block, of an odd number, around the end of the data, around the end of the export.
+    // Offsets and lengths of a block, of an odd number, around the end of the data, around the end
+    // of the export.
     let scale = feed.u8();
-    let base = [0, world::STORE_BYTES - 4096, world::SIZE_BYTES - 4096, u64::MAX - 4096][usize::from(scale & 3)];
+    let base = [0, testbed::STORE_BYTES - 4096, testbed::SIZE_BYTES - 4096, u64::MAX - 4096][usize::from(scale & 3)];
     let offset = base.wrapping_add(u64::from(feed.u16()) << ((scale >> 2 & 3) * 3));
     let length = u32::from(feed.u16()) << (scale >> 4 & 15);
     let length = if command == command::WRITE { length.min(STRETCH_BYTES_MAX as u32) } else { length };
     let (offset, length) = if command == command::FLUSH && scale & 0x80 == 0 { (0, 0) } else { (offset, length) };
-    world.say_request(Ask { command, flags, cookie: 0, offset, length });
+    testbed.send_request(Ask { command, flags, cookie: 0, offset, length });
 }
 
 pub(crate) fn seeds() -> Vec<Seed> {
     let go = |name: u8| [kind::OPTION, option::GO as u8, name, 3];
     let structured = [kind::OPTION, option::STRUCTURED_REPLY as u8, 0, 0];
     let select = [kind::OPTION, option::SET_META_CONTEXT as u8, 0, 0x10];
-    // Command, flags, scale, offset, length: little-endian numbers of the tape.
+    // Command, flags, scale, offset, length: little-endian numbers of the input.
     let ask = |command: u8, flags: u8, scale: u8, length: u16| {
         let [low, high] = length.to_le_bytes();
         [kind::REQUEST, command, flags, scale, 0, 16, low, high]

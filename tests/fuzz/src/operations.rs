@@ -1,4 +1,4 @@
-//! Operations that an input chooses, most of them such as a namespace can take.
+//! Operations that an input chooses, most of them valid.
 
 use zonda_zoned::{
     BlockBuffer, Blocks, Geometry, Lba, LbaRange, Operation, Payload, ReportFilter, ZoneAction, ZoneTarget,
@@ -6,7 +6,7 @@ use zonda_zoned::{
 
 use crate::feed::Feed;
 
-/// One operation: its kind, zone, and place in the zone.
+/// One operation: its kind, zone, and block in the zone.
 pub(crate) fn operation(feed: &mut Feed<'_>, geometry: &Geometry) -> Operation {
     let kind = feed.u8();
     let zone = u64::from(feed.u8()) % u64::from(geometry.zone_count + 1);

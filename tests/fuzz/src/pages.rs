@@ -1,9 +1,10 @@
-//! The data pages, as one side reads what the other sent.
+//! Parsing of the data pages that the peer has sent.
 //!
 //! ```text
 //! 0 which page   1 a choice of that page   2.. its bytes
 //! ```
-//! For a geometry the bytes are changes of valid pages: which page, offset (2 bytes), value; and so on.
+//! For a geometry the bytes are changes of valid pages, each with: which page, offset (2 bytes),
+//! value.
 
 use zonda_nvme::HostId;
 use zonda_nvme::discovery::{self, AddressFamily, DiscoveryEntry, SubsystemKind, TcpAddress};
@@ -29,7 +30,7 @@ use crate::{Seed, shapes};
 
 const PAGES: usize = 12;
 const GEOMETRY: u8 = 11;
-/// Bytes of an extension behind each zone, by the choice of the input.
+/// Bytes of the extension after each descriptor, by the choice of the input.
 const EXTENSIONS: [Option<u32>; 4] = [None, Some(64), Some(0), Some(128)];
 
 pub(crate) fn run(input: &[u8]) {
@@ -51,7 +52,7 @@ pub(crate) fn run(input: &[u8]) {
             let _ = HostBehavior::parse(bytes);
             let _ = IndependentNamespace::parse(bytes).map(|page| page.is_ready());
             if let Ok(saved) = SavedReservations::read(bytes) {
-                assert_eq!(saved.to_bytes(), bytes, "reservations survive being written");
+                assert_eq!(saved.to_bytes(), bytes, "reservations survive encoding");
             }
         }
         _ => check_geometry(bytes, geometry),
@@ -99,7 +100,7 @@ fn check_descriptors(bytes: &[u8]) {
     let Ok((identity, command_set)) = parse_descriptors(bytes) else { return };
     let set = command_set.and_then(|code| CommandSet::try_from(code).ok()).unwrap_or(CommandSet::Nvm);
     let written = write_descriptors(&identity, set);
-    assert_eq!(parse_descriptors(&written), Ok((identity, Some(set as u8))), "an identity survives being written");
+    assert_eq!(parse_descriptors(&written), Ok((identity, Some(set as u8))), "an identity survives encoding");
 }
 
 fn logs(bytes: &[u8], choice: u8) {
@@ -130,19 +131,19 @@ fn discovery_log(bytes: &[u8]) {
         let _ = entry.is_tcp();
     }
     let again = discovery::parse_log(&discovery::write_log(generation, &entries));
-    assert_eq!(again, Ok((generation, entries)), "a log survives being written");
+    assert_eq!(again, Ok((generation, entries)), "a log survives encoding");
 }
 
 fn zone_report(bytes: &[u8], choice: u8) {
     let format = ReportFormat { extension_bytes: EXTENSIONS[usize::from(choice) % 4], partial: choice & 4 != 0 };
     let Ok(report) = format.parse(bytes) else { return };
-    assert!(report.zones.len() <= format.descriptors_in(bytes.len()).expect("there was room for the header"));
-    let written = format.write(&report, format.report_bytes(report.zones.len())).expect("there is room");
-    let again = format.parse(&written).expect("what is written can be read");
-    assert_eq!(again.zones, report.zones, "zones survive being written");
+    assert!(report.zones.len() <= format.descriptors_in(bytes.len()).expect("the buffer holds the header"));
+    let written = format.write(&report, format.report_bytes(report.zones.len())).expect("the buffer is large enough");
+    let again = format.parse(&written).expect("an encoded report can be parsed");
+    assert_eq!(again.zones, report.zones, "zones survive encoding");
 }
 
-/// Pages of a namespace with a few bytes changed: whatever they say, it is a geometry that can be, or an error.
+/// Pages of a namespace with a few bytes changed: the result is a valid geometry, or an error.
 fn check_geometry(changes: &[u8], geometry: &Geometry) {
     let mut pages = pages_of(geometry);
     let mut report = report_of(geometry);
@@ -156,10 +157,10 @@ fn check_geometry(changes: &[u8], geometry: &Geometry) {
         page[offset % length] = change[3];
     }
     let [controller, namespace, zoned, zoned_controller] = &pages;
-    let controller = Controller::parse(controller).expect("a whole page");
-    let namespace = NvmNamespace::parse(namespace).expect("a whole page");
-    let zoned = ZnsNamespace::parse(zoned).expect("a whole page");
-    let zoned_controller = ZnsController::parse(zoned_controller).expect("a whole page");
+    let controller = Controller::parse(controller).expect("a complete page");
+    let namespace = NvmNamespace::parse(namespace).expect("a complete page");
+    let zoned = ZnsNamespace::parse(zoned).expect("a complete page");
+    let zoned_controller = ZnsController::parse(zoned_controller).expect("a complete page");
     let zones = ReportFormat { extension_bytes: None, partial: false }.parse(&report);
     let zones = zones.map(|report| report.zones).unwrap_or_default();
     let zoned = ZonedPages { namespace: &zoned, controller: &zoned_controller, zones: &zones };
@@ -191,20 +192,21 @@ fn pages_of(geometry: &Geometry) -> [Vec<u8>; 4] {
         traffic_keeps_alive: true,
         total_capacity_bytes: 1 << 30,
     });
-    // A namespace without zones has these pages from one with them, so that an input can go from one to the other.
+    // A namespace without zones gets these pages from one with zones, so that an input can turn one
+    // into the other.
     let sequential = Geometry { conventional_zone_count: 0, ..geometry.clone() };
     [
         controller.expect("its texts are short").bytes().to_vec(),
         NvmNamespace::from_geometry(geometry, &identity()).expect("a small namespace").bytes().to_vec(),
         ZnsNamespace::from_geometry(&sequential).expect("a small namespace").bytes().to_vec(),
-        ZnsController::from_geometries([&sequential]).expect("limits that can be told").bytes().to_vec(),
+        ZnsController::from_geometries([&sequential]).expect("limits that can be encoded").bytes().to_vec(),
     ]
 }
 
 fn report_of(geometry: &Geometry) -> Vec<u8> {
     let format = ReportFormat { extension_bytes: None, partial: false };
     let report = report(geometry, false);
-    format.write(&report, format.report_bytes(report.zones.len())).expect("there is room")
+    format.write(&report, format.report_bytes(report.zones.len())).expect("the buffer is large enough")
 }
 
 fn report(geometry: &Geometry, extended: bool) -> ZoneReport {
@@ -237,7 +239,7 @@ pub(crate) fn seeds() -> Vec<Seed> {
         let extended = geometry.descriptor_extension_bytes == 64;
         let format = ReportFormat { extension_bytes: extended.then_some(64), partial: false };
         let report = report(&geometry, extended);
-        let bytes = format.write(&report, format.report_bytes(report.zones.len())).expect("there is room");
+        let bytes = format.write(&report, format.report_bytes(report.zones.len())).expect("the buffer is large enough");
         add(if extended { "extended-report" } else { "report" }, 8, u8::from(extended) + 4 * choice, &bytes);
     }
     add("namespaces", 3, 0, NamespaceList::above(NamespaceId(0), &[NamespaceId(1), NamespaceId(7)]).bytes());

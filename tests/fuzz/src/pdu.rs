@@ -1,9 +1,9 @@
-//! The PDU reader of both sides: a stream read whole and read in pieces is the same PDUs, and a PDU that was read and is
-//! written again means the same.
+//! The PDU reader of both sides: a stream gives the same PDUs whole and in pieces, and a PDU that
+//! is read and written again is equivalent.
 //!
 //! ```text
 //! 0 options   1 how the stream is split   2.. stream
-//! options: 0 header digests, 1 data digests, 2 the exchange is over, 3 digests are made right, 4..6 limits
+//! options: 0 header digests, 1 data digests, 2 ICReq and ICResp are complete, 3 digests are corrected, 4..6 limits
 //! ```
 
 use bytes::Bytes;
@@ -25,7 +25,7 @@ const TYPE_WITH_DIGESTS: u8 = 4;
 /// Bytes before the data of a PDU, whose offset is one byte, and those of a data digest.
 const HEAD_AND_TAIL_BYTES: usize = 256 + 4;
 
-/// How a stream is to be read.
+/// How a stream is read.
 #[derive(Clone, Copy)]
 struct Setting {
     side: Side,
@@ -34,7 +34,7 @@ struct Setting {
     initialized: bool,
 }
 
-/// What a stream came to: PDUs, and why no more.
+/// The result of a stream: PDUs, and the error, if any.
 type Outcome = (Vec<Pdu>, Option<PduError>);
 
 pub(crate) fn run_controller(input: &[u8]) {
@@ -61,10 +61,14 @@ fn run(side: Side, input: &[u8]) {
 
     let (pdus, error) = read(setting, std::iter::once(stream.clone()));
     let (pieces, other_error) = read(setting, split_up(&stream, split));
-    assert_eq!(pdus, pieces, "the same PDUs, however they come");
-    // The copy of the header is as long as what had come of it.
+    assert_eq!(pdus, pieces, "the same PDUs, however the stream is split");
+    // The copy of the header is as long as its received part.
     let fault = |error: &PduError| (error.status, error.information);
-    assert_eq!(error.as_ref().map(fault), other_error.as_ref().map(fault), "the same fault, however it comes");
+    assert_eq!(
+        error.as_ref().map(fault),
+        other_error.as_ref().map(fault),
+        "the same fault, however the stream is split"
+    );
     for pdu in &pdus {
         check_rewritten(setting, pdu);
     }
@@ -73,7 +77,7 @@ fn run(side: Side, input: &[u8]) {
     }
 }
 
-/// Reads everything, and checks what holds on the way.
+/// Reads the whole stream, and checks invariants.
 fn read(setting: Setting, chunks: impl Iterator<Item = Bytes>) -> Outcome {
     let mut reader = PduReader::new(setting.side, setting.limits);
     if setting.initialized {
@@ -95,13 +99,13 @@ fn read(setting: Setting, chunks: impl Iterator<Item = Bytes>) -> Outcome {
                 Ok(None) => break,
                 Err(error) => {
                     assert_eq!(reader.next(), Err(error.clone()), "an error is final");
-                    assert_eq!(reader.buffered_bytes(), 0, "nothing is kept after an error");
+                    assert_eq!(reader.buffered_bytes(), 0, "nothing is buffered after an error");
                     return (pdus, Some(error));
                 }
             }
         }
-        let kept = reader.buffered_bytes();
-        assert!(kept <= data_bytes_max + HEAD_AND_TAIL_BYTES + length, "{kept} bytes are kept");
+        let buffered = reader.buffered_bytes();
+        assert!(buffered <= data_bytes_max + HEAD_AND_TAIL_BYTES + length, "{buffered} bytes are buffered");
     }
     (pdus, None)
 }
@@ -116,7 +120,7 @@ fn split_up(stream: &Bytes, how: u8) -> impl Iterator<Item = Bytes> {
     })
 }
 
-/// Makes the digests of every PDU right, as far as the PDUs can be told apart.
+/// Corrects the digests of every PDU, as far as the PDUs can be delimited.
 fn repair(stream: &mut [u8], digests: Digests) {
     let mut rest = stream;
     while let [pdu_type, _, header, offset, a, b, c, d, ..] = *rest {
@@ -140,7 +144,8 @@ fn repair(stream: &mut [u8], digests: Digests) {
     }
 }
 
-/// What of a PDU must survive being written: all but padding and flags that only this connection has.
+/// The part of a PDU that must survive writing: everything except padding and flags of this
+/// connection.
 fn meaning(pdu: &Pdu) -> String {
     match pdu {
         Pdu::Command { entry, data, .. } => format!("command {entry:?} {data:?}"),
@@ -188,11 +193,11 @@ fn check_rewritten(setting: Setting, pdu: &Pdu) {
     }
     let setting = Setting { initialized: !is_first, ..setting };
     let (pdus, error) = read(setting, writer.take().into_iter());
-    assert_eq!((pdus.len(), &error), (1, &None), "what is written can be read");
-    assert_eq!(meaning(&pdus[0]), meaning(pdu), "a PDU survives being written");
+    assert_eq!((pdus.len(), &error), (1, &None), "a written PDU can be read");
+    assert_eq!(meaning(&pdus[0]), meaning(pdu), "a PDU survives writing");
 }
 
-/// The TermReq that an error becomes can be read by the other side, and says the same.
+/// Checks that the peer can read the TermReq of an error, with the same contents.
 fn check_termination(setting: Setting, error: &PduError) {
     let mut writer = PduWriter::new();
     let side = match setting.side {
@@ -207,7 +212,7 @@ fn check_termination(setting: Setting, error: &PduError) {
     };
     let (pdus, fault) = read(Setting { side, ..setting }, writer.take().into_iter());
     let [Pdu::HostTermination(found) | Pdu::ControllerTermination(found)] = &pdus[..] else {
-        panic!("a TermReq is read as such, not {pdus:?} and {fault:?}")
+        panic!("expected a TermReq, not {pdus:?} and {fault:?}")
     };
     assert_eq!(FatalStatus::from_code(found.status), Some(error.status));
     assert_eq!((found.information, &found.header[..]), (error.information, &error.header[..]));
@@ -215,7 +220,7 @@ fn check_termination(setting: Setting, error: &PduError) {
 
 pub(crate) fn seeds_controller() -> Vec<Seed> {
     seeds(|writer| {
-        let host = Nqn::new("nqn.2014-08.org.nvmexpress:uuid:1").expect("a name");
+        let host = Nqn::new("nqn.2014-08.org.nvmexpress:uuid:1").expect("valid NQN");
         let data = ConnectData::new(HostId([7; 16]), 0xffff, &Nqn::discovery(), &host);
         writer.command(&ConnectCommand::new(0, 32, 4, 5000).into(), &Bytes::copy_from_slice(data.bytes()));
         let mut write = SubmissionEntry::new(IoOpcode::Write.code(), 1);
@@ -240,7 +245,8 @@ pub(crate) fn seeds_host() -> Vec<Seed> {
     })
 }
 
-/// A stream with every kind of PDU of a side, with each choice of digests, with and without the exchange before it.
+/// A stream with every kind of PDU of a side, with each choice of digests, with and without ICReq
+/// and ICResp before it.
 fn seeds(write: impl Fn(&mut PduWriter)) -> Vec<Seed> {
     let mut seeds = Vec::new();
     for code in 0..4u8 {

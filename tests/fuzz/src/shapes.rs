@@ -1,8 +1,9 @@
-//! Namespaces for inputs to choose from: small, and of every kind.
+//! Namespaces that inputs choose from: small, and of every kind.
 
 use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
 
-/// Eight zones of 64 blocks of 512 bytes, 48 of them writable; the least that NVMe can tell the limits of.
+/// Eight zones of 64 blocks of 512 bytes, 48 of them writable; the smallest whose limits NVMe can
+/// express.
 pub(crate) fn zoned() -> Geometry {
     Geometry {
         metadata_bytes: 0,
@@ -41,7 +42,7 @@ pub(crate) fn large_blocks() -> Geometry {
     }
 }
 
-/// All of them.
+/// All namespaces.
 pub(crate) fn all() -> [Geometry; 4] {
     [zoned(), with_areas(), conventional(), large_blocks()]
 }

@@ -1,9 +1,10 @@
-//! The members of a volume, damaged in any way: a mount comes to a result, what it gives answers every command and can be mounted
-//! again, no read returns what was never written there, and what is written after the damage is kept.
+//! The members of a volume, damaged in any way: a mount succeeds or fails; a mounted volume
+//! completes every command and can be mounted again; no read returns data that was never written to
+//! the block, and data written after the damage is kept.
 //!
 //! ```text
-//! 0 how: 0 damage as it is, 1 with checksums that fit again   1 which volume   2 members that are absent, as bits
-//! 3 the number of changes, then the changes: member, block (2 bytes), kind, place (2 bytes), value   then commands
+//! 0 mode: 0 plain damage, 1 with corrected checksums   1 which volume   2 missing members, as bits
+//! 3 the number of changes, then the changes: member, block (2 bytes), kind, offset (2 bytes), value   then commands
 //! ```
 
 mod bases;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zonda_nvme::tcp::crc32c;
-use zonda_raid::{MountOptions, Volume, VolumeOn};
+use zonda_raid::{MountOptions, Volume, VolumeDevice};
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
     Blocks, Command, CommandId, Geometry, Lba, NamespaceId, Operation, Outcome, Payload, ZoneState, ZonedDevice,
@@ -54,16 +55,16 @@ pub(crate) fn run(input: &[u8]) {
     let is_kept = host.flush() && !fits;
     let again = mounted(host.into_members());
     if is_kept {
-        again.expect("what was mounted can be mounted again").read_everything(&history, &latest);
+        again.expect("a mounted volume can be mounted again").read_everything(&history, &latest);
     }
 }
 
-/// The volume on these members, if it comes to be one.
+/// The volume on these members, if it can be mounted.
 fn mounted(members: Vec<Option<ReferenceDevice>>) -> Option<Host> {
     let geometry = |member: &ReferenceDevice| member.geometry(NamespaceId::FIRST).clone();
     let geometries = members.iter().map(|member| member.as_ref().map(geometry)).collect();
     match Volume::mount(geometries, bases::tuning(), MountOptions::default()) {
-        Ok(volume) => Host::until_ready(VolumeOn::new(volume, members)),
+        Ok(volume) => Host::until_ready(VolumeDevice::new(volume, members)),
         Err(error) => {
             assert!(!error.to_string().is_empty());
             None
@@ -95,7 +96,7 @@ fn damage(members: &mut [Option<ReferenceDevice>], feed: &mut Feed<'_>, fits: bo
         10 => bytes[..data_bytes].fill(0),
         11 => bytes.fill(0),
         _ => {
-            // As if one block had been written at the place of another.
+            // As if one block had been written to the address of another.
             let from = Lba((lba.0 + 1 + u64::from(value)) % geometry.namespace_blocks().0);
             let Some(other) = contents(member, &geometry, from) else { return };
             bytes = other;
@@ -109,7 +110,7 @@ fn damage(members: &mut [Option<ReferenceDevice>], feed: &mut Feed<'_>, fits: bo
     member.set_block_bytes(lba, data, metadata);
 }
 
-/// What a block holds, its data and then its metadata, if it can be read.
+/// The contents of a block, data and then metadata, if it can be read.
 fn contents(member: &mut ReferenceDevice, geometry: &Geometry, lba: Lba) -> Option<Vec<u8>> {
     let zone = geometry.zone_of(lba)?;
     if lba >= geometry.zone_start(zone) + geometry.zone_capacity_blocks {

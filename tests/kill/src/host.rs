@@ -1,4 +1,4 @@
-//! A host: one connection in one thread, that carries a load out until the connection is lost.
+//! A host: one connection in one thread, which executes a load until the connection is lost.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -15,17 +15,17 @@ use zonda_zoned::{
 };
 
 use crate::load::{Load, Meaning};
-use crate::loss::{Loss, Trouble};
+use crate::loss::{Loss, RunError};
 use crate::nbd::{NbdHost, SCHEME};
 use crate::oracle::Change;
 use crate::stamp::{BLOCK_BYTES, Contents, Stamper};
 
 /// The longest sleep of a host.
-const NAP: Duration = Duration::from_millis(100);
-/// Losses that are kept of one host.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// The maximum of losses recorded per host.
 const LOSSES_MAX: usize = 10;
 
-/// What hosts have done.
+/// Counts of the commands of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Acknowledged writes, appends and zeros.
@@ -40,7 +40,7 @@ pub struct Tally {
     pub reads: u64,
     /// Acknowledged opens, closes and flushes.
     pub others: u64,
-    /// Commands under way at the end, whose fate is unknown.
+    /// Commands in flight at the end, whose outcome is unknown.
     pub in_flight: u64,
     /// Commands that ended with an error where errors were allowed.
     pub errors: u64,
@@ -50,11 +50,11 @@ pub struct Tally {
 pub(crate) struct Host<'a> {
     /// Its namespace.
     pub(crate) url: &'a str,
-    /// Commands that it has under way.
+    /// The maximum of its outstanding commands.
     pub(crate) queue_depth: usize,
-    /// Knows the blocks of the namespace.
+    /// Generates and recognizes the blocks of the namespace.
     pub(crate) stamper: &'a Stamper,
-    /// What it asks for.
+    /// Its load.
     pub(crate) load: &'a mut dyn Load,
     /// Which commands may fail.
     pub(crate) errors: Errors,
@@ -65,25 +65,25 @@ pub(crate) struct Host<'a> {
 pub(crate) enum Errors {
     /// None.
     Never,
-    /// Those that write, for want of space.
+    /// Writes, for lack of space.
     Space,
     /// Any.
     Any,
 }
 
-/// When all hosts begin, and when errors are to be expected.
-struct Gate {
+/// Synchronizes the start of all hosts, and the time from which errors are expected.
+struct RunState {
     begin: Barrier,
     ending: AtomicBool,
 }
 
 struct Session<'a, 'b> {
-    gate: &'a Gate,
+    state: &'a RunState,
     host: Host<'b>,
-    under_way: BTreeMap<CommandId, (&'static str, Meaning)>,
+    in_flight: BTreeMap<CommandId, (&'static str, Meaning)>,
     tally: Tally,
     losses: Vec<Loss>,
-    /// The connection is gone, or something is wrong.
+    /// The connection was lost, or an error was found.
     is_over: bool,
 }
 
@@ -100,53 +100,60 @@ impl AddAssign for Tally {
     }
 }
 
-/// Has all hosts carry out their loads while `during` runs, and until their connections are lost, which `end` is called for.
+/// Runs the loads of all hosts while `during` runs, and until their connections are lost, which
+/// `end` causes.
 ///
 /// # Errors
-/// When a connection cannot be made, is lost before its time, or a command does not end as it must; or what
-/// `during` and `end` said.
+/// When a connection fails, is lost too early, or a command has an unexpected result; or the error
+/// of `during` or `end`.
 pub(crate) fn run_all(
     hosts: Vec<Host<'_>>,
-    during: impl FnOnce() -> Result<(), Trouble>,
-    end: impl FnOnce() -> Result<(), Trouble>,
-) -> Result<Tally, Trouble> {
-    let gate = Gate { begin: Barrier::new(hosts.len() + 1), ending: AtomicBool::new(false) };
-    let gate = &gate;
+    during: impl FnOnce() -> Result<(), RunError>,
+    end: impl FnOnce() -> Result<(), RunError>,
+) -> Result<Tally, RunError> {
+    let state = RunState { begin: Barrier::new(hosts.len() + 1), ending: AtomicBool::new(false) };
+    let state = &state;
     let (ended, tallies) = thread::scope(|scope| {
-        let threads: Vec<_> = hosts.into_iter().map(|host| scope.spawn(move || run(host, gate))).collect();
-        gate.begin.wait();
+        let threads: Vec<_> = hosts.into_iter().map(|host| scope.spawn(move || run(host, state))).collect();
+        state.begin.wait();
         let during = during();
-        gate.ending.store(true, Ordering::SeqCst);
+        state.ending.store(true, Ordering::SeqCst);
         let ended = during.and(end());
         let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-        (ended, threads.into_iter().map(join).collect::<Vec<Result<Tally, Trouble>>>())
+        (ended, threads.into_iter().map(join).collect::<Vec<Result<Tally, RunError>>>())
     });
     let mut sum = Tally::default();
-    let (mut losses, mut stuck) = (Vec::new(), ended.err());
+    let (mut losses, mut failed) = (Vec::new(), ended.err());
     for tally in tallies {
         match tally {
             Ok(tally) => sum += tally,
-            Err(Trouble::Lost(of_host)) => losses.extend(of_host),
-            Err(of_host) => stuck = stuck.or(Some(of_host)),
+            Err(RunError::Lost(of_host)) => losses.extend(of_host),
+            Err(of_host) => failed = failed.or(Some(of_host)),
         }
     }
-    match stuck {
-        // What hosts saw before says more than how the server ended.
-        _ if !losses.is_empty() => Err(Trouble::Lost(losses)),
-        Some(stuck) => Err(stuck),
+    match failed {
+        // Losses of hosts are more informative than the exit status of the server.
+        _ if !losses.is_empty() => Err(RunError::Lost(losses)),
+        Some(failed) => Err(failed),
         None => Ok(sum),
     }
 }
 
-fn run(host: Host<'_>, gate: &Gate) -> Result<Tally, Trouble> {
+fn run(host: Host<'_>, state: &RunState) -> Result<Tally, RunError> {
     let connection = open(host.url);
-    // Also without a connection, or the others would wait for ever.
-    gate.begin.wait();
+    // Also without a connection, or the others would wait forever.
+    state.begin.wait();
     let mut connection = connection?;
-    let mut session =
-        Session { gate, host, under_way: BTreeMap::new(), tally: Tally::default(), losses: Vec::new(), is_over: false };
+    let mut session = Session {
+        state,
+        host,
+        in_flight: BTreeMap::new(),
+        tally: Tally::default(),
+        losses: Vec::new(),
+        is_over: false,
+    };
     session.work(&mut connection)?;
-    if session.losses.is_empty() { Ok(session.tally) } else { Err(Trouble::Lost(session.losses)) }
+    if session.losses.is_empty() { Ok(session.tally) } else { Err(RunError::Lost(session.losses)) }
 }
 
 /// How a host is connected.
@@ -158,7 +165,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// The time since it was made.
+    /// The time since it was created.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Channel::Nvme(connection) => connection.now(),
@@ -166,10 +173,10 @@ impl Channel {
         }
     }
 
-    /// Takes a command.
+    /// Submits a command.
     ///
     /// # Errors
-    /// [`QueueFull`] hands the command back.
+    /// [`QueueFull`] returns the command.
     pub(crate) fn submit(&mut self, command: Command) -> Result<(), QueueFull> {
         match self {
             Channel::Nvme(connection) => return connection.submit(command),
@@ -178,19 +185,19 @@ impl Channel {
         Ok(())
     }
 
-    /// Sleeps until something has come, or so long.
+    /// Sleeps until an event, or until the deadline.
     ///
     /// # Errors
     /// When the event loop fails.
-    pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
+    pub(crate) fn run_once(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
         match self {
-            Channel::Nvme(connection) => return connection.turn(until),
-            Channel::Nbd(host) => host.turn(until),
+            Channel::Nvme(connection) => return connection.run_once(until),
+            Channel::Nbd(host) => host.run_once(until),
         }
         Ok(())
     }
 
-    /// Adds what has ended.
+    /// Appends completions.
     pub(crate) fn poll(&mut self, completions: &mut CompletionQueue) {
         match self {
             Channel::Nvme(connection) => connection.poll(completions),
@@ -198,7 +205,7 @@ impl Channel {
         }
     }
 
-    /// What was read has been read, however the connection ends.
+    /// Closes the connection; errors are ignored, since all reads have completed.
     pub(crate) fn close(self) {
         if let Channel::Nvme(connection) = self {
             let _ = connection.close();
@@ -206,44 +213,46 @@ impl Channel {
     }
 }
 
-/// A connection to what a URL names.
+/// Connects to a URL.
 ///
 /// # Errors
-/// Why there is none.
-pub(crate) fn open(url: &str) -> Result<Channel, Trouble> {
+/// When the connection fails.
+pub(crate) fn open(url: &str) -> Result<Channel, RunError> {
     if url.starts_with(SCHEME) {
         return NbdHost::open(url).map(|host| Channel::Nbd(Box::new(host)));
     }
     connect(url).map(|connection| Channel::Nvme(Box::new(connection)))
 }
 
-/// A connection to a namespace.
+/// Connects to a namespace.
 ///
 /// # Errors
-/// Why there is none.
-pub(crate) fn connect(url: &str) -> Result<Connection, Trouble> {
-    let location: Location = url.parse().map_err(|error| Trouble::Stuck(format!("{url}: {error:?}")))?;
-    Connection::open(&location, &NamespaceOptions::default()).map_err(|error| Trouble::Stuck(error.to_string()))
+/// When the connection fails.
+pub(crate) fn connect(url: &str) -> Result<Connection, RunError> {
+    let location: Location = url.parse().map_err(|error| RunError::Failed(format!("{url}: {error}")))?;
+    Connection::open(&location, &NamespaceOptions::default()).map_err(|error| RunError::Failed(error.to_string()))
 }
 
 impl Session<'_, '_> {
-    fn work(&mut self, connection: &mut Channel) -> Result<(), Trouble> {
+    fn work(&mut self, connection: &mut Channel) -> Result<(), RunError> {
         let queue_depth = self.host.queue_depth;
-        let stuck = |error: DriveError| Trouble::Stuck(error.to_string());
+        let failed = |error: DriveError| RunError::Failed(error.to_string());
         let mut completions = CompletionQueue::new();
         let mut next_id = 0;
-        while !self.is_over || !self.under_way.is_empty() {
-            while !self.is_over && self.under_way.len() < queue_depth {
+        while !self.is_over || !self.in_flight.is_empty() {
+            while !self.is_over && self.in_flight.len() < queue_depth {
                 let planned = self.host.load.next();
                 next_id += 1;
                 let id = CommandId(next_id);
-                self.under_way.insert(id, (planned.operation.name(), planned.meaning));
+                self.in_flight.insert(id, (planned.operation.name(), planned.meaning));
                 let command = Command { id, namespace: NamespaceId::FIRST, operation: planned.operation };
                 if let Err(QueueFull(_)) = connection.submit(command) {
-                    return Err(Trouble::Stuck(format!("a connection has no room for {queue_depth} commands")));
+                    return Err(RunError::Failed(format!(
+                        "the queue of the connection is smaller than {queue_depth} commands"
+                    )));
                 }
             }
-            connection.turn(Some(connection.now() + NAP)).map_err(stuck)?;
+            connection.run_once(Some(connection.now() + SLEEP_MAX)).map_err(failed)?;
             connection.poll(&mut completions);
             while let Some(completion) = completions.pop() {
                 self.on_completion(&completion);
@@ -253,7 +262,7 @@ impl Session<'_, '_> {
     }
 
     fn on_completion(&mut self, completion: &Completion) {
-        let (name, meaning) = self.under_way.remove(&completion.id).expect("each command ends once");
+        let (name, meaning) = self.in_flight.remove(&completion.id).expect("each command ends once");
         if completion.status.is_success() {
             self.on_success(name, &meaning, &completion.outcome);
             return;
@@ -262,12 +271,12 @@ impl Session<'_, '_> {
             self.tally.errors += 1;
             return;
         }
-        // How the initiator ends what was under way when a connection was lost, and what comes after.
+        // The status with which the initiator ends commands after a connection was lost.
         let is_loss = is_connection_loss(completion.status);
         self.is_over = true;
         self.tally.in_flight += 1;
-        if !is_loss || !self.gate.ending.load(Ordering::SeqCst) {
-            self.lose(Loss::new(format!("{name} ({meaning:?})"), "success", completion.status));
+        if !is_loss || !self.state.ending.load(Ordering::SeqCst) {
+            self.lose(Loss::new(format!("{name} ({meaning})"), "success", completion.status));
         }
     }
 
@@ -290,7 +299,7 @@ impl Session<'_, '_> {
             Meaning::Overwrite { blocks, .. } => self.count_write(*blocks),
             Meaning::Read { start, expected } => {
                 self.tally.reads += 1;
-                // A write that failed may be there or not.
+                // A failed write may have been executed or not.
                 if self.tally.errors > 0 || self.host.errors == Errors::Any {
                     return;
                 }
@@ -326,12 +335,12 @@ impl Session<'_, '_> {
     }
 }
 
-/// Whether a command ended with its connection, and not for a reason of its own.
+/// Whether a command failed because its connection was lost.
 pub(crate) fn is_connection_loss(status: Status) -> bool {
     matches!(status, Status::AbortedPowerLoss | Status::NamespaceNotReady)
 }
 
-/// What a read has found.
+/// The contents that a read returned.
 pub(crate) fn contents(stamper: &Stamper, start: Lba, blocks: u64, outcome: &Outcome) -> Vec<Contents> {
     match outcome {
         Outcome::Data(Payload::Bytes(buffer)) => {
@@ -351,26 +360,28 @@ pub(crate) fn read_all(
     connection: &mut Channel,
     stamper: &Stamper,
     ranges: &[(Lba, u64)],
-) -> Result<Vec<Vec<Contents>>, Trouble> {
+) -> Result<Vec<Vec<Contents>>, RunError> {
     const AT_ONCE: usize = 8;
     let mut found: Vec<Vec<Contents>> = vec![Vec::new(); ranges.len()];
-    let (mut begun, mut under_way) = (0, 0);
+    let (mut begun, mut in_flight) = (0, 0);
     let mut completions = CompletionQueue::new();
-    while begun < ranges.len() || under_way > 0 {
-        while begun < ranges.len() && under_way < AT_ONCE {
+    while begun < ranges.len() || in_flight > 0 {
+        while begun < ranges.len() && in_flight < AT_ONCE {
             let (start, blocks) = ranges[begun];
             let operation = Operation::Read { start, blocks: Blocks(blocks) };
             let command = Command { id: CommandId(begun as u64), namespace: NamespaceId::FIRST, operation };
-            connection.submit(command).map_err(|_| Trouble::Stuck("a connection has no room".to_owned()))?;
-            (begun, under_way) = (begun + 1, under_way + 1);
+            connection
+                .submit(command)
+                .map_err(|_| RunError::Failed("the queue of the connection is full".to_owned()))?;
+            (begun, in_flight) = (begun + 1, in_flight + 1);
         }
-        connection.turn(None).map_err(|error| Trouble::Stuck(error.to_string()))?;
+        connection.run_once(None).map_err(|error| RunError::Failed(error.to_string()))?;
         connection.poll(&mut completions);
         while let Some(Completion { id, status, outcome }) = completions.pop() {
-            under_way -= 1;
+            in_flight -= 1;
             let (start, blocks) = ranges[id.0 as usize];
             if !status.is_success() {
-                return Err(Trouble::lost(Loss::new(
+                return Err(RunError::lost(Loss::new(
                     format!("read of {blocks} blocks from LBA {start}"),
                     "success",
                     status,
@@ -390,7 +401,7 @@ pub(crate) fn read_what_can_be(
     connection: &mut Channel,
     stamper: &Stamper,
     ranges: &[(Lba, u64)],
-) -> Result<Vec<Option<Vec<Contents>>>, Trouble> {
+) -> Result<Vec<Option<Vec<Contents>>>, RunError> {
     const AT_ONCE: usize = 8;
     const TIMEOUT: Duration = Duration::from_millis(60_000);
     let mut found = vec![None; ranges.len()];
@@ -402,22 +413,28 @@ pub(crate) fn read_what_can_be(
             let (start, blocks) = ranges[begun];
             let operation = Operation::Read { start, blocks: Blocks(blocks) };
             let command = Command { id: CommandId(begun as u64), namespace: NamespaceId::FIRST, operation };
-            connection.submit(command).map_err(|_| Trouble::Stuck("a connection has no room".to_owned()))?;
+            connection
+                .submit(command)
+                .map_err(|_| RunError::Failed("the queue of the connection is full".to_owned()))?;
             (begun, outstanding) = (begun + 1, outstanding + 1);
         }
-        connection.turn(Some(connection.now() + NAP)).map_err(|error| Trouble::Stuck(error.to_string()))?;
+        connection.run_once(Some(connection.now() + SLEEP_MAX)).map_err(|error| RunError::Failed(error.to_string()))?;
         connection.poll(&mut completions);
         while let Some(Completion { id, status, outcome }) = completions.pop() {
             outstanding -= 1;
             deadline = connection.now() + TIMEOUT;
             let (start, blocks) = ranges[id.0 as usize];
             if is_connection_loss(status) {
-                return Err(Trouble::lost(Loss::new(format!("read from LBA {start}"), "contents or an error", status)));
+                return Err(RunError::lost(Loss::new(
+                    format!("read from LBA {start}"),
+                    "contents or an error",
+                    status,
+                )));
             }
             found[id.0 as usize] = status.is_success().then(|| contents(stamper, start, blocks, &outcome));
         }
         if connection.now() > deadline {
-            return Err(Trouble::lost(Loss::new("reads after a start", "an end within 60 s", "none")));
+            return Err(RunError::lost(Loss::new("reads after a start", "completions within 60 s", "none")));
         }
     }
     Ok(found)

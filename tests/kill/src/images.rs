@@ -1,13 +1,13 @@
 //! The two images of a run, and how they are served.
 
-use crate::loss::Trouble;
+use crate::loss::RunError;
 use crate::server::{Launcher, free_port};
 
 /// Zones of the zoned image.
 pub(crate) const ZONES: u32 = 42;
 /// Blocks of each: 4 MiB, so that zones are filled, finished and reset all the time.
 pub(crate) const ZONE_BLOCKS: u64 = 1024;
-/// Hosts that have zones, each every so many.
+/// Hosts with zones: each has every third zone.
 pub(crate) const HOSTS: u32 = 3;
 /// Blocks of the conventional image: 64 MiB.
 pub(crate) const PLAIN_BLOCKS: u64 = PLAIN_ZONES * ZONE_BLOCKS;
@@ -20,7 +20,7 @@ const PLAIN: &str = "plain";
 const CONFIG: &str = "zonda.toml";
 const SUBSYSTEM: &str = "nqn.2026-01.io.zonda:both";
 
-/// What a server serves.
+/// The images that a server exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// The zoned image alone, named on the command line.
@@ -29,18 +29,18 @@ pub(crate) enum Shape {
     Both,
 }
 
-/// Images that have been made, and the port on which they are served.
+/// Images, and the port on which they are served.
 #[derive(Clone, Debug)]
 pub(crate) struct Images {
     port: u16,
 }
 
 impl Images {
-    /// Makes them, and the file that describes their server.
+    /// Creates them, and the configuration file of their server.
     ///
     /// # Errors
-    /// When that does not succeed.
-    pub(crate) fn create(launcher: &Launcher) -> Result<Images, Trouble> {
+    /// When that fails.
+    pub(crate) fn create(launcher: &Launcher) -> Result<Images, RunError> {
         let port = free_port()?;
         let (zones, plain_zones) = (ZONES.to_string(), PLAIN_ZONES.to_string());
         for (name, profile, zones) in [(ZONED, "zn540", &zones), (PLAIN, "conventional", &plain_zones)] {
@@ -52,11 +52,11 @@ impl Images {
             config += &format!("\n  [[subsystem.namespace]]\n  image = \"{name}\"\n");
         }
         let file = launcher.directory.join(CONFIG);
-        std::fs::write(&file, config).map_err(|error| Trouble::Stuck(format!("{}: {error}", file.display())))?;
+        std::fs::write(&file, config).map_err(|error| RunError::Failed(format!("{}: {error}", file.display())))?;
         Ok(Images { port })
     }
 
-    /// What follows `zonda serve`.
+    /// The arguments of `zonda serve`.
     #[must_use]
     pub(crate) fn arguments(&self, shape: Shape) -> Vec<String> {
         match shape {
@@ -65,13 +65,13 @@ impl Images {
         }
     }
 
-    /// The images that are served.
+    /// The names of the served images.
     #[must_use]
     pub(crate) fn names(&self, shape: Shape) -> &'static [&'static str] {
         if shape == Shape::Both { &[ZONED, PLAIN] } else { &[ZONED] }
     }
 
-    /// Where hosts find the zoned image.
+    /// The URL of the zoned image.
     #[must_use]
     pub(crate) fn zoned_url(&self, shape: Shape) -> String {
         match shape {
@@ -80,7 +80,7 @@ impl Images {
         }
     }
 
-    /// Where hosts find the conventional image.
+    /// The URL of the conventional image.
     #[must_use]
     pub(crate) fn plain_url(&self) -> String {
         format!("nvme-tcp://127.0.0.1:{}/{SUBSYSTEM}?namespace=2", self.port)

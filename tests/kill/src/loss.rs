@@ -1,31 +1,32 @@
-//! What a run can find wrong.
+//! Errors that a run can find.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something that is not as it was promised.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Loss {
     /// Namespace, zone and block, or the command.
     pub place: String,
-    /// What was promised.
+    /// The expected state.
     pub expected: String,
-    /// What is.
+    /// The state found.
     pub found: String,
 }
 
-/// Why a run ends early.
+/// The error that ends a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// A promise was broken.
+pub enum RunError {
+    /// Acknowledged data or states were lost.
     Lost(Vec<Loss>),
-    /// Nothing can be said: the program is missing, a directory cannot be made, a server does not start.
-    Stuck(String),
+    /// The run could not be carried out: the program is missing, a directory cannot be created, a
+    /// server does not start.
+    Failed(String),
 }
 
 impl Loss {
-    /// A broken promise.
+    /// Creates a loss.
     #[must_use]
     pub fn new(place: impl fmt::Display, expected: impl fmt::Display, found: impl fmt::Display) -> Loss {
         Loss { place: place.to_string(), expected: expected.to_string(), found: found.to_string() }
@@ -38,9 +39,20 @@ impl fmt::Display for Loss {
     }
 }
 
-impl Trouble {
-    /// One broken promise.
-    pub(crate) fn lost(loss: Loss) -> Trouble {
-        Trouble::Lost(vec![loss])
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::Lost(losses) => {
+                f.write_str(&losses.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+            }
+            RunError::Failed(message) => f.write_str(message),
+        }
+    }
+}
+
+impl RunError {
+    /// An error with one loss.
+    pub(crate) fn lost(loss: Loss) -> RunError {
+        RunError::Lost(vec![loss])
     }
 }

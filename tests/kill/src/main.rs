@@ -9,63 +9,66 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use serde::Serialize;
 use zonda_kill::{
-    Launcher, Level, Loss, OwnersRun, OwnersSummary, Run, Summary, Trouble, VolumesRun, VolumesSummary, program,
+    Launcher, Level, Loss, OwnersRun, OwnersSummary, Run, RunError, Summary, VolumesRun, VolumesSummary, program,
 };
 
-const LONG_ABOUT: &str = "Kills `zonda serve` under a verified load, starts it again, and looks whether anything that it \
-acknowledged is gone.
+const LONG_ABOUT: &str = "Kill `zonda serve` under a verified load, restart it, and check that all acknowledged writes are \
+present.
 
 Each round: hosts write, append, read, reset and finish over NVMe/TCP until SIGKILL; after the next start every block and \
-every write pointer is held against what was asked and what was acknowledged. The same seed draws the same commands and \
-moments; when a kill really comes is a matter of real time, and what it leaves decides how the next round begins.";
+every write pointer is checked against the submitted and the acknowledged commands. The same seed generates the same commands and \
+times; the exact moment of a kill depends on real time, and the state it leaves is the start of the next round.";
 
 const EXAMPLES: &str = "Examples:
   kill-rounds                              100 rounds
   kill-rounds --rounds 3 --seed 7          fewer, with another seed
   kill-rounds --epoll                      a server without io_uring
-  kill-rounds --volumes --level raid6      attacks a volume in many ways
+  kill-rounds --volumes --level raid6      many kinds of faults of a volume
   kill-rounds --owners                     two servers that take a volume over from each other
-  kill-rounds --directory work             keeps the images in work/
+  kill-rounds --directory work             keep the images in work/
 
-Exit code 1 says that something was lost: the images are kept then, and zonda drive show looks at them. Exit code 2 says \
-that nothing could be found out.";
+Exit code 1: acknowledged data was lost; the images are kept, inspect them with zonda drive show. Exit code 2: the run \
+could not be carried out.";
 
-/// Kills zonda under load, and looks whether anything is lost
+/// Kill zonda under load, and check that nothing acknowledged is lost
 #[derive(Debug, Parser)]
 #[command(long_about = LONG_ABOUT, after_long_help = EXAMPLES)]
 struct Arguments {
-    /// How many kills under load
+    /// Number of kills under load
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rounds: u32,
-    /// Draws commands and moments; default the time
+    /// Seed of commands and times [default: the current time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Where the images are made, an empty directory or none; default a temporary one, which goes if all is well
+    /// Directory for the images, empty or missing [default: a temporary one, removed on success]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// The program zonda; default the one beside this program, which cargo run builds
+    /// The zonda program [default: the one next to this program, which cargo run builds]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Has the server use epoll even where io_uring is to be had
+    /// Use epoll even if io_uring is available
     #[arg(long)]
     epoll: bool,
-    /// Attacks a volume: kills, pauses, members that are moved away, fail, are damaged, or are behind a server and a network with
-    /// faults; a full file system. Hosts are connected over NVMe/TCP or NBD
+    /// Inject faults into a volume: kills, pauses, members that are moved away, fail, are damaged,
+    /// or are behind a server and a network with faults; a full file system. Hosts connect over
+    /// NVMe/TCP or NBD
     #[arg(long)]
     volumes: bool,
-    /// The volume's level: single, raid0, raid1, raid1-3 (three copies), raid01, raid4, raid5 or raid6
+    /// The volume's level: single, raid0, raid1, raid1-3 (three copies), raid01, raid4, raid5 or
+    /// raid6
     #[arg(long, value_name = "LEVEL", default_value = "raid5", requires = "volumes")]
     level: String,
-    /// Two servers with copies of one volume's directory, whose members other servers have, are paused, killed, and take the volume
-    /// over from each other; two volumes name the same spare
+    /// Run two servers with copies of one volume's directory, whose members are exported by other
+    /// servers; pause and kill them, and let them take the volume over from each other; also two
+    /// volumes with the same spare
     #[arg(long, conflicts_with = "volumes")]
     owners: bool,
-    /// Prints one JSON object, and no progress
+    /// Print one JSON object, and no progress
     #[arg(long)]
     json: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     seed: u64,
@@ -74,11 +77,11 @@ struct Report<'a> {
     seconds: u64,
     lost: usize,
     losses: &'a [Loss],
-    /// Where the images are, if they were kept.
+    /// The directory of the images, if they were kept.
     kept: Option<&'a Path>,
 }
 
-/// What was done, by kind of run.
+/// The summary, by kind of run.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Done {
@@ -95,11 +98,11 @@ enum AnyRun {
 }
 
 impl AnyRun {
-    fn round(&mut self, round: u32, tell: &mut dyn FnMut(&str)) -> Result<(), Trouble> {
+    fn round(&mut self, round: u32, print: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         match self {
-            AnyRun::Images(run) => run.round(round, tell),
-            AnyRun::Volumes(run) => run.round(round, tell),
-            AnyRun::Owners(run) => run.round(round, tell),
+            AnyRun::Images(run) => run.round(round, print),
+            AnyRun::Volumes(run) => run.round(round, print),
+            AnyRun::Owners(run) => run.round(round, print),
         }
     }
 
@@ -118,15 +121,15 @@ fn main() -> ExitCode {
     let seed = arguments.seed.unwrap_or(since_1970.as_secs());
     match run(&arguments, seed) {
         Ok(code) => code,
-        Err(Trouble::Stuck(what)) => {
+        Err(RunError::Failed(what)) => {
             eprintln!("error: {what}");
             ExitCode::from(2)
         }
-        Err(Trouble::Lost(_)) => unreachable!("losses are reported"),
+        Err(RunError::Lost(_)) => unreachable!("losses are reported"),
     }
 }
 
-fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
+fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, RunError> {
     let begin = std::time::Instant::now();
     let program = program(arguments.program.as_deref())?;
     let mut temporary = None;
@@ -134,44 +137,45 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
         Some(directory) => directory.clone(),
         None => {
             let made = tempfile::Builder::new().prefix("zonda-kill-").tempdir();
-            let made = made.map_err(|error| Trouble::Stuck(format!("no temporary directory: {error}")))?;
+            let made =
+                made.map_err(|error| RunError::Failed(format!("cannot create a temporary directory: {error}")))?;
             temporary.insert(made).path().to_owned()
         }
     };
-    let stuck = |error| Trouble::Stuck(format!("{}: {error}", directory.display()));
-    std::fs::create_dir_all(&directory).map_err(stuck)?;
-    let directory = directory.canonicalize().map_err(stuck)?;
+    let failed = |error| RunError::Failed(format!("{}: {error}", directory.display()));
+    std::fs::create_dir_all(&directory).map_err(failed)?;
+    let directory = directory.canonicalize().map_err(failed)?;
     let launcher = Launcher { program, directory: directory.clone(), epoll: arguments.epoll };
     let log = launcher.clone();
     let mut run = if arguments.volumes {
-        let level: Level = arguments.level.parse().map_err(Trouble::Stuck)?;
+        let level: Level = arguments.level.parse().map_err(RunError::Failed)?;
         AnyRun::Volumes(Box::new(VolumesRun::new(launcher, level, seed)?))
     } else if arguments.owners {
         AnyRun::Owners(Box::new(OwnersRun::new(launcher, seed)?))
     } else {
         AnyRun::Images(Box::new(Run::new(launcher, seed)?))
     };
-    let mut tell = |line: &str| {
+    let mut print = |line: &str| {
         if !arguments.json {
             eprintln!("{line}");
         }
     };
-    tell(&format!("seed {seed}, images in {}", directory.display()));
-    let mut trouble = None;
+    print(&format!("seed {seed}, images in {}", directory.display()));
+    let mut failure = None;
     for round in 0..arguments.rounds {
-        if let Err(found) = run.round(round, &mut tell) {
-            // Whoever looks for the reason needs the images as they are.
+        if let Err(found) = run.round(round, &mut print) {
+            // The images are kept for debugging.
             temporary.take().map(tempfile::TempDir::keep);
-            trouble = Some((round, found));
+            failure = Some((round, found));
             break;
         }
     }
-    let losses = match &trouble {
-        Some((_, Trouble::Lost(losses))) => &losses[..],
+    let losses = match &failure {
+        Some((_, RunError::Lost(losses))) => &losses[..],
         _ => &[],
     };
     let summary = &run.done();
-    let kept = (trouble.is_some() || arguments.directory.is_some()).then_some(directory.as_path());
+    let kept = (failure.is_some() || arguments.directory.is_some()).then_some(directory.as_path());
     if arguments.json {
         let seconds = begin.elapsed().as_secs();
         let report = Report { seed, summary, seconds, lost: losses.len(), losses, kept };
@@ -183,10 +187,10 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
             Done::Owners(summary) => print!("{}", owner_words(summary, losses.len())),
         }
     }
-    let Some((round, found)) = &trouble else { return Ok(ExitCode::SUCCESS) };
+    let Some((round, found)) = &failure else { return Ok(ExitCode::SUCCESS) };
     match found {
-        Trouble::Lost(losses) => losses.iter().for_each(|loss| eprintln!("round {round}: {loss}")),
-        Trouble::Stuck(what) => eprintln!("round {round}: {what}"),
+        RunError::Lost(losses) => losses.iter().for_each(|loss| eprintln!("round {round}: {loss}")),
+        RunError::Failed(what) => eprintln!("round {round}: {what}"),
     }
     let mut options = format!("--rounds {} --seed {seed}", round + 1);
     if arguments.volumes {
@@ -202,7 +206,7 @@ fn run(arguments: &Arguments, seed: u64) -> Result<ExitCode, Trouble> {
         options += &format!(" --program {}", program.display());
     }
     eprintln!("the images are kept in {}\n{}", directory.display(), log.last_of_log());
-    eprintln!("again: cargo run --release -p zonda-kill -- {options}");
+    eprintln!("to repeat: cargo run --release -p zonda-kill -- {options}");
     Ok(ExitCode::from(if losses.is_empty() { 2 } else { 1 }))
 }
 
@@ -219,7 +223,7 @@ fn words(summary: &Summary, lost: usize) -> String {
 
 fn volume_words(summary: &VolumesSummary, lost: usize) -> String {
     let mut text = format!(
-        "attacks: {}\nrefused starts: {}; {} starts once members were back, {} repairs, {} volumes\n",
+        "faults: {}\nrefused starts: {}; {} starts after members returned, {} repairs, {} volumes\n",
         list(&summary.attacks),
         list(&summary.refusals),
         summary.starts_after_return,

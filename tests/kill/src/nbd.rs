@@ -1,4 +1,5 @@
-//! A host over NBD: the client that `zonda-nbd` keeps for tests, on a socket, with commands and completions as over NVMe/TCP.
+//! A host over NBD: the test client of `zonda-nbd`, on a socket, with commands and completions as
+//! over NVMe/TCP.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -13,11 +14,11 @@ use zonda_zoned::{
     BlockBuffer, Command, CommandId, Completion, CompletionQueue, Instant, Operation, Outcome, Payload, Status,
 };
 
-use crate::loss::Trouble;
+use crate::loss::RunError;
 use crate::stamp::BLOCK_BYTES;
 
-/// How long a server may take to greet.
-const PATIENCE: time::Duration = time::Duration::from_secs(30);
+/// How long to wait for the greeting of a server.
+const TIMEOUT: time::Duration = time::Duration::from_secs(30);
 /// `nbd://HOST:PORT/EXPORT`.
 pub(crate) const SCHEME: &str = "nbd://";
 
@@ -25,15 +26,16 @@ pub(crate) const SCHEME: &str = "nbd://";
 #[derive(Debug)]
 pub(crate) struct NbdHost {
     stream: TcpStream,
-    /// What a thread reads, so that a server is heard while it is spoken to; it ends with the connection.
+    /// Bytes read by a thread, so that replies are received while requests are sent; it ends with
+    /// the connection.
     received: Receiver<Vec<u8>>,
     client: Client,
-    /// By their cookies, which are the numbers of the commands.
-    under_way: BTreeMap<u64, Operation>,
-    /// Commands that came after the connection was lost.
+    /// By their cookies, which are the ids of the commands.
+    in_flight: BTreeMap<u64, Operation>,
+    /// Commands submitted after the connection was lost.
     refused: Vec<CommandId>,
     is_lost: bool,
-    /// What `now` counts from.
+    /// The origin of `now`.
     since: time::Instant,
 }
 
@@ -41,21 +43,21 @@ impl NbdHost {
     /// Connects to an export.
     ///
     /// # Errors
-    /// When the server does not take the connection, or has no such export.
-    pub(crate) fn open(url: &str) -> Result<NbdHost, Trouble> {
-        let stuck = |what: &dyn std::fmt::Display| Trouble::Stuck(format!("{url}: {what}"));
+    /// When the server refuses the connection, or has no such export.
+    pub(crate) fn open(url: &str) -> Result<NbdHost, RunError> {
+        let failed = |what: &dyn std::fmt::Display| RunError::Failed(format!("{url}: {what}"));
         let (address, export) =
-            url.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')).ok_or_else(|| stuck(&"not a URL"))?;
-        let stream = TcpStream::connect(address).map_err(|error| stuck(&error))?;
-        stream.set_nodelay(true).map_err(|error| stuck(&error))?;
-        let mut incoming = stream.try_clone().map_err(|error| stuck(&error))?;
-        let (tell, received) = channel();
+            url.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')).ok_or_else(|| failed(&"not a URL"))?;
+        let stream = TcpStream::connect(address).map_err(|error| failed(&error))?;
+        stream.set_nodelay(true).map_err(|error| failed(&error))?;
+        let mut incoming = stream.try_clone().map_err(|error| failed(&error))?;
+        let (sender, received) = channel();
         thread::spawn(move || {
             let mut bytes = vec![0; 1 << 20];
             loop {
                 match incoming.read(&mut bytes) {
-                    // Nobody listens any more.
-                    Ok(count) if count > 0 && tell.send(bytes[..count].to_vec()).is_ok() => {}
+                    // The receiver was dropped.
+                    Ok(count) if count > 0 && sender.send(bytes[..count].to_vec()).is_ok() => {}
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     _ => return,
                 }
@@ -65,7 +67,7 @@ impl NbdHost {
             stream,
             received,
             client: Client::new(),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             refused: Vec::new(),
             is_lost: false,
             since: time::Instant::now(),
@@ -73,9 +75,9 @@ impl NbdHost {
         let hello = host.client.hello(export);
         host.send(&hello);
         while !host.client.is_in_transmission() && !host.is_lost {
-            host.receive(PATIENCE);
+            host.receive(TIMEOUT);
         }
-        if host.is_lost { Err(stuck(&"the server has hung up while it greeted")) } else { Ok(host) }
+        if host.is_lost { Err(failed(&"the server disconnected during the handshake")) } else { Ok(host) }
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -103,20 +105,20 @@ impl NbdHost {
         let length = u32::try_from(bytes_of(blocks)).expect("requests have a length of 32 bits");
         let ask = Ask { command: kind, flags: 0, cookie: command.id.0, offset: bytes_of(start), length };
         let bytes = self.client.ask(ask, &data);
-        self.under_way.insert(command.id.0, command.operation);
+        self.in_flight.insert(command.id.0, command.operation);
         self.send(&bytes);
     }
 
-    /// Waits until something has come, or so long.
-    pub(crate) fn turn(&mut self, until: Option<Instant>) {
-        let wait = until.map_or(PATIENCE, |until| time::Duration::from_nanos(until.0.saturating_sub(self.now().0)));
+    /// Waits until bytes arrive, or until the deadline.
+    pub(crate) fn run_once(&mut self, until: Option<Instant>) {
+        let wait = until.map_or(TIMEOUT, |until| time::Duration::from_nanos(until.0.saturating_sub(self.now().0)));
         self.receive(wait);
     }
 
-    /// Adds what has ended.
+    /// Appends completions.
     pub(crate) fn poll(&mut self, completions: &mut CompletionQueue) {
         while let Some((cookie, answer)) = self.client.finished() {
-            self.under_way.remove(&cookie);
+            self.in_flight.remove(&cookie);
             let (status, outcome) = match answer {
                 Ok(Answer::Data(data)) => {
                     let buffer = BlockBuffer { data: data.into(), ..BlockBuffer::default() };
@@ -130,8 +132,8 @@ impl NbdHost {
             completions.push(Completion { id: CommandId(cookie), status, outcome });
         }
         if self.is_lost {
-            // As the initiator of NVMe/TCP ends them: what was under way, and what came after.
-            let aborted = std::mem::take(&mut self.under_way).into_keys().map(|id| (id, Status::AbortedPowerLoss));
+            // Like the initiator of NVMe/TCP: ends commands in flight, and later ones.
+            let aborted = std::mem::take(&mut self.in_flight).into_keys().map(|id| (id, Status::AbortedPowerLoss));
             let refused = self.refused.drain(..).map(|id| (id.0, Status::NamespaceNotReady));
             for (id, status) in aborted.chain(refused).collect::<Vec<_>>() {
                 completions.push(Completion { id: CommandId(id), status, outcome: Outcome::None });
@@ -160,7 +162,7 @@ impl NbdHost {
 
 impl Drop for NbdHost {
     fn drop(&mut self) {
-        // Ends the thread, too; the server may have ended it before.
+        // Ends the thread, too; the server may have closed the connection before.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }

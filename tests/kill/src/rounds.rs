@@ -1,4 +1,4 @@
-//! The rounds: load, kill, start again, look at everything, go on.
+//! The rounds: load, kill, restart, verify everything, continue.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use zonda_zoned::{Blocks, Geometry, Prng};
 use crate::host::{self, Errors, Host, Tally};
 use crate::images::{HOSTS, Images, PLAIN_BLOCKS, Shape, ZONE_BLOCKS, ZONES};
 use crate::load::{PlainLoad, ZoneLoad};
-use crate::loss::{Loss, Trouble};
+use crate::loss::{Loss, RunError};
 use crate::oracle::{PlainHistory, ZoneHistory};
 use crate::server::{Launcher, Server};
 use crate::stamp::Stamper;
 use crate::verify;
 
-/// Commands of one host under way at a time, at most.
+/// The maximum of outstanding commands of one host.
 const QUEUE_DEPTH_MAX: u64 = 32;
-/// The latest moment of a kill after the begin of a load.
+/// The latest time of a kill after the start of a load.
 const LOAD_MS_MAX: u64 = 400;
-/// The latest moment of a kill after the start of a server.
+/// The latest time of a kill after the start of a server.
 const START_MS_MAX: u64 = 60;
-/// Every so many rounds the image is checked while no server has it, and a load is ended with SIGTERM.
+/// Every n-th round the image is checked while no server uses it, and a load is ended with SIGTERM.
 const CHECK_EVERY: u32 = 10;
 
-/// What a run has come to.
+/// The summary of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Rounds that ended well.
+    /// Successful rounds.
     pub rounds: u32,
     /// Servers killed under load.
     pub kills: u32,
@@ -35,11 +35,11 @@ pub struct Summary {
     pub kills_at_start: u32,
     /// Servers stopped with SIGTERM.
     pub stops: u32,
-    /// Images checked and found well.
+    /// Images checked and found undamaged.
     pub checks: u32,
     /// The servers' event loop.
     pub backend: String,
-    /// What hosts did.
+    /// Commands of hosts.
     pub tally: Tally,
 }
 
@@ -64,11 +64,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// Makes the images in the directory of the launcher.
+    /// Creates the images in the directory of the launcher.
     ///
     /// # Errors
-    /// When that does not succeed.
-    pub fn new(launcher: Launcher, seed: u64) -> Result<Run, Trouble> {
+    /// When that fails.
+    pub fn new(launcher: Launcher, seed: u64) -> Result<Run, RunError> {
         let images = Images::create(&launcher)?;
         let geometry = Geometry {
             block_size_bytes: crate::stamp::BLOCK_BYTES as u32,
@@ -90,22 +90,22 @@ impl Run {
         })
     }
 
-    /// What has been done until now.
+    /// The summary so far.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// One round; `tell` hears of it in a line.
+    /// Runs one round; passes a line about it to `print`.
     ///
     /// # Errors
-    /// What was lost, or what stood in the way. The run cannot go on then.
-    pub fn round(&mut self, round: u32, tell: &mut dyn FnMut(&str)) -> Result<(), Trouble> {
+    /// The losses, or why the round failed. The run cannot continue then.
+    pub fn round(&mut self, round: u32, print: &mut dyn FnMut(&str)) -> Result<(), RunError> {
         let shape = if round % 3 == 2 { Shape::Both } else { Shape::Zoned };
-        // What the round before has left: stopped in order, and of the shape that it had.
+        // From the round before: whether it was stopped cleanly, and its shape.
         let server = self.start(shape)?;
-        if round > 0 && !server.found_all_in_order() {
-            return Err(not_in_order(&server));
+        if round > 0 && !server.all_clean() {
+            return Err(unclean_start(&server));
         }
         let mut prng = self.prng.fork(&format!("round/{round}"));
         let before = self.summary.tally;
@@ -124,8 +124,8 @@ impl Run {
         if (round + 1).is_multiple_of(CHECK_EVERY) {
             self.load(server, shape, Ending::Stop, 2 * round + 1, &mut prng)?;
             server = self.start(shape)?;
-            if !server.found_all_in_order() {
-                return Err(not_in_order(&server));
+            if !server.all_clean() {
+                return Err(unclean_start(&server));
             }
             self.verify(shape)?;
         }
@@ -133,25 +133,25 @@ impl Run {
         self.summary.rounds += 1;
         let tally = self.summary.tally;
         let (writes, in_flight) = (tally.writes - before.writes, tally.in_flight - before.in_flight);
-        tell(&format!(
+        print(&format!(
             "round {round}: {load_ms} ms, {writes} writes acknowledged, {in_flight} commands in flight; {found}"
         ));
         Ok(())
     }
 
-    fn start(&mut self, shape: Shape) -> Result<Server, Trouble> {
+    fn start(&mut self, shape: Shape) -> Result<Server, RunError> {
         let server = self.launcher.start(&self.images.arguments(shape))?;
         server.backend().clone_into(&mut self.summary.backend);
         Ok(server)
     }
 
-    fn stop(&mut self, server: Server) -> Result<(), Trouble> {
+    fn stop(&mut self, server: Server) -> Result<(), RunError> {
         stop(server)?;
         self.summary.stops += 1;
         Ok(())
     }
 
-    /// Loads the server until it ends; returns after how many milliseconds that was.
+    /// Loads the server until it ends; returns the duration in milliseconds.
     fn load(
         &mut self,
         server: Server,
@@ -159,10 +159,10 @@ impl Run {
         ending: Ending,
         number: u32,
         prng: &mut Prng,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, RunError> {
         let bound = if prng.chance(1, 3) { LOAD_MS_MAX / 10 } else { LOAD_MS_MAX };
         let load_ms = prng.below(bound);
-        // With a conventional namespace one host less has zones, and its zones must stay as they are.
+        // With a conventional namespace one host fewer has zones, and its zones must not change.
         let owners: Vec<u32> = (0..HOSTS).filter(|&host| shape == Shape::Zoned || host != number / 2 % HOSTS).collect();
         let depths: Vec<usize> = (0..=HOSTS).map(|_| 1 + prng.below(QUEUE_DEPTH_MAX) as usize).collect();
         let mut zone_loads: Vec<ZoneLoad> =
@@ -206,7 +206,7 @@ impl Run {
         Ok(load_ms)
     }
 
-    /// A host has every third zone, and its share of the active zones that nobody has.
+    /// A host has every third zone, and its share of the unused active zones.
     fn zone_load(&self, host: u32, hosts: usize, number: u32, prng: &Prng) -> ZoneLoad {
         let is_active = |history: &&ZoneHistory| history.pointer() > 0 && !history.is_full();
         let spare = self.images.active_max() - self.zones.iter().filter(is_active).count();
@@ -219,7 +219,7 @@ impl Run {
         ZoneLoad::new(&self.geometry, zones, spare / hosts, &self.zone_stamper, prng, (number, host))
     }
 
-    fn verify(&mut self, shape: Shape) -> Result<(), Trouble> {
+    fn verify(&mut self, shape: Shape) -> Result<(), RunError> {
         verify::zones(&self.images.zoned_url(shape), &self.zone_stamper, &mut self.zones)?;
         if shape == Shape::Both {
             verify::plain(&self.images.plain_url(), &self.plain_stamper, &mut self.plain)?;
@@ -227,15 +227,15 @@ impl Run {
         Ok(())
     }
 
-    /// What `zonda drive check` says after a kill, before anything is mended.
-    fn check(&mut self, shape: Shape) -> Result<(), Trouble> {
+    /// Runs `zonda drive check` after a kill, before the image is recovered.
+    fn check(&mut self, shape: Shape) -> Result<(), RunError> {
         for image in self.images.names(shape) {
             let words = self.launcher.run(&["drive", "check", "--quiet", image]);
             match words {
-                Ok(words) if words.contains("is well") => self.summary.checks += 1,
-                Ok(words) => return Err(Trouble::lost(Loss::new(format!("drive check {image}"), "is well", words))),
-                Err(Trouble::Stuck(words)) => {
-                    return Err(Trouble::lost(Loss::new(format!("drive check {image}"), "is well", words)));
+                Ok(words) if words.contains("no damage") => self.summary.checks += 1,
+                Ok(words) => return Err(RunError::lost(Loss::new(format!("drive check {image}"), "no damage", words))),
+                Err(RunError::Failed(words)) => {
+                    return Err(RunError::lost(Loss::new(format!("drive check {image}"), "no damage", words)));
                 }
                 Err(lost) => return Err(lost),
             }
@@ -244,20 +244,20 @@ impl Run {
     }
 }
 
-fn sleep(ms: u64) -> Result<(), Trouble> {
+fn sleep(ms: u64) -> Result<(), RunError> {
     std::thread::sleep(Duration::from_millis(ms));
     Ok(())
 }
 
-fn stop(server: Server) -> Result<(), Trouble> {
+fn stop(server: Server) -> Result<(), RunError> {
     let status = server.stop()?;
     if status.success() {
         return Ok(());
     }
-    Err(Trouble::Stuck(format!("the server was asked to stop, and failed: {status}")))
+    Err(RunError::Failed(format!("the server failed to stop: {status}")))
 }
 
-fn not_in_order(server: &Server) -> Trouble {
+fn unclean_start(server: &Server) -> RunError {
     let found: Vec<&str> = server.namespaces().collect();
-    Trouble::lost(Loss::new("start after a stop with SIGTERM", "nothing to recover", found.join("; ")))
+    RunError::lost(Loss::new("start after a stop with SIGTERM", "nothing to recover", found.join("; ")))
 }

@@ -1,4 +1,4 @@
-//! Blocks that tell where they belong: each names its place and the write that it is of.
+//! Stamped blocks: each contains its LBA and the number of its write.
 //!
 //! ```text
 //! bytes   0..8    mark of the run and the namespace
@@ -19,27 +19,27 @@ const STAMP_BYTES: usize = 32;
 /// Places in the random bytes at which the rest of a block may begin, in steps of eight bytes.
 const PLACES: u64 = 4096;
 
-/// Which write of a run: its load (two for a round, the second ended by SIGTERM), the host that made it, and which of that
-/// host's.
+/// The number of a write in a run: its load (two per round, the second ended by SIGTERM), its host,
+/// and its number of that host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence(pub u64);
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// Nothing: never written, or written with zeros.
+    /// Zeros: never written, or written with zeros.
     Zeros,
-    /// One block of this write, whole and in its place.
+    /// A complete block of this write, at its LBA.
     Write(Sequence),
-    /// A block of this write, written for another place.
+    /// A block of this write, for another LBA.
     Misplaced(Lba, Sequence),
-    /// The beginning of a block of this write; the rest is not.
+    /// The beginning of a block of this write, with a different rest.
     Torn(Sequence),
-    /// Nothing that this run wrote.
+    /// Bytes that this run did not write.
     Foreign,
 }
 
-/// Makes and recognises the blocks of one namespace in one run.
+/// Generates and recognizes the blocks of one namespace in one run.
 #[derive(Clone, Debug)]
 pub struct Stamper {
     mark: u64,
@@ -75,7 +75,7 @@ impl fmt::Display for Contents {
             Contents::Write(sequence) => sequence.fmt(f),
             Contents::Misplaced(lba, sequence) => write!(f, "the block for LBA {lba} of {sequence}"),
             Contents::Torn(sequence) => write!(f, "a torn block of {sequence}"),
-            Contents::Foreign => f.write_str("bytes that nobody wrote"),
+            Contents::Foreign => f.write_str("bytes that were never written"),
         }
     }
 }
@@ -103,7 +103,7 @@ impl Stamper {
         Payload::Bytes(Box::new(BlockBuffer { data: data.into(), ..BlockBuffer::default() }))
     }
 
-    /// What the block at `lba` holds.
+    /// The contents of the block at `lba`.
     #[must_use]
     pub fn read(&self, lba: Lba, block: &[u8]) -> Contents {
         if block.iter().all(|&byte| byte == 0) {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_tells_its_write_and_its_place() {
+    fn a_block_identifies_its_write_and_its_lba() {
         let stamper = Stamper::new(1, "a");
         let block = block(&stamper);
         assert_eq!(stamper.read(Lba(5), &block), Contents::Write(SEQUENCE));

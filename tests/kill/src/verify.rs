@@ -1,22 +1,22 @@
-//! Looking at everything after a restart.
+//! Verification after a restart.
 
 use zonda_zoned::{Blocks, Lba, Operation, Outcome, ReportFilter, ZoneIndex};
 
 use crate::host::{Channel, connect, open, read_all, read_what_can_be};
-use crate::loss::{Loss, Trouble};
+use crate::loss::{Loss, RunError};
 use crate::oracle::{Floor, FoundZone, PlainHistory, ZoneHistory};
 use crate::stamp::{Contents, Stamper};
 
 /// Blocks of one read: 1 MiB.
 const READ_BLOCKS: u64 = 256;
-/// Losses that are told of one namespace.
+/// The maximum of losses reported per namespace.
 const LOSSES_MAX: usize = 10;
 
-/// Holds every zone against its history, which goes on from what was found.
+/// Checks every zone against its history, which continues from the state found.
 ///
 /// # Errors
-/// What was lost, or what stood in the way.
-pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory]) -> Result<(), Trouble> {
+/// The losses, or why verification failed.
+pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory]) -> Result<(), RunError> {
     let mut connection = connect(url)?;
     let geometry = connection.geometry().clone();
     let report = Operation::ReportZones {
@@ -26,12 +26,12 @@ pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory])
         partial: true,
         descriptors_max: geometry.zone_count,
     };
-    let completion = connection.execute(report).map_err(|error| Trouble::Stuck(error.to_string()))?;
+    let completion = connection.execute(report).map_err(|error| RunError::Failed(error.to_string()))?;
     let Outcome::Report(report) = completion.outcome else {
-        return Err(Trouble::lost(Loss::new("report zones", "a report", completion.status)));
+        return Err(RunError::lost(Loss::new("report zones", "a report", completion.status)));
     };
     if report.zones.len() != histories.len() {
-        return Err(Trouble::lost(Loss::new("report zones", histories.len(), report.zones.len())));
+        return Err(RunError::lost(Loss::new("report zones", histories.len(), report.zones.len())));
     }
     let mut connection = Channel::Nvme(Box::new(connection));
     let capacity = geometry.zone_capacity_blocks.0;
@@ -41,7 +41,7 @@ pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory])
         let contents = read_all(&mut connection, stamper, &ranges(start, capacity))?.concat();
         let pointer = descriptor.write_pointer.map(|pointer| (pointer - start).0);
         let found = FoundZone { state: descriptor.state, pointer, contents };
-        if let Err(mismatch) = history.settle(&found) {
+        if let Err(mismatch) = history.resume_from(&found) {
             let block = mismatch
                 .block
                 .map_or(String::new(), |block| format!(", block {block} (LBA {})", start + Blocks(block)));
@@ -50,14 +50,15 @@ pub(crate) fn zones(url: &str, stamper: &Stamper, histories: &mut [ZoneHistory])
     }
     losses.truncate(LOSSES_MAX);
     connection.close();
-    if losses.is_empty() { Ok(()) } else { Err(Trouble::Lost(losses)) }
+    if losses.is_empty() { Ok(()) } else { Err(RunError::Lost(losses)) }
 }
 
-/// Holds every block of a conventional namespace against its history, which goes on from what was found.
+/// Checks every block of a conventional namespace against its history, which continues from the
+/// contents found.
 ///
 /// # Errors
-/// What was lost, or what stood in the way.
-pub(crate) fn plain(url: &str, stamper: &Stamper, history: &mut PlainHistory) -> Result<(), Trouble> {
+/// The losses, or why verification failed.
+pub(crate) fn plain(url: &str, stamper: &Stamper, history: &mut PlainHistory) -> Result<(), RunError> {
     let mut connection = open(url)?;
     let contents = read_all(&mut connection, stamper, &ranges(Lba(0), history.blocks()))?.concat();
     let mismatches = (0..).zip(&contents).filter_map(|(block, &found)| history.check(block, found).err());
@@ -68,34 +69,35 @@ pub(crate) fn plain(url: &str, stamper: &Stamper, history: &mut PlainHistory) ->
     let losses: Vec<Loss> = mismatches.map(to_loss).take(LOSSES_MAX).collect();
     connection.close();
     if losses.is_empty() {
-        history.settle(contents);
+        history.resume_from(contents);
         Ok(())
     } else {
-        Err(Trouble::Lost(losses))
+        Err(RunError::Lost(losses))
     }
 }
 
-/// What a look at a volume has come to.
+/// The result of verifying a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Looked {
+pub(crate) struct Verified {
     /// Blocks whose contents were checked.
-    pub(crate) verified: u64,
-    /// Blocks whose read ended with an error that is allowed.
+    pub(crate) blocks: u64,
+    /// Blocks whose read failed with a permitted error.
     pub(crate) errors: u64,
 }
 
-/// Reads every block of a volume and compares it with its history, which goes on from what was found. With `may_fail` reads of any
-/// block may end with an error, and else only of those that could not be read before and were not written since.
+/// Reads every block of a volume and compares it with its history, which continues from the
+/// contents found. With `may_fail` any read may fail, otherwise only reads of blocks that were
+/// unreadable before and were not written since.
 ///
 /// # Errors
-/// What was lost, or what stood in the way.
+/// The losses, or why verification failed.
 pub(crate) fn volume(
     url: &str,
     stamper: &Stamper,
     history: &mut PlainHistory,
     floor: Floor,
     may_fail: bool,
-) -> Result<Looked, Trouble> {
+) -> Result<Verified, RunError> {
     let mut connection = open(url)?;
     let whole = ranges(Lba(0), history.blocks());
     let mut found: Vec<Option<Contents>> = Vec::with_capacity(history.blocks() as usize);
@@ -110,18 +112,18 @@ pub(crate) fn volume(
         }
     }
     connection.close();
-    let mut looked = Looked::default();
+    let mut verified = Verified::default();
     let mut losses = Vec::new();
     for (block, found) in (0..).zip(&found) {
         let was_unreadable = history.unreadable().contains(&block);
         let Some(found) = *found else {
-            looked.errors += 1;
+            verified.errors += 1;
             if !may_fail && !was_unreadable {
                 losses.push(Loss::new(format!("volume, block {block}"), history.expected(block), "an error"));
             }
             continue;
         };
-        looked.verified += 1;
+        verified.blocks += 1;
         let floor = if was_unreadable { Floor::Flushed } else { floor };
         if let Err(mismatch) = history.check_from(block, found, floor) {
             losses.push(Loss::new(format!("volume, block {block}"), mismatch.expected, mismatch.found));
@@ -131,15 +133,15 @@ pub(crate) fn volume(
         let count = losses.len();
         losses.truncate(LOSSES_MAX);
         losses.push(Loss::new("volume", "no wrong block", count));
-        return Err(Trouble::Lost(losses));
+        return Err(RunError::Lost(losses));
     }
     for (block, found) in (0..).zip(found) {
         match found {
-            Some(found) => history.settle_block(block, found),
+            Some(found) => history.resume_block_from(block, found),
             None => history.mark_unreadable(block),
         }
     }
-    Ok(looked)
+    Ok(verified)
 }
 
 fn ranges(start: Lba, blocks: u64) -> Vec<(Lba, u64)> {

@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use zonda_kill::{Launcher, Run, Trouble, program};
+use zonda_kill::{Launcher, Run, RunError, program};
 
-static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda is there or can be built"));
+static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda exists or can be built"));
 
-/// Serves what it is told to; at each start after the first, the image is again what it was before.
+/// Restores the initial image at each start after the first.
 const FORGETFUL: &str = r#"#!/bin/sh
 if [ "$1" = serve ]; then
     if [ -d before ]; then rm -rf zoned; cp -r before zoned; else cp -r zoned before; fi
@@ -18,9 +18,9 @@ exec PROGRAM "$@"
 "#;
 
 fn three_rounds(epoll: bool) {
-    let directory = tempfile::tempdir().expect("there is room for images");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let launcher = Launcher { program: PROGRAM.clone(), directory: directory.path().to_owned(), epoll };
-    let mut run = Run::new(launcher, 1).expect("images can be made");
+    let mut run = Run::new(launcher, 1).expect("images can be created");
     for round in 0..3 {
         run.round(round, &mut |line| println!("{line}")).expect("nothing is lost");
     }
@@ -40,7 +40,7 @@ fn three_kills_of_a_server_on_epoll_lose_nothing() {
 }
 
 #[test]
-fn a_server_that_forgets_is_found_out() {
+fn a_server_that_loses_writes_is_detected() {
     let directory = tempfile::tempdir().unwrap();
     let forgetful = directory.path().join("forgetful");
     let text = FORGETFUL.replace("PROGRAM", PROGRAM.to_str().unwrap());
@@ -48,9 +48,10 @@ fn a_server_that_forgets_is_found_out() {
     fs::set_permissions(&forgetful, Permissions::from_mode(0o700)).unwrap();
     let launcher = Launcher { program: forgetful, directory: directory.path().to_owned(), epoll: false };
     let mut run = Run::new(launcher, 3).unwrap();
-    // A first load may be too short for an acknowledgement. This seed kills no server while it starts.
-    let trouble = (0..3).find_map(|round| run.round(round, &mut |_| {}).err());
-    let Some(Trouble::Lost(losses)) = trouble else { panic!("{trouble:?}") };
+    // A first load may be too short for an acknowledgement. This seed kills no server while it
+    // starts.
+    let failure = (0..3).find_map(|round| run.round(round, &mut |_| {}).err());
+    let Some(RunError::Lost(losses)) = failure else { panic!("{failure:?}") };
     assert!(losses[0].place.starts_with("zoned namespace, zone "), "{}", losses[0]);
     assert!(losses[0].expected.contains("write pointer") || losses[0].expected == "a full zone", "{}", losses[0]);
 }

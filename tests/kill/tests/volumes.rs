@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use zonda_kill::{Launcher, Loss, Trouble, VolumesRun, VolumesSummary, program};
+use zonda_kill::{Launcher, Loss, RunError, VolumesRun, VolumesSummary, program};
 
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| program(None).expect("zonda exists or can be built"));
 
-/// Serves a volume; at each start after the first, its members and `volume.toml` are again what they were before.
+/// Restores the initial members and `volume.toml` at each start after the first.
 const FORGETFUL: &str = r#"#!/bin/sh
 if [ "$1" = serve ]; then
     for member in m* tmpfs/first; do
@@ -22,10 +22,10 @@ fi
 exec PROGRAM "$@"
 "#;
 
-/// Refuses its second start, though nothing is missing.
+/// Refuses its second start, although no member is missing.
 const REFUSING: &str = r#"#!/bin/sh
 if [ "$1" = serve ]; then
-    if [ -d before ]; then echo "error: ../m1, ../m2 are missing or out of date" >&2; exit 1; fi
+    if [ -d before ]; then echo "error: cannot mount the volume: ../m1, ../m2 are missing or out of date" >&2; exit 1; fi
     mkdir before
 fi
 exec PROGRAM "$@"
@@ -35,58 +35,58 @@ fn attack(level: &str, rounds: u32, seed: u64) -> VolumesSummary {
     let directory = tempfile::tempdir().expect("there is space for images");
     let launcher = Launcher { program: PROGRAM.clone(), directory: directory.path().to_owned(), epoll: false };
     let level = level.parse().expect("a level");
-    let mut run = VolumesRun::new(launcher, level, seed).expect("a volume can be made");
+    let mut run = VolumesRun::new(launcher, level, seed).expect("a volume can be created");
     for round in 0..rounds {
-        if let Err(trouble) = run.round(round, &mut |line| println!("{line}")) {
+        if let Err(failure) = run.round(round, &mut |line| println!("{line}")) {
             let kept = directory.keep();
-            panic!("seed {seed}, round {round}: {trouble:?}; kept in {}", kept.display());
+            panic!("seed {seed}, round {round}: {failure}; kept in {}", kept.display());
         }
     }
     run.summary().clone()
 }
 
 #[test]
-fn a_few_rounds_of_attacks_on_a_volume_show_nothing_old_and_no_error_within_tolerance() {
+fn a_few_rounds_of_faults_show_no_old_data_and_no_error_within_tolerance() {
     let summary = attack("raid5", 8, 1);
     assert_eq!((summary.rounds, summary.volumes), (8, 1));
-    // This seed attacks within tolerance, but for members that are moved away and back.
+    // This seed stays within tolerance, except for members that are moved away and back.
     assert_eq!(summary.errors_allowed, 0);
-    for kind in ["bytes flipped", "kill", "kill in a rebuild", "member failed", "member moved away", "pause"] {
+    for kind in ["bytes flipped", "kill", "kill during a rebuild", "member failed", "member moved away", "pause"] {
         assert!(summary.attacks.contains_key(kind), "{kind}: {summary:?}");
     }
     let is_remote = |kind: &&str| kind.contains("remote member");
-    assert!(summary.attacks.keys().any(is_remote), "the last member is attacked behind its server: {summary:?}");
+    assert!(summary.attacks.keys().any(is_remote), "faults of the remote member: {summary:?}");
     assert_eq!(summary.refusals.keys().copied().collect::<Vec<_>>(), ["too few active members"]);
     assert_eq!(summary.starts_after_return, 1);
     assert!(summary.repairs > 0 && summary.tally.writes > 0, "{summary:?}");
 }
 
-/// All members are images beside the volume: one behind a server would stay as it is, and contradict the others.
+/// All members are local images: a remote one would not be restored, and contradict the others.
 const SEED: u64 = 2;
 
-/// What the first rounds find wrong with a program.
+/// The losses that the first rounds find with a program.
 fn losses_of(script: &str) -> Vec<Loss> {
     let directory = tempfile::tempdir().expect("there is space for images");
     let program = directory.path().join("program");
     fs::write(&program, script.replace("PROGRAM", PROGRAM.to_str().expect("a path in UTF-8")))
         .expect("it can be written");
-    fs::set_permissions(&program, Permissions::from_mode(0o700)).expect("it can be made a program");
+    fs::set_permissions(&program, Permissions::from_mode(0o700)).expect("it can be made executable");
     let launcher = Launcher { program, directory: directory.path().to_owned(), epoll: false };
-    let mut run = VolumesRun::new(launcher, "raid5".parse().expect("a level"), SEED).expect("a volume can be made");
-    let trouble = (0..3).find_map(|round| run.round(round, &mut |_| {}).err());
-    let Some(Trouble::Lost(losses)) = trouble else { panic!("{trouble:?}") };
+    let mut run = VolumesRun::new(launcher, "raid5".parse().expect("a level"), SEED).expect("a volume can be created");
+    let failure = (0..3).find_map(|round| run.round(round, &mut |_| {}).err());
+    let Some(RunError::Lost(losses)) = failure else { panic!("{failure:?}") };
     losses
 }
 
 #[test]
-fn a_volume_that_returns_older_blocks_is_found_out() {
+fn a_volume_that_returns_older_blocks_is_detected() {
     let losses = losses_of(FORGETFUL);
     assert!(losses[0].place.starts_with("volume, block "), "{}", losses[0]);
     assert_eq!(losses[0].found, "zeros", "{}", losses[0]);
 }
 
 #[test]
-fn a_volume_that_does_not_start_within_tolerance_is_found_out() {
+fn a_volume_that_does_not_start_within_tolerance_is_detected() {
     let losses = losses_of(REFUSING);
     assert_eq!(losses[0].place, "start within tolerance");
     assert!(losses[0].found.contains("missing or out of date"), "{}", losses[0]);

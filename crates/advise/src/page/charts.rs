@@ -1,4 +1,4 @@
-//! The picture of all candidates, and bars of the leading ones.
+//! Scatter plots of all candidates, and bar charts of the leading ones.
 
 use zonda_plot::text::{duration, number, significant};
 use zonda_plot::{Axis, Chart, Form, LOOKS, Look, Point, Reference, Series};
@@ -7,15 +7,16 @@ use zonda_ssd::allocation::AllocationKind;
 use crate::advice::Advice;
 use crate::score::Ranked;
 
-/// Looks of the recommended candidate and of the profile's own zones.
+/// Looks of the recommended candidate and of the zones of the profile.
 const CHOICE: Look = LOOKS[7];
 const OWN: Look = LOOKS[6];
-/// Space beside the outermost points, as a share of the axis.
+/// Margin beyond the outermost points, as a share of the axis.
 const BEYOND: f64 = 0.06;
-/// Half the band at the choice, as a share of the axis.
+/// Half the width of the band at the recommendation, as a share of the axis.
 const MARK_SHARE: f64 = 0.012;
 
-/// Two views of every candidate: what is written too much and what is kept too long; and how fast that is.
+/// Two plots of every candidate: write amplification and throughput, each against space
+/// amplification.
 pub(super) fn scatters(advice: &Advice) -> [Chart; 2] {
     let of = |figure: fn(&Ranked) -> f64| advice.ranking.iter().map(figure);
     let space: fn(&Ranked) -> f64 = |of| of.figures.space_amplification;
@@ -42,10 +43,10 @@ pub(super) fn scatters(advice: &Advice) -> [Chart; 2] {
     for chart in [&mut first, &mut second] {
         let half = (chart.x.end() - chart.x.start()) * MARK_SHARE;
         chart.references.push(Reference::span(space(choice) - half, space(choice) + half, "recommended"));
-        chart.notes.push("Each mark is a run. The best corner is the left one".to_owned());
+        chart.notes.push("Each mark is a run. The best ones are at the left".to_owned());
     }
-    first.notes[0] += " at the bottom.";
-    second.notes[0] += " at the top.";
+    first.notes[0] += " bottom.";
+    second.notes[0] += " top.";
     [first, second]
 }
 
@@ -56,7 +57,8 @@ fn space_axis(advice: &Advice) -> Axis {
     Axis::between("space amplification", least - beyond, most + beyond, 5)
 }
 
-/// A series of single marks for each storage element, and over them the profile's own zones and the choice.
+/// A series of marks for each storage element, then the zones of the profile and the
+/// recommendation.
 fn series(advice: &Advice, x: fn(&Ranked) -> f64, y: fn(&Ranked) -> f64) -> Vec<Series> {
     let marks = |name: String, look: Look, of: Vec<&Ranked>| {
         let pieces = of.into_iter().map(|of| vec![Point::new(x(of), y(of))]).collect();
@@ -77,7 +79,7 @@ fn series(advice: &Advice, x: fn(&Ranked) -> f64, y: fn(&Ranked) -> f64) -> Vec<
         .collect();
     if let Some(own) = advice.own.filter(|own| *own != 0) {
         let own = &advice.ranking[own];
-        all.push(marks(format!("the profile's own: {}", own.measurement.candidate.short()), OWN, vec![own]));
+        all.push(marks(format!("profile: {}", own.measurement.candidate.short()), OWN, vec![own]));
     }
     let choice = advice.choice();
     all.push(marks(format!("recommended: {}", choice.measurement.candidate.short()), CHOICE, vec![choice]));
@@ -100,7 +102,7 @@ pub(super) fn bars(advice: &Advice, top: usize) -> Vec<Chart> {
             leading,
             "written",
             "Writing and wear",
-            "for each byte written",
+            "per byte written",
             &[("written to flash (DLWA)", |of| of.figures.dlwa), ("erased (wear)", |of| of.figures.wear)],
         ),
         chart(
@@ -130,7 +132,7 @@ pub(super) fn bars(advice: &Advice, top: usize) -> Vec<Chart> {
 type Bar = (&'static str, fn(&Ranked) -> f64);
 
 fn chart(leading: &[Ranked], id: &str, title: &str, unit: &str, bars: &[Bar]) -> Chart {
-    let x = Axis::names("place in the ranking", leading.iter().map(|of| of.rank.to_string()));
+    let x = Axis::names("rank", leading.iter().map(|of| of.rank.to_string()));
     let most = leading.iter().flat_map(|of| bars.iter().map(|(_, figure)| figure(of))).fold(0.0, f64::max);
     let mut chart = Chart::new(id, title, x, Axis::linear(unit, most, 5));
     for ((name, figure), look) in bars.iter().zip(LOOKS) {
@@ -138,6 +140,6 @@ fn chart(leading: &[Ranked], id: &str, title: &str, unit: &str, bars: &[Bar]) ->
         chart.series.push(Series::new(*name, look, Form::Bars, points));
     }
     let all: Vec<String> = leading.iter().map(|of| format!("{} {}", of.rank, number(bars[0].1(of)))).collect();
-    chart.description = format!("{} by place: {}.", bars[0].0, all.join(", "));
+    chart.description = format!("{} by rank: {}.", bars[0].0, all.join(", "));
     chart
 }

@@ -1,6 +1,8 @@
-//! Advice as a page: the recommendation, the trade-off as a picture, the leading candidates, everything that was measured.
+//! Advice as an HTML page: the recommendation, plots of the trade-off, the leading candidates, all
+//! measurements.
 //!
-//! The page has no scripts and asks for nothing from elsewhere. The same advice gives the same bytes.
+//! The page has no scripts and loads nothing from other servers. The same advice gives the same
+//! bytes.
 
 mod charts;
 mod tables;
@@ -11,7 +13,7 @@ use zonda_plot::{Chart, Page};
 
 use crate::advice::Advice;
 
-/// The page, with charts of so many leading candidates.
+/// The page, with charts of the `top` leading candidates.
 #[must_use]
 pub fn html(advice: &Advice, top: usize) -> String {
     let main = format!(
@@ -20,8 +22,8 @@ pub fn html(advice: &Advice, top: usize) -> String {
          <section aria-labelledby=\"picture\">\n<h2 id=\"picture\">All candidates</h2>\n{picture}</section>\n\
          <section aria-labelledby=\"leading\">\n<h2 id=\"leading\">Leading candidates</h2>\n{leading}</section>\n\
          {published}\
-         <section aria-labelledby=\"measured\">\n<h2 id=\"measured\">Everything measured</h2>\n{table}</section>\n\
-         <section aria-labelledby=\"how\">\n<h2 id=\"how\">How it was measured</h2>\n{how}</section>\n",
+         <section aria-labelledby=\"measured\">\n<h2 id=\"measured\">All measurements</h2>\n{table}</section>\n\
+         <section aria-labelledby=\"how\">\n<h2 id=\"how\">Method</h2>\n{how}</section>\n",
         header = header(advice),
         settings = settings(advice),
         picture = figures(&charts::scatters(advice), "scatter"),
@@ -31,7 +33,7 @@ pub fn html(advice: &Advice, top: usize) -> String {
         how = how(advice),
     );
     let footer = format!(
-        "Made by zonda {}, result format {}. The same program, profile, load and seed give the same figures.",
+        "Made by zonda {}, result format {}. The same program, profile, workload and seed give the same figures.",
         env!("CARGO_PKG_VERSION"),
         advice.format
     );
@@ -42,8 +44,8 @@ pub fn html(advice: &Advice, top: usize) -> String {
 fn header(advice: &Advice) -> String {
     let choice = &advice.choice().measurement.candidate;
     let policy = match advice.choice().figures.has_met_the_limit() {
-        true => format!("from {}% occupancy on", choice.finish_threshold_percent),
-        false => "any: never needed".to_owned(),
+        true => format!("at {}% occupancy or more", choice.finish_threshold_percent),
+        false => "any (never needed)".to_owned(),
     };
     let facts = [
         ("Storage element", choice.shape.element.to_string()),
@@ -73,7 +75,7 @@ fn settings(advice: &Advice) -> String {
         )
     };
     let policy = format!(
-        "<p>The host's part: it finishes a zone that it needs the room of when {}% of it are written \
+        "<p>Host policy: when it needs an active resource, the host finishes a zone that is at least {}% full \
          (finish_threshold_percent of a file store).</p>\n",
         advice.finish_threshold_percent
     );
@@ -90,22 +92,22 @@ fn figures(charts: &[Chart], class: &str) -> String {
     format!("<div class=\"plots\">\n{figures}</div>\n")
 }
 
-/// What the paper recommends, beside ours.
+/// The recommendation of the paper, compared with ours.
 fn published(advice: &Advice) -> String {
-    let Some(beside) = &advice.published else { return String::new() };
+    let Some(published) = &advice.published else { return String::new() };
     let comparison: String =
-        beside.comparison.iter().map(|sentence| format!("<p>{}</p>\n", escape(sentence))).collect();
+        published.comparison.iter().map(|sentence| format!("<p>{}</p>\n", escape(sentence))).collect();
     format!(
-        "<section aria-labelledby=\"published\">\n<h2 id=\"published\">What SilentZNS recommends</h2>\n\
-         <p>Table 5 of the paper, for this kind of load: {}.</p>\n{comparison}</section>\n",
-        escape(beside.guidance.words)
+        "<section aria-labelledby=\"published\">\n<h2 id=\"published\">Recommendation of SilentZNS</h2>\n\
+         <p>Table 5 of the paper, for this workload: {}.</p>\n{comparison}</section>\n",
+        escape(published.guidance.words)
     )
 }
 
 fn how(advice: &Advice) -> String {
     let limit = match advice.active_zones_assumed {
-        true => format!("The profile has no limit on active zones: {} were assumed.", advice.active_zones_max),
-        false => format!("{} zones may be active.", advice.active_zones_max),
+        true => format!("The profile has no limit on active zones: {} are assumed.", advice.active_zones_max),
+        false => format!("At most {} zones are active.", advice.active_zones_max),
     };
     let left_out = match advice.left_out.as_slice() {
         [] => String::new(),
@@ -119,19 +121,19 @@ fn how(advice: &Advice) -> String {
     let failed = match advice.failed.as_slice() {
         [] => String::new(),
         [first, ..] => format!(
-            "<p>{} did not carry the load out: with {}, {}.</p>\n",
+            "<p>{} did not complete the workload: with {}, {}.</p>\n",
             counted(advice.failed.len() as u64, "candidate"),
             escape(&first.candidate.short()),
             escape(&first.end.to_string())
         ),
     };
     format!(
-        "<p>Each candidate is a drive of {capacity} that was full once, with a file store on it. The load appends {load}. \
-         {limit}</p>\n<p>Wear is bytes erased for each byte written; what zones that are active at the end can still take is \
-         left out. Space amplification is live and dead bytes over live ones, each averaged over time.</p>\n\
-         {left_out}{failed}<p>A candidate's score is the sum of what each criterion adds: its weight times the logarithm of the \
-         ratio to the best value that any candidate reached. Of candidates within {tie} of the best, the coarsest is \
-         taken.</p>\n{weights}",
+        "<p>Each candidate is a preconditioned drive of {capacity} with a file store on it. The workload appends {load}. \
+         {limit}</p>\n<p>Wear is bytes erased per byte written, without the remaining capacity of zones that are active at the \
+         end. Space amplification is live and dead bytes divided by live ones, each averaged over time.</p>\n\
+         {left_out}{failed}<p>The score of a candidate is the sum over all criteria of the weight times the logarithm of the \
+         ratio to the best value of all candidates. Of candidates within {tie} of the best, the coarsest is \
+         recommended.</p>\n{weights}",
         capacity = bytes(advice.capacity_bytes),
         load = bytes(advice.load_bytes),
         tie = crate::score::TIE,

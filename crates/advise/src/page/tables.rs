@@ -6,24 +6,24 @@ use zonda_plot::text::{bytes, count, duration, escape, mebibytes, number};
 use crate::advice::Advice;
 use crate::score::{Criterion, Ranked};
 
-/// Columns after the name, with what they are.
+/// Columns after the name, with their descriptions.
 const FIGURES: [(&str, &str); 13] = [
     ("Score", "the sum of the costs; less is better"),
-    ("DLWA", "bytes written to flash for each byte that the host wrote"),
-    ("Wear", "bytes erased for each byte that the host wrote"),
-    ("Space", "live and dead bytes over live ones"),
+    ("DLWA", "bytes written to flash per byte that the host wrote"),
+    ("Wear", "bytes erased per byte that the host wrote"),
+    ("Space", "live and dead bytes divided by live ones"),
     ("MiB/s", "throughput"),
-    ("Mean", "mean latency of the operation that somebody waits for"),
+    ("Mean", "mean latency of the operation that an application waits for"),
     ("p99", "99% of those operations took at most this"),
-    ("Padding", "bytes with which the drive filled finished zones"),
+    ("Padding", "bytes of padding in finished zones"),
     ("Erases", "erase units erased"),
     ("Finished", "zones finished before they were full"),
     ("Reset", "zones reset"),
     ("Elements", "elements chosen when a zone is allocated"),
-    ("Mapping", "bytes of mapping for each zone"),
+    ("Mapping", "bytes of mapping per zone"),
 ];
 
-/// The best of each storage element, with what each criterion adds to its score.
+/// The best of each storage element, with the contribution of each criterion to its score.
 pub(super) fn best_of_each_element(advice: &Advice) -> String {
     let best = advice.best_of_each_element();
     let head: String = Criterion::ALL
@@ -36,7 +36,7 @@ pub(super) fn best_of_each_element(advice: &Advice) -> String {
     };
     let rows: String = best.iter().map(row).collect();
     scroll(
-        "What each criterion adds to the score of the best of each storage element",
+        "Contribution of each criterion to the score of the best of each storage element",
         &format!(
             "<thead><tr><th scope=\"col\">Best of each element</th><th scope=\"col\">Score</th>{head}</tr></thead>\n\
              <tbody>\n{rows}</tbody>"
@@ -52,12 +52,12 @@ pub(super) fn all(advice: &Advice) -> String {
         .collect();
     let rows: String = advice.ranking.iter().map(|of| format!("<tr>{}{}</tr>\n", name(of), cells(of))).collect();
     scroll(
-        "Everything measured",
+        "All measurements",
         &format!("<thead><tr><th scope=\"col\">Candidate</th>{head}</tr></thead>\n<tbody>\n{rows}</tbody>"),
     )
 }
 
-/// How much each criterion counts.
+/// Weight of each criterion.
 pub(super) fn weights(advice: &Advice) -> String {
     let row = |criterion: &Criterion| {
         let weight = advice.weights.0[*criterion as usize];
@@ -102,7 +102,7 @@ fn cells(of: &Ranked) -> String {
     cells.iter().map(|cell| format!("<td>{cell}</td>")).collect()
 }
 
-/// A table that is moved sideways where the page is too narrow for it.
+/// A table that scrolls horizontally on narrow pages.
 fn scroll(label: &str, inside: &str) -> String {
     format!(
         "<div class=\"scroll\" role=\"region\" aria-label=\"{label}\" tabindex=\"0\"><table class=\"numbers candidates\">\n\

@@ -1,4 +1,4 @@
-//! A namespace behind a link that does what a test says.
+//! A namespace with a link that a test controls.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -8,14 +8,14 @@ use std::rc::Rc;
 use zonda_zoned::{CommandId, Payload, Status, ZoneReport, ZoneState, ZoneType};
 
 use super::*;
+use crate::caller_memory::CallerMemory;
 use crate::command::UserData;
 use crate::layout::Opcode;
-use crate::lent::CallerMemory;
 
-/// What the test and its link share.
+/// State shared by the test and its link.
 #[derive(Default)]
 struct Device {
-    /// Taken, in order, as long as the device has them.
+    /// Submitted, in order, until the device completes them.
     taken: Vec<(u64, Operation)>,
     ended: Vec<Completion>,
     is_full: bool,
@@ -50,7 +50,7 @@ impl Link for Scripted {
     }
 
     fn sleep(&mut self, _until: Option<Instant>, ended: &mut CompletionQueue) -> Result<(), Failure> {
-        // Whoever sleeps gets the end of everything that is under way, with what the device would say.
+        // A sleep completes everything outstanding, with the device's answers.
         let taken = std::mem::take(&mut self.0.borrow_mut().taken);
         for (token, operation) in taken {
             self.0.borrow_mut().ended.push(answer(token, &operation));
@@ -88,7 +88,7 @@ fn descriptor(start: Lba) -> ZoneDescriptor {
     }
 }
 
-/// A namespace with room for three commands.
+/// A namespace with a queue of three commands.
 fn namespace() -> (Namespace, Scripted) {
     let link = Scripted::default();
     let geometry = Geometry { metadata_bytes: 0, ..Geometry::tiny() };
@@ -132,7 +132,7 @@ fn a_read_fills_the_callers_memory() {
 }
 
 #[test]
-fn there_is_room_again_when_a_result_was_taken() {
+fn a_slot_is_free_again_when_a_result_was_taken() {
     let (mut namespace, _) = namespace();
     for _ in 0..3 {
         namespace.submit(Request::new(Opcode::Flush)).unwrap();
@@ -143,7 +143,7 @@ fn there_is_room_again_when_a_result_was_taken() {
 }
 
 #[test]
-fn what_waits_for_its_own_end_leaves_the_others_results_alone() {
+fn a_synchronous_call_leaves_the_results_of_others_alone() {
     let (mut namespace, link) = namespace();
     let mut block = [7; 512];
     namespace.submit(transfer(Opcode::Read, &mut block, 5)).unwrap();
@@ -153,9 +153,9 @@ fn what_waits_for_its_own_end_leaves_the_others_results_alone() {
 }
 
 #[test]
-fn a_report_longer_than_one_transfer_is_put_together() {
+fn a_report_longer_than_one_transfer_is_assembled() {
     let link = Scripted::default();
-    // Room for a header and three descriptors, where the namespace has eight zones.
+    // One transfer has a header and three descriptors; the namespace has eight zones.
     let geometry = Geometry { metadata_bytes: 0, max_transfer_blocks: Blocks(4), ..Geometry::tiny() };
     let small = Geometry { block_size_bytes: 64, ..geometry };
     let mut namespace = Namespace::new(Box::new(link), small, 3);
@@ -166,7 +166,7 @@ fn a_report_longer_than_one_transfer_is_put_together() {
 }
 
 #[test]
-fn after_the_link_has_failed_only_closing_is_left() {
+fn after_the_link_has_failed_only_closing_works() {
     let (mut namespace, link) = namespace();
     let mut block = [7; 512];
     namespace.submit(transfer(Opcode::Write, &mut block, 5)).unwrap();
@@ -175,6 +175,6 @@ fn after_the_link_has_failed_only_closing_is_left() {
     assert_eq!((first.errno, first.message.as_str()), (Errno::IO, "gone"));
     assert_eq!(namespace.check().unwrap_err().message, "gone");
     namespace.drain().unwrap();
-    assert_eq!(Rc::strong_count(&link.0), 1, "the link is gone, and with it what it had of the caller's");
+    assert_eq!(Rc::strong_count(&link.0), 1, "the link is dropped, and with it its references to the caller's memory");
     assert_eq!(namespace.close().unwrap_err().message, "gone");
 }

@@ -1,4 +1,4 @@
-//! Each machine against what a stranger may send or change.
+//! Each side against messages that an attacker sends or changes.
 
 use proptest::prelude::*;
 
@@ -47,19 +47,20 @@ fn the_host_ignores_what_follows_a_message_and_the_controller_does_not() {
 fn a_message_cut_anywhere_is_refused() {
     for (direction, group) in [(OneWay, Group::Null), (Bidirectional, Group::Ffdhe2048)] {
         let policy = only(Hash::Sha512, group);
-        let heard = messages(direction, Hash::Sha512, group);
-        for (index, message) in heard.iter().enumerate() {
-            // The exchange up to here costs exponentiations: try the lengths where something begins or ends, and some between.
+        let recorded = messages(direction, Hash::Sha512, group);
+        for (index, message) in recorded.iter().enumerate() {
+            // The exchange up to here costs exponentiations: try the lengths where something begins
+            // or ends, and some between.
             let step = if group == Group::Null { 1 } else { 13 };
             for length in (0..message.len()).step_by(step).chain([message.len() - 1]) {
                 let cut = &message[..length];
                 if index % 2 == 0 {
-                    let mut controller = controller_after(index / 2, &heard, policy.clone());
+                    let mut controller = controller_after(index / 2, &recorded, policy.clone());
                     assert!(controller.receive(cut).is_err(), "message {index}, {length} bytes");
                     assert!(!controller.is_authenticated());
                     assert_eq!(controller.message().unwrap()[..2], [0x00, 0xf1]);
                 } else {
-                    let mut host = host_after(index / 2, &heard, direction, policy.clone());
+                    let mut host = host_after(index / 2, &recorded, direction, policy.clone());
                     assert!(host.receive(cut).is_err(), "message {index}, {length} bytes");
                     assert!(!host.is_authenticated());
                     assert_eq!(host.message().unwrap()[..2], [0x00, 0xf0]);
@@ -70,8 +71,8 @@ fn a_message_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn messages_of_every_kind_and_length_filled_with_anything_do_no_harm() {
-    let heard = messages(Bidirectional, Hash::Sha256, Group::Null);
+fn messages_of_every_kind_and_length_with_any_contents_do_no_harm() {
+    let recorded = messages(Bidirectional, Hash::Sha256, Group::Null);
     let policy = only(Hash::Sha256, Group::Null);
     let kinds = [
         MessageKind::Negotiate,
@@ -90,13 +91,14 @@ fn messages_of_every_kind_and_length_filled_with_anything_do_no_harm() {
                     let header = zerocopy::IntoBytes::as_bytes(&kind.header(TRANSACTION)).to_vec();
                     let front = length.min(header.len());
                     message[..front].copy_from_slice(&header[..front]);
-                    let mut controller = controller_after(received, &heard, policy.clone());
+                    let mut controller = controller_after(received, &recorded, policy.clone());
                     let _ = controller.receive(&message);
-                    // Success2 has no secret in it: where it is due, the host has proved itself already.
+                    // Success2 contains no proof: when it is expected, the host has authenticated
+                    // already.
                     let content = received == 2 && kind == MessageKind::Success2 && length == 16;
                     assert_eq!(controller.is_authenticated(), content, "{kind:?} {length} {fill}");
                     if received < 2 {
-                        let mut host = host_after(received, &heard, Bidirectional, policy.clone());
+                        let mut host = host_after(received, &recorded, Bidirectional, policy.clone());
                         let _ = host.receive(&message);
                         assert!(!host.is_authenticated(), "{kind:?} {length} {fill}");
                     }
@@ -118,8 +120,8 @@ fn is_reserved(index: usize, offset: usize) -> bool {
     }
 }
 
-/// Every bit of every message matters, but for the reserved ones, and the counts of the offer: a longer list still has the
-/// same hash and group in it.
+/// Every bit of every message matters, except reserved ones, and the counts of the offer: a longer
+/// list still contains the same hash and group.
 #[test]
 fn a_single_bit_changed_in_any_message_fails_the_exchange() {
     let lengths: Vec<usize> = messages(Bidirectional, Hash::Sha256, Group::Null).iter().map(Vec::len).collect();
@@ -181,7 +183,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
 
     #[test]
-    fn a_message_changed_in_meaning_never_leaves_both_sides_content(
+    fn with_a_changed_message_never_both_sides_are_authenticated(
         index in 1usize..5,
         group in prop_oneof![9 => Just(Group::Null), 1 => Just(Group::Ffdhe2048)],
         mutations in prop::collection::vec(mutation(), 1..6),
@@ -192,20 +194,22 @@ proptest! {
             let before = meaning(index, message, message.len());
             let length = message.len();
             mutate(message, &mutations);
-            // One that lost just its reserved bytes would look the same.
+            // A message that lost only its reserved bytes would compare equal.
             same = message.len() >= length && before == meaning(index, message, length);
         };
         let failure = pair.run(Some((index, &mut change))).1;
         prop_assert_eq!(failure.is_none(), same);
         prop_assert_eq!(pair.both_authenticated(), same);
-        // Only the last two messages are too late to spoil what one side has found out by itself.
+        // A change of the last two messages is too late to affect the side that has authenticated
+        // its peer already.
         prop_assert!(same || index >= 3 || !pair.controller.is_authenticated());
         prop_assert!(same || index >= 4 || !pair.host.is_authenticated());
     }
 
-    /// No response covers the offer: a change to it may weaken the agreement, within what both sides allow.
+    /// No response covers the offer: a change of it may weaken the agreement, within the policies
+    /// of both sides.
     #[test]
-    fn a_changed_offer_never_leads_out_of_the_policies(mutations in prop::collection::vec(mutation(), 1..6)) {
+    fn a_changed_offer_never_violates_the_policies(mutations in prop::collection::vec(mutation(), 1..6)) {
         let policy = Policy::new(&[Hash::Sha512, Hash::Sha384], &[Group::Ffdhe2048, Group::Null]).unwrap();
         let mut pair = Pair::new(host_config(Bidirectional, policy.clone()), controller_config(policy.clone()));
         let failure = pair.run(Some((0, &mut |message: &mut Vec<u8>| mutate(message, &mutations)))).1;
@@ -220,13 +224,13 @@ proptest! {
     }
 
     #[test]
-    fn bytes_out_of_nowhere_never_authenticate(received in 0usize..2, message in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_never_authenticate(received in 0usize..2, message in prop::collection::vec(any::<u8>(), 0..300)) {
         let policy = only(Hash::Sha256, Group::Null);
-        let heard = messages(Bidirectional, Hash::Sha256, Group::Null);
-        let mut controller = controller_after(received, &heard, policy.clone());
+        let recorded = messages(Bidirectional, Hash::Sha256, Group::Null);
+        let mut controller = controller_after(received, &recorded, policy.clone());
         let _ = controller.receive(&message);
         prop_assert!(!controller.is_authenticated());
-        let mut host = host_after(received, &heard, Bidirectional, policy);
+        let mut host = host_after(received, &recorded, Bidirectional, policy);
         let _ = host.receive(&message);
         prop_assert!(!host.is_authenticated());
     }

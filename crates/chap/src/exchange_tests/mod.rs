@@ -1,4 +1,4 @@
-//! Both machines against each other.
+//! Host and controller against each other.
 
 use sha2::{Digest as _, Sha256};
 
@@ -52,7 +52,7 @@ fn controller_config(policy: Policy) -> ControllerAuthConfig {
     }
 }
 
-/// What a stranger does to the message of this index, counted from AUTH_Negotiate.
+/// An attacker's change of the message with this index, counted from AUTH_Negotiate.
 type Change<'a> = (usize, &'a mut dyn FnMut(&mut Vec<u8>));
 
 /// Both sides of one exchange.
@@ -71,7 +71,7 @@ impl Pair {
         Pair::new(host_config(direction, only(hash, group)), controller_config(only(hash, group)))
     }
 
-    /// Carries messages until nobody has one left; gives them, and the first failure.
+    /// Transfers messages until neither side has one left; returns them, and the first failure.
     fn run(&mut self, mut change: Option<Change<'_>>) -> (Vec<Vec<u8>>, Option<AuthFailure>) {
         let mut messages = Vec::new();
         let mut failure = None;
@@ -100,7 +100,8 @@ fn messages(direction: Direction, hash: Hash, group: Group) -> Vec<Vec<u8>> {
     Pair::of(direction, hash, group).run(None).0
 }
 
-/// A controller that has received the first `count` messages of the host in `messages`, and given its own.
+/// A controller that has received the first `count` messages of the host in `messages`, and sent
+/// its own.
 fn controller_after(count: usize, messages: &[Vec<u8>], policy: Policy) -> ControllerAuth {
     let mut controller = ControllerAuth::new(controller_config(policy), Random::new([4; 32]));
     for message in messages.iter().step_by(2).take(count) {
@@ -110,7 +111,8 @@ fn controller_after(count: usize, messages: &[Vec<u8>], policy: Policy) -> Contr
     controller
 }
 
-/// A host that has received the first `count` messages of the controller in `messages`, and given its own.
+/// A host that has received the first `count` messages of the controller in `messages`, and sent
+/// its own.
 fn host_after(count: usize, messages: &[Vec<u8>], direction: Direction, policy: Policy) -> HostAuth {
     let mut host = HostAuth::new(host_config(direction, policy), Random::new([3; 32]));
     host.message();
@@ -140,8 +142,9 @@ fn every_hash_and_group_authenticates_both_sides() {
     }
 }
 
-/// SHA-256 of all messages of a bidirectional exchange, by a second implementation in Python (`hmac`, `hashlib`, `pow`)
-/// written from the byte maps: hash identifier, group identifier, digest.
+/// SHA-256 of all messages of a bidirectional exchange, by a second implementation in Python
+/// (`hmac`, `hashlib`, `pow`) written from the byte maps: hash identifier, group identifier,
+/// digest.
 const TRANSCRIPTS: [(u8, u8, &str); 18] = [
     (1, 0, "6ec24cf7892c82209024c7677de39d20e155de94bfebf02f7ec48177fdf16b25"),
     (1, 1, "ecdfb93127ca7044f973fd429c5497474f28227fae018630f6090f348c2e85e5"),
@@ -173,7 +176,7 @@ fn the_messages_are_those_of_a_second_implementation() {
 }
 
 #[test]
-fn the_controller_takes_the_first_of_its_own_list_that_the_host_offers() {
+fn the_controller_chooses_the_first_of_its_own_list_that_the_host_offers() {
     let host = Policy::new(&[Hash::Sha256, Hash::Sha384], &[Group::Null, Group::Ffdhe2048, Group::Ffdhe3072]).unwrap();
     let controller = Policy::new(&Hash::ALL, &[Group::Ffdhe8192, Group::Ffdhe3072, Group::Null]).unwrap();
     let mut pair = Pair::new(host_config(OneWay, host), controller_config(controller));
@@ -183,7 +186,7 @@ fn the_controller_takes_the_first_of_its_own_list_that_the_host_offers() {
 }
 
 #[test]
-fn without_a_hash_or_group_in_common_the_host_is_told_so() {
+fn without_a_common_hash_or_group_the_host_gets_the_reason() {
     let cases = [
         (only(Hash::Sha512, Group::Null), AuthFailure::NoCommonHash, Explanation::HashNotUsable),
         (only(Hash::Sha256, Group::Ffdhe2048), AuthFailure::NoCommonGroup, Explanation::GroupNotUsable),
@@ -192,10 +195,10 @@ fn without_a_hash_or_group_in_common_the_host_is_told_so() {
         let mut pair = Pair::new(host_config(OneWay, only(Hash::Sha256, Group::Null)), controller_config(policy));
         let negotiate = pair.host.message().unwrap();
         assert_eq!(pair.controller.receive(&negotiate), Err(failure));
-        let told = pair.controller.message().unwrap();
-        assert_eq!(told, [0x00, 0xf1, 0, 0, 0x34, 0x12, 1, explanation.code()]);
-        assert_eq!(pair.host.receive(&told), Err(AuthFailure::Peer(explanation)));
-        assert_eq!(pair.host.message(), None, "a failure is not answered");
+        let message = pair.controller.message().unwrap();
+        assert_eq!(message, [0x00, 0xf1, 0, 0, 0x34, 0x12, 1, explanation.code()]);
+        assert_eq!(pair.host.receive(&message), Err(AuthFailure::Peer(explanation)));
+        assert_eq!(pair.host.message(), None, "a failure gets no response");
         assert!(!pair.host.is_authenticated() && !pair.controller.is_authenticated());
     }
 }
@@ -227,7 +230,7 @@ fn a_controller_with_another_secret_is_refused() {
 }
 
 #[test]
-fn a_controller_without_a_secret_cannot_prove_itself() {
+fn a_controller_without_a_secret_cannot_authenticate() {
     let mut config = controller_config(Policy::default());
     config.controller_secret = None;
     let mut pair = Pair::new(host_config(Bidirectional, Policy::default()), config);
@@ -236,7 +239,7 @@ fn a_controller_without_a_secret_cannot_prove_itself() {
 }
 
 #[test]
-fn a_controller_that_leaves_its_proof_out_is_refused() {
+fn a_controller_that_omits_its_response_is_refused() {
     let mut pair = Pair::of(Bidirectional, Hash::Sha256, Group::Null);
     let failure = pair.run(Some((3, &mut |success1: &mut Vec<u8>| success1[8] = 0))).1;
     assert_eq!(failure, Some(AuthFailure::ControllerResponseMissing));
@@ -244,7 +247,7 @@ fn a_controller_that_leaves_its_proof_out_is_refused() {
 }
 
 #[test]
-fn other_names_fail_although_the_secrets_fit() {
+fn other_nqns_fail_although_the_secrets_match() {
     let config = |host: &str, subsystem: &str| ControllerAuthConfig {
         policy: only(Hash::Sha256, Group::Null),
         ..ControllerAuthConfig::new(host, subsystem, controller_secret())
@@ -253,75 +256,78 @@ fn other_names_fail_although_the_secrets_fit() {
         [config("nqn.2014-08.org.example:other", SUBSYSTEM_NQN), config(HOST_NQN, "nqn.2014-08.org.example:other")];
     for controller in other {
         let mut host = host_config(OneWay, only(Hash::Sha256, Group::Null));
-        host.host_secret = controller_secret(); // no transform: the names count in the response alone
+        host.host_secret = controller_secret(); // no transform: the NQNs are used only in the response
         assert_eq!(Pair::new(host, controller).run(None).1, Some(AuthFailure::HostResponse));
     }
 }
 
 #[test]
-fn what_was_heard_of_one_exchange_is_worth_nothing_in_another() {
+fn messages_of_one_exchange_are_refused_in_another() {
     let policy = only(Hash::Sha256, Group::Null);
-    let heard = messages(Bidirectional, Hash::Sha256, Group::Null);
+    let recorded = messages(Bidirectional, Hash::Sha256, Group::Null);
     let mut controller = ControllerAuth::new(controller_config(policy.clone()), Random::new([5; 32]));
-    controller.receive(&heard[0]).unwrap();
+    controller.receive(&recorded[0]).unwrap();
     controller.message();
-    assert_eq!(controller.receive(&heard[2]), Err(AuthFailure::HostResponse));
+    assert_eq!(controller.receive(&recorded[2]), Err(AuthFailure::HostResponse));
 
     let mut host = HostAuth::new(host_config(Bidirectional, policy), Random::new([5; 32]));
     host.message();
-    host.receive(&heard[1]).unwrap();
+    host.receive(&recorded[1]).unwrap();
     host.message();
-    assert_eq!(host.receive(&heard[3]), Err(AuthFailure::ControllerResponse));
+    assert_eq!(host.receive(&recorded[3]), Err(AuthFailure::ControllerResponse));
 }
 
 #[test]
 fn a_message_sent_twice_fails_the_exchange() {
     let policy = only(Hash::Sha256, Group::Null);
-    let heard = messages(Bidirectional, Hash::Sha256, Group::Null);
+    let recorded = messages(Bidirectional, Hash::Sha256, Group::Null);
     for (received, index) in [(1, 0), (2, 2)] {
-        let mut controller = controller_after(received, &heard, policy.clone());
-        let failure = controller.receive(&heard[index]).unwrap_err();
+        let mut controller = controller_after(received, &recorded, policy.clone());
+        let failure = controller.receive(&recorded[index]).unwrap_err();
         assert_eq!(failure.explanation(), Explanation::IncorrectMessage);
         assert!(!controller.is_authenticated());
     }
     for (received, index) in [(1, 1), (2, 3)] {
-        let mut host = host_after(received, &heard, Bidirectional, policy.clone());
-        let failure = host.receive(&heard[index]).unwrap_err();
+        let mut host = host_after(received, &recorded, Bidirectional, policy.clone());
+        let failure = host.receive(&recorded[index]).unwrap_err();
         assert_eq!(failure.explanation(), Explanation::IncorrectMessage);
         assert!(!host.is_authenticated());
     }
 }
 
 #[test]
-fn a_reply_to_a_challenge_that_nobody_fetched_is_refused() {
-    let heard = messages(OneWay, Hash::Sha256, Group::Null);
+fn a_reply_to_a_challenge_that_was_not_fetched_is_refused() {
+    let recorded = messages(OneWay, Hash::Sha256, Group::Null);
     let mut controller = ControllerAuth::new(controller_config(only(Hash::Sha256, Group::Null)), Random::new([4; 32]));
-    controller.receive(&heard[0]).unwrap();
-    assert!(matches!(controller.receive(&heard[2]), Err(AuthFailure::UnexpectedMessage { auth_type: 1, auth_id: 2 })));
+    controller.receive(&recorded[0]).unwrap();
+    assert!(matches!(
+        controller.receive(&recorded[2]),
+        Err(AuthFailure::UnexpectedMessage { auth_type: 1, auth_id: 2 })
+    ));
     assert_eq!(controller.message().unwrap()[..2], [0x00, 0xf1]);
 }
 
 #[test]
 fn a_challenge_before_the_negotiation_was_sent_is_refused() {
-    let heard = messages(OneWay, Hash::Sha256, Group::Null);
+    let recorded = messages(OneWay, Hash::Sha256, Group::Null);
     let mut host = HostAuth::new(host_config(OneWay, only(Hash::Sha256, Group::Null)), Random::new([3; 32]));
-    assert!(matches!(host.receive(&heard[1]), Err(AuthFailure::UnexpectedMessage { auth_type: 1, auth_id: 1 })));
+    assert!(matches!(host.receive(&recorded[1]), Err(AuthFailure::UnexpectedMessage { auth_type: 1, auth_id: 1 })));
 }
 
 #[test]
-fn a_failed_machine_stays_failed() {
-    let heard = messages(OneWay, Hash::Sha256, Group::Null);
+fn a_failed_authentication_stays_failed() {
+    let recorded = messages(OneWay, Hash::Sha256, Group::Null);
     let mut controller = ControllerAuth::new(controller_config(only(Hash::Sha256, Group::Null)), Random::new([4; 32]));
     assert!(controller.receive(&[]).is_err());
     assert_eq!(controller.message().unwrap(), [0x00, 0xf1, 0, 0, 0, 0, 1, 6]);
-    for message in heard.iter().step_by(2) {
+    for message in recorded.iter().step_by(2) {
         assert!(controller.receive(message).is_err());
         assert!(controller.message().is_some() && !controller.is_authenticated());
     }
 }
 
 #[test]
-fn a_host_may_authenticate_again_and_loses_all_when_that_fails() {
+fn a_host_may_reauthenticate_and_is_not_authenticated_any_more_if_that_fails() {
     let policy = only(Hash::Sha256, Group::Null);
     let mut controller = ControllerAuth::new(controller_config(policy.clone()), Random::new([4; 32]));
     let mut sequences = Vec::new();
@@ -332,7 +338,7 @@ fn a_host_may_authenticate_again_and_loses_all_when_that_fails() {
         }
         let mut host = HostAuth::new(config, Random::new([round; 32]));
         assert_eq!(controller.receive(&host.message().unwrap()), Ok(Step::Continue));
-        assert_eq!(controller.is_authenticated(), round > 0, "an exchange under way takes nothing away");
+        assert_eq!(controller.is_authenticated(), round > 0, "an exchange in progress changes nothing");
         let challenge = controller.message().unwrap();
         sequences.push(u32::from_le_bytes(challenge[12..16].try_into().unwrap()));
         host.receive(&challenge).unwrap();
@@ -344,17 +350,18 @@ fn a_host_may_authenticate_again_and_loses_all_when_that_fails() {
 }
 
 #[test]
-fn a_host_that_gives_up_is_believed() {
-    let heard = messages(Bidirectional, Hash::Sha256, Group::Null);
+fn a_host_that_reports_a_failure_is_not_authenticated() {
+    let recorded = messages(Bidirectional, Hash::Sha256, Group::Null);
     for received in 0..3 {
-        let mut controller = controller_after(received, &heard, only(Hash::Sha256, Group::Null));
+        let mut controller = controller_after(received, &recorded, only(Hash::Sha256, Group::Null));
         let failure2 = [0x00, 0xf0, 0, 0, 0x34, 0x12, 1, 5];
         assert_eq!(controller.receive(&failure2), Err(AuthFailure::Peer(Explanation::GroupNotUsable)));
         assert_eq!((controller.message(), controller.is_authenticated()), (None, false));
     }
 }
 
-/// One field of message `index` of a bidirectional exchange without a group, changed; and what comes of it.
+/// Changes one field of message `index` of a bidirectional exchange without a group; returns the
+/// failure.
 fn changed(index: usize, offset: usize, bytes: &[u8]) -> Option<AuthFailure> {
     let mut pair = Pair::of(Bidirectional, Hash::Sha256, Group::Null);
     let mut change = |message: &mut Vec<u8>| message[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -402,7 +409,7 @@ fn each_wrong_field_has_its_failure() {
 }
 
 #[test]
-fn an_answer_that_was_not_asked_for_is_refused() {
+fn a_response_without_a_challenge_is_refused() {
     let mut pair = Pair::of(OneWay, Hash::Sha256, Group::Null);
     let mut change = |success1: &mut Vec<u8>| {
         success1[8] = 1;
@@ -413,7 +420,7 @@ fn an_answer_that_was_not_asked_for_is_refused() {
 }
 
 #[test]
-fn a_descriptor_of_another_protocol_is_passed_over() {
+fn a_descriptor_of_another_protocol_is_skipped() {
     let mut pair = Pair::of(OneWay, Hash::Sha256, Group::Null);
     let mut change = |negotiate: &mut Vec<u8>| {
         let mut other = negotiate[8..].to_vec();
@@ -426,7 +433,7 @@ fn a_descriptor_of_another_protocol_is_passed_over() {
 }
 
 #[test]
-fn no_secret_shows_in_debug_output() {
+fn debug_output_contains_no_secret() {
     let mut pair = Pair::of(Bidirectional, Hash::Sha256, Group::Ffdhe2048);
     let negotiate = pair.host.message().unwrap();
     pair.controller.receive(&negotiate).unwrap();

@@ -1,4 +1,4 @@
-//! How commands reach a namespace: an image on this machine, or one that a server has.
+//! How commands access a namespace: an image on this machine, or a namespace of a server.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,25 +14,27 @@ use crate::files;
 
 /// The heading of these options in a help text.
 pub(crate) const HEADING: &str = "Connecting to a server";
-/// Zones in one report: more than one transfer of any drive carries.
+/// Maximum number of zones in one report: more than fit into one transfer of any drive.
 const REPORT_ZONES_MAX: u32 = 4096;
 
-/// The same for the members of a volume, whose files volume.toml names.
+/// Credentials for the members of a volume; volume.toml stores the names of the files.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CredentialArgs {
-    /// The name under which the volume connects to servers; by default made of its UUID
+    /// Host NQN with which the volume connects to servers [default: derived from the UUID of the
+    /// volume]
     #[arg(long, value_name = "NQN", help_heading = HEADING)]
     host_nqn: Option<String>,
-    /// A file with the secret that proves who connects; volume.toml keeps its name
+    /// File with the DH-HMAC-CHAP secret of the host; volume.toml stores its name
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     secret_file: Option<PathBuf>,
-    /// A file with the secret that the server must prove to know; volume.toml keeps its name
+    /// File with the DH-HMAC-CHAP secret of the controller, to authenticate the server; volume.toml
+    /// stores its name
     #[arg(long, value_name = "FILE", requires = "secret_file", help_heading = HEADING)]
     controller_secret_file: Option<PathBuf>,
 }
 
 impl CredentialArgs {
-    /// The same, for a program that may run in another directory.
+    /// The credentials with absolute paths, for a server that runs in another directory.
     pub(crate) fn credentials(&self) -> Result<Credentials, Failure> {
         let absolute = |path: &Option<PathBuf>| {
             path.as_ref().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
@@ -42,36 +44,36 @@ impl CredentialArgs {
             secret_file: absolute(&self.secret_file),
             controller_secret_file: absolute(&self.controller_secret_file),
         };
-        // What is wrong with them is said before anything is done.
+        // Invalid credentials are reported before anything is changed.
         credentials.options().map_err(failure)?;
         Ok(credentials)
     }
 }
 
-/// What a host says of itself when it connects to a server.
+/// How a host identifies itself when it connects to a server.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConnectArgs {
-    /// The name under which to connect to a server
+    /// Host NQN with which to connect to the server [default: a new one with a random UUID]
     #[arg(long, value_name = "NQN", help_heading = HEADING)]
     host_nqn: Option<String>,
-    /// A file with the secret that proves who connects
+    /// File with the DH-HMAC-CHAP secret of the host
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     secret_file: Option<String>,
-    /// A file with the secret that the server must prove to know
+    /// File with the DH-HMAC-CHAP secret of the controller, to authenticate the server
     #[arg(long, value_name = "FILE", requires = "secret_file", help_heading = HEADING)]
     controller_secret_file: Option<String>,
-    /// Asks for digests over headers and data
+    /// Enable header and data digests
     #[arg(long, help_heading = HEADING)]
     digests: bool,
 }
 
 impl ConnectArgs {
-    /// Whether any is given.
+    /// Whether any of the options is given.
     pub(crate) fn is_given(&self) -> bool {
         self.host_nqn.is_some() || self.secret_file.is_some() || self.digests
     }
 
-    /// What they ask for.
+    /// The options for connecting.
     pub(crate) fn options(&self) -> Result<NamespaceOptions, Failure> {
         let named = Credentials { host_nqn: self.host_nqn.clone(), ..Credentials::default() };
         Ok(NamespaceOptions {
@@ -88,11 +90,11 @@ fn secret(path: &str) -> Result<Secret, Failure> {
         return zonda_devices::read_secret(Path::new(path)).map_err(failure);
     }
     Secret::parse(files::read_text(path)?.trim()).map_err(|reason| {
-        Failure::input(format!("{} holds no secret: {reason}", files::shown(path)), "zonda secret makes one")
+        Failure::input(format!("no valid secret in {}: {reason}", files::shown(path)), "generate one with zonda secret")
     })
 }
 
-/// Where a namespace is, as a person writes it.
+/// Parses the location of a namespace.
 pub(crate) fn location(text: &str) -> Result<Location, Failure> {
     text.parse().map_err(|error: ConfigError| Failure::input(error.message, error.help.unwrap_or_default()))
 }
@@ -106,15 +108,16 @@ pub(crate) fn open(location: &Location, options: &NamespaceOptions) -> Result<Co
     Ok(connection)
 }
 
-/// Files of an image that others may open are told of, with the command that ends that.
+/// Warns if other users can open the files of an image, and names the command that prevents it.
 pub(crate) fn warn_if_exposed(directory: &Path) {
     if let Some(words) = exposed_files(directory) {
-        // The standard output is for what was asked.
+        // The standard output is reserved for results.
         let _ = writeln!(io::stderr(), "warning: {}: {words}", directory.display());
     }
 }
 
-/// Opens a namespace, does something with it, and closes it again; also where that fails, so that an image is at rest.
+/// Opens a namespace, calls `work` and closes the namespace, also if `work` fails, so that an image
+/// is shut down cleanly.
 pub(crate) fn with<T>(
     location: &Location,
     options: &NamespaceOptions,
@@ -128,23 +131,23 @@ pub(crate) fn with<T>(
     Ok(value)
 }
 
-/// A drive that belongs to a volume is not written to by itself.
+/// Refuses a drive that is a member of a volume, which must not be written to directly.
 pub(crate) fn refuse_member(connection: &mut Connection, location: &Location) -> Result<(), Failure> {
     match connection.volume().map_err(failure)? {
         None => Ok(()),
         Some(volume) => Err(Failure::input(
             format!("{location} is {volume}"),
-            "use the volume by its own directory, or name another drive; say --force if nobody needs the volume any more",
+            "use the directory of the volume, or name another drive; --force overrides this if the volume is no longer needed",
         )),
     }
 }
 
-/// Ends a connection that is needed no more.
+/// Closes a connection.
 pub(crate) fn close(connection: Connection) -> Result<(), Failure> {
     connection.close().map_err(failure)
 }
 
-/// What a drive says is wrong.
+/// Converts an error of a drive.
 pub(crate) fn failure(error: DriveError) -> Failure {
     // Some messages end with their remedy.
     let message = error.message.strip_suffix(error.help.as_str()).map(|message| message.trim_end_matches([';', ' ']));
@@ -152,37 +155,38 @@ pub(crate) fn failure(error: DriveError) -> Failure {
     Failure::input(message, error.help)
 }
 
-/// Carries out one operation, which `wish` names after "refuses".
-pub(crate) fn execute(connection: &mut Connection, operation: Operation, wish: &str) -> Result<Outcome, Failure> {
+/// Carries out one operation; `request` names it in the error message, after "refuses".
+pub(crate) fn execute(connection: &mut Connection, operation: Operation, request: &str) -> Result<Outcome, Failure> {
     let completion = connection.execute(operation).map_err(failure)?;
     if completion.status.is_success() {
         return Ok(completion.outcome);
     }
-    Err(Failure::input(format!("the drive refuses {wish}: {}", completion.status), remedy(completion.status)))
+    Err(Failure::input(format!("the drive refuses {request}: {}", completion.status), remedy(completion.status)))
 }
 
-/// What to do about a command that ended like this.
+/// The remedy for a command that failed with this status.
 pub(crate) fn remedy(status: Status) -> &'static str {
     match status {
-        Status::TooManyActiveZones => "finish or reset a zone that is open or closed, then try again",
-        Status::TooManyOpenZones => "close a zone that is open, then try again",
-        Status::InvalidZoneStateTransition => "zonda zone report shows which state it is in, and what can be done then",
-        Status::ZoneIsOffline | Status::ZoneIsReadOnly => "the medium of the zone has given up: use another",
+        Status::TooManyActiveZones => "finish or reset an open or closed zone, then try again",
+        Status::TooManyOpenZones => "close an open zone, then try again",
+        Status::InvalidZoneStateTransition => "check the state of the zone with zonda zone report",
+        Status::ZoneIsOffline | Status::ZoneIsReadOnly => "the medium of the zone has failed: use another zone",
         Status::ReservationConflict => {
-            "another host has reserved the drive, as servers of volumes do with their members: stop that server"
+            "another host holds a reservation on the drive, for example the server of a volume on its members: stop that server"
         }
         Status::AbortedPowerLoss | Status::NamespaceNotReady => {
-            "the connection was lost: see whether the server runs, and try again"
+            "the connection was lost: check that the server is running, then try again"
         }
-        // What a host is told of a write protected namespace, too.
+        // Also the status of writes to a write protected namespace.
         Status::WriteFault => {
-            "see whether the namespace is served read-only (zonda status); if not, the log of the server may say more"
+            "check whether the namespace is served read-only (zonda status); if not, see the log of the server"
         }
-        _ => "the log of the server may say more",
+        _ => "see the log of the server",
     }
 }
 
-/// Descriptors of `count` zones from `first` on, a piece at a time: a report has as many as fit into one transfer.
+/// Descriptors of `count` zones starting at `first`, in several reports if they do not fit into one
+/// transfer.
 pub(crate) fn descriptors(connection: &mut Connection, first: u32, count: u32) -> Result<Vec<ZoneDescriptor>, Failure> {
     let geometry: Geometry = connection.geometry().clone();
     let mut zones: Vec<ZoneDescriptor> = Vec::with_capacity(count as usize);
@@ -198,10 +202,7 @@ pub(crate) fn descriptors(connection: &mut Connection, first: u32, count: u32) -
         match execute(connection, operation, "a report of its zones")? {
             Outcome::Report(report) if !report.zones.is_empty() => zones.extend(report.zones),
             _ => {
-                return Err(Failure::input(
-                    "the drive reports fewer zones than it has",
-                    "see whether the server is well",
-                ));
+                return Err(Failure::input("the drive reports fewer zones than it has", "check the log of the server"));
             }
         }
     }
@@ -218,7 +219,7 @@ pub(crate) fn all_descriptors(connection: &mut Connection) -> Result<Vec<ZoneDes
 mod tests {
     use super::*;
 
-    /// The message and the remedy, as they are shown.
+    /// The rendered message and remedy.
     fn shown(failure: Failure) -> String {
         let Failure::Input(text) = failure else { panic!("{failure:?} is not about the input") };
         text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -228,33 +229,34 @@ mod tests {
     fn each_status_has_the_remedy_for_its_own_cause() {
         for (status, words) in [
             // Active: a zone that is merely closed still counts. Open: closing one is enough.
-            (Status::TooManyActiveZones, &["finish or reset a zone"][..]),
-            (Status::TooManyOpenZones, &["close a zone"]),
+            (Status::TooManyActiveZones, &["finish or reset an open or closed zone"][..]),
+            (Status::TooManyOpenZones, &["close an open zone"]),
             (Status::InvalidZoneStateTransition, &["zonda zone report"]),
-            (Status::ZoneIsOffline, &["medium", "use another"]),
-            (Status::ZoneIsReadOnly, &["medium", "use another"]),
-            (Status::AbortedPowerLoss, &["connection was lost", "server runs"]),
-            (Status::NamespaceNotReady, &["connection was lost", "server runs"]),
-            (Status::InternalError, &["log of the server"]),
+            (Status::ZoneIsOffline, &["medium", "use another zone"]),
+            (Status::ZoneIsReadOnly, &["medium", "use another zone"]),
+            (Status::AbortedPowerLoss, &["connection was lost", "server is running"]),
+            (Status::NamespaceNotReady, &["connection was lost", "server is running"]),
+            (Status::InternalError, &["see the log"]),
         ] {
             let remedy = remedy(status);
             assert!(words.iter().all(|word| remedy.contains(word)), "{status}: {remedy}");
-            // No remedy tells of another's cause.
-            let others = ["finish or reset", "close a zone", "zone report", "medium", "connection", "log of"];
-            let told = others.iter().filter(|cause| remedy.contains(*cause)).count();
-            assert_eq!(told, 1, "{status}: {remedy}");
+            // No remedy names the cause of another status.
+            let others = ["finish or reset", "close an open", "zone report", "medium", "connection", "log of"];
+            let causes = others.iter().filter(|cause| remedy.contains(*cause)).count();
+            assert_eq!(causes, 1, "{status}: {remedy}");
         }
     }
 
     #[test]
     fn a_wrong_name_and_a_wrong_secret_have_their_own_remedies() {
         let name = ConnectArgs { host_nqn: Some("me".to_owned()), ..ConnectArgs::default() };
-        let name = shown(name.options().expect_err("it is no name"));
+        let name = shown(name.options().expect_err("not a valid NQN"));
         assert!(
             name.contains("\"me\"") && name.contains("/etc/nvme/hostnqn") && !name.contains("zonda secret"),
             "{name}"
         );
-        // A file that exists everywhere, holds no secret, and is no regular one, whose mode counts.
+        // A file that exists everywhere, holds no secret, and is not a regular file, whose mode
+        // would be checked.
         let path = "/dev/null";
         for is_controller in [false, true] {
             let file = Some(path.to_owned());
@@ -262,13 +264,13 @@ mod tests {
                 false => ConnectArgs { secret_file: file, ..ConnectArgs::default() },
                 true => ConnectArgs { controller_secret_file: file, ..ConnectArgs::default() },
             };
-            let secret = shown(secret.options().expect_err("it holds no secret"));
-            assert!(secret.contains("zonda secret makes one") && !secret.contains("hostnqn"), "{secret}");
+            let secret = shown(secret.options().expect_err("not a valid secret"));
+            assert!(secret.contains("generate one: zonda secret") && !secret.contains("hostnqn"), "{secret}");
         }
     }
 
     #[test]
-    fn a_message_that_ends_with_its_remedy_says_it_once() {
+    fn a_remedy_that_the_message_repeats_is_shown_once() {
         let text = shown(failure(DriveError::new("the port is closed; start the server", "start the server")));
         assert_eq!(text.matches("start the server").count(), 1, "{text}");
         let text = shown(failure(DriveError::new("the port is closed", "start the server")));

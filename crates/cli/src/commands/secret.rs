@@ -1,4 +1,4 @@
-//! `zonda secret`: secrets for in-band authentication.
+//! `zonda secret`: generates secrets for in-band authentication.
 
 use clap::{Args, ValueEnum};
 use zonda_chap::{Hash, Secret};
@@ -7,11 +7,11 @@ use zonda_devices::random;
 use crate::errors::Failure;
 use crate::output::print;
 
-pub(crate) const LONG_ABOUT: &str = "Makes a secret with which a host and a controller prove to each other who they are \
-(DH-HMAC-CHAP, NVMe Base Specification 2.0, section 8.13).
+pub(crate) const LONG_ABOUT: &str = "Generate a secret for in-band authentication of hosts and controllers (DH-HMAC-CHAP, \
+NVMe Base Specification 2.0, section 8.13).
 
-Give it to the host (nvme connect --dhchap-secret), and write it into a file that zonda.toml names as secret_file. Keep that \
-file readable for the server alone.";
+Give the secret to the host (nvme connect --dhchap-secret), and store it in a file that zonda.toml names as secret_file. \
+The file must be readable by the server only.";
 
 const EXAMPLES: &str = "Examples:
   (umask 077; zonda secret > db1.key)
@@ -20,7 +20,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct SecretArgs {
-    /// The hash that the secret is for, which sets its length
+    /// Hash function of the secret, which determines its length
     #[arg(long, value_enum, default_value_t = HashArg::Sha256)]
     hash: HashArg,
 }

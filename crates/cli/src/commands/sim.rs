@@ -1,4 +1,4 @@
-//! `zonda sim`: the drive model, tested with random worlds.
+//! `zonda sim`: tests with random scenarios.
 
 mod batch;
 mod replay;
@@ -8,112 +8,116 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
-use zonda_sim::{BugbaseEntry, FailureKind, Mode, Options, Outcome, Part, WorldKind, bug_by_name, bugs};
+use zonda_sim::{BugbaseEntry, FailureKind, Mode, Options, Outcome, Part, ScenarioKind, bug_by_name, bugs};
 
 use self::replay::Replay;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Tests the drive model, the NVMe/TCP target, the initiator, the file store, volumes and images with random worlds, one for each seed.
+pub(crate) const LONG_ABOUT: &str = "Test the drive model, the NVMe/TCP target, the initiator, the file store, volumes and images with random scenarios.
 
-A seed makes a world: a small drive of a shape that no vendor sells, layers around it, a host with a mix of commands, faults \
-and losses of power at any moment. Or some hosts reach such drives over a network that is slow, breaks, and falls silent, while \
-hosts and servers die and come back. Or clients write, rename and delete files in a store of files on such a drive. Or a host \
-has a redundant volume over several drives that fail, rot, go and come back. Or a drive is kept in an image on a disk that fails, \
-fills up, rots and loses power. Every answer is held against a slow and obvious model \
-of the specification, or of what files or volumes promise. What was acknowledged must be \
-there after all of this. The same seed makes the same world on every machine.
+Each seed generates a scenario, of one of these kinds:
 
-Of many seeds, one in five makes a network, one in five a store of files, one in five a volume, one in five an image, and the others a drive alone; a \
-seed given by itself makes a drive alone, unless --world says otherwise. --world all, the default for many seeds, was called both when there were two \
-kinds; that is still understood.
+  drive    a host on a small random drive, with layers, command faults and power losses
+  network  hosts that reach such drives over NVMe/TCP, with slow, reset and silent connections, and kills of hosts and servers
+  files    clients that write, rename and delete files in a file store on such a drive
+  volumes  a host on a redundant volume over drives that fail, corrupt data, and are removed and added again
+  images   a file-backed drive on a disk that fails, fills up, corrupts data and loses power
 
-A file is an entry that --shrink wrote, such as those in sim/bugbase. It holds its whole scenario, and replays the same \
-after the generator of scenarios has changed, when its seed would generate another one.";
+Every completion is compared with a simple reference model, and every acknowledged write must survive all faults. The same \
+seed generates the same scenario on every machine.
+
+By default, a run of many seeds uses all kinds, each for a fifth of the seeds, and a run of a single seed uses the kind drive. \
+--scenario selects another kind.
+
+FILE.toml is a stored failure, such as those in sim/bugbase, which --shrink writes. It contains the whole scenario, and \
+therefore replays identically after a change of the generator, when its seed would generate a different scenario.";
 
 const EXAMPLES: &str = "Examples:
-  zonda sim                                   200 seeds on all cores
-  zonda sim --seeds 10000 --first 1000        other seeds, and more of them
-  zonda sim 42                                the story of one seed
-  zonda sim 42 --world network                and of its other worlds
-  zonda sim --world files --seeds 2000        stores of files alone
-  zonda sim --world volumes --seeds 10000     volumes alone
-  zonda sim --world images --seeds 10000      images alone
-  zonda sim --bug lost-wakeup                 plants a bug, to see that it is found
-  zonda sim 42 --bug lost-wakeup --shrink     makes its failure as small as possible
-  zonda sim sim/bugbase/torn-block-0.toml     replays a failure that was written down
+  zonda sim                                     run 200 seeds on all cores
+  zonda sim --seeds 10000 --first 1000          run 10,000 seeds from seed 1000
+  zonda sim 42                                  print the event trace of seed 42, a drive scenario
+  zonda sim 42 --scenario network               generate a network scenario from seed 42
+  zonda sim --scenario volumes --seeds 10000    run volume scenarios only
+  zonda sim --bug lost-wakeup                   seed a bug, to test that it is found
+  zonda sim 42 --bug lost-wakeup --shrink       reduce the failure to a minimal scenario
+  zonda sim sim/bugbase/torn-block-0.toml       replay a stored failure
 
-Exit code 1 says that a seed failed.";
+The exit code is 1 if a seed fails.";
 
-/// Seeds of one batch: their outcomes are kept until its end.
+/// Maximum number of seeds of a batch: their outcomes are kept in memory until its end.
 const SEEDS_MAX: u64 = 100_000_000;
-/// Failures that are shown of a batch.
+/// Maximum number of failures of a batch that are printed.
 const FAILURES_SHOWN_MAX: usize = 10;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 #[command(group = ArgGroup::new("mode").args(["lite", "swarm", "performance"]))]
 pub(crate) struct SimArgs {
-    /// Replay this seed, or the entry in this file, and print its events
+    /// Replay this seed, or the stored failure in this file, and print its events
     #[arg(value_name = "SEED|FILE.toml")]
     seed: Option<Replay>,
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = 200, conflicts_with = "seed",
           value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     seeds: u64,
-    /// The first seed
+    /// First seed
     #[arg(long, value_name = "SEED", default_value_t = 1, conflicts_with = "seed")]
     first: u64,
-    /// A bare drive, one command at a time, no faults
+    /// Simulate a bare drive with queue depth 1 and without faults
     #[arg(long)]
     lite: bool,
-    /// Everything: layers, queues, faults, losses of power (the default)
+    /// Simulate everything: layers, queues, faults, power losses (default)
     #[arg(long)]
     swarm: bool,
-    /// A bare drive without faults, in which every command must end in time
+    /// Simulate a bare drive without faults, and check the latency of every command
     #[arg(long)]
     performance: bool,
-    /// What is in the worlds; default all, and for a seed given by itself a drive
-    #[arg(long, value_name = "KIND", conflicts_with_all = ["lite", "performance"],
-          value_parser = PossibleValuesParser::new(WorldKind::ALL.map(kind_value)))]
-    world: Option<String>,
-    /// Plants a bug in the drive, the network, the file store, the volume or the image, to see whether it is found
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(bugs().into_iter().map(|(name, _)| name)))]
+    /// Kind of scenario [default: all, or drive for a single seed]
+    #[arg(long, alias = "world", value_name = "KIND", conflicts_with_all = ["lite", "performance"],
+          value_parser = PossibleValuesParser::new(ScenarioKind::ALL.map(kind_value)))]
+    scenario: Option<String>,
+    /// Seed a bug in the drive, the network, the file store, the volume or the image, to test that
+    /// it is found. An unknown name lists all names
+    #[arg(long, value_name = "NAME", hide_possible_values = true,
+          value_parser = PossibleValuesParser::new(bugs().into_iter().map(|(name, _)| name)))]
     bug: Option<String>,
-    /// At most so many commands
+    /// Maximum number of commands
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     commands: Option<u64>,
-    /// At most so many commands at a time
+    /// Maximum queue depth
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     queue_depth: Option<u32>,
-    /// So many times the seed's own number of commands
+    /// Multiply the generated number of commands
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     scale: u64,
-    /// Leaves these parts out of the world
-    #[arg(long, value_name = "PARTS", value_delimiter = ',',
+    /// Leave out these parts of the scenario, such as power-loss. An unknown name lists all names
+    #[arg(long, value_name = "PARTS", value_delimiter = ',', hide_possible_values = true,
           value_parser = PossibleValuesParser::new(Part::ALL.map(|(name, _)| name)))]
     without: Vec<String>,
-    /// How many seeds at a time; default one for each core
+    /// Number of seeds to run in parallel [default: one per core]
     #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Makes a failure as small as possible, and writes it down; of many seeds, the first failure of each kind
+    /// Reduce a failure to a minimal scenario and store it; of many seeds, the first failure of
+    /// each kind
     #[arg(long)]
     shrink: bool,
-    /// Where --shrink writes its entry
+    /// Directory for the failures that --shrink stores
     #[arg(long, value_name = "DIR", default_value = "sim/bugbase", requires = "shrink")]
     out: PathBuf,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object, and nothing else
     #[arg(long)]
     json: bool,
-    /// Shows no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
 }
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     let options = args.options();
-    // A failed assertion in a world is an outcome, which is reported with its seed; what it prints on its way is noise.
+    // A panic in a simulation is an outcome, which is reported with its seed: suppress the message
+    // of the panic.
     std::panic::set_hook(Box::new(|_| {}));
     match &args.seed {
         Some(Replay::Seed(seed)) => one(*seed, &options, args),
@@ -122,10 +126,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     }
 }
 
-/// A kind of world as a value of `--world`.
-fn kind_value((name, kind): (&'static str, WorldKind)) -> PossibleValue {
+/// A kind of scenario as a value of `--scenario`.
+fn kind_value((name, kind): (&'static str, ScenarioKind)) -> PossibleValue {
     let value = PossibleValue::new(name);
-    if kind == WorldKind::All { value.alias(WorldKind::ALL_FORMER_NAME) } else { value }
+    if kind == ScenarioKind::All { value.alias(ScenarioKind::ALL_FORMER_NAME) } else { value }
 }
 
 impl SimArgs {
@@ -135,29 +139,29 @@ impl SimArgs {
             (_, true) => Mode::Performance,
             _ => Mode::Swarm,
         };
-        let world = match (&self.world, &self.seed) {
-            (Some(name), _) => name.parse().expect("clap knows the names"),
-            (None, Some(_)) => WorldKind::Drive,
-            (None, None) => WorldKind::All,
+        let scenario = match (&self.scenario, &self.seed) {
+            (Some(name), _) => name.parse().expect("clap has validated the name"),
+            (None, Some(_)) => ScenarioKind::Drive,
+            (None, None) => ScenarioKind::All,
         };
         Options {
-            world,
-            bug: self.bug.as_ref().map(|name| bug_by_name(name).expect("clap knows the names")),
+            scenario,
+            bug: self.bug.as_ref().map(|name| bug_by_name(name).expect("clap has validated the name")),
             commands_max: self.commands,
             queue_depth_max: self.queue_depth,
             scale: self.scale,
-            without: self.without.iter().map(|name| name.parse().expect("clap knows the names")).collect(),
+            without: self.without.iter().map(|name| name.parse().expect("clap has validated the name")).collect(),
             ..Options::of(mode)
         }
     }
 
-    /// Those that were given of the options that make a scenario, or a smaller one.
-    fn options_that_make_a_scenario(&self) -> Vec<&'static str> {
+    /// The given options that affect the generation of a scenario, or shrink it.
+    fn generator_options(&self) -> Vec<&'static str> {
         let given = [
             ("--lite", self.lite),
             ("--swarm", self.swarm),
             ("--performance", self.performance),
-            ("--world", self.world.is_some()),
+            ("--scenario", self.scenario.is_some()),
             ("--bug", self.bug.is_some()),
             ("--commands", self.commands.is_some()),
             ("--queue-depth", self.queue_depth.is_some()),
@@ -169,7 +173,7 @@ impl SimArgs {
     }
 }
 
-/// One seed.
+/// Runs a single seed.
 fn one(seed: u64, options: &Options, args: &SimArgs) -> Result<(), Failure> {
     let outcome = zonda_sim::run(seed, options);
     let kind = outcome.failure.as_ref().map(|failure| failure.kind);
@@ -181,20 +185,20 @@ fn one(seed: u64, options: &Options, args: &SimArgs) -> Result<(), Failure> {
         print_json(&Verdict { smaller, ..Verdict::of(&outcome, options) })?;
         return if outcome.is_good() { Ok(()) } else { Err(Failure::Run) };
     }
-    print(&format!("{}\n", zonda_sim::story(seed, options).trim_end()))?;
+    print(&format!("{}\n", zonda_sim::event_trace(seed, options).trim_end()))?;
     match smaller {
         Some(smaller) => print(&smaller.text())?,
-        None if args.shrink && outcome.is_good() => print("\nThere is nothing to shrink: the seed is good.\n")?,
+        None if args.shrink && outcome.is_good() => print("\nNothing to shrink: the seed passed.\n")?,
         None => {}
     }
     if outcome.is_good() { Ok(()) } else { Err(Failure::Run) }
 }
 
-/// Many seeds.
+/// Runs many seeds.
 fn many(options: &Options, args: &SimArgs) -> Result<(), Failure> {
     if args.first.checked_add(args.seeds).is_none() {
-        let message = format!("{} seeds from {} on are more than there are", args.seeds, args.first);
-        return Err(Failure::input(message, "write a smaller --first"));
+        let message = format!("{} seeds from seed {} exceed the largest seed", args.seeds, args.first);
+        return Err(Failure::input(message, "choose a smaller --first"));
     }
     let threads = args.threads.map_or_else(batch::cores, |threads| threads as usize);
     let outcomes = batch::run(args.first..args.first + args.seeds, options, threads, args.quiet);
@@ -213,7 +217,7 @@ fn many(options: &Options, args: &SimArgs) -> Result<(), Failure> {
     if summary.failures.is_empty() { Ok(()) } else { Err(Failure::Run) }
 }
 
-/// What came of a batch.
+/// The results of a batch.
 #[derive(Debug, Serialize)]
 struct Summary {
     mode: &'static str,
@@ -225,17 +229,18 @@ struct Summary {
     power_losses: u64,
     faults: u64,
     virtual_time_ns: u64,
-    /// Of the hashes of all seeds, in their order.
+    /// Hash of the hashes of all seeds, in order.
     hash: String,
     failures: Vec<Verdict>,
 }
 
-/// What came of one seed.
+/// The result of a seed.
 #[derive(Debug, Serialize)]
 struct Verdict {
     seed: u64,
     mode: &'static str,
-    world: &'static str,
+    #[serde(rename = "world")]
+    scenario: &'static str,
     is_good: bool,
     commands: u64,
     events: u64,
@@ -249,19 +254,19 @@ struct Verdict {
     smaller: Option<Smaller>,
 }
 
-/// The same failure in a smaller world.
+/// The same failure in a smaller scenario.
 #[derive(Debug, Serialize)]
 struct Smaller {
     commands: u64,
-    /// Runs that it took to find.
+    /// Number of runs of the search.
     runs: u32,
     message: String,
     replay: String,
-    /// Where it is written down.
+    /// The file of the entry.
     file: String,
 }
 
-/// What went wrong with one seed.
+/// The failure of a seed.
 #[derive(Debug, Serialize)]
 struct FailureOf {
     kind: &'static str,
@@ -280,7 +285,7 @@ impl Verdict {
         Verdict {
             seed: outcome.seed,
             mode: outcome.mode.name(),
-            world: outcome.world.name(),
+            scenario: outcome.scenario.name(),
             is_good: outcome.is_good(),
             commands: outcome.commands,
             events: outcome.events,
@@ -304,7 +309,8 @@ impl Verdict {
 }
 
 impl Summary {
-    /// Shrinks one failure of each kind: the others are likely the same, and shrinking takes some hundred runs.
+    /// Shrinks one failure of each kind: others likely have the same cause, and shrinking takes
+    /// hundreds of runs.
     fn shrink_first_of_each_kind(
         &mut self,
         outcomes: &[Outcome],
@@ -328,7 +334,7 @@ impl Summary {
 }
 
 impl Smaller {
-    /// Shrinks a failure and writes it down. `None` if the failure does not come again.
+    /// Shrinks a failure and stores it. `None` if the failure cannot be reproduced.
     fn of(seed: u64, options: &Options, kind: FailureKind, directory: &Path) -> Result<Option<Smaller>, Failure> {
         files::make_directory(directory)?;
         let Some(shrunk) = zonda_sim::shrink(seed, options, kind) else { return Ok(None) };
@@ -345,7 +351,7 @@ impl Smaller {
 
     fn text(&self) -> String {
         format!(
-            "\nThe same failure with {}, found in {}: {}\n  replay with: {}\n  written to: {}\n",
+            "\nThe same failure with {}, found in {}: {}\n  replay with: {}\n  stored in: {}\n",
             units::counted(self.commands, "command"),
             units::counted(u64::from(self.runs), "run"),
             self.message,
@@ -391,7 +397,7 @@ impl Summary {
         }
         let last = self.first + self.seeds - 1;
         let verdict = match self.failures.len() {
-            0 => screen.styled("32", "all good"),
+            0 => screen.styled("32", "all passed"),
             failed => screen.styled("31", &format!("{} failed", units::count(failed as u64))),
         };
         text +=

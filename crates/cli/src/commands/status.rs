@@ -1,4 +1,4 @@
-//! `zonda status`: how a running server is doing.
+//! `zonda status`: shows the status of a running server.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -15,27 +15,27 @@ use crate::output::{Screen, print, print_json};
 use crate::table::Table;
 use crate::units;
 
-pub(crate) const LONG_ABOUT: &str = "Shows how a running server is doing: its sessions, zones, commands, wear.
+pub(crate) const LONG_ABOUT: &str = "Show the status of a running server: sessions, zones, commands, wear.
 
-The server must have an HTTP address, which it has unless it was started with --http off. The same figures are at /metrics \
-for Prometheus, and at /status.json.";
+Reads the status over HTTP, which a server supports unless it was started with --http off. The same figures are available \
+at /metrics for Prometheus, and at /status.json.";
 
 const EXAMPLES: &str = "Examples:
   zonda status
   zonda status 127.0.0.1:9500 --json | jq '.subsystems[].namespaces[].life.dlwa'";
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of the longest answer: some thousands of namespaces.
+/// Timeout of connecting, and of each read and write.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum size of a response: enough for thousands of namespaces.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
-    /// The HTTP address of the server
+    /// HTTP address of the server
     #[arg(value_name = "HOST:PORT", default_value_t = HTTP_DEFAULT.to_string())]
     address: String,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -48,32 +48,39 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
 fn fetch(address: &str) -> Result<Snapshot, Failure> {
     let no_server = |reason: &dyn std::fmt::Display| {
         Failure::input(
-            format!("no server tells its status at {address}: {reason}"),
-            "start one with zonda serve; write the address at which it says that its metrics are",
+            format!("cannot read the status of a server at {address}: {reason}"),
+            "start a server with zonda serve, or give the address of its metrics, which it prints when it starts",
+        )
+    };
+    let not_http = || {
+        Failure::input(
+            format!("cannot read the status of a server at {address}: the response is not HTTP"),
+            "give the HTTP address of the server, which it prints as metrics when it starts; is this its NVMe/TCP port?",
         )
     };
     let mut addresses = address.to_socket_addrs().map_err(|error| no_server(&error))?;
-    let first = addresses.next().ok_or_else(|| no_server(&"the name stands for no address"))?;
+    let first = addresses.next().ok_or_else(|| no_server(&"the host name has no address"))?;
     let answer = get(first, "/status.json").map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => no_server(&"it does not answer in time"),
+        io::ErrorKind::InvalidData => not_http(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => no_server(&"timed out waiting for the response"),
         _ => no_server(&error),
     })?;
-    serde_json::from_slice(&answer).map_err(|_| no_server(&"what answers there is no zonda of this version"))
+    serde_json::from_slice(&answer).map_err(|_| no_server(&"the response is not from this version of zonda"))
 }
 
-/// One HTTP/1.0 request: the server closes the connection after its answer.
+/// Sends an HTTP/1.0 request; the server closes the connection after its response.
 fn get(address: SocketAddr, path: &str) -> io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
-    let body = end.ok_or_else(|| io::Error::other("what answers there does not speak HTTP"))? + 4;
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").filter(|_| answer.starts_with(b"HTTP/"));
+    let body = end.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))? + 4;
     let status = answer.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     if status != b"200" {
-        return Err(io::Error::other(format!("it answers with HTTP status {}", String::from_utf8_lossy(status))));
+        return Err(io::Error::other(format!("HTTP status {}", String::from_utf8_lossy(status))));
     }
     answer.drain(..body);
     Ok(answer)
@@ -95,7 +102,7 @@ fn text_of(snapshot: &Snapshot, screen: Screen) -> String {
     );
     let memory = &snapshot.memory;
     text += &format!(
-        "memory for data: {} in use of {}; {} had to wait\n",
+        "memory for data: {} of {} in use; {} waited for memory\n",
         units::bytes(memory.used_bytes),
         units::bytes(memory.budget_bytes),
         units::counted(memory.waits, "request"),
@@ -110,9 +117,9 @@ fn text_of(snapshot: &Snapshot, screen: Screen) -> String {
     for subsystem in &snapshot.subsystems {
         text += &format!("\n{}\n", screen.bold(&subsystem.nqn));
         for session in &subsystem.sessions {
-            let proved = if session.authenticated { ", authenticated" } else { "" };
+            let authenticated = if session.authenticated { ", authenticated" } else { "" };
             let queues = units::counted(u64::from(session.io_queues), "I/O queue");
-            text += &format!("  host {} ({queues}{proved})\n", session.host_nqn);
+            text += &format!("  host {} ({queues}{authenticated})\n", session.host_nqn);
         }
         if subsystem.sessions.is_empty() {
             text += "  no host is connected\n";
@@ -160,7 +167,7 @@ fn commands_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
     if namespace.commands.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(&["command", ">count", ">moved", ">mean", ">p50 up to", ">p99 up to"]);
+    let mut table = Table::new(&["command", ">count", ">moved", ">mean", ">p50 ≤", ">p99 ≤"]);
     for command in &namespace.commands {
         let bound = |bound: Option<u64>| bound.map_or_else(|| "more".to_owned(), units::time);
         table.row(&[
@@ -177,12 +184,16 @@ fn commands_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
 
 fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
     let capacity = u64::from(namespace.zones) * namespace.zone_capacity_bytes;
+    let size = if namespace.volume.is_some() {
+        format!("{}, conventional", units::bytes(capacity))
+    } else {
+        let zones = units::counted(u64::from(namespace.zones), "zone");
+        format!("{zones} of {}", units::bytes(namespace.zone_capacity_bytes))
+    };
     let mut text = format!(
-        "  namespace {}: {}, {} of {}, {} written{}\n",
+        "  namespace {}: {}, {size}, {} written{}\n",
         namespace.id,
         namespace.source,
-        units::counted(u64::from(namespace.zones), "zone"),
-        units::bytes(namespace.zone_capacity_bytes),
         units::percent(namespace.written_bytes as f64 / capacity.max(1) as f64),
         if namespace.read_only { ", read-only" } else { "" },
     );
@@ -201,22 +212,26 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
     );
     if let Some(life) = &namespace.life {
         text += &format!(
-            "    life       {} written by hosts, DLWA {:.3}, {} to {} erases {}\n",
+            "    wear       {} written by hosts, DLWA {:.3}, {} to {} erases per {}\n",
             units::bytes(life.host_write_bytes),
             life.dlwa,
             units::count(life.erases_min),
             units::count(life.erases_max),
-            if namespace.elements.is_some() { "an element" } else { "a zone" },
+            if namespace.elements.is_some() { "element" } else { "zone" },
         );
     }
     if let Some(elements) = &namespace.elements {
         let mapping = units::bytes(elements.mapping_bytes);
-        text += &format!("    elements   {}, {mapping} of mapping\n", elements_in_words(elements));
+        text += &format!("    elements   {}, mapping table {mapping}\n", elements_in_words(elements));
     }
     if let Some(SpaceSnapshot { is_full, failures: failures @ 1.. }) = namespace.space {
-        let now = if is_full { "none on the file system: writes fail until there is room" } else { "enough by now" };
+        let now = if is_full {
+            "file system full: writes fail until space is freed"
+        } else {
+            "file system has free space again"
+        };
         let failed = units::counted(failures, "file operation");
-        text += &format!("    room       {now}; {failed} failed for want of it since the start\n");
+        text += &format!("    space      {now}; {failed} failed with no space since the start\n");
     }
     let errors = namespace.errors.iter().map(|error| format!("{} {}", units::count(error.count), error.status));
     let errors: Vec<String> = errors.collect();
@@ -231,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_that_is_served_read_only_says_so() {
+    fn a_read_only_namespace_is_shown_as_such() {
         let text = |read_only| {
             let namespace = NamespaceSnapshot { id: 1, read_only, ..NamespaceSnapshot::default() };
             namespace_text(&namespace, Screen { width: 100, colour: false })
@@ -241,19 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn a_file_system_without_room_is_shown_and_that_it_had_none_later() {
+    fn a_full_file_system_is_shown_also_after_space_was_freed() {
         let text = |is_full, failures| {
             let space = Some(SpaceSnapshot { is_full, failures });
             let namespace = NamespaceSnapshot { id: 1, space, ..NamespaceSnapshot::default() };
             namespace_text(&namespace, Screen { width: 100, colour: false })
         };
         let full = text(true, 1_200);
-        assert!(
-            full.contains("room       none on the file system: writes fail") && full.contains("1,200 file"),
-            "{full}"
-        );
+        assert!(full.contains("space      file system full: writes fail") && full.contains("1,200 file"), "{full}");
         let later = text(false, 1);
-        assert!(later.contains("room       enough by now; 1 file operation failed for want of it"), "{later}");
-        assert!(!text(false, 0).contains("room"), "nothing where nothing has failed");
+        assert!(
+            later.contains("space      file system has free space again; 1 file operation failed with no space"),
+            "{later}"
+        );
+        assert!(!text(false, 0).contains("space  "), "no line if no file operation has failed");
     }
 }

@@ -1,4 +1,4 @@
-//! What a simulated drive counted, as text.
+//! Counters of a simulated drive as text.
 
 use zonda_ssd::allocation::AllocationFacts;
 use zonda_stack::{DriveSummary, ExperimentResult};
@@ -6,13 +6,13 @@ use zonda_stack::{DriveSummary, ExperimentResult};
 use crate::output::Screen;
 use crate::units;
 
-/// What the drive counted.
+/// The counters of the drive.
 pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
     let DriveSummary { counters, wear, utilisation, .. } = &result.drive;
     let mut lines: Vec<(&str, String)> = Vec::new();
     let host =
         format!("wrote {}, read {}", units::bytes(counters.host_write_bytes), units::bytes(counters.host_read_bytes));
-    lines.push(("the host", host));
+    lines.push(("host", host));
     let causes = [
         ("padding of finished zones", counters.programmed_padding_bytes),
         ("garbage collection", counters.programmed_gc_bytes),
@@ -23,34 +23,31 @@ pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
         .filter(|(_, bytes)| *bytes > 0)
         .map(|(cause, bytes)| format!("{} for {cause}", units::bytes(*bytes)))
         .collect();
-    let own = if causes.is_empty() {
-        "wrote nothing of its own accord".to_owned()
-    } else {
-        format!("wrote {}", causes.join(", "))
-    };
-    lines.push(("the drive", own));
+    let own =
+        if causes.is_empty() { "wrote no additional data".to_owned() } else { format!("wrote {}", causes.join(", ")) };
+    lines.push(("drive", own));
     lines.push(("write amplification", format!("{:.3} (DLWA)", result.drive.dlwa)));
     let zones = format!(
-        "{} reset, {} finished before they were full, {} closed by the drive to make room",
+        "{} reset, {} finished before they were full, {} closed by the controller",
         units::count(counters.zone_resets),
         units::count(counters.zone_finishes),
         units::count(counters.zones_closed_by_controller)
     );
     lines.push(("zones", zones));
     let erases = format!(
-        "{} of {}; {} to {} each",
+        "{} of {}; {} to {} per erase unit",
         units::counted(counters.erases, "erase"),
-        units::counted(wear.units, "unit"),
+        units::counted(wear.units, "erase unit"),
         wear.erases_min,
         wear.erases_max
     );
     lines.push(("wear", erases));
-    lines.push(("zones are made of", elements(&result.drive.allocation)));
+    lines.push(("zone allocation", elements(&result.drive.allocation)));
     let elapsed = result.run.drained_ns.max(1) as f64;
     let mean = |busy: &[u64]| busy.iter().map(|&busy| busy as f64).sum::<f64>() / busy.len().max(1) as f64 / elapsed;
     let most = |busy: &[u64]| busy.iter().copied().max().unwrap_or(0) as f64 / elapsed;
     let busy = format!(
-        "dies {} (the busiest {}), channels {} ({}), link {} out, {} in",
+        "dies {} (busiest {}), channels {} (busiest {}), link {} out, {} in",
         units::percent(mean(&utilisation.die_busy_ns)),
         units::percent(most(&utilisation.die_busy_ns)),
         units::percent(mean(&utilisation.channel_busy_ns)),
@@ -58,9 +55,9 @@ pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
         units::percent(utilisation.link_out_busy_ns as f64 / elapsed),
         units::percent(utilisation.link_in_busy_ns as f64 / elapsed)
     );
-    lines.push(("busy", busy));
+    lines.push(("utilization", busy));
     let waits = format!(
-        "{} writes waited for room; reads interrupted {}",
+        "{} writes waited for buffer space; reads suspended {}",
         units::count(counters.buffer_waits),
         format_args!("programs and erases {} times", units::count(counters.suspensions))
     );
@@ -73,18 +70,19 @@ pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
     text
 }
 
-/// Storage elements, in words.
+/// The storage elements in a sentence.
 fn elements(facts: &AllocationFacts) -> String {
     let relaxed = match facts.relaxed_allocations {
         0 => String::new(),
         relaxed => format!("; {} beyond the limits on LUNs", units::counted(relaxed, "allocation")),
     };
+    let unit = if facts.policy == "fixed" { "erase unit" } else { "storage element" };
     format!(
-        "{} elements of {} ({}); of {} there are {} written, {} to be erased, {} empty{relaxed}",
-        units::count(facts.elements_per_zone.into()),
+        "{} of {} per zone ({}); of {}, {} written, {} to be erased, {} empty{relaxed}",
+        units::counted(facts.elements_per_zone.into(), unit),
         units::bytes(facts.element_bytes),
         facts.policy,
-        units::count(facts.elements),
+        units::counted(facts.elements, unit),
         units::count(facts.written),
         units::count(facts.invalid),
         units::count(facts.empty),

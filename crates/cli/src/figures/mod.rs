@@ -1,4 +1,4 @@
-//! What a run measured, as text.
+//! Results of a run as text.
 
 mod drive;
 mod store;
@@ -29,14 +29,14 @@ pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
             if let Some(summary) = &result.volume {
                 text += &volume::volume(summary, result.drive.block_size_bytes.into(), screen);
             }
-            let whose = if result.volume.is_some() { "The last member that is there" } else { "The drive" };
+            let whose = if result.volume.is_some() { "The last active member" } else { "The drive" };
             text += &format!("\n{}\n{}", screen.bold(whose), drive::drive(result, screen));
         }
         Subject::Live(_) => text += &format!("\n{}\n", screen.bold("The zones at the end")),
     }
     let zones = subject.zones();
     if zones.ranges.is_empty() {
-        return text + "  nobody knows: the drive does not answer any more\n";
+        return text + "  unknown: the drive does not respond\n";
     }
     text += if matches!(subject, Subject::Simulated(_)) { "\n" } else { "" };
     text + &zone_map::draw(zones.ranges, zones.capacity_blocks, screen)
@@ -58,8 +58,7 @@ fn heading(subject: Subject<'_>, screen: Screen) -> String {
 
 /// Throughput and latency of each job, in two tables that fit most screens.
 pub(crate) fn jobs(run: &RunResult, screen: Screen) -> String {
-    let mut throughput =
-        Table::new(&["job", "command", ">count", ">moved", ">MiB/s", ">IOPS", "the job ended because"]);
+    let mut throughput = Table::new(&["job", "command", ">count", ">moved", ">MiB/s", ">IOPS", "end reason"]);
     let mut latency = Table::new(&["job", "latency of", ">mean", ">p50", ">p95", ">p99", ">p99.9", ">p99.99", ">max"]);
     for (job, kind, is_first) in lines(run) {
         let name = if is_first { job.name.as_str() } else { "" };
@@ -81,7 +80,7 @@ pub(crate) fn jobs(run: &RunResult, screen: Screen) -> String {
     text
 }
 
-/// The same in one table, however wide.
+/// Throughput and latency of each job in one wide table.
 fn wide_jobs(run: &RunResult) -> String {
     let mut table = Table::new(&[
         "job",
@@ -99,7 +98,7 @@ fn wide_jobs(run: &RunResult) -> String {
         ">max",
         ">started",
         ">ended",
-        "the job ended because",
+        "end reason",
     ]);
     for (job, kind, is_first) in lines(run) {
         let mut cells = vec![if is_first { job.name.clone() } else { String::new() }];
@@ -118,7 +117,7 @@ fn wide_jobs(run: &RunResult) -> String {
     table.render_wide(0)
 }
 
-/// A line for each kind of command of each job, and for a job without any.
+/// A row for each kind of command of each job, and one for a job without commands.
 fn lines(run: &RunResult) -> impl Iterator<Item = (&JobResult, Option<&KindResult>, bool)> {
     run.jobs.iter().flat_map(|job| {
         let kinds = job.kinds.iter().enumerate().map(move |(index, kind)| (job, Some(kind), index == 0));
@@ -161,33 +160,33 @@ fn errors(run: &RunResult, screen: Screen) -> String {
     format!("\n{}\n{}", screen.bold("Commands that failed"), table.render(screen, 2))
 }
 
-/// What came of holding reads against what was written, in a run that does.
+/// The result of verification, if it was enabled.
 fn verification(run: &RunResult, screen: Screen) -> String {
     let Some(verified) = run.verified_blocks else { return String::new() };
     if verified == 0 {
-        return "\nVerified nothing: no job read a block that was written.\n".to_owned();
+        return "\nVerified 0 blocks: no job read a written block.\n".to_owned();
     }
     let verified = units::counted(verified, "block");
     if wrong_blocks(&run.jobs) == 0 {
-        return format!("\nVerified {verified}: each is what was written there last.\n");
+        return format!("\nVerified {verified}: no mismatch.\n");
     }
-    let mut table = Table::new(&["job", ">blocks", "the first of them", ">found at"]);
+    let mut table = Table::new(&["job", ">blocks", "first wrong block", ">found at"]);
     for job in &run.jobs {
         let Some(wrong) = &job.verify_errors else { continue };
         let (first, at) = (wrong.first.to_string(), units::time(wrong.first.at_ns));
         table.row(&[job.name.as_str(), &units::count(wrong.blocks), &first, &at]);
     }
-    let title = screen.bold("FAILED: blocks that are not what was written there last");
-    format!("\n{title}\n{}  of {verified} that were verified\n", table.render(screen, 2))
+    let title = screen.bold("FAILED: wrong blocks");
+    format!("\n{title}\n{}  of {verified} verified\n", table.render(screen, 2))
 }
 
 fn layers(result: &ExperimentResult, screen: Screen) -> String {
     if result.layers.is_empty() {
         return String::new();
     }
-    let mut text = format!("\n{}\n", screen.bold("Layers, the innermost first"));
+    let mut text = format!("\n{}\n", screen.bold("Layers, innermost first"));
     let of_rule = |name: &str, struck: u64, matched: u64| {
-        format!("{name}: struck at {} of {}", units::count(struck), units::counted(matched, "command"))
+        format!("{name}: applied to {} of {}", units::count(struck), units::counted(matched, "command"))
     };
     for layer in &result.layers {
         let line = match layer {
@@ -219,22 +218,20 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_verifies_says_how_much() {
+    fn a_run_with_verification_shows_the_number_of_verified_blocks() {
         let text = all(Subject::Simulated(&verified_run()), PLAIN, false);
-        assert!(text.contains("\nVerified 1,200 blocks: each is what was written there last.\n"), "{text}");
+        assert!(text.contains("\nVerified 1,200 blocks: no mismatch.\n"), "{text}");
     }
 
     #[test]
-    fn wrong_blocks_are_counted_with_the_place_of_the_first() {
+    fn wrong_blocks_are_counted_and_the_first_is_shown() {
         let mut result = verified_run();
         let first = VerifyError { lba: 4711, zone: 3, at_ns: 1_200_000, found: Finding::Zeros };
         result.run.jobs[0].verify_errors = Some(VerifyErrors { blocks: 12, first });
         for width in [60, 80, 100] {
             let text = all(Subject::Simulated(&result), Screen { width, ..PLAIN }, false);
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            for part in
-                ["FAILED: blocks that are not", "reader 12 block 4711 of zone 3: zeros,", "of 1,200 blocks that"]
-            {
+            for part in ["FAILED: wrong blocks", "reader 12 block 4711 of zone 3: zeros,", "of 1,200 blocks verified"] {
                 assert!(words.contains(part), "{part} is not in\n{text}");
             }
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}\n{text}");
@@ -247,6 +244,6 @@ mod tests {
         let mut result = verified_run();
         result.run.jobs[0].ended_by = EndReason::Refused;
         let text = jobs(&result.run, PLAIN);
-        assert!(text.contains("FAILED: the device took no"), "{text}");
+        assert!(text.contains("FAILED: the device accepted no"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a store measured, as text.
+//! Results of a key-value store as text.
 
 use zonda_workload::lsm::{LevelResult, StoreResult};
 
@@ -41,8 +41,8 @@ fn lines(store: &StoreResult) -> Vec<(&'static str, String)> {
     let blocks = (counters.cache_hits + counters.cache_misses).max(1) as f64;
     vec![
         (
-            "users",
-            format!("wrote {}; the log took {}", units::bytes(counters.user_bytes), units::bytes(counters.wal_bytes)),
+            "user data",
+            format!("wrote {}, and {} to the log", units::bytes(counters.user_bytes), units::bytes(counters.wal_bytes)),
         ),
         (
             "flushes, compactions",
@@ -66,7 +66,7 @@ fn lines(store: &StoreResult) -> Vec<(&'static str, String)> {
         (
             "space amplification",
             format!(
-                "{:.2} in the mean; at the end {} live and {} dead",
+                "mean {:.2}; at the end {} live and {} dead",
                 store.space_amplification_mean,
                 units::bytes(files.live_bytes),
                 units::bytes(files.dead_bytes)
@@ -85,7 +85,7 @@ fn lines(store: &StoreResult) -> Vec<(&'static str, String)> {
         (
             "filters and cache",
             format!(
-                "{} of {} said no; {} of {} were cached",
+                "filters excluded {} of {}; {} of {} were cached",
                 units::percent(counters.bloom_useful as f64 / checks),
                 units::counted(counters.bloom_checks, "look-up"),
                 units::percent(counters.cache_hits as f64 / blocks),

@@ -1,11 +1,11 @@
-//! What a volume has to tell, as text.
+//! Results of a volume as text.
 
 use zonda_stack::VolumeSummary;
 
 use crate::output::Screen;
 use crate::units;
 
-/// Space, redundancy and what writes cost.
+/// Space, redundancy and write amplification.
 pub(super) fn volume(volume: &VolumeSummary, block_bytes: u64, screen: Screen) -> String {
     let mut text = format!("\n{}\n", screen.bold("The volume"));
     for (name, line) in lines(volume, block_bytes) {
@@ -34,17 +34,17 @@ fn lines(volume: &VolumeSummary, block_bytes: u64) -> Vec<(&'static str, String)
         (
             "garbage collection",
             format!(
-                "{} moved, {} emptied; write amplification {:.2}",
+                "{} moved, {} reclaimed; write amplification {:.2}",
                 bytes(volume.relocated_blocks),
                 units::counted(volume.collected_segments, "segment"),
                 volume.write_amplification
             ),
         ),
-        ("computed from parity", bytes(volume.reconstructed_blocks)),
+        ("reconstructed", bytes(volume.reconstructed_blocks)),
         (
             "memory",
             format!(
-                "{} of addresses, {} of stripe numbers ({} if all zones were full)",
+                "{} of address map, {} of stripe table ({} if all zones were full)",
                 units::bytes(volume.map_bytes),
                 units::bytes(volume.stripe_table_bytes),
                 units::bytes(volume.stripe_table_max_bytes)
@@ -52,7 +52,7 @@ fn lines(volume: &VolumeSummary, block_bytes: u64) -> Vec<(&'static str, String)
         ),
     ];
     if let Some(rebuild_ns) = volume.rebuild_ns {
-        lines.push(("rebuild", format!("done after {}", units::time(rebuild_ns))));
+        lines.push(("rebuild", format!("completed after {}", units::time(rebuild_ns))));
     }
     lines
 }

@@ -1,4 +1,4 @@
-//! What writes cost the drive as time went on: write amplification, bytes, erases.
+//! Write amplification, bytes written and erases over time.
 
 use zonda_plot::text::{counted, number};
 use zonda_plot::{Axis, Chart, Form, LOOKS, Point, Series};
@@ -6,7 +6,7 @@ use zonda_stack::{DriveSample, ExperimentResult};
 
 use super::plots::{self, highest};
 
-/// The charts; nothing where the host wrote nothing.
+/// The charts; empty if the host wrote nothing.
 pub(super) fn section(result: &ExperimentResult) -> String {
     let samples = &result.drive_series;
     if samples.last().is_none_or(|last| last.host_write_bytes == 0) {
@@ -14,7 +14,7 @@ pub(super) fn section(result: &ExperimentResult) -> String {
     }
     let charts = [amplification(result), written(samples), erases(samples)];
     let figures: String = charts.iter().filter(|chart| !chart.is_empty()).map(Chart::figure).collect();
-    format!("<h3>What writes cost over time</h3>\n<div class=\"plots\">\n{figures}</div>\n")
+    format!("<h3>Write amplification and wear over time</h3>\n<div class=\"plots\">\n{figures}</div>\n")
 }
 
 fn amplification(result: &ExperimentResult) -> Chart {
@@ -34,10 +34,10 @@ fn written(samples: &[DriveSample]) -> Chart {
     const GIB: f64 = (1u64 << 30) as f64;
     let host = samples.iter().map(|sample| (sample.at_ns, sample.host_write_bytes as f64 / GIB));
     let device = samples.iter().map(|sample| (sample.at_ns, sample.device_write_bytes as f64 / GIB));
-    let curves = vec![curve("by the host", 0, host), curve("by the drive of its own accord", 1, device)];
+    let curves = vec![curve("by the host", 0, host), curve("additionally by the drive", 1, device)];
     let end = samples.last().copied().unwrap_or_default();
     let description = format!(
-        "At the end the host has written {} GiB, and the drive {} GiB of its own accord.",
+        "At the end the host has written {} GiB, and the drive an additional {} GiB.",
         number(end.host_write_bytes as f64 / GIB),
         number(end.device_write_bytes as f64 / GIB),
     );

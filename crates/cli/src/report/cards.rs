@@ -5,7 +5,8 @@ use zonda_workload::{JobResult, RequestKind};
 
 use crate::results::{Subject, wrong_blocks};
 
-/// The key figures. Rates are of all jobs together over the time from the end of the ramp to the end of the last job.
+/// The key figures. Rates are of all jobs together over the time from the end of the ramp to the
+/// end of the last job.
 pub(super) fn cards(subject: Subject<'_>) -> String {
     let (run, all_zones) = (subject.run(), subject.zones());
     let measured_ns = run.elapsed_ns.saturating_sub(run.ramp_ns);
@@ -36,7 +37,7 @@ pub(super) fn cards(subject: Subject<'_>) -> String {
     ];
     if let Some(verified) = run.verified_blocks {
         let note = match wrong_blocks(&run.jobs) {
-            0 => "each as it was written".to_owned(),
+            0 => "no mismatch".to_owned(),
             wrong => format!("<em>{} wrong</em>", count(wrong)),
         };
         cards.push(card("Verified", &count(verified), if verified == 1 { "block" } else { "blocks" }, &note));
@@ -48,16 +49,16 @@ pub(super) fn cards(subject: Subject<'_>) -> String {
             }
             let drive = &result.drive;
             let device = format!("{} by the drive itself", bytes(drive.counters.device_write_bytes()));
-            let worn = match drive.wear.erases_max {
+            let wear = match drive.wear.erases_max {
                 0 => counted(drive.wear.units, "erase unit"),
-                most => format!("{}, at most {} of one", counted(drive.wear.units, "erase unit"), count(most.into())),
+                most => format!("{}, at most {} per unit", counted(drive.wear.units, "erase unit"), count(most.into())),
             };
             cards.push(card("DLWA", &number(drive.dlwa), "", &device));
-            cards.push(card("Erases", &count(drive.counters.erases), "", &worn));
+            cards.push(card("Erases", &count(drive.counters.erases), "", &wear));
         }
         Subject::Live(result) => {
-            let note = format!("of this host, {} in all", duration(result.client.cpu_ns));
-            cards.push(card("CPU a request", &duration(result.client.per_request_ns()), "", &note));
+            let note = format!("on the client, {} in total", duration(result.client.cpu_ns));
+            cards.push(card("CPU time per request", &duration(result.client.per_request_ns()), "", &note));
         }
     }
     cards.push(format!("<div class=\"card\"><dt>Zones</dt><dd><b>{zones}</b><ul>{states}</ul></dd></div>\n</dl>\n"));

@@ -1,14 +1,14 @@
-//! What the drive did: where the bytes went, how busy the hardware was, and what it counted.
+//! The drive: bytes programmed, utilisation of the hardware, and counters.
 
 use zonda_plot::text::{bytes, count, counted, duration, escape, number, percent, round_bytes};
 use zonda_stack::{DriveSummary, LayerResult};
 
 use crate::results::Subject;
 
-/// Bars of one picture; more units than this share bars.
+/// Maximum number of bars of a chart; with more units, several share a bar.
 const BARS_MAX: usize = 128;
 
-/// The part of the page about the drive, or about the namespace of a drive that is not simulated.
+/// The section about the drive, or about the namespace of an existing drive.
 pub(super) fn section(subject: Subject<'_>) -> String {
     let zones = subject.zones();
     let limit = |zones: Option<u32>| zones.map_or_else(|| "any number".to_owned(), |zones| count(zones.into()));
@@ -23,7 +23,7 @@ pub(super) fn section(subject: Subject<'_>) -> String {
     match subject {
         Subject::Simulated(result) => format!(
             "<p>Profile {}: {shape}.</p>\n\
-             <h3>Where the bytes went</h3>\n{}{}<h3>How busy the hardware was</h3>\n{}<h3>Counters</h3>\n{}{}",
+             <h3>Bytes programmed</h3>\n{}{}<h3>Utilisation</h3>\n{}<h3>Counters</h3>\n{}{}",
             escape(&result.drive.profile),
             programmed(&result.drive),
             super::amplification::section(result),
@@ -39,10 +39,10 @@ pub(super) fn section(subject: Subject<'_>) -> String {
 fn programmed(drive: &DriveSummary) -> String {
     let counters = &drive.counters;
     let parts = [
-        ("host", "host data", "at their place", counters.programmed_host_bytes),
+        ("host", "host data", "at their final location", counters.programmed_host_bytes),
         ("padding", "padding", "to fill zones that were finished", counters.programmed_padding_bytes),
-        ("collection", "collection", "of garbage in conventional zones", counters.programmed_gc_bytes),
-        ("spill", "spill", "host data once more, as the write buffer was full", counters.programmed_spill_bytes),
+        ("collection", "garbage collection", "in conventional zones", counters.programmed_gc_bytes),
+        ("spill", "spill", "of host data, because the write buffer was full", counters.programmed_spill_bytes),
     ];
     let total: u64 = parts.iter().map(|(.., part_bytes)| part_bytes).sum();
     let host = format!(
@@ -103,7 +103,7 @@ fn programmed(drive: &DriveSummary) -> String {
     )
 }
 
-/// A table with a picture of each resource.
+/// A table with a chart for each resource.
 fn utilisation(drive: &DriveSummary, time_ns: u64) -> String {
     if time_ns == 0 {
         return "<p class=\"none\">No time passed.</p>\n".to_owned();
@@ -123,13 +123,13 @@ fn utilisation(drive: &DriveSummary, time_ns: u64) -> String {
     let rows: String =
         rows.iter().filter(|(_, shares)| !shares.is_empty()).map(|(name, shares)| row(name, shares)).collect();
     let cores = if servers.iter().any(|share| *share > 1.0) {
-        " A firmware server with several cores can be busy for more than 100% of the time; its picture ends at \
+        " A firmware server with several cores can be busy for more than 100% of the time; its chart ends at \
          the next whole core."
     } else {
         ""
     };
     format!(
-        "<p>Busy time over the {} until the last command had completed. In the pictures, the full height or \
+        "<p>Busy time over the {} until the last command completed. In the charts, the full height or \
          width is 100%.{cores}</p>\n\
          <div class=\"scroll\" role=\"region\" aria-label=\"Busy times\" tabindex=\"0\">\
          <table class=\"numbers usage\"><thead><tr><th scope=\"col\">Resource</th><th scope=\"col\">Mean</th>\
@@ -156,7 +156,7 @@ fn row(name: &str, shares: &[f64]) -> String {
     )
 }
 
-/// A lying bar for one unit.
+/// A horizontal bar for one unit.
 fn bar(name: &str, share: f64) -> String {
     let width = share / share.ceil().max(1.0) * 100.0;
     format!(
@@ -168,12 +168,13 @@ fn bar(name: &str, share: f64) -> String {
     )
 }
 
-/// Standing bars, one for each unit, or for neighbours together if there are many.
+/// Vertical bars, one for each unit, or for several adjacent units if there are many.
 fn bars(name: &str, shares: &[f64]) -> String {
     let per_bar = shares.len().div_ceil(BARS_MAX);
     let groups: Vec<&[f64]> = shares.chunks(per_bar).collect();
     let width = groups.len() * 10;
-    // The drawing is stretched to its place: the fewer bars, the narrower a gap of one size on the screen.
+    // The chart is stretched: with fewer bars, the gap must be narrower to have the same size on
+    // the screen.
     let gap = (groups.len() as f64 * 0.04).clamp(0.2, 2.0);
     let bars: String = groups
         .iter()
@@ -213,26 +214,26 @@ fn counters(drive: &DriveSummary) -> String {
         ("programs", number(counters.programs)),
         ("erases", number(counters.erases)),
         ("suspensions for reads", number(counters.suspensions)),
-        ("writes that waited for the buffer", number(counters.buffer_waits)),
+        ("writes that waited for buffer space", number(counters.buffer_waits)),
         ("zones reset", number(counters.zone_resets)),
         ("zones finished before they were full", number(counters.zone_finishes)),
         ("zones closed by the controller", number(counters.zones_closed_by_controller)),
         ("erase units", number(wear.units)),
-        ("erases of the most worn unit", number(wear.erases_max.into())),
-        ("erases of the least worn unit", number(wear.erases_min.into())),
+        ("maximum erases of a unit", number(wear.erases_max.into())),
+        ("minimum erases of a unit", number(wear.erases_min.into())),
     ];
     let entries: String =
         entries.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>\n")).collect();
     format!("<dl class=\"counters\">\n{entries}</dl>\n")
 }
 
-/// What the layers around the drive have seen; nothing without layers.
+/// The counters of the layers around the drive; empty without layers.
 fn layers(layers: &[LayerResult]) -> String {
     if layers.is_empty() {
         return String::new();
     }
     let of_rule =
-        |matched: u64, struck: u64| format!("{} matched, {} struck", counted(matched, "command"), count(struck));
+        |matched: u64, struck: u64| format!("{} matched, applied to {}", counted(matched, "command"), count(struck));
     let rows: String = layers
         .iter()
         .enumerate()
@@ -258,7 +259,7 @@ fn layers(layers: &[LayerResult]) -> String {
     format!(
         "<h3>Layers around the drive</h3>\n<table class=\"numbers layers\"><thead><tr>\
          <th scope=\"col\">From inside</th>\
-         <th scope=\"col\" class=\"words\">Layer</th><th scope=\"col\" class=\"words\">Has seen</th></tr></thead>\n\
+         <th scope=\"col\" class=\"words\">Layer</th><th scope=\"col\" class=\"words\">Commands</th></tr></thead>\n\
          <tbody>{rows}</tbody></table>\n"
     )
 }

@@ -20,7 +20,7 @@ const FIGURES: [(&str, &str); 10] = [
 /// One row for each kind of operation of each job.
 pub(super) fn table(jobs: &[JobResult]) -> String {
     if jobs.is_empty() {
-        return "<p class=\"none\">There was no job.</p>\n".to_owned();
+        return "<p class=\"none\">No jobs.</p>\n".to_owned();
     }
     let figures: String =
         FIGURES.iter().map(|(name, title)| format!("<th scope=\"col\" title=\"{title}\">{name}</th>")).collect();
@@ -30,7 +30,7 @@ pub(super) fn table(jobs: &[JobResult]) -> String {
          <thead><tr><th colspan=\"2\"></th><th colspan=\"3\" scope=\"colgroup\">Throughput</th>\
          <th colspan=\"7\" scope=\"colgroup\">Latency</th><th colspan=\"2\"></th></tr>\n\
          <tr><th scope=\"col\">Job</th><th scope=\"col\">Operation</th>{figures}<th scope=\"col\">Errors</th>\
-         <th scope=\"col\">Ended because</th></tr></thead>\n{bodies}</table></div>\n{}",
+         <th scope=\"col\">End reason</th></tr></thead>\n{bodies}</table></div>\n{}",
         errors(jobs) + &wrong_blocks(jobs)
     )
 }
@@ -102,7 +102,7 @@ fn errors(jobs: &[JobResult]) -> String {
     )
 }
 
-/// Blocks that are not what was written there last.
+/// Blocks that failed verification.
 fn wrong_blocks(jobs: &[JobResult]) -> String {
     let wrong = jobs.iter().filter_map(|job| Some((job, job.verify_errors.as_ref()?)));
     let rows: String = wrong
@@ -120,7 +120,7 @@ fn wrong_blocks(jobs: &[JobResult]) -> String {
         return String::new();
     }
     format!(
-        "<h3>Blocks that are not what was written</h3>\n\
+        "<h3>Wrong blocks</h3>\n\
          <div class=\"scroll\" role=\"region\" aria-label=\"Wrong blocks\" tabindex=\"0\"><table class=\"numbers\">\
          <thead><tr><th scope=\"col\">Job</th><th scope=\"col\">Blocks</th>\
          <th scope=\"col\" class=\"words\">The first</th><th scope=\"col\">Found at</th></tr>\

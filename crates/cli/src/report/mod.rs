@@ -1,5 +1,5 @@
-//! The HTML report of a benchmark run: one page that stands alone. It has no scripts and asks for nothing from
-//! elsewhere; the same result gives the same page.
+//! The HTML report of a benchmark run: one self-contained page. It has no scripts and loads nothing
+//! from other servers; the same result gives the same page.
 
 use zonda_plot::Page;
 use zonda_plot::text::{count, counted, duration, escape, list};
@@ -19,7 +19,7 @@ mod tests;
 mod volume;
 mod zone_map;
 
-/// Jobs that the first sentence names.
+/// Maximum number of jobs named in the first sentence.
 const JOBS_NAMED_MAX: usize = 8;
 
 /// The report of a run, which the job file `job_toml` made, as one self-contained HTML page.
@@ -28,7 +28,7 @@ pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
     let run = subject.run();
     let (drive_heading, note) = match subject {
         Subject::Simulated(_) => ("Drive", "The same program, profile, job file and seed give the same figures."),
-        Subject::Live(_) => ("Namespace", "Measured in real time: the next run differs."),
+        Subject::Live(_) => ("Namespace", "Measured in real time: results vary between runs."),
     };
     let main = format!(
         "{header}\
@@ -71,7 +71,7 @@ fn header(subject: Subject<'_>) -> String {
     let jobs = named(&run.jobs, |job| format!("<strong>{}</strong> ({})", escape(&job.name), escape(job.operation)));
     let ramp = match run.ramp_ns {
         0 => String::new(),
-        ramp_ns => format!(" The first {} are a ramp that is in no figure.", duration(ramp_ns)),
+        ramp_ns => format!(" The first {} are a ramp, which is excluded from all figures.", duration(ramp_ns)),
     };
     let (place_name, of_place, place) = match subject {
         Subject::Simulated(result) => ("Profile", "the profile ", escape(&result.drive.profile)),
@@ -79,7 +79,7 @@ fn header(subject: Subject<'_>) -> String {
     };
     let wrong = match wrong_blocks(&run.jobs) {
         0 => String::new(),
-        blocks => format!("<p class=\"lead\"><em>{} not what was written.</em></p>\n", counted(blocks, "block")),
+        blocks => format!("<p class=\"lead\"><em>{} failed verification.</em></p>\n", counted(blocks, "block")),
     };
     let (elapsed, kind_of_time) = (duration(run.elapsed_ns), subject.kind_of_time());
     let time_name = format!("{}{}", kind_of_time[..1].to_uppercase(), &kind_of_time[1..]);
@@ -103,7 +103,7 @@ fn header(subject: Subject<'_>) -> String {
     )
 }
 
-/// The first jobs in words, and how many more there are.
+/// The names of the first jobs, and the number of further jobs.
 fn named(jobs: &[JobResult], name: impl Fn(&JobResult) -> String) -> Vec<String> {
     let mut names: Vec<String> = jobs.iter().take(JOBS_NAMED_MAX).map(name).collect();
     match jobs.len().saturating_sub(JOBS_NAMED_MAX) {

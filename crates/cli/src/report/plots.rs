@@ -1,4 +1,5 @@
-//! The charts of a run: bandwidth, operations and latency over time, and the quantiles of the latency.
+//! The charts of a run: bandwidth, operations and latency over time, and the quantiles of the
+//! latency.
 
 use zonda_plot::text::{counted, duration, mebibytes, number, rate};
 use zonda_plot::{Axis, Chart, Form, LOOKS, Look, OTHERS, Pieces, Point, Reference, Series, Size};
@@ -19,9 +20,9 @@ const QUANTILES: [Quantile; 6] = [
     ("max", |latency| latency.max_ns),
 ];
 
-/// Jobs that are drawn, and those that are not.
+/// Jobs with a curve of their own, and the others.
 struct Cast {
-    /// By their place in the file, with a look each.
+    /// Indexes of jobs in the file, with a look each.
     drawn: Vec<(usize, Look)>,
     others: Vec<usize>,
 }
@@ -42,12 +43,11 @@ pub(super) fn section(run: &RunResult) -> String {
     }
     if plots.series.merged > 1 {
         let merged = counted(plots.series.merged as u64, "interval");
-        notes += &format!(
-            "<p>Each point over time stands for {merged} of the time series; its p99 is the highest of theirs.</p>"
-        );
+        notes +=
+            &format!("<p>Each point over time is the mean of {merged} of the time series; for p99, the maximum.</p>");
     }
     if run.series_is_cut {
-        notes += "<p>The time series was cut short when it was full; the run went on.</p>";
+        notes += "<p>The time series was truncated at its maximum length; the run continued.</p>";
     }
     let notes = if notes.is_empty() { notes } else { format!("<div class=\"notes\">{notes}</div>\n") };
     format!("<div class=\"plots\">\n{figures}</div>\n{notes}")
@@ -109,7 +109,7 @@ impl Plots<'_> {
         let jobs = self.cast.drawn.iter();
         let curves = jobs.map(|(index, look)| self.curve(*index, *look, self.series.latency(*index, of)));
         let mut curves: Vec<Series> = curves.filter(|curve| !curve.pieces.is_empty()).collect();
-        // Both charts have one axis, so that they can be compared.
+        // Both charts have the same scale, to be comparable.
         let every = self.cast.drawn.iter().flat_map(|(index, _)| {
             let parts: [fn(&JobSample) -> u64; 2] = [|job| job.mean_latency_ns, |job| job.p99_latency_ns];
             parts.map(|part| self.series.latency(*index, part))
@@ -140,7 +140,7 @@ impl Plots<'_> {
         let mut notes: Vec<String> = lift_zeros(&mut curves).into_iter().collect();
         if left_out > 0 {
             let kinds = counted(left_out, "further kind");
-            notes.push(format!("Not drawn: {kinds} of operations of these jobs; the table has them."));
+            notes.push(format!("Not shown: {kinds} of operations of these jobs; see the table."));
         }
         let of_curve = |curve: &Series| {
             let points: Vec<String> = QUANTILES
@@ -198,7 +198,7 @@ impl Plots<'_> {
             format!("{} between {} and {}.", curve.name, describe(least), describe(most))
         };
         let description = curves.iter().map(of_curve).collect::<Vec<_>>().join(" ");
-        // Completions up to here are in no figure.
+        // Completions up to here are excluded from all figures.
         let ramp_end = self.run.ramp_ns as f64 / unit_of_time(end_ns).1;
         let ramp = (self.run.ramp_ns > 0).then(|| Reference::span(0.0, ramp_end, "ramp"));
         let references = ramp.into_iter().collect();
@@ -206,7 +206,7 @@ impl Plots<'_> {
     }
 }
 
-/// A chart of what goes on over time up to `end_ns`, with the times of the points in nanoseconds.
+/// A chart over time up to `end_ns`, with the times of the points in nanoseconds.
 pub(super) fn over_time(id: &str, title: &str, mut curves: Vec<Series>, y: Axis, end_ns: f64) -> Chart {
     let (unit, size) = unit_of_time(end_ns);
     for point in points(&mut curves) {
@@ -216,7 +216,7 @@ pub(super) fn over_time(id: &str, title: &str, mut curves: Vec<Series>, y: Axis,
     Chart { series: curves, size: Size::WIDE, ..Chart::new(id, title, x, y) }
 }
 
-/// The unit for an axis of time that ends there, and its length in nanoseconds.
+/// The unit for a time axis up to `end_ns`, and its length in nanoseconds.
 fn unit_of_time(end_ns: f64) -> (&'static str, f64) {
     match end_ns {
         2e9.. => ("s", 1e9),

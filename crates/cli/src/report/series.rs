@@ -1,9 +1,9 @@
-//! The time series of a run, thinned out to what a chart can show.
+//! The time series of a run, reduced to the resolution of a chart.
 
 use zonda_plot::{Pieces, Point};
 use zonda_workload::{JobResult, JobSample, RunResult, Sample};
 
-/// Points of a line in a chart: fewer where there are many lines, which would hide each other.
+/// Maximum number of points of a line in a chart: fewer if there are many lines, which overlap.
 fn points_max(lines: usize) -> usize {
     match lines {
         0..=3 => 200,
@@ -16,16 +16,16 @@ fn points_max(lines: usize) -> usize {
 pub(super) struct Thinned {
     /// The intervals.
     pub(super) samples: Vec<Sample>,
-    /// How many of the run's intervals one of these stands for.
+    /// Number of intervals of the run that were merged into one.
     pub(super) merged: usize,
 }
 
 impl Thinned {
-    /// The series of `run` as a chart of so many lines can show it.
+    /// The series of `run` for a chart with this number of lines.
     pub(super) fn of(run: &RunResult, lines: usize) -> Thinned {
         let merged = run.series.len().div_ceil(points_max(lines)).max(1);
         let mut samples: Vec<Sample> = run.series.chunks(merged).map(merge).collect();
-        // A rate over the few nanoseconds that are left at the end would be a spike that means nothing.
+        // A rate over a short last interval would be a meaningless spike.
         if let [.., before, last] = &samples[..]
             && last.length_ns < before.length_ns / 2
         {
@@ -41,8 +41,8 @@ impl Thinned {
         self.samples.last().map_or(0, |last| last.start_ns + last.length_ns)
     }
 
-    /// What `of` counts of the jobs `indexes`, in a second, over the time in which one of them ran. Each interval is a
-    /// point in its middle.
+    /// The sum of `of` over the jobs `indexes`, per second, in intervals in which one of them ran.
+    /// Each interval is a point at its middle.
     pub(super) fn rate(&self, jobs: &[JobResult], indexes: &[usize], of: fn(&JobSample) -> u64) -> Pieces {
         self.pieces(|sample| {
             let end_ns = sample.start_ns + sample.length_ns;
@@ -78,8 +78,8 @@ impl Thinned {
     }
 }
 
-/// Neighbouring intervals as one. The mean latency is exact; the p99 of the whole is at most the highest of the parts,
-/// and that is taken.
+/// Merges adjacent intervals. The mean latency is exact; the p99 is the maximum of the intervals,
+/// an upper bound.
 fn merge(samples: &[Sample]) -> Sample {
     let jobs = (0..samples[0].jobs.len()).map(|index| {
         let parts = || samples.iter().map(|sample| &sample.jobs[index]);

@@ -1,4 +1,4 @@
-//! A store on the page: key figures, operations, and how it went over time.
+//! A store on the page: key figures, operations, and charts over time.
 
 use zonda_plot::Chart;
 use zonda_plot::text::{bytes, count, counted, duration, escape, number, percent, rate};
@@ -8,7 +8,7 @@ use zonda_workload::lsm::{StoreResult, StoreSample};
 use super::amplification::{curve, over_time};
 use super::cards::card;
 
-/// What the first sentence says.
+/// The first sentence.
 pub(super) fn lead(store: &StoreResult) -> String {
     let ended = if store.has_failed() {
         format!("; <em>it failed: {}</em>", escape(&store.ended_by.to_string()))
@@ -27,7 +27,7 @@ pub(super) fn cards(result: &ExperimentResult, store: &StoreResult) -> String {
     let finished = format!("{} reset", counted(store.files.zone_resets, "zone"));
     let stopped = format!("in {}", counted(store.counters.stops, "stop"));
     let cards = [
-        card("Operations a second", &rate(store.throughput), "", &done),
+        card("Operations per second", &rate(store.throughput), "", &done),
         card("DLWA", &number(result.drive.dlwa), "", &device),
         card("Space amplification", &number(store.space_amplification_mean), "", &files),
         card("Write amplification", &number(store.write_amplification), "", &user),
@@ -90,18 +90,18 @@ fn counters(store: &StoreResult) -> String {
         ("read by compactions", bytes(counters.compaction_read_bytes)),
         ("written by compactions", bytes(counters.compaction_write_bytes)),
         ("tables moved", count(counters.moves)),
-        ("filters that said no", share(counters.bloom_useful, counters.bloom_checks)),
-        ("blocks that were cached", share(counters.cache_hits, counters.cache_hits + counters.cache_misses)),
+        ("look-ups excluded by filters", share(counters.bloom_useful, counters.bloom_checks)),
+        ("cache hits", share(counters.cache_hits, counters.cache_hits + counters.cache_misses)),
         ("writes slowed down", count(counters.slowed_writes)),
         ("moved by the file store", bytes(store.files.migrated_bytes)),
         ("files in zones of another lifetime", count(store.files.relaxed_matches)),
     ];
     let entries: String =
         entries.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>\n")).collect();
-    format!("<h3>What the store did</h3>\n<dl class=\"counters\">\n{entries}</dl>\n")
+    format!("<h3>Counters</h3>\n<dl class=\"counters\">\n{entries}</dl>\n")
 }
 
-/// How it went: operations, space, zones.
+/// Charts of operations, space and zones.
 pub(super) fn plots(store: &StoreResult) -> String {
     let charts = [throughput(&store.samples), space(&store.samples), zones(&store.samples)];
     let figures: String = charts.iter().filter(|chart| !chart.is_empty()).map(Chart::figure).collect();
@@ -117,7 +117,7 @@ fn throughput(samples: &[StoreSample]) -> Chart {
     over_time(
         "store-throughput",
         "Operations over time",
-        "thousand operations a second",
+        "thousand operations per second",
         vec![curve("operations", 0, thinned(rates))],
         "Operations of the store in each interval.".to_owned(),
     )
@@ -132,7 +132,7 @@ fn space(samples: &[StoreSample]) -> Chart {
         "Live and dead data in zones",
         "data (GiB)",
         vec![curve("live", 0, thinned(live)), curve("dead, not yet reset", 1, thinned(dead))],
-        "Bytes of files that are there, and of deleted files in zones that are not yet reset.".to_owned(),
+        "Bytes of existing files, and of deleted files in zones that are not yet reset.".to_owned(),
     )
 }
 

@@ -51,7 +51,7 @@ fn small_run() -> ExperimentResult {
     experiment.run(&mut |_| {})
 }
 
-/// The page of a changed result, after all that must hold for every page was asserted.
+/// The page of a changed result, after checks that apply to every page.
 fn checked_page(result: &ExperimentResult) -> String {
     let page = html(JOB_FILE, Subject::Simulated(result));
     assert_well_formed(&page);
@@ -64,7 +64,8 @@ fn checked_page(result: &ExperimentResult) -> String {
     page
 }
 
-/// Asserts that each tag is closed, in the right order, and that names of elements are given once and known.
+/// Asserts that tags are balanced, and that IDs of elements are unique and references to them
+/// valid.
 fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();
     let (mut ids, mut references) = (BTreeSet::new(), BTreeSet::new());
@@ -119,9 +120,9 @@ fn the_page_has_the_figures_of_the_run() {
             assert!(page.contains(&format!("<td>{}</td>", count(figures.operations))));
         }
     }
-    assert!(result.run.jobs[1].error_count() > 0, "the fault layer strikes");
+    assert!(result.run.jobs[1].error_count() > 0, "the fault layer injects errors");
     assert!(page.contains("<td class=\"words\">unrecovered read error</td>"));
-    assert!(page.contains(">A drive small enough to see whole</h1>"));
+    assert!(page.contains(">A drive small enough to show completely</h1>"));
     assert!(page.contains("<dt>Seed</dt><dd>5</dd>"));
     assert!(page.contains(&format!("<b>{:.2}</b>", result.drive.dlwa)), "DLWA {}", result.drive.dlwa);
     assert!(page.contains("<title>zone 0: full, 50.0% written</title>"), "finished half written");
@@ -160,7 +161,7 @@ fn a_run_without_jobs_samples_and_time_has_a_page() {
     result.run.series.clear();
     (result.run.elapsed_ns, result.run.drained_ns) = (0, 0);
     let page = checked_page(&result);
-    assert!(page.contains("There was no job.") && page.contains("No time passed."));
+    assert!(page.contains("No jobs.") && page.contains("No time passed."));
     assert_eq!(page.matches("Nothing to draw.").count(), 5);
 }
 
@@ -175,7 +176,7 @@ fn a_job_that_completed_nothing_has_a_row() {
 }
 
 #[test]
-fn one_sample_is_a_point_and_one_without_length_is_none() {
+fn a_single_sample_is_a_point_and_a_sample_without_length_is_left_out() {
     let mut result = small_run();
     let sample = |length_ns| Sample {
         start_ns: 0,
@@ -190,7 +191,7 @@ fn one_sample_is_a_point_and_one_without_length_is_none() {
 }
 
 #[test]
-fn a_spike_in_the_short_rest_of_a_series_is_not_drawn() {
+fn a_short_last_interval_of_a_series_makes_no_spike() {
     let mut result = small_run();
     let sample = |start_ns, length_ns, bytes| Sample {
         start_ns,
@@ -204,7 +205,7 @@ fn a_spike_in_the_short_rest_of_a_series_is_not_drawn() {
 }
 
 #[test]
-fn long_series_and_many_jobs_are_thinned_and_the_page_says_so() {
+fn long_series_and_many_jobs_are_reduced_and_the_page_says_so() {
     let mut result = small_run();
     let job = result.run.jobs[1].clone();
     result.run.jobs = (0..256).map(|index| JobResult { name: format!("job <{index}>"), ..job.clone() }).collect();
@@ -219,7 +220,7 @@ fn long_series_and_many_jobs_are_thinned_and_the_page_says_so() {
     let page = checked_page(&result);
     assert!(page.contains("The charts show the 8 of 256 jobs with the most operations"));
     assert!(page.contains("248 other jobs together") && page.contains("and 248 more"));
-    assert!(page.contains("stands for 34 intervals") && page.contains("cut short"));
+    assert!(page.contains("is the mean of 34 intervals") && page.contains("truncated"));
     assert!(page.len() < 600_000, "{} bytes", page.len());
 }
 
@@ -238,11 +239,11 @@ fn figures_at_their_limits_do_not_break_the_page() {
     result.drive.utilisation.die_busy_ns = vec![result.run.drained_ns * 2; 4096];
     result.drive.utilisation.channel_busy_ns.clear();
     let page = checked_page(&result);
-    assert!(page.contains("dies, 32 in a bar") && page.contains("no time passes on this device"));
+    assert!(page.contains("dies, 32 in a bar") && page.contains("time does not advance on this device"));
 }
 
 #[test]
-fn ten_million_zones_fit_on_the_page_and_none_do_too() {
+fn a_page_has_a_map_of_ten_million_zones_and_none_without_zones() {
     let mut result = small_run();
     result.drive.zones = vec![
         ZoneRange { first: 0, count: 9_999_999, state: "empty".to_owned(), written_blocks: 0 },
@@ -253,7 +254,7 @@ fn ten_million_zones_fit_on_the_page_and_none_do_too() {
         StateCount { state: "offline".to_owned(), zones: 1 },
     ];
     let page = checked_page(&result);
-    assert!(page.contains("Each square is 5,000 neighbouring zones"));
+    assert!(page.contains("Each square is 5,000 neighboring zones"));
     assert!(page.contains("zones 9,995,000 to 9,999,999: 1 offline and 4,999 empty, 0% written"));
     assert!(page.len() < 500_000, "{} bytes", page.len());
 
@@ -274,18 +275,18 @@ fn a_drive_that_programmed_nothing_has_no_bar() {
 }
 
 #[test]
-fn blocks_that_are_not_what_was_written_are_told_at_the_top_and_in_a_table() {
+fn blocks_that_failed_verification_are_shown_at_the_top_and_in_a_table() {
     let mut result = small_run();
     result.run.verified_blocks = Some(4321);
-    assert!(checked_page(&result).contains("<dt>Verified</dt><dd><b>4,321</b> blocks<small>each as it was written"));
+    assert!(checked_page(&result).contains("<dt>Verified</dt><dd><b>4,321</b> blocks<small>no mismatch"));
     let first = VerifyError { lba: 77, zone: 6, at_ns: 5_000, found: Finding::Damaged };
     result.run.jobs[1].verify_errors = Some(VerifyErrors { blocks: 3, first });
     result.run.jobs[1].ended_by = EndReason::Refused;
     let page = checked_page(&result);
-    assert!(page.contains("<em>3 blocks not what was written.</em>"));
+    assert!(page.contains("<em>3 blocks failed verification.</em>"));
     assert!(page.contains("<em>3 wrong</em>"));
     assert!(page.contains("<td>3</td><td class=\"words\">block 77 of zone 6: a damaged block</td>"));
-    assert!(page.contains("the device took no command for 30 s"));
+    assert!(page.contains("the device accepted no command for 30 s"));
 }
 
 #[test]
@@ -307,9 +308,9 @@ fn a_run_in_real_time_has_a_page_without_a_model() {
     for part in
         ["<h1>drives/&lt;a&gt;</h1>", "of real time on drives/&lt;a&gt;", "<dt>Real time</dt>", "<b>9.00 us</b>"]
     {
-        assert!(page.contains(part), "{part} is not there");
+        assert!(page.contains(part), "{part} is missing");
     }
     for part in ["DLWA", "irtual", "give the same figures"] {
-        assert!(!page.contains(part), "{part} is there");
+        assert!(!page.contains(part), "{part} is present");
     }
 }

@@ -1,32 +1,32 @@
-//! A volume on the page: its key figures.
+//! Key figures of a volume on the page.
 
 use zonda_plot::text::{bytes, counted, duration, number};
 use zonda_stack::VolumeSummary;
 
 use super::cards::card;
 
-/// What stands among the key figures at the top of the page.
+/// Cards for the top of the page.
 pub(super) fn cards(volume: &VolumeSummary, block_bytes: u64) -> Vec<String> {
     let size = bytes(volume.volume_bytes);
     let moved = format!(
-        "{} moved, {} emptied",
+        "{} moved, {} reclaimed",
         bytes(volume.relocated_blocks * block_bytes),
         counted(volume.collected_segments, "segment")
     );
-    let padding = format!("{} of it padding", bytes(volume.padding_blocks * block_bytes));
-    let map = format!("and {} of stripe numbers", bytes(volume.stripe_table_bytes));
+    let padding = format!("including {} of padding", bytes(volume.padding_blocks * block_bytes));
+    let map = format!("and {} of stripe table", bytes(volume.stripe_table_bytes));
     let mut cards = vec![
         card("Volume", &size, "", &format!("over {}", counted(volume.members.into(), "member"))),
         card("Written to members", &bytes(volume.member_blocks * block_bytes), "", &padding),
         card("Write amplification", &number(volume.write_amplification), "", &moved),
-        card("Addresses in memory", &bytes(volume.map_bytes), "", &map),
+        card("Address map in memory", &bytes(volume.map_bytes), "", &map),
     ];
     if volume.reconstructed_blocks > 0 {
         let computed = bytes(volume.reconstructed_blocks * block_bytes);
-        cards.push(card("Computed from parity", &computed, "", "for want of a member"));
+        cards.push(card("Reconstructed", &computed, "", "because a member is missing"));
     }
     if let Some(rebuild_ns) = volume.rebuild_ns {
-        cards.push(card("Rebuild", &duration(rebuild_ns), "", "until all members hold their part"));
+        cards.push(card("Rebuild", &duration(rebuild_ns), "", "until all members are in sync"));
     }
     cards
 }

@@ -6,30 +6,31 @@ use zonda_zoned::ZoneState;
 
 use crate::results::Zones;
 
-/// Squares of a map; more zones than this share squares.
+/// Maximum number of squares of a map; with more zones, several share a square.
 const CELLS_MAX: u64 = 2_000;
-/// Up to so many squares: so many in a row, and so wide a digit of the numbers at the left, at most. The font is in
-/// `report.css`.
+/// Layouts: maximum number of squares, squares in a row, and maximum width of a digit of the
+/// numbers at the left. The font is in `report.css`.
 const LAYOUTS: [(u64, u64, u64); 3] = [(64, 16, 6), (512, 32, 10), (CELLS_MAX, 64, 13)];
-/// From one square to the next, and the side of one, in units of the drawing.
+/// Distance between squares, and the side of a square, in units of the SVG.
 const PITCH: u64 = 16;
 const SIDE: u64 = 14;
-/// Between a number at the left and its row.
+/// Gap between a number at the left and its row.
 const GAP: u64 = 8;
 /// Rows from one number to the next.
 const ROWS_PER_NUMBER: u64 = 4;
 
-/// How a state is drawn.
+/// The appearance of a state.
 struct StateLook {
     state: ZoneState,
     /// Its class in `report.css`.
     class: &'static str,
-    /// A mark on the square, so that states do without colour: a path from the corner of the square at 0, 0.
+    /// A mark that distinguishes the state without colour: a path with the corner of the square at
+    /// 0, 0.
     mark: &'static str,
 }
 
-/// All states. A square with several zones shows the first of these that one of them is in: what is rare and limited
-/// must not drown.
+/// All states. A square with several zones shows the first of these states that occurs in it, so
+/// that rare states stay visible.
 const STATES: [StateLook; 8] = [
     StateLook { state: ZoneState::Offline, class: "offline", mark: "m3 3 8 8m-8 0 8-8" },
     StateLook { state: ZoneState::ReadOnly, class: "readonly", mark: "m3 5h8m-8 4h8" },
@@ -80,7 +81,7 @@ pub(super) fn section(zones: Zones<'_>) -> String {
     let states: Vec<String> =
         zones.by_state.iter().map(|of| format!("{} {}", count(of.zones.into()), of.state)).collect();
     let per_square =
-        if per_cell == 1 { "one zone".to_owned() } else { format!("{} neighbouring zones", count(per_cell)) };
+        if per_cell == 1 { "one zone".to_owned() } else { format!("{} neighboring zones", count(per_cell)) };
     let several = if per_cell == 1 {
         ""
     } else {
@@ -144,7 +145,8 @@ fn square(cell: &Cell, capacity_blocks: u64, x: u64, y: u64) -> String {
     )
 }
 
-/// How strong a colour is for zones of which `share` is written: never nothing, as the state is to be seen.
+/// How strong a colour is for zones of which `share` is written: never nothing, as the state is to
+/// be seen.
 fn shade(share: f64) -> f64 {
     0.15 + 0.85 * share.clamp(0.0, 1.0)
 }

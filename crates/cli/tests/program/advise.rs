@@ -1,10 +1,10 @@
-//! `zonda advise`: which zones for which load.
+//! `zonda advise`: recommendations for workloads.
 
 use std::path::Path;
 
 use super::{assert_golden, file, golden, json_in, output_in, refused_in, scratch, zonda_in};
 
-/// Two threads, each with small files that come and go.
+/// Two threads that create and delete small files.
 fn trace() -> String {
     let mut text = "zonda-file-trace 1\n".to_owned();
     for round in 0..40 {
@@ -21,13 +21,13 @@ fn trace() -> String {
     text
 }
 
-/// Without the lines that say how long it took and where the page lies.
+/// Without the line with the elapsed time.
 fn without_time(text: &str) -> String {
     let lines = text.lines().filter(|line| !(line.ends_with(" s") && line.contains(" runs in ")));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// What is printed for a kind of load, which has a page too.
+/// The output for a workload; checks its page, too.
 fn advice_for(directory: &Path, kind: &str) -> String {
     let text = output_in(directory, &["advise", "--workload", kind, "--quiet"]);
     let page = std::fs::read_to_string(directory.join("out/advise/index.html")).expect("there is a page");
@@ -35,9 +35,9 @@ fn advice_for(directory: &Path, kind: &str) -> String {
     format!("{}\n", without_time(&text))
 }
 
-/// Of a load that takes few seconds; `soak_` has all.
+/// For a workload that takes a few seconds; `soak_` tests all.
 #[test]
-fn compaction_gets_advice_that_is_as_it_was() {
+fn the_advice_for_compaction_is_unchanged() {
     let directory = scratch("advise_compaction");
     let text = advice_for(&directory, "compaction");
     assert!(
@@ -48,7 +48,7 @@ fn compaction_gets_advice_that_is_as_it_was() {
 
 #[test]
 #[ignore = "soak"]
-fn soak_every_kind_of_load_gets_advice_that_is_as_it_was() {
+fn soak_the_advice_for_every_workload_is_unchanged() {
     let directory = scratch("advise_presets");
     let kinds = ["wal", "flush", "compaction", "mixed", "read"];
     // A change that moves a figure shows in this file.
@@ -56,7 +56,7 @@ fn soak_every_kind_of_load_gets_advice_that_is_as_it_was() {
 }
 
 #[test]
-fn a_trace_gets_advice_too_and_the_same_seed_gives_the_same_bytes() {
+fn advice_for_a_trace_is_deterministic() {
     let directory = scratch("advise_trace");
     file(&directory, "mine.trace", trace());
     let arguments = ["advise", "--trace", "mine.trace", "--geometry", "tiny", "--quiet"];
@@ -82,7 +82,7 @@ fn a_trace_gets_advice_too_and_the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn the_load_that_was_made_can_be_given_back_as_a_trace() {
+fn a_generated_workload_can_be_used_as_a_trace() {
     let directory = scratch("advise_again");
     let advice = |arguments: &[&str]| {
         let shared = ["advise", "--geometry", "tiny", "--workload", "compaction", "--json"];
@@ -96,13 +96,13 @@ fn the_load_that_was_made_can_be_given_back_as_a_trace() {
 }
 
 #[test]
-fn what_cannot_be_advised_on_is_told_with_its_place() {
+fn invalid_input_is_reported_with_its_position() {
     let directory = scratch("advise_refused");
     file(&directory, "bad.trace", "zonda-file-trace 1\n0 create a\n0 append b 8KiB\n");
     let error = refused_in(&directory, &["advise", "--trace", "bad.trace"]);
-    assert!(error.contains("bad.trace:3:1") && error.contains("there is no file b"), "{error}");
+    assert!(error.contains("bad.trace:3:1") && error.contains("file b does not exist"), "{error}");
     let error = refused_in(&directory, &["advise", "--trace", "none.trace"]);
-    assert!(error.contains("none.trace cannot be read"), "{error}");
+    assert!(error.contains("cannot read trace none.trace"), "{error}");
     let error = refused_in(&directory, &["advise", "--workload", "wal", "--geometry", "silent-costum"]);
     assert!(error.contains("did you mean \"silent-custom\"?"), "{error}");
     let large = "0 append a 64MiB\n".repeat(4);

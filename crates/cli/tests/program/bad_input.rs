@@ -1,4 +1,4 @@
-//! Every bad input is answered with code 2, its place and the remedy.
+//! Invalid input is reported with exit code 2, its position and a remedy.
 
 use std::process::{Command, Stdio};
 
@@ -28,10 +28,10 @@ fn assert_says(message: &str, parts: &[&str]) {
 }
 
 #[test]
-fn an_unknown_profile_is_told_at_its_place_with_the_nearest() {
+fn an_unknown_profile_is_reported_with_its_position_and_a_suggestion() {
     let message = refusal("[drive]\nprofile = \"zn504\"\n[[job]]\noperation = \"read\"\n");
-    assert_says(&message, &["there is no profile \"zn504\"", "<stdin>:2:11", "did you mean \"zn540\"?"]);
-    assert_says(&refused(&["drive", "show", "zn504"]), &["there is no profile \"zn504\"", "did you mean \"zn540\"?"]);
+    assert_says(&message, &["unknown profile \"zn504\"", "<stdin>:2:11", "did you mean \"zn540\"?"]);
+    assert_says(&refused(&["drive", "show", "zn504"]), &["unknown profile \"zn504\"", "did you mean \"zn540\"?"]);
 }
 
 #[test]
@@ -47,57 +47,57 @@ fn a_misspelt_key_of_the_profile_is_underlined() {
         refusal(&format!("{DRIVE}[drive.set]\n\"write_buffer.capasity\" = \"2 MiB\"\n[[job]]\noperation = \"read\"\n"));
     assert_says(
         &message,
-        &["no key \"write_buffer.capasity\"", "<stdin>:4:1", "did you mean \"write_buffer.capacity\"?"],
+        &["unknown profile key \"write_buffer.capasity\"", "<stdin>:4:1", "did you mean \"write_buffer.capacity\"?"],
     );
 }
 
 #[test]
-fn a_zone_out_of_range_says_which_there_are() {
+fn a_zone_out_of_range_is_reported_with_the_valid_range() {
     let message = refusal(&format!("{DRIVE}[[job]]\noperation = \"read\"\nzones = \"10..20\"\n"));
-    assert_says(&message, &["there is no zone 16", "<stdin>:5:9", "zones 0..16 can be used"]);
+    assert_says(&message, &["zone 16 does not exist", "<stdin>:5:9", "write zones within \"0..16\""]);
 }
 
 #[test]
-fn a_block_size_that_does_not_divide_says_of_what_it_must_be_a_multiple() {
+fn an_invalid_block_size_is_reported_with_the_required_multiple() {
     let message = refusal(&format!("{DRIVE}[[job]]\noperation = \"read\"\nblock_size = \"5 kB\"\n"));
-    assert_says(&message, &["not made of whole blocks", "<stdin>:5:14", "a multiple of the drive's block, \"4 KiB\""]);
+    assert_says(
+        &message,
+        &["not a multiple of the block size", "<stdin>:5:14", "a multiple of the drive's block size, \"4 KiB\""],
+    );
 }
 
 #[test]
-fn an_empty_file_says_what_it_must_contain() {
-    assert_says(&refusal(""), &["there is nothing in this file", "--> <stdin>", "[drive]", "[[job]]"]);
+fn an_empty_file_is_reported_with_the_required_tables() {
+    assert_says(&refusal(""), &["the file is empty", "--> <stdin>", "[drive]", "[[job]]"]);
 }
 
 #[test]
-fn a_file_that_cannot_be_read_says_why() {
+fn a_file_that_cannot_be_read_is_reported_with_the_reason() {
     let directory = scratch("unreadable");
     let missing = directory.join("none.toml");
     let missing = missing.to_str().unwrap();
-    assert_says(
-        &refused(&["bench", missing]),
-        &[missing, "there is no such file", "help: see whether the name is right"],
-    );
+    assert_says(&refused(&["bench", missing]), &[missing, "no such file", "help: check the path"]);
     let directory_path = directory.to_str().unwrap();
-    assert_says(&refused(&["bench", directory_path]), &["it is a directory", "write the name of a file in it"]);
+    assert_says(&refused(&["bench", directory_path]), &["is a directory", "name a file in this directory"]);
     let binary = file(&directory, "binary.toml", [b'a', b'\n', 0xff, 0xfe]);
-    assert_says(&refused(&["bench", &binary]), &["it is not UTF-8 text, from byte 2 (line 2) on"]);
+    assert_says(&refused(&["bench", &binary]), &["not valid UTF-8 at byte 2 (line 2)"]);
 }
 
 #[cfg(unix)]
 #[test]
-fn a_file_without_permission_says_so() {
+fn a_file_without_read_permission_is_reported_as_such() {
     use std::os::unix::fs::PermissionsExt;
     let directory = scratch("locked");
     let locked = file(&directory, "locked.toml", DRIVE);
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&locked).is_ok() {
-        return; // The superuser may read everything.
+        return; // root can read everything.
     }
     assert_says(&refused(&["bench", &locked]), &["permission denied", "make the file readable"]);
 }
 
 #[test]
-fn a_mistake_in_a_profile_of_ones_own_points_into_that_file() {
+fn an_error_in_a_profile_of_the_user_points_into_that_file() {
     let directory = scratch("own_profile");
     let text = zonda_profiles::builtin_text("tiny").unwrap();
     file(&directory, "mine.toml", text.replace("zones = 16", "zoness = 16"));
@@ -108,11 +108,11 @@ fn a_mistake_in_a_profile_of_ones_own_points_into_that_file() {
     let profile = directory.join("mine.toml");
     assert_says(&refused(&["drive", "show", profile.to_str().unwrap()]), &["unknown key \"zoness\"", &place]);
     let job = file(&directory, "job.toml", "[drive]\nprofile = \"none.toml\"\n[[job]]\noperation = \"read\"\n");
-    assert_says(&refused(&["bench", &job]), &["\"none.toml\" cannot be read: there is no such file", "job.toml:2:11"]);
+    assert_says(&refused(&["bench", &job]), &["cannot read profile \"none.toml\": no such file", "job.toml:2:11"]);
 }
 
 #[test]
-fn a_profile_is_looked_for_beside_the_job_file() {
+fn a_profile_path_is_relative_to_the_job_file() {
     let directory = scratch("beside");
     file(&directory, "mine.toml", zonda_profiles::builtin_text("tiny").unwrap());
     let job =
@@ -121,27 +121,30 @@ fn a_profile_is_looked_for_beside_the_job_file() {
 }
 
 #[test]
-fn a_directory_for_results_that_cannot_be_made_is_told_before_the_run() {
+fn a_directory_for_results_that_cannot_be_created_is_reported_before_the_run() {
     let directory = scratch("occupied");
     let occupied = file(&directory, "file", "");
     let message = refused(&["bench", "examples/append.toml", "--out", &occupied]);
-    assert_says(&message, &["cannot be made", "a directory in which you may write"]);
+    assert_says(&message, &["cannot create directory", "choose a writable directory"]);
 }
 
 #[test]
-fn usage_that_makes_no_sense_is_refused() {
+fn invalid_usage_is_refused() {
     assert_says(&refused(&["sim", "--seeds", "0"]), &["--seeds", "0 is not in 1.."]);
     assert_says(&refused(&["sim", "--threads", "0"]), &["--threads", "0 is not in 1.."]);
     assert_says(&refused(&["sim", "--lite", "--swarm"]), &["cannot be used with"]);
     assert_says(&refused(&["sim", "7", "--seeds", "3"]), &["cannot be used with"]);
     assert_says(&refused(&["sim", "--bug", "typo"]), &["invalid value 'typo'", "lost-wakeup"]);
-    assert_says(&refused(&["sim", "--first", "18446744073709551615"]), &["more than there are", "a smaller --first"]);
+    assert_says(
+        &refused(&["sim", "--first", "18446744073709551615"]),
+        &["exceed the largest seed", "a smaller --first"],
+    );
     assert_says(&refused(&["bench"]), &["JOB.toml", "Usage: zonda bench"]);
     assert_says(&refused(&["bnech"]), &["unrecognized subcommand 'bnech'", "'bench'"]);
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_output_pipe_is_not_an_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zonda"));
     command.args(["bench", "examples/tour.toml", "--json", "--quiet"]).current_dir(root());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

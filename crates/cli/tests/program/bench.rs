@@ -2,7 +2,7 @@
 
 use super::{assert_golden, file, json_of, output_of, scratch, zonda};
 
-/// A little of everything on a drive that one can see whole.
+/// A mix of jobs and layers on a small drive.
 const TINY: &str = r#"
 [drive]
 profile = "tiny"
@@ -51,7 +51,7 @@ fn the_figures_of_a_small_run() {
 }
 
 #[test]
-fn two_runs_are_the_same_and_another_seed_makes_another() {
+fn the_same_seed_gives_the_same_result_and_another_seed_another() {
     let directory = scratch("twice");
     let job = file(&directory, "tiny.toml", TINY);
     let run = |seed: &str| output_of(&["bench", &job, "--json", "--seed", seed]);
@@ -85,7 +85,7 @@ fn results_are_written_to_a_directory() {
 }
 
 #[test]
-fn a_run_that_is_read_by_no_terminal_has_no_colours() {
+fn output_to_a_pipe_has_no_colours() {
     let directory = scratch("plain");
     let job = file(&directory, "tiny.toml", TINY);
     let ran = zonda(&["bench", &job]);
@@ -93,14 +93,14 @@ fn a_run_that_is_read_by_no_terminal_has_no_colours() {
 }
 
 #[test]
-fn verbose_says_how_fast_the_simulation_ran() {
+fn verbose_output_has_the_speed_of_the_simulation() {
     let directory = scratch("verbose");
     let job = file(&directory, "tiny.toml", TINY);
     assert!(output_of(&["bench", &job, "--verbose"]).contains("Simulated "));
 }
 
 #[test]
-fn the_demo_tells_its_story_and_writes_a_report() {
+fn the_demo_prints_its_results_and_writes_a_report() {
     let out = scratch("demo");
     let output = output_of(&["demo", "--quiet", "--out", out.to_str().unwrap()]);
     for part in [
@@ -108,21 +108,21 @@ fn the_demo_tells_its_story_and_writes_a_report() {
         "write amplification",
         "each cell is a zone",
         "latency of",
-        "The second drive exists",
-        "blocks came back, each as it was written last",
+        "The second drive is an image in",
+        "blocks: no mismatch",
         "zonda serve",
         "report.html",
     ] {
         assert!(output.contains(part), "\"{part}\" is not in:\n{output}");
     }
     assert!(out.join("report.html").exists() && out.join("tour.toml").exists());
-    // The server has stopped in order: the image is free, and needs no recovery.
+    // The server has shut down cleanly: the image is unlocked and needs no recovery.
     let drive = json_of(&["drive", "show", out.join("drive").to_str().unwrap(), "--json"]);
     assert_eq!(drive["clean"], true);
 }
 
 #[test]
-fn a_run_that_verifies_says_so_and_needs_a_drive_that_keeps_bytes() {
+fn verification_is_reported_and_needs_a_drive_that_stores_data() {
     let text = TINY.replace("[[drive.layer]]\nkind = \"trace\"\nevents = 10\n", "[run]\nverify = true\n");
     let directory = scratch("verify");
     let job = file(&directory, "none.toml", &text);
@@ -131,11 +131,11 @@ fn a_run_that_verifies_says_so_and_needs_a_drive_that_keeps_bytes() {
     assert!(ran.stderr.contains("reads cannot be verified"), "{}", ran.stderr);
     let job = file(&directory, "bytes.toml", text.replace("\"tiny\"", "\"tiny\"\npayload = \"bytes\""));
     let output = output_of(&["bench", &job]);
-    assert!(output.contains("Verified 1,980 blocks: each is what was written there last."), "{output}");
+    assert!(output.contains("Verified 1,980 blocks: no mismatch."), "{output}");
 }
 
 #[test]
-fn a_job_that_gives_up_fails_the_run() {
+fn a_failed_job_fails_the_run() {
     let job = r#"
         [drive]
         profile = "tiny"
@@ -151,7 +151,7 @@ fn a_job_that_gives_up_fails_the_run() {
         on_full = "reset"
         time = "10 s"
     "#;
-    let directory = scratch("gives-up");
+    let directory = scratch("failed-job");
     let job = file(&directory, "job.toml", job);
     let ran = zonda(&["bench", &job]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);

@@ -53,7 +53,7 @@ fn jobs_run_on_an_image_and_over_the_network_with_the_same_report() {
     assert_eq!((&served["target"], &served["run"]["seed"]), (&server.url(0).into(), &7.into()));
     for result in [&on_image, &served] {
         assert_eq!(result["format"], 1);
-        assert!(result.get("drive").is_none(), "there is no model");
+        assert!(result.get("drive").is_none(), "no simulated drive");
         assert_eq!(result["namespace"]["zones"].as_array().unwrap().last().unwrap()["state"], "empty");
         assert!(result["client"]["cpu_ns"].as_u64().unwrap() > 0);
         assert!(result["run"]["verified_blocks"].as_u64().unwrap() > 0);
@@ -63,8 +63,7 @@ fn jobs_run_on_an_image_and_over_the_network_with_the_same_report() {
     let out = directory.join("out");
     let arguments = ["bench", "--target", server.url(0), &job, "--yes", "--out", "out", "--verbose", "--quiet"];
     let output = output_in(&directory, &arguments);
-    for part in
-        ["of real time, seed 1", "Verified ", "each cell is a zone", "of processor time a request", "report.html"]
+    for part in ["of real time, seed 1", "Verified ", "each cell is a zone", "CPU time of the client: ", "report.html"]
     {
         assert!(output.contains(part), "\"{part}\" is not in:\n{output}");
     }
@@ -78,14 +77,14 @@ fn jobs_run_on_an_image_and_over_the_network_with_the_same_report() {
 }
 
 #[test]
-fn zones_that_hold_something_are_not_reset_unasked() {
+fn zones_with_data_are_not_reset_without_confirmation() {
     let directory = scratch("unasked");
     make_image(&directory);
     output_in(&directory, &["zone", "finish", "drives/a", "5"]);
     let job = file(&directory, "job.toml", JOBS);
     let bench = ["bench", "--target", "drives/a", &job, "--quiet"];
     assert_golden("bench_target_loss.txt", &refused_in(&directory, &bench));
-    // The refusal has left the image as it was, and at rest.
+    // The refusal has left the image unchanged and cleanly shut down.
     assert_eq!(json_in(&directory, &["drive", "show", "drives/a", "--json"])["clean"], true);
     let report = json_in(&directory, &["zone", "report", "drives/a", "5", "--json"]);
     assert_eq!(report["zones"][0]["state"], "full");
@@ -102,13 +101,16 @@ fn a_file_for_a_simulated_drive_and_options_without_a_target_are_refused() {
     let drive = ["bench", "--target", "drives/a", "drive.toml"];
     assert_golden("bench_target_drive.txt", &refused_in(&directory, &drive));
     let cases: &[(&[&str], &str)] = &[
-        (&["bench", "job.toml"], "zonda bench --target runs the jobs of this file"),
-        (&["bench", "drive.toml", "--digests"], "write --target URL as well"),
-        (&["bench", "--target", "drives/a", "zones.toml"], "there is no zone 16: the drive has 16 zones"),
+        (&["bench", "job.toml"], "to run the jobs of this file on an existing drive, use zonda bench --target"),
+        (&["bench", "drive.toml", "--digests"], "add --target URL"),
+        (&["bench", "--target", "drives/a", "zones.toml"], "zone 16 does not exist: the drive has 16 zones"),
         (&["bench", "--target", "none", "job.toml"], "there is no directory none"),
-        (&["bench", "--target", "http://a/b", "job.toml"], "no protocol that zonda speaks"),
-        (&["bench", "--target", "drives/a", "none.toml"], "there is no such file"),
-        (&["bench", "--target", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:a", "job.toml"], "cannot be used"),
+        (&["bench", "--target", "http://a/b", "job.toml"], "is not supported"),
+        (&["bench", "--target", "drives/a", "none.toml"], "cannot read none.toml: no such file"),
+        (
+            &["bench", "--target", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:a", "job.toml"],
+            "cannot connect to 127.0.0.1:1",
+        ),
     ];
     for (arguments, part) in cases {
         let refusal = refused_in(&directory, arguments).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -118,7 +120,7 @@ fn a_file_for_a_simulated_drive_and_options_without_a_target_are_refused() {
     assert!(ran.code == Some(2) && ran.stderr.contains("--target"), "{}", ran.stderr);
 }
 
-/// Starts a long run over the network, waits until its reads have begun, and does something then.
+/// Starts a long run over the network, waits until it reads, and calls `then`.
 fn while_it_runs(directory: &Path, server: &Server, then: impl FnOnce()) -> (Option<i32>, Value) {
     let text = "[run]\ntime = \"4 s\"\nverify = true\n[[job]]\nname = \"reader\"\noperation = \"randread\"\nzones = \"0..4\"\n";
     let job = file(directory, "long.toml", text);
@@ -141,7 +143,7 @@ fn while_it_runs(directory: &Path, server: &Server, then: impl FnOnce()) -> (Opt
 }
 
 #[test]
-fn a_run_that_reads_what_was_not_written_fails() {
+fn a_run_that_reads_wrong_data_fails() {
     let directory = scratch("mismatch");
     make_image(&directory);
     let server = Server::start(&directory, &["drives/a"]);
@@ -156,7 +158,7 @@ fn a_run_that_reads_what_was_not_written_fails() {
 }
 
 #[test]
-fn a_server_that_dies_ends_the_run_with_what_it_has_measured() {
+fn a_run_whose_server_is_killed_fails_and_reports_its_measurements() {
     let directory = scratch("dies");
     make_image(&directory);
     let server = Server::start(&directory, &["drives/a"]);
@@ -165,6 +167,6 @@ fn a_server_that_dies_ends_the_run_with_what_it_has_measured() {
     let reader = &jobs_of(&result)[0];
     assert_eq!(reader["ended_by"]["reason"], "errors", "{reader}");
     assert!(reader["kinds"][0]["operations"].as_u64().unwrap() >= 50, "{reader}");
-    assert!(result["namespace"]["zones"].as_array().unwrap().is_empty(), "nobody can be asked");
+    assert!(result["namespace"]["zones"].as_array().unwrap().is_empty(), "the server has exited");
     assert!(!server.wait().0.success());
 }

@@ -25,7 +25,7 @@ fn every_profile_is_shown_with_its_sources() {
 }
 
 #[test]
-fn help_teaches_each_command_with_an_example() {
+fn the_help_of_each_command_has_an_example() {
     for (command, example) in [
         (vec!["--help"], "zonda demo"),
         (vec!["bench", "--help"], "zonda bench examples/randread.toml"),

@@ -1,4 +1,4 @@
-//! Images whose zones are built of storage elements: shown, served, killed, and opened without the file that keeps them.
+//! Images with storage elements: shown, served, killed, and opened without the file of elements.
 
 use std::path::Path;
 
@@ -43,9 +43,9 @@ fn an_image_is_shown_with_its_elements() {
     );
     std::fs::remove_file(directory.join("drives/e/elements.zonda")).unwrap();
     let text = output_in(&directory, &["drive", "show", "drives/e"]);
-    assert!(text.contains("they begin anew, without wear: elements.zonda is missing"), "{text}");
+    assert!(text.contains("their wear will be reset: elements.zonda is missing"), "{text}");
     assert_eq!(show(&directory)["elements_trouble"], "elements.zonda is missing");
-    assert!(!directory.join("drives/e/elements.zonda").exists(), "to look changes nothing");
+    assert!(!directory.join("drives/e/elements.zonda").exists(), "drive show writes nothing");
 }
 
 #[test]
@@ -72,11 +72,10 @@ fn elements_are_the_same_after_a_kill() {
     ] {
         assert!(metrics.contains(series), "no {series} in\n{metrics}");
     }
-    assert!(!metrics.contains("zonda_zone_erases_max{"), "elements wear here, and not zones");
+    assert!(!metrics.contains("zonda_zone_erases_max{"), "wear is counted by element, not by zone");
     let status = output_in(&directory, &["status", server.http()]);
-    let line =
-        "elements   block, 4 of 768 KiB a zone: 60 empty, 0 allocated, 4 written, 0 invalid; 0 erases, 64 B of mapping";
-    assert!(status.contains(line) && status.contains("0 to 0 erases an element"), "{status}");
+    let line = "elements   block, 4 of 768 KiB per zone: 60 empty, 0 allocated, 4 written, 0 invalid; 0 erases, mapping table 64 B";
+    assert!(status.contains(line) && status.contains("0 to 0 erases per element"), "{status}");
     server.signal(Signal::KILL);
     server.wait();
 
@@ -92,20 +91,23 @@ fn elements_are_the_same_after_a_kill() {
     let server = Server::start(&directory, &["drives/e", "--timing", "profile"]);
     assert_eq!(namespace(&server)["elements"], before["elements"]);
     let log = server.stop();
-    assert!(!log.contains("elements"), "there is nothing to be told: {log}");
+    assert!(!log.contains("elements"), "nothing to report: {log}");
     assert_eq!(show(&directory)["elements"], before["elements"]);
 
     std::fs::write(directory.join("drives/e/elements.zonda"), "a letter").unwrap();
     let server = Server::start(&directory, &["drives/e"]);
     let state = server.greeting["subsystems"][0]["namespaces"][0]["state"].as_str().expect("it is text");
-    assert_eq!(state, "shut down in order, storage elements begin anew");
+    assert_eq!(state, "last shutdown: clean, storage elements reset");
     server.wait_until_alone();
     let log = server.stop();
-    assert!(log.contains("the storage elements begin anew, without wear: elements.zonda: it is damaged"), "{log}");
+    assert!(
+        log.contains("the storage elements are reset, and their wear is lost: elements.zonda: it is damaged"),
+        "{log}"
+    );
 }
 
 #[test]
-fn what_zones_cannot_be_built_of_is_refused() {
+fn invalid_allocations_are_refused() {
     let directory = scratch("elements-mistakes");
     for (kind, part) in
         [("vchunk-3", "3 does not divide"), ("blocks", "did you mean \"block\"?"), ("hchunk-2", "2 does not divide")]

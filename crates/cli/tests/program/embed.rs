@@ -1,4 +1,5 @@
-//! The programs of docs/guide/embed.md, which are in examples/embed: compiled here, and run on what the program makes.
+//! The programs of docs/guide/embed.md, which are in examples/embed: compiled here, and run on what
+//! the program makes.
 
 use std::process::Command;
 

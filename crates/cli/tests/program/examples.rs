@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{json_of, output_of, root};
-use zonda_exports::{ServerPlan, Surroundings};
+use zonda_exports::{ParseContext, ServerPlan};
 use zonda_profiles::BUILTIN;
 use zonda_stack::{Experiment, Profiles};
 
@@ -18,19 +18,19 @@ fn examples() -> Vec<String> {
     names.into_iter().map(|name| format!("examples/{name}")).collect()
 }
 
-/// Examples that are no experiments: a server's configuration, and jobs for a drive that is there.
+/// Examples that are not experiments: a server configuration, and jobs for an existing drive.
 const OTHERS: [&str; 2] = ["zonda.toml", "target.toml"];
 
 #[test]
-fn the_example_of_a_server_is_right() {
+fn the_example_of_a_server_configuration_is_valid() {
     let text = fs::read_to_string(root().join("examples/zonda.toml")).unwrap();
-    let surroundings = Surroundings {
+    let context = ParseContext {
         base: &root().join("examples"),
         builtin_profiles: BUILTIN,
-        read_file: &|_| Err("there are no files here".to_owned()),
-        read_key: &|_| Err("there are no files here".to_owned()),
+        read_file: &|_| Err("files are not available".to_owned()),
+        read_key: &|_| Err("files are not available".to_owned()),
     };
-    let plan = ServerPlan::parse(&text, &surroundings).unwrap_or_else(|error| panic!("{error}"));
+    let plan = ServerPlan::parse(&text, &context).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(plan.subsystems.len(), 2);
 }
 
@@ -53,7 +53,7 @@ fn an_example_gives_the_same_bytes_twice() {
 }
 
 #[test]
-fn the_examples_show_what_they_say() {
+fn the_examples_show_what_their_comments_state() {
     let jobs = |example: &str| json_of(&["bench", example, "--json", "--quiet"])["run"]["jobs"].clone();
     let bandwidth = |job: &serde_json::Value| job["kinds"][0]["bandwidth_bytes_per_second"].as_f64().unwrap();
     let append = jobs("examples/append.toml");
@@ -64,7 +64,7 @@ fn the_examples_show_what_they_say() {
 }
 
 #[test]
-fn every_file_in_the_guide_to_stacks_is_right() {
+fn every_file_in_the_guide_to_stacks_is_valid() {
     let guide = fs::read_to_string(root().join("docs/guide/stacks.md")).unwrap();
     let blocks: Vec<&str> = guide.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= 6);

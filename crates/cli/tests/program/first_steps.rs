@@ -1,6 +1,7 @@
 //! docs/guide/first-steps.md and README.md, compared with the program.
 //!
-//! Each `$ zonda ...` of the section on serving runs here, and prints what the guide shows. `ZONDA_UPDATE_GOLDEN=1` rewrites it.
+//! Runs each `$ zonda ...` of the section on serving and compares its output with the guide.
+//! `ZONDA_UPDATE_GOLDEN=1` rewrites it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use super::serve::with_default_ports;
 use super::server::{Server, greeting_in};
 use super::{file, json_in, output_in, root, scratch, without_numbers, zonda};
 
-/// Where the section begins and where it ends.
+/// Start and end of the section.
 const BEGIN: &str = "## Serve a drive\n";
 const END: &str = "\n## ";
 const URL: &str = "nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:a";
@@ -28,7 +29,8 @@ impl Guide {
         Guide { path, text, is_updated: std::env::var_os("ZONDA_UPDATE_GOLDEN").is_some() }
     }
 
-    /// Where the output of a command is in the text: up to the next command, or the end of the block.
+    /// The range of the output of a command in the text: up to the next command, or the end of the
+    /// block.
     fn answer(&self, command: &str) -> std::ops::Range<usize> {
         let section = self.text.find(BEGIN).expect("the guide has the section");
         let end =
@@ -60,14 +62,14 @@ impl Guide {
     }
 }
 
-/// What is the same on a slow machine and on a fast one: not lines about zones, of which a fast one fills more, nor which zones
-/// had something in them.
+/// The lines that do not depend on the speed of the machine: without lines about zones, of which a
+/// fast machine fills more.
 fn steady(text: &str) -> String {
     let is_steady = |line: &&str| {
-        let is_of_zones = ["zones #", "resources #", "reset", "life #"].iter().any(|start| line.starts_with(start));
+        let is_of_zones = ["zones #", "resources #", "reset", "wear #"].iter().any(|start| line.starts_with(start));
         !is_of_zones && !line.contains(['█', '·', '▁', '▄', '▆']) && !line.contains(" reset ")
     };
-    let without_zones = |line: &str| line.split_inclusive("are empty now:").next().unwrap_or(line).to_owned();
+    let without_zones = |line: &str| line.split_inclusive("are now empty:").next().unwrap_or(line).to_owned();
     text.lines().filter(is_steady).map(|line| without_zones(line) + "\n").collect()
 }
 
@@ -84,7 +86,7 @@ fn compare_on(guide: &mut Guide, directory: &Path, server: &Server, command: &st
 }
 
 #[test]
-fn the_transcript_in_the_first_steps_is_what_the_program_prints() {
+fn the_transcript_in_the_first_steps_matches_the_output() {
     let directory = scratch("first-steps");
     std::fs::create_dir(directory.join("examples")).unwrap();
     std::fs::copy(root().join("examples/target.toml"), directory.join("examples/target.toml")).unwrap();
@@ -110,7 +112,7 @@ fn the_transcript_in_the_first_steps_is_what_the_program_prints() {
 }
 
 #[test]
-fn the_loads_in_the_first_steps_run_and_pad_as_much_as_the_text_says() {
+fn the_workloads_in_the_first_steps_have_the_stated_dlwa() {
     let directory = scratch("first-steps-loads");
     let text = Guide::open().text;
     let blocks: Vec<&str> = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Drives that keep their data: made, shown, checked, and managed without a server.
+//! Images: created, shown, checked, repaired and managed without a server.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::{Seek, SeekFrom, Write};
@@ -27,7 +27,7 @@ pub(crate) fn without_uuid(text: &str) -> String {
 }
 
 #[test]
-fn an_image_is_made_shown_and_checked() {
+fn an_image_is_created_shown_and_checked() {
     let directory = scratch("image");
     let made = make_image(&directory);
     let shown = output_in(&directory, &["drive", "show", "drives/a"]);
@@ -45,11 +45,11 @@ fn an_image_is_made_shown_and_checked() {
     assert_eq!(sheet["zones"][1]["written_blocks"], 128);
     assert_eq!(sheet["life"]["host_write_bytes"], 1536 << 10);
     let verdict = json_in(&directory, &["drive", "check", "drives/a", "--json"]);
-    assert_eq!((&verdict["is_well"], &verdict["blocks_verified"]), (&true.into(), &384.into()));
+    assert_eq!((&verdict["is_healthy"], &verdict["blocks_verified"]), (&true.into(), &384.into()));
 }
 
 #[test]
-fn a_byte_that_the_disk_has_changed_is_found_by_the_check() {
+fn a_check_finds_a_corrupted_byte() {
     let directory = scratch("damaged");
     make_image(&directory);
     let job = file(&directory, "fill.toml", FILL);
@@ -62,11 +62,11 @@ fn a_byte_that_the_disk_has_changed_is_found_by_the_check() {
     assert_golden("image_damaged.txt", &ran.stdout);
     let ran = zonda_in(&directory, &["drive", "check", "drives/a", "--quiet", "--json"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.stdout.contains("\"is_well\":false"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\"is_healthy\":false"), "{}", ran.stdout);
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_image_is_repaired_into_another() {
+fn a_damaged_image_is_repaired_into_a_new_image() {
     let directory = scratch("repair");
     make_image(&directory);
     let job = file(&directory, "fill.toml", FILL);
@@ -85,11 +85,12 @@ fn what_can_be_read_of_a_damaged_image_is_repaired_into_another() {
     assert!(checked.stdout.contains("\"blocks_verified\":384") && checked.stdout.contains("\"clean\":true"));
     assert_golden("image_repaired.txt", &ran.stdout);
     assert!(std::fs::read(at("state.zonda")).unwrap() == before, "the damaged image stays as it is");
-    let told = zonda_in(&directory, &["drive", "repair", "drives/a", "--to", "drives/c", "--quiet", "--json"]);
-    assert_eq!(told.code, Some(1));
-    assert!(told.stdout.contains(r#""unreadable":[{"first_lba":356,"blocks":28}]"#), "{}", told.stdout);
+    let ran = zonda_in(&directory, &["drive", "repair", "drives/a", "--to", "drives/c", "--quiet", "--json"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains(r#""unreadable":[{"first_lba":356,"blocks":28}]"#), "{}", ran.stdout);
 
-    // A whole image is copied whole; one without a superblock not at all, and nothing is left of the attempt.
+    // An undamaged image is copied completely; one without a superblock is refused, and nothing is
+    // created.
     output_in(&directory, &["drive", "create", "d", "--zones", "4", "--zone-capacity", "1MiB"]);
     let whole = json_in(&directory, &["drive", "repair", "d", "--to", "e", "--json"]);
     assert_eq!((&whole["is_complete"], &whole["blocks_unreadable"]), (&true.into(), &0.into()));
@@ -106,25 +107,25 @@ fn an_image_is_not_repaired_into_its_own_directory_or_one_around_it() {
     let directory = scratch("repair-nested");
     output_in(&directory, &["drive", "create", "drives/a", "--zones", "4", "--zone-capacity", "1MiB"]);
     std::os::unix::fs::symlink("a", directory.join("drives/link")).unwrap();
-    let within = "it lies within the directory of the damaged image, drives/a";
+    let within = "it is inside the directory of the damaged image, drives/a";
     for (to, why) in [
-        ("drives/a", "that is the directory of the damaged image"),
+        ("drives/a", "it is the directory of the damaged image"),
         ("drives/a/new", within),
         ("drives/link/deep/new", within),
         ("elsewhere/../drives/a/new", within),
-        ("drives", "the damaged image, drives/a, lies within it"),
-        (".", "the damaged image, drives/a, lies within it"),
+        ("drives", "the damaged image, drives/a, is inside it"),
+        (".", "the damaged image, drives/a, is inside it"),
     ] {
         let refusal = refused_in(&directory, &["drive", "repair", "drives/a", "--to", to]);
         let words = refusal.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(&format!("cannot write the new image to {to}: {why}")), "{refusal}");
-        assert!(words.contains("choose a directory beside it for --to"), "{refusal}");
+        assert!(words.contains("choose another directory for --to"), "{refusal}");
     }
     let mut names: Vec<_> =
         directory.join("drives/a").read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.retain(|name| !name.to_string_lossy().ends_with(".zonda"));
     assert!(names.is_empty() && !directory.join("elsewhere").exists(), "{names:?}");
-    // The names of two neighbours may begin alike.
+    // The name of one directory may be a prefix of the other.
     output_in(&directory, &["drive", "repair", "drives/a", "--to", "drives/ab", "--quiet"]);
 }
 
@@ -133,18 +134,18 @@ fn zones_of_an_image_are_managed_without_a_server() {
     let directory = scratch("image-zones");
     make_image(&directory);
     let zone = |arguments: &[&str]| output_in(&directory, &[&["zone"], arguments].concat());
-    let mut story = zone(&["finish", "drives/a", "2"]);
-    story += &zone(&["finish", "drives/a", "2"]);
-    story += &zone(&["report", "drives/a"]);
-    story += &zone(&["report", "drives/a", "1", "--count", "3"]);
-    story += &zone(&["reset", "drives/a", "--all"]);
-    story += &zone(&["close", "drives/a", "--all"]);
-    assert_golden("zones_image.txt", &story);
+    let mut transcript = zone(&["finish", "drives/a", "2"]);
+    transcript += &zone(&["finish", "drives/a", "2"]);
+    transcript += &zone(&["report", "drives/a"]);
+    transcript += &zone(&["report", "drives/a", "1", "--count", "3"]);
+    transcript += &zone(&["reset", "drives/a", "--all"]);
+    transcript += &zone(&["close", "drives/a", "--all"]);
+    assert_golden("zones_image.txt", &transcript);
     let report = json_in(&directory, &["zone", "report", "drives/a", "15", "--json"]);
     let last = &report["zones"][0];
     assert_eq!((&report["zones_in_namespace"], &last["zone"]), (&16.into(), &15.into()));
     assert_eq!((&last["state"], &last["type"]), (&"empty".into(), &"sequential write required".into()));
-    // Each of these has closed the image in order.
+    // Each command has shut the image down cleanly.
     assert_eq!(json_in(&directory, &["drive", "show", "drives/a", "--json"])["clean"], true);
 }
 
@@ -153,13 +154,13 @@ fn the_zones_of_a_conventional_drive_are_not_managed() {
     let directory = scratch("image-conventional");
     output_in(&directory, &["drive", "create", "c", "--profile", "conventional", "--zones", "2"]);
     let report = output_in(&directory, &["zone", "report", "c"]);
-    assert!(report.contains("2 zones of 96.0 MiB, conventional: written anywhere, and never managed"), "{report}");
+    assert!(report.contains("2 zones of 96.0 MiB, conventional: random writes, no zone management"), "{report}");
     let refusal = refused_in(&directory, &["zone", "reset", "c", "1"]);
     assert!(refusal.contains("refuses to reset zone 1, which is conventional"), "{refusal}");
 }
 
 #[test]
-fn mistakes_about_images_are_told_with_a_remedy() {
+fn errors_about_images_have_a_remedy() {
     let directory = scratch("image-mistakes");
     make_image(&directory);
     file(&directory, "file", "");
@@ -173,27 +174,27 @@ fn mistakes_about_images_are_told_with_a_remedy() {
         (&["drive", "create", "b", "--zone-capacity", "5kB"], "must be a multiple of"),
         (&["drive", "show", "empty"], "there is no image in empty"),
         (&["drive", "check", "none"], "there is no directory none"),
-        (&["drive", "check", "file"], "file is no directory"),
-        (&["zone", "report", "none"], "zonda drive create none makes an image there"),
-        (&["zone", "report", "drives/a", "16"], "its zones are 0 to 15"),
-        (&["zone", "reset", "drives/a"], "--all for every zone"),
-        (&["zone", "reset", "drives/a", "99"], "the namespace has no zone 99"),
+        (&["drive", "check", "file"], "file is not a directory"),
+        (&["zone", "report", "none"], "create an image there: zonda drive create none"),
+        (&["zone", "report", "drives/a", "16"], "choose a zone from 0 to 15"),
+        (&["zone", "reset", "drives/a"], "--all for all zones"),
+        (&["zone", "reset", "drives/a", "99"], "zone 99 does not exist"),
         (&["zone", "close", "drives/a", "3"], "refuses to close zone 3, which is empty"),
-        (&["zone", "open", "drives/a", "3"], "no zone of an image stays open"),
-        (&["zone", "report", "http://localhost/"], "\"http\" is no protocol that zonda speaks"),
-        (&["zone", "report", "nvme-tcp://localhost/"], "no NVMe Qualified Name"),
+        (&["zone", "open", "drives/a", "3"], "zones of an image cannot stay open"),
+        (&["zone", "report", "http://localhost/"], "protocol \"http\" is not supported"),
+        (&["zone", "report", "nvme-tcp://localhost/"], "not a valid NQN"),
         (&["zone", "report", "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:a"], "check the address and port"),
-        (&["zone", "report", "drives/a", "--host-nqn", "me"], "\"me\" is no NVMe Qualified Name"),
+        (&["zone", "report", "drives/a", "--host-nqn", "me"], "\"me\" is not a valid NQN"),
         (&["zone", "report", "drives/a", "--secret-file", "file"], "file holds no secret"),
-        (&["status", "127.0.0.1:1"], "start one with zonda serve"),
-        (&["status", "nowhere"], "no server tells its status at nowhere"),
+        (&["status", "127.0.0.1:1"], "start a server with zonda serve"),
+        (&["status", "nowhere"], "cannot read the status of a server at nowhere"),
     ];
     for (arguments, part) in cases {
         let refusal = refused_in(&directory, arguments);
         let words = refusal.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(part), "{arguments:?}: \"{part}\" is not in:\n{refusal}");
     }
-    assert!(!directory.join("b").exists(), "nothing is made from wrong numbers");
+    assert!(!directory.join("b").exists(), "nothing is created from invalid numbers");
 }
 
 /// An image whose server was killed.
@@ -203,23 +204,23 @@ fn killed_image(directory: &Path) {
     wait_until("the lock is free", || zonda_in(directory, &["drive", "show", "drives/a"]).code == Some(0));
 }
 
-/// A copy of the checkpoint that was written in part.
+/// Makes one copy of the checkpoint incomplete.
 fn tear_checkpoint(directory: &Path) {
     let mut state = OpenOptions::new().write(true).open(directory.join("drives/a/state.zonda")).expect("it is there");
     state.write_all(&[0; 512]).expect("it is there");
 }
 
 #[test]
-fn a_checkpoint_that_was_cut_short_by_a_kill_is_no_damage_and_after_a_stop_in_order_it_is() {
+fn an_incomplete_checkpoint_is_damage_only_after_a_clean_shutdown() {
     let directory = scratch("torn");
     killed_image(&directory);
     tear_checkpoint(&directory);
     let checked = output_in(&directory, &["drive", "check", "drives/a", "--quiet"]);
     let words = checked.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("drives/a is well") && words.contains("was not written to its end"), "{checked}");
-    assert!(!words.contains("is damaged"), "{checked}");
+    assert!(words.contains("drives/a: no damage") && words.contains("is incomplete"), "{checked}");
+    assert!(!words.contains("drives/a: damaged"), "{checked}");
     let verdict = json_in(&directory, &["drive", "check", "drives/a", "--quiet", "--json"]);
-    assert_eq!((&verdict["is_well"], &verdict["findings"]), (&true.into(), &serde_json::json!([])));
+    assert_eq!((&verdict["is_healthy"], &verdict["findings"]), (&true.into(), &serde_json::json!([])));
     assert!(verdict["notes"][0].as_str().is_some_and(|note| note.starts_with("state.zonda: one of the two copies")));
 
     // Opening it writes both.
@@ -231,12 +232,12 @@ fn a_checkpoint_that_was_cut_short_by_a_kill_is_no_damage_and_after_a_stop_in_or
     assert!(ran.code == Some(1) && ran.stdout.contains("one of two copies is damaged"), "{}", ran.stdout);
 }
 
-/// The commands that look at an image.
+/// The commands that only read an image.
 const LOOKS: [&[&str]; 3] =
     [&["drive", "show", "drives/a"], &["drive", "check", "drives/a", "--quiet"], &["zone", "report", "drives/a"]];
 
 #[test]
-fn an_image_is_looked_at_without_a_change_and_by_several_at_once() {
+fn an_image_is_read_by_several_processes_at_once_without_a_change() {
     let directory = scratch("looks");
     killed_image(&directory);
     let contents = || {
@@ -260,7 +261,7 @@ fn an_image_is_looked_at_without_a_change_and_by_several_at_once() {
 }
 
 #[test]
-fn an_image_on_a_medium_that_is_read_only_is_looked_at() {
+fn an_image_on_a_read_only_medium_can_be_read() {
     let directory = scratch("read-only");
     killed_image(&directory);
     let mounted = "mount --bind drives drives && mount -o remount,bind,ro drives";
@@ -282,18 +283,18 @@ fn an_image_on_a_medium_that_is_read_only_is_looked_at() {
 }
 
 #[test]
-fn files_that_others_may_open_are_told_of_with_the_command_that_ends_that() {
+fn files_that_other_users_can_open_are_reported_with_a_remedy() {
     let directory = scratch("exposed");
     make_image(&directory);
     for look in LOOKS {
         assert_eq!(zonda_in(&directory, look).stderr, "", "{look:?}");
     }
     std::fs::set_permissions(directory.join("drives/a/data.zonda"), Permissions::from_mode(0o644)).unwrap();
-    let words = "others than the owner may open data.zonda (mode 0644): chmod 600 drives/a/*.zonda";
+    let words = "data.zonda (mode 0644) is accessible to group or others: chmod 600 drives/a/*.zonda";
     for command in LOOKS.into_iter().chain([&["zone", "finish", "drives/a", "3"][..]]) {
         let ran = zonda_in(&directory, command);
-        let told = format!("warning: drives/a: {words}\n");
-        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), told.as_str()), "{command:?}");
+        let warning = format!("warning: drives/a: {words}\n");
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), warning.as_str()), "{command:?}");
     }
     let server = Server::start(&directory, &["drives/a"]);
     output_in(&directory, &["zone", "finish", server.url(0), "4"]);

@@ -1,4 +1,4 @@
-//! `zonda lab`: published measurements, repeated.
+//! `zonda lab`: reproduced measurements.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ of = { metric = "rate", at = 8 }
 over = { metric = "rate", at = 1 }
 "#;
 
-/// What this machine took is in no golden file.
+/// Without times measured on this machine, which vary.
 fn without_times_of_this_machine(text: &str) -> String {
     let lines = text.lines().map(|line| match line.split_whitespace().next() {
         Some(id @ ("silent-t4-block" | "zapraid-s3.2-query")) => {
@@ -57,7 +57,7 @@ fn without_times_of_this_machine(text: &str) -> String {
     lines.collect()
 }
 
-/// Experiments that take most of the lab's time: `soak_` repeats them with all others.
+/// Long experiments, which only `soak_` runs.
 const LONG: [&str; 19] = [
     "silent-figure-7b",
     "silent-figure-7c",
@@ -80,7 +80,7 @@ const LONG: [&str; 19] = [
     "volumes-sizes",
 ];
 
-/// Experiments that measure this machine, whose times are those of a release.
+/// Experiments that measure this machine; their results are those of a release build.
 const OF_THIS_MACHINE: [&str; 2] = ["silent-table-4", "zapraid-section-3-2"];
 
 /// Lines without the widths of columns, which depend on what else is in a table.
@@ -91,7 +91,7 @@ fn lines_of(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn published_results_are_repeated_and_compare_as_before() {
+fn the_comparison_with_published_results_is_unchanged() {
     let directory = scratch("lab_compare_short");
     let list = json_in(&directory, &["lab", "list", "--json"]);
     let ids: Vec<&str> = list.as_array().expect("a list").iter().filter_map(|entry| entry["id"].as_str()).collect();
@@ -109,13 +109,13 @@ fn published_results_are_repeated_and_compare_as_before() {
 
 #[test]
 #[ignore = "soak"]
-fn soak_every_published_result_is_repeated_and_compares_as_before() {
+fn soak_the_comparison_with_all_published_results_is_unchanged() {
     let directory = scratch("lab_compare");
     // A change that moves a number shows in this file.
     let text = output_in(&directory, &["lab", "compare", "--quiet"]);
     assert_golden("lab_compare.txt", &without_times_of_this_machine(&text));
 
-    // What was measured is taken again, and comes to the same.
+    // Stored measurements give the same results.
     let rows = json_in(&directory, &["lab", "compare", "--json"]);
     let rows = rows.as_array().expect("a list");
     let device: Vec<_> = rows.iter().filter(|row| row["kind"] == "device").collect();
@@ -146,20 +146,20 @@ fn soak_every_published_result_is_repeated_and_compares_as_before() {
 }
 
 #[test]
-fn an_experiment_of_ones_own_gets_a_table_a_page_and_its_measurements() {
+fn an_experiment_of_the_user_has_a_table_a_page_and_measurements() {
     let directory = scratch("lab_mine");
     file(&directory, "mine.toml", MINE);
     let text = output_in(&directory, &["lab", "run", "./mine.toml", "--quiet"]);
     assert!(text.contains("mine-gain") && text.contains("1 of 1 device results met"), "{text}");
-    let kept = |name: &str| {
+    let output = |name: &str| {
         let path = directory.join("out/lab/mine").join(name);
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
     };
-    assert_eq!(kept("mine.toml"), MINE);
-    let measurements = kept("measurements.csv");
+    assert_eq!(output("mine.toml"), MINE);
+    let measurements = output("measurements.csv");
     assert_eq!(measurements.lines().count(), 1 + 2 * 3, "two points, three seeds: {measurements}");
-    let again = output_in(&directory, &["lab", "run", "./mine.toml", "--quiet", "--anew", "--threads", "1"]);
-    assert_eq!(kept("measurements.csv"), measurements, "the same file gives the same bytes");
+    let again = output_in(&directory, &["lab", "run", "./mine.toml", "--quiet", "--rerun", "--threads", "1"]);
+    assert_eq!(output("measurements.csv"), measurements, "the same file gives the same bytes");
     let without_time = |text: &str| text.lines().filter(|line| !line.contains(" in ")).collect::<Vec<_>>().join("\n");
     assert_eq!(without_time(&again), without_time(&text));
 }
@@ -176,7 +176,7 @@ fn the_list_names_every_experiment_and_show_prints_a_file_that_runs() {
 }
 
 #[test]
-fn what_does_not_exist_is_refused_with_the_nearest() {
+fn an_unknown_experiment_is_refused_with_a_suggestion() {
     let directory = scratch("lab_refused");
     let error = refused_in(&directory, &["lab", "run", "ezns-tabel-2"]);
     assert!(error.contains("did you mean \"ezns-table-2\"?"), "{error}");

@@ -1,4 +1,4 @@
-//! The program as its users meet it: started, read and judged from outside.
+//! End-to-end tests of the program: its output, files and exit codes.
 
 mod advise;
 mod bad_input;
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a command left.
+/// The exit code and the output of a command.
 struct Ran {
     code: Option<i32>,
     stdout: String,
@@ -58,7 +58,7 @@ fn run(directory: &Path, arguments: &[&str], input: &str) -> Ran {
     command.args(arguments).current_dir(directory).env_remove("NO_COLOR").env_remove("JOURNAL_STREAM");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // A program that fails before it reads closes its end: that is its right.
+    // A program that fails before it reads closes its end of the pipe.
     let _ = child.stdin.take().expect("the input is a pipe").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("the program ends");
     Ran {
@@ -82,7 +82,8 @@ fn output_in(directory: &Path, arguments: &[&str]) -> String {
     ran.stdout
 }
 
-/// The refusal of `zonda`, run from this directory: code 2, nothing on the standard output, and a remedy.
+/// The error message of `zonda`, run from this directory: exit code 2, no standard output, and a
+/// remedy.
 fn refused_in(directory: &Path, arguments: &[&str]) -> String {
     let ran = zonda_in(directory, arguments);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{arguments:?}: {}", ran.stderr);
@@ -102,17 +103,17 @@ fn json_in(directory: &Path, arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&output).unwrap_or_else(|error| panic!("{arguments:?}: {error}\n{output}"))
 }
 
-/// How long a test waits for what must come: a machine can be slow, and a test that hangs reports nothing.
+/// Timeout of conditions: long, for slow machines.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-/// How often it looks: a look may be a process of its own.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Polling interval: each poll may start a process.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until this holds, and fails where it does not come to that.
+/// Waits until the condition holds; fails after the timeout.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(WAIT_MAX, || holds().then_some(()).ok_or(what));
 }
 
-/// Waits for an answer, and fails with the last reason why there was none.
+/// Waits until `look` succeeds; fails with its last error after the timeout.
 fn wait_for<T, E: Display>(at_most: Duration, mut look: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {
@@ -120,7 +121,7 @@ fn wait_for<T, E: Display>(at_most: Duration, mut look: impl FnMut() -> Result<T
             Ok(answer) => return answer,
             Err(reason) => assert!(began.elapsed() < at_most, "not after {} s: {reason}", at_most.as_secs()),
         }
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -160,8 +161,8 @@ fn file(directory: &Path, name: &str, contents: impl AsRef<[u8]>) -> String {
     path.to_str().expect("the path is UTF-8").to_owned()
 }
 
-/// The text with every number as `#`, every unit of time as `t` and of size as `B`, and every run of spaces or dashes as
-/// one: what is left of a measurement when it is made again.
+/// The text with every number as `#`, every unit of time as `t` and of size as `B`, and every run
+/// of spaces or dashes as one: what is left of a measurement when it is made again.
 fn without_numbers(text: &str) -> String {
     let words = |line: &str| {
         let words = line.split_whitespace().map(|word| {
@@ -200,5 +201,5 @@ fn assert_golden(name: &str, text: &str) {
         std::fs::write(golden_path(name), text).expect("the golden file can be written");
         return;
     }
-    assert_eq!(text, golden(name), "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(text, golden(name), "{name} differs; ZONDA_UPDATE_GOLDEN=1 rewrites it");
 }

@@ -1,4 +1,4 @@
-//! Images that are served read-only: hosts read what an image holds, and not a byte of its directory changes.
+//! Images that are served read-only: hosts can read them, and no file of the directory changes.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn words_of(text: &str) -> String {
 }
 
 #[test]
-fn an_image_that_was_killed_is_read_over_nvme_and_nbd_and_no_byte_of_it_changes() {
+fn an_image_of_a_killed_server_is_read_over_nvme_and_nbd_without_a_change() {
     let directory = scratch("read-only-served");
     make_conventional(&directory);
     let writer = Server::start(&directory, &["drive"]);
@@ -47,7 +47,7 @@ fn an_image_that_was_killed_is_read_over_nvme_and_nbd_and_no_byte_of_it_changes(
     let namespace = &server.greeting["subsystems"][0]["namespaces"][0];
     assert_eq!((&namespace["read_only"], &server.greeting["nbd"][0]["read_only"]), (&true.into(), &true.into()));
     let state = namespace["state"].as_str().expect("it is text");
-    assert!(state.starts_with("read-only, recovered in memory after a stop that was not in order"), "{state}");
+    assert!(state.starts_with("read-only, recovered in memory after an unclean shutdown"), "{state}");
 
     let mut host = Host::connect(&server, 4);
     assert_eq!((host.read(0), host.read(9), host.read(1)), ((SUCCESS, 3), (SUCCESS, 3), (SUCCESS, 0)));
@@ -75,7 +75,7 @@ fn an_image_that_was_killed_is_read_over_nvme_and_nbd_and_no_byte_of_it_changes(
 }
 
 #[test]
-fn several_servers_and_a_check_read_one_image_and_a_program_that_would_write_is_refused() {
+fn several_servers_and_a_check_read_one_image_and_writers_are_refused() {
     let directory = scratch("read-only-shared");
     make_image(&directory);
     let first = Server::start(&directory, &["--read-only", "drives/a"]);
@@ -110,7 +110,7 @@ fn zones_of_an_image_that_is_served_read_only_are_reported_and_not_managed() {
     let url = server.url(0);
     for action in ["reset", "open", "finish", "close"] {
         let refusal = words_of(&refused_in(&directory, &["zone", action, url, "2"]));
-        assert!(refusal.contains("see whether the namespace is served read-only"), "{action}: {refusal}");
+        assert!(refusal.contains("check whether the namespace is served read-only"), "{action}: {refusal}");
     }
     let report = json_in(&directory, &["zone", "report", url, "2", "--json"]);
     assert_eq!(report["zones"][0]["state"], "full");
@@ -119,7 +119,7 @@ fn zones_of_an_image_that_is_served_read_only_are_reported_and_not_managed() {
 }
 
 #[test]
-fn a_reservation_holds_on_an_image_that_is_served_read_only_and_is_there_afterwards() {
+fn a_reservation_holds_on_a_read_only_image_and_is_kept_afterwards() {
     let directory = scratch("read-only-reservations");
     make_conventional(&directory);
     let writer = Server::start(&directory, &["drive"]);
@@ -130,7 +130,7 @@ fn a_reservation_holds_on_an_image_that_is_served_read_only_and_is_there_afterwa
 
     let server = Server::start(&directory, &["--read-only", "drive"]);
     let mut other = Host::connect(&server, 2);
-    assert_eq!(other.register(PersistChange::Set), StatusCode::INVALID_FIELD, "nothing can be kept");
+    assert_eq!(other.register(PersistChange::Set), StatusCode::INVALID_FIELD, "nothing can be stored");
     assert_eq!(other.register(PersistChange::Keep), SUCCESS);
     let found = other.report();
     assert_eq!((hosts_of(&found), found.persists), (vec![(1, 1, true), (2, 2, false)], false));
@@ -144,7 +144,7 @@ fn a_reservation_holds_on_an_image_that_is_served_read_only_and_is_there_afterwa
 }
 
 #[test]
-fn what_cannot_be_served_read_only_is_refused_before_anything_is_opened() {
+fn volumes_and_memory_are_refused_read_only_before_anything_is_opened() {
     let directory = scratch("read-only-refused");
     output_in(
         &directory,
@@ -157,16 +157,16 @@ fn what_cannot_be_served_read_only_is_refused_before_anything_is_opened() {
     for arguments in [&["serve", "--read-only"][..], &["serve", "--read-only", "a", "--memory", "zn540"]] {
         assert_eq!(zonda_in(&directory, arguments).code, Some(2), "{arguments:?}");
     }
-    assert!(!directory.join("zonda-drive").exists(), "no drive is made");
+    assert!(!directory.join("zonda-drive").exists(), "no drive is created");
     assert!(contents(directory.join("a")) == before);
 
-    // A member of a volume may be read: hosts cannot overwrite what the volume needs.
+    // A member of a volume can be served read-only: hosts cannot overwrite data of the volume.
     Server::start(&directory, &["--read-only", "a"]).stop();
     assert!(contents(directory.join("a")) == before);
 }
 
 #[test]
-fn a_server_of_an_image_that_is_read_only_says_so() {
+fn the_greeting_of_a_read_only_server_shows_it() {
     let directory = scratch("read-only-greeting");
     make_conventional(&directory);
     let nbd = ["--nbd", "127.0.0.1:0"];

@@ -1,4 +1,4 @@
-//! Reservations that survive the server, as two hosts see them.
+//! Persistent reservations, as two hosts see them.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -35,7 +35,7 @@ struct Queue {
 
 /// A host with a controller and an I/O queue.
 pub(super) struct Host {
-    /// While it is open, so is the controller.
+    /// Keeps the controller alive.
     _admin: Queue,
     io: Queue,
     key: u64,
@@ -59,7 +59,7 @@ impl Queue {
         (opened, result as u16)
     }
 
-    /// Status, result and data of a command; what it brings is in its capsule.
+    /// Status, result and data of a command; its own data is in the capsule.
     fn execute(&mut self, entry: SubmissionEntry, data: &[u8]) -> (StatusCode, u64, Vec<u8>) {
         self.send(entry, data);
         let mut found = Vec::new();
@@ -72,7 +72,7 @@ impl Queue {
         }
     }
 
-    /// Sends a command, whose answer nobody waits for.
+    /// Sends a command without waiting for its completion.
     fn send(&mut self, mut entry: SubmissionEntry, data: &[u8]) {
         entry.command_id = 1.into();
         if !data.is_empty() {
@@ -231,7 +231,7 @@ pub(super) fn hosts_of(status: &ReservationStatus) -> Vec<(u8, u64, bool)> {
 }
 
 #[test]
-fn a_reservation_with_persistence_survives_kill_and_stop_and_shuts_others_out() {
+fn a_persistent_reservation_survives_kill_and_stop_and_excludes_other_hosts() {
     let directory = scratch("reservations");
     make_drive(&directory);
     let server = serve(&directory, &[]);
@@ -240,7 +240,7 @@ fn a_reservation_with_persistence_survives_kill_and_stop_and_shuts_others_out() 
     assert_eq!(owner.acquire(AcquireAction::Acquire, 0), SUCCESS);
     assert_eq!((owner.write(0), other.write(1)), (SUCCESS, CONFLICT));
     server.kill();
-    // As fast as on the drive of the profile, this time: the reservations are those of the image behind it.
+    // With simulated latency: the reservations are those of the image.
     let server = serve(&directory, &["--timing", "profile"]);
     let mut other = Host::connect(&server, 2);
     assert_eq!((other.write(1), other.read(0)), (CONFLICT, (SUCCESS, 1)));
@@ -249,7 +249,7 @@ fn a_reservation_with_persistence_survives_kill_and_stop_and_shuts_others_out() 
     assert_eq!(hosts_of(&found), [(1, 1, true)], "before it is back");
     let mut owner = Host::connect(&server, 1);
     assert_eq!(owner.write(1), SUCCESS);
-    // The other one takes over, and that survives as well.
+    // The other host preempts, and that survives as well.
     assert_eq!((other.register(PersistChange::Keep), other.acquire(AcquireAction::Preempt, 1)), (SUCCESS, SUCCESS));
     server.kill();
     let server = serve(&directory, &[]);
@@ -260,7 +260,7 @@ fn a_reservation_with_persistence_survives_kill_and_stop_and_shuts_others_out() 
     let server = serve(&directory, &[]);
     let (mut owner, mut other) = (Host::connect(&server, 1), Host::connect(&server, 2));
     assert_eq!((owner.write(1), other.write(1)), (CONFLICT, SUCCESS));
-    // Switched off, it ends with the server.
+    // Without persistence, the reservation ends with the server.
     assert_eq!(other.register(PersistChange::Clear), SUCCESS);
     assert_eq!(owner.write(1), CONFLICT);
     server.kill();
@@ -268,11 +268,11 @@ fn a_reservation_with_persistence_survives_kill_and_stop_and_shuts_others_out() 
     let mut owner = Host::connect(&server, 1);
     assert_eq!((owner.write(1), hosts_of(&owner.report())), (SUCCESS, vec![]));
     server.stop();
-    assert!(output_in(&directory, &["drive", "check", "drive"]).contains("is well"));
+    assert!(output_in(&directory, &["drive", "check", "drive"]).contains("no damage"));
 }
 
 #[test]
-fn a_kill_in_the_middle_of_a_preemption_leaves_the_holder_before_or_the_one_after() {
+fn a_kill_during_a_preemption_leaves_the_old_or_the_new_holder() {
     let directory = scratch("reservations-cut");
     make_drive(&directory);
     let server = serve(&directory, &[]);
@@ -285,7 +285,7 @@ fn a_kill_in_the_middle_of_a_preemption_leaves_the_holder_before_or_the_one_afte
         let server = serve(&directory, &[]);
         let [first, second] = [1, 2].map(|number| Host::connect(&server, number));
         let mut taker = if holder == 1 { second } else { first };
-        // Who was preempted last round registers again.
+        // The host that was preempted last registers again.
         assert_eq!(taker.register(PersistChange::Keep), SUCCESS);
         let preempt =
             ReservationCommand::Acquire { action: AcquireAction::Preempt, kind: ReservationType::WriteExclusive };
@@ -298,7 +298,7 @@ fn a_kill_in_the_middle_of_a_preemption_leaves_the_holder_before_or_the_one_afte
         let before = if holder == 1 { [(1, 1, true), (2, 2, false)] } else { [(2, 2, true), (1, 1, false)] };
         let found = hosts_of(&first.report());
         assert!(found == before || found == [(taker.key as u8, taker.key, true)], "round {round}: {found:?}");
-        let (_, now, _) = found.into_iter().find(|&(.., is_holder)| is_holder).expect("there is one");
+        let (_, now, _) = found.into_iter().find(|&(.., is_holder)| is_holder).expect("there is a holder");
         holder = now;
         let expected = if holder == 1 { (SUCCESS, CONFLICT) } else { (CONFLICT, SUCCESS) };
         assert_eq!((first.write(0), second.write(0)), expected, "round {round}");
@@ -307,7 +307,7 @@ fn a_kill_in_the_middle_of_a_preemption_leaves_the_holder_before_or_the_one_afte
 }
 
 #[test]
-fn a_reservation_of_a_volume_survives_kill_and_stop_and_shuts_others_out() {
+fn a_reservation_of_a_volume_survives_kill_and_stop_and_excludes_other_hosts() {
     let directory = scratch("reservations-of-a-volume");
     for name in ["a", "b", "c"] {
         let size = ["--zones", "24", "--zone-capacity", "1MiB"];
@@ -330,12 +330,12 @@ fn a_reservation_of_a_volume_survives_kill_and_stop_and_shuts_others_out() {
     let (mut owner, mut other) = (Host::connect(&server, 1), Host::connect(&server, 2));
     assert_eq!((owner.write(1), other.write(1)), (CONFLICT, SUCCESS));
     server.stop();
-    assert!(output_in(&directory, &["volume", "check", "vol"]).contains("well"));
+    assert!(output_in(&directory, &["volume", "check", "vol"]).contains("healthy"));
 }
 
-/// NBD clients are hosts that are not registered: they may do what the reservation leaves to these.
+/// NBD clients count as hosts that are not registered.
 #[test]
-fn nbd_clients_are_kept_out_by_a_reservation_also_after_the_server_was_killed() {
+fn nbd_clients_are_excluded_by_a_reservation_also_after_the_server_was_killed() {
     let directory = scratch("reservations-and-nbd");
     make_drive(&directory);
     let over_nbd = ["--nbd", "unix:nbd.sock"];
@@ -344,7 +344,7 @@ fn nbd_clients_are_kept_out_by_a_reservation_also_after_the_server_was_killed() 
     let mut client = NbdClient::open(&directory);
     assert_eq!((client.write(7), client.read()), (Ok(()), Ok(7)));
     assert_eq!(host.register(PersistChange::Set), SUCCESS);
-    assert_eq!(client.write(8), Ok(()), "registrations alone keep nobody out");
+    assert_eq!(client.write(8), Ok(()), "registrations alone exclude no host");
     assert_eq!(host.acquire(AcquireAction::Acquire, 0), SUCCESS);
     let refused = Err(NbdError::NotPermitted);
     assert_eq!((client.write(9), client.flush(), client.read()), (refused, refused, Ok(8)));
@@ -362,11 +362,11 @@ fn nbd_clients_are_kept_out_by_a_reservation_also_after_the_server_was_killed() 
     assert_eq!((client.write(9), client.read()), (Ok(()), Ok(9)));
     drop(client);
     let log = server.stop();
-    assert_eq!(log.matches("request of an NBD client is refused").count(), 1, "{log}");
+    assert_eq!(log.matches("NBD request refused").count(), 1, "{log}");
 }
 
 #[test]
-fn a_drive_without_an_image_keeps_no_reservations_and_promises_none() {
+fn a_drive_in_memory_has_no_persistent_reservations() {
     let directory = scratch("reservations-in-memory");
     let arguments = ["--memory", "conventional", "--zones", "2", "--listen", "127.0.0.1:0", "--http", "off"];
     let server = Server::start(&directory, &arguments);

@@ -1,4 +1,4 @@
-//! A server that is killed and started again at once, at the same addresses, on the same drives.
+//! A server that is killed and immediately restarted with the same addresses and drives.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -20,20 +20,19 @@ use super::{output_in, refused_in, scratch, wait_until, zonda_in};
 const KILLS: usize = 20;
 /// Writes that a server acknowledges before it is killed.
 const WRITES: u64 = 50;
-/// Writes under way on each connection, and the bytes of each.
+/// Outstanding writes on each connection, and their size in bytes.
 const DEPTH: u64 = 8;
 const PIECE: u64 = 16 << 10;
-/// Pieces that are written again and again.
+/// Pieces that are overwritten repeatedly.
 const PIECES: u64 = 64;
 
-/// An address on the loopback that no other run of the tests uses: its ports are free, unlike those that were free a moment
-/// ago on an address that all share.
+/// A loopback address that no other run of the tests uses, so that its ports are free.
 fn own_address() -> String {
     let [a, b, c, d] = std::process::id().to_be_bytes();
     format!("127.{}.{c}.{d}", 64 + ((a ^ b) & 63))
 }
 
-/// Serves a drive and a volume over all that zonda listens with.
+/// Serves a drive and a volume over NVMe/TCP, HTTP and NBD.
 fn start(directory: &Path) -> Server {
     let host = own_address();
     let (listen, http, nbd) = (format!("{host}:4420"), format!("{host}:9420"), format!("{host}:10809"));
@@ -42,7 +41,7 @@ fn start(directory: &Path) -> Server {
     Server::start(directory, &arguments)
 }
 
-/// Writes to an export, and counts what is acknowledged, until the connection is lost.
+/// Writes to an export and counts acknowledged writes, until the connection is lost.
 fn write_until_lost(mut stream: UnixStream, export: &str, acknowledged: &AtomicU64) {
     let mut client = Client::new();
     let (mut sent, mut answered) = (0, 0);
@@ -67,7 +66,7 @@ fn write_until_lost(mut stream: UnixStream, export: &str, acknowledged: &AtomicU
         while client.option_replied().is_some() {}
         while let Some((_, result)) = client.finished() {
             if result.as_ref().is_err_and(|failure| failure.error == NbdError::Shutdown) {
-                // It stops, and takes no more.
+                // The server is stopping and accepts no more writes.
                 return;
             }
             result.expect("a write succeeds while the server lives");
@@ -77,7 +76,7 @@ fn write_until_lost(mut stream: UnixStream, export: &str, acknowledged: &AtomicU
     }
 }
 
-/// The same in a thread of its own, and what is acknowledged so far.
+/// The same in a thread of its own, with the count of acknowledged writes.
 fn writer(directory: &Path, export: &'static str) -> (Arc<AtomicU64>, thread::JoinHandle<()>) {
     let acknowledged: Arc<AtomicU64> = Arc::default();
     let stream = UnixStream::connect(directory.join("nbd.sock")).expect("it listens");
@@ -94,13 +93,13 @@ fn wait_for_writes(acknowledged: &AtomicU64, writer: &thread::JoinHandle<()>) {
     });
 }
 
-/// Waits until the volume says that it waits for a member.
+/// Waits until the volume is suspended.
 fn wait_until_suspended(directory: &Path) {
     wait_until("the volume is suspended", || zonda_in(directory, &["volume", "status", "vol"]).code == Some(1));
 }
 
 #[test]
-fn a_server_that_is_killed_under_load_starts_again_at_once() {
+fn a_server_that_is_killed_under_load_restarts_immediately() {
     let directory = make_volume("restarts");
     create(&directory);
     output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
@@ -117,18 +116,18 @@ fn a_server_that_is_killed_under_load_starts_again_at_once() {
             assert!(!is_lost, "a connection was lost in round {round}");
             acknowledged.iter().all(|count| count.load(Ordering::SeqCst) >= WRITES)
         });
-        // The next one starts before the writers have seen the end of their connections.
+        // The next server starts before the writers have noticed the end of their connections.
         server.kill();
     }
     start(&directory).stop();
     writers.into_iter().for_each(|writer| writer.join().expect("no write failed"));
-    assert!(output_in(&directory, &["drive", "check", "drives/plain"]).contains("is well"));
+    assert!(output_in(&directory, &["drive", "check", "drives/plain"]).contains("no damage"));
     let left = |name: &str| directory.join(name).exists();
-    assert!(!left("nbd.sock") && !left("nbd.sock.lock"), "what a stopped server listened on goes with it");
+    assert!(!left("nbd.sock") && !left("nbd.sock.lock"), "a stopped server removes its sockets");
 }
 
 #[test]
-fn a_check_says_how_many_blocks_a_kill_made_uncertain() {
+fn a_check_counts_blocks_with_a_write_in_flight_at_a_kill() {
     let directory = scratch("uncertain");
     output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
     let server = Server::start(&directory, &["drives/plain", "--nbd", "unix:nbd.sock"]);
@@ -139,32 +138,33 @@ fn a_check_says_how_many_blocks_a_kill_made_uncertain() {
     writing.join().expect("no write failed");
     let check = ["drive", "check", "drives/plain", "--quiet"];
     wait_until("the lock is free", || zonda_in(&directory, &check).code == Some(0));
-    // A byte rots in each block that was written, and none was flushed.
+    // A byte is corrupted in each written block; none was flushed.
     let data = directory.join("drives/plain/data.zonda");
     let (mut file, mut block) = (File::options().read(true).write(true).open(data).expect("it is there"), [0; 4096]);
-    let mut rotten: u64 = 0;
+    let mut corrupted: u64 = 0;
     for number in 0..256 {
         file.seek(SeekFrom::Start(number * 4096)).expect("the file is longer");
         file.read_exact(&mut block).expect("the file is longer");
         if block.iter().any(|&byte| byte != 0) {
-            rotten += 1;
+            corrupted += 1;
             file.seek(SeekFrom::Start(number * 4096)).expect("the file is longer");
             file.write_all(&[!block[0]]).expect("it may be written");
         }
     }
-    // Of blocks that were written once an intent tells what they hold; of those written again anything is accepted.
+    // The intent of a block that was written once has its checksum; contents of overwritten blocks
+    // are accepted.
     let verdict = zonda_in(&directory, &[&check[..], &["--json"]].concat()).stdout;
     let verdict: serde_json::Value = serde_json::from_str(&verdict).expect("it is JSON");
     let found = verdict["findings"].as_array().expect("a list").len() as u64;
     let accepted = verdict["blocks_accepted"].as_u64().expect("a number");
-    assert!(accepted > 0 && accepted + found == rotten, "{accepted} accepted and {found} found of {rotten}");
-    assert_eq!(verdict["is_well"], found == 0);
+    assert!(accepted > 0 && accepted + found == corrupted, "{accepted} accepted and {found} found of {corrupted}");
+    assert_eq!(verdict["is_healthy"], found == 0);
     let words = zonda_in(&directory, &check).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("were being overwritten when the drive stopped"), "{words}");
 }
 
 #[test]
-fn a_socket_and_drives_of_a_living_server_are_refused_to_another() {
+fn the_socket_and_drives_of_a_running_server_are_refused_to_another() {
     let directory = scratch("alive");
     output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
     output_in(&directory, &["drive", "create", "drives/other", "--profile", "conventional", "--zones", "2"]);
@@ -175,22 +175,22 @@ fn a_socket_and_drives_of_a_living_server_are_refused_to_another() {
     };
     let refused = second("drives/other", "unix:nbd.sock");
     assert!(
-        refused.contains("another server listens on nbd.sock") && refused.contains("stop it, or choose"),
+        refused.contains("another server listens on nbd.sock") && refused.contains("stop the other server, or choose"),
         "{refused}"
     );
     let refused = second("drives/plain", "unix:other.sock");
     assert!(refused.contains("the image in drives/plain is in use by another program"), "{refused}");
-    UnixStream::connect(directory.join("nbd.sock")).expect("the first one goes on");
+    UnixStream::connect(directory.join("nbd.sock")).expect("the first server still runs");
     server.stop();
 }
 
 #[test]
-fn a_server_that_is_still_ending_is_waited_for() {
+fn a_server_waits_for_the_lock_of_a_terminating_server() {
     let directory = make_volume("ending");
     create(&directory);
     output_in(&directory, &["drive", "create", "drives/plain", "--profile", "conventional", "--zones", "2"]);
     for (served, locked) in [("drives/plain", "drives/plain/image.zonda"), ("vol", "vol/lock"), ("vol", "vol")] {
-        // A killed server owns its locks until what the disk does for it has ended.
+        // A killed server holds its locks until its outstanding disk I/O completes.
         let lock = File::open(directory.join(locked)).expect("it exists");
         lock.try_lock().expect("no server runs");
         let ending = thread::spawn(move || {
@@ -203,7 +203,7 @@ fn a_server_that_is_still_ending_is_waited_for() {
 }
 
 #[test]
-fn a_volume_that_is_renamed_while_it_is_served_leaves_the_next_in_its_place_alone() {
+fn a_volume_that_is_renamed_while_served_does_not_touch_a_new_one_of_that_name() {
     let directory = make_volume("renamed");
     let make = |members| output_in(&directory, &["volume", "create", "vol", "--members", members, "--level", "1"]);
     let array = |name: &str| {
@@ -215,17 +215,17 @@ fn a_volume_that_is_renamed_while_it_is_served_leaves_the_next_in_its_place_alon
     fs::rename(directory.join("vol"), directory.join("renamed")).expect("a user may");
     make("drives/c,drives/d");
     let (second, second_array) = (Server::start(&directory, &["vol"]), array("vol"));
-    // Both save what they know of their members.
+    // Both save the state of their members.
     first.stop();
     let report = output_in(&directory, &["volume", "scrub", "vol"]);
-    assert!(report.contains("RAID 1"), "the second one is reached still: {report}");
+    assert!(report.contains("RAID 1"), "the second volume is still reachable: {report}");
     second.stop();
     assert_eq!((array("renamed"), array("vol")), (first_array, second_array));
     Server::start(&directory, &["renamed", "vol"]).stop();
 }
 
 #[test]
-fn a_volume_waits_for_the_server_of_a_member_that_it_needs_and_goes_on_when_that_is_started_again() {
+fn a_volume_is_suspended_while_a_needed_member_is_unreachable_and_resumes_afterwards() {
     let (directory, host) = (make_volume("needed-remote"), own_address());
     let (listen, http) = (format!("{host}:4430"), format!("{host}:9430"));
     let start = || Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);
@@ -241,15 +241,15 @@ fn a_volume_waits_for_the_server_of_a_member_that_it_needs_and_goes_on_when_that
         remote = start();
     }
     wait_for_writes(&acknowledged, &writer);
-    assert_eq!(zonda_in(&directory, &["volume", "status", "vol"]).code, Some(0), "it is suspended no longer");
+    assert_eq!(zonda_in(&directory, &["volume", "status", "vol"]).code, Some(0), "it is no longer suspended");
     let log = volume.stop();
-    assert_eq!(log.matches("is connected to again").count(), 2, "{log}");
+    assert_eq!(log.matches("is reconnected").count(), 2, "{log}");
     writer.join().expect("no write failed");
     remote.stop();
 }
 
 #[test]
-fn a_volume_whose_needed_member_stays_away_is_stopped_all_the_same() {
+fn a_suspended_volume_can_be_stopped() {
     let (directory, host) = (make_volume("remote-gone"), own_address());
     let (listen, http) = (format!("{host}:4440"), format!("{host}:9440"));
     let remote = Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);
@@ -259,14 +259,14 @@ fn a_volume_whose_needed_member_stays_away_is_stopped_all_the_same() {
     wait_for_writes(&acknowledged, &writer);
     remote.kill();
     wait_until_suspended(&directory);
-    // Writes wait for the member now, and it does not come.
+    // Writes wait for the member, which stays unreachable.
     volume.signal(Signal::TERM);
     let (status, log) = volume.wait();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("requests did not end in time"), "{log}");
-    assert!(log.contains("is not connected: what it had not flushed may be lost"), "{log}");
-    writer.join().expect("no write was acknowledged or refused that had not ended");
+    assert!(log.contains("requests did not complete before the server stopped"), "{log}");
+    assert!(log.contains("is not connected: writes that were not flushed may be lost"), "{log}");
+    writer.join().expect("no write failed");
     let remote = Server::start(&directory, &["drives/a", "--force", "--listen", &listen, "--http", &http]);
-    assert_eq!(zonda_in(&directory, &["volume", "scrub", "vol"]).code, Some(0), "the volume is well");
+    assert_eq!(zonda_in(&directory, &["volume", "scrub", "vol"]).code, Some(0), "the volume is healthy");
     remote.stop();
 }

@@ -1,4 +1,4 @@
-//! A volume whose members' servers want proof of who connects, and give proof of who they are.
+//! A volume whose remote members require bidirectional authentication.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,11 @@ const JOB: &str = "[run]\nverify = true\n\n[[job]]\noperation = \"randwrite\"\nb
 const RIGHT: [&str; 6] = ["--host-nqn", HOST, "--secret-file", "keys/host", "--controller-secret-file", "keys/server"];
 const DRIVES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Images `a` to `e` behind a server that lets one host in, and the secrets that both have. Returns what no output may show, too.
+/// Images `a` to `e` behind a server that allows one host. Also returns the secrets, which no
+/// output may contain.
 fn make(name: &str) -> (Scratch, Server, Vec<String>) {
     let directory = scratch(name);
-    fs::create_dir(directory.join("keys")).expect("there is none yet");
+    fs::create_dir(directory.join("keys")).expect("it does not exist yet");
     let mut secrets = Vec::new();
     for (name, hash) in [("host", "sha256"), ("server", "sha384"), ("wrong", "sha256")] {
         let text = output_of(&["secret", "--hash", hash]);
@@ -56,7 +57,7 @@ fn write(directory: &Path, server: &Server) {
     output_in(directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
 }
 
-/// Whether a file below this directory, other than the keys, holds one of these.
+/// A file below this directory, other than the keys, that contains one of these texts.
 fn is_in_a_file(directory: &Path, texts: &[String]) -> Option<String> {
     for entry in fs::read_dir(directory).expect("it is a directory").map(|entry| entry.expect("it can be read")) {
         let path = entry.path();
@@ -79,7 +80,7 @@ fn is_in_a_file(directory: &Path, texts: &[String]) -> Option<String> {
 }
 
 #[test]
-fn a_volume_over_servers_that_want_secrets_is_made_served_repaired_and_started_again() {
+fn a_volume_with_authenticated_members_is_created_served_rebuilt_and_restarted() {
     let (directory, drives, secrets) = make("volume-secrets");
     let members = [drives.url(0), drives.url(1), drives.url(2)].join(",");
     let mut shown = output_in(&directory, &[&create(&members, &RIGHT)[..], &["--json"]].concat());
@@ -87,20 +88,20 @@ fn a_volume_over_servers_that_want_secrets_is_made_served_repaired_and_started_a
     write(&directory, &first);
     shown +=
         &output_in(&directory, &[&["volume", "spare", "add", "vol", drives.url(3)], &RIGHT[..], &["--json"]].concat());
-    // The spare takes the place of a member, and another drive that of the next.
+    // The spare replaces a member, and another drive the next.
     shown += &output_in(&directory, &["member", "fail", "vol", "0", "--json"]);
-    wait_until("the spare is rebuilt", || status(&directory).0["state"] == "well");
+    wait_until("the spare is rebuilt", || status(&directory).0["state"] == "healthy");
     write(&directory, &first);
     shown += &output_in(&directory, &["member", "fail", "vol", "1", "--json"]);
     let replace = ["member", "replace", "vol", "1", "--with", drives.url(4), "--json"];
     shown += &output_in(&directory, &[&replace[..], &RIGHT[..]].concat());
-    wait_until("the new member is rebuilt", || status(&directory).0["state"] == "well");
+    wait_until("the new member is rebuilt", || status(&directory).0["state"] == "healthy");
     write(&directory, &first);
     first.kill();
     let second = Server::start(&directory, &["vol"]);
     write(&directory, &second);
     let (report, text) = status(&directory);
-    assert_eq!(report["state"], "well", "{report}");
+    assert_eq!(report["state"], "healthy", "{report}");
     shown += &text;
     shown += &second.get("/status.json");
     shown += &second.stop();
@@ -109,7 +110,7 @@ fn a_volume_over_servers_that_want_secrets_is_made_served_repaired_and_started_a
     for secret in &secrets {
         assert!(!shown.contains(secret.as_str()) && !shown.contains("DHHC-1"), "{shown}");
     }
-    assert_eq!(is_in_a_file(&directory, &secrets), None, "secrets are in the files of keys alone");
+    assert_eq!(is_in_a_file(&directory, &secrets), None, "secrets are only in key files");
     let file = fs::read_to_string(directory.join("vol/volume.toml")).expect("it can be read");
     assert_eq!(file.matches("secret_file = \"../keys/host\"").count(), 3, "{file}");
 }
@@ -120,26 +121,26 @@ fn a_wrong_secret_is_refused_with_a_remedy_and_nothing_is_changed() {
     let members = [drives.url(0), drives.url(1), drives.url(2)].join(",");
     let wrong_host = ["--host-nqn", HOST, "--secret-file", "keys/wrong"];
     let wrong_server = ["--host-nqn", HOST, "--secret-file", "keys/host", "--controller-secret-file", "keys/wrong"];
-    let is_told = |refused: &str, what: &str| {
+    let assert_refused = |refused: &str, what: &str| {
         assert!(refused.contains(what), "{what}: {refused}");
         assert!(!secrets.iter().any(|secret| refused.contains(secret.as_str())), "{refused}");
     };
     for (credentials, what) in [(&wrong_host[..], "secret"), (&wrong_server[..], "secret"), (&[], "host")] {
-        is_told(&refused_in(&directory, &create(&members, credentials)), what);
-        assert!(!directory.join("vol/volume.toml").exists(), "nothing was made");
+        assert_refused(&refused_in(&directory, &create(&members, credentials)), what);
+        assert!(!directory.join("vol/volume.toml").exists(), "nothing was created");
     }
     output_in(&directory, &create(&members, &RIGHT));
     let server = Server::start(&directory, &["vol"]);
     for credentials in [&wrong_host[..], &wrong_server[..]] {
         let add = [&["volume", "spare", "add", "vol", drives.url(3)], credentials].concat();
-        is_told(&refused_in(&directory, &add), "secret");
+        assert_refused(&refused_in(&directory, &add), "secret");
     }
     let before = json_in(&directory, &["volume", "status", "vol", "--json"]);
-    assert_eq!((&before["state"], before["spares"].as_array().map_or(0, Vec::len)), (&Value::from("well"), 0));
+    assert_eq!((&before["state"], before["spares"].as_array().map_or(0, Vec::len)), (&Value::from("healthy"), 0));
     server.stop();
-    // The secret has changed at the servers, and not here.
+    // The server has another secret now.
     fs::copy(directory.join("keys/wrong"), directory.join("keys/host")).expect("it can be written");
     let refused = refused_in(&directory, &["serve", "vol", "--listen", "127.0.0.1:0"]);
-    is_told(&refused, "= help: the server refuses this host's secret: compare it with the server's");
+    assert_refused(&refused, "= help: the server rejected this host's secret: compare secret and host NQN");
     drives.stop();
 }

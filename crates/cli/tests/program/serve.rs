@@ -1,4 +1,4 @@
-//! `zonda serve`, `zonda status`, and commands that reach a server.
+//! `zonda serve`, `zonda status`, and commands that connect to a server.
 
 use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
@@ -13,15 +13,15 @@ use super::images::make_image;
 use super::server::{Server, greeting_in};
 use super::{assert_golden, file, json_in, output_in, output_of, refused_in, scratch, without_numbers, zonda_in};
 
-/// The text with ports that the system chose as those that are the default.
+/// The text with the default ports instead of those that the system chose.
 pub(crate) fn with_default_ports(text: &str, listen: &str, http: Option<&str>) -> String {
     let text = text.replace(&format!("-s {}", port(listen)), "-s 4420").replace(listen, "127.0.0.1:4420");
     let text = match http {
         Some(http) => text.replace(&format!(" status {http}"), " status").replace(http, "127.0.0.1:9420"),
         None => text,
     };
-    // What the machine allows is not the program's doing.
-    let lines = text.lines().filter(|line| !line.starts_with("io_uring cannot be used"));
+    // io_uring may be unavailable on this machine.
+    let lines = text.lines().filter(|line| !line.starts_with("io_uring is not available"));
     let mut text = lines.collect::<Vec<_>>().join("\n").replace("(epoll)", "(io_uring)");
     text.push('\n');
     text
@@ -31,14 +31,14 @@ fn port(address: &str) -> &str {
     address.rsplit(':').next().expect("an address has a port")
 }
 
-/// What stands behind a word in a greeting.
+/// The text after a word in a greeting.
 fn behind<'a>(text: &'a str, word: &str) -> &'a str {
     let rest = text.split_once(word).unwrap_or_else(|| panic!("no {word} in {text}")).1;
     rest.split([' ', '/', '\n']).next().expect("there is a word")
 }
 
 #[test]
-fn a_server_says_what_it_serves_and_how_to_get_there() {
+fn the_greeting_shows_namespaces_and_how_to_connect() {
     let directory = scratch("greeting");
     make_image(&directory);
     output_in(&directory, &["drive", "create", "drives/b", "--profile", "conventional", "--zones", "4"]);
@@ -46,8 +46,8 @@ fn a_server_says_what_it_serves_and_how_to_get_there() {
     let (listen, http) = (behind(&text, "listening on "), behind(&text, "http://"));
     assert_golden("serve.txt", &with_default_ports(&text, listen, Some(http)));
     let lines: Vec<&str> = log.lines().filter_map(|line| line.split_once("Z ")).map(|(_, what)| what).collect();
-    let stopping = "stopping: what is under way is brought to an end (another signal stops at once)";
-    assert_eq!(lines, [stopping, "stopped: everything is on the disk"], "{log}");
+    let stopping = "stopping: waiting for outstanding commands (a second signal stops immediately)";
+    assert_eq!(lines, [stopping, "stopped: all data is on stable storage"], "{log}");
 }
 
 #[test]
@@ -63,43 +63,46 @@ fn a_server_in_json_has_the_urls() {
 }
 
 #[test]
-fn without_arguments_a_drive_is_made_and_found_again() {
+fn without_arguments_a_drive_is_created_and_reused() {
     let directory = scratch("default");
     let server = Server::start(&directory, &[]);
     assert_eq!(server.greeting["subsystems"][0]["nqn"], "nqn.2026-01.io.zonda:zonda-drive");
     assert_eq!(json_in(&directory, &["zone", "finish", server.url(0), "7", "--json"])["changed_zones"][0], 7);
     let log = server.stop();
-    assert!(log.starts_with("made zonda-drive, a drive of 4 GiB"), "{log}");
+    assert!(log.starts_with("created zonda-drive, a drive of 4 GiB"), "{log}");
     let server = Server::start(&directory, &[]);
     let report = json_in(&directory, &["zone", "report", server.url(0), "7", "--json"]);
     assert_eq!(report["zones"][0]["state"], "full");
-    assert!(!server.stop().contains("made"));
+    assert!(!server.stop().contains("created"));
 }
 
 #[test]
-fn zones_of_a_server_are_shown_and_managed_and_its_status_tells() {
+fn zones_of_a_server_are_reported_and_managed_and_its_status_is_shown() {
     let directory = scratch("zones");
     make_image(&directory);
     let server = Server::start(&directory, &["drives/a"]);
     let (url, listen) = (server.url(0), server.greeting["listen"][0].as_str().unwrap());
     let zone = |arguments: &[&str]| output_in(&directory, &[&["zone"], arguments].concat());
-    let mut story = zone(&["open", url, "3"]);
-    story += &zone(&["open", url, "3"]);
-    story += &zone(&["finish", url, "2"]);
-    story += &zone(&["report", url]);
-    story += &zone(&["report", url, "3"]);
-    story += &refused_in(&directory, &["zone", "open", url, "2"]);
-    story += &zone(&["reset", url, "--all"]);
-    story += &zone(&["reset", url, "--all"]);
-    assert_golden("zones_served.txt", &with_default_ports(&story, listen, None));
+    let mut transcript = zone(&["open", url, "3"]);
+    transcript += &zone(&["open", url, "3"]);
+    transcript += &zone(&["finish", url, "2"]);
+    transcript += &zone(&["report", url]);
+    transcript += &zone(&["report", url, "3"]);
+    transcript += &refused_in(&directory, &["zone", "open", url, "2"]);
+    transcript += &zone(&["reset", url, "--all"]);
+    transcript += &zone(&["reset", url, "--all"]);
+    assert_golden("zones_served.txt", &with_default_ports(&transcript, listen, None));
     server.wait_until_alone();
     let status = output_in(&directory, &["status", server.http()]);
     assert_golden("status.txt", &without_numbers(&with_default_ports(&status, listen, None)));
     let status = json_in(&directory, &["status", server.http(), "--json"]);
     assert_eq!(status["subsystems"][0]["namespaces"][0]["zones_by_state"][0]["zones"], 16);
     let log = server.stop();
-    let told = log.lines().filter(|line| line.contains("nqn.2014-08.org.nvmexpress:uuid:"));
-    assert!(told.count() >= 2 && !log.contains('\u{1b}'), "hosts come and go, without colours: {log}");
+    let connects = log.lines().filter(|line| line.contains("nqn.2014-08.org.nvmexpress:uuid:"));
+    assert!(
+        connects.count() >= 2 && !log.contains('\u{1b}'),
+        "connects and disconnects are logged without colours: {log}"
+    );
 }
 
 #[test]
@@ -137,13 +140,13 @@ fn metrics_have_every_series_by_its_name() {
 }
 
 #[test]
-fn half_requests_keep_nobody_from_the_metrics_and_strange_names_are_refused() {
+fn incomplete_requests_do_not_block_the_metrics_and_unknown_host_names_are_refused() {
     let directory = scratch("http");
     make_image(&directory);
     let server = Server::start(&directory, &["drives/a"]);
     let mut half: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(server.http()).expect("it listens")).collect();
     for stream in &mut half {
-        // The oldest of them have been hung up on.
+        // The oldest connections have been closed.
         let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: loc");
     }
     assert!(server.get("/metrics").ends_with("# EOF\n"));
@@ -158,16 +161,16 @@ fn half_requests_keep_nobody_from_the_metrics_and_strange_names_are_refused() {
     assert_eq!(answer("Host: evil.example\r\n"), "421");
     assert_eq!(answer("Host: localhost\r\nOrigin: http://evil.example\r\n"), "403");
     assert_eq!(answer(&format!("Host: localhost\r\nX: {}\r\n", "x".repeat(20_000))), "431");
-    // Who sends no more is hung up on, though nobody else needs the place.
+    // A client that stops sending is disconnected, even if no other client connects.
     let mut last = half.pop().expect("there are many");
     last.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
     let mut rest = String::new();
-    assert!(last.read_to_string(&mut rest).is_ok(), "cut after five seconds");
+    assert!(last.read_to_string(&mut rest).is_ok(), "closed after five seconds");
     server.stop();
 }
 
 #[test]
-fn what_cannot_be_served_is_refused_with_a_remedy() {
+fn invalid_drives_and_addresses_are_refused_with_a_remedy() {
     let directory = scratch("serve-mistakes");
     make_image(&directory);
     output_in(&directory, &["drive", "create", "more/a", "--zones", "4", "--zone-capacity", "1MiB"]);
@@ -179,20 +182,20 @@ fn what_cannot_be_served_is_refused_with_a_remedy() {
         (&["drives/a"], "the image in drives/a is in use by another program"),
         (&["none"], "there is no directory none"),
         (&["drives"], "there is no image in drives"),
-        (&["more/a", "drives/a"], "more/a and drives/a would have the same name"),
+        (&["more/a", "drives/a"], "more/a and drives/a would have the same subsystem name"),
         (&["--memory", "zn504"], "did you mean \"zn540\"?"),
         (&["--memory", "zn540", "--zones", "0"], "change --zones or --zone-capacity"),
-        (&["drives/a", "--memory-limit", "1MiB"], "--memory-limit: write at least 128 MiB"),
+        (&["drives/a", "--memory-limit", "1MiB"], "--memory-limit: use at least 128 MiB"),
     ];
     for (arguments, part) in cases {
         let refusal = refused_in(&directory, &[&["serve"], *arguments, &port_0].concat());
         assert!(refusal.contains(part), "{arguments:?}: \"{part}\" is not in:\n{refusal}");
     }
     let cases: &[(&[&str], &str)] = &[
-        (&["--listen", listen, "--http", "off"], "another server has it: choose another with --listen"),
-        (&["--listen", "127.0.0.1:0", "--http", http], "another server has it: choose another with --http"),
-        (&["--listen", "nowhere", "--http", "off"], "\"nowhere\" is no address"),
-        (&["--listen", "127.0.0.1:0", "--http", "nowhere"], "write --http HOST:PORT, or --http off"),
+        (&["--listen", listen, "--http", "off"], "stop the other server, or choose another --listen address"),
+        (&["--listen", "127.0.0.1:0", "--http", http], "stop the other server, or choose another address with --http"),
+        (&["--listen", "nowhere", "--http", "off"], "cannot resolve the address \"nowhere\""),
+        (&["--listen", "127.0.0.1:0", "--http", "nowhere"], "use --http HOST:PORT, or --http off"),
     ];
     for (arguments, part) in cases {
         let refusal = refused_in(&directory, &[&["serve", "more/a"], *arguments].concat());
@@ -205,12 +208,12 @@ fn what_cannot_be_served_is_refused_with_a_remedy() {
     assert!(refusal.contains("unknown key \"lisen\"") && refusal.contains("broken.toml:2:1"), "{refusal}");
     let other = server.url(0).replace(":a", ":b");
     let refusal = refused_in(&directory, &["zone", "report", &other]);
-    assert!(refusal.contains("cannot be used"), "{refusal}");
+    assert!(refusal.contains("cannot use nvme-tcp://"), "{refusal}");
     server.stop();
 }
 
 #[test]
-fn a_server_that_was_killed_recovers_and_keeps_what_it_acknowledged() {
+fn acknowledged_writes_survive_a_kill_of_the_server() {
     let directory = scratch("killed");
     make_image(&directory);
     let server = Server::start(&directory, &["drives/a"]);
@@ -222,21 +225,21 @@ fn a_server_that_was_killed_recovers_and_keeps_what_it_acknowledged() {
     assert!(!status.success());
     let server = Server::start(&directory, &["drives/a"]);
     let state = server.greeting["subsystems"][0]["namespaces"][0]["state"].as_str().unwrap();
-    assert!(state.starts_with("recovered after a stop that was not in order"), "{state}");
+    assert!(state.starts_with("recovered after an unclean shutdown"), "{state}");
     let zones = json_in(&directory, &["zone", "report", server.url(0), "--count", "4", "--json"]);
     assert!(zones["zones"].as_array().unwrap().iter().all(|zone| zone["state"] == "full"), "{zones}");
     server.stop();
-    assert!(output_in(&directory, &["drive", "check", "drives/a"]).contains("is well: 1,024 blocks verified\n"));
+    assert!(output_in(&directory, &["drive", "check", "drives/a"]).contains("no damage, 1,024 blocks verified\n"));
 }
 
-/// A file that nobody else may read.
+/// A file that only its owner can read.
 pub(crate) fn key_file(directory: &Path, name: &str, text: &str) {
     file(directory, name, text);
     fs::set_permissions(directory.join(name), Permissions::from_mode(0o600)).expect("it is ours");
 }
 
 #[test]
-fn a_host_must_know_the_secret_and_the_server_too() {
+fn host_and_server_authenticate_each_other() {
     let directory = scratch("secrets");
     make_image(&directory);
     let secret = |hash: &str| output_of(&["secret", "--hash", hash]);
@@ -245,9 +248,10 @@ fn a_host_must_know_the_secret_and_the_server_too() {
     for (name, text) in [("host.key", &ours), ("server.key", &theirs), ("wrong.key", &wrong)] {
         key_file(&directory, name, text);
     }
-    // The server's own files are beside its configuration, elsewhere than where it is started.
+    // The files of the server are in the directory of its configuration, not in its working
+    // directory.
     let etc = directory.join("etc");
-    std::fs::create_dir(&etc).expect("there is none yet");
+    std::fs::create_dir(&etc).expect("it does not exist yet");
     for (name, text) in [("host.key", &ours), ("server.key", &theirs)] {
         key_file(&etc, name, text);
     }
@@ -271,11 +275,15 @@ fn a_host_must_know_the_secret_and_the_server_too() {
     ] {
         let ran = report(options);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{options:?}");
-        assert!(ran.stderr.contains("cannot be used") && !ran.stderr.contains("DHHC"), "{options:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("cannot use nvme-tcp://") && !ran.stderr.contains("DHHC"),
+            "{options:?}: {}",
+            ran.stderr
+        );
     }
     let log = server.stop();
     assert!(log.contains("warning: ") && !log.contains("DHHC"), "{log}");
-    // A secret that others may read is none, and is not even tried.
+    // A secret that other users can read is refused before connecting.
     let url = "nvme-tcp://127.0.0.1:1/nqn.2026-01.io.zonda:private";
     fs::set_permissions(directory.join("host.key"), Permissions::from_mode(0o640)).expect("it is ours");
     let refused = refused_in(&directory, &["zone", "report", url, "--host-nqn", host, "--secret-file", "host.key"]);
@@ -286,7 +294,7 @@ fn a_host_must_know_the_secret_and_the_server_too() {
 }
 
 #[test]
-fn images_are_their_owner_s() {
+fn images_are_accessible_to_their_owner_only() {
     let directory = scratch("modes");
     make_image(&directory);
     for entry in fs::read_dir(directory.join("drives/a")).expect("it is there") {
@@ -297,7 +305,7 @@ fn images_are_their_owner_s() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_no_reason_to_stop_serving() {
+fn a_server_whose_log_cannot_be_written_continues() {
     let directory = scratch("full-log");
     make_image(&directory);
     let server = Server::start_without_log(&directory, &["drives/a"]);

@@ -14,7 +14,7 @@ use super::wait_until;
 /// `zonda serve`, running.
 pub(crate) struct Server {
     child: Child,
-    /// What it said of itself.
+    /// Its greeting as JSON.
     pub(crate) greeting: Value,
 }
 
@@ -35,7 +35,7 @@ impl Server {
         Server { child, greeting: serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}\n{line}")) }
     }
 
-    /// Where a namespace is, counted over all subsystems.
+    /// The URL of a namespace, counted over all subsystems.
     pub(crate) fn url(&self, index: usize) -> &str {
         let namespaces = self.greeting["subsystems"].as_array().expect("it is a list").iter().flat_map(|subsystem| {
             subsystem["namespaces"]
@@ -47,7 +47,7 @@ impl Server {
         namespaces.collect::<Vec<_>>()[index]
     }
 
-    /// Where it listens for hosts: `HOST:PORT`.
+    /// The address of NVMe/TCP, `HOST:PORT`.
     pub(crate) fn address(&self) -> String {
         let (_, rest) = self.url(0).split_once("://").expect("it is a URL");
         rest.split('/').next().expect("it has a host").to_owned()
@@ -68,14 +68,14 @@ impl Server {
         answer.split_once("\r\n\r\n").expect("it is HTTP").1.to_owned()
     }
 
-    /// Waits until it has noticed that all hosts have gone.
+    /// Waits until the server has noticed that all hosts are disconnected.
     pub(crate) fn wait_until_alone(&self) {
         let is_alone = || {
             let status: Value = serde_json::from_str(&self.get("/status.json")).expect("it is JSON");
             let sessions = status["subsystems"].as_array().expect("there are some").iter().map(|of| &of["sessions"]);
             status["connections"] == 0 && sessions.into_iter().all(|of| of.as_array().is_some_and(Vec::is_empty))
         };
-        wait_until("all hosts have gone", is_alone);
+        wait_until("all hosts are disconnected", is_alone);
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -94,10 +94,10 @@ impl Server {
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         let status = self.child.wait().expect("it ends");
-        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "it had ended by itself: {status}");
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "it had already ended: {status}");
     }
 
-    /// Waits for its end, which something else must bring about.
+    /// Waits until the process ends.
     pub(crate) fn wait(mut self) -> (ExitStatus, String) {
         let log = self.child.stderr.take().map_or(String::new(), rest_of);
         (self.child.wait().expect("it ends"), log)
@@ -106,7 +106,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A test that has failed leaves nothing behind; one that has not, has waited already.
+        // Cleans up after a failed test; otherwise the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -137,7 +137,7 @@ fn spawn(directory: &Path, arguments: &[&str], log: Stdio) -> (Child, String) {
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().expect("the program starts");
-    // Byte by byte: what comes behind the line is left to whoever wants it.
+    // Byte by byte, to leave the rest of the output in the pipe.
     let (mut line, mut byte) = (Vec::new(), [0]);
     let output = child.stdout.as_mut().expect("the output is a pipe");
     while line.last() != Some(&b'\n') {

@@ -3,7 +3,7 @@
 use super::{json_of, output_of, scratch, zonda};
 
 #[test]
-fn a_batch_is_summed_up_and_does_not_depend_on_the_number_of_threads() {
+fn the_summary_of_a_batch_does_not_depend_on_the_number_of_threads() {
     let batch = |threads: &str| {
         json_of(&["sim", "--lite", "--seeds", "12", "--first", "5", "--threads", threads, "--json", "--quiet"])
     };
@@ -14,14 +14,14 @@ fn a_batch_is_summed_up_and_does_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn a_seed_is_replayed_with_its_story() {
-    let story = output_of(&["sim", "3", "--lite"]);
-    assert!(story.starts_with("Seed 3"), "{story}");
-    assert_eq!(story, output_of(&["sim", "3", "--lite"]));
+fn replaying_a_seed_prints_its_event_trace() {
+    let trace = output_of(&["sim", "3", "--lite"]);
+    assert!(trace.starts_with("Seed 3"), "{trace}");
+    assert_eq!(trace, output_of(&["sim", "3", "--lite"]));
 }
 
 #[test]
-fn a_planted_bug_is_found_and_told_with_the_command_that_replays_it() {
+fn a_seeded_bug_is_found_and_reported_with_its_replay_command() {
     let arguments = ["sim", "--lite", "--seeds", "20", "--bug", "reset-keeps-contents", "--quiet"];
     let ran = zonda(&arguments);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
@@ -33,7 +33,7 @@ fn a_planted_bug_is_found_and_told_with_the_command_that_replays_it() {
 }
 
 #[test]
-fn a_failure_is_made_small_and_written_down() {
+fn a_failure_is_shrunk_and_stored() {
     let out = scratch("bugbase");
     let ran = zonda(&["sim", "0", "--bug", "reset-keeps-contents", "--shrink", "--out", out.to_str().unwrap()]);
     assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
@@ -44,7 +44,7 @@ fn a_failure_is_made_small_and_written_down() {
 }
 
 #[test]
-fn an_entry_replays_from_its_file_and_takes_no_option_that_makes_a_scenario() {
+fn an_entry_replays_from_its_file_and_refuses_generator_options() {
     let out = scratch("replayed-entry");
     zonda(&["sim", "0", "--bug", "reset-keeps-contents", "--shrink", "--out", out.to_str().unwrap()]);
     let file = out.join("reset-keeps-contents-0.toml");
@@ -56,9 +56,9 @@ fn an_entry_replays_from_its_file_and_takes_no_option_that_makes_a_scenario() {
     let ran = zonda(&["sim", path]);
     assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains(&entry.failure), "{}", ran.stdout);
-    assert!(ran.stdout.contains(&format!("Again: zonda sim {path}\n")), "{}", ran.stdout);
-    let told = zonda(&["sim", path, "--json"]);
-    assert!(told.stdout.contains(&format!("{:016x}", entry.run().hash)), "{}", told.stdout);
+    assert!(ran.stdout.contains(&format!("Replay with: zonda sim {path}\n")), "{}", ran.stdout);
+    let json = zonda(&["sim", path, "--json"]);
+    assert!(json.stdout.contains(&format!("{:016x}", entry.run().hash)), "{}", json.stdout);
 
     let refused = zonda(&["sim", path, "--bug", "torn-block"]);
     assert_eq!(refused.code, Some(2));
@@ -70,44 +70,44 @@ fn an_entry_replays_from_its_file_and_takes_no_option_that_makes_a_scenario() {
 }
 
 #[test]
-fn a_good_seed_has_nothing_to_shrink() {
-    assert!(output_of(&["sim", "3", "--lite", "--shrink"]).contains("nothing to shrink"));
+fn a_passed_seed_has_nothing_to_shrink() {
+    assert!(output_of(&["sim", "3", "--lite", "--shrink"]).contains("Nothing to shrink"));
 }
 
 #[test]
-fn of_many_seeds_the_first_failure_of_each_kind_is_made_small_and_kept() {
+fn of_many_seeds_the_first_failure_of_each_kind_is_shrunk_and_stored() {
     let directory = scratch("shrink-many");
     let out = directory.to_str().expect("a path of this test is text");
     let ran = zonda(&["sim", "--bug", "lost-wakeup", "--seeds", "5", "--quiet", "--shrink", "--out", out]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert_eq!(ran.stdout.matches("The same failure with").count(), 1, "{}", ran.stdout);
-    let kept = std::fs::read_dir(&directory).expect("the directory is there").count();
+    let kept = std::fs::read_dir(&directory).expect("the directory exists").count();
     assert_eq!(kept, 1, "one kind of failure, one entry");
 }
 
 #[test]
-fn worlds_of_files_are_run_and_told_and_the_former_name_of_all_worlds_is_understood() {
-    let story = output_of(&["sim", "6", "--world", "files"]);
-    assert!(story.contains("for metadata") && story.contains("\nGood: "), "{story}");
-    let batch = |kind: &str| json_of(&["sim", "--world", kind, "--seeds", "8", "--json", "--quiet"]);
+fn file_store_scenarios_run_and_former_option_names_are_accepted() {
+    let trace = output_of(&["sim", "6", "--world", "files"]);
+    assert!(trace.contains("for metadata") && trace.contains("\nPassed: "), "{trace}");
+    let batch = |kind: &str| json_of(&["sim", "--scenario", kind, "--seeds", "8", "--json", "--quiet"]);
     let all = batch("all");
     assert_eq!((&all["seeds"], &all["good"]), (&8.into(), &8.into()));
     assert_eq!(all, batch("both"));
 }
 
 #[test]
-fn worlds_of_volumes_are_run_and_told() {
-    let story = output_of(&["sim", "6", "--world", "volumes"]);
-    assert!(story.contains("\n  members ") && story.contains("the volume is mounted"), "{story}");
-    assert!(story.contains("\nGood: "), "{story}");
-    let batch = json_of(&["sim", "--world", "volumes", "--seeds", "8", "--json", "--quiet"]);
+fn volume_scenarios_run() {
+    let trace = output_of(&["sim", "6", "--scenario", "volumes"]);
+    assert!(trace.contains("\n  members ") && trace.contains("the volume is mounted"), "{trace}");
+    assert!(trace.contains("\nPassed: "), "{trace}");
+    let batch = json_of(&["sim", "--scenario", "volumes", "--seeds", "8", "--json", "--quiet"]);
     assert_eq!((&batch["seeds"], &batch["good"]), (&8.into(), &8.into()));
 }
 
 #[test]
-fn worlds_of_images_are_run_and_told() {
-    let story = output_of(&["sim", "6", "--world", "images"]);
-    assert!(story.contains("\n  journal ") && story.contains("opened: ") && story.contains("\nGood: "), "{story}");
-    let batch = json_of(&["sim", "--world", "images", "--seeds", "8", "--json", "--quiet"]);
+fn image_scenarios_run() {
+    let trace = output_of(&["sim", "6", "--scenario", "images"]);
+    assert!(trace.contains("\n  journal ") && trace.contains("opened: ") && trace.contains("\nPassed: "), "{trace}");
+    let batch = json_of(&["sim", "--scenario", "images", "--seeds", "8", "--json", "--quiet"]);
     assert_eq!((&batch["seeds"], &batch["good"]), (&8.into(), &8.into()));
 }

@@ -1,4 +1,4 @@
-//! `zonda volume`, `zonda member`, and a server that has a volume.
+//! `zonda volume`, `zonda member`, and a server of a volume.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{
     Scratch, assert_golden, json_in, output_in, refused_in, scratch, wait_for, wait_until, without_numbers, zonda_in,
 };
 
-/// Five drives, the first four of which are a volume.
+/// Five drives, four members and a spare of a volume.
 pub(crate) fn make_volume(name: &str) -> Scratch {
     let directory = scratch(name);
     for drive in ["a", "b", "c", "d", "e"] {
@@ -37,44 +37,44 @@ fn states(report: &Value) -> Vec<&str> {
 const JOB: &str = "[run]\nverify = true\n\n[[job]]\noperation = \"randwrite\"\nblock_size = \"16 KiB\"\nqueue_depth = 4\nbytes = \"6 MiB\"\n";
 
 #[test]
-fn a_volume_is_made_used_and_shown() {
+fn a_volume_is_created_and_shown() {
     let directory = make_volume("volume");
     assert_golden("volume_new.txt", &create(&directory));
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
-    assert_eq!((&report["state"], &report["scheme"]), (&"well".into(), &"RAID 5 (3+1)".into()));
+    assert_eq!((&report["state"], &report["scheme"]), (&"healthy".into(), &"RAID 5 (3+1)".into()));
     assert_eq!(report["spares"][0], "../drives/e");
     let zones = output_in(&directory, &["zone", "report", "vol"]);
-    assert!(zones.contains("conventional: written anywhere"), "{zones}");
+    assert!(zones.contains("conventional: random writes"), "{zones}");
 }
 
 #[test]
-fn a_drive_that_is_gone_is_replaced_by_the_spare_and_a_scrub_finds_nothing() {
+fn a_missing_drive_is_replaced_by_the_spare_and_a_scrub_finds_nothing() {
     let directory = make_volume("volume-gone");
     create(&directory);
     fs::write(directory.join("job.toml"), JOB).expect("it can be written");
     output_in(&directory, &["bench", "job.toml", "--target", "vol", "--yes", "--json", "--quiet"]);
     fs::remove_dir_all(directory.join("drives/b")).expect("it was there");
     let text = output_in(&directory, &["volume", "status", "vol", "--wait", "--mount"]);
-    assert!(text.contains("the spare ../drives/e takes the place of member 1"), "{text}");
+    assert!(text.contains("the spare ../drives/e replaces member 1"), "{text}");
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
-    assert_eq!((&report["state"], states(&report)), (&"well".into(), vec!["active"; 4]), "{report}");
+    assert_eq!((&report["state"], states(&report)), (&"healthy".into(), vec!["active"; 4]), "{report}");
     let report = json_in(&directory, &["volume", "scrub", "vol", "--json"]);
-    assert!(report["last_scrub"]["blocks"].as_u64() > Some(0) && report["last_scrub"]["mended"] == 0, "{report}");
+    assert!(report["last_scrub"]["blocks"].as_u64() > Some(0) && report["last_scrub"]["repaired"] == 0, "{report}");
 }
 
 #[test]
-fn a_volume_is_looked_after_while_a_server_has_it() {
+fn a_volume_is_managed_while_it_is_served() {
     let directory = make_volume("volume-served");
     create(&directory);
     let server = Server::start(&directory, &["vol"]);
     output_in(&directory, &["member", "fail", "vol", "c"]);
     let report = json_in(&directory, &["volume", "status", "vol", "--wait", "--json"]);
-    assert_eq!((&report["state"], &report["members"][2]["at"]), (&"well".into(), &"../drives/e".into()), "{report}");
+    assert_eq!((&report["state"], &report["members"][2]["at"]), (&"healthy".into(), &"../drives/e".into()), "{report}");
     let refused = refused_in(&directory, &["member", "replace", "vol", "2", "--with", "drives/c"]);
     assert!(refused.contains("member 2 (../drives/e) has not failed"), "{refused}");
     output_in(&directory, &["member", "fail", "vol", "0"]);
     let refused = refused_in(&directory, &["member", "fail", "vol", "1"]);
-    assert!(refused.contains("the volume cannot do without member 1 (../drives/b)"), "{refused}");
+    assert!(refused.contains("the volume cannot lose member 1 (../drives/b)"), "{refused}");
     let refused = refused_in(&directory, &["member", "replace", "vol", "0", "--with", "drives/a"]);
     assert!(refused.contains("is not empty") && refused.contains("--force"), "{refused}");
     output_in(&directory, &["member", "replace", "vol", "0", "--with", "drives/a", "--force"]);
@@ -82,7 +82,7 @@ fn a_volume_is_looked_after_while_a_server_has_it() {
     let text = output_in(&directory, &["volume", "scrub", "vol"]);
     assert_golden("volume_served.txt", &without_numbers(&text));
     let status = output_in(&directory, &["status", server.http()]);
-    assert!(status.contains("RAID 5 (3+1), well, can lose 1 more member"), "{status}");
+    assert!(status.contains("RAID 5 (3+1), healthy, can lose 1 more member"), "{status}");
     let metrics = server.get("/metrics");
     for series in [
         "zonda_volume_member{nqn=\"nqn.2026-01.io.zonda:vol\",namespace=\"1\",at=\"../drives/e\",state=\"active\"} 1",
@@ -93,19 +93,19 @@ fn a_volume_is_looked_after_while_a_server_has_it() {
         assert!(metrics.contains(series), "{series} is not in\n{metrics}");
     }
     let log = server.stop();
-    assert!(log.contains("member 2 (../drives/c) is given up") && log.contains("is rebuilt"), "{log}");
+    assert!(log.contains("member 2 (../drives/c) has failed") && log.contains("is rebuilt"), "{log}");
     assert!(!directory.join("vol/control").exists(), "the socket goes with the server");
-    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
+    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "healthy");
 }
 
 #[test]
-fn what_a_volume_cannot_be_is_refused_with_a_remedy() {
+fn invalid_volumes_are_refused_with_a_remedy() {
     let directory = make_volume("volume-refused");
     let make = |arguments: &[&str]| refused_in(&directory, &[&["volume", "create", "vol"], arguments].concat());
     for (arguments, words) in [
-        (&["--members", "drives/a,drives/b", "--level", "5"][..], "RAID 5 needs at least 3 members, 2 are named"),
-        (&["--members", "drives/a,drives/a"], "drives/a is named twice"),
-        (&["--members", MEMBERS, "--data", "2"], "3 hold data, not 2"),
+        (&["--members", "drives/a,drives/b", "--level", "5"][..], "RAID 5 needs at least 3 members, not 2"),
+        (&["--members", "drives/a,drives/a"], "drive drives/a is given twice"),
+        (&["--members", MEMBERS, "--data", "2"], "data chunks: 3, not 2"),
         (&["--members", "drives/a,drives/none"], "drives/none"),
         (&["--members", MEMBERS, "--size", "1TiB"], "the members hold at most"),
     ] {
@@ -126,10 +126,10 @@ fn what_a_volume_cannot_be_is_refused_with_a_remedy() {
     let refused = refused_in(&directory, &["member", "fail", "vol", "z"]);
     assert!(refused.contains("the volume has no member z") && refused.contains("1 (../drives/b)"), "{refused}");
     let refused = refused_in(&directory, &["volume", "scrub", "vol", "--detach"]);
-    assert!(refused.contains("no server has the volume"), "{refused}");
+    assert!(refused.contains("the volume is not served"), "{refused}");
 }
 
-/// Every file below a directory, and what is in it.
+/// Every file below a directory with its contents.
 fn contents(directory: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("it can be read")) {
@@ -145,35 +145,35 @@ fn contents(directory: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn a_look_at_a_volume_that_no_server_has_mounts_nothing_and_writes_nothing() {
+fn the_status_of_a_volume_that_is_not_served_mounts_and_writes_nothing() {
     let directory = make_volume("volume-look");
     create(&directory);
     fs::write(directory.join("job.toml"), JOB).expect("it can be written");
     let server = Server::start(&directory, &["vol"]);
     output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
-    // What a crash leaves is for a mount to put in order.
+    // Only a mount recovers from a crash.
     server.kill();
     fs::remove_file(directory.join("vol/control")).expect("a killed server leaves it");
     let before = contents(&directory);
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
-    assert_eq!((&report["mounted"], &report["state"]), (&false.into(), &"well".into()), "{report}");
+    assert_eq!((&report["mounted"], &report["state"]), (&false.into(), &"healthy".into()), "{report}");
     assert_eq!((states(&report), &report["spares"][0]), (vec!["active"; 4], &"../drives/e".into()), "{report}");
     assert!(report["volume_bytes"].as_u64() > Some(0) && report["epoch"].is_u64(), "{report}");
     assert!(report.get("live_bytes").is_none() && report["members"][0].get("free_zones").is_none(), "{report}");
     let text = output_in(&directory, &["volume", "status", "vol"]);
     assert_golden("volume_unmounted.txt", &without_numbers(&text));
-    assert!(contents(&directory) == before, "a look has changed a file");
+    assert!(contents(&directory) == before, "volume status has changed a file");
     fs::remove_dir_all(directory.join("drives/b")).expect("it was there");
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
     assert_eq!((&report["state"], &report["can_lose"]), (&"degraded".into(), &0.into()), "{report}");
-    assert_eq!(states(&report), ["active", "missing", "active", "active"], "no spare has stepped in");
+    assert_eq!(states(&report), ["active", "missing", "active", "active"], "no spare has replaced it");
     fs::remove_dir_all(directory.join("drives/c")).expect("it was there");
     let ran = zonda_in(&directory, &["volume", "status", "vol"]);
     assert!(ran.code == Some(1) && ran.stdout.contains("too few members are present"), "{}", ran.stdout);
 }
 
 #[test]
-fn a_drive_that_belongs_to_a_volume_is_not_harmed_by_itself() {
+fn a_member_of_a_volume_is_protected_from_direct_writes() {
     let directory = make_volume("volume-member");
     create(&directory);
     fs::write(directory.join("job.toml"), "[[job]]\noperation = \"append\"\nzones = \"4..6\"\noperations = 8\n")
@@ -190,7 +190,7 @@ fn a_drive_that_belongs_to_a_volume_is_not_harmed_by_itself() {
         assert!(refused.contains("member 0 of the volume \"vol\"") && refused.contains("--force"), "{refused}");
     }
     assert_eq!(states(&json_in(&directory, &["volume", "status", "vol", "--json"])), ["active"; 4]);
-    // The operator may.
+    // Unless --force is given.
     let server = Server::start(&directory, &["drives/a", "--force"]);
     let refused = refused_in(&directory, &["zone", "reset", server.url(0), "--all"]);
     assert!(refused.contains("member 0 of the volume \"vol\""), "{refused}");
@@ -203,7 +203,7 @@ fn a_drive_that_belongs_to_a_volume_is_not_harmed_by_itself() {
 }
 
 #[test]
-fn an_active_member_is_not_taken_for_another_place_though_forced() {
+fn an_active_member_cannot_replace_another_even_with_force() {
     let directory = make_volume("volume-active");
     let far = Server::start(&directory, &["drives/a"]);
     let members = format!("{},drives/b,drives/c", far.url(0));
@@ -222,7 +222,7 @@ fn an_active_member_is_not_taken_for_another_place_though_forced() {
 }
 
 #[test]
-fn a_drive_under_two_names_is_no_two_members_and_no_two_spares() {
+fn a_drive_under_two_names_is_refused_as_two_members_or_spares() {
     let directory = make_volume("volume-names");
     let far = Server::start(&directory, &["drives/e"]);
     let (one, other) = (far.url(0).to_owned(), far.url(0).replace("127.0.0.1", "localhost"));
@@ -238,7 +238,7 @@ fn a_drive_under_two_names_is_no_two_members_and_no_two_spares() {
         let server = Server::start(&directory, &["vol"]);
         for force in [&[][..], &["--force"]] {
             let refused = refused_in(&directory, &[&["volume", "spare", "add", "vol", &other], force].concat());
-            assert!(refused.contains("of this volume, under another name"), "{refused}");
+            assert!(refused.contains("of this volume, at another address"), "{refused}");
         }
         server.stop();
     }
@@ -247,9 +247,9 @@ fn a_drive_under_two_names_is_no_two_members_and_no_two_spares() {
     let text = fs::read_to_string(&file).expect("it is there");
     let second = text.replace(&format!("\"{one}\""), &format!("\"{other}\""));
     let table = second.split("[[spare]]").nth(1).expect("it has a spare").to_owned();
-    fs::write(&file, format!("{text}\n[[spare]]{table}")).expect("there is room");
+    fs::write(&file, format!("{text}\n[[spare]]{table}")).expect("the disk has space");
     let server = Server::start(&directory, &["vol"]);
-    fs::write(directory.join("job.toml"), JOB).expect("there is room");
+    fs::write(directory.join("job.toml"), JOB).expect("the disk has space");
     output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes"]);
     output_in(&directory, &["member", "fail", "vol", "0"]);
     output_in(&directory, &["volume", "status", "vol", "--wait"]);
@@ -265,9 +265,9 @@ fn a_copy_of_a_volume_s_directory_is_refused_by_each_command_while_the_volume_is
     let directory = make_volume("volume-copy");
     create(&directory);
     let _server = Server::start(&directory, &["vol"]);
-    fs::create_dir(directory.join("copy")).expect("there is room");
+    fs::create_dir(directory.join("copy")).expect("the disk has space");
     for name in ["volume.toml", "lock"] {
-        fs::copy(directory.join("vol").join(name), directory.join("copy").join(name)).expect("there is room");
+        fs::copy(directory.join("vol").join(name), directory.join("copy").join(name)).expect("the disk has space");
     }
     for arguments in [
         &["volume", "status", "copy"][..],
@@ -295,14 +295,14 @@ fn older_members_are_served_once_they_are_accepted_for_one_volume() {
     let file = directory.join("vol/volume.toml");
     let text = fs::read_to_string(&file).expect("it is there");
     let line = text.lines().find(|line| line.starts_with("epoch = ")).expect("the epoch is kept");
-    fs::write(&file, text.replace(line, "epoch = 1000")).expect("there is room");
+    fs::write(&file, text.replace(line, "epoch = 1000")).expect("the disk has space");
     let serve = |arguments: &[&str]| {
         refused_in(&directory, &[&["serve", "--listen", "127.0.0.1:0", "--http", "off"], arguments].concat())
     };
     let refused = serve(&["vol"]);
     assert!(refused.contains("has reached 1000") && refused.contains("--accept-older"), "{refused}");
     let refused = serve(&["vol", "--accept-losses"]);
-    assert!(refused.contains("has reached 1000"), "only what is said is accepted: {refused}");
+    assert!(refused.contains("has reached 1000"), "each risk is accepted separately: {refused}");
     let refused = serve(&["drives/e", "--force", "--accept-older"]);
     assert!(refused.contains("0 volumes are to be served"), "{refused}");
     let log = Server::start(&directory, &["vol", "--accept-older"]).stop();
@@ -311,7 +311,7 @@ fn older_members_are_served_once_they_are_accepted_for_one_volume() {
 }
 
 #[test]
-fn a_check_tells_well_from_refused_by_its_exit_code_and_changes_no_file() {
+fn the_exit_code_of_a_check_shows_whether_the_volume_can_be_mounted_and_no_file_changes() {
     let directory = make_volume("volume-check");
     create(&directory);
     let server = Server::start(&directory, &["vol"]);
@@ -320,7 +320,7 @@ fn a_check_tells_well_from_refused_by_its_exit_code_and_changes_no_file() {
     let refused = refused_in(&directory, &["volume", "status", "none", "--lost"]);
     assert!(refused.contains("there is no volume in none"), "{refused}");
     let text = output_in(&directory, &["volume", "status", "vol", "--lost"]);
-    assert!(text.ends_with("no block is lost\n"), "{text}");
+    assert!(text.ends_with("no lost blocks\n"), "{text}");
     fs::write(directory.join("job.toml"), JOB).expect("it can be written");
     output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
     server.stop();
@@ -340,18 +340,17 @@ fn a_check_tells_well_from_refused_by_its_exit_code_and_changes_no_file() {
         fs::remove_dir_all(directory.join("drives").join(drive)).expect("it was there");
     }
     let (code, report) = check();
-    assert!(code == Some(1) && report["refusal"][0].as_str().is_some_and(|text| text.contains("can do without 1")));
+    assert!(
+        code == Some(1) && report["refusal"][0].as_str().is_some_and(|text| text.contains("it can lose at most 1"))
+    );
 }
 
 #[test]
-fn a_lost_directory_is_written_again_from_the_drives_and_only_then() {
+fn a_lost_directory_is_recreated_from_the_drives() {
     let directory = make_volume("volume-import");
     create(&directory);
     let text = output_in(&directory, &["member", "fail", "vol", "3"]);
-    assert!(
-        text.contains("degraded") && text.contains("spare"),
-        "no rebuild is started that nobody has asked for: {text}"
-    );
+    assert!(text.contains("degraded") && text.contains("spare"), "no rebuild is started without a request: {text}");
     output_in(&directory, &["volume", "status", "vol", "--wait", "--mount"]);
     fs::remove_dir_all(directory.join("vol")).expect("it was there");
     let dry = ["volume", "import", "vol", "--scan", "drives", "--dry-run"];
@@ -362,7 +361,7 @@ fn a_lost_directory_is_written_again_from_the_drives_and_only_then() {
     assert_eq!((states(&report), &report["members"][3]["at"]), (vec!["active"; 4], &"../drives/e".into()), "{report}");
     assert!(report["ignored"][0]["reason"].as_str().is_some_and(|text| text.contains("another drive is member 3")));
     let text = output_in(&directory, &dry);
-    assert!(text.contains("would be written") && text.contains("left out:"), "{text}");
+    assert!(text.contains("was not written") && text.contains("excluded:"), "{text}");
     assert!(contents(&directory) == before, "nothing is written");
     let refused = refused_in(&directory, &["volume", "import", "vol", "--members", "drives/a,drives/b"]);
     assert!(refused.contains("too few members: 2 of 4") && refused.contains("(id "), "{refused}");
@@ -372,18 +371,18 @@ fn a_lost_directory_is_written_again_from_the_drives_and_only_then() {
     let refused = refused_in(&directory, &["volume", "import", "other", "--members", drives]);
     assert!(refused.contains("drives/e is in use by another program"), "{refused}");
     let refused = refused_in(&directory, &["volume", "import", "other", "--scan", "drives"]);
-    assert!(refused.contains("in use by another program, and not looked at"), "{refused}");
+    assert!(refused.contains("in use by another program, and not read"), "{refused}");
     server.stop();
-    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
+    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "healthy");
     let refused = refused_in(&directory, &["volume", "import", "vol", "--members", drives]);
     assert!(refused.contains("holds a volume already"), "{refused}");
-    // One of them is behind a server now.
+    // One member is remote now.
     fs::remove_dir_all(directory.join("vol")).expect("it was there");
     let far = Server::start(&directory, &["drives/c", "--force"]);
     let drives = format!("drives/b,{},drives/a,drives/e", far.url(0));
     let report = json_in(&directory, &["volume", "import", "vol", "--members", &drives, "--json"]);
     assert_eq!((&report["members"][2]["at"], states(&report)), (&far.url(0).into(), vec!["active"; 4]), "{report}");
-    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
+    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "healthy");
 }
 
 #[test]
@@ -393,7 +392,7 @@ fn a_side_is_chosen_for_one_start_and_later_starts_need_no_option() {
     output_in(&directory, &["volume", "create", "vol", "--members", "drives/a,drives/b"]);
     let before = fs::read(&file).expect("it is there");
     for drive in ["a", "b"] {
-        fs::write(&file, &before).expect("there is room");
+        fs::write(&file, &before).expect("the disk has space");
         fs::rename(directory.join("drives").join(drive), directory.join("away")).expect("it is there");
         Server::start(&directory, &["vol"]).stop();
         fs::rename(directory.join("away"), directory.join("drives").join(drive)).expect("it is there");
@@ -406,17 +405,17 @@ fn a_side_is_chosen_for_one_start_and_later_starts_need_no_option() {
     let refused = refused_in(&directory, &[&serve[..], &["--accept-side", "c"]].concat());
     assert!(refused.contains("the volume has no member c"), "{refused}");
     let log = Server::start(&directory, &["vol", "--accept-side", "b"]).stop();
-    assert!(log.contains("members 0 (../drives/a, epoch ") && log.contains("are treated as failed"), "{log}");
+    assert!(log.contains("member 0 (../drives/a, epoch ") && log.contains("is treated as failed"), "{log}");
     let server = Server::start(&directory, &["vol"]);
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
     assert_eq!(states(&report), ["failed", "active"], "{report}");
     output_in(&directory, &["member", "replace", "vol", "a", "--with", "drives/a", "--force"]);
     server.stop();
-    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "well");
+    assert_eq!(json_in(&directory, &["volume", "status", "vol", "--json"])["state"], "healthy");
 }
 
 #[test]
-fn waiting_for_a_volume_that_no_server_has_changes_nothing_unless_it_is_to_be_mounted() {
+fn waiting_for_a_volume_that_is_not_served_changes_nothing_without_mount() {
     let directory = make_volume("volume-wait");
     create(&directory);
     output_in(&directory, &["volume", "rates", "vol", "--rebuild", "4KiB/s"]);
@@ -432,16 +431,16 @@ fn waiting_for_a_volume_that_no_server_has_changes_nothing_unless_it_is_to_be_mo
     fs::remove_file(directory.join("vol/control")).expect("a killed server leaves it");
     let before = contents(&directory);
     let refused = refused_in(&directory, &["volume", "status", "vol", "--wait"]);
-    assert!(refused.contains("no server has the volume") && refused.contains("--wait --mount"), "{refused}");
+    assert!(refused.contains("the volume is not served") && refused.contains("--wait --mount"), "{refused}");
     assert!(contents(&directory) == before, "nothing is written");
 }
 
 #[test]
-fn rates_are_shown_and_changed_one_by_one_and_a_log_says_what_was_asked_for_in_words() {
+fn rates_are_shown_and_set_separately_and_logged() {
     let directory = make_volume("volume-rates");
     create(&directory);
     let rates = |arguments: &[&str]| output_in(&directory, &[&["volume", "rates", "vol"], arguments].concat());
-    assert_eq!(rates(&[]), "vol\n  rebuild    as fast as members are\n  scrub      64 MiB/s (default)\n");
+    assert_eq!(rates(&[]), "vol\n  rebuild    unlimited (default)\n  scrub      64 MiB/s (default)\n");
     assert_eq!(rates(&["--rebuild", "10MiB/s"]), "vol\n  rebuild    10 MiB/s\n  scrub      64 MiB/s (default)\n");
     let server = Server::start(&directory, &["vol"]);
     let both = "vol\n  rebuild    10 MiB/s\n  scrub      20 MiB/s\n";
@@ -451,25 +450,25 @@ fn rates_are_shown_and_changed_one_by_one_and_a_log_says_what_was_asked_for_in_w
     let refused = refused_in(&directory, &["volume", "create", "other", "--members", MEMBERS]);
     assert!(refused.contains("in use"), "{refused}");
     let log = server.stop();
-    assert!(log.contains("vol: asked to set rates: rebuild as before, scrub 20 MiB/s"), "{log}");
+    assert!(log.contains("vol: request: set rates: rebuild unchanged, scrub 20 MiB/s"), "{log}");
     assert!(!log.contains("Some("), "{log}");
     let refused = refused_in(&directory, &["volume", "create", "other", "--members", MEMBERS]);
     assert!(refused.contains("zonda volume import"), "{refused}");
     fs::remove_dir_all(directory.join("drives/b")).expect("it exists");
     let log = Server::start(&directory, &["vol"]).stop();
-    assert!(log.contains("member 1 (../drives/b) is not there") && !log.contains("drive create"), "{log}");
+    assert!(log.contains("member 1 (../drives/b) is missing") && !log.contains("drive create"), "{log}");
 }
 
-/// Waits until the report of a served volume is like this, at most for some seconds.
-fn status_until(directory: &Path, is_meant: impl Fn(&Value) -> bool) -> Value {
+/// Waits until the report of a served volume satisfies the condition.
+fn status_until(directory: &Path, holds: impl Fn(&Value) -> bool) -> Value {
     wait_for(Duration::from_secs(40), || {
         let report = json_in(directory, &["volume", "status", "vol", "--json"]);
-        if is_meant(&report) { Ok(report) } else { Err(report) }
+        if holds(&report) { Ok(report) } else { Err(report) }
     })
 }
 
 #[test]
-fn a_member_whose_server_was_restarted_comes_back_by_itself_and_one_failed_by_command_does_not() {
+fn a_member_is_readded_after_a_restart_of_its_server_but_not_after_a_failure_by_command() {
     let directory = make_volume("volume-returns");
     let far = Server::start(&directory, &["drives/b"]);
     let url = far.url(0).to_owned();
@@ -485,7 +484,7 @@ fn a_member_whose_server_was_restarted_comes_back_by_itself_and_one_failed_by_co
     let report = status_until(&directory, |report| states(report)[1] == "failed");
     assert_eq!((&report["members"][1]["failed"], &report["state"]), (&"errors".into(), &"degraded".into()));
     let far = Server::start(&directory, &["drives/b", "--force", "--listen", &format!("127.0.0.1:{port}")]);
-    status_until(&directory, |report| report["state"] == "well");
+    status_until(&directory, |report| report["state"] == "healthy");
     output_in(&directory, &["member", "fail", "vol", "1"]);
     let text = output_in(&directory, &["volume", "status", "vol"]);
     assert!(text.contains("failed (by command)"), "{text}");
@@ -495,10 +494,10 @@ fn a_member_whose_server_was_restarted_comes_back_by_itself_and_one_failed_by_co
     let refused = refused_in(&directory, &["member", "re-add", "vol", "0"]);
     assert!(refused.contains("member 0 (../drives/a) has not failed"), "{refused}");
     let report = json_in(&directory, &["member", "re-add", "vol", "1", "--json"]);
-    assert_eq!((&report["state"], states(&report)), (&"well".into(), vec!["active"; 3]));
+    assert_eq!((&report["state"], states(&report)), (&"healthy".into(), vec!["active"; 3]));
     output_in(&directory, &["member", "fail", "vol", "2"]);
     bench();
     let log = server.stop();
-    assert!(log.contains("is there again: it is caught up") && log.contains("is taken back: it is caught up"), "{log}");
+    assert!(log.contains("is back: resynchronizing") && log.contains("is re-added: resynchronizing"), "{log}");
     far.stop();
 }

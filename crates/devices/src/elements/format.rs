@@ -1,4 +1,5 @@
-//! The bytes of `elements.zonda`: two slots of the same length, of which the older one is written over.
+//! The format of `elements.zonda`: two slots of the same length, of which the older one is
+//! overwritten.
 //!
 //! All numbers are little-endian.
 //!
@@ -7,9 +8,9 @@
 //!    0      8  "zondelem"
 //!    8      4  version, 1
 //!   12      4  CRC-32C of everything from byte 16 to the end of the table
-//!   16      8  sequence: of two slots the later one counts
+//!   16      8  sequence: the later one of two slots is valid
 //!   24     16  UUID of the image
-//!   40      8  bytes that FINISH padded since the drive was made
+//!   40      8  bytes that FINISH padded since the drive was created
 //!   48      4  Z, zones that are not conventional
 //!   52      4  0
 //!   56      8  T, bytes of the table
@@ -20,39 +21,41 @@
 use std::fmt;
 
 use zonda_ring::Bytes;
-use zonda_ssd::allocation::{ElementBook, ElementRecord, ElementTable, ElementTableError, ZoneFate, ZoneStanding};
+use zonda_ssd::allocation::{
+    ElementRecord, ElementTable, ElementTableError, ElementTracker, ZoneDisposition, ZoneUsage,
+};
 
 const MAGIC: &[u8; 8] = b"zondelem";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 64;
-/// Where what the checksum covers begins.
+/// Where the bytes begin that the checksum covers.
 const SUM_FROM: usize = 16;
-/// Where the fate stands in a zone's number.
-const FATE_SHIFT: u32 = 62;
+/// Where the disposition is in the number of a zone.
+const DISPOSITION_SHIFT: u32 = 62;
 /// Slots begin at a page, so that no write of one touches a page of the other.
 const PAGE_BYTES: u64 = 4096;
 
 const _: () = assert!(SUM_FROM + 8 + 16 + 8 + 4 + 4 + 8 == HEADER_BYTES);
 
-/// Why a slot says nothing.
+/// Why a slot cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SlotFault {
     /// It was never written.
     Unwritten,
-    /// It holds something else.
+    /// It has another magic.
     NotElements,
-    /// It is of another version.
+    /// It has another version.
     Version {
-        /// Which.
+        /// The version.
         found: u32,
     },
-    /// It is of another image.
+    /// It belongs to another image.
     OtherImage,
-    /// It was cut, or does not have its checksum.
+    /// It is truncated, or its checksum is wrong.
     Damaged,
-    /// Its table cannot be used.
+    /// Its table is invalid.
     Table(ElementTableError),
-    /// The system could not read it; what it said.
+    /// It cannot be read; the error of the system.
     Unreadable(String),
 }
 
@@ -60,9 +63,9 @@ impl fmt::Display for SlotFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SlotFault::Unwritten => f.write_str("it was never written"),
-            SlotFault::NotElements => f.write_str("it holds something else"),
+            SlotFault::NotElements => f.write_str("it is not a table of storage elements"),
             SlotFault::Version { found } => {
-                write!(f, "it is of version {found}, and this program knows version {VERSION}")
+                write!(f, "it has version {found}, and this program supports version {VERSION}")
             }
             SlotFault::OtherImage => f.write_str("it belongs to another image"),
             SlotFault::Damaged => f.write_str("it is damaged"),
@@ -72,18 +75,18 @@ impl fmt::Display for SlotFault {
     }
 }
 
-/// Bytes from one slot to the next, enough for whatever a book has to say.
-pub(super) fn slot_bytes(book: &ElementBook) -> u64 {
-    let zones = book.record().zones.len() as u64;
-    (HEADER_BYTES as u64 + 8 * zones + book.table_bytes_max()).next_multiple_of(PAGE_BYTES)
+/// Bytes of a slot, enough for the longest record of a tracker.
+pub(super) fn slot_bytes(tracker: &ElementTracker) -> u64 {
+    let zones = tracker.record().zones.len() as u64;
+    (HEADER_BYTES as u64 + 8 * zones + tracker.table_bytes_max()).next_multiple_of(PAGE_BYTES)
 }
 
-/// Whether a sequence is later than another one. It may go round.
+/// Whether a sequence number is later than another one. It may wrap around.
 pub(super) fn is_later(sequence: u64, than: u64) -> bool {
     (sequence.wrapping_sub(than) as i64) > 0
 }
 
-/// What a slot is to hold.
+/// Encodes a slot.
 pub(super) fn encode(record: &ElementRecord, uuid: &[u8; 16], sequence: u64) -> Bytes {
     let table = record.table.to_bytes();
     let mut bytes = Vec::with_capacity(HEADER_BYTES + 8 * record.zones.len() + table.len());
@@ -97,13 +100,13 @@ pub(super) fn encode(record: &ElementRecord, uuid: &[u8; 16], sequence: u64) -> 
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(&(table.len() as u64).to_le_bytes());
     for zone in &record.zones {
-        let fate = match zone.fate {
-            // What cannot be written any more has the elements that it has.
-            ZoneFate::Writable | ZoneFate::ReadOnly => 0_u64,
-            ZoneFate::Finished => 1,
-            ZoneFate::Offline => 2,
+        let disposition = match zone.disposition {
+            // A read-only zone keeps its elements.
+            ZoneDisposition::Writable | ZoneDisposition::ReadOnly => 0_u64,
+            ZoneDisposition::Finished => 1,
+            ZoneDisposition::Offline => 2,
         };
-        bytes.extend_from_slice(&(zone.written_bytes | fate << FATE_SHIFT).to_le_bytes());
+        bytes.extend_from_slice(&(zone.written_bytes | disposition << DISPOSITION_SHIFT).to_le_bytes());
     }
     bytes.extend_from_slice(&table);
     let sum = crc_fast::crc32_iscsi(&bytes[SUM_FROM..]);
@@ -111,7 +114,7 @@ pub(super) fn encode(record: &ElementRecord, uuid: &[u8; 16], sequence: u64) -> 
     bytes.into()
 }
 
-/// The sequence and the record that a slot holds. What lies behind the record is not looked at.
+/// Decodes the sequence number and the record of a slot. Bytes after the record are ignored.
 pub(super) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Result<(u64, ElementRecord), SlotFault> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
         return Err(if bytes.is_empty() { SlotFault::Unwritten } else { SlotFault::Damaged });
@@ -135,20 +138,20 @@ pub(super) fn decode(bytes: &[u8], uuid: &[u8; 16]) -> Result<(u64, ElementRecor
         return Err(SlotFault::OtherImage);
     }
     let (zones, _) = bytes[HEADER_BYTES..zones_end].as_chunks();
-    let zones = zones.iter().map(|zone| standing_of(u64::from_le_bytes(*zone)));
+    let zones = zones.iter().map(|zone| usage_of(u64::from_le_bytes(*zone)));
     let zones = zones.collect::<Option<Vec<_>>>().ok_or(SlotFault::Damaged)?;
     let table = ElementTable::from_bytes(&bytes[zones_end..]).map_err(SlotFault::Table)?;
     Ok((u64_at(16), ElementRecord { table, zones, padding_bytes: u64_at(40) }))
 }
 
-fn standing_of(number: u64) -> Option<ZoneStanding> {
-    let fate = match number >> FATE_SHIFT {
-        0 => ZoneFate::Writable,
-        1 => ZoneFate::Finished,
-        2 => ZoneFate::Offline,
+fn usage_of(number: u64) -> Option<ZoneUsage> {
+    let disposition = match number >> DISPOSITION_SHIFT {
+        0 => ZoneDisposition::Writable,
+        1 => ZoneDisposition::Finished,
+        2 => ZoneDisposition::Offline,
         _ => return None,
     };
-    Some(ZoneStanding { written_bytes: number & ((1 << FATE_SHIFT) - 1), fate })
+    Some(ZoneUsage { written_bytes: number & ((1 << DISPOSITION_SHIFT) - 1), disposition })
 }
 
 #[cfg(test)]
@@ -160,32 +163,32 @@ mod tests {
 
     const UUID: [u8; 16] = [7; 16];
 
-    fn book() -> ElementBook {
-        let mut profile = Profile::parse(builtin_text("tiny").expect("it is built in")).expect("it is right");
+    fn tracker() -> ElementTracker {
+        let mut profile = Profile::parse(builtin_text("tiny").expect("it is built in")).expect("it is valid");
         profile.zones.allocation = AllocationKind::Block;
-        let mut book = ElementBook::new(&profile);
-        book.written(ZoneIndex(1), 300 << 10);
-        book.written(ZoneIndex(2), 1536 << 10);
-        book.finished(ZoneIndex(1));
-        book.written(ZoneIndex(5), 4 << 10);
-        book.offline(ZoneIndex(5));
-        book.reset(ZoneIndex(2));
-        book
+        let mut tracker = ElementTracker::new(&profile);
+        tracker.written(ZoneIndex(1), 300 << 10);
+        tracker.written(ZoneIndex(2), 1536 << 10);
+        tracker.finished(ZoneIndex(1));
+        tracker.written(ZoneIndex(5), 4 << 10);
+        tracker.offline(ZoneIndex(5));
+        tracker.reset(ZoneIndex(2));
+        tracker
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written_and_fits_its_slot() {
-        let book = book();
-        let bytes = encode(&book.record(), &UUID, 41);
-        assert!(bytes.len() as u64 <= slot_bytes(&book) && slot_bytes(&book).is_multiple_of(PAGE_BYTES));
+        let tracker = tracker();
+        let bytes = encode(&tracker.record(), &UUID, 41);
+        assert!(bytes.len() as u64 <= slot_bytes(&tracker) && slot_bytes(&tracker).is_multiple_of(PAGE_BYTES));
         let mut slot = bytes.to_vec();
-        slot.resize(slot_bytes(&book) as usize, 0xa5);
-        assert_eq!(decode(&slot, &UUID), Ok((41, book.record())), "whatever an earlier record has left behind it");
+        slot.resize(slot_bytes(&tracker) as usize, 0xa5);
+        assert_eq!(decode(&slot, &UUID), Ok((41, tracker.record())), "bytes of an earlier record after it are ignored");
     }
 
     #[test]
-    fn a_slot_that_holds_something_else_says_what_is_wrong() {
-        let bytes = encode(&book().record(), &UUID, 1);
+    fn a_slot_that_is_not_a_record_of_this_image_reports_why() {
+        let bytes = encode(&tracker().record(), &UUID, 1);
         assert_eq!(decode(&[], &UUID), Err(SlotFault::Unwritten));
         assert_eq!(decode(&[0; 4096], &UUID), Err(SlotFault::Unwritten));
         assert_eq!(decode(&[1; 4096], &UUID), Err(SlotFault::NotElements));
@@ -196,19 +199,19 @@ mod tests {
     }
 
     #[test]
-    fn no_altered_byte_and_no_cut_goes_unseen() {
-        let bytes = encode(&book().record(), &UUID, 1);
+    fn every_altered_byte_and_every_truncation_is_detected() {
+        let bytes = encode(&tracker().record(), &UUID, 1);
         for at in 0..bytes.len() {
             let mut altered = bytes.to_vec();
             altered[at] ^= 0x10;
             decode(&altered, &UUID).expect_err("a byte was altered");
-            decode(&bytes[..at], &UUID).expect_err("the slot was cut");
+            decode(&bytes[..at], &UUID).expect_err("the slot was truncated");
         }
     }
 
     #[test]
-    fn bytes_with_a_right_checksum_are_checked_all_the_same() {
-        let bytes = encode(&book().record(), &UUID, 1);
+    fn contents_with_a_valid_checksum_are_validated() {
+        let bytes = encode(&tracker().record(), &UUID, 1);
         let mut prng = Prng::new(3);
         let mut refused = 0;
         for _ in 0..5_000 {
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_of_two_sequences_is_found_where_they_go_round_too() {
+    fn the_later_of_two_sequences_is_found_after_a_wraparound() {
         assert!(is_later(2, 1) && !is_later(1, 2) && !is_later(1, 1) && is_later(0, u64::MAX));
     }
 }

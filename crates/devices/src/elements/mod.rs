@@ -1,24 +1,25 @@
-//! The storage elements of a file-backed drive, over restarts.
+//! The storage elements of a file-backed drive, persistent over restarts.
 //!
 //! A profile whose zones are built of elements (`[zones] allocation` other than `fixed`) has an
-//! [`ElementBook`](zonda_ssd::allocation::ElementBook): which element is whose, and how worn each is. It follows the zones
-//! of the image, and is kept in a file beside the image's own, `elements.zonda`.
+//! [`ElementTracker`](zonda_ssd::allocation::ElementTracker): the zone that owns each element, and
+//! the wear of each. It follows the zones of the image, and is saved in the file `elements.zonda`
+//! beside those of the image.
 //!
 //! | file | what |
 //! |---|---|
-//! | `format.rs` | the bytes of the file |
-//! | `found.rs` | what the file of an image says, and what is done where it says nothing |
-//! | `keeper.rs` | the book of an open drive, saved as it goes |
+//! | `format.rs` | the format of the file |
+//! | `load.rs` | loads the file, or resets the elements where it cannot be used |
+//! | `store.rs` | the elements of an open drive, saved periodically |
 //!
-//! What is absent: contents. Without the file a drive has all its data; what is lost is how worn its flash would be.
+//! What is absent: contents. A drive without the file has all its data; only the wear is lost.
 
 mod format;
-mod found;
-mod keeper;
+mod load;
+mod store;
 
-pub use found::FoundElements;
-pub(crate) use found::create_elements;
-pub(crate) use keeper::ElementKeeper;
+pub use load::LoadedElements;
+pub(crate) use load::create_elements;
+pub(crate) use store::ElementStore;
 
 /// The file's name in the directory of an image.
 pub const ELEMENTS_FILE: &str = "elements.zonda";

@@ -1,5 +1,5 @@
-//! Devices that are to become a member or a spare. They are opened and looked at while the volume goes on: a server that does not
-//! answer stops nobody.
+//! Devices that are to become a member or a spare. They are opened and probed asynchronously, so
+//! that a server that does not respond does not block the volume.
 
 use std::collections::VecDeque;
 
@@ -11,45 +11,45 @@ use zonda_zoned::{
 };
 
 use super::VolumeDrive;
-use super::bugs::{OwnerBug, is_planted};
+use super::bugs::{OwnerBug, is_seeded};
 use super::contest::RETRY_INTERVAL;
 use super::directory::Place;
+use super::member_device::MemberDevice;
 use super::open::{cannot_save, must_be_free};
-use super::seat::Seat;
 use super::spares::{Refused, Spare};
 use crate::opening::{OnRing, Opening};
 use crate::probe::{Probe, Probed};
 use crate::{Access, DriveError, Location};
 
-/// So long may it take to open a device and to look at it.
+/// Timeout of opening and probing a device.
 const ADOPTION_MAX: Duration = Duration(20_000_000_000);
-/// Devices that one volume looks at at a time.
+/// Devices that one volume adds at a time.
 pub(super) const ADOPTIONS_MAX: usize = 16;
 
-/// A request that is answered later than it is asked.
+/// Identifies a request that is answered asynchronously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub(super) u64);
 
-/// What a device is to become.
+/// The role that a device is added for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Member(MemberIndex),
-    /// The member that it was.
+    /// A failed member that is re-added.
     Return(MemberIndex),
-    /// The member that it still is: its connection is lost.
+    /// A member whose connection is lost.
     Reconnect(MemberIndex),
     Spare,
-    /// The spare that it was: it could not be reached.
+    /// A spare that could not be reached.
     SpareAgain,
 }
 
-/// A device on its way into a volume.
+/// A device that is being added to a volume.
 pub(super) struct Adoption {
-    /// Who waits for the answer; nobody, where a member is looked for.
+    /// The request to answer; `None` where the volume looks for a member by itself.
     pub(super) request: Option<RequestId>,
     pub(super) role: Role,
     pub(super) location: Location,
-    /// As the operator has written it.
+    /// The location as the operator gave it.
     text: String,
     pub(super) place: Place,
     may_wipe: bool,
@@ -58,13 +58,14 @@ pub(super) struct Adoption {
 }
 
 enum Step {
-    /// For devices that are being closed: it may be one of them.
+    /// Waits for devices that are being closed: it may be one of them.
     Waiting(Option<OnRing>),
     Opening(Opening),
-    Probing(Seat, Probe),
-    /// A spare that may be wiped loses the superblock that it has: a start would take it for a member of the other volume.
-    Wiping(Seat, Wipe),
-    /// It was handed over.
+    Probing(MemberDevice, Probe),
+    /// Resets the superblock of a spare that may be wiped: the next mount would take it for a
+    /// member of the other volume.
+    Wiping(MemberDevice, Wipe),
+    /// The device was added.
     Ended,
 }
 
@@ -85,13 +86,13 @@ impl Wipe {
         Wipe { resets, is_in_flight: false, completions: CompletionQueue::new() }
     }
 
-    pub(super) fn poll(&mut self, seat: &mut Seat, now: Instant) -> Option<Result<(), DriveError>> {
+    pub(super) fn poll(&mut self, device: &mut MemberDevice, now: Instant) -> Option<Result<(), DriveError>> {
         loop {
-            seat.poll(now, &mut self.completions);
+            device.poll(now, &mut self.completions);
             if let Some(completion) = self.completions.pop() {
                 self.is_in_flight = false;
                 if !completion.status.is_success() {
-                    let what = format!("its superblock cannot be reset: {}", completion.status);
+                    let what = format!("cannot reset its superblock: {}", completion.status);
                     return Some(Err(DriveError::new(what, "name another drive")));
                 }
             }
@@ -100,8 +101,8 @@ impl Wipe {
             }
             let Some(operation) = self.resets.pop_front() else { return Some(Ok(())) };
             let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
-            if let Err(QueueFull(_)) = seat.submit(now, command) {
-                return Some(Err(DriveError::new("it takes no command", "see whether the drive is well")));
+            if let Err(QueueFull(_)) = device.submit(now, command) {
+                return Some(Err(DriveError::new("its queue is full", "check whether the drive works")));
             }
             self.is_in_flight = true;
         }
@@ -132,23 +133,23 @@ impl Adoption {
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let step = match &self.step {
             Step::Opening(opening) => opening.next_wakeup(),
-            Step::Probing(seat, _) | Step::Wiping(seat, _) => seat.next_wakeup(),
+            Step::Probing(device, _) | Step::Wiping(device, _) => device.next_wakeup(),
             Step::Waiting(_) | Step::Ended => None,
         };
         Some(step.map_or(self.until, |at| at.min(self.until)))
     }
 
     /// The device, if it is open.
-    pub(super) fn into_seat(self) -> Option<Seat> {
+    pub(super) fn into_device(self) -> Option<MemberDevice> {
         match self.step {
-            Step::Probing(seat, _) | Step::Wiping(seat, _) => Some(seat),
+            Step::Probing(device, _) | Step::Wiping(device, _) => Some(device),
             Step::Waiting(_) | Step::Opening(_) | Step::Ended => None,
         }
     }
 }
 
 impl VolumeDrive {
-    /// Goes on with devices that are on their way into the volume.
+    /// Continues to add devices.
     pub(super) fn adopt(&mut self, now: Instant) {
         for mut adoption in std::mem::take(&mut self.adoptions) {
             let (request, role) = (adoption.request, adoption.role);
@@ -158,24 +159,24 @@ impl VolumeDrive {
                     continue;
                 }
                 None => Err(DriveError::new(
-                    format!("{} does not answer: it was not ready within {ADOPTION_MAX}", adoption.text),
-                    "see whether its server runs and can be reached, and try again",
+                    format!("{} does not respond: it was not ready within {ADOPTION_MAX}", adoption.text),
+                    "check that its server runs and can be reached, and try again",
                 )),
-                // The drive is looked for in its place.
+                // It is the drive of a member, not a new one.
                 Some(answer) if matches!(role, Role::Return(_)) => answer.map_err(DriveError::of_member),
                 Some(answer) => answer,
             };
             let at = adoption.place.at.clone();
-            let is_handed_over = matches!(adoption.step, Step::Ended);
-            let seat = adoption.into_seat();
-            let is_open = seat.is_some() || is_handed_over;
-            seat.into_iter().for_each(|seat| self.let_go(seat, now));
+            let is_added = matches!(adoption.step, Step::Ended);
+            let device = adoption.into_device();
+            let is_open = device.is_some() || is_added;
+            device.into_iter().for_each(|device| self.detach(device, now));
             match (role, request, answer) {
-                // The volume looks at it, and answers.
+                // The volume verifies the device, and answers.
                 (Role::Return(_) | Role::Reconnect(_), _, Ok(())) => {}
                 (Role::Return(member), None, Err(error)) => self.look_ended(member, is_open, &error),
                 (Role::Reconnect(member), _, Err(DriveError { holder: Some(holder), .. })) => {
-                    self.on.member_mut(member).into_iter().for_each(|seat| seat.set_refused(holder));
+                    self.on.member_mut(member).into_iter().for_each(|device| device.set_refused(holder));
                     self.look_soon(member, now + RETRY_INTERVAL);
                 }
                 (Role::Reconnect(member), _, Err(error)) => self.look_for_needed_ended(member, is_open, &error),
@@ -189,43 +190,43 @@ impl VolumeDrive {
         }
     }
 
-    /// The volume is being closed: nothing becomes part of it any more.
+    /// Cancels all additions, since the volume is being closed.
     pub(super) fn abandon_adoptions(&mut self, now: Instant) {
         for adoption in std::mem::take(&mut self.adoptions) {
             let error = DriveError::new("the volume is being closed", "try again when it is served again");
             self.answers.extend(adoption.request.map(|request| (request, Err(error))));
-            if let Some(seat) = adoption.into_seat() {
-                self.let_go(seat, now);
+            if let Some(device) = adoption.into_device() {
+                self.detach(device, now);
             }
         }
     }
 
-    /// The next steps of one device, until it has to be waited for.
+    /// Takes the next steps for one device, until it has to wait.
     fn adopt_on(&mut self, adoption: &mut Adoption, now: Instant) -> Option<Result<(), DriveError>> {
         loop {
             let next = match &mut adoption.step {
-                // The device of one that is connected to again is none of them.
-                Step::Waiting(_) if !self.leaving.is_empty() && !matches!(adoption.role, Role::Reconnect(_)) => {
+                // The device of a member that reconnects is not one of those that are being closed.
+                Step::Waiting(_) if !self.closing.is_empty() && !matches!(adoption.role, Role::Reconnect(_)) => {
                     return None;
                 }
                 Step::Waiting(on_ring) => {
                     let on_ring = on_ring.take()?;
                     let mut access = self.directory.access(&adoption.place);
-                    if is_planted(OwnerBug::ReconnectPreempts) {
+                    if is_seeded(OwnerBug::ReconnectPreempts) {
                         access.iter_mut().for_each(Access::preempt_everybody);
                     }
                     access.and_then(|access| Opening::begin(access, on_ring)).map(Step::Opening)
                 }
                 Step::Opening(opening) => opening.poll(now)?.map(|drive| {
-                    let seat = Seat::of(drive);
-                    let probe = Probe::of_all(seat.own_geometry());
-                    Step::Probing(seat, probe)
+                    let device = MemberDevice::of(drive);
+                    let probe = Probe::of_all(device.own_geometry());
+                    Step::Probing(device, probe)
                 }),
-                Step::Probing(seat, probe) => match probe.poll(seat, now)? {
+                Step::Probing(device, probe) => match probe.poll(device, now)? {
                     Ok(probed) => return self.on_probed(adoption, &probed, now),
                     Err(error) => Err(error),
                 },
-                Step::Wiping(seat, wipe) => match wipe.poll(seat, now)? {
+                Step::Wiping(device, wipe) => match wipe.poll(device, now)? {
                     Ok(()) => return Some(self.take(adoption, now)),
                     Err(error) => Err(error),
                 },
@@ -242,19 +243,21 @@ impl VolumeDrive {
         let checked = match adoption.role {
             Role::Return(member) => self.must_be_itself(member, probed),
             Role::Reconnect(member) => match &adoption.step {
-                Step::Probing(seat, _) => self.must_be_as_left(member, seat, probed),
+                Step::Probing(device, _) => self.must_be_as_left(member, device, probed),
                 _ => Ok(()),
             },
             Role::Member(_) | Role::Spare | Role::SpareAgain => {
                 let checked = match &adoption.step {
-                    Step::Probing(seat, _) => self.must_be_another_drive(&adoption.text, seat),
+                    Step::Probing(device, _) => self.must_be_another_drive(&adoption.text, device),
                     _ => Ok(()),
                 };
                 if adoption.role == Role::SpareAgain {
                     checked.and_then(|()| self.must_be_spare_still(&adoption.text, probed))
                 } else {
                     let checked = checked.and_then(|()| self.must_not_be_member(&adoption.text, probed));
-                    checked.and_then(|()| if adoption.may_wipe { Ok(()) } else { must_be_free(&adoption.text, probed) })
+                    checked.and_then(
+                        |()| if adoption.may_wipe { Ok(()) } else { self.must_be_free(&adoption.text, probed) },
+                    )
                 }
             }
         };
@@ -262,16 +265,16 @@ impl VolumeDrive {
             return Some(Err(error));
         }
         if adoption.role == Role::Spare && probed.identity.is_some() {
-            let Step::Probing(seat, _) = std::mem::replace(&mut adoption.step, Step::Ended) else { return None };
-            let wipe = Wipe::new(seat.own_geometry());
-            adoption.step = Step::Wiping(seat, wipe);
+            let Step::Probing(device, _) = std::mem::replace(&mut adoption.step, Step::Ended) else { return None };
+            let wipe = Wipe::new(device.own_geometry());
+            adoption.step = Step::Wiping(device, wipe);
             return self.adopt_on(adoption, now);
         }
         Some(self.take(adoption, now))
     }
 
-    /// A member of this volume that takes part is not taken for another place, whatever the operator agrees to: the volume needs what
-    /// is on it. It may be reached in a way that `volume.toml` does not show.
+    /// Refuses an active member of this volume, even with force: the volume needs its contents. It
+    /// may be reachable at an address that is not in `volume.toml`.
     pub(super) fn must_not_be_member(&self, text: &str, probed: &Probed) -> Result<(), DriveError> {
         let Some(own) = probed.membership().filter(|own| own.array == self.array()) else { return Ok(()) };
         let member = MemberIndex(own.member);
@@ -280,25 +283,36 @@ impl VolumeDrive {
             return Ok(());
         }
         Err(DriveError::new(
-            format!("{text} is {} of this volume, which needs what it holds", self.shown(member)),
-            "name another drive; zonda member fail gives a member up first",
+            format!("{text} is {} of this volume, which needs its contents", self.shown(member)),
+            "name another drive, or fail the member first: zonda member fail",
         ))
     }
 
-    /// A drive that the volume has is not taken again under another name.
-    pub(super) fn must_be_another_drive(&self, text: &str, seat: &Seat) -> Result<(), DriveError> {
-        let member = self.members().find(|member| self.on.member(*member).is_some_and(|own| own.is_same_drive(seat)));
+    /// Refuses a device that is not empty.
+    fn must_be_free(&self, text: &str, probed: &Probed) -> Result<(), DriveError> {
+        if probed.membership().is_some_and(|own| own.array == self.array()) {
+            return Err(DriveError::new(
+                format!("{text} is not empty: it is a failed or former member of this volume"),
+                "name another drive; --force wipes this one",
+            ));
+        }
+        must_be_free(text, probed)
+    }
+
+    /// Refuses a drive that the volume uses already at another address.
+    pub(super) fn must_be_another_drive(&self, text: &str, device: &MemberDevice) -> Result<(), DriveError> {
+        let member = self.members().find(|member| self.on.member(*member).is_some_and(|own| own.is_same_drive(device)));
         let what = if let Some(member) = member {
             format!("is {} of this volume", self.shown(member))
-        } else if let Some(spare) = self.spares.iter().find(|spare| spare.seat.is_same_drive(seat)) {
+        } else if let Some(spare) = self.spares.iter().find(|spare| spare.device.is_same_drive(device)) {
             format!("is the spare {} of this volume", spare.place.at)
         } else {
             return Ok(());
         };
-        Err(DriveError::new(format!("{text} {what}, under another name"), "name another drive"))
+        Err(DriveError::new(format!("{text} {what}, at another address"), "name another drive"))
     }
 
-    /// The same device in two places would be lost in both.
+    /// Refuses a device that the volume uses already: it would count twice as redundancy.
     pub(super) fn must_not_be_in_use(&self, text: &str, location: &Location) -> Result<(), DriveError> {
         let wanted = self.directory.place(location);
         let is_at = |place: &Place| {
@@ -319,41 +333,41 @@ impl VolumeDrive {
         Err(DriveError::new(format!("{text} {what}"), "name another drive"))
     }
 
-    /// The device becomes what it was asked to become.
+    /// The device assumes its role.
     fn take(&mut self, adoption: &mut Adoption, now: Instant) -> Result<(), DriveError> {
-        let (Step::Probing(seat, _) | Step::Wiping(seat, _)) = std::mem::replace(&mut adoption.step, Step::Ended)
+        let (Step::Probing(device, _) | Step::Wiping(device, _)) = std::mem::replace(&mut adoption.step, Step::Ended)
         else {
-            unreachable!("a device that is taken is open")
+            unreachable!("a device that is added is open")
         };
         let place = adoption.place.clone();
         match adoption.role {
             Role::Member(member) => {
                 if let Err(error) = self.must_have_failed(member) {
-                    self.let_go(seat, now);
+                    self.detach(device, now);
                     return Err(error);
                 }
-                match self.put_in(now, member, place, seat) {
+                match self.put_in(now, member, place, device) {
                     Ok(()) => Ok(()),
                     Err(Refused::NotSuited(error)) => Err(error),
-                    Err(Refused::NotSaved(error, seat)) => {
-                        self.let_go(*seat, now);
+                    Err(Refused::NotSaved(error, device)) => {
+                        self.detach(*device, now);
                         Err(error)
                     }
                 }
             }
             Role::Return(member) => {
                 if let Err(error) = self.must_have_failed(member) {
-                    self.let_go(seat, now);
+                    self.detach(device, now);
                     return Err(error);
                 }
-                self.take_back(now, member, seat, adoption.request)
+                self.take_back(now, member, device, adoption.request)
             }
             Role::Reconnect(member) => {
-                self.reconnect(now, member, seat);
+                self.reconnect(now, member, device);
                 Ok(())
             }
             Role::SpareAgain => {
-                self.take_spare_again(now, place, seat);
+                self.take_spare_again(now, place, device);
                 Ok(())
             }
             Role::Spare => {
@@ -363,11 +377,11 @@ impl VolumeDrive {
                 self.directory.file.spare.push(place.clone());
                 if let Err(error) = self.directory.save() {
                     self.directory.file = before;
-                    self.let_go(seat, now);
+                    self.detach(device, now);
                     return Err(cannot_save(&self.directory, &error));
                 }
                 self.spare_watch.forget(&place.at);
-                self.spares.push(Spare { place, seat });
+                self.spares.push(Spare { place, device });
                 self.use_spares(now);
                 Ok(())
             }

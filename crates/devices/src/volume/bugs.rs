@@ -1,48 +1,51 @@
-//! Mistakes to plant in what keeps a volume to one owner: the scenarios must find each of them. No program but tests has them.
+//! Seeded bugs in the code that ensures that a volume has one owner: the scenarios must find each
+//! of them. Only tests can enable them.
 
-/// A mistake.
+/// A seeded bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnerBug {
-    /// Hosts are answered without a member having said that the volume is still this owner's.
+    /// Commands are completed without the confirmation of members that the volume is still this
+    /// owner's.
     NoLease,
-    /// One member that confirms is enough, whichever it is.
+    /// The confirmation of any one member is enough.
     OneConfirms,
-    /// What a member has said is believed from when it was heard, not from when it was asked for.
+    /// The lease begins when a confirmation arrives, not when it was requested.
     LeaseFromAnswer,
-    /// A takeover does not wait until leases of others have run out.
+    /// A takeover does not wait until the leases of other owners have expired.
     HastyTakeover,
-    /// A new connection takes the member back from whoever has taken the volume over.
+    /// A new connection preempts the owner that has taken the volume over.
     ReconnectPreempts,
-    /// A copy of the directory mounts with what it reaches.
+    /// A copy of the directory mounts with the members that it reaches.
     CopyIsTrusted,
-    /// A directory is the last owner's, whatever epoch the members have reached since.
+    /// A directory counts as that of the last owner regardless of the epoch that members have
+    /// reached since.
     EpochIgnored,
-    /// What a takeover has reserved is given back when the volume is closed.
+    /// The reservations of a takeover are released when the volume is closed.
     NothingStaysReserved,
-    /// A mount that is refused gives back what was reserved before it, too.
-    AllGivenBack,
-    /// A mount does not remember the newest superblock that was seen before it began.
+    /// A refused mount also releases reservations that existed before it.
+    AllReleased,
+    /// A mount ignores the newest superblock that was read before it began.
     NewestForgotten,
 }
 
-/// Whether this thread has a mistake planted.
+/// Whether this bug is seeded in this thread.
 #[cfg(test)]
-pub(super) fn is_planted(bug: OwnerBug) -> bool {
-    PLANTED.get() == Some(bug)
+pub(super) fn is_seeded(bug: OwnerBug) -> bool {
+    SEEDED.get() == Some(bug)
 }
 
 #[cfg(not(test))]
-pub(super) const fn is_planted(_: OwnerBug) -> bool {
+pub(super) const fn is_seeded(_: OwnerBug) -> bool {
     false
 }
 
 #[cfg(test)]
 thread_local! {
-    static PLANTED: std::cell::Cell<Option<OwnerBug>> = const { std::cell::Cell::new(None) };
+    static SEEDED: std::cell::Cell<Option<OwnerBug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Plants a mistake in this thread, in the place of another.
+/// Seeds a bug in this thread, in place of another one.
 #[cfg(test)]
-pub(super) fn plant(bug: Option<OwnerBug>) {
-    PLANTED.set(bug);
+pub(super) fn seed_bug(bug: Option<OwnerBug>) {
+    SEEDED.set(bug);
 }

@@ -1,55 +1,57 @@
-//! A volume that is read and compared without being written: its images are opened for reading, what a mount and a scrub write stays in
-//! memory, and is gone with it.
+//! Checks a volume without writing: its images are opened read-only, and what a mount and a scrub
+//! write stays in memory and is discarded.
 
 use std::path::{Path, PathBuf};
 use std::time;
 
 use serde::{Deserialize, Serialize};
 use zonda_isal::Isal;
-use zonda_raid::{Event, Identity, MemberIndex, MemberState, Membership, MountOptions, Tuning, Volume, VolumeOn};
+use zonda_raid::{Event, Identity, MemberIndex, MemberState, Membership, MountOptions, Tuning, Volume, VolumeDevice};
 use zonda_zoned::{Blocks, CompletionQueue, Instant, Lba, NamespaceId, ZoneDescriptor, ZonedDevice};
 
 use super::directory::{LastState, Place, VolumeDirectory};
 use super::open::{Names, tuning};
 use super::outdated::must_be_newest;
 use super::report::{LostRange, Progress};
-use super::reservations::Kept;
-use crate::look::LookedAt;
-use crate::probe::in_words;
+use super::reservations::ReservationStore;
+use crate::look::ImageSnapshot;
+use crate::probe::describe;
 use crate::{DriveError, Location};
 
 /// Time between two reports of progress.
 const PROGRESS_INTERVAL: time::Duration = time::Duration::from_millis(200);
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// The volume's name.
     pub name: String,
     /// `RAID 5 (3+1)`; empty if it cannot be mounted.
     pub scheme: String,
-    /// Why it cannot be mounted, and what to do. Nothing was compared then.
+    /// Why it cannot be mounted, and the remedy. Nothing was checked then.
     pub refusal: Option<(String, String)>,
     /// Its members.
     pub members: Vec<CheckedMember>,
-    /// Blocks of members that were read, each once.
+    /// Blocks read from members, each counted once.
     pub blocks: u64,
-    /// Blocks of members that are damaged, those of headers and footers too, each once: a scrub repairs them. Lost ones do not count.
+    /// Damaged blocks of members, including headers and footers, each counted once: a scrub repairs
+    /// them. Lost blocks are not included.
     pub wrong_blocks: u64,
-    /// Blocks that are needed, cannot be read while a member is missing, and may be readable when it is back.
+    /// Needed blocks that cannot be read while a member is missing, and may be readable when it is
+    /// back.
     pub unreadable_blocks: u64,
     /// Blocks of the volume that are lost: reads of them fail.
     pub lost_blocks: u64,
-    /// Which they are.
+    /// The ranges of these blocks.
     pub lost: Vec<LostRange>,
 }
 
-/// A member, as a check has found it.
+/// The state of a member in a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckedMember {
     /// Its number, from 0.
     pub member: u8,
-    /// Where it is.
+    /// The path or URL of its device.
     pub at: String,
     /// `active`, `rebuilding`, `failed`, or `missing`: only active ones were read.
     pub state: String,
@@ -59,43 +61,44 @@ pub struct CheckedMember {
 }
 
 impl CheckReport {
-    /// Whether every block that was written can be read, and is as it should be on each member that was read.
+    /// Whether every written block can be read, and no member that was read has a damaged block.
     #[must_use]
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         self.refusal.is_none() && self.wrong_blocks + self.unreadable_blocks + self.lost_blocks == 0
     }
 
-    /// Reads all blocks of the volume in `path`, which no program uses, and compares them with their checksums and parity. **Nothing is
-    /// written.** A member that is being rebuilt is not read.
+    /// Reads all blocks of the volume in `path`, which must not be in use, and verifies their
+    /// checksums and parity. **Nothing is written.** A member that is being rebuilt is not read.
     ///
     /// # Errors
-    /// When there is no volume, it or one of its members is in use, or is no image; and what to do.
+    /// When there is no volume, it or one of its members is in use, or a member is not an image;
+    /// with the remedy.
     pub fn of(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<CheckReport, DriveError> {
-        let directory = VolumeDirectory::look(path)?;
+        let directory = VolumeDirectory::open_read_only(path)?;
         let (mut devices, members, refusal) = devices(&directory)?;
         let mut report = CheckReport { name: directory.file.name.clone(), members, ..CheckReport::default() };
         let Some(geometry) = devices.iter().flatten().map(|device| device.geometry(NamespaceId::FIRST)).next() else {
-            return Ok(report.refused(&DriveError::new("no member can be read", "bring back its members")));
+            return Ok(report.refused(&DriveError::new("cannot read any member", "restore its members")));
         };
-        if let Some(error) = refusal.or_else(|| Kept::of(&directory).err()) {
+        if let Some(error) = refusal.or_else(|| ReservationStore::of(&directory).err()) {
             return Ok(report.refused(&error));
         }
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, geometry.block_size_bytes);
         let tuning = Tuning { reads_unneeded: true, ..tuning };
-        let geometries = |device: &Option<LookedAt>| Some(device.as_ref()?.geometry(NamespaceId::FIRST).clone());
+        let geometries = |device: &Option<ImageSnapshot>| Some(device.as_ref()?.geometry(NamespaceId::FIRST).clone());
         let options = MountOptions { newest_epoch: directory.file.epoch, ..MountOptions::of(directory.array()?) };
         let names = Names(&directory.file.member);
         let written: Vec<Vec<ZoneDescriptor>> =
-            devices.iter_mut().map(|device| device.as_mut().map_or_else(Vec::new, LookedAt::zones)).collect();
+            devices.iter_mut().map(|device| device.as_mut().map_or_else(Vec::new, ImageSnapshot::zones)).collect();
         let mut volume = match Volume::mount(devices.iter().map(geometries).collect(), tuning, options) {
             Ok(volume) => volume,
-            Err(error) => return Ok(report.refused(&names.in_words(&error))),
+            Err(error) => return Ok(report.refused(&names.describe(&error))),
         };
         if let Some(isal) = Isal::new() {
             volume.set_engine(Box::new(isal));
         }
         let mut checked =
-            Checked { on: VolumeOn::new(volume, devices), now: Instant::ZERO, completions: CompletionQueue::new() };
+            Checked { on: VolumeDevice::new(volume, devices), now: Instant::ZERO, completions: CompletionQueue::new() };
         if let Err(error) = checked.mount(&names)? {
             return Ok(report.refused(&error));
         }
@@ -110,7 +113,7 @@ impl CheckReport {
             }
         }
         report.scheme = volume.scheme().to_string();
-        // What the mount has found and emptied counts as well.
+        // Damage that the mount has found is included.
         let damage = volume.damage();
         report.wrong_blocks = damage.repaired + damage.damaged;
         report.unreadable_blocks = damage.unreadable;
@@ -132,22 +135,22 @@ impl CheckReport {
     }
 }
 
-/// Devices by their places, what is said of them, and why they are refused together.
-type Devices = (Vec<Option<LookedAt>>, Vec<CheckedMember>, Option<DriveError>);
+/// Devices by member, the report of each, and why the mount would be refused.
+type Devices = (Vec<Option<ImageSnapshot>>, Vec<CheckedMember>, Option<DriveError>);
 
-/// The images of the members that are active, opened for reading.
+/// Opens the images of the active members read-only.
 fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     let array = directory.array()?;
     let (mut found, mut members) = (Vec::new(), Vec::new());
     for (at, place) in (0..).zip(&directory.file.member) {
         let opened = match directory.location(place) {
-            Ok(location) => LookedAt::open(&image(place, location)?),
+            Ok(location) => ImageSnapshot::open(&image(place, location)?),
             Err(error) => Err(error),
         };
         let opened = opened.and_then(|mut device| match device.identity().filter(|_| place.is_free()) {
             Some(Identity::Member(own)) if own.array == array => Ok(device),
-            // Its drive has been put to another use.
-            Some(other) => Err(DriveError::new(format!("the drive is {}", in_words(&other)), "name another drive")),
+            // Its drive is used by another volume now.
+            Some(other) => Err(DriveError::new(format!("the drive is {}", describe(&other)), "name another drive")),
             None => Ok(device),
         });
         let (state, reason) = match &opened {
@@ -173,7 +176,7 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
         let known = newest.and_then(|newest| newest.members.get(at));
         let is_own = own[at].as_ref().zip(known).is_some_and(|(own, known)| own.id() == known.id);
         let is_joining = directory.file.member[at].state == Some(LastState::Joining);
-        // A mount would begin to fill them, which takes as much memory as they hold.
+        // A mount would begin to rebuild them, in as much memory as they have contents.
         let state = match known.map(|known| known.state) {
             Some(MemberState::Rebuilding) if is_own => "rebuilding",
             _ if is_joining && !is_own => "joining",
@@ -191,22 +194,22 @@ fn image(place: &Place, location: Location) -> Result<PathBuf, DriveError> {
     match location {
         Location::Image(path) => Ok(path),
         Location::NvmeTcp(_) => Err(DriveError::new(
-            format!("{} is a namespace of a server: only members that are images can be checked", place.at),
-            "zonda volume status reads what its superblocks say, and writes nothing; zonda volume scrub reads everything, but mounts the volume \
-             first and writes repairs",
+            format!("cannot check {}, a namespace of a server: all members must be images", place.at),
+            "zonda volume status reads the superblocks without writing; zonda volume scrub reads everything, but \
+             mounts the volume and writes repairs",
         )),
     }
 }
 
-/// A volume whose devices change nothing, in a time of its own.
+/// A volume whose devices are not written, with a simulated clock.
 struct Checked {
-    on: VolumeOn<LookedAt>,
+    on: VolumeDevice<ImageSnapshot>,
     now: Instant,
     completions: CompletionQueue,
 }
 
 impl Checked {
-    /// Until it is ready, or says why it cannot be mounted.
+    /// Mounts the volume. The inner result is the error of the mount.
     fn mount(&mut self, names: &Names<'_>) -> Result<Result<(), DriveError>, DriveError> {
         loop {
             self.poll()?;
@@ -214,13 +217,13 @@ impl Checked {
                 return Ok(Ok(()));
             }
             if let Some(error) = self.on.volume().failure() {
-                return Ok(Err(names.in_words(error)));
+                return Ok(Err(names.describe(error)));
             }
             self.advance()?;
         }
     }
 
-    /// Reads everything.
+    /// Scrubs the volume.
     fn scrub(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<(), DriveError> {
         self.on.volume_mut().start_scrub(self.now);
         let mut shown = time::Instant::now();
@@ -238,21 +241,21 @@ impl Checked {
         }
     }
 
-    /// Does what can be done now. Says whether a scrub has ended.
+    /// Makes progress without waiting. Returns whether a scrub has completed.
     fn poll(&mut self) -> Result<bool, DriveError> {
         self.on.poll(self.now, &mut self.completions);
         while let Some(event) = self.on.volume_mut().poll_event() {
             match event {
                 Event::Scrubbed { .. } => return Ok(true),
-                // Nothing will change that.
-                Event::OutOfRoom { .. } | Event::Suspended { .. } => return Err(endless()),
+                // There is no way to continue.
+                Event::OutOfSpace { .. } | Event::Suspended { .. } => return Err(endless()),
                 _ => {}
             }
         }
         Ok(false)
     }
 
-    /// Devices do all at once: what is left to do waits for a time, which comes at once too.
+    /// Devices complete at once, so the volume can only wait for a time: sets the clock to it.
     fn advance(&mut self) -> Result<(), DriveError> {
         let next = self.on.next_wakeup().ok_or_else(endless)?;
         self.now = self.now.max(next);
@@ -262,7 +265,7 @@ impl Checked {
 
 fn endless() -> DriveError {
     DriveError::new(
-        "the check does not come to an end: what a mount would write does not fit in memory, or a member cannot be written",
-        "zonda volume scrub checks the volume, and repairs it",
+        "cannot complete the check: the writes of a mount do not fit in memory, or a member cannot be written",
+        "mount the volume, and check and repair it with zonda volume scrub",
     )
 }

@@ -1,4 +1,5 @@
-//! The directory of a volume: where its members are, and the lock that keeps two programs from using it.
+//! The directory of a volume: `volume.toml`, which lists its members, and the lock that prevents
+//! two programs from using it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,29 +9,29 @@ use serde::{Deserialize, Serialize};
 use zonda_config::Rate;
 use zonda_ring::{File, FileOptions};
 
-use super::held::HeldDirectory;
+use super::member_device::is_behind_server;
+use super::open_directory::OpenDirectory;
 use super::owner::{LastOwner, Owner, place_of};
 pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
-use super::seat::is_behind_server;
 use crate::{Access, DriveError, Location};
 
-/// What says where the members are.
+/// The file that lists the members.
 pub const VOLUME_FILE: &str = "volume.toml";
-/// Where the program that has the volume can be spoken to: a Unix socket.
+/// The control socket of the program that uses the volume: a Unix socket.
 pub const CONTROL_SOCKET: &str = "control";
-/// What is locked.
+/// The lock file.
 const LOCK_FILE: &str = "lock";
-/// A volume has at most some hundreds of members and spares, each with a place.
+/// The most that is read of the file: a volume has at most some hundreds of members and spares.
 const VOLUME_FILE_BYTES_MAX: u64 = 1 << 20;
-/// The next version of the file, until it is on the disk.
+/// The name of the new file until it is durable.
 const NEW_FILE: &str = "volume.toml.new";
-/// The version of the file.
+/// The version of the format.
 const FORMAT: u32 = 1;
-const HEADER: &str = "# A volume of zonda: where its members are, and what was last known of them.
-# While no program uses the volume, paths can be changed here; they are seen from this directory.
+const HEADER: &str = "# A volume of zonda: where its members are, and their last known state.
+# While no program uses the volume, paths can be changed here; they are relative to this directory.
 ";
 
-/// Whether there is a volume in this directory.
+/// Whether this is the directory of a volume.
 #[must_use]
 pub fn is_volume(path: &Path) -> bool {
     path.join(VOLUME_FILE).is_file()
@@ -42,39 +43,41 @@ pub fn is_volume(path: &Path) -> bool {
 pub(super) struct VolumeFile {
     pub(super) format: u32,
     pub(super) name: String,
-    /// What tells the volume from all others: a UUID, as on the members.
+    /// The UUID of the volume, as in the superblocks of the members.
     pub(super) array: String,
     /// Absent once the volume is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<FileState>,
-    /// The newest epoch of the volume that was seen: it counts mounts and changes of the members. A set of members that only has older ones is
-    /// not the whole volume.
+    /// The newest known epoch of the volume: it counts mounts and changes of the members. Members
+    /// that are all older are not the whole volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) epoch: Option<u64>,
-    /// Who last reserved members that servers have; absent where none has.
+    /// The owner that last reserved members of servers; absent where there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<LastOwner>,
-    /// Which lock the program had that last mounted the volume from this directory, members of which servers have. A copy of the directory has
-    /// another lock, and so has one that was moved to another file system.
+    /// Identifies the lock of the program that last mounted the volume from this directory, if it
+    /// has members of servers. A copy of the directory has another lock, and so has one that was
+    /// moved to another file system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) place: Option<String>,
-    /// So many active members are enough to use the volume with; known where servers have members.
+    /// The number of active members that the volume needs; known if it has members of servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) enough: Option<usize>,
-    /// The volume was taken over: members stay reserved for this directory, also where no program uses them. The server that had them before would
-    /// not be refused otherwise if it goes on later.
+    /// The volume was taken over: members stay reserved for this directory, also while no program
+    /// uses them. Otherwise the previous server could write to them if it continued later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) stays_reserved: bool,
-    /// An operator has said that no other server uses the volume with the members that are missing; till the next mount.
+    /// An operator has confirmed that no other server uses the volume with the missing members;
+    /// valid until the next mount.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) accepts_missing: bool,
-    /// A file beside this one has what hosts have reserved of the volume.
+    /// A file beside this one has the saved reservations of hosts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) keeps_reservations: bool,
-    /// Blocks that were lost when the volume was last used; absent if none.
+    /// Lost blocks when the volume was last used; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lost_blocks: Option<u64>,
-    /// Space kept back for garbage collection, in percent.
+    /// Space reserved for garbage collection, in percent.
     pub(super) reserve_percent: u8,
     #[serde(default)]
     pub(super) rates: VolumeRates,
@@ -107,14 +110,15 @@ impl VolumeFile {
 }
 
 impl VolumeFile {
-    /// A device has become something else: it is in the place of no member that has failed any more.
+    /// Removes a device that is used otherwise now from the entries of failed members.
     pub(super) fn vacate(&mut self, at: &str) {
         for place in self.member.iter_mut().filter(|place| place.at == at && place.state == Some(LastState::Failed)) {
             place.at = MISSING.to_owned();
         }
     }
 
-    /// Whether another member has the device that is in the place of this one, which has failed or comes later.
+    /// Whether the device of this entry belongs to another member, since this one has failed or is
+    /// listed later.
     pub(super) fn is_taken(&self, member: usize) -> bool {
         let own = &self.member[member];
         let has_failed = |place: &Place| place.state == Some(LastState::Failed);
@@ -125,57 +129,58 @@ impl VolumeFile {
     }
 }
 
-/// How fast a volume may work for itself.
+/// Rate limits of background operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeRates {
-    /// What a rebuild writes, `"200 MiB/s"`; absent: as fast as members are.
+    /// Rate at which a rebuild writes, `"200 MiB/s"`; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuild: Option<Rate>,
-    /// What a scrub reads; absent: 64 MiB/s.
+    /// Rate at which a scrub reads; absent: 64 MiB/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Rate>,
 }
 
-/// How far a volume is.
+/// The state of the creation of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum FileState {
-    /// Its creation has begun, and has not ended.
+    /// The creation is in progress, or was interrupted.
     Creating,
 }
 
-/// A volume's directory, locked until this is dropped.
+/// The directory of a volume, locked until this is dropped.
 #[derive(Debug)]
 pub(super) struct VolumeDirectory {
     path: PathBuf,
     pub(super) file: VolumeFile,
     saved_epoch: Option<u64>,
     lock: Lock,
-    /// `None` where the volume is only looked at.
+    /// `None` if the directory is open read-only.
     owner: Option<Owner>,
 }
 
-/// What keeps other programs from a volume: the lock of a file, and that of the directory itself, which stays where a user has removed
-/// the file.
+/// The lock of a volume: that of a file, and that of the directory itself, which remains if a user
+/// removes the file.
 #[derive(Debug)]
 struct Lock {
-    /// What is saved goes there, also when the path names another directory by then.
-    directory: HeldDirectory,
-    /// Absent where a volume is only looked at and has no lock file.
+    /// Files are saved there, even if the path names another directory by then.
+    directory: OpenDirectory,
+    /// Absent if the directory is open read-only and has no lock file.
     _file: Option<File>,
 }
 
 impl VolumeDirectory {
-    /// A directory for a new volume, or that of one whose creation was interrupted: this one continues it, with the same array.
-    /// Nothing is written but the lock until [`save`](VolumeDirectory::save).
+    /// Creates the directory of a new volume, or opens that of an interrupted creation, which is
+    /// then continued with the same array. Only the lock is written until
+    /// [`save`](VolumeDirectory::save).
     pub(super) fn make(path: &Path, array: &[u8; 16]) -> Result<VolumeDirectory, DriveError> {
         let shown = path.display();
         refuse_occupied(path)?;
         fs::create_dir_all(path).map_err(|error| {
             DriveError::new(
-                format!("the directory {shown} cannot be made: {error}"),
-                "choose a directory in which you may write",
+                format!("cannot create the directory {shown}: {error}"),
+                "choose a directory that you can write to",
             )
         })?;
         let lock = Lock::acquire(path)?;
@@ -189,17 +194,17 @@ impl VolumeDirectory {
         Ok(directory)
     }
 
-    /// The volume in this directory, which no other program uses until this is dropped.
+    /// Opens the directory of a volume with an exclusive lock, which is held until this is dropped.
     pub(super) fn open(path: &Path) -> Result<VolumeDirectory, DriveError> {
-        // No lock is made where there is no volume.
+        // Creates no lock file where there is no volume.
         must_be_volume(path)?;
         let mut directory = VolumeDirectory::complete(path, Lock::acquire(path)?)?;
         directory.become_owner()?;
         Ok(directory)
     }
 
-    /// The same, to be looked at: nothing is written, not even a lock file that is missing.
-    pub(super) fn look(path: &Path) -> Result<VolumeDirectory, DriveError> {
+    /// Opens the directory read-only: nothing is written, not even a missing lock file.
+    pub(super) fn open_read_only(path: &Path) -> Result<VolumeDirectory, DriveError> {
         must_be_volume(path)?;
         let file = match File::open(&path.join(LOCK_FILE), FileOptions::read_only()) {
             Ok(file) => Some(file),
@@ -209,13 +214,13 @@ impl VolumeDirectory {
         VolumeDirectory::complete(path, Lock::of(path, file)?)
     }
 
-    /// What is read after the lock is taken is what the last program wrote.
+    /// Reads the file after the lock was acquired: it is what the last program wrote.
     fn complete(path: &Path, lock: Lock) -> Result<VolumeDirectory, DriveError> {
         let file = read(path)?;
         if file.state == Some(FileState::Creating) {
             return Err(DriveError::new(
                 format!("the creation of the volume in {} was interrupted", path.display()),
-                "repeat the command zonda volume create, which continues it; or remove the directory",
+                "repeat zonda volume create, which continues it; or remove the directory",
             ));
         }
         Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, lock, owner: None })
@@ -225,20 +230,20 @@ impl VolumeDirectory {
         &self.path
     }
 
-    /// The array's UUID.
+    /// The UUID of the array.
     pub(super) fn array(&self) -> Result<[u8; 16], DriveError> {
         uuid_of(&self.file.array).ok_or_else(|| {
-            let what = format!("\"{}\" in {} is no UUID", self.file.array, self.path.join(VOLUME_FILE).display());
-            DriveError::new(what, "write the one that zonda volume create gave it")
+            let what = format!("\"{}\" in {} is not a UUID", self.file.array, self.path.join(VOLUME_FILE).display());
+            DriveError::new(what, "restore the UUID that zonda volume create wrote")
         })
     }
 
-    /// Where a place of the file is, seen from this process.
+    /// The location of an entry of the file, relative to this process.
     pub(super) fn location(&self, place: &Place) -> Result<Location, DriveError> {
         if place.at == MISSING {
             return Err(DriveError::new(
-                format!("{VOLUME_FILE} does not say where it is"),
-                format!("write it into {}, or put another drive in its place", self.path.join(VOLUME_FILE).display()),
+                format!("{VOLUME_FILE} has no location for it"),
+                format!("add the location to {}, or replace the member", self.path.join(VOLUME_FILE).display()),
             ));
         }
         let location = place.at.parse().map_err(|error: zonda_config::ConfigError| {
@@ -250,7 +255,7 @@ impl VolumeDirectory {
         })
     }
 
-    /// Who uses the volume, unless it is only looked at.
+    /// The owner of the volume; `None` if the directory is open read-only.
     pub(super) fn owner(&self) -> Option<&Owner> {
         self.owner.as_ref()
     }
@@ -259,8 +264,8 @@ impl VolumeDirectory {
         self.owner.as_mut()
     }
 
-    /// Whether the host that last reserved members, as far as the file says, was a program of this very directory, and not of one that it is a
-    /// copy of.
+    /// Whether the host that last reserved members according to the file was a program of this
+    /// directory, and not of one that this is a copy of.
     pub(super) fn is_last_host(&self) -> bool {
         let last = self.file.owner.as_ref().and_then(|last| uuid_of(&last.host));
         let own = self.array().map(|array| place_of(&array, &self.path.join(LOCK_FILE)));
@@ -273,7 +278,8 @@ impl VolumeDirectory {
         Ok(())
     }
 
-    /// How to open what is in a place of the file: as its owner, or to look at it, as whoever owns it would.
+    /// How to open the device of an entry of the file: as its owner, or read-only with the host
+    /// identifier of the last owner.
     pub(super) fn access(&self, place: &Place) -> Result<Access, DriveError> {
         let location = self.location(place)?;
         let mut options = place.credentials(&self.path).options()?;
@@ -290,8 +296,8 @@ impl VolumeDirectory {
         Ok(Access { location, options })
     }
 
-    /// Members that servers have are reserved: whoever looks at the volume is to know by whom. Where that cannot be written down, they are
-    /// reserved all the same. Says whether there are any.
+    /// Records the owner that reserves members of servers, for commands that read the directory;
+    /// saving it is not required for the reservation. Returns whether there are such members.
     pub(super) fn note_owner(&mut self) -> bool {
         let has_remote = |place: &Place| self.location(place).is_ok_and(|location| is_behind_server(&location));
         let record = self.owner.as_ref().map(Owner::record);
@@ -302,15 +308,16 @@ impl VolumeDirectory {
         has_any
     }
 
-    /// How a location is written in the file: paths beside the volume are seen from it, so that all can move together.
+    /// The entry for a location: paths beside the volume are relative, so that all can be moved
+    /// together.
     pub(super) fn place(&self, location: &Location) -> Place {
         place_in(&self.path, location)
     }
 
-    /// Writes the file so that after a crash either the old or the new one is there.
+    /// Replaces the file atomically: after a crash either the old or the new one exists.
     pub(super) fn save(&mut self) -> io::Result<()> {
         #[cfg(test)]
-        let written = crate::shelf::on_save(&self.path).unwrap_or_else(|| self.write());
+        let written = crate::mock::on_save(&self.path).unwrap_or_else(|| self.write());
         #[cfg(not(test))]
         let written = self.write();
         if written.is_ok() {
@@ -320,16 +327,16 @@ impl VolumeDirectory {
     }
 
     fn write(&self) -> io::Result<()> {
-        let text = toml::to_string(&self.file).expect("texts and numbers can be written");
+        let text = toml::to_string(&self.file).expect("strings and numbers can be serialized");
         self.lock.directory.replace(VOLUME_FILE, NEW_FILE, format!("{HEADER}{text}").as_bytes())
     }
 
-    /// Writes another file of the directory in the same way; `new` is its name until it is durable.
+    /// Replaces another file of the directory atomically; `new` is its name until it is durable.
     pub(super) fn replace(&self, name: &str, new: &str, content: &[u8]) -> io::Result<()> {
         self.lock.directory.replace(name, new, content)
     }
 
-    /// The epoch that is in the file on the disk.
+    /// The epoch in the file on the disk.
     pub(super) fn saved_epoch(&self) -> Option<u64> {
         self.saved_epoch
     }
@@ -347,7 +354,7 @@ impl VolumeDirectory {
 
     /// Removes the directory of a volume whose creation has changed no member.
     pub(super) fn remove(self) {
-        // What stays is an empty directory.
+        // If this fails, a directory without a volume remains.
         for name in [VOLUME_FILE, NEW_FILE, LOCK_FILE] {
             let _ = fs::remove_file(self.path.join(name));
         }
@@ -355,13 +362,14 @@ impl VolumeDirectory {
     }
 }
 
-/// The name under which a volume connects to servers, if nobody gives it another.
+/// The default host NQN with which a volume connects to servers.
 fn host_nqn(array: &[u8; 16]) -> zonda_nvme::Nqn {
     let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", crate::random::uuid_text(array));
     zonda_nvme::Nqn::new(&name).expect("a UUID makes a name")
 }
 
-/// A directory for a new volume holds nothing, or what an interrupted creation has left.
+/// Refuses a directory for a new volume that is not empty, unless it has the files of an
+/// interrupted creation.
 pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
     let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, VOLUME_FILE].iter().any(|known| name == *known);
     let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
@@ -373,7 +381,7 @@ pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
     let what = if is_volume(path) { "holds a volume already" } else { "is not empty" };
     Err(DriveError::new(
         format!("the directory {} {what}", path.display()),
-        "choose another directory, or remove this one if nobody needs what is in it",
+        "choose another directory, or remove this one if its contents are not needed",
     ))
 }
 
@@ -382,10 +390,11 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
         Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::NotADirectory => {
             Err(DriveError::new(
                 format!("there is no volume in {}", path.display()),
-                "zonda volume create makes one; if its directory is lost, zonda volume import writes it again from its drives",
+                "create one: zonda volume create; if its directory is lost, recreate it from its drives: zonda volume \
+                 import",
             ))
         }
-        // Reading it says what else is wrong.
+        // Reading it reports other errors.
         _ => Ok(()),
     }
 }
@@ -394,7 +403,10 @@ fn text_of(place: &Path) -> io::Result<String> {
     let file = File::open(place, FileOptions::read_only())?;
     let length = file.length()?;
     if length > VOLUME_FILE_BYTES_MAX {
-        return Err(io::Error::new(ErrorKind::InvalidData, format!("it has {length} bytes, more than any volume's")));
+        return Err(io::Error::new(
+            ErrorKind::InvalidData,
+            format!("it has {length} bytes, the limit is {VOLUME_FILE_BYTES_MAX}"),
+        ));
     }
     let mut bytes = vec![0; length as usize];
     let read = file.read_at(&mut bytes, 0)?;
@@ -402,26 +414,28 @@ fn text_of(place: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// What stands in the file of a volume.
+/// Reads the file of a volume.
 fn read(path: &Path) -> Result<VolumeFile, DriveError> {
     let place = path.join(VOLUME_FILE);
     let shown = place.display();
     let text = text_of(&place).map_err(|error| {
         DriveError::new(
-            format!("{shown} cannot be read: {error}"),
-            "check that it is a text file that you may read; zonda volume import writes a lost one again from its drives",
+            format!("cannot read {shown}: {error}"),
+            "check that it is a text file that you can read; zonda volume import recreates a lost one from its drives",
         )
     })?;
     let file: VolumeFile = toml::from_str(&text).map_err(|error| {
-        let what = error.message();
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = 1 + before.matches('\n').count();
         DriveError::new(
-            format!("{shown} is not as it should be: {what}"),
-            "docs/guide/volumes.md says what belongs there",
+            format!("{shown} is invalid: line {line}: {}", error.message()),
+            "correct the line, or recreate the file from the drives with zonda volume import; docs/guide/volumes.md \
+             describes it",
         )
     })?;
     if file.format != FORMAT {
         return Err(DriveError::new(
-            format!("{shown} has format {}, this program reads {FORMAT}", file.format),
+            format!("{shown} has format {}, this program supports {FORMAT}", file.format),
             "use the program that wrote it",
         ));
     }
@@ -435,12 +449,12 @@ impl Lock {
     }
 
     fn of(path: &Path, file: Option<File>) -> Result<Lock, DriveError> {
-        let directory = HeldDirectory::open(path).map_err(|error| cannot_lock(path, &error))?;
+        let directory = OpenDirectory::open(path).map_err(|error| cannot_lock(path, &error))?;
         let is_file_locked = file.as_ref().map_or(Ok(true), File::lock).map_err(|error| cannot_lock(path, &error))?;
         if !is_file_locked || !directory.lock() {
             return Err(DriveError::in_use(
                 format!("the volume in {} is in use by another program", path.display()),
-                "stop that program; if it is zonda serve, zonda volume status asks it how the volume is",
+                "stop that program; if it is zonda serve, zonda volume status shows the state of the volume",
             ));
         }
         Ok(Lock { directory, _file: file })
@@ -448,10 +462,13 @@ impl Lock {
 }
 
 fn cannot_lock(path: &Path, error: &io::Error) -> DriveError {
-    DriveError::new(format!("the volume in {} cannot be locked: {error}", path.display()), "see who may write there")
+    DriveError::new(
+        format!("cannot lock the volume in {}: {error}", path.display()),
+        "check the permissions of the directory",
+    )
 }
 
-/// A UUID as people write it.
+/// Parses a UUID, with or without hyphens.
 pub(super) fn uuid_of(text: &str) -> Option<[u8; 16]> {
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
     if digits.len() != 32 {
@@ -469,8 +486,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_beside_the_volume_are_seen_from_it() {
-        let above = tempfile::TempDir::new().expect("there is room");
+    fn paths_of_members_beside_the_volume_are_relative_to_it() {
+        let above = tempfile::TempDir::new().expect("there is space");
         let path = above.path().join("vol");
         let directory = VolumeDirectory::make(&path, &[7; 16]).expect("it is new");
         let beside = Location::Image(above.path().join("drives/./a"));
@@ -482,83 +499,83 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_found_by_the_next_and_locked_for_others() {
-        let above = tempfile::TempDir::new().expect("there is room");
+    fn a_saved_file_is_read_by_the_next_program_and_locked_for_others() {
+        let above = tempfile::TempDir::new().expect("there is space");
         let path = above.path().join("vol");
         let mut directory = VolumeDirectory::make(&path, &[0xab; 16]).expect("it is new");
         directory.file.rates.rebuild = Some("200 MiB/s".parse().expect("a rate"));
         directory.file.state = None;
         directory.file.member.push(Place { state: Some(LastState::Active), ..Place::new("../a".to_owned()) });
         directory.file.epoch = Some(7);
-        directory.save().expect("there is room");
+        directory.save().expect("there is space");
         let error = VolumeDirectory::open(&path).expect_err("it is locked");
         assert!(error.is_in_use, "{error}");
         let file = directory.file.clone();
         drop(directory);
-        let again = VolumeDirectory::open(&path).expect("it is free");
+        let again = VolumeDirectory::open(&path).expect("it is unlocked");
         assert_eq!((&again.file, again.array()), (&file, Ok([0xab; 16])));
         let error = VolumeDirectory::make(&path, &[7; 16]).expect_err("there is one");
         assert!(error.message.contains("holds a volume already"), "{error}");
     }
 
-    /// A volume that is complete.
+    /// A complete volume.
     fn volume(path: &Path, array: u8) -> VolumeDirectory {
         let mut directory = VolumeDirectory::make(path, &[array; 16]).expect("it is new");
         directory.file.state = None;
-        directory.save().expect("there is room");
+        directory.save().expect("there is space");
         directory
     }
 
     #[test]
-    fn a_volume_whose_lock_file_a_user_has_removed_is_locked_still() {
-        let above = tempfile::TempDir::new().expect("there is room");
+    fn a_volume_stays_locked_when_a_user_removes_its_lock_file() {
+        let above = tempfile::TempDir::new().expect("there is space");
         let path = above.path().join("vol");
         let owner = volume(&path, 7);
-        fs::remove_file(path.join(LOCK_FILE)).expect("a user may");
+        fs::remove_file(path.join(LOCK_FILE)).expect("a user can");
         for _ in 0..2 {
-            let error = VolumeDirectory::look(&path).expect_err("its owner lives");
+            let error = VolumeDirectory::open_read_only(&path).expect_err("its owner holds the lock");
             assert!(error.is_in_use, "{error}");
-            let error = VolumeDirectory::open(&path).expect_err("its owner lives");
+            let error = VolumeDirectory::open(&path).expect_err("its owner holds the lock");
             assert!(error.is_in_use, "{error}");
         }
         drop(owner);
-        VolumeDirectory::open(&path).expect("it is free");
+        VolumeDirectory::open(&path).expect("it is unlocked");
     }
 
     #[test]
-    fn a_volume_that_is_renamed_while_it_is_used_is_saved_where_it_is() {
-        let above = tempfile::TempDir::new().expect("there is room");
+    fn a_volume_that_is_renamed_while_in_use_is_saved_in_the_renamed_directory() {
+        let above = tempfile::TempDir::new().expect("there is space");
         let (path, renamed) = (above.path().join("vol"), above.path().join("renamed"));
         let mut first = volume(&path, 1);
-        fs::rename(&path, &renamed).expect("a user may");
+        fs::rename(&path, &renamed).expect("a user can");
         let second = volume(&path, 2);
         first.file.epoch = Some(9);
-        first.save().expect("there is room");
+        first.save().expect("there is space");
         drop((first, second));
-        let arrays = [&renamed, &path].map(|path| VolumeDirectory::open(path).expect("it is free").array());
+        let arrays = [&renamed, &path].map(|path| VolumeDirectory::open(path).expect("it is unlocked").array());
         assert_eq!(arrays, [Ok([1; 16]), Ok([2; 16])]);
-        assert_eq!(read(&renamed).expect("it is whole").epoch, Some(9));
+        assert_eq!(read(&renamed).expect("it is intact").epoch, Some(9));
     }
 
     #[test]
-    fn what_cannot_be_the_file_of_a_volume_is_refused_at_once() {
-        let above = tempfile::TempDir::new().expect("there is room");
+    fn a_file_that_cannot_be_that_of_a_volume_is_refused_at_once() {
+        let above = tempfile::TempDir::new().expect("there is space");
         let path = above.path().join("vol");
         drop(volume(&path, 1));
         let place = path.join(VOLUME_FILE);
-        let refusal = || VolumeDirectory::open(&path).expect_err("it is no text of a volume").message;
-        fs::remove_file(&place).expect("it is there");
+        let refusal = || VolumeDirectory::open(&path).expect_err("it is not the file of a volume").message;
+        fs::remove_file(&place).expect("it exists");
         let pipe = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &place, pipe, rustix::fs::Mode::from_raw_mode(0o600), 0)
-            .expect("a user may");
-        assert!(refusal().ends_with("cannot be read: it is a pipe, and not a file"), "{}", refusal());
-        fs::remove_file(&place).expect("it is there");
-        fs::write(&place, vec![b' '; VOLUME_FILE_BYTES_MAX as usize + 1]).expect("there is room");
-        assert!(refusal().ends_with("it has 1048577 bytes, more than any volume's"), "{}", refusal());
-        fs::write(&place, [0xff; 9]).expect("there is room");
-        assert!(refusal().contains("volume.toml cannot be read: invalid utf-8"), "{}", refusal());
-        fs::remove_file(&place).expect("it is there");
-        fs::create_dir(&place).expect("there is none");
-        assert!(refusal().contains("volume.toml cannot be read: "), "{}", refusal());
+            .expect("a user can");
+        assert!(refusal().ends_with("volume.toml: it is a pipe, not a file"), "{}", refusal());
+        fs::remove_file(&place).expect("it exists");
+        fs::write(&place, vec![b' '; VOLUME_FILE_BYTES_MAX as usize + 1]).expect("there is space");
+        assert!(refusal().ends_with("it has 1048577 bytes, the limit is 1048576"), "{}", refusal());
+        fs::write(&place, [0xff; 9]).expect("there is space");
+        assert!(refusal().contains("volume.toml: invalid utf-8"), "{}", refusal());
+        fs::remove_file(&place).expect("it exists");
+        fs::create_dir(&place).expect("it does not exist");
+        assert!(refusal().contains("cannot read "), "{}", refusal());
     }
 }

@@ -1,8 +1,8 @@
-//! [`VolumeDrive`]: a volume on its members, what it reports, and its end.
+//! [`VolumeDrive`]: a mounted volume on its members, from its events to its close.
 
 use std::collections::VecDeque;
 
-use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeError, VolumeOn};
+use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeDevice, VolumeError};
 use zonda_ring::Bytes;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
@@ -13,100 +13,102 @@ use zonda_zoned::{
 use super::adopt::{Adoption, RequestId};
 use super::directory::{LastState, VolumeDirectory, VolumeFile};
 use super::lease::Lease;
+use super::member_device::MemberDevice;
 use super::open::cannot_save;
 use super::ranges::add_range;
-use super::report::{ScrubSummary, VolumeReport, scrubbed_in_words, suspended_in_words};
-use super::reservations::Kept;
+use super::report::{ScrubSummary, VolumeReport, describe_accepted_losses, describe_scrub, describe_suspension};
+use super::reservations::ReservationStore;
 use super::returns::{Absence, Returning};
-use super::seat::Seat;
 use super::spare_watch::SpareWatch;
 use super::spares::Spare;
 use crate::opening::OnRing;
 use crate::{Drive, DriveError, DriveFacts};
 
-/// When a volume is closed, what it does for itself (a rebuild, a scrub) gets so long to come to a good place. A mount finds its way from
-/// any other, too.
-const SETTLE_MAX: Duration = Duration(1_000_000_000);
+/// When a volume is closed, background operations (a rebuild, a scrub) have this long to quiesce.
+/// After that they are stopped; a mount recovers from any state.
+const QUIESCE_MAX: Duration = Duration(1_000_000_000);
 
 /// Time between two attempts to write `volume.toml`.
 pub(super) const SAVE_INTERVAL: Duration = Duration(10_000_000_000);
 
-/// The same while hosts wait for it.
+/// Time between two attempts while hosts wait for it.
 const SAVE_INTERVAL_WAITING: Duration = Duration(1_000_000_000);
 
-/// Something that happened to a volume, for a log.
+/// An event of a volume, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// Whether somebody should do something about it.
-    pub is_trouble: bool,
-    /// What it is.
+    /// Whether it is a warning: an operator should act.
+    pub is_warning: bool,
+    /// The message.
     pub text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Just mounted: places are not filled yet.
+    /// Just mounted: failed members are not replaced yet.
     New,
     Open,
-    /// No more commands come; at this time the volume is stopped where it is.
-    Settling(Instant),
-    /// Another owner has the volume; till this time it is waited for who that is.
+    /// No more commands are accepted; the volume quiesces until this time.
+    Quiescing(Instant),
+    /// Another owner has the volume; until this time the volume waits for its identity.
     TakenOver(Instant),
-    /// The volume stands still; its members end what is under way, and close.
+    /// The volume is stopped; its members complete their commands, and are closed.
     Closing,
 }
 
 /// A redundant volume as a drive of conventional zones.
 pub struct VolumeDrive {
-    pub(super) on: VolumeOn<Seat>,
+    pub(super) on: VolumeDevice<MemberDevice>,
     pub(super) directory: VolumeDirectory,
     pub(super) spares: Vec<Spare>,
     pub(super) spare_watch: SpareWatch,
-    /// Devices that are to become a member or a spare.
+    /// Devices that are being added as a member or a spare.
     pub(super) adoptions: Vec<Adoption>,
-    /// Requests that were answered later than they were asked.
+    /// Answers to asynchronous requests.
     pub(super) answers: VecDeque<(RequestId, Result<VolumeReport, DriveError>)>,
-    /// Requests that have failed members, and are answered when that is durable, or at this time.
+    /// Requests that have failed members: answered when that is durable, or at this deadline.
     pub(super) failing: Vec<(Instant, RequestId)>,
     pub(super) next_request: u64,
-    /// What distinguishes each member's device from all others; `None` where that is not known.
+    /// The UUID of the device of each member; `None` if it is not known.
     pub(super) ids: Vec<Option<[u8; 16]>>,
-    /// When `volume.toml`, which could not be written, is written again.
+    /// When to retry writing `volume.toml`.
     pub(super) save_again_at: Option<Instant>,
-    /// Members that have failed, and are looked for.
+    /// Members that have failed, and that the volume tries to re-add.
     pub(super) absent: Vec<Absence>,
-    /// Members whose device is there again, and is looked at by the volume.
+    /// Members whose device is back, and is being verified by the volume.
     pub(super) returning: Vec<Returning>,
-    /// Members whose device was refused when it came back, as bits: that is said once.
+    /// Members whose device was refused when it came back, as bits: that is logged once.
     pub(super) refused: u32,
-    /// What devices need that are opened later.
+    /// Members that were re-added with their contents, and are not rebuilt completely.
+    pub(super) resynchronizing: u32,
+    /// Handles of the ring for devices that are opened later.
     pub(super) on_ring: Option<OnRing>,
-    /// Devices that were taken out and are being closed.
-    pub(super) leaving: Vec<Seat>,
+    /// Detached devices that are being closed.
+    pub(super) closing: Vec<MemberDevice>,
     pub(super) notices: VecDeque<Notice>,
-    /// Reports of zones: they need nothing of the members.
+    /// Completions of zone reports, which need no member.
     reports: VecDeque<Completion>,
     pub(super) lease: Lease,
-    /// The newest epoch of a superblock when the volume was opened.
+    /// The newest epoch of any superblock when the volume was opened.
     pub(super) opened_epoch: u64,
-    pub(super) reservations: Kept,
-    /// What has ended in an epoch that `volume.toml` does not have yet.
+    pub(super) reservations: ReservationStore,
+    /// Completions in an epoch that is not saved in `volume.toml` yet.
     held: CompletionQueue,
-    /// Whether hosts wait until `volume.toml` can be written.
+    /// Whether completions are held until `volume.toml` can be written.
     is_held: bool,
     pub(super) last_scrub: Option<ScrubSummary>,
-    /// What happened before the mount had ended.
+    /// Events during the mount.
     pub(super) early_events: VecDeque<Event>,
-    /// No spare takes a member's place, and no member is taken back, unless that is asked for.
+    /// Failed members are neither replaced by a spare nor re-added, except by request.
     pub(super) keeps_members: bool,
-    /// Devices that could not be made durable at the end.
+    /// Errors of devices that could not be flushed and closed.
     pub(super) close_errors: Vec<String>,
     pub(super) phase: Phase,
 }
 
 impl VolumeDrive {
     pub(super) fn new(
-        on: VolumeOn<Seat>,
+        on: VolumeDevice<MemberDevice>,
         directory: VolumeDirectory,
         spares: Vec<Spare>,
         ids: Vec<Option<[u8; 16]>>,
@@ -125,13 +127,14 @@ impl VolumeDrive {
             absent: Vec::new(),
             returning: Vec::new(),
             refused: 0,
+            resynchronizing: 0,
             on_ring: None,
-            leaving: Vec::new(),
+            closing: Vec::new(),
             notices: VecDeque::new(),
             reports: VecDeque::new(),
             lease: Lease::default(),
             opened_epoch: 0,
-            reservations: Kept::default(),
+            reservations: ReservationStore::default(),
             held: CompletionQueue::new(),
             is_held: false,
             last_scrub: None,
@@ -141,39 +144,39 @@ impl VolumeDrive {
             phase: Phase::New,
         };
         for member in drive.members() {
-            drive.on.member_mut(member).into_iter().for_each(Seat::hold_when_lost);
+            drive.on.member_mut(member).into_iter().for_each(MemberDevice::hold_when_lost);
         }
         drive
     }
 
-    /// A device comes to a member's place.
-    pub(super) fn take_in(&mut self, member: MemberIndex, mut seat: Seat) {
-        seat.hold_when_lost();
-        self.on.replace(member, Some(seat));
+    /// Sets the device of a member.
+    pub(super) fn attach_member(&mut self, member: MemberIndex, mut device: MemberDevice) {
+        device.hold_when_lost();
+        self.on.replace(member, Some(device));
     }
 
-    /// What tells this volume from all others: a UUID.
+    /// The UUID of the volume.
     #[must_use]
     pub fn array(&self) -> [u8; 16] {
         self.on.volume().array()
     }
 
-    /// Where the volume's directory is.
+    /// The path of the directory of the volume.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         self.directory.path()
     }
 
-    /// What has happened since this was last asked, the oldest first.
+    /// Takes the oldest notice.
     pub fn take_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    pub(super) fn tell(&mut self, is_trouble: bool, text: String) {
-        self.notices.push_back(Notice { is_trouble, text });
+    pub(super) fn notify(&mut self, is_warning: bool, text: String) {
+        self.notices.push_back(Notice { is_warning, text });
     }
 
-    /// A member in words: its number, and where it is.
+    /// Describes a member: its number and location.
     pub(super) fn shown(&self, member: MemberIndex) -> String {
         let place = self.directory.file.member.get(usize::from(member.0));
         format!("member {} ({})", member.0, place.map_or("unknown", |place| place.at.as_str()))
@@ -183,7 +186,7 @@ impl VolumeDrive {
         (0..self.on.volume().member_count() as u8).map(MemberIndex)
     }
 
-    /// How many more members, whichever they are, the volume can do without now.
+    /// How many more members, whichever they are, the volume can lose now.
     pub(super) fn can_lose(&self) -> usize {
         let lost = self.members().filter(|member| self.state(*member) != MemberState::Active).count();
         self.on.volume().code_tolerates().saturating_sub(lost)
@@ -193,35 +196,41 @@ impl VolumeDrive {
         self.on.volume().member_state(member)
     }
 
-    /// What a member that is given up brings with it: its device goes, and a spare comes.
+    /// A member has failed: detaches its device, and replaces it by a spare.
     fn on_failure(&mut self, now: Instant, member: MemberIndex, reason: FailReason) {
         let shown = self.shown(member);
         let why = match reason {
-            FailReason::Command => "somebody said so",
-            FailReason::Errors => "its commands fail",
-            FailReason::Silence => "it does not answer",
-            FailReason::Absent => "it was not there, or is out of date",
+            FailReason::Command => "by command",
+            FailReason::Errors => "its commands have failed",
+            FailReason::Timeout => "it does not respond",
+            FailReason::Missing => "it is missing or out of date",
             FailReason::Flapping => {
-                "it fails and comes back, or stops answering for a while, again and again; zonda member re-add takes it back"
+                "it has failed and come back, or stopped responding, repeatedly; re-add it with zonda member re-add"
             }
         };
         self.note_failure(member, reason);
+        self.resynchronizing &= !(1 << member.0);
         let left = self.can_lose();
-        self.tell(true, format!("{shown} is given up: {why}; the volume can lose {left} more"));
+        let members = match left {
+            0 => "no more members".to_owned(),
+            1 => "1 more member".to_owned(),
+            _ => format!("{left} more members"),
+        };
+        self.notify(true, format!("{shown} has failed: {why}; the volume can lose {members}"));
         if self.phase == Phase::Open {
-            self.take_out(now, member);
+            self.detach_member(now, member);
             self.use_spare(now, member);
             self.look_for_absent(now);
         }
     }
 
-    /// Writes down where the members are and how they were last. Where that fails the volume goes on, and it is tried again.
+    /// Saves `volume.toml`. If that fails, the volume continues, and saving is retried.
     pub(super) fn save(&mut self, now: Instant) {
         match self.directory.save() {
             Ok(()) => self.saved(),
             Err(error) => {
                 if self.save_again_at.is_none() {
-                    self.tell(true, cannot_save(&self.directory, &error).message);
+                    self.notify(true, cannot_save(&self.directory, &error).message);
                 }
                 let interval = if self.is_held { SAVE_INTERVAL_WAITING } else { SAVE_INTERVAL };
                 self.save_again_at = Some(now + interval);
@@ -229,8 +238,9 @@ impl VolumeDrive {
         }
     }
 
-    /// Writes down what an operator has asked for, before he is told that it is done. Where that fails the file is as `before`.
-    pub(super) fn save_or_go_back(&mut self, before: VolumeFile) -> Result<(), DriveError> {
+    /// Saves the change of a request before it is answered. If that fails, the file is restored to
+    /// `before`.
+    pub(super) fn save_or_revert(&mut self, before: VolumeFile) -> Result<(), DriveError> {
         match self.directory.save() {
             Ok(()) => {
                 self.saved();
@@ -245,11 +255,11 @@ impl VolumeDrive {
 
     fn saved(&mut self) {
         if self.save_again_at.take().is_some() {
-            self.tell(false, format!("{} is written again", super::VOLUME_FILE));
+            self.notify(false, format!("{} can be written again", super::VOLUME_FILE));
         }
     }
 
-    /// The file is brought up to what is known of the members.
+    /// Updates `volume.toml` with the present states of the members.
     pub(super) fn note_states(&mut self, now: Instant) {
         let before = self.directory.file.clone();
         let status = self.on.volume().status();
@@ -269,39 +279,39 @@ impl VolumeDrive {
         }
         self.directory.file.lost_blocks = Some(status.lost_blocks).filter(|blocks| *blocks > 0);
         self.note_mount();
-        // What members have reached that are away is not forgotten: it only grows.
+        // The epoch never decreases: missing members may have reached a newer one.
         self.directory.file.epoch = self.directory.file.epoch.max(self.known_epoch());
         if self.directory.file != before {
             self.save(now);
         }
     }
 
-    /// The newest epoch that is durable on the members; `None` if the volume is lost.
+    /// The newest epoch that is durable on the members; `None` if the volume has failed.
     pub(super) fn known_epoch(&self) -> Option<u64> {
         self.on.volume().is_ready().then(|| self.on.volume().epoch())
     }
 
-    /// Whether `volume.toml` has the newest epoch in which a member's state has changed. That of the mount is for copies of members from
-    /// before, which are rare: I/O does not wait for it.
+    /// Whether `volume.toml` has the newest epoch in which the state of a member changed. I/O does
+    /// not wait for the epoch of the mount, which only serves to detect older copies of members.
     pub(super) fn is_epoch_saved(&self) -> bool {
         let volume = self.on.volume();
         !volume.is_ready() || Some(volume.changed_epoch()) <= self.directory.saved_epoch()
     }
 
-    /// Hands out what has ended. If the epoch of it is not in the file, members that are out of date could be taken for the volume after the
-    /// next start: hosts wait until it can be written.
+    /// Releases held completions. If their epoch is not in the file, the next mount could accept
+    /// members that are out of date: hosts wait until the file can be written.
     fn release(&mut self, now: Instant, completions: &mut CompletionQueue) {
         let is_held = !self.is_epoch_saved();
         if is_held && !self.is_held {
             let file = super::VOLUME_FILE;
-            self.tell(true, format!("I/O is suspended: members have changed, and {file} cannot be written"));
+            self.notify(true, format!("I/O is suspended: members have changed, and {file} cannot be written"));
             self.save_again_at = Some(now + SAVE_INTERVAL_WAITING);
         } else if self.is_held && !is_held {
-            self.tell(false, format!("I/O is resumed: {} is written", super::VOLUME_FILE));
+            self.notify(false, format!("I/O is resumed: {} is written", super::VOLUME_FILE));
         }
         self.is_held = is_held;
         while let Some(completion) = if is_held && self.phase == Phase::Open { None } else { self.held.pop() } {
-            // At the end nothing is written any more: it may be there or not.
+            // When the volume is closed, the result of the command is unknown.
             let failed = Completion::of(completion.id, Status::InternalError);
             completions.push(if is_held { failed } else { completion });
         }
@@ -312,7 +322,7 @@ impl VolumeDrive {
         self.is_held
     }
 
-    /// Tries again what could not be written down.
+    /// Retries to save `volume.toml`.
     fn save_again(&mut self, now: Instant) {
         if self.phase == Phase::Open && self.save_again_at.is_some_and(|at| at <= now) {
             self.save(now);
@@ -322,59 +332,61 @@ impl VolumeDrive {
         }
     }
 
-    /// What the volume has to tell. Says whether there was anything.
+    /// Handles the events of the volume. Returns whether there were any.
     pub(super) fn on_events(&mut self, now: Instant) -> bool {
         let mut moved = false;
         let phase = self.phase;
-        // Ranges that follow each other are one.
+        // Adjacent ranges are merged.
         let mut lost: Vec<(u64, u64)> = Vec::new();
         while let Some(event) = self.early_events.pop_front().or_else(|| self.on.volume_mut().poll_event()) {
             moved = true;
             match event {
                 Event::Ready | Event::Failed(VolumeError::TakenOver) => {}
-                Event::Failed(error) => self.tell(true, format!("the volume is lost: {error}")),
+                Event::Failed(error) => self.notify(true, format!("the volume is lost: {error}")),
                 Event::MemberFailed { member, reason } => self.on_failure(now, member, reason),
                 Event::Suspended { member, reason } => {
                     let shown = self.shown(member);
-                    let why = suspended_in_words(reason);
-                    let text = format!("I/O is suspended: {shown} {why}, and the volume cannot do without it");
-                    self.tell(true, text);
+                    let why = describe_suspension(reason);
+                    let text = format!("I/O is suspended: {shown} {why}, and the volume needs it");
+                    self.notify(true, text);
                 }
                 Event::Resumed { member } => {
-                    let text = format!("I/O is resumed: {} answers again", self.shown(member));
-                    self.tell(false, text);
+                    let text = format!("I/O is resumed: {} responds again", self.shown(member));
+                    self.notify(false, text);
                 }
-                Event::OutOfRoom { member } => {
-                    let text = format!(
-                        "writes end with an error: there is no room for {}: free space where it is kept",
-                        self.shown(member)
-                    );
-                    self.tell(true, text);
+                Event::OutOfSpace { member } => {
+                    let text =
+                        format!("writes fail: no space left for {}: free space on its file system", self.shown(member));
+                    self.notify(true, text);
                 }
-                Event::RoomFound => self.tell(false, "there is room again: writes are taken".to_owned()),
-                Event::Returned { member } => self.on_returned(now, member, None),
-                Event::NotReturned { member, error } => self.on_returned(now, member, Some(&error)),
+                Event::SpaceAvailable => self.notify(false, "space is available again: writes succeed".to_owned()),
+                Event::Readded { member } => self.on_returned(now, member, None),
+                Event::ReaddRefused { member, error } => self.on_returned(now, member, Some(&error)),
                 Event::Rebuilt { member } => {
-                    let text = format!("{} is rebuilt", self.shown(member));
-                    self.tell(false, text);
+                    let bit = 1 << member.0;
+                    let how = if self.resynchronizing & bit == 0 { "rebuilt" } else { "resynchronized" };
+                    self.resynchronizing &= !bit;
+                    let text = format!("{} is {how}", self.shown(member));
+                    self.notify(false, text);
                 }
+                Event::LossesAccepted { blocks } => self.notify(true, describe_accepted_losses(blocks)),
                 Event::Lost { lba, blocks } => add_range(&mut lost, lba.0, lba.0 + blocks.0),
-                Event::Scrubbed { blocks, mended, unreadable, lost, known_lost } => {
-                    let summary = ScrubSummary { blocks, mended, unreadable, lost, known_lost };
+                Event::Scrubbed { blocks, repaired, unreadable, lost, known_lost } => {
+                    let summary = ScrubSummary { blocks, repaired, unreadable, lost, known_lost };
                     self.last_scrub = Some(summary);
-                    let text = scrubbed_in_words(&summary, self.on.volume().status().lost_blocks);
-                    self.tell(mended + unreadable + lost > 0, text);
+                    let text = describe_scrub(&summary, self.on.volume().status().lost_blocks);
+                    self.notify(repaired + unreadable + lost > 0, text);
                 }
             }
         }
-        lost.into_iter().for_each(|range| self.tell_lost(range));
+        lost.into_iter().for_each(|range| self.notify_lost(range));
         if moved && phase != Phase::New {
             self.note_states(now);
         }
         moved
     }
 
-    /// A command ends without having been taken.
+    /// Completes a command without submitting it.
     pub(super) fn refuse(&mut self, completion: Completion) {
         self.reports.push_back(completion);
     }
@@ -384,37 +396,46 @@ impl VolumeDrive {
         self.on.volume().failure() == Some(&VolumeError::TakenOver)
     }
 
-    fn tell_lost(&mut self, (start, end): (u64, u64)) {
+    fn notify_lost(&mut self, (start, end): (u64, u64)) {
         let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
         let bytes = |lba| Blocks(lba).bytes(block_bytes);
-        let text = format!(
-            "data lost: blocks {start}..{end}, bytes {}..{} of the export; reads of them fail until they are written or trimmed",
-            bytes(start),
-            bytes(end),
-        );
-        self.tell(true, text);
+        let (first, last) = (bytes(start), bytes(end) - 1);
+        let text = if end - start == 1 {
+            format!(
+                "data lost: block {start} (bytes {first} to {last} of the export); reads of it fail until it is \
+                 written or trimmed"
+            )
+        } else {
+            format!(
+                "data lost: blocks {start} to {} (bytes {first} to {last} of the export); reads of them fail until \
+                 they are written or trimmed",
+                end - 1
+            )
+        };
+        self.notify(true, text);
     }
 
-    pub(super) fn seats(&self) -> impl Iterator<Item = &Seat> {
+    pub(super) fn devices(&self) -> impl Iterator<Item = &MemberDevice> {
         let members = self.members().filter_map(|member| self.on.member(member));
-        members.chain(self.spares.iter().map(|spare| &spare.seat)).chain(&self.leaving)
+        members.chain(self.spares.iter().map(|spare| &spare.device)).chain(&self.closing)
     }
 
-    /// The way to the end.
+    /// Continues to close the volume.
     fn close_on(&mut self, now: Instant) {
-        if let Phase::Settling(until) = self.phase
-            && (now >= until || self.seats().all(Seat::is_idle))
+        if let Phase::Quiescing(until) = self.phase
+            && (now >= until || self.devices().all(MemberDevice::is_idle))
         {
             self.phase = Phase::Closing;
             for member in self.members() {
                 if self.awaits_connection(member) {
                     let shown = self.shown(member);
-                    self.close_errors.push(format!("{shown} is not connected: what it had not flushed may be lost"));
+                    self.close_errors
+                        .push(format!("{shown} is not connected: writes that were not flushed may be lost"));
                 }
-                self.take_out(now, member);
+                self.detach_member(now, member);
             }
             for spare in std::mem::take(&mut self.spares) {
-                self.let_go(spare.seat, now);
+                self.detach(spare.device, now);
             }
         }
     }
@@ -449,7 +470,7 @@ impl ZonedDevice for VolumeDrive {
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        self.look_after_leaving(now);
+        self.poll_closing(now);
         self.look_after_spares(now);
         self.look_again(now);
         self.adopt(now);
@@ -462,14 +483,15 @@ impl ZonedDevice for VolumeDrive {
             self.on.poll(now, &mut self.held);
             let has_moved = self.look_for_conflicts(now) | self.keep_lease(now);
             let has_lost = self.look_for_lost_connections(now);
-            // One that was paused may have been taken over: it neither calls spares nor writes the file before it knows.
+            // A program that was paused may have lost the volume: until it knows, it must neither
+            // use spares nor write the file.
             let may_act = self.phase != Phase::Open || self.lease.is_known(now);
             if !(has_moved | has_lost | (may_act && self.on_events(now))) {
                 break;
             }
         }
         self.end_ownership(now);
-        // Before hosts see what was acknowledged in a new epoch, the file knows of it.
+        // The file must have a new epoch before commands are completed in it.
         if self.known_epoch() > self.directory.file.epoch {
             self.note_states(now);
         }
@@ -482,10 +504,10 @@ impl ZonedDevice for VolumeDrive {
         if !self.reports.is_empty() {
             return Some(Instant::ZERO);
         }
-        let leaving = self.leaving.iter().filter_map(|seat| seat.next_wakeup());
+        let closing = self.closing.iter().filter_map(|device| device.next_wakeup());
         let phase = match self.phase {
             Phase::New | Phase::Open => self.on.next_wakeup(),
-            Phase::Settling(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
+            Phase::Quiescing(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
             Phase::TakenOver(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
             Phase::Closing => None,
         };
@@ -494,7 +516,7 @@ impl ZonedDevice for VolumeDrive {
         let save = self.save_again_at.filter(|_| self.phase == Phase::Open);
         let failing = self.failing.iter().map(|(until, _)| *until);
         let others = self.next_look().into_iter().chain(self.next_spare_wakeup());
-        leaving.chain(phase).chain(lease).chain(adoptions).chain(save).chain(failing).chain(others).min()
+        closing.chain(phase).chain(lease).chain(adoptions).chain(save).chain(failing).chain(others).min()
     }
 }
 
@@ -513,28 +535,28 @@ impl Drive for VolumeDrive {
         self.on.volume().extent(start, most)
     }
 
-    /// Blocks of reads that failed, and failures inside the members.
+    /// Media errors of the members, and blocks of failed reads.
     fn media_errors(&self) -> u64 {
-        let inside: u64 = self.seats().map(|seat| seat.drive.media_errors()).sum();
+        let inside: u64 = self.devices().map(|device| device.drive.media_errors()).sum();
         inside + self.on.volume().counters().unreadable_blocks
     }
 
-    fn kept_reservations(&self) -> Option<Bytes> {
+    fn saved_reservations(&self) -> Option<Bytes> {
         Some(self.reservations.bytes())
     }
 
-    fn keep_reservations(&mut self, _now: Instant, bytes: Bytes) {
-        self.keep_for_hosts(bytes);
+    fn save_reservations(&mut self, _now: Instant, bytes: Bytes) {
+        self.store_reservations(bytes);
     }
 
-    fn take_reservations_kept(&mut self) -> Option<bool> {
+    fn take_reservations_saved(&mut self) -> Option<bool> {
         self.reservations.take_ended()
     }
 
-    fn take_trouble(&mut self) -> Option<String> {
+    fn take_warning(&mut self) -> Option<String> {
         for member in self.members() {
-            if let Some(trouble) = self.on.member_mut(member).and_then(|seat| seat.drive.take_trouble()) {
-                return Some(format!("{}: {trouble}", self.shown(member)));
+            if let Some(warning) = self.on.member_mut(member).and_then(|device| device.drive.take_warning()) {
+                return Some(format!("{}: {warning}", self.shown(member)));
             }
         }
         None
@@ -552,7 +574,7 @@ impl Drive for VolumeDrive {
                 self.save(now);
             }
             self.note_states(now);
-            self.phase = Phase::Settling(now + SETTLE_MAX);
+            self.phase = Phase::Quiescing(now + QUIESCE_MAX);
         }
     }
 
@@ -561,7 +583,7 @@ impl Drive for VolumeDrive {
     }
 
     fn is_closed(&self) -> bool {
-        self.phase == Phase::Closing && self.leaving.is_empty()
+        self.phase == Phase::Closing && self.closing.is_empty()
     }
 
     fn as_volume(&self) -> Option<&VolumeDrive> {

@@ -1,4 +1,5 @@
-//! Whose superblocks devices have, for commands that only look: all are asked side by side, and none is waited for longer than a few seconds.
+//! Reads the superblocks of devices for commands that do not write: in parallel, with a timeout of
+//! a few seconds.
 
 use zonda_initiator::{Claim, Holder, Preempts};
 use zonda_nvme::reservation::ReservationKey;
@@ -6,25 +7,25 @@ use zonda_raid::Identity;
 use zonda_ring::Ring;
 use zonda_zoned::{Duration, Instant, NamespaceId, ZonedDevice};
 
-use super::seat::{Seat, give_back};
-use crate::look::LookedAt;
+use super::member_device::{MemberDevice, release_acquired};
+use crate::look::ImageSnapshot;
 use crate::opening::{OnRing, Opening};
 use crate::probe::Probe;
 use crate::{Access, Drive, DriveError, Location};
 
-/// So long is waited for all of them.
+/// Timeout for all devices together.
 const LOOK_MAX: Duration = Duration(5_000_000_000);
 
 type Looked = Result<Option<Identity>, DriveError>;
 
-/// A device on its way.
+/// The progress of one device.
 enum Step {
     Opening(Opening),
-    Looking(Box<(Box<dyn Drive>, Probe)>),
+    Probing(Box<(Box<dyn Drive>, Probe)>),
     Done(Looked),
 }
 
-/// Looks at devices; nothing is written, and nothing is reserved.
+/// Reads the superblocks of devices; nothing is written or reserved.
 pub(super) fn identities(accesses: Vec<Result<Access, DriveError>>, ring: &Ring) -> Vec<Looked> {
     let until = ring.now() + LOOK_MAX;
     let shown = |access: &Result<Access, DriveError>| {
@@ -37,36 +38,38 @@ pub(super) fn identities(accesses: Vec<Result<Access, DriveError>>, ring: &Ring)
         steps.iter_mut().for_each(|step| step.poll(now));
         let is_done = steps.iter().all(|step| matches!(step, Step::Done(_)));
         let next = steps.iter().filter_map(Step::next_wakeup).min().map_or(until, |next| next.min(until));
-        if is_done || now >= until || ring.turn(Some(next)).is_err() {
+        if is_done || now >= until || ring.run_once(Some(next)).is_err() {
             break;
         }
     }
     let looked = steps.into_iter().zip(places).map(|(step, place)| match step {
         Step::Done(looked) => looked,
-        Step::Opening(_) | Step::Looking(_) => Err(DriveError::new(
-            format!("{place} does not answer: nothing came within {LOOK_MAX}"),
-            "see whether its server runs and can be reached",
+        Step::Opening(_) | Step::Probing(_) => Err(DriveError::new(
+            format!("{place} did not respond within {LOOK_MAX}"),
+            "check that its server runs and can be reached",
         )),
     });
     looked.collect()
 }
 
-/// Looks at one device, and waits for it.
+/// Reads the superblock of one device.
 pub(super) fn identity(access: &Access, ring: &Ring) -> Looked {
-    identities(vec![Ok(access.clone())], ring).pop().expect("there is one")
+    identities(vec![Ok(access.clone())], ring).pop().expect("one device has one result")
 }
 
-/// Who has reserved a device of a server; `None` where nobody has, or that cannot be found out.
+/// The host that has reserved a device of a server; `None` if it is not reserved, or that cannot be
+/// determined.
 pub(super) fn holder(access: &Access, ring: &Ring) -> Option<Holder> {
     let mut access = access.clone();
-    // As a host that nobody knows: the one that `volume.toml` names would be let in by its own reservation.
+    // With a new host identifier: the reservation of the one in `volume.toml` would not be
+    // reported.
     (access.options.host_id, access.options.claim) = (None, None);
     identity(&access, ring).err().filter(|error| error.is_in_use)?;
-    // Who it is is told to a host that asks for the device without insisting.
-    access.options.claim = Some(Claim { key: ReservationKey(1), preempts: Preempts::Nobody });
-    match Seat::open(&access, ring) {
-        Ok(seat) => {
-            give_back([seat], ring);
+    // An attempt to reserve it without preempting reports the holder.
+    access.options.claim = Some(Claim { key: ReservationKey(1), preempts: Preempts::NoHost });
+    match MemberDevice::open(&access, ring) {
+        Ok(device) => {
+            release_acquired([device], ring);
             None
         }
         Err(error) => error.holder,
@@ -75,7 +78,7 @@ pub(super) fn holder(access: &Access, ring: &Ring) -> Option<Holder> {
 
 fn begin(access: Result<Access, DriveError>, ring: &Ring) -> Step {
     let begun = access.and_then(|access| match &access.location {
-        Location::Image(path) => Ok(Step::Done(Ok(LookedAt::open(path)?.identity()))),
+        Location::Image(path) => Ok(Step::Done(Ok(ImageSnapshot::open(path)?.identity()))),
         Location::NvmeTcp(_) => Opening::begin(access, OnRing::of(ring)).map(Step::Opening),
     });
     begun.unwrap_or_else(|error| Step::Done(Err(error)))
@@ -89,13 +92,13 @@ impl Step {
             *self = match opened {
                 Ok(drive) => {
                     let probe = Probe::of_superblock(drive.geometry(NamespaceId::FIRST));
-                    Step::Looking(Box::new((drive, probe)))
+                    Step::Probing(Box::new((drive, probe)))
                 }
                 Err(error) => Step::Done(Err(error)),
             };
         }
-        if let Step::Looking(looking) = self {
-            let (drive, probe) = &mut **looking;
+        if let Step::Probing(probing) = self {
+            let (drive, probe) = &mut **probing;
             if let Some(probed) = probe.poll(&mut **drive, now) {
                 *self = Step::Done(probed.map(|probed| probed.identity));
             }
@@ -105,7 +108,7 @@ impl Step {
     fn next_wakeup(&self) -> Option<Instant> {
         match self {
             Step::Opening(opening) => opening.next_wakeup(),
-            Step::Looking(looking) => looking.0.next_wakeup(),
+            Step::Probing(probing) => probing.0.next_wakeup(),
             Step::Done(_) => None,
         }
     }

@@ -1,8 +1,9 @@
-//! A volume whose directory is lost, or that has come from another machine: its `volume.toml` is written again, by what the superblocks
-//! of its drives say. Nothing else is written, and nothing is mounted.
+//! Imports a volume whose directory is lost, or that comes from another machine: recreates its
+//! `volume.toml` from the superblocks of its drives. Nothing else is written, and nothing is
+//! mounted.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use zonda_image::ImageFile;
@@ -13,86 +14,88 @@ use super::directory::{
     LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, refuse_occupied, uuid_of,
 };
 use super::identities::identity;
-use super::import_takeover::{ImportTakeover, or_take_over};
+use super::import_takeover::{ImportTakeover, suggest_takeover};
+use super::member_device::refuse_volume;
 use super::open::cannot_save;
-use super::seat::refuse_volume;
 use super::takeover::TakenDrive;
-use crate::look::LookedAt;
-use crate::probe::in_words;
+use crate::look::ImageSnapshot;
+use crate::probe::describe;
 use crate::random::uuid_text;
 use crate::{Access, Credentials, DriveError, Location};
 
-/// Directories below those that are searched for images.
+/// Maximum depth of the search for images.
 const DEPTH_MAX: usize = 8;
 
-/// Which drives a volume is imported from, and how.
+/// Options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// Drives, in any order: each must be a member.
     pub members: Vec<Location>,
-    /// Directories below which all images are looked at; those that are no members of the volume are left out.
+    /// Directories to search for images; those that are not members of the volume are ignored.
     pub scan: Vec<PathBuf>,
-    /// The volume's UUID, where drives of several ones are named or found.
+    /// The UUID of the volume, if drives of several volumes are named or found.
     pub uuid: Option<String>,
-    /// Imports although the drives that are left do not have the newest epoch, or some are of no use.
+    /// Imports even if the remaining drives do not have the newest epoch, or some cannot be used.
     pub force: bool,
     /// Writes nothing.
     pub dry_run: bool,
-    /// Members that servers of the volume have left reserved are taken over, and reserved for the directory that is written.
+    /// Takes over members that servers of the volume left reserved, and reserves them for the
+    /// directory that is written.
     pub take_over: bool,
-    /// For members that servers have; paths are seen from the program.
+    /// Credentials for members of servers; paths are relative to the program.
     pub credentials: Credentials,
 }
 
-/// A volume that was imported, or would be.
+/// The result of an import, or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportReport {
     /// Whether `volume.toml` was written.
     pub written: bool,
-    /// The volume's name.
+    /// The name of the volume.
     pub name: String,
-    /// A UUID.
+    /// The UUID of the volume.
     pub array: String,
     /// `RAID 5 (3+1)`.
     pub scheme: String,
-    /// The newest epoch that any of the drives knows, or by force the one that enough of them have reached: `volume.toml` has it.
+    /// The newest epoch of any of the drives, or with force the one that enough of them have
+    /// reached: `volume.toml` has it.
     pub epoch: u64,
-    /// The newest epoch of the drives that are imported. If it is lower, the volume is out of date.
+    /// The newest epoch of the imported drives. If it is lower, the volume is out of date.
     pub found_epoch: u64,
     /// Its members, in their order.
     pub members: Vec<ImportedMember>,
-    /// Members that were reserved, and who had them.
+    /// Members that were reserved, and their previous holders.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub taken: Vec<TakenDrive>,
-    /// Drives that are left out.
+    /// Drives that are ignored.
     pub ignored: Vec<IgnoredDrive>,
-    /// What the operator should know before the volume is served.
+    /// Warnings for the operator before the volume is served.
     pub warnings: Vec<String>,
 }
 
-/// A member of a volume that is imported.
+/// A member of an imported volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImportedMember {
     /// Its number, from 0.
     pub member: u8,
-    /// What distinguishes the device from all others: a UUID.
+    /// The UUID of the device.
     pub id: String,
-    /// Where it is, as `volume.toml` has it; absent if it is missing.
+    /// Its location in `volume.toml`; absent if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// `active`, `rebuilding` or `failed`, as the newest superblock has it.
+    /// `active`, `rebuilding` or `failed`, according to the newest superblock.
     pub state: String,
     /// The epoch of its own superblock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }
 
-/// A drive that is left out of an import.
+/// A drive that an import ignores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IgnoredDrive {
-    /// Where it is.
+    /// Its path or URL.
     pub at: String,
-    /// Why it is left out.
+    /// Why it is ignored.
     pub reason: String,
 }
 
@@ -100,21 +103,21 @@ pub struct IgnoredDrive {
 struct Candidate {
     location: Location,
     own: Membership,
-    /// Whether the operator has named it, rather than a directory above it.
+    /// Whether the operator has named it, rather than a directory to search.
     is_named: bool,
 }
 
-/// What was named and found.
+/// The drives that were named or found.
 struct Candidates {
     found: Vec<Candidate>,
-    /// Images that were found, and that another program has.
+    /// Images that were found, and are in use by another program.
     in_use: Vec<InUse>,
 }
 
-/// An image that another program has.
+/// An image that is in use by another program.
 struct InUse {
     location: Location,
-    /// Of which volume it is a member, if that can be read.
+    /// Its membership in a volume, if that can be read.
     own: Option<Membership>,
 }
 
@@ -134,11 +137,12 @@ impl Candidate {
 }
 
 impl ImportReport {
-    /// Finds out which volume these drives are, and writes its `volume.toml` in `path`, which must be empty or not exist.
+    /// Identifies the volume of these drives, and writes its `volume.toml` in `path`, which must be
+    /// empty or not exist.
     ///
     /// # Errors
-    /// When the drives are of several volumes, claim the same place, are in use, are too few, or were written to without each other; and
-    /// what to do. Nothing is written then.
+    /// When the drives are of several volumes, are the same member, are in use, are too few, or
+    /// have split; with the remedy. Nothing is written then.
     pub fn of(path: &Path, options: &ImportOptions) -> Result<ImportReport, DriveError> {
         refuse_occupied(path)?;
         if is_volume(path) {
@@ -147,7 +151,10 @@ impl ImportReport {
         }
         let mut report = ImportReport::default();
         let ring = Ring::new(RingOptions::default()).map_err(|error| {
-            DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
+            DriveError::new(
+                format!("cannot create the event loop: {error}"),
+                "check the limit on open files (ulimit -n)",
+            )
         })?;
         let takeover = options.take_over.then(|| ImportTakeover::new(options, &ring));
         let mut takeover = takeover.transpose()?;
@@ -182,7 +189,7 @@ impl ImportReport {
         self.ignored.push(IgnoredDrive { at: location.to_string(), reason: reason.into() });
     }
 
-    /// The drives of the volume that is meant.
+    /// The drives of the volume to import.
     fn of_one_volume(
         &mut self,
         candidates: Vec<Candidate>,
@@ -190,7 +197,7 @@ impl ImportReport {
     ) -> Result<Vec<Candidate>, DriveError> {
         let wanted = options.uuid.as_deref().map(|text| {
             uuid_of(text)
-                .ok_or_else(|| DriveError::new(format!("\"{text}\" is not a UUID"), "leave --uuid out to see them"))
+                .ok_or_else(|| DriveError::new(format!("\"{text}\" is not a UUID"), "omit --uuid to list the volumes"))
         });
         let mut arrays: Vec<[u8; 16]> = candidates.iter().map(|one| one.own.array).collect();
         arrays.sort_unstable();
@@ -199,26 +206,26 @@ impl ImportReport {
             (Some(array), _) if arrays.contains(&array) => array,
             (Some(array), _) => {
                 let what = format!("none of the drives is a member of the volume {}", uuid_text(&array));
-                return Err(DriveError::new(what, "leave --uuid out to see which volumes they are of"));
+                return Err(DriveError::new(what, "omit --uuid to list the volumes"));
             }
             (None, [array]) => *array,
             (None, []) => {
                 return Err(DriveError::new(
                     "no drive is a member of a volume",
-                    "name its drives, or a directory above them",
+                    "name its drives, or a directory to search",
                 ));
             }
             (None, several) => return Err(several_volumes(several, &candidates)),
         };
         let (own, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|one| one.own.array == array);
         for other in others {
-            self.ignore(&other.location, format!("it is {}", in_words(&Identity::Member(Box::new(other.own)))));
+            self.ignore(&other.location, format!("it is {}", describe(&Identity::Member(Box::new(other.own)))));
         }
         Ok(own)
     }
 
-    /// The superblock by which the volume is assembled: the newest one that counts; with `force` the newest of which enough members are
-    /// found.
+    /// The superblock by which the volume is assembled: the newest valid one; with `force` the
+    /// newest one of which enough members are found.
     fn choose<'a>(&mut self, candidates: &'a [Candidate], force: bool) -> Result<&'a Membership, DriveError> {
         let own: Vec<&Membership> = candidates.iter().map(|one| &one.own).collect();
         let newest = match Agreement::of(&own, None, None) {
@@ -238,7 +245,7 @@ impl ImportReport {
             is_enough(view, &as_old)
         };
         if let Some(reached) = reached_apart(newest, &own).filter(|_| force && !is_enough(newest, &own)) {
-            // A mount that was cut short leaves the same.
+            // An interrupted mount leaves the same state.
             (self.epoch, self.found_epoch) = (reached, reached);
             return Ok(newest);
         }
@@ -248,7 +255,7 @@ impl ImportReport {
         Ok(view)
     }
 
-    /// Puts every drive in its place. Returns the volume.toml of the volume in `directory`.
+    /// Assigns every drive to its member. Returns the contents of volume.toml for `directory`.
     fn fill(
         &mut self,
         directory: &Path,
@@ -263,12 +270,12 @@ impl ImportReport {
         let mut places = Vec::new();
         for (at, known) in (0_u8..).zip(&view.members) {
             let mut of_place: Vec<&Candidate> = candidates.iter().filter(|one| one.own.member == at).collect();
-            // A mount would take the newest of them for the volume.
+            // A mount would use the newest of them.
             let is_newer = |one: &&Candidate| is_older && one.own.is_newer_than(view);
             for newer in of_place.iter().filter(|one| is_newer(one)) {
                 self.ignore(
                     &newer.location,
-                    format!("it knows epoch {}, of which too few members are found", newer.own.epoch),
+                    format!("it has epoch {}, of which too few members are found", newer.own.epoch),
                 );
             }
             of_place.retain(|one| !is_newer(one));
@@ -276,15 +283,15 @@ impl ImportReport {
                 of_place.into_iter().partition(|one| one.own.id() == known.id);
             if same.len() == 1 && same[0].own.epoch < view.epoch && self.epoch < view.epoch {
                 self.warnings.push(format!(
-                    "{} has epoch {}, the newest one is {}: a start was cut short before this drive had it, or the drive is an older copy; \
-                     in that case what was written since reads as it was, or as zeros",
+                    "{} has epoch {}, the newest one is {}: a mount was interrupted before it updated this drive, or \
+                     the drive is an older copy; in that case blocks written since read as older data, or as zeros",
                     same[0].location, same[0].own.epoch, view.epoch
                 ));
             }
             if same.len() == 1 && is_older_copy(view, &same[0].own, self.epoch) {
                 self.warnings.push(format!(
-                    "{} is an older copy of member {at}: its epoch is {}, and the volume had reached {} with it; it is rebuilt or caught up \
-                     when the volume is served",
+                    "{} is an older copy of member {at}: its epoch is {}, and the volume had reached {} with it; it \
+                     is rebuilt or resynchronized when the volume is served",
                     same[0].location, same[0].own.epoch, view.epoch
                 ));
             }
@@ -294,12 +301,12 @@ impl ImportReport {
             }
             for one in &replaced {
                 let reason = format!(
-                    "another drive is member {at}: it was replaced after epoch {}, and what it holds is out of date",
+                    "another drive is member {at}: it was replaced after epoch {}, and its contents are out of date",
                     one.own.epoch
                 );
                 if one.is_named && !force {
                     let what = format!("{}: {reason}", one.location);
-                    return Err(DriveError::new(what, "leave it out; or say --force, which leaves it out too"));
+                    return Err(DriveError::new(what, "omit it; --force ignores it, too"));
                 }
                 self.ignore(&one.location, reason);
             }
@@ -310,7 +317,7 @@ impl ImportReport {
                 member: at,
                 id: uuid_text(&known.id),
                 at: found.map(|_| place.at.clone()),
-                state: in_a_word(known.state).to_owned(),
+                state: state_name(known.state).to_owned(),
                 epoch: found.map(|one| one.own.epoch),
             });
             places.push(Place { state: Some(state), ..place });
@@ -325,17 +332,19 @@ impl ImportReport {
         let away = self.members.iter().filter(|one| one.at.is_none() && one.state == "active");
         let away: Vec<String> = away.map(|one| format!("{} ({})", one.member, one.id)).collect();
         if !away.is_empty() {
+            let (members, are, they_have) =
+                if away.len() == 1 { ("member", "is", "it has") } else { ("members", "are", "they have") };
             self.warnings.push(format!(
-                "members {} were active in epoch {} and are missing: if the volume was used without the drives that are imported, they know a \
-                 newer epoch, and what was written since is on them alone",
+                "{members} {}, active in epoch {}, {are} missing: if the volume was used without the imported drives, \
+                 {they_have} a newer epoch, and later writes are not on the imported drives",
                 away.join(", "),
                 view.epoch
             ));
         }
         if self.found_epoch < self.epoch {
             self.warnings.push(format!(
-                "out of date: the drives that are imported have epoch {}, the newest that is known is {}; zonda serve refuses the volume \
-                 without --accept-older, and what was written in the {} epochs since is not in it",
+                "out of date: the imported drives have epoch {}, the newest known epoch is {}; zonda serve refuses \
+                 the volume without --accept-older, and writes in the epochs since ({}) are not in it",
                 self.found_epoch,
                 self.epoch,
                 self.epoch - self.found_epoch
@@ -344,7 +353,7 @@ impl ImportReport {
     }
 }
 
-/// The members that are named, and those that are found.
+/// Reads the superblocks of the drives that are named, and of those that are found.
 fn candidates(
     options: &ImportOptions,
     ignored: &mut Vec<IgnoredDrive>,
@@ -362,19 +371,19 @@ fn candidates(
         refuse_volume(location)?;
         let looked = match takeover {
             Some(takeover) => takeover.look(&access(&absolute), ring),
-            None => identity(&access(&absolute), ring).map_err(|error| or_take_over(&absolute, error)),
+            None => identity(&access(&absolute), ring).map_err(|error| suggest_takeover(&absolute, error)),
         };
         match looked? {
             Some(Identity::Member(own)) => found.push(Candidate { location: absolute, own: *own, is_named: true }),
             Some(other) => {
-                let what = format!("{location} is {}", in_words(&other));
+                let what = format!("{location} is {}", describe(&other));
                 return Err(DriveError::new(what, "use the program that wrote it"));
             }
             None => {
                 let what = format!("{location} is not a member of a volume: it has no superblock that can be read");
                 return Err(DriveError::new(
                     what,
-                    "leave it out; zonda member replace adds drives once the volume is served",
+                    "omit it; zonda member replace adds drives once the volume is served",
                 ));
             }
         }
@@ -392,7 +401,7 @@ fn candidates(
                 Ok(Some(Identity::Member(own))) => found.push(Candidate { location, own: *own, is_named: false }),
                 Ok(Some(other)) => {
                     ignored
-                        .push(IgnoredDrive { at: location.to_string(), reason: format!("it is {}", in_words(&other)) });
+                        .push(IgnoredDrive { at: location.to_string(), reason: format!("it is {}", describe(&other)) });
                 }
                 Ok(None) => {
                     let reason = "it is not a member of a volume".to_owned();
@@ -401,7 +410,7 @@ fn candidates(
                 Err(error) => {
                     ignored.push(IgnoredDrive { at: location.to_string(), reason: error.message });
                     if let (true, Location::Image(path)) = (error.is_in_use, &location) {
-                        let own = match LookedAt::identity_in_use(path) {
+                        let own = match ImageSnapshot::identity_in_use(path) {
                             Some(Identity::Member(own)) => Some(*own),
                             _ => None,
                         };
@@ -414,8 +423,9 @@ fn candidates(
     Ok(Candidates { found, in_use })
 }
 
-/// A drive of the volume that another program has may be newer than those that are found, and that program has the volume. So may one of
-/// which it cannot be known whose it is.
+/// Refuses drives of the volume that are in use by another program: they may be newer than those
+/// that are found, and that program uses the volume. So it may be with drives whose superblock
+/// cannot be read.
 fn must_not_be_in_use(view: &Membership, in_use: &[InUse], force: bool) -> Result<(), DriveError> {
     let may_be_own = |one: &&InUse| one.own.as_ref().map_or(!force, |own| own.array == view.array);
     let own: Vec<String> = in_use.iter().filter(may_be_own).map(InUse::shown).collect();
@@ -424,21 +434,21 @@ fn must_not_be_in_use(view: &Membership, in_use: &[InUse], force: bool) -> Resul
     }
     Err(DriveError::in_use(
         format!("the volume may be in use: another program uses {}", own.join(", ")),
-        "stop that program: it uses the volume's directory, too; or name drives with --members in the place of --scan",
+        "stop that program: it uses the directory of the volume, too; or name drives with --members instead of --scan",
     ))
 }
 
-/// What is lacking may be on drives that another program has.
+/// Adds the drives that are in use by another program to an error: they may be the missing ones.
 fn and_in_use(error: DriveError, in_use: &[InUse]) -> DriveError {
     if in_use.is_empty() {
         return error;
     }
     let shown: Vec<String> = in_use.iter().map(InUse::shown).collect();
-    let message = format!("{}; in use by another program, and not looked at: {}", error.message, shown.join(", "));
+    let message = format!("{}; in use by another program, and not read: {}", error.message, shown.join(", "));
     DriveError { message, is_in_use: true, ..error }
 }
 
-/// The directories of images below this one, itself included.
+/// Finds the directories of images below this one, including itself.
 fn find_images(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), DriveError> {
     if directory.join(ImageFile::Superblock.name()).is_file() {
         found.push(directory.to_owned());
@@ -448,10 +458,11 @@ fn find_images(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Resu
         return Ok(());
     }
     let entries = fs::read_dir(directory).map_err(|error| {
-        DriveError::new(format!("{} cannot be searched: {error}", directory.display()), "see who may read it")
+        let help = if error.kind() == io::ErrorKind::NotFound { "check the path" } else { "check its permissions" };
+        DriveError::new(format!("cannot search {}: {error}", directory.display()), help)
     })?;
     for entry in entries.flatten() {
-        // Links are not followed: they may lead in a circle.
+        // Symbolic links are not followed: they may be cyclic.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             find_images(&entry.path(), depth - 1, found)?;
         }
@@ -468,17 +479,19 @@ pub(super) fn absolute(location: &Location) -> Location {
 
 fn latest<'a>(own: &[&'a Membership]) -> &'a Membership {
     let newer = |best: &'a Membership, next: &'a Membership| if next.is_newer_than(best) { next } else { best };
-    own.iter().copied().reduce(newer).expect("a volume was found by its members")
+    own.iter().copied().reduce(newer).expect("a volume has been found by a member")
 }
 
-/// Whether a drive is an older copy of a member, which a mount takes for one that is missing, if an epoch is known to have been `reached`.
+/// Whether a drive is an older copy of a member, which a mount treats as missing, given that the
+/// volume is known to have `reached` an epoch.
 fn is_older_copy(view: &Membership, one: &Membership, reached: u64) -> bool {
     let agreement = Agreement { newest: view, rejected: Vec::new() };
     agreement.is_older_copy(MemberIndex(one.member), (one.epoch, one.sequence), Some(reached))
 }
 
-/// The newest epoch that enough members have reached, of those that say the same of all members as the newest superblock: its epoch is
-/// one of a mount, and it is not known whether all members had it.
+/// The newest epoch that enough members have reached, of those that agree on the states of all
+/// members with the newest superblock: its epoch is that of a mount, which may not have updated all
+/// members.
 fn reached_apart(newest: &Membership, own: &[&Membership]) -> Option<u64> {
     let agree: Vec<&Membership> = own.iter().copied().filter(|one| one.members == newest.members).collect();
     let scheme = newest.scheme?;
@@ -487,7 +500,8 @@ fn reached_apart(newest: &Membership, own: &[&Membership]) -> Option<u64> {
     epochs.into_iter().find(|&epoch| scheme.are_enough(active(newest, &agree, epoch)))
 }
 
-/// The members that a superblock has as active and that are found, as bits, if an epoch is known to have been `reached`.
+/// The members that a superblock has as active and that are found, as bits, given that the volume
+/// is known to have `reached` an epoch.
 fn active(view: &Membership, own: &[&Membership], reached: u64) -> u32 {
     let is_found = |at: usize, id: [u8; 16]| {
         let is_meant = |one: &&Membership| usize::from(one.member) == at && one.id() == id;
@@ -506,7 +520,7 @@ fn last_state(state: MemberState) -> LastState {
     }
 }
 
-fn in_a_word(state: MemberState) -> &'static str {
+fn state_name(state: MemberState) -> &'static str {
     match state {
         MemberState::Active => "active",
         MemberState::Failed => "failed",
@@ -531,9 +545,9 @@ fn several_volumes(arrays: &[[u8; 16]], candidates: &[Candidate]) -> DriveError 
 fn same_place<'a>(member: u8, drives: impl Iterator<Item = &'a Candidate>, are_same: bool) -> DriveError {
     let drives: Vec<String> = drives.map(|one| format!("{} (epoch {})", one.location, one.own.epoch)).collect();
     let (why, help) = if are_same {
-        ("they are one drive by its id: one of them is a copy", "leave the copy out")
+        ("they have the same id: one of them is a copy", "omit the copy")
     } else {
-        ("one of them was replaced by the other", "leave out the one with the older epoch; --force does so")
+        ("one of them was replaced by the other", "omit the one with the older epoch; --force does so")
     };
     DriveError::new(format!("{} each claim to be member {member}: {why}", drives.join(" and ")), help)
 }
@@ -546,12 +560,12 @@ fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
         let how = match known.state {
             _ if found >> at & 1 == 1 => return None,
             MemberState::Active if let Some(own) = own => {
-                format!("an older copy, or not given the epoch: it has {}", own.epoch)
+                format!("an older copy, or not updated by the last mount: it has epoch {}", own.epoch)
             }
             MemberState::Rebuilding if is_found => "not rebuilt yet".to_owned(),
             MemberState::Failed if is_found => format!("failed since epoch {}", known.since_epoch),
-            MemberState::Failed => format!("missing, and failed since epoch {}", known.since_epoch),
-            _ => "missing".to_owned(),
+            MemberState::Failed => format!("not found, and failed since epoch {}", known.since_epoch),
+            _ => "not found".to_owned(),
         };
         Some(format!("{at} (id {}, {how})", uuid_text(&known.id)))
     };
@@ -559,14 +573,14 @@ fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
     let needed = newest.scheme.map_or(0, |scheme| scheme.data);
     DriveError::new(
         format!(
-            "too few members: {} of {} are active in epoch {}, and the volume needs {needed}; it lacks {}",
+            "too few members: {} of {} are active in epoch {}, and the volume needs {needed}; missing: {}",
             found.count_ones(),
             newest.members.len(),
             newest.epoch,
             lacking.join(", ")
         ),
-        "name drives that it lacks, too; --force takes drives as they are that differ by a start alone, or goes back to an older epoch, if \
-         enough have one",
+        "name the missing drives, too; --force accepts drives whose epochs differ only because of mounts, or goes \
+         back to an older epoch, if enough members have one",
     )
 }
 
@@ -580,6 +594,7 @@ fn split_brain(error: &VolumeError, candidates: &[Candidate]) -> DriveError {
     };
     DriveError::new(
         format!("split brain: {}, and {}, were each written to without the others", side(newest), side(other)),
-        "name only the drives of the side to keep; or say --force, and choose it with zonda serve DIR --accept-side MEMBER",
+        "name only the drives of the side to keep; or use --force, and choose the side with zonda serve DIR \
+         --accept-side MEMBER",
     )
 }

@@ -1,8 +1,10 @@
-//! Members that a server which is gone has left reserved, and whose volume's directory is lost: an import takes them over.
+//! An import takes over members that a lost server left reserved, if the directory of their volume
+//! is lost, too.
 //!
-//! Superblocks of a reserved drive cannot be read. The key of its holder has the first bytes of the volume's UUID, so that nothing is
-//! taken before all holders have keys of one volume; afterwards the superblock has to say the same. From then on the drives are reserved
-//! without a gap: first for the import, then for the directory that it has written.
+//! The superblock of a reserved drive cannot be read. The key of its holder has the first bytes of
+//! the UUID of the volume, so no reservation is preempted unless all holders have keys of one
+//! volume; the superblock that is then read must match. From then on the drives are reserved
+//! without interruption: first for the import, then for the directory that it has written.
 
 use std::path::Path;
 
@@ -15,31 +17,31 @@ use zonda_ring::Ring;
 use super::directory::uuid_of;
 use super::identities::identity;
 use super::import::{ImportOptions, absolute};
-use super::owner::{holder_in_words, upper_half};
-use super::seat::{Seat, give_back, is_behind_server};
+use super::member_device::{MemberDevice, is_behind_server, release_acquired};
+use super::owner::{describe_holder, upper_half};
 use super::takeover::{TakenDrive, TakeoverOptions};
-use crate::probe::{Probe, in_words};
+use crate::probe::{Probe, describe};
 use crate::{Access, DriveError, Location, NamespaceOptions, VolumeDrive, random};
 
 /// Drives that an import takes over.
 pub(super) struct ImportTakeover {
     host: HostId,
-    /// Drives that are reserved, and by whom.
+    /// Reserved drives, and their holders.
     held: Vec<(Location, Holder)>,
     taken: Vec<Taken>,
 }
 
 struct Taken {
     location: Location,
-    seat: Seat,
+    device: MemberDevice,
     from: String,
 }
 
 impl ImportTakeover {
-    /// Finds out who has the drives that are named. Nothing is taken yet.
+    /// Determines the holders of the named drives. No reservation is preempted yet.
     ///
     /// # Errors
-    /// When they are reserved for several volumes, or for another one than is named.
+    /// When they are reserved for several volumes, or for another one than the given UUID.
     pub(super) fn new(options: &ImportOptions, ring: &Ring) -> Result<ImportTakeover, DriveError> {
         let host = HostId(random::bytes::<16>()?);
         let mut takeover = ImportTakeover { host, held: Vec::new(), taken: Vec::new() };
@@ -47,32 +49,32 @@ impl ImportTakeover {
         let reach = options.credentials.options()?;
         for location in options.members.iter().map(absolute).filter(is_behind_server) {
             let access = Access { location: location.clone(), options: reach.clone() };
-            // Who has it is told to a host that asks for it without insisting.
-            match takeover.claim(&access, 1, Preempts::Nobody, ring) {
-                Ok(seat) => give_back([seat], ring),
+            // An attempt to reserve it without preempting reports the holder.
+            match takeover.claim(&access, 1, Preempts::NoHost, ring) {
+                Ok(device) => release_acquired([device], ring),
                 Err(DriveError { holder: Some(holder), .. }) => {
                     if *keys.get_or_insert(upper_of(&holder)) != upper_of(&holder) {
                         return Err(DriveError::reserved(
-                            format!(
-                                "{location} is reserved by {holder}, and not for the same volume as the other drives"
-                            ),
-                            "name the drives of one volume; a host that is no server of a volume has to release them itself",
+                            format!("{location} is reserved by {holder}, not for the same volume as the other drives"),
+                            "name the drives of one volume; a host that is not a server of a volume has to release \
+                             the drive itself",
                             holder,
                         ));
                     }
                     takeover.held.push((location, holder));
                 }
-                // Whoever looks at it says what is wrong.
+                // Reading its superblock reports the error.
                 Err(_) => {}
             }
         }
         Ok(takeover)
     }
 
-    /// What a drive holds. One that is reserved is reserved for this import before.
+    /// Reads the superblock of a drive. If it is reserved, the import preempts its holder first.
     ///
     /// # Errors
-    /// When it cannot be opened, or was reserved by a host that is no server of the volume of which it is a member.
+    /// When it cannot be opened, or was reserved by a host that is not a server of the volume of
+    /// which it is a member.
     pub(super) fn look(&mut self, access: &Access, ring: &Ring) -> Result<Option<Identity>, DriveError> {
         let location = &access.location;
         let Some((_, holder)) = self.held.iter().find(|(held, _)| held == location) else {
@@ -82,33 +84,34 @@ impl ImportTakeover {
         let keys = upper_of(&holder);
         let mut own = [0; 8];
         own.copy_from_slice(&self.host.0[..8]);
-        let mut seat = self.claim(access, u64::from(keys) << 32 | 1, Preempts::KeysLike(keys, own), ring)?;
-        let identity = Probe::of_superblock(seat.own_geometry()).run(&mut seat, ring)?.identity;
+        let mut device = self.claim(access, u64::from(keys) << 32 | 1, Preempts::KeysLike(keys, own), ring)?;
+        let identity = Probe::of_superblock(device.own_geometry()).run(&mut device, ring)?.identity;
         match &identity {
             Some(Identity::Member(own)) if upper_half(&own.array) == keys => {
-                let from = holder_in_words(&own.array, &holder);
-                self.taken.push(Taken { location: location.clone(), seat, from });
+                let from = describe_holder(&own.array, &holder);
+                self.taken.push(Taken { location: location.clone(), device, from });
                 Ok(identity)
             }
             other => {
-                give_back([seat], ring);
-                let what = other.as_ref().map_or_else(|| "no member of a volume".to_owned(), in_words);
+                release_acquired([device], ring);
+                let what = other.as_ref().map_or_else(|| "not a member of a volume".to_owned(), describe);
                 let message =
-                    format!("{location} was reserved by {holder}, which is no server of its volume: it is {what}");
-                Err(DriveError::new(message, "leave it out"))
+                    format!("{location} was reserved by {holder}, which is not a server of its volume: it is {what}");
+                Err(DriveError::new(message, "omit it"))
             }
         }
     }
 
-    /// Reserves the `members` that servers have for the volume in `path`, and gives back what was taken besides. Returns who had them.
+    /// Reserves the `members` of servers for the volume in `path`, and releases the other drives.
+    /// Returns the previous holders.
     ///
     /// # Errors
-    /// When that is not possible; what was taken stays reserved.
+    /// When that is not possible; the drives stay reserved for the import.
     pub(super) fn finish(self, path: &Path, members: &[Location], ring: &Ring) -> Result<Vec<TakenDrive>, DriveError> {
         let (taken, others): (Vec<Taken>, Vec<Taken>) =
             self.taken.into_iter().partition(|taken| members.contains(&taken.location));
-        give_back(others.into_iter().map(|taken| taken.seat), ring);
-        // The reservations of the others stay until those of the directory have taken their place.
+        release_acquired(others.into_iter().map(|taken| taken.device), ring);
+        // The reservations of the others stay until those of the directory replace them.
         let drive =
             |Taken { location, from, .. }| TakenDrive { at: location.to_string(), taken_from: Some(from), error: None };
         let mut taken: Vec<TakenDrive> = taken.into_iter().map(drive).collect();
@@ -122,10 +125,10 @@ impl ImportTakeover {
         Ok(taken)
     }
 
-    fn claim(&self, access: &Access, key: u64, preempts: Preempts, ring: &Ring) -> Result<Seat, DriveError> {
+    fn claim(&self, access: &Access, key: u64, preempts: Preempts, ring: &Ring) -> Result<MemberDevice, DriveError> {
         let claim = Some(Claim { key: ReservationKey(key), preempts });
         let options = NamespaceOptions { host_id: Some(self.host), claim, ..access.options.clone() };
-        Seat::open(&Access { location: access.location.clone(), options }, ring)
+        MemberDevice::open(&Access { location: access.location.clone(), options }, ring)
     }
 }
 
@@ -133,10 +136,9 @@ fn upper_of(holder: &Holder) -> u32 {
     (holder.key.0 >> 32) as u32
 }
 
-/// What else an import can do about a drive that a server has.
-pub(super) fn or_take_over(location: &Location, error: DriveError) -> DriveError {
-    let help =
-        "stop the server that has reserved it; if that has failed for good, and its directory is lost: --take-over";
+/// Adds the option --take-over to the remedy for a drive that a server has reserved.
+pub(super) fn suggest_takeover(location: &Location, error: DriveError) -> DriveError {
+    let help = "stop the server that has reserved it; if that server and its directory are lost for good: --take-over";
     let is_reserved = error.is_in_use && is_behind_server(location);
     if is_reserved { DriveError { help: help.to_owned(), ..error } } else { error }
 }

@@ -1,11 +1,14 @@
-//! [`Lease`]: a volume answers hosts only while it is known that its members are still its own.
+//! [`Lease`]: a volume completes commands only while it is known that it still owns its members.
 //!
-//! Most of what hosts ask for goes to a member, which refuses it once another owner has the volume. Some does not: blocks that were never
-//! written are answered out of the map. A program that was paused for a minute must not do that. So as many members as another owner cannot
-//! do without ([`confirmations_needed`]) have to have said, no longer ago than [`LEASE`], that the volume owns them; till then
-//! commands wait. A member that is locked here has no other owner. A takeover waits as long before the volume is used. That rests on
-//! clocks that go on while a program is stopped, as Linux's does; where they do not (a virtual machine that is paused as a whole), such an
-//! answer may be so much out of date, and nothing else.
+//! Most commands of hosts go to a member, where they fail with Reservation Conflict once another
+//! owner has the volume. Some do not: reads of blocks that were never written are completed from
+//! the map. A program that was paused for a minute must not do that. So at least one of the members
+//! that any other owner needs ([`confirmations_needed`]) must have confirmed within the last
+//! [`LEASE`] that it is reserved for this owner; until then commands wait. A member that is locked
+//! on this machine has no other owner. A takeover waits for the same time before the volume is
+//! used. This relies on a clock that advances while a program is stopped, as that of Linux does;
+//! where it does not (a virtual machine that is paused as a whole), such a completion may be stale
+//! by the time of the pause, and nothing else.
 
 use std::collections::VecDeque;
 
@@ -13,38 +16,38 @@ use zonda_raid::{MemberIndex, MemberState, VolumeError};
 use zonda_zoned::{Command, Completion, Duration, Instant, QueueFull, Status, ZonedDevice};
 
 use super::VolumeDrive;
-use super::bugs::{OwnerBug, is_planted};
+use super::bugs::{OwnerBug, is_seeded};
 use super::drive::Phase;
+use super::member_device::MemberDevice;
 use super::quorum::confirmations_needed;
-use super::seat::Seat;
 
-/// So long is what a member has said believed, from when it was asked.
+/// How long a confirmation of a member is valid, from when it was requested.
 pub(super) const LEASE: Duration = Duration(2_000_000_000);
-/// Members are asked this often.
+/// Interval of the requests to confirm.
 const ASK_INTERVAL: Duration = Duration(LEASE.0 / 4);
-/// So long is waited for a server to say who has taken a volume over.
+/// Timeout for a server to report the owner that has taken a volume over.
 const NAME_MAX: Duration = Duration(1_000_000_000);
 
-/// Whether a volume may answer.
+/// Whether a volume may complete commands.
 #[derive(Debug, Default)]
 pub(super) struct Lease {
-    /// `false` where no member is reserved.
+    /// `false` if no member is reserved.
     is_needed: bool,
-    /// How many members have to confirm.
+    /// The number of members that have to confirm.
     confirmations: Option<usize>,
     until: Instant,
     pub(super) ask_at: Instant,
-    /// Since when it is waited for members that another owner has taken to be given back.
+    /// Since when the volume waits for members that another owner has reserved to be restored.
     pub(super) contested_since: Option<Instant>,
-    /// Commands that wait until it is known.
+    /// Commands that wait for confirmations.
     held: VecDeque<Command>,
 }
 
 impl Lease {
-    /// Whether commands may go to the volume.
+    /// Whether commands may be submitted to the volume.
     #[inline]
     pub(super) fn holds(&self, now: Instant) -> bool {
-        is_planted(OwnerBug::NoLease) || self.is_known(now) && self.held.is_empty()
+        is_seeded(OwnerBug::NoLease) || self.is_known(now) && self.held.is_empty()
     }
 
     /// Whether it is known that the volume has no other owner.
@@ -56,31 +59,33 @@ impl Lease {
         self.held.push_back(command);
     }
 
-    /// When members are to be asked.
+    /// When to request confirmations next.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.is_needed.then_some(self.ask_at)
     }
 
-    /// Commands that will not be taken any more.
+    /// Fails the held commands.
     pub(super) fn refuse_held(&mut self, status: Status) -> impl Iterator<Item = Completion> + '_ {
         self.held.drain(..).map(move |command| Completion::of(command.id, status))
     }
 }
 
 impl VolumeDrive {
-    /// Asks members whose they are, when it is time to; hands on what has waited for that. Says whether there was any.
+    /// Requests confirmations when that is due, and submits the commands that waited for them.
+    /// Returns whether there were any.
     pub(super) fn keep_lease(&mut self, now: Instant) -> bool {
         if self.phase != Phase::Open {
             return false;
         }
-        let seats = || self.members().filter_map(|member| self.on.member(member));
-        self.lease.is_needed = seats().any(|seat| seat.is_remote() && seat.is_claimed());
+        let devices = || self.members().filter_map(|member| self.on.member(member));
+        self.lease.is_needed = devices().any(|device| device.is_remote() && device.is_claimed());
         if !self.lease.is_needed || (now < self.lease.until && now < self.lease.ask_at) {
             return self.submit_held(now);
         }
         let active = self.members().filter(|member| self.state(*member) == MemberState::Active).count();
         let needed = confirmations_needed(active, usize::from(self.on.volume().scheme().data));
-        // Till all members know who is left, another owner may find it as it was before.
+        // Until all members have recorded which ones are left, another owner may use the previous
+        // set.
         let before = self.lease.confirmations.unwrap_or(usize::MAX);
         let is_known = self.on.volume().is_epoch_durable();
         self.lease.confirmations = Some(if is_known { needed } else { needed.max(before) });
@@ -88,20 +93,20 @@ impl VolumeDrive {
         if self.lease.ask_at <= now {
             self.lease.ask_at = now + ASK_INTERVAL;
             for member in self.members() {
-                self.on.member_mut(member).into_iter().for_each(|seat| seat.confirm(now));
+                self.on.member_mut(member).into_iter().for_each(|device| device.confirm(now));
             }
         }
         now < self.lease.until && self.submit_held(now)
     }
 
-    /// Till when it is known that the volume has no other owner.
+    /// Until when it is known that the volume has no other owner.
     fn confirmed_until(&self, now: Instant) -> Instant {
         let needed = self.lease.confirmations.unwrap_or(usize::MAX);
-        let needed = if is_planted(OwnerBug::OneConfirms) { 1 } else { needed };
+        let needed = if is_seeded(OwnerBug::OneConfirms) { 1 } else { needed };
         let confirmed_at = |member: MemberIndex| {
-            let seat = self.on.member(member).filter(|_| self.state(member) == MemberState::Active)?;
-            // The others are locked, or cannot be reserved by anybody.
-            if seat.is_remote() && seat.is_claimed() { seat.confirmed_at() } else { Some(now) }
+            let device = self.on.member(member).filter(|_| self.state(member) == MemberState::Active)?;
+            // The others are locked, or their servers do not support reservations.
+            if device.is_remote() && device.is_claimed() { device.confirmed_at() } else { Some(now) }
         };
         let mut confirmed: Vec<Instant> = self.members().filter_map(confirmed_at).collect();
         confirmed.sort_unstable_by(|one, other| other.cmp(one));
@@ -120,11 +125,11 @@ impl VolumeDrive {
         moved
     }
 
-    /// A member that refuses what this program sends belongs to another owner, and with it the volume, unless it is
-    /// [given back](VolumeDrive::wait_for_takeover): no member is written to any more, and every command ends with an error. Says whether
-    /// anything has happened now.
+    /// A member whose commands fail with Reservation Conflict belongs to another owner, and with it
+    /// the volume, unless it is [restored](VolumeDrive::wait_for_takeover): no member is written
+    /// any more, and every command fails. Returns whether there was a change.
     pub(super) fn look_for_conflicts(&mut self, now: Instant) -> bool {
-        if !matches!(self.phase, Phase::Open | Phase::Settling(_)) {
+        if !matches!(self.phase, Phase::Open | Phase::Quiescing(_)) {
             return false;
         }
         if self.phase == Phase::Open
@@ -132,11 +137,11 @@ impl VolumeDrive {
         {
             return moved;
         }
-        if !self.members().any(|member| self.on.member(member).is_some_and(Seat::is_refused)) {
+        if !self.members().any(|member| self.on.member(member).is_some_and(MemberDevice::is_refused)) {
             return false;
         }
         self.phase = Phase::TakenOver(now + NAME_MAX);
-        self.on.volume_mut().give_up(now, VolumeError::TakenOver);
+        self.on.volume_mut().fail_volume(now, VolumeError::TakenOver);
         self.abandon_adoptions(now);
         self.abandon_returns();
         self.abandon_failures();
@@ -145,38 +150,39 @@ impl VolumeDrive {
         true
     }
 
-    /// Tells who has the volume, once that is known, and lets go of what is left of it.
+    /// Logs the new owner of the volume, once it is known, and closes the members.
     pub(super) fn end_ownership(&mut self, now: Instant) {
         let Phase::TakenOver(until) = self.phase else { return };
         let mut ignored = zonda_zoned::CompletionQueue::new();
         let mut taken = None;
         for member in self.members() {
-            let Some(seat) = self.on.member_mut(member).filter(|seat| seat.is_refused()) else { continue };
-            seat.poll(now, &mut ignored);
-            if let Some(holder) = seat.refused_by().or((now >= until).then_some(None)) {
+            let Some(device) = self.on.member_mut(member).filter(|device| device.is_refused()) else { continue };
+            device.poll(now, &mut ignored);
+            if let Some(holder) = device.refused_by().or((now >= until).then_some(None)) {
                 taken = Some((member, holder));
             }
         }
-        // The device that was refused may have been given up meanwhile.
+        // The member may have failed meanwhile.
         let taken = taken.or((now >= until).then_some((MemberIndex(0), None)));
         let Some((member, holder)) = taken else { return };
         let by = match (holder, self.directory.owner()) {
             (Some(holder), Some(owner)) => format!("has been taken over by {}", owner.shown(&holder)),
-            _ => "is not reserved for this volume any more".to_owned(),
+            _ => "is no longer reserved for this volume".to_owned(),
         };
         let text = format!(
-            "the volume is not served any more: {} {by}; what was acknowledged until then is safe. To take it back, stop the other server and \
-             this one, and take the volume over from here: zonda volume takeover {}",
+            "the volume is no longer served: {} {by}; writes acknowledged before are safe. To serve it from here \
+             again, stop both servers, and run: zonda volume takeover {}",
             self.shown(member),
             self.directory.path().display()
         );
-        self.tell(true, text);
+        self.notify(true, text);
         for member in self.members() {
-            // What it still has of members goes with its reservation, not before: nobody else writes to them meanwhile.
+            // Its remaining reservations are not released, so that no other host writes to these
+            // members.
             drop(self.on.replace(member, None));
         }
         self.spares.clear();
-        self.leaving.clear();
+        self.closing.clear();
         self.phase = Phase::Closing;
     }
 }

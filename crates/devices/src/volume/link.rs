@@ -1,5 +1,5 @@
-//! [`Link`]: what a device behind a connection has in flight and has acknowledged, so that I/O goes on over another connection when the
-//! first one is lost.
+//! [`Link`]: the outstanding commands and acknowledged writes of a remote device, so that I/O continues over
+//! another connection when the first one is lost.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -8,58 +8,60 @@ use zonda_zoned::{
     ZoneState, ZoneTarget,
 };
 
-/// Owns the commands of one device that are repeated over the next connection.
+/// The commands of one device that are resubmitted over the next connection.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     in_flight: HashMap<CommandId, Command>,
-    /// Commands that the device has refused, since another host had it. They had no effect. Volumes count their commands, so these are in order.
+    /// Commands that failed with Reservation Conflict. They had no effect. Command identifiers of
+    /// volumes ascend, so these are in order.
     refused: BTreeMap<CommandId, Command>,
-    /// For each zone that was written since the device was opened, by its start: the end of what was acknowledged.
+    /// For each zone that was written since the device was opened, by its start: the end of the
+    /// acknowledged writes.
     acknowledged: BTreeMap<Lba, Lba>,
-    /// Commands for the next connection, in their order.
+    /// Commands to submit over the next connection, in order.
     pub(super) held: VecDeque<Command>,
 }
 
-/// Whether a command changes nothing, or nothing more when it is done twice.
+/// Whether a command is idempotent.
 fn is_repeatable(operation: &Operation) -> bool {
     matches!(operation, Operation::Read { .. } | Operation::ReportZones { .. } | Operation::Flush)
 }
 
 impl Link {
-    /// A command is submitted.
+    /// A command was submitted.
     pub(super) fn sent(&mut self, command: &Command) {
         self.in_flight.insert(command.id, command.clone());
     }
 
     /// The device had no queue slot for a command.
-    pub(super) fn taken_back(&mut self, command: &Command) {
+    pub(super) fn not_sent(&mut self, command: &Command) {
         self.in_flight.remove(&command.id);
     }
 
-    /// A command was refused, since another host has the device: it waits.
-    pub(super) fn was_refused(&mut self, id: CommandId) {
+    /// A command has failed with Reservation Conflict: it is resubmitted later.
+    pub(super) fn conflicted(&mut self, id: CommandId) {
         self.refused.extend(self.in_flight.remove(&id).map(|command| (id, command)));
     }
 
-    /// Whether commands have been refused.
+    /// Whether commands have failed with Reservation Conflict.
     pub(super) fn has_refused(&self) -> bool {
         !self.refused.is_empty()
     }
 
-    /// Whether the device has answered all that may not be repeated.
+    /// Whether all commands that are not repeatable have completed.
     pub(super) fn is_answered(&self) -> bool {
         self.in_flight.values().all(|command| is_repeatable(&command.operation))
     }
 
-    /// What was refused goes on over the next connection, before what came later.
+    /// Queues the refused commands for the next connection, before later ones.
     pub(super) fn hold_refused(&mut self) {
         for (_, command) in std::mem::take(&mut self.refused).into_iter().rev() {
             self.held.push_front(command);
         }
     }
 
-    /// A command has ended; with `is_lost`, since the connection is lost: one that can be repeated is held for the next one, and has not
-    /// ended. Returns its completion otherwise.
+    /// A command has completed. If `is_lost`, since the connection was lost, a repeatable one is
+    /// held for the next connection. Returns the completion otherwise.
     pub(super) fn ended(&mut self, geometry: &Geometry, completion: Completion, is_lost: bool) -> Option<Completion> {
         let Some(command) = self.in_flight.remove(&completion.id) else { return Some(completion) };
         let was_cut_off = matches!(completion.status, Status::AbortedPowerLoss | Status::NamespaceNotReady);
@@ -76,7 +78,7 @@ impl Link {
                     self.acknowledge(geometry, first + *blocks);
                 }
             }
-            // Also of one that has failed it is not known what it left.
+            // If it has failed, the state of the zone is unknown.
             Operation::ManageZones { action: ZoneAction::Reset | ZoneAction::Offline, target } => match target {
                 ZoneTarget::All => self.acknowledged.clear(),
                 ZoneTarget::Zone(start) => {
@@ -88,7 +90,8 @@ impl Link {
         Some(completion)
     }
 
-    /// Everything in flight ends as if the connection were lost. Returns what cannot be repeated over the next one.
+    /// Aborts all outstanding commands as if the connection were lost. Returns the completions of
+    /// those that cannot be repeated.
     pub(super) fn cut_off(&mut self, geometry: &Geometry) -> Vec<Completion> {
         let mut in_flight: Vec<CommandId> = self.in_flight.keys().copied().collect();
         in_flight.sort_unstable();
@@ -98,14 +101,15 @@ impl Link {
         ended
     }
 
-    /// Blocks up to this one, which is behind the last of them, were acknowledged.
+    /// Blocks up to `end`, exclusive, were acknowledged.
     fn acknowledge(&mut self, geometry: &Geometry, end: Lba) {
         let Some(zone) = geometry.zone_of(Lba(end.0 - 1)) else { return };
         let known = self.acknowledged.entry(geometry.zone_start(zone)).or_insert(end);
         *known = end.max(*known);
     }
 
-    /// The first zone in which a device lacks blocks that were acknowledged, or that are in one of the `full` zones.
+    /// The first zone in which a device lacks acknowledged blocks, or that should be full (`full`)
+    /// and is not.
     pub(super) fn lacking(
         &self,
         geometry: &Geometry,
@@ -113,13 +117,14 @@ impl Link {
         mut full: impl Iterator<Item = ZoneIndex>,
     ) -> Option<ZoneIndex> {
         let found = |zone: ZoneIndex| zones.get(zone.0 as usize);
-        let is_dead = |zone: &ZoneDescriptor| matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline);
-        let lacks_full = |zone: &ZoneIndex| found(*zone).is_none_or(|of| of.state != ZoneState::Full && !is_dead(of));
+        let has_crashed = |zone: &ZoneDescriptor| matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline);
+        let lacks_full =
+            |zone: &ZoneIndex| found(*zone).is_none_or(|of| of.state != ZoneState::Full && !has_crashed(of));
         let lacks = |(start, end): (&Lba, &Lba)| {
             let zone = geometry.zone_of(*start)?;
             let has_all = |of: &ZoneDescriptor| {
                 let written = of.write_pointer.filter(|_| of.state != ZoneState::Empty);
-                of.state == ZoneState::Full || is_dead(of) || written.is_some_and(|pointer| pointer >= *end)
+                of.state == ZoneState::Full || has_crashed(of) || written.is_some_and(|pointer| pointer >= *end)
             };
             (!found(zone).is_some_and(has_all)).then_some(zone)
         };
@@ -154,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_repeated_is_held_when_the_connection_is_lost_and_all_else_ends() {
+    fn repeatable_commands_are_held_when_the_connection_is_lost_and_others_fail() {
         let (geometry, mut link) = (Geometry::tiny(), Link::default());
         let read = Operation::Read { start: Lba(3), blocks: Blocks(1) };
         for (id, operation) in [(1, read.clone()), (2, write(0, 4)), (3, Operation::Flush)] {
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_in_flight_when_a_connection_is_given_up_is_held_or_ends() {
+    fn all_commands_in_flight_are_held_or_fail_when_a_connection_is_aborted() {
         let (geometry, mut link) = (Geometry::tiny(), Link::default());
         let read = Operation::Read { start: Lba(3), blocks: Blocks(1) };
         for (id, operation) in [(3, Operation::Flush), (1, read.clone()), (2, write(0, 4))] {
@@ -179,17 +184,17 @@ mod tests {
         }
         assert_eq!(link.cut_off(&geometry), [Completion::of(CommandId(2), Status::AbortedPowerLoss)]);
         assert_eq!(link.held, [command(1, read), command(3, Operation::Flush)]);
-        assert_eq!(link.cut_off(&geometry), [], "nothing is in flight any more");
+        assert_eq!(link.cut_off(&geometry), [], "no command is in flight");
     }
 
     #[test]
-    fn what_was_refused_is_held_as_it_was_in_its_order_and_before_what_came_later() {
+    fn refused_commands_are_held_in_order_and_before_later_ones() {
         let (geometry, mut link) = (Geometry::tiny(), Link::default());
         let commands = [command(1, write(0, 4)), command(2, write(4, 4)), command(3, Operation::Flush)];
         commands.iter().for_each(|command| link.sent(command));
-        link.was_refused(CommandId(2));
-        assert!(!link.is_answered(), "the first one may be done still");
-        link.was_refused(CommandId(1));
+        link.conflicted(CommandId(2));
+        assert!(!link.is_answered(), "the first one may still be executed");
+        link.conflicted(CommandId(1));
         assert!(link.is_answered() && link.has_refused());
         link.held.push_back(command(4, write(8, 4)));
         assert_eq!(link.cut_off(&geometry), []);
@@ -198,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_lacks_what_was_acknowledged_or_a_full_zone_is_found_out() {
+    fn a_device_that_lacks_acknowledged_blocks_or_a_full_zone_is_detected() {
         let (geometry, mut link) = (Geometry::tiny(), Link::default());
         let start = geometry.zone_start(ZoneIndex(1));
         link.sent(&command(1, write(start.0, 4)));

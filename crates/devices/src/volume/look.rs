@@ -1,4 +1,4 @@
-//! A volume that is looked at without being mounted: its superblocks are read, nothing is written.
+//! Reports the state of an unmounted volume from its superblocks; nothing is written.
 
 use std::path::Path;
 
@@ -6,34 +6,38 @@ use zonda_initiator::Holder;
 use zonda_raid::{Agreement, Identity, Level, MemberIndex, MemberState, Membership, VolumeError};
 use zonda_ring::{Ring, RingOptions};
 
+use super::assembly::member_of;
 use super::directory::{LastState, MISSING, Place, VolumeDirectory};
-use super::found::member_of;
 use super::identities::{holder, identities};
+use super::member_device::is_behind_server;
 use super::open::Names;
 use super::outdated::must_be_newest;
-use super::owner::holder_in_words;
+use super::owner::describe_holder;
 use super::report::{MemberSummary, VolumeReport, VolumeState, last_failure};
-use super::seat::is_behind_server;
 use crate::DriveError;
 
 impl VolumeReport {
-    /// What is known of the volume in `path` that no program uses, without mounting it: what its superblocks say. Nothing is written, and
-    /// what only a mount finds out is left at its default.
+    /// Reports the state of the volume in `path`, which must not be in use, from its superblocks.
+    /// Nothing is written, and fields that only a mount determines have their defaults.
     ///
     /// # Errors
-    /// When there is no volume, it or one of its members is in use, or no member can be read; and what to do.
-    pub fn look(path: &Path) -> Result<VolumeReport, DriveError> {
-        let mut directory = VolumeDirectory::look(path)?;
+    /// When there is no volume, it or one of its members is in use, or no member can be read; with
+    /// the remedy.
+    pub fn inspect(path: &Path) -> Result<VolumeReport, DriveError> {
+        let mut directory = VolumeDirectory::open_read_only(path)?;
         let array = directory.array()?;
         let ring = Ring::new(RingOptions::default()).map_err(|error| {
-            DriveError::new(format!("cannot create the event loop: {error}"), "see how many files may be open")
+            DriveError::new(
+                format!("cannot create the event loop: {error}"),
+                "check the limit on open files (ulimit -n)",
+            )
         })?;
         let is_elsewhere = |at: usize| directory.file.member[at].at != MISSING && directory.file.is_taken(at);
         let members = directory.file.member.iter().enumerate().filter(|(at, _)| !is_elsewhere(*at));
         let places: Vec<&Place> = members.map(|(_, place)| place).chain(&directory.file.spare).collect();
         let mut looked = identities(places.iter().map(|place| directory.access(place)).collect(), &ring).into_iter();
         let (mut found, mut missing, mut refusals) = (Vec::new(), None, Vec::new());
-        // Of members that servers have it is known who has them, or that nobody has.
+        // Whether the holder of members of servers is known, and members that cannot be reached.
         let (mut is_asked, mut unreachable) = (directory.is_last_host(), Vec::new());
         for (at, place) in directory.file.member.iter().enumerate() {
             if is_elsewhere(at) {
@@ -42,7 +46,7 @@ impl VolumeReport {
             }
             let member = MemberIndex(at as u8);
             let access = directory.access(place).ok().filter(|access| is_behind_server(&access.location));
-            match looked.next().expect("it was looked at") {
+            match looked.next().expect("it was probed") {
                 Ok(identity) => {
                     if let Some(access) = access.filter(|_| !is_asked && !place.is_free()) {
                         is_asked = true;
@@ -53,11 +57,11 @@ impl VolumeReport {
                     let refusal = identity.as_ref().and_then(|identity| misfit(identity, array, member));
                     let is_other = matches!(refusal, Some(VolumeError::Foreign { .. } | VolumeError::Version { .. }));
                     if is_other && place.is_free() {
-                        // A mount does without it.
+                        // A mount treats it as missing.
                         found.push(None);
                         continue;
                     }
-                    // What was to be wiped is.
+                    // A joining device is wiped.
                     let refusal = refusal.filter(|_| place.state != Some(LastState::Joining));
                     refusals.extend(refusal.map(|refusal| (at, refusal)));
                     found.push(Some(identity));
@@ -71,7 +75,7 @@ impl VolumeReport {
                         unreachable.push(at);
                     }
                     let error = error.of_member();
-                    missing.get_or_insert_with(|| format!("member {at} ({}) is not there: {error}", place.at));
+                    missing.get_or_insert_with(|| format!("member {at} ({}) is missing: {error}", place.at));
                     found.push(None);
                 }
             }
@@ -82,7 +86,7 @@ impl VolumeReport {
         };
         let mut memberships: Vec<Option<Membership>> =
             found.iter().map(|identity| own(identity.as_ref().and_then(Option::as_ref))).collect();
-        // One that has stepped in before, and of which volume.toml does not know that.
+        // Spares that have replaced a member, where volume.toml was not updated.
         let (mut spares, mut unreachable_spares, mut reserved_spares) = (Vec::new(), Vec::new(), Vec::new());
         for (place, looked) in directory.file.spare.iter().zip(looked) {
             let is_remote = directory.location(place).is_ok_and(|location| is_behind_server(&location));
@@ -95,7 +99,7 @@ impl VolumeReport {
                 Err(_) => {}
             }
         }
-        // Where members have changed since the file was written, a mount puts each in the place that it has now.
+        // If members have changed since the file was written, a mount updates their entries.
         let moves = moves(&memberships, directory.file.epoch);
         for (from, _) in &moves {
             refusals.retain(|(at, _)| at != from);
@@ -110,15 +114,18 @@ impl VolumeReport {
         let own: Vec<&Membership> = memberships.iter().flatten().chain(&spares).collect();
         let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
         let names = Names(&directory.file.member);
-        let mut refusal = refusals.first().map(|(_, error)| names.in_words(error).message);
+        let mut refusal = refusals.first().map(|(_, error)| names.describe(error).message);
         let agreement = Agreement::of(&own, None, directory.file.epoch).unwrap_or_else(|error| {
-            refusal.get_or_insert_with(|| names.in_words(&error).message);
+            refusal.get_or_insert_with(|| names.describe(&error).message);
             None
         });
         let agreement = agreement.or_else(|| Some(Agreement { newest: latest?, rejected: Vec::new() }));
         let Some(agreement) = agreement else {
-            let what = missing.unwrap_or_else(|| "none of them has a superblock of this volume".to_owned());
-            return Err(DriveError::new(format!("no member of the volume can be read; {what}"), "see volume.toml"));
+            let what = missing.unwrap_or_else(|| "none has a superblock of this volume".to_owned());
+            return Err(DriveError::new(
+                format!("cannot read any member of the volume; {what}"),
+                "make its members reachable, or correct their locations in volume.toml",
+            ));
         };
         let newest = agreement.newest;
         let members = directory.file.member.iter().enumerate().map(|(at, place)| {
@@ -187,7 +194,8 @@ impl VolumeReport {
     }
 }
 
-/// Members that the newest superblock has in other places than a file of this epoch, which is older: from and to.
+/// Members whose index in the newest superblock differs from that in the file, if the file has an
+/// older epoch: from and to.
 fn moves(own: &[Option<Membership>], file_epoch: Option<u64>) -> Vec<(usize, usize)> {
     let newest = own.iter().flatten().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
     let Some(newest) = newest.filter(|newest| file_epoch < Some(newest.epoch)) else { return Vec::new() };
@@ -196,37 +204,38 @@ fn moves(own: &[Option<Membership>], file_epoch: Option<u64>) -> Vec<(usize, usi
     known.filter(|(from, to)| from != to && *to < own.len() && known_as(*to) != Some(*to)).collect()
 }
 
-/// Moves all at once; `nothing` stays behind.
+/// Moves all elements simultaneously; `nothing` replaces them.
 fn move_all<T: Clone>(moves: &[(usize, usize)], places: &mut [T], nothing: T) {
     let taken: Vec<T> = moves.iter().map(|(from, _)| std::mem::replace(&mut places[*from], nothing.clone())).collect();
     moves.iter().zip(taken).for_each(|((_, to), taken)| places[*to] = taken);
 }
 
-/// Another server has the volume, which may be mounted there.
+/// The error if another server has reserved the volume, and may have mounted it.
 fn in_use(directory: &VolumeDirectory, array: [u8; 16], at: usize, holder: Holder) -> DriveError {
-    let (place, by) = (&directory.file.member[at].at, holder_in_words(&array, &holder));
+    let (place, by) = (&directory.file.member[at].at, describe_holder(&array, &holder));
     let what = format!("the volume is in use: member {at} ({place}) is reserved by {by}");
     let help = format!(
-        "ask that server how the volume is; if it has failed for good, or cannot be reached: zonda volume takeover {}",
+        "run zonda volume status on that server; if it is lost for good or cannot be reached, take the volume over: \
+         zonda volume takeover {}",
         directory.path().display()
     );
     DriveError::reserved(what, help, holder)
 }
 
-/// Why a mount refuses what is in the place of a member.
+/// Why a mount refuses the device of a member.
 fn misfit(identity: &Identity, array: [u8; 16], member: MemberIndex) -> Option<VolumeError> {
     match identity {
         Identity::OtherVersion(found) => Some(VolumeError::Version { member, found: *found }),
         Identity::Member(own) if own.array != array => Some(VolumeError::Foreign { member, volume: own.name.clone() }),
         Identity::Member(own) if own.member != member.0 => {
-            let what = format!("it is member {} of the volume \"{}\": put it there", own.member, own.name);
+            let what = format!("it is member {} of the volume \"{}\"; list it at that position", own.member, own.name);
             Some(VolumeError::Member { member, what })
         }
         Identity::Member(_) => None,
     }
 }
 
-/// How the volume would be if it were mounted now.
+/// The state that the volume would have if it were mounted now.
 fn judge(newest: &Membership, members: &[MemberSummary], is_refused: bool) -> (VolumeState, u32) {
     let count = |state| members.iter().filter(|member| member.state == state).count();
     let bits =
@@ -234,7 +243,7 @@ fn judge(newest: &Membership, members: &[MemberSummary], is_refused: bool) -> (V
     let active = count("active");
     let Some(scheme) = newest.scheme else { return (VolumeState::Degraded, 0) };
     let away = newest.members.len() - active;
-    // A mirror of a stripe can be lost with two members, and have all its blocks without half of them.
+    // RAID 0+1 can survive the loss of half of the members, but not of any two.
     let tolerates = if scheme.level == Level::Raid01 { 1 } else { usize::from(scheme.parity) };
     let state = if is_refused || !scheme.are_enough(bits) {
         VolumeState::Incomplete
@@ -243,7 +252,7 @@ fn judge(newest: &Membership, members: &[MemberSummary], is_refused: bool) -> (V
     } else if away > 0 {
         VolumeState::Degraded
     } else {
-        VolumeState::Well
+        VolumeState::Healthy
     };
     (state, tolerates.saturating_sub(away) as u32)
 }

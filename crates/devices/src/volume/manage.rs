@@ -1,4 +1,4 @@
-//! What an operator asks of a volume.
+//! Requests of operators to a volume.
 
 use std::fmt;
 
@@ -11,81 +11,83 @@ use zonda_zoned::{CompletionQueue, Duration, Instant, NamespaceId, ZonedDevice};
 use super::VolumeDrive;
 use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
 use super::directory::{Place, WhyFailed};
+use super::member_device::refuse_volume;
 use super::open::{blocks_per_second, tuning};
 use super::report::VolumeReport;
-use super::seat::refuse_volume;
 use super::spares::Spare;
 use crate::opening::OnRing;
 use crate::{Credentials, DriveError, Location};
 
-/// What is asked. Members are named by their number, by where they are, or by the last part of that.
+/// A request. Members are named by their number, by their path or URL, or by the last part of that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum VolumeRequest {
-    /// How it is.
+    /// Report the state of the volume.
     Report,
-    /// The same with the first ranges of lost blocks from `from` on ([`VolumeReport::lost`]): behind the last of them there may be more.
+    /// Report the state with the first ranges of lost blocks from `from` on
+    /// ([`VolumeReport::lost`]): there may be more after the last of them.
     Lost {
         /// A logical block.
         from: u64,
     },
-    /// A member is given up: nothing is read from it or written to it any more.
+    /// Fail a member: it is neither read nor written any more.
     Fail {
-        /// Which one.
+        /// The member.
         member: String,
     },
-    /// A device takes the place of a member that has failed; all its zones are reset.
+    /// Replace a failed member by a device; all zones of the device are reset.
     Replace {
-        /// Whose place.
+        /// The member.
         member: String,
-        /// Where the device is; paths are absolute, or seen from the program that has the volume.
+        /// The path or URL of the device; paths are absolute, or relative to the program that
+        /// serves the volume.
         with: String,
-        /// Whether what the device holds may go.
+        /// Whether the device may be wiped if it is not empty.
         may_wipe: bool,
-        /// Where a server has it.
+        /// Credentials for a device of a server.
         #[serde(default, skip_serializing_if = "Credentials::is_empty")]
         credentials: Credentials,
     },
-    /// A member that has failed is taken back with what it holds, and is caught up with what it missed.
+    /// Re-add a failed member with its contents, and resynchronize what it missed.
     Readd {
-        /// Which one.
+        /// The member.
         member: String,
     },
-    /// A device waits for a member to fail.
+    /// Add a spare, which replaces a member that fails.
     AddSpare {
-        /// Where it is.
+        /// The path or URL of the device.
         spare: String,
-        /// Whether what it holds may go.
+        /// Whether the device may be wiped if it is not empty.
         may_wipe: bool,
-        /// Where a server has it.
+        /// Credentials for a device of a server.
         #[serde(default, skip_serializing_if = "Credentials::is_empty")]
         credentials: Credentials,
     },
-    /// A spare is free again.
+    /// Remove a spare.
     RemoveSpare {
-        /// Where it is.
+        /// The path or URL of the device.
         spare: String,
     },
-    /// Everything is read and compared.
+    /// Start a scrub: read and verify everything.
     Scrub,
-    /// A scrub ends where it is.
+    /// Stop the scrub in progress.
     StopScrub,
-    /// How fast the volume may work for itself from now on.
+    /// Set the rate limits of background operations.
     Rates {
-        /// A rebuild; absent: as before.
+        /// The limit of rebuilds; absent: unchanged.
         rebuild: Option<RateLimit>,
-        /// A scrub; absent: as before.
+        /// The limit of scrubs; absent: unchanged.
         scrub: Option<RateLimit>,
     },
 }
 
-/// What a volume may do in a second.
+/// The rate limit of a background operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RateLimit {
-    /// A rebuild is as fast as members are, a scrub reads 64 MiB/s.
+    /// Unlimited for a rebuild, 64 MiB/s for a scrub.
     Default,
-    /// So much.
+    /// At most this rate.
     AtMost(Rate),
 }
 
@@ -100,9 +102,9 @@ impl RateLimit {
 
 impl fmt::Display for VolumeRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wiping = |may_wipe: &bool| if *may_wipe { ", whatever that holds" } else { "" };
+        let wiping = |may_wipe: &bool| if *may_wipe { ", even if it is not empty" } else { "" };
         let limit = |limit: &Option<RateLimit>| match limit {
-            None => "as before".to_owned(),
+            None => "unchanged".to_owned(),
             Some(RateLimit::Default) => "default".to_owned(),
             Some(RateLimit::AtMost(rate)) => rate.to_string(),
         };
@@ -113,7 +115,7 @@ impl fmt::Display for VolumeRequest {
             VolumeRequest::Replace { member, with, may_wipe, .. } => {
                 write!(f, "replace member {member} with {with}{}", wiping(may_wipe))
             }
-            VolumeRequest::Readd { member } => write!(f, "take member {member} back"),
+            VolumeRequest::Readd { member } => write!(f, "re-add member {member}"),
             VolumeRequest::AddSpare { spare, may_wipe, .. } => write!(f, "add the spare {spare}{}", wiping(may_wipe)),
             VolumeRequest::RemoveSpare { spare } => write!(f, "remove the spare {spare}"),
             VolumeRequest::Scrub => f.write_str("scrub"),
@@ -125,33 +127,34 @@ impl fmt::Display for VolumeRequest {
     }
 }
 
-/// So long may it take until all members have recorded that one has failed.
+/// Timeout for all members to record that one has failed.
 const RECORD_MAX: Duration = Duration(5_000_000_000);
 
 fn not_recorded() -> DriveError {
     DriveError::new(
-        "the member has failed, but the other members have not recorded it yet: until they have, a restart makes it active again",
-        "zonda volume status shows which members are waited for",
+        "the member has failed, but the other members have not recorded it yet: until they have, a restart makes it \
+         active again",
+        "zonda volume status shows for which members the volume waits",
     )
 }
 
-/// How a request was taken.
+/// The reply to a request.
 #[derive(Debug)]
-pub enum Asked {
-    /// It is done, or refused; what takes long goes on in the background.
-    Answered(Box<Result<VolumeReport, DriveError>>),
-    /// [`VolumeDrive::take_answer`] will have the answer: a device has to be opened first.
-    Later(RequestId),
+pub enum VolumeReply {
+    /// The request was executed or refused; long operations continue in the background.
+    Done(Box<Result<VolumeReport, DriveError>>),
+    /// A device has to be opened first: [`VolumeDrive::take_answer`] returns the answer later.
+    Pending(RequestId),
 }
 
 impl VolumeDrive {
-    /// Takes a request. Never waits.
-    pub fn ask(&mut self, request: &VolumeRequest, ring: &Ring) -> Asked {
+    /// Submits a request. Never blocks.
+    pub fn ask(&mut self, request: &VolumeRequest, ring: &Ring) -> VolumeReply {
         let done = match request {
             VolumeRequest::Report => Ok(()),
             VolumeRequest::Lost { from } => {
                 let report = VolumeReport { lost: Some(self.lost(*from)), ..self.report() };
-                return Asked::Answered(Box::new(Ok(report)));
+                return VolumeReply::Done(Box::new(Ok(report)));
             }
             VolumeRequest::Fail { member } => {
                 return self.later(|volume, id| volume.fail(id, member, ring));
@@ -185,23 +188,23 @@ impl VolumeDrive {
                 if rates == before { Ok(()) } else { self.set_rates(rates) }
             }
         };
-        Asked::Answered(Box::new(done.map(|()| self.report())))
+        VolumeReply::Done(Box::new(done.map(|()| self.report())))
     }
 
-    /// The next answer to a request that was to be answered later.
+    /// Takes the next answer to a pending request.
     pub fn take_answer(&mut self) -> Option<(RequestId, Result<VolumeReport, DriveError>)> {
         self.answers.pop_front()
     }
 
-    /// Does what is asked, and says how the volume is then. Waits for devices that have to be opened: for programs that do nothing
-    /// else. No command of a host may be in flight.
+    /// Executes a request, and returns the state of the volume after it. Blocks on devices that
+    /// have to be opened: for programs that do nothing else. No command of a host may be in flight.
     ///
     /// # Errors
-    /// When it cannot be, and what to do. Nothing is changed then.
+    /// When the request fails; with the remedy. Nothing is changed then.
     pub fn manage(&mut self, request: &VolumeRequest, ring: &Ring) -> Result<VolumeReport, DriveError> {
         let id = match self.ask(request, ring) {
-            Asked::Answered(answer) => return *answer,
-            Asked::Later(id) => id,
+            VolumeReply::Done(answer) => return *answer,
+            VolumeReply::Pending(id) => id,
         };
         let mut completions = CompletionQueue::new();
         loop {
@@ -211,17 +214,17 @@ impl VolumeDrive {
             {
                 return answer;
             }
-            ring.turn(self.next_wakeup())
+            ring.run_once(self.next_wakeup())
                 .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
         }
     }
 
-    fn later(&mut self, begin: impl FnOnce(&mut VolumeDrive, RequestId) -> Result<(), DriveError>) -> Asked {
+    fn later(&mut self, begin: impl FnOnce(&mut VolumeDrive, RequestId) -> Result<(), DriveError>) -> VolumeReply {
         self.next_request += 1;
         let id = RequestId(self.next_request);
         match begin(self, id) {
-            Ok(()) => Asked::Later(id),
-            Err(error) => Asked::Answered(Box::new(Err(error))),
+            Ok(()) => VolumeReply::Pending(id),
+            Err(error) => VolumeReply::Done(Box::new(Err(error))),
         }
     }
 
@@ -235,27 +238,28 @@ impl VolumeDrive {
             let error = format!("{} has failed already", self.shown(member));
             return Err(DriveError::new(
                 error,
-                "zonda member re-add takes it back, zonda member replace puts another drive in its place",
+                "re-add it with zonda member re-add, or replace it with zonda member replace",
             ));
         }
         let is_active = self.state(member) == MemberState::Active;
         if is_active && self.can_lose() == 0 {
             return Err(DriveError::new(
-                format!("the volume cannot do without {}", self.shown(member)),
+                format!("the volume cannot lose {}", self.shown(member)),
                 "wait for the rebuild, or replace the members that have failed first",
             ));
         }
-        // That it stays away is written down before it fails: a start after that must not take it back.
+        // That it must stay failed is saved first: a mount after a crash must not re-add it.
         let before = self.directory.file.clone();
         self.directory.file.member[usize::from(member.0)].failed = Some(WhyFailed::Command);
-        self.save_or_go_back(before)?;
+        self.save_or_revert(before)?;
         self.on.volume_mut().fail_member(ring.now(), member);
         self.on_events(ring.now());
         self.failing.push((ring.now() + RECORD_MAX, id));
         Ok(())
     }
 
-    /// Answers who has failed members, once all others and `volume.toml` know of it: a start after that does not take them back.
+    /// Answers requests to fail members, once all others and `volume.toml` have recorded that: a
+    /// mount after that does not re-add them.
     pub(super) fn answer_failures(&mut self, now: Instant) {
         if self.failing.is_empty() {
             return;
@@ -274,15 +278,16 @@ impl VolumeDrive {
         }
     }
 
-    /// The volume is closed, and it is not known whether all members know of a failure.
+    /// The volume is being closed, and it is not known whether all members have recorded a failure.
     pub(super) fn abandon_failures(&mut self) {
         let failing = std::mem::take(&mut self.failing);
         self.answers.extend(failing.into_iter().map(|(_, id)| (id, Err(not_recorded()))));
     }
 
-    /// A member fails without being asked for, as tests want it: commands are refused while they cannot be written down.
+    /// Fails a member without saving `volume.toml` first, for tests: a request would be refused
+    /// while the file cannot be written.
     #[doc(hidden)]
-    pub fn fail_unasked(&mut self, member: u8, ring: &Ring) {
+    pub fn fail_unsaved(&mut self, member: u8, ring: &Ring) {
         self.on.volume_mut().fail_member(ring.now(), MemberIndex(member));
         self.on_events(ring.now());
     }
@@ -297,10 +302,11 @@ impl VolumeDrive {
     ) -> Result<(), DriveError> {
         let member = self.member_named(name)?;
         self.must_have_failed(member)?;
-        // The device of a member that was only just failed is taken out first: it may be the one that comes back.
+        // The device of a member that has just failed is detached first: it may be the one that is
+        // added.
         self.on_events(ring.now());
         self.stop_looking(ring.now(), |adoption| adoption.role == Role::Return(member));
-        // A device that is there has taken the place, and is being emptied.
+        // The present device is a replacement that is being wiped.
         let is_joining = self.on.member(member).is_some();
         if is_joining || self.adoptions.iter().any(|adoption| adoption.role == Role::Member(member)) {
             let what = format!("{} is being replaced already", self.shown(member));
@@ -314,10 +320,10 @@ impl VolumeDrive {
             return Ok(());
         }
         let what = format!("{} has not failed", self.shown(member));
-        Err(DriveError::new(what, "zonda member fail gives it up first"))
+        Err(DriveError::new(what, "fail it first: zonda member fail"))
     }
 
-    /// A device that is no other volume's is to become part of this one.
+    /// Begins to add a device to the volume.
     fn begin_adoption(
         &mut self,
         id: RequestId,
@@ -335,13 +341,13 @@ impl VolumeDrive {
         if self.adoptions.len() >= ADOPTIONS_MAX {
             return Err(DriveError::new(
                 format!("{ADOPTIONS_MAX} drives are being added already"),
-                "wait until one of them has been, and try again",
+                "wait until one of them has been added, and try again",
             ));
         }
         let place = self.directory.place(&location).with_credentials(self.directory.path(), credentials);
         let named = (text, location, place);
         self.adoptions.push(Adoption::new(Some(id), role, named, may_wipe, ring.now(), OnRing::of(ring)));
-        // What can be done at once is.
+        // Makes as much progress as possible at once.
         self.adopt(ring.now());
         Ok(())
     }
@@ -352,18 +358,18 @@ impl VolumeDrive {
         let Some(at) = places.iter().position(|place| is_named(place, name)) else {
             let spares: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
             let help =
-                if spares.is_empty() { "it has none".to_owned() } else { format!("it has {}", spares.join(", ")) };
+                if spares.is_empty() { "it has no spares".to_owned() } else { format!("it has {}", spares.join(", ")) };
             return Err(DriveError::new(format!("the volume has no spare {name}"), help));
         };
         let before = self.directory.file.clone();
         let place = &places[at];
         self.directory.file.spare.retain(|spare| spare != place);
-        self.save_or_go_back(before)?;
+        self.save_or_revert(before)?;
         self.spare_watch.forget(&place.at);
         self.stop_looking(ring.now(), |adoption| adoption.role == Role::SpareAgain && adoption.place.at == place.at);
         if at < self.spares.len() {
-            let Spare { seat, .. } = self.spares.remove(at);
-            self.let_go(seat, ring.now());
+            let Spare { device, .. } = self.spares.remove(at);
+            self.detach(device, ring.now());
         }
         Ok(())
     }
@@ -371,7 +377,7 @@ impl VolumeDrive {
     fn set_rates(&mut self, rates: super::VolumeRates) -> Result<(), DriveError> {
         let before = self.directory.file.clone();
         self.directory.file.rates = rates;
-        self.save_or_go_back(before)?;
+        self.save_or_revert(before)?;
         let block_bytes = self.on.geometry(NamespaceId::FIRST).block_size_bytes;
         let scrub = tuning(0, rates, block_bytes).scrub_blocks_per_second;
         self.on.volume_mut().set_rates(rates.rebuild.map(|rate| blocks_per_second(rate, block_bytes)), scrub);
@@ -383,7 +389,8 @@ impl VolumeDrive {
     }
 }
 
-/// The member that an operator names: by its number, by where it is, or by a short name of that.
+/// The member that an operator names: by its number, by its path or URL, or by a short name of
+/// that.
 pub(super) fn member_named(places: &[Place], name: &str) -> Result<MemberIndex, DriveError> {
     if let Some(number) = name.parse().ok().filter(|number: &usize| *number < places.len()) {
         return Ok(MemberIndex(number as u8));
@@ -404,13 +411,13 @@ pub(super) fn member_named(places: &[Place], name: &str) -> Result<MemberIndex, 
         let all: Vec<usize> = (0..places.len()).collect();
         DriveError::new(format!("the volume has no member {name}"), format!("it has {}", shown(&all)))
     } else {
-        let help = format!("say which number, one of {}", shown(&named_so));
-        DriveError::new(format!("{name} may be several members of the volume"), help)
+        let help = format!("give the number, one of {}", shown(&named_so));
+        DriveError::new(format!("{name} is ambiguous: several members of the volume have that name"), help)
     })
 }
 
-/// Whether somebody who says `name` means this place: all of it, its last part, or what comes after the last colon in the name of a
-/// subsystem, which servers of zonda end in the name of the drive.
+/// Whether `name` matches this entry: its location, the last part of it, or the part after the last
+/// colon of a subsystem NQN, which is the name of the drive on servers of zonda.
 fn is_named(place: &Place, name: &str) -> bool {
     if is_at(place, name) || name.contains("://") {
         return is_at(place, name);
@@ -422,7 +429,7 @@ fn is_named(place: &Place, name: &str) -> bool {
     (own.is_some() && own == last(name)) || short.is_some_and(|short| short == name)
 }
 
-/// Whether somebody names a place as it stands in the file. URLs may be written with the usual port or without.
+/// Whether `name` is the location of this entry. The default port of a URL is optional.
 fn is_at(place: &Place, name: &str) -> bool {
     let url = |text: &str| text.parse().ok().filter(|location| matches!(location, Location::NvmeTcp(_)));
     let named: Option<Location> = url(name);
@@ -434,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_said_in_words() {
+    fn requests_are_described() {
         let limit = RateLimit::AtMost("200 MiB/s".parse().expect("a rate"));
         let with = "drives/f".to_owned();
         for (request, words) in [
@@ -447,11 +454,11 @@ mod tests {
                     may_wipe: true,
                     credentials: Default::default(),
                 },
-                "replace member 1 with drives/f, whatever that holds",
+                "replace member 1 with drives/f, even if it is not empty",
             ),
             (
                 VolumeRequest::Rates { rebuild: Some(limit), scrub: None },
-                "set rates: rebuild 200 MiB/s, scrub as before",
+                "set rates: rebuild 200 MiB/s, scrub unchanged",
             ),
         ] {
             assert_eq!(request.to_string(), words);
@@ -459,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_named_as_people_name_them() {
+    fn members_are_found_by_their_path_url_or_short_name() {
         let place = Place::new("../drives/b".to_owned());
         for name in ["../drives/b", "drives/b", "b", "b/"] {
             assert!(is_named(&place, name), "{name}");
@@ -482,16 +489,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_two_members_have_is_refused_with_their_numbers() {
+    fn an_ambiguous_name_is_refused_with_the_numbers_of_the_members() {
         let at = |host: u8| Place::new(format!("nvme-tcp://10.0.0.{host}:4420/nqn.2026-01.io.zonda:b"));
         let places = [at(7), at(8), Place::new("../drives/c".to_owned())];
         let error = member_named(&places, "b").expect_err("two are called that");
-        assert_eq!(error.message, "b may be several members of the volume");
-        assert_eq!(error.help, format!("say which number, one of 0 ({}), 1 ({})", places[0].at, places[1].at));
+        assert_eq!(error.message, "b is ambiguous: several members of the volume have that name");
+        assert_eq!(error.help, format!("give the number, one of 0 ({}), 1 ({})", places[0].at, places[1].at));
         assert_eq!(member_named(&places, "1"), Ok(MemberIndex(1)));
         assert_eq!(member_named(&places, &places[0].at), Ok(MemberIndex(0)));
         assert_eq!(member_named(&places, "c"), Ok(MemberIndex(2)));
-        let error = member_named(&places, "d").expect_err("there is none");
+        let error = member_named(&places, "d").expect_err("no member has that name");
         assert_eq!(error.message, "the volume has no member d");
         assert!(error.help.starts_with("it has 0 (nvme-tcp://10.0.0.7"), "{error}");
     }

@@ -1,56 +1,67 @@
 //! Redundant volumes whose members are images and remote namespaces.
 //!
 //! ```text
-//!   directory.rs  where the members are: volume.toml, and the lock     open.rs    created, mounted
-//!   place.rs      where one device is
-//!   held.rs       that directory, held open
-//!   drive.rs      VolumeDrive: the machine of zonda_raid on its members, what a failure sets off
-//!   spares.rs     devices that take the place of members that have failed
-//!   returns.rs    members that have failed and come back
-//!   reconnect.rs  members whose connection is lost, and made again
-//!   manage.rs     what an operator asks for                             report.rs  what he is told
-//!   reservations.rs  what hosts have reserved of the volume, in a file of its directory
-//!   found.rs      the devices before a mount, and what their superblocks say
-//!   outdated.rs   members that are older than volume.toml knows the volume to be
-//!   check.rs      a volume that is read and compared without being written
-//!   import.rs     a volume.toml written from what superblocks say
-//!   look.rs       what superblocks say of a volume that is not mounted  identities.rs  how they are read
-//!   adopt.rs      a device on its way to become a member or a spare: opened and looked at without stopping the loop
-//!   seat.rs       a member's device, and the commands in flight on it
-//!   owner.rs      who uses a volume, to the servers of its members      lease.rs   what ends when another owner does
-//!   takeover.rs   a volume taken from an owner that cannot be reached    targets.rs  its drives
-//!   overtaken.rs  another takeover at the same time
-//!   left_behind.rs  members that a takeover did not reach
-//!   contest.rs    an owner whose member was taken, and may be given back
-//!   link.rs       what of these goes on over another connection
+//! directory.rs            volume.toml, which lists the members, and the lock
+//! place.rs                the entry of one device in volume.toml
+//! open_directory.rs       an open and locked directory
+//! open.rs                 creates and mounts volumes
+//! assembly.rs             opens the devices before a mount, and reads their superblocks
+//! gathering.rs            opens devices in parallel
+//! outdated.rs             refuses members that are older than volume.toml
+//! drive.rs                VolumeDrive: runs the volume of zonda_raid on its members
+//! member_device.rs        the device of a member or spare, and its commands in flight
+//! closing.rs              devices that are being closed
+//! spares.rs               devices that replace failed members
+//! spare_watch.rs          keeps the connections of spares alive
+//! returns.rs              re-adds failed members
+//! reconnect.rs            reconnects members whose connection is lost
+//! link.rs                 what is resubmitted over the new connection
+//! adopt.rs                opens and probes a device that is added, without blocking the event loop
+//! manage.rs               requests of operators
+//! report.rs               the state of a mounted volume
+//! look.rs                 the state of an unmounted volume, from its superblocks
+//! identities.rs           reads superblocks for commands that do not write
+//! check.rs                reads and verifies an unmounted volume without writing
+//! reservations.rs         saves the reservations of hosts in the directory of the volume
+//! import.rs               recreates volume.toml from superblocks
+//! import_takeover.rs      acquires members for an import that another server left reserved
+//! owner.rs                the host that reserves the members of a volume
+//! lease.rs                stops I/O when another owner may have the volume
+//! quorum.rs               how many members an owner needs
+//! contest.rs              waits for a member that another host has reserved briefly
+//! takeover.rs             takes a volume over from an owner that cannot be reached
+//! targets.rs              the drives of a takeover
+//! concurrent_takeover.rs  takeovers of one volume at the same time
+//! stale_reservations.rs   members that are still reserved by an owner that lost the volume
 //! ```
 //!
-//! What is redundant, and since when, the members say themselves (`docs/internals/volume-format.md`); `volume.toml` says where they
-//! are and how they last were, so losing it loses no data.
+//! The superblocks of the members record which of them are active, and since which epoch
+//! (`docs/internals/volume-format.md`). `volume.toml` only records where the members are and their
+//! last state, so losing it loses no data.
 
 mod adopt;
+mod assembly;
 mod bugs;
 mod check;
+mod closing;
+mod concurrent_takeover;
 mod contest;
 mod directory;
 mod drive;
-mod found;
 mod gathering;
-mod held;
 mod identities;
 mod import;
 mod import_takeover;
 mod lease;
-mod leaving;
-mod left_behind;
 mod link;
 mod look;
 mod manage;
+mod member_device;
 #[cfg(test)]
 mod mount_tests;
 mod open;
+mod open_directory;
 mod outdated;
-mod overtaken;
 mod owner;
 #[cfg(test)]
 mod owner_tests;
@@ -63,11 +74,11 @@ mod reservations;
 mod returns;
 #[cfg(test)]
 mod scenarios;
-mod seat;
 #[cfg(test)]
 mod sides_tests;
 mod spare_watch;
 mod spares;
+mod stale_reservations;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;
@@ -78,7 +89,7 @@ pub use check::{CheckReport, CheckedMember};
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
-pub use manage::{Asked, RateLimit, VolumeRequest};
+pub use manage::{RateLimit, VolumeReply, VolumeRequest};
 pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
 pub use takeover::{TakenDrive, TakeoverOptions, TakeoverReport};

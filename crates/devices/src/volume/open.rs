@@ -1,64 +1,66 @@
-//! Volumes created and mounted.
+//! Creates and mounts volumes.
 
 use std::collections::VecDeque;
 use std::path::Path;
 
 use zonda_config::{ByteSize, Rate};
 use zonda_isal::Isal;
-use zonda_raid::{Event, MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeError, VolumeOn};
+use zonda_raid::{Event, MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeDevice, VolumeError};
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, ZonedDevice};
 
 use super::adopt::Wipe;
-use super::bugs::{OwnerBug, is_planted};
+use super::assembly::{Assembly, ProbedDevice};
+use super::bugs::{OwnerBug, is_seeded};
 use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRates};
 use super::drive::{Notice, VolumeDrive};
-use super::found::{Device, Found};
 use super::manage::member_named;
-use super::reservations::Kept;
-use super::seat::{Seat, give_back};
+use super::member_device::{MemberDevice, release_acquired};
+use super::reservations::ReservationStore;
 use super::spares::{Other, Spare};
 use crate::opening::OnRing;
-use crate::probe::{Probe, Probed, in_words};
+use crate::probe::{Probe, Probed, describe};
 use crate::{Credentials, DriveError, Location, random};
 
-/// Where members have no metadata with their blocks, a block of it goes with each chunk: chunks of one block would halve the volume,
-/// these take a fifth.
+/// If the block format of the members has no metadata, each chunk has a block of it: with chunks of
+/// one block that would be half of the volume, with these it is a fifth.
 const IN_BAND_UNIT_BLOCKS: u32 = 4;
 
-/// Members are flushed before the next group of stripes: with images a group is some megabytes, so that this is not what takes the time.
+/// Stripes in a group for small requests. Members are flushed between groups, of some megabytes.
 const SMALL_GROUP_STRIPES: u32 = 1024;
-/// The same for large requests.
+/// Stripes in a group for large requests.
 const LARGE_GROUP_STRIPES: u32 = 64;
 
-/// Time between two reports of a mount that takes long.
+/// Interval of progress reports of a long mount.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What a volume is to be.
+/// The parameters of a new volume.
 #[derive(Clone, Debug)]
 pub struct NewVolume {
-    /// Its members, in their order.
+    /// Its members, in order.
     pub members: Vec<Location>,
-    /// Devices that take the place of members that fail.
+    /// Devices that replace members that fail.
     pub spares: Vec<Location>,
-    /// How blocks are made redundant.
+    /// The RAID level and geometry.
     pub scheme: Scheme,
-    /// What hosts see; `None` is all but the reserve.
+    /// The size of the export; `None` is all space but the reserve.
     pub size: Option<ByteSize>,
-    /// Space kept back for garbage collection, in percent.
+    /// Space reserved for garbage collection, in percent.
     pub reserve_percent: u8,
-    /// Blocks of a chunk in segments for small requests; `None` is 1, or 4 where members have no metadata with their blocks.
+    /// Blocks of a chunk in segments for small requests; `None` is 1, or 4 if the block format of
+    /// the members has no metadata.
     pub small_unit_blocks: Option<u32>,
-    /// How fast it may work for itself.
+    /// Rate limits of background operations.
     pub rates: VolumeRates,
-    /// Whether what members and spares hold may go.
+    /// Whether members and spares may be wiped if they are not empty.
     pub may_wipe: bool,
-    /// For members and spares that servers have; paths are seen from the program.
+    /// Credentials for members and spares of servers; paths are relative to the program.
     pub credentials: Credentials,
 }
 
 impl NewVolume {
-    /// A volume over these members, which must be empty: of all their space but the usual reserve, without spares and credentials.
+    /// A volume of these members, which must be empty: of all their space but the default reserve,
+    /// without spares and credentials.
     #[must_use]
     pub fn over(members: Vec<Location>, scheme: Scheme) -> NewVolume {
         NewVolume {
@@ -75,18 +77,19 @@ impl NewVolume {
     }
 }
 
-/// What an operator accepts of a volume that is not mounted otherwise, once.
+/// What an operator accepts, once, of a volume whose mount is refused otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeOpenOptions {
-    /// Acknowledged blocks are lost of which it is not known which ones they are: any block may then have an older version than the one
-    /// that was acknowledged. Later mounts do not refuse for those losses again.
+    /// Acknowledged writes are lost, and it is not known to which blocks: any block may then have
+    /// older data than the last acknowledged write. Later mounts do not refuse these losses again.
     pub accepts_losses: bool,
-    /// All members that are present are older than `volume.toml` knows the volume to be, or one that is needed is an older copy of itself:
-    /// what was written since is lost.
+    /// All members that are present are older than the volume according to `volume.toml`, or a
+    /// needed member is an older copy: later writes are lost.
     pub accepts_older: bool,
-    /// Members were written to without each other: the side of this one is kept, those of the other side are treated as failed.
+    /// The volume has split: the side of this member is kept, members of the other side are treated
+    /// as failed.
     pub accepts_side: Option<String>,
-    /// Members stay as they are: no spare takes the place of one that has failed, and none is taken back, unless that is asked for.
+    /// Failed members are neither replaced by a spare nor re-added, except by request.
     pub keeps_members: bool,
 }
 
@@ -99,12 +102,13 @@ impl VolumeOpenOptions {
 }
 
 impl VolumeDrive {
-    /// Makes a volume in `path`, which must be empty or not there, or hold a volume whose creation was interrupted: that is then
-    /// continued. Its members are wiped.
+    /// Creates a volume in `path`, which must be empty, not exist, or have a volume whose creation
+    /// was interrupted: that is then continued. Its members are wiped.
     ///
     /// # Errors
-    /// When members do not suit, are in use, or hold something and may not be wiped; and what to do. Where that is found before anything
-    /// was written the directory is as before; else the same call continues.
+    /// When members are unsuitable, in use, or not empty without permission to wipe them; with the
+    /// remedy. If nothing was written yet, the directory is as before; otherwise the same call
+    /// continues.
     pub fn create(path: &Path, new: &NewVolume, ring: &Ring) -> Result<VolumeDrive, DriveError> {
         let mut directory = VolumeDirectory::make(path, &random::uuid()?)?;
         let was_interrupted = directory.was_interrupted();
@@ -115,16 +119,20 @@ impl VolumeDrive {
         (directory.file.member, directory.file.spare) = (members, spares);
         directory.note_owner();
         let begun = begin(&directory, new, was_interrupted, ring).and_then(|begun| {
-            // From here on members are changed, and whoever repeats the command finds out which array they were changed for.
+            // From here on members are written: the array is saved before, so that a repeated
+            // command continues it.
             match directory.save().and_then(|()| directory.sync_name()) {
                 Ok(()) => Ok(begun),
                 Err(error) => {
-                    give_back(begun.seats.into_iter().chain(begun.spares.into_iter().map(|spare| spare.seat)), ring);
+                    release_acquired(
+                        begun.member_devices.into_iter().chain(begun.spares.into_iter().map(|spare| spare.device)),
+                        ring,
+                    );
                     Err(cannot_save(&directory, &error))
                 }
             }
         });
-        let Begun { volume, seats, mut spares, ids } = match begun {
+        let Begun { volume, member_devices, mut spares, ids } = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 if !was_interrupted {
@@ -134,13 +142,13 @@ impl VolumeDrive {
             }
         };
         for spare in spares.iter_mut().filter(|spare| spare.is_of_volume) {
-            wipe_superblocks(&mut spare.seat, ring)?;
+            wipe_superblocks(&mut spare.device, ring)?;
         }
-        let spares = spares.into_iter().map(|CheckedSpare { place, seat, .. }| Spare { place, seat }).collect();
-        let seats = seats.into_iter().map(Some).collect();
-        let started = started(volume, seats, &Names(&directory.file.member), ring, &mut |_| {});
-        let (on, _) = started.map_err(|(error, seats)| {
-            give_back(seats.into_iter().flatten(), ring);
+        let spares = spares.into_iter().map(|CheckedSpare { place, device, .. }| Spare { place, device }).collect();
+        let member_devices = member_devices.into_iter().map(Some).collect();
+        let started = started(volume, member_devices, &Names(&directory.file.member), ring, &mut |_| {});
+        let (on, _) = started.map_err(|(error, member_devices)| {
+            release_acquired(member_devices.into_iter().flatten(), ring);
             error
         })?;
         directory.file.state = None;
@@ -152,23 +160,26 @@ impl VolumeDrive {
         Ok(drive)
     }
 
-    /// Mounts the volume in `path`. Members that are not there are done without, as far as the volume can; a spare takes their place.
+    /// Mounts the volume in `path`. Missing members are replaced by spares; without spares the
+    /// volume is degraded.
     ///
     /// # Errors
-    /// When there is none, it or one of its members is in use, or too many are missing; and what to do.
+    /// When there is no volume, it or one of its members is in use, or too many are missing; with
+    /// the remedy.
     pub fn open(path: &Path, ring: &Ring) -> Result<VolumeDrive, DriveError> {
         VolumeDrive::open_with(path, &VolumeOpenOptions::default(), ring)
     }
 
-    /// The same with what an operator accepts.
+    /// Mounts the volume in `path` with options.
     ///
     /// # Errors
-    /// As of [`open`](VolumeDrive::open), for what is not accepted.
+    /// As for [`open`](VolumeDrive::open), except for what the options accept.
     pub fn open_with(path: &Path, accepted: &VolumeOpenOptions, ring: &Ring) -> Result<VolumeDrive, DriveError> {
         VolumeDrive::open_watched(path, accepted, ring, &mut |_| {})
     }
 
-    /// The same, for a caller that reports on a mount that takes long: how far it is, and what it waits for.
+    /// Mounts the volume in `path` with options, and passes progress reports of a long mount to
+    /// `watch`.
     ///
     /// # Errors
     /// As of [`open_with`](VolumeDrive::open_with).
@@ -179,65 +190,68 @@ impl VolumeDrive {
         watch: &mut dyn FnMut(Notice),
     ) -> Result<VolumeDrive, DriveError> {
         let directory = VolumeDirectory::open(path)?;
-        let reservations = Kept::of(&directory)?;
+        let reservations = ReservationStore::of(&directory)?;
         let side =
             accepted.accepts_side.as_deref().map(|name| member_named(&directory.file.member, name)).transpose()?;
-        let mut found = Found::open(directory, side, ring)?;
+        let mut assembly = Assembly::open(directory, side, ring)?;
         let newest_epoch = if accepted.accepts_older {
-            found.accept_older()
-        } else if let Err(error) = found.must_be_newest() {
-            found.give_back(ring);
+            assembly.accept_older()
+        } else if let Err(error) = assembly.must_be_newest() {
+            assembly.release(ring);
             return Err(error);
         } else {
-            found.directory.file.epoch
+            assembly.directory.file.epoch
         };
-        found.put_members_in_their_places();
-        found.put_spares_in_their_places();
-        let Found { directory, array, devices, spares, away_spares, newest, seen_epoch, told, leaving, .. } = found;
+        assembly.put_members_in_their_places();
+        assembly.put_spares_in_their_places();
+        let Assembly { directory, array, devices, spares, away_spares, newest, seen_epoch, notices, closing, .. } =
+            assembly;
         let names = Names(&directory.file.member);
-        let (mut seats, mut others) = (Vec::new(), Vec::new());
-        for (device, place) in devices.into_iter().zip(&directory.file.member) {
+        let (mut member_devices, mut others) = (Vec::new(), Vec::new());
+        for (candidate, place) in devices.into_iter().zip(&directory.file.member) {
             let is_joining = place.state == Some(LastState::Joining)
-                && !device.as_ref().is_some_and(|device| device.is_known_to(newest.as_deref()));
-            match device {
-                // It was to be wiped, and is; what it holds is not for the mount.
-                Some(Device { seat, .. }) if is_joining => {
-                    seats.push(None);
-                    others.push(Some(Other::Joining(seat)));
+                && !candidate.as_ref().is_some_and(|candidate| candidate.is_known_to(newest.as_deref()));
+            match candidate {
+                // The device is wiped and rebuilt; the mount must not use its contents.
+                Some(ProbedDevice { device, .. }) if is_joining => {
+                    member_devices.push(None);
+                    others.push(Some(Other::Joining(device)));
                 }
-                Some(Device { seat, probed }) => {
-                    seats.push(Some(seat));
+                Some(ProbedDevice { device, probed }) => {
+                    member_devices.push(Some(device));
                     others.push(probed.is_empty.then_some(Other::Empty));
                 }
                 None => {
-                    seats.push(None);
+                    member_devices.push(None);
                     others.push(None);
                 }
             }
         }
         let block_bytes =
-            seats.iter().flatten().map(|seat| seat.own_geometry().block_size_bytes).next().unwrap_or(4096);
+            member_devices.iter().flatten().map(|device| device.own_geometry().block_size_bytes).next().unwrap_or(4096);
         let tuning = tuning(directory.file.reserve_percent, directory.file.rates, block_bytes);
-        let geometries = seats.iter().map(|seat| seat.as_ref().map(|seat| seat.own_geometry().clone())).collect();
+        let geometries =
+            member_devices.iter().map(|device| device.as_ref().map(|device| device.own_geometry().clone())).collect();
         let options = MountOptions {
             newest_epoch,
-            // The member that has it may be lost from here on: the others are not the volume then.
-            seen_epoch: newest.as_deref().map(|newest| newest.epoch).filter(|_| !is_planted(OwnerBug::NewestForgotten)),
+            // If the member with this epoch is lost from here on, the others are not the whole
+            // volume.
+            seen_epoch: newest.as_deref().map(|newest| newest.epoch).filter(|_| !is_seeded(OwnerBug::NewestForgotten)),
             accepts_losses: accepted.accepts_losses,
             accepts_older: accepted.accepts_older,
             accepts_side: side,
             ..MountOptions::of(array)
         };
         let started = match Volume::mount(geometries, tuning, options) {
-            Ok(volume) => started(volume, seats, &names, ring, watch),
-            Err(error) => Err((names.in_words(&error), seats)),
+            Ok(volume) => started(volume, member_devices, &names, ring, watch),
+            Err(error) => Err((names.describe(&error), member_devices)),
         };
         let (on, events) = match started {
             Ok(started) => started,
-            Err((error, seats)) => {
-                let others = others.into_iter().flatten().filter_map(Other::into_seat);
-                let spares = spares.into_iter().map(|spare| spare.seat);
-                give_back(seats.into_iter().flatten().chain(others).chain(spares).chain(leaving), ring);
+            Err((error, member_devices)) => {
+                let others = others.into_iter().flatten().filter_map(Other::into_device);
+                let spares = spares.into_iter().map(|spare| spare.device);
+                release_acquired(member_devices.into_iter().flatten().chain(others).chain(spares).chain(closing), ring);
                 return Err(error);
             }
         };
@@ -250,15 +264,16 @@ impl VolumeDrive {
         drive.early_events = events;
         drive.opened_epoch = seen_epoch;
         drive.keeps_members = accepted.keeps_members;
-        told.into_iter().for_each(|text| drive.tell(true, text));
-        leaving.into_iter().for_each(|seat| drive.let_go(seat, ring.now()));
+        notices.into_iter().for_each(|text| drive.notify(true, text));
+        closing.into_iter().for_each(|device| drive.detach(device, ring.now()));
         let lost_blocks = drive.on.volume().status().lost_blocks;
         if lost_blocks > 0 {
+            let count = if lost_blocks == 1 { "1 block".to_owned() } else { format!("{lost_blocks} blocks") };
             let text = format!(
-                "data lost: {lost_blocks} in all; reads of these blocks fail until they are written or trimmed, and zonda volume status \
-                 --lost lists them"
+                "data lost: {count} in total; reads of lost blocks fail until they are written or trimmed; list them \
+                 with zonda volume status --lost"
             );
-            drive.tell(true, text);
+            drive.notify(true, text);
         }
         drive.on_ring = Some(OnRing::of(ring));
         drive.watch_spares(ring.now(), away_spares);
@@ -270,15 +285,15 @@ impl VolumeDrive {
 /// A spare of a new volume.
 struct CheckedSpare {
     place: Place,
-    seat: Seat,
-    /// It has the superblock of another volume, which nobody needs any more.
+    device: MemberDevice,
+    /// It has the superblock of another volume, which may be wiped.
     is_of_volume: bool,
 }
 
-/// A new volume that has changed nothing yet.
+/// A new volume that has written nothing yet.
 struct Begun {
     volume: Volume,
-    seats: Vec<Seat>,
+    member_devices: Vec<MemberDevice>,
     spares: Vec<CheckedSpare>,
     ids: Vec<[u8; 16]>,
 }
@@ -291,38 +306,42 @@ fn begin(
 ) -> Result<Begun, DriveError> {
     let mut opened = Vec::new();
     let checked = open_all(directory, new, was_interrupted, ring, &mut opened)
-        .and_then(|()| planned(directory, new, opened.iter().map(|(seat, _)| seat)));
+        .and_then(|()| planned(directory, new, opened.iter().map(|(device, _)| device)));
     match checked {
         Ok((volume, ids)) => {
             let spares = opened.split_off(new.members.len()).into_iter().zip(&directory.file.spare);
-            let spares =
-                spares.map(|((seat, is_of_volume), place)| CheckedSpare { place: place.clone(), seat, is_of_volume });
+            let spares = spares.map(|((device, is_of_volume), place)| CheckedSpare {
+                place: place.clone(),
+                device,
+                is_of_volume,
+            });
             let spares = spares.collect();
-            Ok(Begun { volume, seats: opened.into_iter().map(|(seat, _)| seat).collect(), spares, ids })
+            Ok(Begun { volume, member_devices: opened.into_iter().map(|(device, _)| device).collect(), spares, ids })
         }
         Err(error) => {
-            give_back(opened.into_iter().map(|(seat, _)| seat), ring);
+            release_acquired(opened.into_iter().map(|(device, _)| device), ring);
             Err(error)
         }
     }
 }
 
-/// Opens members, then spares, and says of each whether it has the superblock of a volume. What is open is there after an error, too.
+/// Opens members, then spares, and determines whether each has the superblock of a volume. After an
+/// error, `opened` has the devices that are open.
 fn open_all(
     directory: &VolumeDirectory,
     new: &NewVolume,
     was_interrupted: bool,
     ring: &Ring,
-    opened: &mut Vec<(Seat, bool)>,
+    opened: &mut Vec<(MemberDevice, bool)>,
 ) -> Result<(), DriveError> {
     let array = directory.array()?;
     let places = directory.file.member.iter().chain(&directory.file.spare);
     for (location, place) in new.members.iter().chain(&new.spares).zip(places) {
-        opened.push((Seat::open(&directory.access(place)?, ring)?, false));
-        let (seat, is_of_volume) = opened.last_mut().expect("it was opened");
-        let probed = Probe::of_all(seat.own_geometry()).run(seat, ring)?;
+        opened.push((MemberDevice::open(&directory.access(place)?, ring)?, false));
+        let (device, is_of_volume) = opened.last_mut().expect("it was opened");
+        let probed = Probe::of_all(device.own_geometry()).run(device, ring)?;
         *is_of_volume = probed.identity.is_some();
-        // What an interrupted creation has written to its members is no volume.
+        // Superblocks of an interrupted creation are not those of a volume.
         let is_own = was_interrupted && probed.membership().is_some_and(|found| found.array == array);
         if !new.may_wipe && !is_own {
             must_be_free(&location.to_string(), &probed)?;
@@ -331,17 +350,18 @@ fn open_all(
     Ok(())
 }
 
-/// The volume over the first of these devices, which changes nothing yet, and the identifiers of its members.
+/// The volume on the first of these devices, which writes nothing yet, and the identifiers of its
+/// members.
 fn planned<'a>(
     directory: &VolumeDirectory,
     new: &NewVolume,
-    opened: impl Iterator<Item = &'a Seat> + Clone,
+    opened: impl Iterator<Item = &'a MemberDevice> + Clone,
 ) -> Result<(Volume, Vec<[u8; 16]>), DriveError> {
     let (names, array) = (Names(&directory.file.member), directory.array()?);
     let shown = new.members.iter().chain(&new.spares).map(ToString::to_string);
     must_be_different_drives(shown.zip(opened.clone()))?;
-    let seats: Vec<&Seat> = opened.take(new.members.len()).collect();
-    let Some(first) = seats.first() else {
+    let member_devices: Vec<&MemberDevice> = opened.take(new.members.len()).collect();
+    let Some(first) = member_devices.first() else {
         return Err(DriveError::new("a volume needs members", "name at least one with --members"));
     };
     let block_bytes = first.own_geometry().block_size_bytes;
@@ -349,44 +369,45 @@ fn planned<'a>(
     config.tuning = tuning(new.reserve_percent, new.rates, block_bytes);
     config.volume_blocks = new.size.map(|size| size.0 / u64::from(block_bytes));
     let has_metadata =
-        seats.iter().all(|seat| seat.own_geometry().metadata_bytes as usize >= zonda_raid::METADATA_BYTES);
+        member_devices.iter().all(|device| device.own_geometry().metadata_bytes as usize >= zonda_raid::METADATA_BYTES);
     config.small.unit_blocks = match new.small_unit_blocks {
         Some(blocks) => blocks,
         None if has_metadata => 1,
         None => IN_BAND_UNIT_BLOCKS,
     };
     config.small.group_stripes = SMALL_GROUP_STRIPES;
-    let appended_blocks = seats.iter().map(|seat| seat.own_geometry().max_append_blocks.0).min().unwrap_or(0);
+    let appended_blocks =
+        member_devices.iter().map(|device| device.own_geometry().max_append_blocks.0).min().unwrap_or(0);
     if appended_blocks >= u64::from(config.large.unit_blocks) {
         config.large.group_stripes = LARGE_GROUP_STRIPES;
     }
     let ids = new.members.iter().map(|_| random::uuid()).collect::<Result<Vec<_>, _>>()?;
-    let geometries = seats.iter().map(|seat| seat.own_geometry().clone()).collect();
-    let volume = Volume::create(config, geometries, array, &ids, true).map_err(|error| names.in_words(&error))?;
+    let geometries = member_devices.iter().map(|device| device.own_geometry().clone()).collect();
+    let volume = Volume::create(config, geometries, array, &ids, true).map_err(|error| names.describe(&error))?;
     Ok((volume, ids))
 }
 
-/// Refuses a device that holds something; says so of a member of a volume.
+/// Refuses a device that is not empty; the error names the volume of which it is a member.
 pub(super) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveError> {
     match &probed.identity {
         Some(identity) => Err(DriveError::new(
-            format!("{shown} is not empty: it is {}", in_words(identity)),
-            "name another drive; if the directory of that volume is lost, zonda volume import writes it again from its drives; --force wipes \
-             the drive, if that volume is no longer needed",
+            format!("{shown} is not empty: it is {}", describe(identity)),
+            "name another drive; if the directory of that volume is lost, recreate it with zonda volume import; if \
+             that volume is no longer needed, --force wipes the drive",
         )),
         None if !probed.is_empty => Err(DriveError::new(
             format!("{shown} is not empty"),
-            "name another drive, or say --force if nobody needs what is on it: it is then gone",
+            "name another drive, or use --force if its data is not needed: the drive is then wiped",
         )),
         None => Ok(()),
     }
 }
 
-/// One drive in two places of a volume is lost in both.
-fn must_be_different_drives<'a>(named: impl Iterator<Item = (String, &'a Seat)>) -> Result<(), DriveError> {
-    let named: Vec<(String, &Seat)> = named.collect();
-    for (i, (name, seat)) in named.iter().enumerate() {
-        if let Some((earlier, _)) = named[..i].iter().find(|(_, earlier)| seat.is_same_drive(earlier)) {
+/// Refuses one drive as two members: it would count twice as redundancy.
+fn must_be_different_drives<'a>(named: impl Iterator<Item = (String, &'a MemberDevice)>) -> Result<(), DriveError> {
+    let named: Vec<(String, &MemberDevice)> = named.collect();
+    for (i, (name, device)) in named.iter().enumerate() {
+        if let Some((earlier, _)) = named[..i].iter().find(|(_, earlier)| device.is_same_drive(earlier)) {
             return Err(DriveError::new(
                 format!("{earlier} and {name} are the same drive: both have the same identifier"),
                 "name each drive once",
@@ -399,50 +420,50 @@ fn must_be_different_drives<'a>(named: impl Iterator<Item = (String, &'a Seat)>)
 pub(super) fn cannot_save(directory: &VolumeDirectory, error: &std::io::Error) -> DriveError {
     let path = directory.path().join(VOLUME_FILE);
     DriveError::new(
-        format!("{} cannot be written: {error}", path.display()),
-        "make room on its file system, see who may write there, and try again",
+        format!("cannot write {}: {error}", path.display()),
+        "check the free space and permissions of its file system, and try again",
     )
 }
 
-/// Resets the zones in which a device has superblocks of another volume. Waits for the device.
-fn wipe_superblocks(seat: &mut Seat, ring: &Ring) -> Result<(), DriveError> {
-    let mut wipe = Wipe::new(seat.own_geometry());
+/// Resets the zones in which a device has superblocks of another volume. Blocks on the device.
+fn wipe_superblocks(device: &mut MemberDevice, ring: &Ring) -> Result<(), DriveError> {
+    let mut wipe = Wipe::new(device.own_geometry());
     loop {
-        if let Some(result) = wipe.poll(seat, ring.now()) {
+        if let Some(result) = wipe.poll(device, ring.now()) {
             return result;
         }
-        ring.turn(seat.next_wakeup())
+        ring.run_once(device.next_wakeup())
             .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
     }
 }
 
-/// Why a volume is not ready, and its members as far as they are to be given back.
-type NotStarted = (DriveError, Vec<Option<Seat>>);
+/// Why a volume is not ready, and those of its members whose reservations have to be released.
+type NotStarted = (DriveError, Vec<Option<MemberDevice>>);
 
-/// Waits until the volume is ready. Returns what has happened on the way, too.
+/// Waits until the volume is ready. Returns the events of the mount, too.
 fn started(
     mut volume: Volume,
-    seats: Vec<Option<Seat>>,
+    member_devices: Vec<Option<MemberDevice>>,
     names: &Names<'_>,
     ring: &Ring,
     watch: &mut dyn FnMut(Notice),
-) -> Result<(VolumeOn<Seat>, VecDeque<Event>), NotStarted> {
+) -> Result<(VolumeDevice<MemberDevice>, VecDeque<Event>), NotStarted> {
     if let Some(isal) = Isal::new() {
         volume.set_engine(Box::new(isal));
     }
-    let mut on = VolumeOn::new(volume, seats);
+    let mut on = VolumeDevice::new(volume, member_devices);
     let (mut completions, mut events) = (CompletionQueue::new(), VecDeque::new());
     let began = ring.now();
-    let mut told_at = began;
+    let mut reported_at = began;
     loop {
         on.poll(ring.now(), &mut completions);
         while let Some(event) = on.volume_mut().poll_event() {
-            if let Event::OutOfRoom { member } = &event {
+            if let Event::OutOfSpace { member } = &event {
                 let text = format!(
-                    "the mount waits: there is no space for {}: free space where it is kept",
+                    "the mount is waiting: no space left for {}: free space on its file system",
                     names.shown(*member)
                 );
-                watch(Notice { is_trouble: true, text });
+                watch(Notice { is_warning: true, text });
             }
             events.push_back(event);
         }
@@ -450,22 +471,22 @@ fn started(
             return Ok((on, events));
         }
         if let Some(error) = on.volume().failure() {
-            let error = names.in_words(error);
+            let error = names.describe(error);
             return Err((error, on.into_parts().1));
         }
-        let is_refused = |member: &MemberIndex| on.member(*member).is_some_and(Seat::is_refused);
+        let is_refused = |member: &MemberIndex| on.member(*member).is_some_and(MemberDevice::is_refused);
         if let Some(member) = (0..names.0.len() as u8).map(MemberIndex).find(is_refused) {
             let what = format!("{} was taken over during the mount", names.shown(member));
-            return Err((DriveError::new(what, "another server of the volume has been started: stop it"), Vec::new()));
+            return Err((DriveError::new(what, "stop the other server of the volume"), Vec::new()));
         }
         let now = ring.now();
-        if let Some(step) = on.volume().starting().filter(|_| now >= told_at + WATCH_INTERVAL) {
-            told_at = now;
+        if let Some(step) = on.volume().starting().filter(|_| now >= reported_at + WATCH_INTERVAL) {
+            reported_at = now;
             let seconds = now.since(began).0 / 1_000_000_000;
-            watch(Notice { is_trouble: false, text: format!("mounting for {seconds} s: {step}") });
+            watch(Notice { is_warning: false, text: format!("mounting for {seconds} s: {step}") });
         }
-        let until = on.next_wakeup().map_or(told_at + WATCH_INTERVAL, |at| at.min(told_at + WATCH_INTERVAL));
-        if let Err(error) = ring.turn(Some(until)) {
+        let until = on.next_wakeup().map_or(reported_at + WATCH_INTERVAL, |at| at.min(reported_at + WATCH_INTERVAL));
+        if let Err(error) = ring.run_once(Some(until)) {
             return Err((DriveError::new(format!("the event loop failed: {error}"), ""), Vec::new()));
         }
     }
@@ -485,24 +506,24 @@ pub(super) fn tuning(reserve_percent: u8, rates: VolumeRates, block_bytes: u32) 
         reserve_percent,
         rebuild_blocks_per_second: rates.rebuild.map(|rate| blocks_per_second(rate, block_bytes)),
         scrub_blocks_per_second: scrub.or(usual.scrub_blocks_per_second),
-        // Images keep what they acknowledge through the death of the program, and through a loss of power from a Flush on;
-        // of remote namespaces nobody knows.
+        // Acknowledged writes to images survive a crash of the program, and a loss of power after a
+        // Flush; of remote namespaces it is not known.
         is_cache_volatile: true,
         ..usual
     }
 }
 
-/// Where members are, for errors that have only their numbers.
+/// The locations of members, for errors that have only their numbers.
 pub(super) struct Names<'a>(pub(super) &'a [Place]);
 
 impl Names<'_> {
-    /// A member in words: its number, and where it is.
+    /// Describes a member: its number and location.
     fn shown(&self, member: MemberIndex) -> String {
         let place = self.0.get(usize::from(member.0));
         format!("member {} ({})", member.0, place.map_or("unknown", |place| place.at.as_str()))
     }
 
-    pub(super) fn in_words(&self, error: &VolumeError) -> DriveError {
+    pub(super) fn describe(&self, error: &VolumeError) -> DriveError {
         let at = |member: &MemberIndex| match self.0.get(usize::from(member.0)) {
             Some(place) => place.at.clone(),
             None => format!("member {}", member.0),
@@ -510,14 +531,14 @@ impl Names<'_> {
         match error {
             VolumeError::Foreign { member, volume } => DriveError::new(
                 format!("{} belongs to another volume, which is named \"{volume}\"", at(member)),
-                "see volume.toml: which drives are this volume's, and in which order",
+                "check volume.toml: it lists the drives of this volume in order",
             ),
             VolumeError::NoVolume { member } => DriveError::new(
-                format!("{} holds no volume", at(member)),
-                "see volume.toml: which drives are this volume's, and in which order",
+                format!("{} has no superblock of a volume", at(member)),
+                "check volume.toml: it lists the drives of this volume in order",
             ),
             VolumeError::Version { member, .. } | VolumeError::Member { member, .. } => {
-                DriveError::new(format!("{}: {error}", at(member)), "see volume.toml, and docs/guide/volumes.md")
+                DriveError::new(format!("{}: {error}", at(member)), "check volume.toml; see docs/guide/volumes.md")
             }
             VolumeError::TooManyMissing { tolerates, missing, rebuilding } => {
                 let they = |members: &[MemberIndex], what: &str| {
@@ -528,45 +549,52 @@ impl Names<'_> {
                 let causes = [they(missing, "missing or out of date"), they(rebuilding, "not rebuilt yet")];
                 let causes: Vec<String> = causes.into_iter().flatten().collect();
                 DriveError::new(
-                    format!("{}, and the volume can do without {tolerates}", causes.join(", ")),
-                    "bring one of those that are missing back: what it holds is needed. If one is there and out of date, since its drive was \
-                     restored from a copy, and there is nothing newer: zonda serve DIR --accept-older takes it as it is",
+                    format!("cannot mount the volume: {}, and it can lose at most {tolerates}", causes.join(", ")),
+                    "restore a missing member, whose data is needed; if a member is out of date because its drive was \
+                     restored from a copy, and there is no newer copy, run zonda serve DIR --accept-older",
                 )
             }
-            VolumeError::UnidentifiedLosses { member, segment, blocks } => DriveError::new(
-                format!(
-                    "up to {blocks} blocks written last are lost, and it is not known which: segment {segment} is damaged on {}",
-                    at(member)
-                ),
-                format!(
-                    "bring back the drives that are missing; if there are none, zonda serve DIR --accept-losses mounts without these up \
-                     to {blocks} blocks: any block of the volume may then be older than when it was last written, so check the file \
-                     system and compare with a backup"
-                ),
-            ),
+            VolumeError::UnidentifiedLosses { member, segment, blocks } => {
+                let count = if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
+                DriveError::new(
+                    format!(
+                        "the last writes of up to {count} are lost, and it is not known which: segment {segment} is \
+                         damaged on {}",
+                        at(member)
+                    ),
+                    format!(
+                        "restore the missing drives; if none is missing, zonda serve DIR --accept-losses mounts \
+                         without up to {count}: any block of the volume may then have older data, so check the file \
+                         system and compare with a backup"
+                    ),
+                )
+            }
             VolumeError::OlderThanKnown { found, known } => DriveError::new(
                 format!(
-                    "the drives are out of date: they know epoch {found}, and the volume has reached epoch {known}"
+                    "the drives are out of date: they have epoch {found}, and the volume has reached epoch {known}"
                 ),
                 format!(
-                    "bring back the drives that were active since; zonda serve DIR --accept-older goes on with epoch {found}, without what \
-                     was written since"
+                    "restore the drives that were active since; zonda serve DIR --accept-older continues with epoch \
+                     {found}, without later writes"
                 ),
             ),
             VolumeError::SplitBrain { newest, other, newest_epoch, other_epoch } => {
                 let side = |members: &[MemberIndex]| members.iter().map(at).collect::<Vec<String>>().join(", ");
                 DriveError::new(
                     format!(
-                        "split brain: {} (epoch {newest_epoch}) and {} (epoch {other_epoch}) were each written to without the others",
+                        "split brain: {} (epoch {newest_epoch}) and {} (epoch {other_epoch}) were written \
+                         independently",
                         side(newest),
                         side(other)
                     ),
-                    "zonda serve DIR --accept-side MEMBER keeps the side of that member; the members of the other side are treated as \
-                     failed, and what was written to them alone is not in the volume",
+                    "zonda serve DIR --accept-side MEMBER keeps the side of that member; the members of the other \
+                     side are treated as failed, and writes to them alone are lost",
                 )
             }
             VolumeError::TakenOver => DriveError::new(error.to_string(), "stop the other server"),
-            VolumeError::Config(remedy) => DriveError::new("there is no such volume to be had", remedy.clone()),
+            VolumeError::Config(remedy) => {
+                DriveError::new("the configuration of the volume is invalid", remedy.clone())
+            }
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Whether the members that are present are as new as the volume, by what `volume.toml` knows.
+//! Whether the members that are present are as new as the volume, according to `volume.toml`.
 
 use zonda_raid::Membership;
 
 use super::directory::{LastState, VolumeFile};
 use crate::DriveError;
 
-/// Refuses members that are older than the volume, or of which only such have its epoch as `volume.toml` has as failed: what was written
-/// since is on others. `own` has the superblock of the device in each place, `newest` is the one that counts, and `seen_epoch` the newest
-/// epoch of any. `is_new` says whether a device that is in no place of the file has become a member.
+/// Refuses members if all are older than the volume, or only those that are failed in `volume.toml`
+/// have its epoch: later writes are on others. `own` has the superblock of each member, `newest` is
+/// the valid one, and `seen_epoch` the newest epoch of any. `is_new` is set if a device that is not
+/// a member in the file has become one.
 pub(super) fn must_be_newest(
     file: &VolumeFile,
     own: &[Option<&Membership>],
@@ -29,17 +30,18 @@ pub(super) fn must_be_newest(
         .filter(|&at| file.member[at].state != Some(LastState::Failed) && !has_reached(at))
         .map(shown)
         .collect();
-    let bring_back = format!("bring back the member that was active last, one of {}", lacking.join(", "));
-    let accept = format!("if it is lost for good, zonda serve DIR --accept-older goes on with epoch {}", newest.epoch);
+    let restore = format!("restore the member that was active last, one of {}", lacking.join(", "));
+    let accept =
+        format!("if it is lost for good, zonda serve DIR --accept-older continues with epoch {}", newest.epoch);
     if seen_epoch == reached {
         let failed: Vec<String> = members.filter(|&at| has_reached(at)).map(shown).collect();
         return Err(DriveError::new(
             format!(
-                "the members that are present are out of date: volume.toml has {} as failed in epoch {reached}, so others went on without \
-                 them",
+                "the members that are present are out of date: volume.toml has {} as failed in epoch {reached}, so \
+                 others continued without them",
                 failed.join(", ")
             ),
-            format!("{bring_back}; {accept}, without what was written to the others since"),
+            format!("{restore}; {accept}, without later writes to the others"),
         ));
     }
     Err(DriveError::new(
@@ -47,6 +49,6 @@ pub(super) fn must_be_newest(
             "the members that are present are out of date: the newest has epoch {}, the volume has reached {reached}",
             newest.epoch
         ),
-        format!("{bring_back}; {accept}, without what was written in the {} epochs since", reached - newest.epoch),
+        format!("{restore}; {accept}, without the writes of the epochs since ({})", reached - newest.epoch),
     ))
 }

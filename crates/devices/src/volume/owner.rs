@@ -1,16 +1,19 @@
-//! [`Owner`]: who uses a volume, to the servers of its members.
+//! [`Owner`]: the host that reserves the members of a volume on their servers.
 //!
-//! Two programs never write one volume. Images are locked. Of a namespace of a server an owner acquires an Exclusive Access reservation
-//! before it looks at it, over each connection anew: whoever else has it refuses, and is refused once it is taken over. The reservation's
-//! key is made of the volume and the owner's epoch, which rises with each owner:
+//! Two programs never write to one volume. Images are locked. An owner acquires an Exclusive Access
+//! reservation of a namespace of a server before it reads it, over each connection: that fails
+//! while another host holds one, and commands of that host fail once it is preempted. The
+//! reservation key consists of the volume and the epoch of the owner, which increases with each
+//! owner:
 //!
 //! ```text
 //! key              63:32 of the volume's UUID: its first four bytes | 31:00 owner epoch
-//! host identifier  0 place: which lock, on which machine | 8 random, for this program alone
+//! host identifier  0 place: identifies the lock and the machine | 8 random, for this program alone
 //! ```
 //!
-//! A program that finds the reservation of one with the same place takes it over at once: it holds the lock, so the other is dead. A
-//! copy of the directory has another lock, and so another place: its programs take nothing over unless an operator says so.
+//! A program that finds a reservation with the same place preempts it at once: it holds the lock,
+//! so the other program has exited. A copy of the directory has another lock, and so another place:
+//! its programs preempt no reservation except in a takeover by an operator.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,20 +28,20 @@ use zonda_nvme::reservation::ReservationKey;
 
 use crate::{DriveError, random};
 
-/// What tells machines apart: the first one that is there.
+/// Files that identify the machine: the first existing one is used.
 const MACHINE_FILES: [&str; 2] = ["/etc/machine-id", "/proc/sys/kernel/random/boot_id"];
 
-/// The owner in `volume.toml`.
+/// The last owner in `volume.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LastOwner {
     /// The host identifier under which it has reserved members: a UUID.
     pub(super) host: String,
-    /// Counts owners.
+    /// The owner epoch: counts owners.
     pub(super) epoch: u32,
 }
 
-/// A program that uses a volume, or is about to.
+/// The program that owns a volume, or is about to.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     array: [u8; 16],
@@ -48,7 +51,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The next owner of a volume; `lock` is the file that it has locked.
+    /// The next owner of a volume; `lock` is its lock file.
     pub(super) fn new(array: [u8; 16], last: Option<&LastOwner>, lock: &Path) -> Result<Owner, DriveError> {
         let place = place_of(&array, lock);
         let mut host = [0; 16];
@@ -58,7 +61,8 @@ impl Owner {
         Ok(Owner { array, host: HostId(host), epoch, preempts: Preempts::HostsLike(place) })
     }
 
-    /// From now on reservations of this holder are taken over; without one only those of programs with this lock.
+    /// From now on preempts reservations of this holder; without one only those of programs with
+    /// this lock.
     pub(super) fn take_from(&mut self, holder: Option<&Holder>) {
         let mut place = self.place();
         if let Some(holder) = holder {
@@ -71,19 +75,19 @@ impl Owner {
         self.host
     }
 
-    /// Which lock it has, on which machine.
+    /// Identifies its lock and its machine.
     pub(super) fn place(&self) -> [u8; 8] {
         let mut place = [0; 8];
         place.copy_from_slice(&self.host.0[..8]);
         place
     }
 
-    /// The same as it stands in `volume.toml`.
+    /// The place as written in `volume.toml`.
     pub(super) fn place_text(&self) -> String {
         format!("{:016x}", u64::from_be_bytes(self.place()))
     }
 
-    /// Whether a drive was reserved by a program with this lock before it was by this one.
+    /// Whether a program with this lock held the reservation of a drive before this one.
     pub(super) fn had(&self, claimed: &Claimed) -> bool {
         claimed.preempted.is_some_and(|holder| holder.host.0.starts_with(&self.place()))
     }
@@ -92,7 +96,7 @@ impl Owner {
         Claim { key: key_of(&self.array, self.epoch), preempts: self.preempts }
     }
 
-    /// What was granted: the epoch is that of the newest key.
+    /// A reservation was acquired: the epoch is that of the newest key.
     pub(super) fn granted(&mut self, claimed: &Claimed) {
         self.epoch = self.epoch.max(claimed.key.0 as u32);
     }
@@ -101,14 +105,14 @@ impl Owner {
         LastOwner { host: random::uuid_text(&self.host.0), epoch: self.epoch }
     }
 
-    /// A host that holds a member, in words.
+    /// Describes a host that holds the reservation of a member.
     pub(super) fn shown(&self, holder: &Holder) -> String {
-        holder_in_words(&self.array, holder)
+        describe_holder(&self.array, holder)
     }
 }
 
-/// A host that holds a drive, to the volume of this array.
-pub(super) fn holder_in_words(array: &[u8; 16], holder: &Holder) -> String {
+/// Describes a host that holds the reservation of a drive, for the volume with this UUID.
+pub(super) fn describe_holder(array: &[u8; 16], holder: &Holder) -> String {
     let epoch = holder.key.0 as u32;
     if holder.key == key_of(array, epoch) {
         format!("another server of this volume, owner epoch {epoch} (host {})", random::uuid_text(&holder.host.0))
@@ -117,7 +121,7 @@ pub(super) fn holder_in_words(array: &[u8; 16], holder: &Holder) -> String {
     }
 }
 
-/// The upper half of the keys of a volume's owners.
+/// The upper half of the keys of the owners of a volume.
 pub(super) fn upper_half(array: &[u8; 16]) -> u32 {
     let [a, b, c, d, ..] = *array;
     u32::from_be_bytes([a, b, c, d])
@@ -127,7 +131,8 @@ fn key_of(array: &[u8; 16], epoch: u32) -> ReservationKey {
     ReservationKey(u64::from(upper_half(array)) << 32 | u64::from(epoch))
 }
 
-/// A lock on a machine. A copy of the file is another one: it was made later, as another inode.
+/// Identifies a lock file on a machine. A copy of the file has another inode and birth time, so it
+/// differs.
 pub(super) fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
     let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
     digest.update(array);
@@ -135,8 +140,8 @@ pub(super) fn place_of(array: &[u8; 16], lock: &Path) -> [u8; 8] {
     digest.update(&machine.unwrap_or_default());
     if let Ok(metadata) = fs::metadata(lock) {
         digest.update(&metadata.ino().to_le_bytes());
-        let made = metadata.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
-        digest.update(&made.map_or(0, |made| made.as_nanos()).to_le_bytes());
+        let created = metadata.created().ok().and_then(|created| created.duration_since(UNIX_EPOCH).ok());
+        digest.update(&created.map_or(0, |created| created.as_nanos()).to_le_bytes());
     }
     digest.finalize().to_be_bytes()
 }
@@ -149,13 +154,13 @@ mod tests {
 
     fn lock(directory: &Path, name: &str) -> std::path::PathBuf {
         let path = directory.join(name);
-        fs::write(&path, "").expect("there is room");
+        fs::write(&path, "").expect("there is space");
         path
     }
 
     #[test]
-    fn each_owner_has_a_greater_key_and_a_host_identifier_that_tells_its_place() {
-        let directory = tempfile::TempDir::new().expect("there is room");
+    fn each_owner_has_a_greater_key_and_a_host_identifier_with_its_place() {
+        let directory = tempfile::TempDir::new().expect("there is space");
         let lock = lock(directory.path(), "lock");
         let first = Owner::new(ARRAY, None, &lock).expect("there are random bytes");
         assert_eq!(first.claim().key, ReservationKey(0xab01_0203_0000_0001));
@@ -164,12 +169,12 @@ mod tests {
         assert_ne!(first.host(), second.host(), "each program is a host of its own");
         assert_eq!(first.host().0[..8], second.host().0[..8]);
         let Preempts::HostsLike(place) = second.claim().preempts else { panic!("{:?}", second.claim()) };
-        assert!(first.host().0.starts_with(&place), "an owner takes over what a dead one from the same place has");
+        assert!(first.host().0.starts_with(&place), "an owner preempts an exited one with the same place");
     }
 
     #[test]
     fn a_copy_of_the_lock_is_another_place_and_so_is_another_volume() {
-        let directory = tempfile::TempDir::new().expect("there is room");
+        let directory = tempfile::TempDir::new().expect("there is space");
         let original = lock(directory.path(), "lock");
         let copy = lock(directory.path(), "copy");
         let mut other = ARRAY;
@@ -180,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_a_member_is_said_in_words() {
+    fn the_holder_of_a_reservation_is_described() {
         let holder = |key| Holder { host: HostId([1; 16]), key: ReservationKey(key) };
         assert_eq!(
-            holder_in_words(&ARRAY, &holder(0xab01_0203_0000_0009)),
+            describe_holder(&ARRAY, &holder(0xab01_0203_0000_0009)),
             "another server of this volume, owner epoch 9 (host 01010101-0101-0101-0101-010101010101)"
         );
         assert_eq!(
-            holder_in_words(&ARRAY, &holder(5)),
+            describe_holder(&ARRAY, &holder(5)),
             "host 01010101010101010101010101010101 with key 0000000000000005h"
         );
     }

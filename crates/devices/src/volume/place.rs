@@ -1,4 +1,4 @@
-//! [`Place`]: where a device of a volume is, as `volume.toml` says it.
+//! [`Place`]: the entry of a device in `volume.toml`.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,50 +6,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Credentials, Location};
 
-/// In the place of a member of which it is not known where it is.
+/// The location of a member whose location is not known.
 pub(super) const MISSING: &str = "missing";
 
-/// Where a device is.
+/// The entry of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Place {
     /// The directory of an image, or a URL.
     pub(super) at: String,
-    /// Of a member: how it last was.
+    /// For a member: its last known state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) state: Option<LastState>,
-    /// Of a member that has failed: why it comes back by command only; absent where it comes back by itself.
+    /// For a failed member: why it is re-added by command only; absent if it is re-added
+    /// automatically.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) failed: Option<WhyFailed>,
-    /// The name under which to connect to its server; absent: one that is made of the volume's UUID.
+    /// The host NQN with which to connect to its server; absent: one that is derived from the UUID
+    /// of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) host_nqn: Option<String>,
-    /// Where the secret is that proves who connects. Paths are seen from the directory.
+    /// The file with the secret that authenticates the host. Paths are relative to the directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) secret_file: Option<PathBuf>,
-    /// Where the secret is that its server must prove to know.
+    /// The file with the secret that authenticates the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) controller_secret_file: Option<PathBuf>,
 }
 
-/// Why a member that has failed comes back by command only.
+/// Why a failed member is re-added by command only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum WhyFailed {
     /// An operator has failed it.
     Command,
-    /// It failed and came back, or stopped answering for a while, again and again.
+    /// It failed and came back, or stopped responding, repeatedly.
     Flapping,
 }
 
-/// How a member last was.
+/// The last known state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum LastState {
     Active,
     Rebuilding,
     Failed,
-    /// The device was accepted and may be wiped; no superblock names it yet.
+    /// The device was accepted and may be wiped; it is in no superblock yet.
     Joining,
 }
 
@@ -58,12 +60,12 @@ impl Place {
         Place { at, state: None, failed: None, host_nqn: None, secret_file: None, controller_secret_file: None }
     }
 
-    /// Whether the volume needs nothing of what a device in this place holds, as far as the file knows.
+    /// Whether the volume does not need the contents of the device, according to the file.
     pub(super) fn is_free(&self) -> bool {
         matches!(self.state, Some(LastState::Failed | LastState::Joining))
     }
 
-    /// With these credentials, for a volume in `directory`. An image needs none.
+    /// Adds credentials, for a volume in `directory`. An image needs none.
     pub(super) fn with_credentials(self, directory: &Path, credentials: &Credentials) -> Place {
         if !matches!(self.at.parse(), Ok(Location::NvmeTcp(_))) {
             return self;
@@ -86,13 +88,13 @@ impl Place {
         }
     }
 
-    /// The place of a member of which it is not known where it is.
+    /// The entry of a member whose location is not known.
     pub(super) fn missing() -> Place {
         Place::new(MISSING.to_owned())
     }
 }
 
-/// How a location is written in the file of a volume in this directory.
+/// The entry for a location in the file of a volume in this directory.
 pub(super) fn place_in(directory: &Path, location: &Location) -> Place {
     match location {
         Location::Image(path) => Place::new(path_in(directory, path).display().to_string()),
@@ -100,7 +102,7 @@ pub(super) fn place_in(directory: &Path, location: &Location) -> Place {
     }
 }
 
-/// How a path is written in the file of a volume in this directory.
+/// A path as written in the file of a volume in this directory.
 fn path_in(directory: &Path, path: &Path) -> PathBuf {
     let absolute = |path: &Path| plain(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
     let (whole, own) = (absolute(path), absolute(directory));
@@ -108,7 +110,7 @@ fn path_in(directory: &Path, path: &Path) -> PathBuf {
     beside.map_or(whole.clone(), |rest| Path::new("..").join(rest))
 }
 
-/// A path without `a/..` and `.` in it.
+/// Removes `a/..` and `.` from a path.
 pub(super) fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -1,6 +1,6 @@
 //! Ranges of blocks that are reported together.
 
-/// Adds a range of blocks; one that follows the last one is joined with it.
+/// Adds a range of blocks; one that is adjacent to the last one is merged with it.
 pub(super) fn add_range(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
     match ranges.last_mut() {
         Some(last) if last.1 == start => last.1 = end,
@@ -13,7 +13,7 @@ mod tests {
     use super::add_range;
 
     #[test]
-    fn ranges_that_follow_each_other_are_one() {
+    fn adjacent_ranges_are_merged() {
         let mut ranges = Vec::new();
         for (start, end) in [(5, 6), (6, 8), (8, 9), (11, 12), (3, 4)] {
             add_range(&mut ranges, start, end);

@@ -1,21 +1,21 @@
-//! Members whose connection is lost while the volume cannot do without them: I/O waits, and they are connected to again.
+//! Reconnects needed members whose connection is lost: I/O is suspended until then.
 //!
-//! A new connection is used only if the device behind it is the member as it was left. Until then nothing is submitted to it but what
-//! shows that: its zones are reported, and its superblocks read.
+//! A new connection is used only if its device is the same member in the same state. Until that is
+//! verified, only its zones are reported and its superblocks read.
 
 use zonda_raid::{MemberIndex, Membership};
 use zonda_zoned::Instant;
 
 use super::VolumeDrive;
+use super::member_device::MemberDevice;
 use super::open::Names;
-use super::seat::Seat;
 use crate::DriveError;
 use crate::probe::Probed;
 
 impl VolumeDrive {
-    /// Members whose connection is lost fail, or are waited for. Says whether there were any.
+    /// Fails or awaits members whose connection is lost. Returns whether there were any.
     pub(super) fn look_for_lost_connections(&mut self, now: Instant) -> bool {
-        let is_news = |seat: &Seat| seat.is_cut_off() && !seat.is_awaited();
+        let is_news = |device: &MemberDevice| device.is_cut_off() && !device.is_awaited();
         let mut moved = false;
         for member in self.members() {
             if !self.on.member(member).is_some_and(is_news) {
@@ -24,9 +24,9 @@ impl VolumeDrive {
             moved = true;
             self.on.volume_mut().on_disconnect(now, member);
             let is_needed = self.on.volume().suspended(member).is_some();
-            if let Some(seat) = self.on.member_mut(member) {
-                // Of one that has failed or is not a member yet nothing is waited for.
-                if is_needed { seat.set_awaited() } else { seat.fail_held() }
+            if let Some(device) = self.on.member_mut(member) {
+                // The volume does not wait for one that has failed or is not a member yet.
+                if is_needed { device.set_awaited() } else { device.fail_held() }
             }
         }
         if moved {
@@ -37,26 +37,33 @@ impl VolumeDrive {
 
     /// Whether the volume waits for another connection to a member.
     pub(super) fn awaits_connection(&self, member: MemberIndex) -> bool {
-        self.on.member(member).is_some_and(Seat::is_awaited)
+        self.on.member(member).is_some_and(MemberDevice::is_awaited)
     }
 
-    /// A device was found where a member is whose connection is lost: it is used if it is that member, with all that it had acknowledged.
-    pub(super) fn must_be_as_left(&self, member: MemberIndex, seat: &Seat, probed: &Probed) -> Result<(), DriveError> {
+    /// Verifies that the device behind a new connection is the member whose connection was lost,
+    /// with all acknowledged writes.
+    pub(super) fn must_be_as_left(
+        &self,
+        member: MemberIndex,
+        device: &MemberDevice,
+        probed: &Probed,
+    ) -> Result<(), DriveError> {
         self.must_be_itself(member, probed)?;
         let refuse = |what: String| {
-            let help = "bring back the original drive, or restart the server: the volume is then mounted with the members that are present";
+            let help = "restore the original drive, or restart the server: the volume is then mounted with the \
+                        members that are present";
             Err(DriveError::new(what, help))
         };
         let shown = self.shown(member);
-        let Some(before) = self.on.member(member).filter(|seat| seat.is_awaited()) else {
+        let Some(before) = self.on.member(member).filter(|device| device.is_awaited()) else {
             return refuse(format!("the volume no longer waits for {shown}"));
         };
-        if before.own_geometry() != seat.own_geometry() {
-            return refuse(format!("{shown} is another device: its zones have another shape"));
+        if before.own_geometry() != device.own_geometry() {
+            return refuse(format!("{shown} is another device: its geometry differs"));
         }
         let Some(own) = probed.membership() else { return Ok(()) };
         if let Err(error) = self.on.volume().check_reconnected(member, own as &Membership) {
-            return refuse(Names(&self.directory.file.member).in_words(&error).message);
+            return refuse(Names(&self.directory.file.member).describe(&error).message);
         }
         if let Some(zone) = before.lacking(&probed.zones, self.on.volume().full_zones(member)) {
             let zone = zone.0;
@@ -67,14 +74,14 @@ impl VolumeDrive {
         Ok(())
     }
 
-    /// I/O goes on over the new connection.
-    pub(super) fn reconnect(&mut self, now: Instant, member: MemberIndex, new: Seat) {
-        let Some(seat) = self.on.member_mut(member) else { return self.let_go(new, now) };
-        let before = seat.reconnect(new.drive);
+    /// Resumes I/O over the new connection.
+    pub(super) fn reconnect(&mut self, now: Instant, member: MemberIndex, new: MemberDevice) {
+        let Some(device) = self.on.member_mut(member) else { return self.detach(new, now) };
+        let before = device.reconnect(new.drive);
         self.refused &= !(1 << member.0);
-        self.absent_no_more(member);
-        self.let_go(before, now);
-        self.tell(false, format!("{} is connected to again", self.shown(member)));
+        self.forget_absent(member);
+        self.detach(before, now);
+        self.notify(false, format!("{} is reconnected", self.shown(member)));
         self.on.volume_mut().on_reconnect(now, member);
     }
 }
@@ -93,7 +100,7 @@ mod tests {
 
     use super::*;
     use crate::volume::{NewVolume, VolumeState};
-    use crate::{Drive, Location, shelf};
+    use crate::{Drive, Location, mock};
 
     const BLOCK_BYTES: usize = 512;
 
@@ -103,31 +110,31 @@ mod tests {
         drives: Vec<PathBuf>,
         ring: Ring,
         next: u64,
-        told: String,
+        log: String,
         _above: TempDir,
     }
 
     impl Drop for Bench {
         fn drop(&mut self) {
-            // Before the shelf.
+            // Before the mock drives.
             self.volume = None;
         }
     }
 
     impl Bench {
         fn new(scheme: Scheme) -> Bench {
-            shelf::begin();
-            let above = TempDir::new().expect("there is room");
-            let geometry = shelf::geometry(32);
+            mock::begin();
+            let above = TempDir::new().expect("there is space");
+            let geometry = mock::geometry(32);
             let drives: Vec<PathBuf> = (0..scheme.members()).map(|at| above.path().join(format!("d{at}"))).collect();
             for drive in &drives {
-                shelf::add(drive, &geometry);
-                shelf::set_remote(drive);
+                mock::add(drive, &geometry);
+                mock::set_remote(drive);
             }
             let new = NewVolume::over(drives.iter().cloned().map(Location::Image).collect(), scheme);
             let ring = Ring::simulated().expect("there is an event loop");
-            let volume = VolumeDrive::create(&above.path().join("vol"), &new, &ring).expect("they suit");
-            Bench { volume: Some(volume), drives, ring, next: 0, told: String::new(), _above: above }
+            let volume = VolumeDrive::create(&above.path().join("vol"), &new, &ring).expect("the members are suitable");
+            Bench { volume: Some(volume), drives, ring, next: 0, log: String::new(), _above: above }
         }
 
         fn volume(&mut self) -> &mut VolumeDrive {
@@ -142,7 +149,7 @@ mod tests {
             id
         }
 
-        /// What ends within this time.
+        /// The completions within this time.
         fn wait(&mut self, time: Duration) -> Vec<Completion> {
             let until = self.ring.now() + time;
             let mut completions = CompletionQueue::new();
@@ -150,13 +157,13 @@ mod tests {
                 let now = self.ring.now();
                 self.volume().poll(now, &mut completions);
                 while let Some(notice) = self.volume().take_notice() {
-                    self.told += &(notice.text + "\n");
+                    self.log += &(notice.text + "\n");
                 }
                 let next = self.volume().next_wakeup();
                 if now >= until && next.is_none_or(|next| next > now) {
                     return std::iter::from_fn(|| completions.pop()).collect();
                 }
-                self.ring.turn(Some(next.map_or(until, |next| next.min(until)).max(now))).expect("the loop works");
+                self.ring.run_once(Some(next.map_or(until, |next| next.min(until)).max(now))).expect("the loop works");
             }
         }
 
@@ -182,25 +189,25 @@ mod tests {
             for lba in (0..160).step_by(8) {
                 self.read(lba);
                 let ended = self.wait(Duration::from_secs(1));
-                assert_eq!(ended.len(), 1, "block {lba}: {}", self.told);
+                assert_eq!(ended.len(), 1, "block {lba}: {}", self.log);
                 expect_block(&ended[0], lba, salt);
             }
         }
 
-        /// The server has ended: its connections are lost, and nothing can be connected to.
+        /// The server stops: its connections are lost, and no other can be made.
         fn stop_server(&mut self) {
             self.drives.iter().for_each(|drive| take_away(drive));
         }
 
         fn start_server(&mut self) {
-            self.drives.clone().iter().for_each(|drive| shelf::set_away(drive, false));
+            self.drives.clone().iter().for_each(|drive| mock::set_away(drive, false));
         }
     }
 
     /// A drive's connection is lost, and no other one can be made.
     fn take_away(drive: &Path) {
-        shelf::disconnect(drive);
-        shelf::set_away(drive, true);
+        mock::disconnect(drive);
+        mock::set_away(drive, true);
     }
 
     fn expect_block(completion: &Completion, lba: u64, salt: u8) {
@@ -216,7 +223,7 @@ mod tests {
     const SHORT: Duration = Duration::from_secs(15);
 
     #[test]
-    fn reads_and_writes_wait_while_the_server_of_a_needed_member_is_away_and_go_on_when_it_is_back() {
+    fn reads_and_writes_wait_while_the_server_of_a_needed_member_is_down_and_continue_when_it_is_back() {
         for scheme in [SINGLE, MIRROR, Scheme::raid5(2)] {
             let mut bench = Bench::new(scheme);
             bench.write_all(1);
@@ -225,29 +232,25 @@ mod tests {
             let later = [bench.read(24), bench.write(8, 2)];
             let flush = bench.submit(Operation::Flush);
             assert_eq!(bench.wait(LONG), [], "{scheme}: they wait");
-            assert_eq!(bench.volume().report().state, VolumeState::Suspended, "{scheme}: {}", bench.told);
+            assert_eq!(bench.volume().report().state, VolumeState::Suspended, "{scheme}: {}", bench.log);
             bench.start_server();
             let ended = bench.wait(SHORT);
-            assert_eq!(ended.len(), 5, "{scheme}: {}", bench.told);
+            assert_eq!(ended.len(), 5, "{scheme}: {}", bench.log);
             assert!(ended.iter().all(|completion| completion.status.is_success()), "{scheme}: {ended:?}");
             let of = |id: CommandId| ended.iter().find(|completion| completion.id == id).expect("it has ended");
             expect_block(of(in_flight[0]), 16, 1);
             expect_block(of(later[0]), 24, 1);
             assert!(of(flush).status.is_success());
-            assert!(
-                bench.told.contains("is connected to again") && bench.told.contains("I/O is resumed"),
-                "{}",
-                bench.told
-            );
+            assert!(bench.log.contains("is reconnected") && bench.log.contains("I/O is resumed"), "{}", bench.log);
             bench.write_all(3);
             bench.wait(SHORT);
-            assert_eq!(bench.volume().report().state, VolumeState::Well, "{scheme}: {}", bench.told);
+            assert_eq!(bench.volume().report().state, VolumeState::Healthy, "{scheme}: {}", bench.log);
             bench.expect_all(3);
         }
     }
 
     #[test]
-    fn a_connection_that_is_lost_while_nothing_is_asked_for_is_made_again() {
+    fn a_connection_that_is_lost_while_idle_is_reestablished() {
         let mut bench = Bench::new(SINGLE);
         bench.write_all(1);
         for _ in 0..3 {
@@ -256,13 +259,13 @@ mod tests {
             assert_eq!(bench.volume().report().state, VolumeState::Suspended);
             bench.start_server();
             bench.wait(SHORT);
-            assert_eq!(bench.volume().report().state, VolumeState::Well, "{}", bench.told);
+            assert_eq!(bench.volume().report().state, VolumeState::Healthy, "{}", bench.log);
         }
         bench.expect_all(1);
     }
 
     #[test]
-    fn a_volume_whose_needed_member_is_away_closes_all_the_same() {
+    fn a_volume_closes_while_a_needed_member_is_disconnected_and_reports_it() {
         let mut bench = Bench::new(SINGLE);
         bench.write_all(1);
         bench.stop_server();
@@ -272,14 +275,14 @@ mod tests {
         let now = bench.ring.now();
         bench.volume().close(now);
         bench.wait(SHORT);
-        assert!(bench.volume().is_closed(), "{}", bench.told);
-        assert_eq!(bench.volume().next_wakeup(), None, "nothing is left to be done");
+        assert!(bench.volume().is_closed(), "{}", bench.log);
+        assert_eq!(bench.volume().next_wakeup(), None, "no work is left");
         let error = bench.volume().close_error().expect("the member could not flush");
         assert!(error.starts_with("member 0") && error.contains("is not connected"), "{error}");
     }
 
     #[test]
-    fn a_member_that_the_volume_can_do_without_fails_with_its_connection_and_comes_back_by_itself() {
+    fn a_redundant_member_fails_with_its_connection_and_is_readded_automatically() {
         let mut bench = Bench::new(MIRROR);
         bench.write_all(1);
         bench.read(0);
@@ -287,56 +290,56 @@ mod tests {
         take_away(&away);
         assert_eq!(bench.wait(Duration::from_secs(1)).len(), 1);
         bench.write_all(2);
-        assert_eq!(bench.volume().report().state, VolumeState::Degraded, "{}", bench.told);
-        shelf::set_away(&away, false);
+        assert_eq!(bench.volume().report().state, VolumeState::Degraded, "{}", bench.log);
+        mock::set_away(&away, false);
         bench.wait(SHORT);
-        assert_eq!(bench.volume().report().state, VolumeState::Well, "{}", bench.told);
+        assert_eq!(bench.volume().report().state, VolumeState::Healthy, "{}", bench.log);
         let other = bench.drives[0].clone();
         take_away(&other);
         bench.expect_all(2);
     }
 
     #[test]
-    fn a_device_that_is_not_the_member_as_it_was_left_is_not_written_to() {
+    fn a_device_that_lacks_acknowledged_writes_of_the_member_is_not_written_to() {
         let mut bench = Bench::new(SINGLE);
         let drive = bench.drives[0].clone();
         bench.write_all(1);
-        shelf::copy(&drive);
+        mock::copy(&drive);
         bench.write_all(2);
         bench.stop_server();
         bench.wait(SHORT);
         // The server comes back with an older copy of the drive.
-        shelf::swap_with_copy(&drive);
+        mock::swap_with_copy(&drive);
         bench.start_server();
         let read = bench.read(0);
         assert_eq!(bench.wait(LONG), []);
-        let told = "I/O waits all the same: member 0 (../d0) lacks blocks that it had acknowledged";
-        assert_eq!(bench.told.matches(told).count(), 1, "it is told once: {}", bench.told);
-        shelf::swap_with_copy(&drive);
+        let log = "I/O stays suspended: member 0 (../d0) lacks blocks that it had acknowledged";
+        assert_eq!(bench.log.matches(log).count(), 1, "it is logged once: {}", bench.log);
+        mock::swap_with_copy(&drive);
         let ended = bench.wait(SHORT);
-        assert!(ended.len() == 1 && ended[0].id == read, "{}", bench.told);
+        assert!(ended.len() == 1 && ended[0].id == read, "{}", bench.log);
         expect_block(&ended[0], 0, 2);
         bench.expect_all(2);
     }
 
     #[test]
-    fn a_copy_that_was_made_before_the_members_changed_is_told_by_its_epoch() {
+    fn a_copy_from_before_a_change_of_members_is_detected_by_its_epoch() {
         let mut bench = Bench::new(MIRROR);
         let drive = bench.drives[0].clone();
-        shelf::copy(&drive);
+        mock::copy(&drive);
         let (now, member) = (bench.ring.now(), MemberIndex(1));
         bench.volume().on.volume_mut().fail_member(now, member);
         bench.wait(SHORT);
         bench.stop_server();
-        shelf::swap_with_copy(&drive);
+        mock::swap_with_copy(&drive);
         bench.start_server();
         bench.wait(LONG);
-        assert!(bench.told.contains("it is an older copy: its epoch is"), "{}", bench.told);
+        assert!(bench.log.contains("it is an older copy: its epoch is"), "{}", bench.log);
         assert_eq!(bench.volume().report().state, VolumeState::Suspended);
     }
 
     #[test]
-    fn a_volume_whose_member_is_away_can_be_closed() {
+    fn a_volume_with_outstanding_commands_closes_while_a_member_is_disconnected() {
         let mut bench = Bench::new(SINGLE);
         bench.write_all(1);
         bench.stop_server();

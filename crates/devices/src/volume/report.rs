@@ -1,4 +1,4 @@
-//! How a volume is, for those who look after it.
+//! [`VolumeReport`]: the state of a volume, for operators.
 
 use std::fmt;
 
@@ -10,38 +10,39 @@ use super::VolumeDrive;
 use super::directory::{Place, VolumeRates, WhyFailed};
 use super::spares::Spare;
 
-/// Ranges of lost blocks in one answer.
+/// The maximum number of ranges of lost blocks in one report.
 pub(super) const LOST_RANGES_MAX: usize = 4096;
 
-/// How a volume is as a whole.
+/// The state of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VolumeState {
-    /// All members hold their part.
+    /// All members are active.
     #[default]
-    Well,
-    /// A member is missing, and nothing takes its place.
+    Healthy,
+    /// A member is missing, and not being replaced.
     Degraded,
-    /// A member is being given its part.
+    /// A member is being rebuilt.
     Rebuilding,
-    /// More members are gone than the volume can do without.
+    /// More members are lost than the volume tolerates.
     Lost,
-    /// Another server has its members: every command ends with an error.
+    /// Another server has reserved its members: every command fails.
     #[serde(rename = "taken over")]
     TakenOver,
-    /// Its I/O waits for a member that it cannot do without, and which does not answer.
+    /// I/O waits for a needed member that does not respond.
     Suspended,
-    /// Blocks are lost: reads of them fail until they are written or trimmed. All others can be read and written.
+    /// Blocks are lost: reads of them fail until they are written or trimmed. All others can be
+    /// read and written.
     #[serde(rename = "data lost")]
     DataLost,
-    /// It is not mounted, and cannot be before members that are missing come back.
+    /// It is not mounted, and cannot be until missing members are back.
     Incomplete,
 }
 
 impl fmt::Display for VolumeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            VolumeState::Well => "well",
+            VolumeState::Healthy => "healthy",
             VolumeState::Degraded => "degraded",
             VolumeState::Rebuilding => "rebuilding",
             VolumeState::Lost => "lost",
@@ -53,60 +54,63 @@ impl fmt::Display for VolumeState {
     }
 }
 
-/// A volume at one moment.
+/// A snapshot of the state of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct VolumeReport {
-    /// Whether it is mounted. Else only name, array, scheme, state, epoch, size, members and spares are known.
+    /// Whether it is mounted. If not, only name, array, scheme, state, epoch, size, members and
+    /// spares are known.
     #[serde(default = "as_before")]
     pub mounted: bool,
-    /// Its name.
+    /// The name of the volume.
     pub name: String,
-    /// A UUID.
+    /// The UUID of the volume.
     pub array: String,
     /// `RAID 5 (3+1)`.
     pub scheme: String,
-    /// How it is as a whole.
+    /// The state of the volume.
     pub state: VolumeState,
-    /// Why a mount would refuse it, where that is more than that members are missing.
+    /// Why a mount would be refused, if not only since members are missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// How many more members it can do without now.
+    /// How many more members it can lose now.
     pub can_lose: u32,
-    /// The newest epoch that is known: it counts mounts and changes of the members.
+    /// The newest known epoch: it counts mounts and changes of the members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// What hosts see.
+    /// The size of the export.
     pub volume_bytes: u64,
-    /// What the members have room for: less than `volume_bytes` once too many of their zones are worn out.
+    /// The capacity of the members: less than `volume_bytes` once too many of their zones are
+    /// offline or read only.
     pub room_bytes: u64,
-    /// What holds contents.
+    /// Bytes of written and not deallocated blocks.
     pub live_bytes: u64,
-    /// In their order.
+    /// The members, in order.
     pub members: Vec<MemberSummary>,
-    /// Where the devices are that wait for a member to fail, also those that cannot be reached.
+    /// The paths and URLs of the spares, including those that cannot be reached.
     pub spares: Vec<String>,
-    /// Those of them that cannot be reached: they take no member's place.
+    /// Spares that cannot be reached, and so cannot replace a member.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreachable_spares: Vec<String>,
-    /// Those of these that another host has reserved.
+    /// Unreachable spares that another host has reserved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reserved_spares: Vec<String>,
-    /// Groups of zones, one of each member, that hold something.
+    /// Segments in use: groups of zones, one of each member.
     pub segments: u32,
-    /// Those that could be opened.
+    /// Free segments.
     pub free_segments: u32,
-    /// Below so many free ones garbage collection begins.
+    /// Garbage collection begins below this number of free segments.
     pub low_segments: u32,
-    /// Those that lack the chunks of a member.
+    /// Segments without the chunks of a member.
     pub degraded_segments: u32,
-    /// Segments that cannot be reclaimed: they hold blocks that cannot be read while a member is missing.
+    /// Segments that cannot be reclaimed: they have blocks that cannot be read while a member is
+    /// missing.
     pub unreadable_segments: u32,
-    /// The rebuild under way, in segments.
+    /// The rebuild in progress, in segments.
     pub rebuild: Option<Progress>,
-    /// The scrub under way, in segments.
+    /// The scrub in progress, in segments.
     pub scrub: Option<Progress>,
-    /// What the last scrub since the volume was opened has found.
+    /// The result of the last scrub since the volume was opened.
     pub last_scrub: Option<ScrubSummary>,
     /// Bytes that hosts wrote since the volume was opened.
     pub host_write_bytes: u64,
@@ -114,103 +118,106 @@ pub struct VolumeReport {
     pub member_write_bytes: u64,
     /// Bytes that garbage collection has moved.
     pub relocated_bytes: u64,
-    /// Blocks that were read out of the rest of their stripe.
+    /// Blocks that were reconstructed from the rest of their stripe.
     pub reconstructed_blocks: u64,
-    /// Blocks of members that were found damaged since the volume was opened, and are repaired, whatever has found them.
-    pub mended_blocks: u64,
-    /// Blocks that are needed, and were found that cannot be read while a member is missing.
+    /// Blocks of members that were found damaged since the volume was opened, by any operation, and
+    /// repaired.
+    pub repaired_blocks: u64,
+    /// Needed blocks that were found unreadable while a member is missing.
     pub unreadable_blocks: u64,
-    /// Blocks that are lost: reads of them fail until they are written or trimmed. Where the volume is not mounted, as many as there were
-    /// when it last was.
+    /// Lost blocks: reads of them fail until they are written or trimmed. If the volume is not
+    /// mounted, the number when it last was.
     pub lost_blocks: u64,
-    /// Some of them, where they were asked for ([`VolumeRequest::Lost`](super::VolumeRequest::Lost)).
+    /// Ranges of lost blocks, if requested ([`VolumeRequest::Lost`](super::VolumeRequest::Lost)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Vec<LostRange>>,
-    /// How fast it may work for itself.
+    /// Rate limits of background operations.
     pub rates: VolumeRates,
     /// Memory of the tables: the map, stripes, segments.
     pub table_bytes: u64,
 }
 
-/// Servers that do not say whether a volume is mounted only have volumes that are.
+/// Older servers, which do not report whether a volume is mounted, only report mounted volumes.
 fn as_before() -> bool {
     true
 }
 
-/// A member at one moment.
+/// A snapshot of the state of a member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberSummary {
     /// Its number, from 0.
     pub member: u8,
-    /// Where it is.
+    /// The path or URL of its device.
     pub at: String,
-    /// `active`, `suspended` (I/O waits for it), `rebuilding`, `joining` (being wiped before it is rebuilt), `returning`
-    /// (looked at before it is taken back), `failed`; `missing` where it is not mounted.
+    /// `active`, `suspended` (I/O waits for it), `rebuilding`, `joining` (being wiped before it is
+    /// rebuilt), `returning` (being verified before it is re-added), `failed`; `missing` if the
+    /// volume is not mounted.
     pub state: String,
-    /// The epoch of its superblock, where the volume is not mounted.
+    /// The epoch of its superblock, if the volume is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Why it has failed, if it has, and that is known: `by command`, `errors`, `no answer`, `absent`, `flapping`; of one that is missing,
-    /// `cannot be reached` where a server has it.
+    /// Why it has failed, if known: `by command`, `errors`, `no answer`, `absent`, `flapping`; for
+    /// a missing namespace of a server, `cannot be reached`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// Why I/O is suspended until it answers, if it is.
+    /// Why I/O is suspended until it responds, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspended: Option<String>,
     /// Commands that have failed since the volume was opened.
     pub errors: u64,
-    /// Zones that can be written.
+    /// Free zones.
     pub free_zones: u32,
-    /// Zones that cannot be used any more.
+    /// Zones that cannot be written any more.
     pub retired_zones: u32,
 }
 
-/// Blocks that are lost, one after another.
+/// A range of lost blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostRange {
-    /// The first of them, in logical blocks.
+    /// The first LBA.
     pub lba: u64,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Where they begin in the export, in bytes.
+    /// The offset in the export, in bytes.
     pub offset_bytes: u64,
 }
 
-/// How far something has come.
+/// The progress of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Done.
+    /// Completed units.
     pub done: u32,
-    /// To be done in all.
+    /// Total units.
     pub all: u32,
 }
 
-/// What a scrub has found.
+/// The result of a scrub.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubSummary {
     /// Blocks that were read.
     pub blocks: u64,
-    /// Blocks of members that were damaged, and are repaired.
-    pub mended: u64,
-    /// Blocks of members that cannot be repaired while a member is missing.
+    /// Damaged blocks of members that were repaired.
+    pub repaired: u64,
+    /// Damaged blocks of members that cannot be repaired while a member is missing.
     #[serde(default)]
     pub unreadable: u64,
-    /// Blocks of members that were found damaged, and are lost.
+    /// Damaged blocks of members that are lost.
     pub lost: u64,
-    /// Blocks of the volume that were known to be lost when it began, and still were at its end.
+    /// Blocks of the volume that were known to be lost before the scrub, and are still lost after
+    /// it.
     #[serde(default)]
     pub known_lost: u64,
 }
 
-/// Why a member has failed, in words.
+/// Describes why a member has failed.
 fn why_failed(place: &Place, report: &MemberReport) -> Option<String> {
     let last = last_failure(place).filter(|_| report.state == MemberState::Failed);
     let reason = report.failed.filter(|_| report.state == MemberState::Failed);
     last.or(reason).map(|reason| reason.name().to_owned())
 }
 
-/// The same, as far as it outlasts the program.
+/// Why a member has failed, if that is saved in `volume.toml`.
 pub(super) fn last_failure(place: &Place) -> Option<FailReason> {
     Some(match place.failed? {
         WhyFailed::Command => FailReason::Command,
@@ -218,34 +225,65 @@ pub(super) fn last_failure(place: &Place) -> Option<FailReason> {
     })
 }
 
-/// Why a member holds up I/O.
-pub(super) fn suspended_in_words(reason: FailReason) -> &'static str {
+/// Describes why I/O waits for a member.
+pub(super) fn describe_suspension(reason: FailReason) -> &'static str {
     match reason {
-        FailReason::Silence => "does not answer",
+        FailReason::Timeout => "does not respond",
         _ => "fails its commands",
     }
 }
 
-/// What a scrub has found: each damaged block of a member is repaired, lost, or unreadable. `lost_blocks` of the volume are lost in all,
-/// also those that were lost before.
-pub(super) fn scrubbed_in_words(scrub: &ScrubSummary, lost_blocks: u64) -> String {
-    let ScrubSummary { blocks, mended, unreadable, lost, known_lost } = scrub;
-    let damaged = mended + unreadable + lost;
-    let mut text = format!("scrubbed: {blocks} blocks were read, {damaged} were damaged");
+/// The number with a comma every three digits.
+fn with_separators(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Warns of losses that a mount has accepted: up to this number of blocks, or an unknown one (0).
+pub(super) fn describe_accepted_losses(blocks: u64) -> String {
+    let count = match blocks {
+        0 => "an unknown number of blocks".to_owned(),
+        1 => "up to 1 block".to_owned(),
+        _ => format!("up to {} blocks", with_separators(blocks)),
+    };
+    format!(
+        "losses accepted: the last writes of {count} are lost, and it is not known which: any block may have older \
+         data; check the file system and compare with a backup"
+    )
+}
+
+/// Describes the result of a scrub: each damaged block of a member is repaired, lost, or
+/// unreadable. `lost_blocks` is the total number of lost blocks of the volume, including those that
+/// were lost before.
+pub(super) fn describe_scrub(scrub: &ScrubSummary, lost_blocks: u64) -> String {
+    let ScrubSummary { blocks, repaired, unreadable, lost, known_lost } = scrub;
+    let damaged = repaired + unreadable + lost;
+    let blocks = match blocks {
+        1 => "1 block".to_owned(),
+        _ => format!("{} blocks", with_separators(*blocks)),
+    };
+    let mut text = format!("scrub complete: {blocks} read, {} damaged", with_separators(damaged));
     if damaged > 0 {
-        text += &format!(": {mended} repaired, {lost} lost, {unreadable} unreadable while a member is missing");
+        text += &format!(" ({repaired} repaired, {lost} lost, {unreadable} unreadable while a member is missing)");
     }
     if lost_blocks > 0 {
-        text += &format!("; {lost_blocks} blocks of the volume are lost in all");
+        text += &format!("; lost blocks of the volume: {lost_blocks}");
     }
     if *known_lost > 0 {
-        text += &format!(", {known_lost} of them were known before");
+        text += &format!(", known before: {known_lost}");
     }
     text
 }
 
 impl VolumeDrive {
-    /// How the volume is. Takes a look at every segment.
+    /// Reports the state of the volume. Iterates over all segments.
     #[must_use]
     pub fn report(&self) -> VolumeReport {
         let volume = self.on.volume();
@@ -268,7 +306,7 @@ impl VolumeDrive {
         } else if failed > 0 {
             VolumeState::Degraded
         } else {
-            VolumeState::Well
+            VolumeState::Healthy
         };
         let members = (0..).zip(&status.members).map(|(member, report)| MemberSummary {
             member,
@@ -278,14 +316,14 @@ impl VolumeDrive {
                 MemberState::Active => "active",
                 MemberState::Rebuilding => "rebuilding",
                 MemberState::Failed if self.is_returning(MemberIndex(member)) => "returning",
-                // A device that is being emptied has not begun to take part.
+                // A device that is being wiped is not active yet.
                 MemberState::Failed if self.on.member(MemberIndex(member)).is_some() => "joining",
                 MemberState::Failed => "failed",
             }
             .to_owned(),
             epoch: None,
             failed: why_failed(&self.directory.file.member[usize::from(member)], report),
-            suspended: report.suspended.map(|reason| suspended_in_words(reason).to_owned()),
+            suspended: report.suspended.map(|reason| describe_suspension(reason).to_owned()),
             errors: report.errors,
             free_zones: report.free_zones,
             retired_zones: report.retired_zones,
@@ -302,7 +340,7 @@ impl VolumeDrive {
             state,
             can_lose: self.can_lose() as u32,
             volume_bytes: bytes(status.volume_blocks),
-            room_bytes: bytes(status.room_blocks),
+            room_bytes: bytes(status.writable_blocks),
             live_bytes: bytes(status.live_blocks),
             members: members.collect(),
             spares: self.spares.iter().map(at_spare).chain(unreachable_spares()).collect(),
@@ -320,7 +358,7 @@ impl VolumeDrive {
             member_write_bytes: bytes(counters.member_blocks),
             relocated_bytes: bytes(counters.relocated_blocks),
             reconstructed_blocks: counters.reconstructed_blocks,
-            mended_blocks: volume.damage().repaired,
+            repaired_blocks: volume.damage().repaired,
             unreadable_blocks: volume.damage().unreadable,
             lost_blocks: status.lost_blocks,
             lost: None,
@@ -340,9 +378,9 @@ impl VolumeDrive {
         self.on.volume().lost(Lba(from)).take(LOST_RANGES_MAX).map(range).collect()
     }
 
-    /// Whether the volume has nothing to do for itself: no rebuild, no scrub.
+    /// Whether the volume has no background operation in progress: no rebuild, no scrub.
     #[must_use]
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_quiescent(&self) -> bool {
         let status = self.on.volume().status();
         let is_joining = (0..).zip(&status.members).any(|(member, report)| {
             report.state == MemberState::Rebuilding
@@ -357,12 +395,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_scrub_has_found_adds_up() {
-        let scrub = ScrubSummary { blocks: 900, mended: 5, unreadable: 2, lost: 1, known_lost: 3 };
-        let expected = "scrubbed: 900 blocks were read, 8 were damaged: 5 repaired, 1 lost, 2 unreadable while a member is missing; 4 \
-                        blocks of the volume are lost in all, 3 of them were known before";
-        assert_eq!(scrubbed_in_words(&scrub, 4), expected);
+    fn the_counts_of_a_scrub_add_up() {
+        let scrub = ScrubSummary { blocks: 900, repaired: 5, unreadable: 2, lost: 1, known_lost: 3 };
+        let expected = "scrub complete: 900 blocks read, 8 damaged (5 repaired, 1 lost, 2 unreadable while a member \
+                        is missing); lost blocks of the volume: 4, known before: 3";
+        assert_eq!(describe_scrub(&scrub, 4), expected);
         let well = ScrubSummary { blocks: 900, ..ScrubSummary::default() };
-        assert_eq!(scrubbed_in_words(&well, 0), "scrubbed: 900 blocks were read, 0 were damaged");
+        assert_eq!(describe_scrub(&well, 0), "scrub complete: 900 blocks read, 0 damaged");
     }
 }

@@ -1,13 +1,15 @@
-//! What hosts have reserved of a volume, and want to outlive its server: a file in the volume's directory, which goes with it.
+//! The saved reservations of hosts (Persist Through Power Loss): a file in the directory of the
+//! volume.
 //!
 //! ```text
-//! byte 0..8   magic "zondvres"            16..32  the volume's UUID (array)
-//!      8..12  version, 1                  32..36  bytes that are kept
-//!     12..16  CRC-32C of all from 16 on   36..    these bytes (zonda_nvme::reservation::SavedReservations), nothing behind them
+//! byte 0..8   magic "zondvres"            16..32  UUID of the volume (array)
+//!      8..12  version, 1                  32..36  number of saved bytes
+//!     12..16  CRC-32C of all from 16 on   36..    these bytes (zonda_nvme::reservation::SavedReservations), to the end of the file
 //! ```
 //!
-//! Numbers are little endian. The file is replaced as a whole and is durable before a host is answered. `volume.toml` says whether
-//! something is kept, so that a file that is lost is noticed, and a zonda that knows no such file refuses the volume.
+//! Numbers are little endian. The file is replaced atomically and is durable before the command of
+//! a host completes. `volume.toml` records whether reservations are saved, so that a lost file is
+//! detected, and a zonda that does not support the file refuses the volume.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -20,36 +22,36 @@ use super::VolumeDrive;
 use super::directory::VolumeDirectory;
 use crate::DriveError;
 
-/// What is kept.
+/// The name of the file.
 const FILE: &str = "reservations";
-/// The next version of it, until it is durable.
+/// The name of the new file until it is durable.
 const NEW_FILE: &str = "reservations.new";
 const MAGIC: [u8; 8] = *b"zondvres";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 36;
 
-/// What a volume has kept of reservations.
+/// The saved reservations of a volume.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ReservationStore {
     bytes: Bytes,
-    /// How keeping the last bytes ended, until that is asked for.
+    /// The result of the last save, until it is taken.
     ended: Option<bool>,
 }
 
-impl Kept {
-    /// What the volume in a directory has kept.
+impl ReservationStore {
+    /// Loads the saved reservations of the volume in a directory.
     ///
     /// # Errors
-    /// When something was kept and cannot be read; and what to do. It must not be taken for no reservation: hosts that were shut
-    /// out would write.
-    pub(super) fn of(directory: &VolumeDirectory) -> Result<Kept, DriveError> {
+    /// When reservations were saved and cannot be read; with the remedy. The volume must not be
+    /// mounted without them: hosts that they lock out could write.
+    pub(super) fn of(directory: &VolumeDirectory) -> Result<ReservationStore, DriveError> {
         let place = directory.path().join(FILE);
         let wrong = |what: String| {
             DriveError::new(
-                format!("the reservations of the volume, in {}, {what}", place.display()),
+                format!("the saved reservations of the volume, in {}, {what}", place.display()),
                 format!(
-                    "bring the file back from a copy; or, where no host relies on its reservation any more, remove the file and the line \
-                     keeps_reservations of {}",
+                    "restore the file from a copy; or, if no host relies on its reservation any more, remove the file \
+                     and the line keeps_reservations of {}",
                     super::VOLUME_FILE
                 ),
             )
@@ -57,13 +59,13 @@ impl Kept {
         let found = read(&place).map_err(|error| wrong(format!("cannot be read: {error}")))?;
         let Some(found) = found else {
             return if directory.file.keeps_reservations {
-                Err(wrong("are lost: there is no such file".to_owned()))
+                Err(wrong("are lost: no such file".to_owned()))
             } else {
-                Ok(Kept::default())
+                Ok(ReservationStore::default())
             };
         };
         let bytes = decode(&found, directory.array()?).map_err(wrong)?;
-        Ok(Kept { bytes, ended: None })
+        Ok(ReservationStore { bytes, ended: None })
     }
 
     pub(super) fn bytes(&self) -> Bytes {
@@ -76,23 +78,25 @@ impl Kept {
 }
 
 impl VolumeDrive {
-    /// Keeps these bytes in place of those kept before; none: keeps nothing. They are durable, or not, when this returns.
-    pub(super) fn keep_for_hosts(&mut self, bytes: Bytes) {
+    /// Saves these bytes in place of those saved before; empty: removes them. When this returns,
+    /// they are durable or saving has failed.
+    pub(super) fn store_reservations(&mut self, bytes: Bytes) {
         assert!(bytes.len() <= SAVED_RESERVATIONS_BYTES_MAX, "{} bytes of reservations", bytes.len());
-        let kept = if self.is_taken_over() {
+        let saved = if self.is_taken_over() {
             Err(io::Error::other("another server has taken over the volume"))
         } else {
             write(&mut self.directory, &bytes)
         };
-        self.reservations.ended = Some(kept.is_ok());
-        match kept {
+        self.reservations.ended = Some(saved.is_ok());
+        match saved {
             Ok(()) => self.reservations.bytes = bytes,
-            Err(error) => self.tell(true, format!("a change of reservations could not be kept: {error}")),
+            Err(error) => self.notify(true, format!("cannot save a change of reservations: {error}")),
         }
     }
 }
 
-/// First the file, then what says whether there must be one: after a crash between there may be one that need not be.
+/// Writes the file before the flag in `volume.toml`: a crash in between leaves at most a file that
+/// is not needed.
 fn write(directory: &mut VolumeDirectory, bytes: &[u8]) -> io::Result<()> {
     let array = directory.array().map_err(|error| io::Error::other(error.message))?;
     directory.replace(FILE, NEW_FILE, &encode(bytes, array))?;
@@ -119,14 +123,14 @@ fn encode(bytes: &[u8], array: [u8; 16]) -> Vec<u8> {
     file
 }
 
-/// The bytes that are kept in a file; or what is wrong with it.
+/// The saved bytes of a file, or its error.
 fn decode(file: &[u8], array: [u8; 16]) -> Result<Bytes, String> {
     let number = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().expect("the slice has four bytes"));
     if file.len() < HEADER_BYTES || file[..8] != MAGIC {
-        return Err("are damaged: the file does not begin as one".to_owned());
+        return Err("are damaged: the magic is wrong".to_owned());
     }
     if number(8) != VERSION {
-        return Err(format!("have format version {}, this program reads {VERSION}", number(8)));
+        return Err(format!("have format version {}, this program supports {VERSION}", number(8)));
     }
     if number(12) != crc32c(&file[16..]) || number(32) as usize != file.len() - HEADER_BYTES {
         return Err("are damaged: the checksum or the length is wrong".to_owned());
@@ -143,7 +147,7 @@ fn read(place: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // One byte more than there can be shows that there is too much.
+    // One byte more than the maximum detects a file that is too long.
     let mut bytes = vec![0; HEADER_BYTES + SAVED_RESERVATIONS_BYTES_MAX + 1];
     let length = file.length()?.min(bytes.len() as u64) as usize;
     let read = file.read_at(&mut bytes[..length], 0)?;
@@ -156,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_has_its_fields_where_the_format_says() {
+    fn the_file_has_its_fields_at_the_specified_offsets() {
         let file = encode(b"kept", [0xab; 16]);
         assert_eq!(file[..12], *b"zondvres\x01\0\0\0");
         assert_eq!(file[16..], [&[0xab; 16][..], &[4, 0, 0, 0], b"kept"].concat());
@@ -166,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_that_changes_and_every_end_that_is_missing_is_noticed() {
+    fn every_changed_byte_and_every_truncation_is_detected() {
         let file = encode(b"kept", [1; 16]);
         for at in 0..file.len() {
             let mut changed = file.clone();
@@ -175,7 +179,7 @@ mod tests {
             assert!(decode(&file[..at], [1; 16]).is_err(), "{at} bytes");
         }
         assert!(decode(&[&file[..], &[0]].concat(), [1; 16]).is_err());
-        let other = decode(&file, [2; 16]).expect_err("it is not its own");
+        let other = decode(&file, [2; 16]).expect_err("it belongs to another volume");
         assert!(other.contains("another volume"), "{other}");
     }
 }

@@ -1,4 +1,5 @@
-//! Every way in which three copies part, and a side is chosen while others are missing.
+//! Every way in which a mirror of three members splits, and a side is chosen while others are
+//! missing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use zonda_zoned::{
 };
 
 use super::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions};
-use crate::{Drive, DriveError, Location, shelf};
+use crate::{Drive, DriveError, Location, mock};
 
 const MEMBERS: usize = 3;
 
@@ -23,18 +24,18 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new() -> Bench {
-        shelf::begin();
+        mock::begin();
         let bench = Bench {
-            above: TempDir::new_in("/dev/shm").expect("there is room"),
+            above: TempDir::new_in("/dev/shm").expect("there is space"),
             ring: Ring::simulated().expect("there is an event loop"),
         };
-        let geometry = shelf::geometry(24);
-        (0..MEMBERS).for_each(|at| shelf::add(&bench.drive(at), &geometry));
+        let geometry = mock::geometry(24);
+        (0..MEMBERS).for_each(|at| mock::add(&bench.drive(at), &geometry));
         let new = NewVolume::over(
             (0..MEMBERS).map(|at| Location::Image(bench.drive(at))).collect(),
             Scheme { level: Level::Raid1, data: 1, parity: 2 },
         );
-        let volume = VolumeDrive::create(&bench.vol(), &new, &bench.ring).expect("they suit");
+        let volume = VolumeDrive::create(&bench.vol(), &new, &bench.ring).expect("the members are suitable");
         bench.write_and_close(volume);
         bench
     }
@@ -47,9 +48,9 @@ impl Bench {
         self.above.path().join("vol")
     }
 
-    /// Only these drives, as bits, are there.
+    /// Only these drives, as bits, are present.
     fn keep(&self, present: usize) {
-        (0..MEMBERS).for_each(|at| shelf::set_away(&self.drive(at), present >> at & 1 == 0));
+        (0..MEMBERS).for_each(|at| mock::set_away(&self.drive(at), present >> at & 1 == 0));
     }
 
     pub(super) fn wait(&self, volume: &mut VolumeDrive, time: Duration) {
@@ -62,7 +63,7 @@ impl Bench {
             if now >= until && next.is_none_or(|next| next > now) {
                 return;
             }
-            self.ring.turn(Some(next.map_or(until, |next| next.min(until)).max(now))).expect("the loop works");
+            self.ring.run_once(Some(next.map_or(until, |next| next.min(until)).max(now))).expect("the loop works");
         }
     }
 
@@ -98,12 +99,13 @@ fn is_split(opened: &Result<VolumeDrive, DriveError>) -> bool {
     opened.as_ref().is_err_and(|error| error.message.contains("split brain"))
 }
 
-/// Copies are used by one side, then by another that has not seen that; a side is chosen, and members come back in all combinations.
+/// Writes to one side, then independently to another one; chooses a side, and mounts with all
+/// combinations of members.
 fn choose(first: usize, second: usize, chosen: usize, at_choice: usize) -> bool {
     let bench = Bench::new();
     let before = fs::read(bench.vol().join(VOLUME_FILE)).expect("it exists");
     for present in [first, second] {
-        fs::write(bench.vol().join(VOLUME_FILE), &before).expect("there is room");
+        fs::write(bench.vol().join(VOLUME_FILE), &before).expect("there is space");
         bench.keep(present);
         bench.open(None).into_iter().for_each(|volume| bench.write_and_close(volume));
     }
@@ -118,7 +120,8 @@ fn choose(first: usize, second: usize, chosen: usize, at_choice: usize) -> bool 
         let opened = bench.open(None);
         assert!(
             !is_split(&opened),
-            "copies {first:03b} parted from {second:03b}; the side of {chosen} was chosen by {at_choice:03b}, and is refused to {present:03b}"
+            "members {first:03b} split from {second:03b}; the side of {chosen} was chosen with {at_choice:03b}, and \
+             refused with {present:03b}"
         );
         opened.into_iter().for_each(|volume| bench.write_and_close(volume));
     }
@@ -128,7 +131,7 @@ fn choose(first: usize, second: usize, chosen: usize, at_choice: usize) -> bool 
 const ALL: usize = (1 << MEMBERS) - 1;
 
 #[test]
-fn a_side_stays_chosen_whoever_comes_back_later() {
+fn a_side_stays_chosen_whichever_members_come_back_later() {
     let mut choices = 0;
     for (first, second) in (1..ALL).flat_map(|first| (1..=ALL).map(move |second| (first, second))) {
         for chosen in 0..MEMBERS {

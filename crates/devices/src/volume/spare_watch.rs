@@ -1,5 +1,5 @@
-//! Spares that servers have, while they wait: their connections are kept alive, and made again when they are lost, so that stepping in does
-//! not find them gone.
+//! Keeps the connections of remote spares alive, and reconnects them, so that they can replace a
+//! failed member at once.
 
 use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
 
@@ -7,17 +7,17 @@ use super::VolumeDrive;
 use super::adopt::{Adoption, Role};
 use super::directory::{MISSING, Place};
 use super::drive::Phase;
+use super::member_device::{MemberDevice, is_behind_server};
 use super::returns::{LOOK_AFTER, LOOK_AFTER_MAX};
-use super::seat::{Seat, is_behind_server};
 use super::spares::Spare;
 use crate::DriveError;
 use crate::opening::OnRing;
-use crate::probe::{Probed, in_words};
+use crate::probe::{Probed, describe};
 
-/// A spare is asked this often whether it is still this volume's.
+/// How often a spare has to confirm that it is reserved for this volume.
 const ASK_INTERVAL: Duration = Duration(5_000_000_000);
 
-/// A spare that cannot be reached, and is looked for.
+/// A spare that cannot be reached, and that the volume tries to open again.
 pub(super) struct AwaySpare {
     pub(super) place: Place,
     look_at: Instant,
@@ -26,7 +26,7 @@ pub(super) struct AwaySpare {
     is_reserved: bool,
 }
 
-/// The spares of a volume that servers have, and what is known of them.
+/// The state of the remote spares of a volume.
 #[derive(Default)]
 pub(super) struct SpareWatch {
     pub(super) away: Vec<AwaySpare>,
@@ -34,12 +34,12 @@ pub(super) struct SpareWatch {
 }
 
 impl SpareWatch {
-    /// A spare is no longer looked for.
+    /// Stops the attempts to open a spare.
     pub(super) fn forget(&mut self, at: &str) {
         self.away.retain(|away| away.place.at != at);
     }
 
-    /// Where the spares are that another host has reserved.
+    /// The locations of spares that another host has reserved.
     pub(super) fn reserved(&self) -> impl Iterator<Item = String> + '_ {
         self.away.iter().filter(|away| away.is_reserved).map(|away| away.place.at.clone())
     }
@@ -51,7 +51,7 @@ impl SpareWatch {
 }
 
 impl VolumeDrive {
-    /// Spares that were not there when the volume was opened are looked for, where servers have them.
+    /// Schedules attempts to open remote spares that were missing when the volume was opened.
     pub(super) fn watch_spares(&mut self, now: Instant, places: Vec<Place>) {
         for place in places {
             let location = self.directory.location(&place);
@@ -61,27 +61,27 @@ impl VolumeDrive {
         }
     }
 
-    /// Takes what has come from spares, and looks for those that cannot be reached.
+    /// Polls spares, and tries to open those that cannot be reached.
     pub(super) fn look_after_spares(&mut self, now: Instant) {
         let mut ignored = CompletionQueue::new();
-        self.spares.iter_mut().for_each(|spare| spare.seat.poll(now, &mut ignored));
+        self.spares.iter_mut().for_each(|spare| spare.device.poll(now, &mut ignored));
         if self.phase != Phase::Open {
             return;
         }
-        while let Some(at) = self.spares.iter().position(|spare| is_lost(&spare.seat)) {
+        while let Some(at) = self.spares.iter().position(|spare| is_lost(&spare.device)) {
             self.lose_spare(now, at);
         }
         if self.spare_watch.ask_at <= now {
             self.spare_watch.ask_at = now + ASK_INTERVAL;
-            self.spares.iter_mut().for_each(|spare| spare.seat.confirm(now));
+            self.spares.iter_mut().for_each(|spare| spare.device.confirm(now));
         }
         self.look_for_spares(now);
     }
 
-    /// When spares need the volume next.
+    /// When to poll spares next.
     pub(super) fn next_spare_wakeup(&self) -> Option<Instant> {
-        let polls = self.spares.iter().filter_map(|spare| spare.seat.next_wakeup());
-        let ask = self.spares.iter().any(|spare| spare.seat.is_claimed()).then_some(self.spare_watch.ask_at);
+        let polls = self.spares.iter().filter_map(|spare| spare.device.next_wakeup());
+        let ask = self.spares.iter().any(|spare| spare.device.is_claimed()).then_some(self.spare_watch.ask_at);
         let sought = self.spare_watch.away.iter().filter(|away| !self.is_spare_looked_for(&away.place));
         let looks = sought.map(|away| away.look_at);
         let while_open = ask.into_iter().chain(looks).filter(|_| self.phase == Phase::Open);
@@ -89,14 +89,17 @@ impl VolumeDrive {
     }
 
     fn lose_spare(&mut self, now: Instant, at: usize) {
-        let Spare { place, seat } = self.spares.remove(at);
-        let is_reserved = seat.is_refused();
+        let Spare { place, device } = self.spares.remove(at);
+        let is_reserved = device.is_refused();
         let why = if is_reserved { "another host has reserved it" } else { "its connection is lost" };
-        self.tell(
+        self.notify(
             true,
-            format!("the spare {} cannot be reached: {why}; it takes no member's place until it can be", place.at),
+            format!(
+                "the spare {} cannot be reached: {why}; it cannot replace a failed member until it can be reached",
+                place.at
+            ),
         );
-        self.let_go(seat, now);
+        self.detach(device, now);
         self.spare_watch.add(place, is_reserved, now);
     }
 
@@ -120,43 +123,44 @@ impl VolumeDrive {
         self.spare_watch.away = away;
     }
 
-    /// Whether a drive that was found in a spare's place is free still.
+    /// Refuses a spare that is used by another volume now.
     pub(super) fn must_be_spare_still(&self, text: &str, probed: &Probed) -> Result<(), DriveError> {
         let is_own = probed.membership().is_some_and(|own| own.array == self.array());
         match &probed.identity {
             Some(identity) if !is_own => Err(DriveError::new(
-                format!("the drive is {}", in_words(identity)),
-                "zonda volume spare add --force takes it all the same",
+                format!("the drive is {}", describe(identity)),
+                "zonda volume spare add --force uses it anyway",
             )),
             _ => self.must_not_be_member(text, probed),
         }
     }
 
     /// A spare can be reached again.
-    pub(super) fn take_spare_again(&mut self, now: Instant, place: Place, seat: Seat) {
+    pub(super) fn take_spare_again(&mut self, now: Instant, place: Place, device: MemberDevice) {
         self.spare_watch.forget(&place.at);
         // It may have been removed meanwhile.
         if !self.directory.file.spare.iter().any(|listed| listed.at == place.at) {
-            return self.let_go(seat, now);
+            return self.detach(device, now);
         }
-        self.tell(false, format!("the spare {} can be reached again", place.at));
-        self.spares.push(Spare { place, seat });
+        self.notify(false, format!("the spare {} can be reached again", place.at));
+        self.spares.push(Spare { place, device });
         self.use_spares(now);
     }
 
-    /// A spare was looked for, and is not used.
+    /// An attempt to open a spare has failed, or the device was refused.
     pub(super) fn look_for_spare_ended(&mut self, at: &str, is_open: bool, error: &DriveError) {
         for away in self.spare_watch.away.iter_mut().filter(|away| away.place.at == at) {
             away.is_reserved = error.is_in_use;
         }
-        // What it holds does not change by itself, and whoever has it now would be kept out by each look.
+        // Its contents do not change by themselves, and each attempt would lock out its present
+        // owner.
         if is_open {
             self.spare_watch.forget(at);
-            self.tell(true, format!("the spare {at} can be reached again, and is not used: {error}"));
+            self.notify(true, format!("the spare {at} can be reached again, but is not used: {error}"));
         }
     }
 }
 
-fn is_lost(seat: &Seat) -> bool {
-    seat.is_remote() && (seat.is_refused() || seat.drive.is_disconnected())
+fn is_lost(device: &MemberDevice) -> bool {
+    device.is_remote() && (device.is_refused() || device.drive.is_disconnected())
 }

@@ -1,9 +1,11 @@
-//! [`Targets`]: the drives of a takeover. They are asked whose they are, then taken one after another, and each is read before the next one
-//! is taken.
+//! [`Targets`]: the drives of a takeover. Their holders are determined, then they are reserved one after another,
+//! and each is read before the next one is reserved.
 //!
-//! A drive that another host has reserved cannot be read, so what the volume is by now is known only once one of its members is taken. Its
-//! superblock says whether this directory, which may be older than a change of members, can stop the owner at all. If it cannot, the takeover
-//! ends there: what was taken is reserved for its owner again, in the owner's name, before this host lets go of it.
+//! A drive that another host has reserved cannot be read, so the present state of the volume is
+//! known only once one of its members is reserved. Its superblock shows whether this directory,
+//! which may be older than a change of members, can stop the owner at all. If it cannot, the
+//! takeover is refused: the reservations are restored for the owner, with its host identifier and
+//! key, before this host releases them.
 
 use std::cmp::Reverse;
 
@@ -12,44 +14,47 @@ use zonda_raid::{Identity, MemberState, Membership};
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
 
+use super::assembly::member_of;
 use super::contest::CONTEST_MAX;
 use super::directory::{LastState, Place, VolumeDirectory};
-use super::found::member_of;
 use super::gathering::gather;
 use super::lease::LEASE;
+use super::member_device::{MemberDevice, is_behind_server, release};
 use super::owner::upper_half;
 use super::quorum::usable_elsewhere;
-use super::seat::{Seat, is_behind_server, release};
 use crate::probe::Probe;
 use crate::{Access, DriveError};
 
-/// So long is waited for what a superblock says: an owner that is to have its member again waits a little longer.
+/// Timeout of reading a superblock: an owner waits a little longer for its member to be restored.
 const READ_MAX: Duration = LEASE;
-/// A turn that ends so much later than it was to: the program was paused. Drives were not silent meanwhile.
+/// If an iteration of the event loop ends this much later than requested, the program was paused:
+/// that does not count for the timeout.
 const PAUSE_MIN: Duration = Duration(READ_MAX.0 / 4);
 
 const _: () = assert!(READ_MAX.0 < CONTEST_MAX.0);
 
-/// A member or spare that a takeover is to take.
+/// A member or spare that a takeover is to reserve.
 pub(super) struct Target {
     pub(super) place: Place,
     pub(super) is_member: bool,
     pub(super) step: Step,
-    /// It was read: what it holds is known, also if it has no superblock, like a spare or one of which a rebuild has just begun.
+    /// Its superblock was read, or it has none, like a spare or a member whose rebuild has just
+    /// begun.
     pub(super) is_read: bool,
-    /// What is reading it, over the present connection.
+    /// The probe that reads it, over the present connection.
     pub(super) probe: Option<Probe>,
-    /// What it holds, where that could be read.
+    /// Its superblock, if it could be read.
     pub(super) identity: Option<Identity>,
-    /// What was granted when it was first reserved.
+    /// The reservation as first acquired.
     pub(super) claimed: Option<Claimed>,
 }
 
 pub(super) enum Step {
-    /// It is reserved for this directory: it was free, was so before, or is taken by now.
-    Reserved(Seat),
-    /// Another host has it.
-    InOtherHands(DriveError),
+    /// It is reserved for this directory: it was not reserved, was reserved for it before, or its
+    /// holder was preempted.
+    Reserved(MemberDevice),
+    /// Another host has reserved it.
+    ReservedByOther(DriveError),
     Missing(DriveError),
 }
 
@@ -57,9 +62,9 @@ pub(super) enum Step {
 pub(super) struct Targets {
     pub(super) targets: Vec<Target>,
     pub(super) array: [u8; 16],
-    /// Hosts that are no servers of this volume lose its members, too.
+    /// Whether to preempt hosts that are not servers of this volume.
     pub(super) force: bool,
-    /// Who has a greater owner epoch than this came after this takeover.
+    /// An owner with a greater epoch than this began after this takeover.
     pub(super) newest_epoch: u32,
 }
 
@@ -71,39 +76,40 @@ impl Target {
         }
     }
 
-    /// Whether it is open, and has not said yet what it holds.
+    /// Whether it is open, and not read yet.
     fn is_unread(&self) -> bool {
         matches!(self.step, Step::Reserved(_)) && !self.is_read
     }
 
-    /// Goes on with what is under way. What it holds may come to be known late.
+    /// Continues the probe, which may complete late.
     pub(super) fn poll(&mut self, now: Instant) {
-        let Step::Reserved(seat) = &mut self.step else { return };
-        let Some(probe) = self.probe.as_mut().filter(|_| !seat.is_refused()) else {
-            // Another takeover may have it by now: it does not answer.
+        let Step::Reserved(device) = &mut self.step else { return };
+        let Some(probe) = self.probe.as_mut().filter(|_| !device.is_refused()) else {
+            // Another takeover may have reserved it by now.
             self.probe = None;
-            return seat.poll(now, &mut CompletionQueue::new());
+            return device.poll(now, &mut CompletionQueue::new());
         };
-        if let Some(probed) = probe.poll(seat, now) {
-            // Reads that a lost connection has cut off end as those of damaged blocks do.
-            self.is_read = probed.is_ok() && !seat.drive.is_disconnected();
+        if let Some(probed) = probe.poll(device, now) {
+            // Reads that were aborted by a lost connection look like reads of damaged blocks.
+            self.is_read = probed.is_ok() && !device.drive.is_disconnected();
             self.identity = probed.ok().and_then(|probed| probed.identity);
             self.probe = None;
         }
     }
 
-    /// Another host that has it.
+    /// The other host that has reserved it.
     pub(super) fn holder(&self) -> Option<Holder> {
         match &self.step {
-            Step::InOtherHands(error) => error.holder,
+            Step::ReservedByOther(error) => error.holder,
             _ => None,
         }
     }
 
-    /// It is open: what was granted first counts, since that says who had it.
+    /// Records the reservation of an open drive. The first one is kept, since it has the previous
+    /// holder.
     pub(super) fn granted(&mut self, directory: &mut VolumeDirectory) {
-        let Step::Reserved(seat) = &self.step else { return };
-        let claimed = seat.drive.claimed();
+        let Step::Reserved(device) = &self.step else { return };
+        let claimed = device.drive.claimed();
         self.claimed = self.claimed.or(claimed);
         if let (Some(claimed), Some(owner)) = (claimed, directory.owner_mut()) {
             owner.granted(&claimed);
@@ -112,7 +118,8 @@ impl Target {
 }
 
 impl Targets {
-    /// Asks all whose they are. Reserves and reads those that nobody has; nobody loses anything.
+    /// Determines the holders of all drives. Reserves and reads those that are not reserved;
+    /// preempts no other host.
     pub(super) fn ask(directory: &VolumeDirectory, force: bool, ring: &Ring) -> Result<Targets, DriveError> {
         let array = directory.array()?;
         let places = directory.file.member.iter().map(|place| (place, true));
@@ -121,13 +128,13 @@ impl Targets {
         let targets = places.into_iter().zip(gathered).map(|((place, is_member), gathered)| {
             let is_remote = directory.access(place).is_ok_and(|access| is_behind_server(&access.location));
             let step = match gathered {
-                Ok((seat, _)) => Step::Reserved(seat),
-                Err(error) if error.is_in_use && is_remote => Step::InOtherHands(error),
+                Ok((device, _)) => Step::Reserved(device),
+                Err(error) if error.is_in_use && is_remote => Step::ReservedByOther(error),
                 Err(error) => Step::Missing(error),
             };
-            // Who had it before counts from now on, also if nothing is taken in the end.
+            // The previous holder counts from now on, even if the takeover is refused in the end.
             let claimed = match &step {
-                Step::Reserved(seat) => seat.drive.claimed(),
+                Step::Reserved(device) => device.drive.claimed(),
                 _ => None,
             };
             Target { place: place.clone(), is_member, step, is_read: false, probe: None, identity: None, claimed }
@@ -140,7 +147,8 @@ impl Targets {
         Ok(targets)
     }
 
-    /// Refuses a takeover after which another server might go on with the members that it does not reach, or nobody could use the volume.
+    /// Refuses a takeover after which another server could continue with the members that are not
+    /// reached, or no server could use the volume.
     pub(super) fn must_reach_enough(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
         let missing = self.targets.iter().enumerate().filter(|(_, target)| target.is_member);
         let missing = missing.filter_map(|(at, target)| match &target.step {
@@ -148,37 +156,39 @@ impl Targets {
             _ => None,
         });
         let missing: Vec<String> = missing.collect();
-        // Where the file does not say how many are enough, one may be.
+        // If the file does not have the number of members that are enough, one may be.
         let enough = directory.file.enough.unwrap_or(1);
         // A spare may have become a member since the file was written.
         let reached = self.targets.iter().filter(|target| !matches!(target.step, Step::Missing(_))).count();
         let what = if missing.len() >= enough {
-            "another server may go on with members that cannot be taken"
+            "another server may continue with members that cannot be reserved"
         } else if reached < enough {
-            "the volume could not be used from here, since too many members cannot be taken"
+            "the volume could not be used from here, since too many members cannot be reserved"
         } else {
             return Ok(());
         };
         Err(DriveError::new(
             format!("{what}: {}", missing.join("; ")),
             format!(
-                "see that they can be reached from here; where no other server uses the volume: zonda volume takeover --accept-missing {}",
+                "make them reachable from here; if no other server uses the volume: zonda volume takeover \
+                 --accept-missing {}",
                 directory.path().display()
             ),
         ))
     }
 
-    /// Nobody loses anything by a release: what others have is taken over by a takeover, and not by the way.
+    /// A release must not preempt other hosts: refuses it if one has reserved a member.
     pub(super) fn must_be_from_here(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
         for (at, target) in self.targets.iter().enumerate().filter(|(_, target)| target.is_member) {
-            if let Step::InOtherHands(error) = &target.step {
-                let what = format!("nothing is released: member {at} ({})", target.place.at);
+            if let Step::ReservedByOther(error) = &target.step {
+                let what = format!("cannot release the members: member {at} ({})", target.place.at);
                 let by = match (error.holder, directory.owner()) {
                     (Some(holder), Some(owner)) => format!("is reserved by {}", owner.shown(&holder)),
                     _ => format!("is in use: {}", error.message),
                 };
                 let help = format!(
-                    "release it from the directory of that server; if it has failed for good, take the volume over first: zonda volume takeover {}",
+                    "release it from the directory of that server; if that is lost for good, take the volume over \
+                     first: zonda volume takeover {}",
                     directory.path().display()
                 );
                 return Err(DriveError::new(format!("{what} {by}"), help));
@@ -187,8 +197,9 @@ impl Targets {
         Ok(())
     }
 
-    /// Refuses a takeover after which the volume could not be used from here, or another server might go on, as far as the newest superblock that
-    /// was read says: it has members that are none of the drives that this directory names, or cannot be reached.
+    /// Refuses a takeover after which the volume could not be used from here, or another server
+    /// could continue, according to the newest superblock that was read: it has members that are
+    /// not in this directory, or cannot be reached.
     pub(super) fn must_suffice(&self, directory: &VolumeDirectory) -> Result<(), DriveError> {
         let own = || self.targets.iter().filter_map(|target| target.membership(self.array));
         let Some(newest) = own().reduce(|best, next| if next.is_newer_than(best) { next } else { best }) else {
@@ -202,7 +213,7 @@ impl Targets {
             .collect();
         let missing = missing.join(", ");
         let what = if usable_elsewhere(newest, |at| found.contains(&at), unread).is_some() {
-            "another server may go on with it"
+            "another server may continue with it"
         } else if !is_usable(newest, &found, unread) {
             "it could not be used from here"
         } else {
@@ -211,32 +222,35 @@ impl Targets {
         let known = directory.file.epoch.map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
         Err(DriveError::new(
             format!(
-                "the volume is not taken over, since {what}: of its members {missing} too few can be taken. Some cannot be reached, or are not \
-                 where this directory has them; it knows epoch {known} of the volume, which has reached {}",
+                "the volume is not taken over, since {what}: too few of its members {missing} can be reserved. Some \
+                 cannot be reached, or have other locations than in this directory, which has epoch {known} of the \
+                 volume; the volume has reached {}",
                 newest.epoch
             ),
             format!(
-                "take the volume over from a newer copy of its directory, or name the drives of these members in volume.toml; where no other \
-                 server uses the volume: zonda volume takeover --accept-missing {}",
+                "take the volume over from a newer copy of its directory, or correct the locations of these members \
+                 in volume.toml; if no other server uses the volume: zonda volume takeover --accept-missing {}",
                 directory.path().display()
             ),
         ))
     }
 
-    /// Whether a drive may be a member that takes part, for all that is known: it cannot be read before it is taken. One that then says nothing
-    /// makes up for none: members may have been replaced since this directory was written. One without a superblock is none, to a mount too.
+    /// Whether a drive that is not read yet may be an active member: it cannot be read before it is
+    /// reserved. A drive that cannot be read then does not count as one: members may have been
+    /// replaced since this directory was written. Nor does one without a superblock, as for a
+    /// mount.
     fn may_be_member(&self, target: &Target) -> bool {
         match &target.step {
-            Step::InOtherHands(error) => {
+            Step::ReservedByOther(error) => {
                 self.force || error.holder.is_none_or(|holder| epoch_of(&holder, &self.array).is_some())
             }
             Step::Reserved(_) | Step::Missing(_) => false,
         }
     }
 
-    /// Takes what others have, one drive after another: those first whose owner is the newest, since they are members by now, most likely.
-    /// With `checks` it ends when a superblock shows that the owner would go on all the same. Before each it is known that what was taken so
-    /// far is still this directory's.
+    /// Preempts the holders of the drives one after another: first those with the newest owner,
+    /// which are most likely the present members. With `checks` it stops when a superblock shows
+    /// that the owner could continue. Before each drive, the reservations so far are confirmed.
     pub(super) fn take_all(
         &mut self,
         directory: &mut VolumeDirectory,
@@ -247,7 +261,7 @@ impl Targets {
             target.granted(directory);
         }
         self.read_again(directory, checks, ring)?;
-        let is_others = |at: &usize| matches!(self.targets[*at].step, Step::InOtherHands(_));
+        let is_others = |at: &usize| matches!(self.targets[*at].step, Step::ReservedByOther(_));
         let mut order: Vec<usize> = (0..self.targets.len()).filter(is_others).collect();
         order.sort_by_key(|at| {
             let target = &self.targets[*at];
@@ -263,14 +277,18 @@ impl Targets {
         let is_known = self.targets.iter().any(|target| target.membership(self.array).is_some());
         if checks && !is_known {
             return Err(DriveError::new(
-                "the volume is not taken over, since none of its members says what the volume is by now",
-                format!("see that they answer, and repeat: zonda volume takeover {}", directory.path().display()),
+                "the volume is not taken over, since the superblocks of its members cannot be read",
+                format!(
+                    "check that its members respond, and repeat: zonda volume takeover {}",
+                    directory.path().display()
+                ),
             ));
         }
         Ok(())
     }
 
-    /// Reads what is open and was not read yet. Whether the takeover may go on is asked anew then.
+    /// Reads open drives that were not read yet, and checks again whether the takeover may
+    /// continue.
     fn read_again(&mut self, directory: &mut VolumeDirectory, checks: bool, ring: &Ring) -> Result<(), DriveError> {
         self.read(false, ring);
         if !checks {
@@ -280,22 +298,23 @@ impl Targets {
         if suffices.is_ok() || !self.targets.iter().any(Target::is_unread) {
             return suffices;
         }
-        // What has not answered is connected to again, and has a second chance.
+        // Drives that did not respond are reconnected and tried again.
         self.must_be_own(directory, ring)?;
         self.read(true, ring);
         self.must_suffice(directory)
     }
 
-    /// Reads the superblocks of those that were not read yet, side by side. The connections to all others are kept alive. Waits for what is
-    /// begun now, or also for what did not answer before.
+    /// Reads the superblocks of those that were not read yet, in parallel, while the connections to
+    /// all others are kept alive. Waits for the probes that are begun now, or also for those that
+    /// did not complete before.
     fn read(&mut self, waits_for_all: bool, ring: &Ring) {
         let mut awaited = Vec::new();
         for (at, target) in self.targets.iter_mut().enumerate().filter(|(_, target)| target.is_unread()) {
-            let Step::Reserved(seat) = &target.step else { continue };
+            let Step::Reserved(device) = &target.step else { continue };
             if waits_for_all || target.probe.is_none() {
                 awaited.push(at);
             }
-            target.probe.get_or_insert_with(|| Probe::of_superblock(seat.own_geometry()));
+            target.probe.get_or_insert_with(|| Probe::of_superblock(device.own_geometry()));
         }
         let (mut until, mut due) = (ring.now() + READ_MAX, ring.now());
         loop {
@@ -308,72 +327,76 @@ impl Targets {
                 return;
             }
             let wakeup = |target: &Target| match &target.step {
-                Step::Reserved(seat) => seat.next_wakeup(),
+                Step::Reserved(device) => device.next_wakeup(),
                 _ => None,
             };
             let next = self.targets.iter().filter_map(wakeup).min().map_or(until, |next| next.min(until));
-            if ring.turn(Some(next)).is_err() {
+            if ring.run_once(Some(next)).is_err() {
                 return;
             }
             due = next.max(now);
         }
     }
 
-    /// In the end nobody has them.
+    /// Releases all reservations.
     pub(super) fn release(self, ring: &Ring) {
-        let seats = self.targets.into_iter().filter_map(|target| match target.step {
-            Step::Reserved(seat) if seat.is_claimed() && !seat.is_refused() => Some(seat),
+        let devices = self.targets.into_iter().filter_map(|target| match target.step {
+            Step::Reserved(device) if device.is_claimed() && !device.is_refused() => Some(device),
             _ => None,
         });
-        release(seats.collect(), ring);
+        release(devices.collect(), ring);
     }
 
-    /// The takeover is refused: all is reserved as it was before, also what was taken from others. What another takeover has by now stays
-    /// with it. Says where that did not succeed, and the drive stays reserved for this directory.
+    /// The takeover is refused: restores the previous reservations, including those of preempted
+    /// hosts. Drives that another takeover has reserved by now are left to it. Returns the drives
+    /// for which that failed, and which stay reserved for this directory.
     pub(super) fn undo(self, directory: &VolumeDirectory, ring: &Ring) -> Vec<String> {
-        let (mut kept, mut free, mut handed_back) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut unrestored, mut free, mut restored) = (Vec::new(), Vec::new(), Vec::new());
         for target in self.targets {
             let Target { claimed, place, .. } = target;
-            let Step::Reserved(mut seat) = target.step else { continue };
+            let Step::Reserved(mut device) = target.step else { continue };
             match (claimed, directory.owner()) {
-                // What was reserved from here before stays so: it may be what keeps another owner out.
-                (Some(claimed), Some(owner)) if owner.had(&claimed) => drop(seat),
+                // Reservations that this directory had before stay: they may be what locks out
+                // another owner.
+                (Some(claimed), Some(owner)) if owner.had(&claimed) => drop(device),
                 (Some(Claimed { preempted: Some(holder), .. }), Some(owner)) => {
                     let preempts = Preempts::HostsLike(owner.place());
-                    match hand_back(directory.access(&place), holder, preempts, ring) {
+                    match restore_reservation(directory.access(&place), holder, preempts, ring) {
                         Ok(other) => {
-                            seat.stay_reserved();
-                            handed_back.extend([seat, other]);
+                            device.stay_reserved();
+                            restored.extend([device, other]);
                         }
-                        Err(error) if error.holder.is_some() => free.push(seat),
-                        Err(_) => kept.push(place.at),
+                        Err(error) if error.holder.is_some() => free.push(device),
+                        Err(_) => unrestored.push(place.at),
                     }
                 }
-                _ => free.push(seat),
+                _ => free.push(device),
             }
         }
-        release(free.into_iter().chain(handed_back).collect(), ring);
-        kept
+        release(free.into_iter().chain(restored).collect(), ring);
+        unrestored
     }
 }
 
-/// A drive is reserved for the host that had it before, in the name of that host. There is no moment in which nobody has it: a third host would
-/// be let in then, and so would one that was paused, and whose own reservation this one was to keep out.
-fn hand_back(
+/// Reserves a drive for its previous holder, with the host identifier and key of that host. The
+/// drive is reserved at all times: otherwise a third host could access it, and so could a paused
+/// one that the previous reservation locked out.
+fn restore_reservation(
     access: Result<Access, DriveError>,
     holder: Holder,
     preempts: Preempts,
     ring: &Ring,
-) -> Result<Seat, DriveError> {
+) -> Result<MemberDevice, DriveError> {
     let Access { location, mut options } = access?;
     options.host_id = Some(holder.host);
     options.claim = Some(Claim { key: holder.key, preempts });
-    let mut seat = Seat::open(&Access { location, options }, ring)?;
-    seat.stay_reserved();
-    Ok(seat)
+    let mut device = MemberDevice::open(&Access { location, options }, ring)?;
+    device.stay_reserved();
+    Ok(device)
 }
 
-/// Whether the volume can be used with these members, or with as many more as are not read yet.
+/// Whether the volume can be used with these members, and with the `unread` ones that may be
+/// members.
 fn is_usable(newest: &Membership, found: &[usize], unread: usize) -> bool {
     let is_active = |at: &&usize| newest.members[**at].state == MemberState::Active;
     let active = found.iter().filter(is_active).fold(0, |bits: u32, at| bits | 1 << at);
@@ -383,7 +406,7 @@ fn is_usable(newest: &Membership, found: &[usize], unread: usize) -> bool {
     })
 }
 
-/// The owner epoch of a host that is a server of the volume.
+/// The owner epoch of a holder, if it is a server of the volume.
 pub(super) fn epoch_of(holder: &Holder, array: &[u8; 16]) -> Option<u32> {
     ((holder.key.0 >> 32) as u32 == upper_half(array)).then_some(holder.key.0 as u32)
 }

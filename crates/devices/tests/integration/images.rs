@@ -34,19 +34,20 @@ pub(crate) fn make(path: &Path) {
 
 pub(crate) fn open(path: &Path) -> Connection {
     let options = NamespaceOptions::default();
-    Connection::open(&Location::Image(path.to_owned()), &options).expect("the image is well")
+    Connection::open(&Location::Image(path.to_owned()), &options).expect("the image is intact")
 }
 
-/// The system lets go of a dropped image's lock when the file operations that were under way have ended.
+/// Opens an image once its lock is free: the system releases that of a dropped image when its file
+/// operations in flight have completed.
 pub(crate) fn open_when_free(path: &Path) -> Connection {
     for _ in 0..500 {
         match Connection::open(&Location::Image(path.to_owned()), &NamespaceOptions::default()) {
             Ok(connection) => return connection,
             Err(error) if error.message.contains("in use") => std::thread::sleep(std::time::Duration::from_millis(10)),
-            Err(error) => panic!("the image is well: {error:?}"),
+            Err(error) => panic!("the image is intact: {error}"),
         }
     }
-    panic!("an image that nobody has is free");
+    panic!("an image that is not in use is unlocked");
 }
 
 pub(crate) fn write(connection: &mut Connection, start: u64, blocks: u64, fill: u8) -> Status {
@@ -83,7 +84,7 @@ fn write_pointer(connection: &mut Connection, zone_start: u64) -> (ZoneState, Op
 }
 
 #[test]
-fn what_was_written_is_there_after_closing_and_opening() {
+fn written_blocks_persist_over_close_and_open() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make(&path);
@@ -96,7 +97,7 @@ fn what_was_written_is_there_after_closing_and_opening() {
 }
 
 #[test]
-fn an_image_that_was_dropped_without_closing_recovers() {
+fn an_image_recovers_after_it_was_dropped_without_closing() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make(&path);
@@ -111,50 +112,50 @@ fn an_image_that_was_dropped_without_closing_recovers() {
     assert!(read(&mut open_when_free(&path), 256, 8).iter().all(|byte| *byte == 9));
 }
 
-/// Turns the loop until the drive has kept these bytes.
-fn keep(drive: &mut dyn Drive, ring: &mut Ring, bytes: &'static [u8]) -> bool {
+/// Runs the loop until the drive has saved these bytes.
+fn save(drive: &mut dyn Drive, ring: &mut Ring, bytes: &'static [u8]) -> bool {
     let mut completions = CompletionQueue::new();
-    drive.keep_reservations(ring.now(), Bytes::from_static(bytes));
+    drive.save_reservations(ring.now(), Bytes::from_static(bytes));
     loop {
         drive.poll(ring.now(), &mut completions);
-        if let Some(kept) = drive.take_reservations_kept() {
-            return kept;
+        if let Some(saved) = drive.take_reservations_saved() {
+            return saved;
         }
         let until = drive.next_wakeup();
-        ring.turn(until).expect("the loop works");
+        ring.run_once(until).expect("the loop works");
     }
 }
 
 #[test]
-fn reservations_that_were_kept_are_there_when_the_image_is_opened_again() {
+fn saved_reservations_are_restored_when_the_image_is_opened_again() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make(&path);
     let mut ring = Ring::new(RingOptions::default()).unwrap();
-    let mut drive = FileBacked::open(&path, &ring).expect("it is well").0;
-    assert_eq!(drive.kept_reservations(), Some(Bytes::new()));
-    assert!(keep(&mut drive, &mut ring, b"of a host"));
+    let mut drive = FileBacked::open(&path, &ring).expect("it is intact").0;
+    assert_eq!(drive.saved_reservations(), Some(Bytes::new()));
+    assert!(save(&mut drive, &mut ring, b"of a host"));
     drop((drive, ring));
     drop(open_when_free(&path));
     let mut ring = Ring::new(RingOptions::default()).unwrap();
     let drive = wait_for_image(&path, &ring);
-    assert_eq!(drive.kept_reservations(), Some(Bytes::from_static(b"of a host")));
-    // A drive with the times of another keeps what the one behind it keeps.
-    let model = Model::standing_as(&profile(), drive.image().zones(), None, &Prng::new(1));
+    assert_eq!(drive.saved_reservations(), Some(Bytes::from_static(b"of a host")));
+    // A paced drive saves the reservations in its drive.
+    let model = Model::from_zones(&profile(), drive.image().zones(), None, &Prng::new(1));
     let mut paced = PacedDrive::new(Box::new(drive), model);
-    assert!(keep(&mut paced, &mut ring, b"of another"));
-    assert_eq!(paced.kept_reservations(), Some(Bytes::from_static(b"of another")));
+    assert!(save(&mut paced, &mut ring, b"of another"));
+    assert_eq!(paced.saved_reservations(), Some(Bytes::from_static(b"of another")));
     drop((paced, ring));
     let ring = Ring::new(RingOptions::default()).unwrap();
     assert_eq!(wait_for_image(&path, &ring).image().reservations(), b"of another");
 }
 
 #[test]
-fn a_drive_in_memory_can_keep_no_reservations() {
-    assert_eq!(MemoryDrive::new(Geometry::tiny(), u64::MAX).kept_reservations(), None);
+fn a_drive_in_memory_cannot_save_reservations() {
+    assert_eq!(MemoryDrive::new(Geometry::tiny(), u64::MAX).saved_reservations(), None);
 }
 
-/// As [`open_when_free`], on this ring.
+/// Like [`open_when_free`], on this ring.
 fn wait_for_image(path: &Path, ring: &Ring) -> FileBacked {
     drop(open_when_free(path));
     for _ in 0..500 {
@@ -163,7 +164,7 @@ fn wait_for_image(path: &Path, ring: &Ring) -> FileBacked {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    panic!("an image that nobody has is free");
+    panic!("an image that is not in use is unlocked");
 }
 
 fn profile() -> Profile {
@@ -178,14 +179,14 @@ fn two_programs_cannot_open_one_image() {
     make(&path);
     let first = open(&path);
     let ring = Ring::new(RingOptions::default()).unwrap();
-    let error = FileBacked::open(&path, &ring).map(|_| ()).expect_err("the first has it");
+    let error = FileBacked::open(&path, &ring).map(|_| ()).expect_err("the first one has locked it");
     assert!(error.message.contains("in use"), "{error}");
     first.close().expect("it closes");
-    FileBacked::open(&path, &ring).map(|_| ()).expect("now it is free");
+    FileBacked::open(&path, &ring).map(|_| ()).expect("it is unlocked");
 }
 
 #[test]
-fn an_image_is_not_made_where_something_is() {
+fn an_image_is_not_created_in_a_directory_that_is_not_empty() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make(&path);
@@ -193,28 +194,29 @@ fn an_image_is_not_made_where_something_is() {
     let error = create_image(&path, &spec.plan(&PROFILES).unwrap()).expect_err("there is one");
     assert!(error.message.contains("holds an image already"), "{error}");
     std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
-    let error = create_image(directory.path(), &spec.plan(&PROFILES).unwrap()).expect_err("a letter");
+    let error = create_image(directory.path(), &spec.plan(&PROFILES).unwrap()).expect_err("another file exists");
     assert!(error.message.contains("is not empty"), "{error}");
 }
 
-/// A file system that holds so many bytes; `None` where nobody may mount one.
+/// A file system of this size; `None` without permission to mount one.
 pub(crate) struct SmallDisk(pub(crate) TempDir);
 
 impl SmallDisk {
     pub(crate) fn new(bytes: u64) -> Option<SmallDisk> {
-        let directory = TempDir::new().expect("there is room for a directory");
+        let directory = TempDir::new().expect("there is space");
         let size = CString::new(format!("size={bytes}")).expect("no zero in it");
-        // Not by mount(8): between its start and its own program, a child holds the locks of the images of all other tests.
+        // Not by mount(8): between fork and exec a child holds the locks of the images of all other
+        // tests.
         mount("zonda", directory.path(), "tmpfs", MountFlags::empty(), size.as_c_str()).ok()?;
         Some(SmallDisk(directory))
     }
 }
 
 impl SmallDisk {
-    /// Nothing has room on it any more, until the file that this returns is removed.
+    /// Fills the file system, until the file that this returns is removed.
     pub(crate) fn fill(&self) -> PathBuf {
         let path = self.0.path().join("ballast");
-        let mut ballast = std::fs::File::create(&path).expect("there is room for a name");
+        let mut ballast = std::fs::File::create(&path).expect("there is space for an inode");
         while std::io::Write::write_all(&mut ballast, &[1; 4096]).is_ok() {}
         path
     }
@@ -222,13 +224,13 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A mount that stays goes with the machine.
+        // If this fails, the mount remains until the machine is rebooted.
         let _ = unmount(self.0.path(), UnmountFlags::DETACH);
     }
 }
 
-/// An image on a file system with room for 1 MiB more, and the file to remove for more; `None` where no file system can be
-/// mounted.
+/// An image on a file system with 1 MiB of free space, and the file to remove for more; `None` if
+/// no file system can be mounted.
 fn nearly_full() -> Option<(SmallDisk, PathBuf, PathBuf)> {
     // An image without contents is a few MiB; its zones would take eight more.
     let Some(disk) = SmallDisk::new(12 << 20) else {
@@ -258,17 +260,17 @@ fn a_full_disk_fails_the_write_and_nothing_else() {
         written.extend(status.is_success().then_some(start));
         !status.is_success()
     });
-    let failed = failed.expect("1 MiB does not hold 4");
-    assert!(!written.is_empty(), "there was room for some");
+    let failed = failed.expect("1 MiB is less than 4");
+    assert!(!written.is_empty(), "there was space for some");
     for &start in &written {
         assert!(read(&mut drive, start, 16).iter().all(|byte| *byte == start as u8 | 1), "block {start}");
     }
     let zone_start = failed / 256 * 256;
     let (_, pointer) = write_pointer(&mut drive, zone_start);
-    assert_eq!(pointer, Some(Lba(failed)), "the write pointer stands behind the last block that was kept");
+    assert_eq!(pointer, Some(Lba(failed)), "the write pointer is after the last written block");
 
     std::fs::remove_file(&ballast).unwrap();
-    assert_eq!(write(&mut drive, failed, 16, 5), Status::Success, "there is room again");
+    assert_eq!(write(&mut drive, failed, 16, 5), Status::Success, "there is space again");
     let finish = Operation::ManageZones { action: ZoneAction::Finish, target: ZoneTarget::Zone(Lba(zone_start)) };
     assert_eq!(drive.execute(finish).unwrap().status, Status::Success);
     drive.close().expect("it closes");
@@ -276,29 +278,29 @@ fn a_full_disk_fails_the_write_and_nothing_else() {
 }
 
 #[test]
-fn writes_that_leave_together_fail_on_their_own() {
+fn coalesced_writes_fail_individually() {
     let Some((_disk, path, _ballast)) = nearly_full() else { return };
     let mut drive = open(&path);
-    // What is known of the first blocks has its place then, and the data may take the rest.
+    // The metadata of the first blocks are allocated then, and the data can use the rest.
     assert_eq!(write(&mut drive, 0, 16, 7), Status::Success);
     let pieces = 31;
     for piece in 0..pieces {
         let operation = write_of(16 + piece * 16, 16, 7);
         let command = Command { id: CommandId(piece), namespace: NamespaceId::FIRST, operation };
-        drive.submit(command).expect("there is room for so many");
+        drive.submit(command).expect("there is a queue slot");
     }
     let mut ended = CompletionQueue::new();
     drive.poll(&mut ended);
     while ended.len() < pieces as usize {
-        drive.turn(None).unwrap();
+        drive.run_once(None).unwrap();
         drive.poll(&mut ended);
     }
     let mut statuses = vec![Status::Success; pieces as usize];
     while let Some(completion) = ended.pop() {
         statuses[completion.id.0 as usize] = completion.status;
     }
-    let first_failed = statuses.iter().position(|status| !status.is_success()).expect("1 MiB does not hold 2");
-    assert!(first_failed > 0, "there was room for some");
+    let first_failed = statuses.iter().position(|status| !status.is_success()).expect("1 MiB is less than 2");
+    assert!(first_failed > 0, "there was space for some");
     assert!(statuses[first_failed..].iter().all(|status| *status == Status::CapacityExceeded), "{statuses:?}");
     let written = 16 + first_failed as u64 * 16;
     assert_eq!(write_pointer(&mut drive, 0).1, Some(Lba(written)));
@@ -306,10 +308,10 @@ fn writes_that_leave_together_fail_on_their_own() {
 }
 
 #[test]
-fn a_full_disk_is_told_once_and_once_when_there_is_room() {
+fn a_full_disk_is_reported_once_and_once_when_there_is_space() {
     let Some((disk, path, ballast)) = nearly_full() else { return };
     let mut ring = Ring::new(RingOptions::default()).unwrap();
-    let mut drive = FileBacked::open(&path, &ring).expect("it is well").0;
+    let mut drive = FileBacked::open(&path, &ring).expect("it is intact").0;
     assert_eq!(drive.space(), Some(SpaceFacts::default()));
     let more = disk.fill();
     let execute = |drive: &mut FileBacked, ring: &mut Ring, start: u64| {
@@ -323,34 +325,34 @@ fn a_full_disk_is_told_once_and_once_when_there_is_room() {
                 return completion.status;
             }
             let until = drive.next_wakeup();
-            ring.turn(until).unwrap();
+            ring.run_once(until).unwrap();
         }
     };
     for _ in 0..10 {
         assert_eq!(execute(&mut drive, &mut ring, 0), Status::CapacityExceeded);
     }
-    let told = drive.take_trouble().expect("it is told");
-    assert!(told.contains("the file system is full"), "{told}");
-    assert_eq!(drive.take_trouble(), None, "once");
+    let log = drive.take_warning().expect("there is a warning");
+    assert!(log.contains("the file system is full"), "{log}");
+    assert_eq!(drive.take_warning(), None, "once");
     let facts = drive.space().expect("it is on a file system");
     assert!(facts.is_full && facts.failures >= 10, "{facts:?}");
-    assert_eq!(drive.media_errors(), 0, "nothing is wrong with the media");
+    assert_eq!(drive.media_errors(), 0, "there are no media errors");
 
     std::fs::remove_file(&ballast).unwrap();
     std::fs::remove_file(&more).ok();
     while drive.space().is_some_and(|space| space.is_full) {
         let until = drive.next_wakeup();
-        ring.turn(until).unwrap();
+        ring.run_once(until).unwrap();
         drive.poll(ring.now(), &mut CompletionQueue::new());
     }
-    let told = drive.take_trouble().expect("it is told");
-    assert!(told.contains("there is room on the file system again"), "{told}");
-    assert_eq!(drive.take_trouble(), None, "once");
+    let log = drive.take_warning().expect("there is a warning");
+    assert!(log.contains("the file system has space again"), "{log}");
+    assert_eq!(drive.take_warning(), None, "once");
     assert_eq!(execute(&mut drive, &mut ring, 0), Status::Success);
 }
 
 #[test]
-fn an_image_on_a_medium_that_is_read_only_can_be_looked_at() {
+fn an_image_on_a_read_only_file_system_can_be_inspected_and_checked() {
     let Some(disk) = SmallDisk::new(12 << 20) else {
         println!("skipped: a small file system cannot be mounted here");
         return;
@@ -366,18 +368,18 @@ fn an_image_on_a_medium_that_is_read_only_can_be_looked_at() {
     while !is_read_only() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    let mut files = ImageDirectory::look_alone(&path).expect("it need not be written");
-    let inspection = zonda_image::inspect(&mut files).expect("it is well");
+    let mut files = ImageDirectory::open_shared(&path).expect("opening it shared does not write");
+    let inspection = zonda_image::inspect(&mut files).expect("it is intact");
     assert!(!inspection.clean);
     assert_eq!(inspection.zones.zone(ZoneIndex(0)).written_blocks, Blocks(16));
-    let report = zonda_image::check(&mut files, &mut |_| ()).expect("it is well");
+    let report = zonda_image::check(&mut files, &mut |_| ()).expect("it is intact");
     assert_eq!((report.blocks, report.more_findings), (16, false));
     let error = FileBacked::open(&path, &Ring::new(RingOptions::default()).unwrap()).map(|_| ());
     error.expect_err("it cannot be written");
 }
 
 #[test]
-fn the_files_of_an_image_are_their_owners_alone_and_others_are_told_of() {
+fn the_files_of_an_image_are_private_and_others_are_reported() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make(&path);
@@ -389,9 +391,12 @@ fn the_files_of_an_image_are_their_owners_alone_and_others_are_told_of() {
     let tags = path.join(ImageFile::Tags.name());
     std::fs::set_permissions(&tags, Permissions::from_mode(0o640)).unwrap();
     let ring = Ring::new(RingOptions::default()).unwrap();
-    let mut drive = FileBacked::open(&path, &ring).expect("it is well").0;
-    let told = drive.take_trouble().expect("it is told");
+    let mut drive = FileBacked::open(&path, &ring).expect("it is intact").0;
+    let log = drive.take_warning().expect("there is a warning");
     let command = format!("chmod 600 {}/*.zonda", path.display());
-    assert!(told.contains("may open tags.zonda (mode 0640)") && told.ends_with(&command), "{told}");
-    assert_eq!(drive.take_trouble(), None, "once");
+    assert!(
+        log.contains("tags.zonda (mode 0640) is accessible to group or others") && log.ends_with(&command),
+        "{log}"
+    );
+    assert_eq!(drive.take_warning(), None, "once");
 }

@@ -1,4 +1,4 @@
-//! Images that are served read-only: everything is read, and nothing is written.
+//! Images that are opened read-only: all blocks can be read, and nothing is written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,10 +37,10 @@ fn wait_until_free(path: &Path) {
             _ => return,
         }
     }
-    panic!("an image that no program uses is free");
+    panic!("an image that no program uses is unlocked");
 }
 
-/// What the files of an image hold.
+/// The contents of the files of an image.
 fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(path).expect("the directory exists").map(|file| file.expect("it can be listed").path());
     files.map(|path| (path.display().to_string(), fs::read(&path).expect("it can be read"))).collect()
@@ -55,7 +55,7 @@ fn execute(drive: &mut ReadOnlyImage, ring: &Ring, operation: Operation) -> Comp
         if let Some(completion) = completions.pop() {
             return completion;
         }
-        ring.turn(drive.next_wakeup()).expect("the loop works");
+        ring.run_once(drive.next_wakeup()).expect("the loop works");
     }
 }
 
@@ -68,7 +68,7 @@ fn read(drive: &mut ReadOnlyImage, ring: &Ring, start: u64, blocks: u64) -> Byte
 }
 
 #[test]
-fn an_image_that_was_killed_is_read_as_its_recovery_would_leave_it_and_stays_as_it_is() {
+fn an_image_is_recovered_in_memory_after_a_kill_and_its_files_are_unchanged() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make_killed(&path);
@@ -86,7 +86,7 @@ fn an_image_that_was_killed_is_read_as_its_recovery_would_leave_it_and_stays_as_
     };
     let Outcome::Report(report) = execute(&mut drive, &ring, report).outcome else { panic!("it reports") };
     assert_eq!((report.zones[0].state, report.zones[0].write_pointer), (ZoneState::Closed, Some(Lba(16))));
-    assert_eq!((drive.facts().written_blocks, drive.media_errors(), drive.take_trouble()), (16, 0, None));
+    assert_eq!((drive.facts().written_blocks, drive.media_errors(), drive.take_warning()), (16, 0, None));
     drive.close(ring.now());
     assert!(drive.is_closed() && drive.close_error().is_none());
     drop(drive);
@@ -96,13 +96,13 @@ fn an_image_that_was_killed_is_read_as_its_recovery_would_leave_it_and_stays_as_
 }
 
 #[test]
-fn what_would_change_something_fails_and_changes_neither_files_nor_zones() {
+fn commands_that_would_change_something_fail_and_change_neither_files_nor_zones() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make_killed(&path);
     let before = contents(&path);
     let ring = ring();
-    let (mut drive, _) = ReadOnlyImage::open(&path, &ring).expect("it is well");
+    let (mut drive, _) = ReadOnlyImage::open(&path, &ring).expect("it is intact");
     let facts = drive.facts();
     let payload = Payload::Bytes(Box::new(BlockBuffer { data: vec![9; 4096].into(), metadata: Bytes::new() }));
     let manage = |action, target| Operation::ManageZones { action, target };
@@ -124,7 +124,7 @@ fn what_would_change_something_fails_and_changes_neither_files_nor_zones() {
 }
 
 #[test]
-fn several_read_an_image_at_once_and_none_writes_to_it_meanwhile() {
+fn an_image_can_have_several_readers_and_no_writer_meanwhile() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("drive");
     make_killed(&path);
@@ -142,7 +142,7 @@ fn several_read_an_image_at_once_and_none_writes_to_it_meanwhile() {
 }
 
 #[test]
-fn a_full_file_system_that_is_mounted_read_only_is_enough() {
+fn an_image_on_a_full_read_only_file_system_can_be_read() {
     let Some(disk) = SmallDisk::new(12 << 20) else {
         println!("skipped: a small file system cannot be mounted here");
         return;
@@ -159,7 +159,7 @@ fn a_full_file_system_that_is_mounted_read_only_is_enough() {
     assert!(!report.clean && read(&mut drive, &ring, 0, 16).iter().all(|byte| *byte == 7));
 }
 
-/// What a recovery would put back from the journal is read from memory, over what the file has.
+/// Blocks that recovery restores from the journal are read from memory, not from the file.
 #[test]
 fn blocks_that_recovery_rewrites_are_read_as_it_would_write_them() {
     const BLOCK_BYTES: usize = 8192;

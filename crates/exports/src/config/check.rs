@@ -1,5 +1,6 @@
-//! From what stands in the file to what can be served.
+//! Validates `zonda.toml`, and builds the plan of a server.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
@@ -17,30 +18,30 @@ use super::{
     PORT_DEFAULT, SUBSYSTEMS_MAX, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec, nbd,
 };
 
-const MUST_CONTAIN: &str = "a server has at least one [[subsystem]] with an nqn and a [[subsystem.namespace]]; \
+const MUST_CONTAIN: &str = "a server needs at least one [[subsystem]] with an nqn and a [[subsystem.namespace]]; \
                             docs/guide/serve.md has examples";
 const SERIAL_CHARACTERS_MAX: usize = 20;
 const MODEL_CHARACTERS_MAX: usize = 40;
 
-/// What a file's words are read against.
-pub struct Surroundings<'a> {
-    /// Where relative paths begin: the directory of the file.
+/// What a file refers to: its directory, profiles, other files.
+pub struct ParseContext<'a> {
+    /// The base of relative paths: the directory of the file.
     pub base: &'a Path,
     /// Name and text of each built-in profile.
     pub builtin_profiles: &'a [(&'a str, &'a str)],
-    /// Reads a text file that the file names, or says in a few words why not.
+    /// Reads a text file that the configuration names, or returns a short error.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
     /// The same for secrets and private keys: a file that others may read is refused.
     pub read_key: &'a dyn Fn(&str) -> Result<String, String>,
 }
 
 impl ServerPlan {
-    /// Reads and checks a file's text.
+    /// Parses and checks a file.
     ///
     /// # Errors
-    /// The first mistake, with its place; or one in a profile that the file names.
-    pub fn parse(text: &str, surroundings: &Surroundings<'_>) -> Result<ServerPlan, SpecError> {
-        parse_with::<ServerSpec>(text, MUST_CONTAIN)?.check(surroundings)
+    /// The first error, with its position; or one in a profile that the file names.
+    pub fn parse(text: &str, context: &ParseContext<'_>) -> Result<ServerPlan, SpecError> {
+        parse_with::<ServerSpec>(text, MUST_CONTAIN)?.check(context)
     }
 }
 
@@ -48,27 +49,29 @@ impl ServerSpec {
     /// Checks everything that can be checked before a drive is opened.
     ///
     /// # Errors
-    /// The first mistake, with its place.
-    pub fn check(&self, surroundings: &Surroundings<'_>) -> Result<ServerPlan, SpecError> {
+    /// The first error, with its position.
+    pub fn check(&self, context: &ParseContext<'_>) -> Result<ServerPlan, SpecError> {
         let listen = match &self.server.listen {
             None => vec![SocketAddr::from(([127, 0, 0, 1], PORT_DEFAULT))],
             Some(listen) => listen_addresses(listen)?,
         };
         let http = self.server.http.as_ref().map(|http| address(http, http.get_ref())).transpose()?;
         if self.subsystem.is_empty() {
-            return Err(ConfigError::new("nothing is served").help(MUST_CONTAIN).into());
+            return Err(ConfigError::new("no subsystem is configured").help(MUST_CONTAIN).into());
         }
         if let Some(excess) = self.subsystem.get(SUBSYSTEMS_MAX) {
-            let error = ConfigError::at(excess, format!("there are {} subsystems", self.subsystem.len()));
-            return Err(error.help(format!("at most {SUBSYSTEMS_MAX} are allowed")).into());
+            let error = ConfigError::at(excess, format!("too many subsystems: {}", self.subsystem.len()));
+            return Err(error.help(format!("the maximum is {SUBSYSTEMS_MAX}")).into());
         }
         let mut subsystems: Vec<SubsystemPlan> = Vec::with_capacity(self.subsystem.len());
         let mut images = Vec::new();
         for spec in &self.subsystem {
-            let plan = subsystem(spec, self.server.timing, surroundings, &mut images)?;
+            let plan = subsystem(spec, self.server.timing, context, &mut images)?;
             if subsystems.iter().any(|earlier| earlier.nqn == plan.nqn) {
-                let error = ConfigError::at(&spec.get_ref().nqn, "two subsystems have this name");
-                return Err(error.help("give each a name of its own, or make both one with two namespaces").into());
+                let error = ConfigError::at(&spec.get_ref().nqn, "duplicate NQN: an earlier subsystem has the same");
+                return Err(error
+                    .help("give each subsystem a unique NQN, or merge them into one with two namespaces")
+                    .into());
             }
             subsystems.push(plan);
         }
@@ -76,10 +79,10 @@ impl ServerSpec {
         let spin = self.server.spin.as_ref().map_or(Ok(limits::SPIN_DEFAULT), spin)?;
         let memory_bytes = self.server.memory.as_ref().map(memory).transpose()?;
         if let Some(excess) = self.nbd.get(NBD_TABLES_MAX) {
-            let error = ConfigError::at(excess, format!("there are {} [[nbd]] tables", self.nbd.len()));
-            return Err(error.help(format!("at most {NBD_TABLES_MAX} are allowed")).into());
+            let error = ConfigError::at(excess, format!("too many [[nbd]] tables: {}", self.nbd.len()));
+            return Err(error.help(format!("the maximum is {NBD_TABLES_MAX}")).into());
         }
-        let nbd = self.nbd.iter().map(|spec| nbd::check(spec, &subsystems, surroundings)).collect::<Result<_, _>>()?;
+        let nbd = self.nbd.iter().map(|spec| nbd::check(spec, &subsystems, context)).collect::<Result<_, _>>()?;
         let accepted = zonda_devices::VolumeOpenOptions::default();
         Ok(ServerPlan {
             listen,
@@ -101,7 +104,7 @@ fn policy(names: &Spanned<Vec<String>>) -> Result<Policy, ConfigError> {
     let known: Vec<String> = Group::ALL.iter().map(Group::to_string).collect();
     let help = format!("supported groups: {}", known.join(", "));
     let group = |name: &String| {
-        let unknown = || ConfigError::at(names, format!("there is no group {name:?}")).help(help.clone());
+        let unknown = || ConfigError::at(names, format!("unknown Diffie-Hellman group {name:?}")).help(help.clone());
         Group::from_name(name).ok_or_else(unknown)
     };
     let groups: Vec<Group> = names.get_ref().iter().map(group).collect::<Result<_, _>>()?;
@@ -112,8 +115,8 @@ fn policy(names: &Spanned<Vec<String>>) -> Result<Policy, ConfigError> {
 fn spin(spin: &Spanned<TimeSpan>) -> Result<Duration, ConfigError> {
     let time = Duration(spin.get_ref().nanoseconds());
     if time > limits::SPIN_MAX {
-        return Err(ConfigError::at(spin, "a wait is not polled through for so long")
-            .help(format!("write at most {} us, or \"0 s\"", limits::SPIN_MAX.0 / 1000)));
+        return Err(ConfigError::at(spin, "the polling time is too long")
+            .help(format!("use at most {} us, or \"0 s\" to disable polling", limits::SPIN_MAX.0 / 1000)));
     }
     Ok(time)
 }
@@ -126,14 +129,14 @@ fn memory(size: &Spanned<ByteSize>) -> Result<u64, ConfigError> {
     }
 }
 
-/// Whether a server can do with so much memory; else why not, and what to do.
+/// Checks the memory budget of a server; the error is a message and its remedy.
 ///
 /// # Errors
 /// Below [`MEMORY_MIN`].
 pub fn check_memory(bytes: u64) -> Result<(), (String, String)> {
     if bytes < MEMORY_MIN {
-        let message = format!("{} of memory are too little for the data of all connections", ByteSize(bytes));
-        return Err((message, format!("write at least {}", ByteSize(MEMORY_MIN))));
+        let message = format!("a memory budget of {} is too small for the data of all connections", ByteSize(bytes));
+        return Err((message, format!("use at least {}", ByteSize(MEMORY_MIN))));
     }
     Ok(())
 }
@@ -141,9 +144,7 @@ pub fn check_memory(bytes: u64) -> Result<(), (String, String)> {
 fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, ConfigError> {
     let texts = listen.get_ref().texts();
     if texts.is_empty() {
-        return Err(
-            ConfigError::at(listen, "no address to listen on").help("write at least one, like \"0.0.0.0:4420\"")
-        );
+        return Err(ConfigError::at(listen, "no address to listen on").help("add one, such as \"0.0.0.0:4420\""));
     }
     texts.iter().map(|text| address(listen, text)).collect()
 }
@@ -151,51 +152,57 @@ fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, Con
 fn address<T>(place: &Spanned<T>, text: &str) -> Result<SocketAddr, ConfigError> {
     resolve(text).map_err(|reason| {
         ConfigError::at(place, reason)
-            .help("write HOST:PORT, like \"127.0.0.1:4420\", \"[::1]:4420\" or \"0.0.0.0:4420\"")
+            .help("use HOST:PORT, such as \"127.0.0.1:4420\", \"[::1]:4420\" or \"0.0.0.0:4420\"")
     })
 }
 
-/// An address as people write it, `HOST:PORT`; a name is looked up.
+/// Parses an address, `HOST:PORT`; a host name is resolved.
 ///
 /// # Errors
-/// In a sentence, why it is none.
+/// Why it is not a valid address.
 pub fn resolve(text: &str) -> Result<SocketAddr, String> {
-    let mut found = text.to_socket_addrs().map_err(|reason| format!("\"{text}\" is no address: {reason}"))?;
-    found.next().ok_or_else(|| format!("\"{text}\" stands for no address"))
+    let mut found = text.to_socket_addrs().map_err(|error| {
+        let reason = match error.kind() {
+            ErrorKind::InvalidInput if !text.contains(':') => "the port is missing".to_owned(),
+            _ => error.to_string(),
+        };
+        format!("cannot resolve the address \"{text}\": {reason}")
+    })?;
+    found.next().ok_or_else(|| format!("the name \"{text}\" has no address"))
 }
 
 fn subsystem(
     spec: &Spanned<SubsystemSpec>,
     timing: TimingSpec,
-    surroundings: &Surroundings<'_>,
+    context: &ParseContext<'_>,
     images: &mut Vec<PathBuf>,
 ) -> Result<SubsystemPlan, SpecError> {
     let table = spec.get_ref();
     let nqn = name(&table.nqn)?;
     let serial = match &table.serial {
-        Some(serial) => words(serial, SERIAL_CHARACTERS_MAX)?,
+        Some(serial) => identify_string(serial, SERIAL_CHARACTERS_MAX)?,
         None => serial_of(&nqn),
     };
     let model = match &table.model {
-        Some(model) => words(model, MODEL_CHARACTERS_MAX)?,
+        Some(model) => identify_string(model, MODEL_CHARACTERS_MAX)?,
         None => MODEL_DEFAULT.to_owned(),
     };
     let hosts = match &table.host {
         None => None,
-        Some(hosts) => Some(hosts.iter().map(|spec| host(spec, surroundings)).collect::<Result<Vec<_>, _>>()?),
+        Some(hosts) => Some(hosts.iter().map(|spec| host(spec, context)).collect::<Result<Vec<_>, _>>()?),
     };
     if table.namespace.is_empty() {
         let error = ConfigError::at(spec, "this subsystem has no namespace");
-        return Err(error.help("add [[subsystem.namespace]] with an image or memory").into());
+        return Err(error.help("add [[subsystem.namespace]] with an image, a volume or memory").into());
     }
     if let Some(excess) = table.namespace.get(NAMESPACES_MAX) {
-        let error = ConfigError::at(excess, format!("there are {} namespaces", table.namespace.len()));
-        return Err(error.help(format!("at most {NAMESPACES_MAX} are allowed in one subsystem")).into());
+        let error = ConfigError::at(excess, format!("too many namespaces: {}", table.namespace.len()));
+        return Err(error.help(format!("the maximum per subsystem is {NAMESPACES_MAX}")).into());
     }
     let mut namespaces: Vec<NamespacePlan> = Vec::with_capacity(table.namespace.len());
     for spec in &table.namespace {
         let id = namespace_id(spec, &namespaces)?;
-        let source = source(spec, surroundings, images)?;
+        let source = source(spec, context, images)?;
         let read_only = read_only(spec, &source)?;
         namespaces.push(NamespacePlan { id, source, timing: spec.get_ref().timing.unwrap_or(timing), read_only });
     }
@@ -206,32 +213,32 @@ fn subsystem(
 fn namespace_id(spec: &Spanned<NamespaceSpec>, earlier: &[NamespacePlan]) -> Result<NamespaceId, ConfigError> {
     let is_taken = |id| earlier.iter().any(|namespace| namespace.id == NamespaceId(id));
     let Some(wanted) = &spec.get_ref().id else {
-        let free = (1..).find(|id| !is_taken(*id)).expect("there are more numbers than namespaces");
+        let free = (1..).find(|id| !is_taken(*id)).expect("there are more IDs than namespaces");
         return Ok(NamespaceId(free));
     };
     let id = *wanted.get_ref();
     if id == 0 || id as usize > NAMESPACES_MAX {
-        return Err(ConfigError::at(wanted, format!("there is no namespace {id}"))
-            .help(format!("namespaces are numbered from 1 to {NAMESPACES_MAX}")));
+        return Err(ConfigError::at(wanted, format!("invalid namespace ID {id}"))
+            .help(format!("use an ID from 1 to {NAMESPACES_MAX}")));
     }
     if is_taken(id) {
-        return Err(ConfigError::at(wanted, format!("two namespaces have the number {id}"))
-            .help("give each a number of its own, or none: they are then numbered from 1"));
+        return Err(ConfigError::at(wanted, format!("duplicate namespace ID {id}"))
+            .help("give each namespace a unique ID, or none: IDs are then assigned from 1"));
     }
     Ok(NamespaceId(id))
 }
 
 fn source(
     spec: &Spanned<NamespaceSpec>,
-    surroundings: &Surroundings<'_>,
+    context: &ParseContext<'_>,
     images: &mut Vec<PathBuf>,
 ) -> Result<Source, SpecError> {
     let table = spec.get_ref();
     let mut own = |place: &Spanned<String>, what: &str| {
-        let path = surroundings.base.join(place.get_ref());
+        let path = context.base.join(place.get_ref());
         if images.contains(&path) {
-            let error = ConfigError::at(place, format!("this {what} is served twice"));
-            return Err(error.help(format!("one {what} is one namespace of one subsystem")));
+            let error = ConfigError::at(place, format!("this {what} is already used by another namespace"));
+            return Err(error.help(format!("use each {what} for one namespace only")));
         }
         images.push(path.clone());
         Ok(path)
@@ -239,27 +246,27 @@ fn source(
     match (&table.image, &table.volume, &table.memory) {
         (Some(image), None, None) => Ok(Source::Image(own(image, "image")?)),
         (None, Some(volume), None) if table.timing == Some(TimingSpec::Profile) => {
-            let error = ConfigError::at(volume, "a volume has no profile to take its time from");
-            Err(error.help("leave timing out, or serve its members with it from another server").into())
+            let error = ConfigError::at(volume, "timing = \"profile\" is not supported for a volume");
+            Err(error.help("remove timing, or serve the members with it from another server").into())
         }
         (None, Some(volume), None) => Ok(Source::Volume(own(volume, "volume")?)),
         (None, None, Some(memory)) => {
-            let profiles = Profiles::new(surroundings.builtin_profiles, surroundings.read_file);
+            let profiles = Profiles::new(context.builtin_profiles, context.read_file);
             let drive = memory.get_ref().plan(&profiles)?;
             if !memory.get_ref().layer.is_empty() {
-                let error = ConfigError::at(memory, "a drive in memory has no layers here");
-                return Err(error.help("layers belong to job files").into());
+                let error = ConfigError::at(memory, "layers are not supported for a drive in memory");
+                return Err(error.help("use layers in job files").into());
             }
             Ok(Source::Memory(Box::new(drive)))
         }
         _ => {
-            let error = ConfigError::at(spec, "a namespace needs an image, a volume or a memory, and only one");
+            let error = ConfigError::at(spec, "a namespace needs exactly one of image, volume and memory");
             Err(error.help("write image = \"DIR\", volume = \"DIR\", or memory = { profile = \"zn540\" }").into())
         }
     }
 }
 
-/// Whether a namespace is served read-only: only an image can be.
+/// Whether a namespace is served read-only, which only an image can be.
 fn read_only(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<bool, ConfigError> {
     let Some(place) = spec.get_ref().read_only.as_ref().filter(|read_only| *read_only.get_ref()) else {
         return Ok(false);
@@ -268,24 +275,24 @@ fn read_only(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<bool, Con
         Source::Image(_) => return Ok(true),
         Source::Volume(path) => (
             format!("the volume {} cannot be served read-only: opening it writes to its members", path.display()),
-            "leave read_only (--read-only) out; read_only = true of an [[nbd]] refuses writes over NBD",
+            "remove read_only (--read-only); read_only = true in [[nbd]] refuses writes over NBD",
         ),
         Source::Memory(_) => (
-            "a drive in memory cannot be served read-only: it would never hold anything".to_owned(),
-            "leave read_only out, or serve an image",
+            "a drive in memory cannot be served read-only: it would always be empty".to_owned(),
+            "remove read_only, or serve an image",
         ),
     };
     Err(ConfigError::at(place, message).help(help))
 }
 
-fn host(spec: &Spanned<HostSpec>, surroundings: &Surroundings<'_>) -> Result<HostPlan, ConfigError> {
+fn host(spec: &Spanned<HostSpec>, context: &ParseContext<'_>) -> Result<HostPlan, ConfigError> {
     let table = spec.get_ref();
-    let secret = secret(table.secret.as_ref(), table.secret_file.as_ref(), surroundings)?;
+    let secret = secret(table.secret.as_ref(), table.secret_file.as_ref(), context)?;
     let controller_secret =
-        self::secret(table.controller_secret.as_ref(), table.controller_secret_file.as_ref(), surroundings)?;
+        self::secret(table.controller_secret.as_ref(), table.controller_secret_file.as_ref(), context)?;
     if controller_secret.is_some() && secret.is_none() {
-        return Err(ConfigError::at(spec, "the controller would prove itself to a host that proves nothing")
-            .help("give the host a secret too: NVMe authenticates the controller only after the host"));
+        return Err(ConfigError::at(spec, "controller_secret requires a secret of the host")
+            .help("add secret or secret_file: NVMe authenticates the controller only after the host"));
     }
     Ok(HostPlan { nqn: name(&table.nqn)?, secret, controller_secret })
 }
@@ -293,39 +300,39 @@ fn host(spec: &Spanned<HostSpec>, surroundings: &Surroundings<'_>) -> Result<Hos
 fn secret(
     text: Option<&Spanned<String>>,
     file: Option<&Spanned<String>>,
-    surroundings: &Surroundings<'_>,
+    context: &ParseContext<'_>,
 ) -> Result<Option<Secret>, ConfigError> {
     let (place, text) = match (text, file) {
         (None, None) => return Ok(None),
         (Some(text), None) => (text, text.get_ref().clone()),
         (None, Some(file)) => {
-            let text = (surroundings.read_key)(file.get_ref()).map_err(|reason| {
-                ConfigError::at(file, format!("the secret is not read: {reason}"))
-                    .help("write the path of a file that holds one line, DHHC-1:..., and that only its owner may read")
+            let text = (context.read_key)(file.get_ref()).map_err(|reason| {
+                ConfigError::at(file, format!("cannot read the secret: {reason}"))
+                    .help("use a file with one line, DHHC-1:..., that only its owner may read (chmod 600)")
             })?;
             (file, text)
         }
         (Some(_), Some(file)) => {
-            return Err(ConfigError::at(file, "the secret is given twice").help("leave one of the two"));
+            return Err(ConfigError::at(file, "both a secret and a file with it are set").help("remove one of them"));
         }
     };
     // The text itself is not repeated: errors end up in logs.
     Secret::parse(text.trim())
         .map(Some)
-        .map_err(|reason| ConfigError::at(place, format!("this is no secret: {reason}")).help(SECRET_HELP))
+        .map_err(|reason| ConfigError::at(place, format!("invalid DH-HMAC-CHAP secret: {reason}")).help(SECRET_HELP))
 }
 
-const SECRET_HELP: &str = "zonda secret makes one; so does nvme gen-dhchap-key";
+const SECRET_HELP: &str = "generate one with zonda secret or nvme gen-dhchap-key";
 
 fn name(text: &Spanned<String>) -> Result<Nqn, ConfigError> {
     Nqn::new(text.get_ref()).map_err(|reason| {
-        ConfigError::at(text, format!("this is no NVMe Qualified Name: {reason}"))
-            .help("write it like \"nqn.2026-01.io.zonda:mine\"")
+        ConfigError::at(text, format!("not a valid NQN: {reason}"))
+            .help("use an NQN such as \"nqn.2026-01.io.zonda:mine\"")
     })
 }
 
-/// Text for an Identify field: ASCII, and not too long.
-fn words(text: &Spanned<String>, characters_max: usize) -> Result<String, ConfigError> {
+/// Checks a string of Identify Controller: ASCII, and not too long.
+fn identify_string(text: &Spanned<String>, characters_max: usize) -> Result<String, ConfigError> {
     let value = text.get_ref();
     let is_fine = !value.is_empty()
         && value.len() <= characters_max
@@ -333,11 +340,11 @@ fn words(text: &Spanned<String>, characters_max: usize) -> Result<String, Config
     if is_fine {
         return Ok(value.clone());
     }
-    Err(ConfigError::at(text, "a host cannot be shown this")
-        .help(format!("write 1 to {characters_max} characters of ASCII: letters, digits, punctuation and spaces")))
+    Err(ConfigError::at(text, "not a valid string for Identify Controller")
+        .help(format!("use 1 to {characters_max} ASCII characters: letters, digits, punctuation and spaces")))
 }
 
-/// A serial number that is the same after every start: the name's FNV-1a hash.
+/// A serial number that is stable across restarts: the FNV-1a hash of the NQN.
 pub(super) fn serial_of(nqn: &Nqn) -> String {
     let hash = nqn
         .as_str()

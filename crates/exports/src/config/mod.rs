@@ -1,4 +1,4 @@
-//! `zonda.toml`: what a server serves, and to whom.
+//! `zonda.toml`: the namespaces that a server exports, and the hosts that may use them.
 //!
 //! ```toml
 //! [server]
@@ -20,8 +20,8 @@
 //! listen = "unix:/run/zonda/nbd.sock"
 //! ```
 //!
-//! Two steps: [`ServerSpec`] is what stands in the file; [`ServerPlan`] has been checked, and can be served.
-//! docs/guide/serve.md explains every key.
+//! Two steps: [`ServerSpec`] is the parsed file; [`ServerPlan`] has been checked, and can be
+//! served. docs/guide/serve.md explains every key.
 
 mod check;
 mod nbd;
@@ -41,13 +41,13 @@ use zonda_zoned::{Duration, NamespaceId};
 
 pub use zonda_devices::PORT_DEFAULT;
 
-pub use check::{Surroundings, check_memory, resolve};
+pub use check::{ParseContext, check_memory, resolve};
 pub use nbd::{NBD_PORT_DEFAULT, NbdExportPlan, NbdExportSpec, NbdPlan, NbdSpec, NbdTlsSpec, nbd_address};
 pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec};
 
-/// What the names of subsystems begin with when nobody names them.
+/// The prefix of generated NQNs.
 pub const NQN_PREFIX: &str = "nqn.2026-01.io.zonda:";
-/// The model number of controllers, when nobody names it.
+/// The default model number of controllers.
 pub const MODEL_DEFAULT: &str = "zonda";
 /// Subsystems of one server.
 pub const SUBSYSTEMS_MAX: usize = 256;
@@ -59,33 +59,34 @@ pub const NBD_TABLES_MAX: usize = 64;
 /// A server that can be started.
 #[derive(Debug)]
 pub struct ServerPlan {
-    /// Where hosts connect.
+    /// The addresses for hosts.
     pub listen: Vec<SocketAddr>,
-    /// Where metrics are read, if anywhere.
+    /// The address for metrics, if enabled.
     pub http: Option<SocketAddr>,
-    /// Names under which it is asked, beside the machine's own.
+    /// Host names accepted in HTTP requests, in addition to those of the machine.
     pub http_names: Vec<String>,
-    /// Whether header and data digests are granted to hosts that ask for them.
+    /// Whether hosts may enable header and data digests.
     pub digests: DigestsSpec,
-    /// Hashes and groups with which hosts may prove who they are.
+    /// Hashes and Diffie-Hellman groups for authentication.
     pub auth_policy: Policy,
     /// How long the loop polls at most before it sleeps (see `zonda_ring::RingOptions`).
     pub spin: Duration,
-    /// Bytes for the data of all connections together, at least [`crate::MEMORY_MIN`]. `None`: a quarter of the machine's memory, at
-    /// most [`crate::MEMORY_DEFAULT_MAX`].
+    /// Bytes for the data of all connections together, at least [`crate::MEMORY_MIN`]. `None`: a
+    /// quarter of the machine's memory, at most [`crate::MEMORY_DEFAULT_MAX`].
     pub memory_bytes: Option<u64>,
-    /// What is served.
+    /// The subsystems.
     pub subsystems: Vec<SubsystemPlan>,
-    /// What of it is exported over NBD.
+    /// The NBD servers.
     pub nbd: Vec<NbdPlan>,
-    /// Whether images that are members of a volume are served by themselves: hosts may overwrite what the volume needs.
+    /// Whether images that are members of a volume may be served by themselves: hosts may overwrite
+    /// data of the volume.
     pub may_serve_members: bool,
-    /// What the operator accepts of the volumes, this once.
+    /// Overrides for opening the volumes, for this start only.
     pub accepted: VolumeOpenOptions,
 }
 
 impl ServerPlan {
-    /// Directories of the volumes that are served.
+    /// Directories of the volumes.
     pub fn volumes(&self) -> impl Iterator<Item = &Path> {
         let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
         namespaces.filter_map(|namespace| match &namespace.source {
@@ -94,7 +95,8 @@ impl ServerPlan {
         })
     }
 
-    /// One namespace for anybody on this machine, at a port that the system chooses; all else as by default.
+    /// One namespace for any host on this machine, at a port that the kernel chooses; otherwise
+    /// defaults.
     #[must_use]
     pub fn on_loopback(nqn: Nqn, source: Source) -> ServerPlan {
         let namespace =
@@ -127,7 +129,7 @@ pub struct SubsystemPlan {
     pub serial: String,
     /// Model number, at most 40 ASCII characters.
     pub model: String,
-    /// Who may connect: `None` is anybody.
+    /// Hosts that may connect; `None`: any host.
     pub hosts: Option<Vec<HostPlan>>,
     /// Its namespaces, in the order of their ids.
     pub namespaces: Vec<NamespacePlan>,
@@ -138,32 +140,32 @@ pub struct SubsystemPlan {
 pub struct HostPlan {
     /// Its name.
     pub nqn: Nqn,
-    /// The secret with which it proves who it is, if it must.
+    /// The secret of the host, if it must authenticate.
     pub secret: Option<Secret>,
-    /// The secret with which the controller proves itself to it, if the host asks.
+    /// The secret of the controller, for bidirectional authentication.
     pub controller_secret: Option<Secret>,
 }
 
-/// One namespace, and what is behind it.
+/// One namespace.
 #[derive(Debug)]
 pub struct NamespacePlan {
-    /// Its number.
+    /// Its ID.
     pub id: NamespaceId,
-    /// Where its blocks are.
+    /// Its backing store.
     pub source: Source,
-    /// How long its commands take.
+    /// The timing of its commands.
     pub timing: TimingSpec,
-    /// Whether nothing of it may change; for an image alone.
+    /// Whether it is read-only; only for an image.
     pub read_only: bool,
 }
 
-/// Where the blocks of a namespace are.
+/// The backing store of a namespace.
 #[derive(Debug)]
 pub enum Source {
     /// The directory of an image.
     Image(PathBuf),
     /// The directory of a redundant volume.
     Volume(PathBuf),
-    /// In memory, gone when the server stops.
+    /// Memory; lost when the server stops.
     Memory(Box<DrivePlan>),
 }

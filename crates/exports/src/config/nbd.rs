@@ -1,4 +1,4 @@
-//! `[[nbd]]`: what is exported over NBD, where, and under which names.
+//! `[[nbd]]`: exports over NBD, their addresses and names.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -10,16 +10,16 @@ use zonda_nvme::Nqn;
 use zonda_ring::Address;
 use zonda_zoned::NamespaceId;
 
-use super::check::{Surroundings, resolve};
+use super::check::{ParseContext, resolve};
 use super::{ListenSpec, SubsystemPlan};
 use crate::nbd::{NbdTls, NbdTlsPart};
 
 /// The port of NBD (IANA: `nbd`).
 pub const NBD_PORT_DEFAULT: u16 = 10_809;
-/// Bytes of the path of a Unix socket (Linux, `sun_path` without its end).
+/// Bytes of the path of a Unix socket (Linux, `sun_path` without the NUL).
 const UNIX_PATH_BYTES_MAX: usize = 107;
 const LISTEN_HELP: &str =
-    "write HOST:PORT, HOST or unix:PATH, like \"127.0.0.1:10809\" or \"unix:/run/zonda/nbd.sock\"";
+    "use HOST:PORT, HOST or unix:PATH, such as \"127.0.0.1:10809\" or \"unix:/run/zonda/nbd.sock\"";
 
 /// `[[nbd]]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,12 +27,12 @@ const LISTEN_HELP: &str =
 pub struct NbdSpec {
     /// `HOST:PORT`, `HOST`, `unix:PATH`, or several; default `127.0.0.1:10809`.
     pub listen: Option<Spanned<ListenSpec>>,
-    /// Whether writes are refused, where an export does not say otherwise.
+    /// Whether writes are refused, by default of its exports.
     #[serde(default)]
     pub read_only: bool,
     /// Absent: connections are not encrypted.
     pub tls: Option<Spanned<NbdTlsSpec>>,
-    /// `[[nbd.export]]`; absent: every namespace that is conventional.
+    /// `[[nbd.export]]`; absent: every conventional namespace.
     pub export: Option<Vec<Spanned<NbdExportSpec>>>,
 }
 
@@ -40,13 +40,13 @@ pub struct NbdSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NbdTlsSpec {
-    /// The server's certificate, and those that vouch for it.
+    /// The server's certificate, and its chain.
     pub certificate: Spanned<String>,
     /// Its private key.
     pub key: Spanned<String>,
-    /// Clients must have a certificate that this authority has signed; absent: they need none.
+    /// Clients must have a certificate signed by this authority; absent: they need none.
     pub client_authority: Option<Spanned<String>>,
-    /// Whether clients must use TLS; if not, they may. Default: they must.
+    /// Whether TLS is required (the default) or optional.
     pub required: Option<bool>,
 }
 
@@ -54,13 +54,13 @@ pub struct NbdTlsSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NbdExportSpec {
-    /// What clients ask for; default: the name of the namespace's directory.
+    /// The export name; default: the name of the namespace's directory.
     pub name: Option<Spanned<String>>,
-    /// Words for people.
+    /// A human-readable description.
     pub description: Option<Spanned<String>>,
-    /// The subsystem; may be left out where there is one.
+    /// The subsystem; optional if there is only one.
     pub nqn: Option<Spanned<String>>,
-    /// Namespace id; may be left out where the subsystem has one namespace.
+    /// The namespace ID; optional if the subsystem has only one namespace.
     pub namespace: Option<Spanned<u32>>,
     /// Default: the table's.
     pub read_only: Option<bool>,
@@ -69,13 +69,13 @@ pub struct NbdExportSpec {
 /// An NBD server.
 #[derive(Debug)]
 pub struct NbdPlan {
-    /// Where clients connect.
+    /// The addresses for clients.
     pub listen: Vec<Address>,
-    /// Whether writes are refused, of exports that nobody named.
+    /// Whether writes are refused, for automatic exports.
     pub read_only: bool,
-    /// Keys and certificates, where connections are encrypted.
+    /// Keys and certificates, if connections are encrypted.
     pub tls: Option<NbdTls>,
-    /// What is exported; `None`: every namespace that is conventional, named after its directory.
+    /// The exports; `None`: every conventional namespace, named after its directory.
     pub exports: Option<Vec<NbdExportPlan>>,
 }
 
@@ -84,7 +84,7 @@ pub struct NbdPlan {
 pub struct NbdExportPlan {
     /// `None`: the name of the namespace's directory.
     pub name: Option<String>,
-    /// Words for people; may be empty.
+    /// A human-readable description; may be empty.
     pub description: String,
     /// The subsystem.
     pub nqn: Nqn,
@@ -95,30 +95,31 @@ pub struct NbdExportPlan {
 }
 
 impl NbdPlan {
-    /// Every conventional namespace, on these addresses, as the command line has them.
+    /// Exports every conventional namespace on these addresses, given in the syntax of the command
+    /// line.
     ///
     /// # Errors
-    /// In a sentence, why one is no address.
+    /// Why one is not a valid address.
     pub fn on(listen: &[String]) -> Result<NbdPlan, String> {
         let listen = listen.iter().map(|text| nbd_address(text, Path::new(""))).collect::<Result<_, _>>()?;
         Ok(NbdPlan { listen, read_only: false, tls: None, exports: None })
     }
 }
 
-/// An address as people write it: `HOST:PORT`, `HOST` or `unix:PATH`, which begins at `base` if it is relative. A name is
-/// looked up.
+/// Parses an address: `HOST:PORT`, `HOST` or `unix:PATH`, which is relative to `base`. A host name
+/// is resolved.
 ///
 /// # Errors
-/// In a sentence, why it is none.
+/// Why it is not a valid address.
 pub fn nbd_address(text: &str, base: &Path) -> Result<Address, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = base.join(path);
         let bytes = path.as_os_str().len();
         if text == "unix:" {
-            return Err("\"unix:\" names no file".to_owned());
+            return Err("\"unix:\" without a path".to_owned());
         }
         if bytes > UNIX_PATH_BYTES_MAX {
-            return Err(format!("a Unix socket's path has at most {UNIX_PATH_BYTES_MAX} bytes, this one {bytes}"));
+            return Err(format!("the path of the Unix socket has {bytes} bytes; the maximum is {UNIX_PATH_BYTES_MAX}"));
         }
         return Ok(Address::Unix(path));
     }
@@ -135,35 +136,35 @@ pub fn nbd_address(text: &str, base: &Path) -> Result<Address, String> {
 pub(super) fn check(
     spec: &Spanned<NbdSpec>,
     subsystems: &[SubsystemPlan],
-    surroundings: &Surroundings<'_>,
+    context: &ParseContext<'_>,
 ) -> Result<NbdPlan, ConfigError> {
     let table = spec.get_ref();
     let listen = match &table.listen {
         None => vec![Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), NBD_PORT_DEFAULT))],
-        Some(listen) => addresses(listen, surroundings.base)?,
+        Some(listen) => addresses(listen, context.base)?,
     };
     let exports = match &table.export {
         None => None,
         Some(exports) => {
             if let Some(excess) = exports.get(EXPORTS_MAX) {
-                let error = ConfigError::at(excess, format!("there are {} exports", exports.len()));
-                return Err(error.help(format!("at most {EXPORTS_MAX} are allowed in one [[nbd]]")));
+                let error = ConfigError::at(excess, format!("too many exports: {}", exports.len()));
+                return Err(error.help(format!("the maximum per [[nbd]] is {EXPORTS_MAX}")));
             }
             let plans = exports.iter().map(|spec| export(spec, table.read_only, subsystems));
             Some(plans.collect::<Result<Vec<_>, _>>()?)
         }
     };
-    let tls = table.tls.as_ref().map(|spec| tls(spec.get_ref(), surroundings)).transpose()?;
+    let tls = table.tls.as_ref().map(|spec| tls(spec.get_ref(), context)).transpose()?;
     Ok(NbdPlan { listen, read_only: table.read_only, tls, exports })
 }
 
-/// Reads keys and certificates. What stands in them is in no message.
-fn tls(spec: &NbdTlsSpec, surroundings: &Surroundings<'_>) -> Result<NbdTls, ConfigError> {
+/// Reads keys and certificates. Messages never contain their content.
+fn tls(spec: &NbdTlsSpec, context: &ParseContext<'_>) -> Result<NbdTls, ConfigError> {
     let unread = |file: &Spanned<String>, reason: String| {
-        ConfigError::at(file, format!("the file is not read: {reason}")).help("write the path of a file in PEM")
+        ConfigError::at(file, format!("cannot read the file: {reason}")).help("use the path of a PEM file")
     };
-    let read = |file: &Spanned<String>| (surroundings.read_file)(file.get_ref()).map_err(|reason| unread(file, reason));
-    let key = (surroundings.read_key)(spec.key.get_ref()).map_err(|reason| unread(&spec.key, reason))?;
+    let read = |file: &Spanned<String>| (context.read_file)(file.get_ref()).map_err(|reason| unread(file, reason));
+    let key = (context.read_key)(spec.key.get_ref()).map_err(|reason| unread(&spec.key, reason))?;
     let certificate = read(&spec.certificate)?;
     let authority = spec.client_authority.as_ref().map(read).transpose()?;
     let required = spec.required.unwrap_or(true);
@@ -173,7 +174,7 @@ fn tls(spec: &NbdTlsSpec, surroundings: &Surroundings<'_>) -> Result<NbdTls, Con
             NbdTlsPart::Key => &spec.key,
             NbdTlsPart::ClientAuthority => spec.client_authority.as_ref().unwrap_or(&spec.certificate),
         };
-        ConfigError::at(place, error.reason).help("docs/guide/nbd.md says how to make certificates and keys")
+        ConfigError::at(place, error.reason).help("docs/guide/nbd.md shows how to generate certificates and keys")
     })
 }
 
@@ -194,26 +195,26 @@ fn export(
 ) -> Result<NbdExportPlan, ConfigError> {
     let table = spec.get_ref();
     let subsystem = match &table.nqn {
-        Some(nqn) => subsystems.iter().find(|subsystem| subsystem.nqn.as_str() == nqn.get_ref()).ok_or_else(|| {
-            ConfigError::at(nqn, "there is no subsystem of this name")
-                .help("write the nqn of one of the [[subsystem]]s")
-        })?,
+        Some(nqn) => subsystems
+            .iter()
+            .find(|subsystem| subsystem.nqn.as_str() == nqn.get_ref())
+            .ok_or_else(|| ConfigError::at(nqn, "no subsystem has this NQN").help("use the nqn of a [[subsystem]]"))?,
         None if subsystems.len() == 1 => &subsystems[0],
         None => {
-            let error = ConfigError::at(spec, format!("of which of {} subsystems?", subsystems.len()));
-            return Err(error.help("write nqn = \"...\", the name of one of the [[subsystem]]s"));
+            let error = ConfigError::at(spec, format!("the export must name one of {} subsystems", subsystems.len()));
+            return Err(error.help("add nqn = \"...\" of a [[subsystem]]"));
         }
     };
     let namespaces = &subsystem.namespaces;
     let namespace = match &table.namespace {
         Some(id) => namespaces.iter().find(|namespace| namespace.id.0 == *id.get_ref()).ok_or_else(|| {
             let error = ConfigError::at(id, format!("{} has no namespace {}", subsystem.nqn, id.get_ref()));
-            error.help("write the id of one of its [[subsystem.namespace]]s")
+            error.help("use the id of one of its [[subsystem.namespace]]s")
         })?,
         None if namespaces.len() == 1 => &namespaces[0],
         None => {
-            let error = ConfigError::at(spec, format!("which of the {} namespaces?", namespaces.len()));
-            return Err(error.help("write namespace = 1, or another id"));
+            let error = ConfigError::at(spec, format!("the export must name one of {} namespaces", namespaces.len()));
+            return Err(error.help("add namespace = ID"));
         }
     };
     let words = |text: &Option<Spanned<String>>| text.as_ref().map(string).transpose();
@@ -226,14 +227,14 @@ fn export(
     })
 }
 
-/// A string that clients are sent.
+/// Checks a string that is sent to clients.
 fn string(text: &Spanned<String>) -> Result<String, ConfigError> {
     let value = text.get_ref();
     if (1..=STRING_BYTES_MAX).contains(&value.len()) && !value.contains('\0') {
         return Ok(value.clone());
     }
-    let error = ConfigError::at(text, "NBD has no room for this");
-    Err(error.help(format!("write 1 to {STRING_BYTES_MAX} bytes of text, without NUL")))
+    let error = ConfigError::at(text, "not a valid string for NBD");
+    Err(error.help(format!("use 1 to {STRING_BYTES_MAX} bytes of text, without NUL")))
 }
 
 #[cfg(test)]
@@ -243,7 +244,7 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn addresses_have_a_host_and_port_a_host_or_a_path() {
         let tcp = |text: &str| Ok(Address::Tcp(text.parse().expect("an address")));
         let at = |text: &str| nbd_address(text, Path::new("/etc/zonda"));
         assert_eq!(at("127.0.0.1"), tcp("127.0.0.1:10809"));
@@ -264,34 +265,34 @@ mod tests {
     fn parse(text: &str) -> Result<ServerPlan, ConfigError> {
         let read_file = |path: &str| match path {
             "empty.pem" => Ok(String::new()),
-            _ => Err(format!("{path} is not there")),
+            _ => Err(format!("{path} does not exist")),
         };
-        let surroundings = Surroundings {
+        let context = ParseContext {
             base: Path::new("/etc/zonda"),
             builtin_profiles: zonda_profiles::BUILTIN,
             read_file: &read_file,
             read_key: &read_file,
         };
-        ServerPlan::parse(text, &surroundings).map_err(|error| error.error)
+        ServerPlan::parse(text, &context).map_err(|error| error.error)
     }
 
     #[test]
-    fn a_table_without_keys_exports_what_can_be_exported_on_loopback() {
-        let plan = parse(&format!("{TWO}[[nbd]]\n")).expect("it is right");
+    fn a_table_without_keys_exports_all_conventional_namespaces_on_loopback() {
+        let plan = parse(&format!("{TWO}[[nbd]]\n")).expect("a valid file");
         assert_eq!(plan.nbd[0].listen, [Address::Tcp("127.0.0.1:10809".parse().expect("an address"))]);
         assert!(plan.nbd[0].exports.is_none() && plan.nbd[0].tls.is_none() && !plan.nbd[0].read_only);
-        assert!(parse(TWO).expect("it is right").nbd.is_empty(), "nothing by default");
+        assert!(parse(TWO).expect("a valid file").nbd.is_empty(), "nothing by default");
     }
 
     #[test]
-    fn exports_name_their_namespace_as_far_as_there_is_a_choice() {
+    fn an_export_must_name_its_namespace_only_if_there_are_several() {
         let text = format!(
             "{TWO}[[nbd]]\nlisten = \"unix:n.sock\"\nread_only = true\n[[nbd.export]]\nnqn = \"nqn.b\"\n\
              [[nbd.export]]\nname = \"x\"\nnqn = \"nqn.a\"\nnamespace = 2\nread_only = false\n"
         );
-        let plan = parse(&text).expect("it is right");
+        let plan = parse(&text).expect("a valid file");
         assert_eq!(plan.nbd[0].listen, [Address::Unix(PathBuf::from("/etc/zonda/n.sock"))]);
-        let exports = plan.nbd[0].exports.as_ref().expect("two were named");
+        let exports = plan.nbd[0].exports.as_ref().expect("two exports");
         let seen = |export: &NbdExportPlan| {
             (export.name.clone(), export.nqn.to_string(), export.namespace.0, export.read_only)
         };
@@ -300,20 +301,20 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_is_shown_at_its_place() {
+    fn each_error_has_its_position() {
         let export = |keys: &str| format!("[[nbd.export]]\n{keys}\n");
         let tls = "tls = { certificate = \"empty.pem\", key = \"empty.pem\" }\n".to_owned();
         let cases = [
-            (export(""), "of which of 2 subsystems?", "[[nbd.export]]"),
-            (export("nqn = \"nqn.c\""), "there is no subsystem of this name", "\"nqn.c\""),
-            (export("nqn = \"nqn.a\""), "which of the 2 namespaces?", "[[nbd.export]]"),
+            (export(""), "the export must name one of 2 subsystems", "[[nbd.export]]"),
+            (export("nqn = \"nqn.c\""), "no subsystem has this NQN", "\"nqn.c\""),
+            (export("nqn = \"nqn.a\""), "the export must name one of 2 namespaces", "[[nbd.export]]"),
             (export("nqn = \"nqn.a\"\nnamespace = 3"), "nqn.a has no namespace 3", "3"),
-            (export("nqn = \"nqn.b\"\nname = \"\""), "NBD has no room for this", "\"\""),
+            (export("nqn = \"nqn.b\"\nname = \"\""), "not a valid string for NBD", "\"\""),
             ("listen = []\n".to_owned(), "no address to listen on", "[]"),
-            ("listen = \"unix:\"\n".to_owned(), "\"unix:\" names no file", "\"unix:\""),
+            ("listen = \"unix:\"\n".to_owned(), "\"unix:\" without a path", "\"unix:\""),
             ("port = 1\n".to_owned(), "unknown key \"port\"", "port"),
-            (tls.clone(), "there is no certificate in PEM in it", "\"empty.pem\""),
-            (tls.replace("empty", "no"), "the file is not read: no.pem is not there", "\"no.pem\""),
+            (tls.clone(), "no certificate in PEM format found", "\"empty.pem\""),
+            (tls.replace("empty", "no"), "cannot read the file: no.pem does not exist", "\"no.pem\""),
         ];
         for (keys, message, place) in cases {
             let text = format!("{TWO}[[nbd]]\n{keys}");

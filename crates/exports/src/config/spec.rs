@@ -1,4 +1,4 @@
-//! The tables of `zonda.toml`, as they stand in the file.
+//! The tables of `zonda.toml`, as parsed.
 
 use serde::Deserialize;
 use zonda_config::{ByteSize, Spanned, TimeSpan, unplaced};
@@ -10,13 +10,13 @@ use super::{NQN_PREFIX, NbdSpec};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerSpec {
-    /// Where to listen, and what holds for all.
+    /// Addresses, and settings for all subsystems.
     #[serde(default)]
     pub server: ServerTable,
-    /// What is served.
+    /// The subsystems.
     #[serde(default)]
     pub subsystem: Vec<Spanned<SubsystemSpec>>,
-    /// What is exported over NBD; absent: nothing.
+    /// NBD servers; absent: none.
     #[serde(default)]
     pub nbd: Vec<Spanned<NbdSpec>>,
 }
@@ -29,20 +29,20 @@ pub struct ServerTable {
     pub listen: Option<Spanned<ListenSpec>>,
     /// Address for metrics and `zonda status`; absent: none.
     pub http: Option<Spanned<String>>,
-    /// Names under which that address is asked, beside the machine's own.
+    /// Host names accepted at that address, in addition to those of the machine.
     #[serde(default)]
     pub http_names: Vec<String>,
-    /// How long commands take, where a namespace does not say otherwise.
+    /// The default timing of namespaces.
     #[serde(default)]
     pub timing: TimingSpec,
-    /// Which digests hosts get.
+    /// Whether hosts may enable digests.
     #[serde(default)]
     pub digests: DigestsSpec,
-    /// Diffie-Hellman groups with which hosts may prove who they are, those preferred first.
+    /// Diffie-Hellman groups for authentication, in order of preference.
     pub dh_groups: Option<Spanned<Vec<String>>>,
-    /// Memory for the data of all connections; absent: a part of the machine's.
+    /// Memory budget for the data of all connections; absent: a part of the machine's memory.
     pub memory: Option<Spanned<ByteSize>>,
-    /// How long the loop looks for work before it sleeps; `0 s`: not at all.
+    /// How long the loop polls before it sleeps; `0 s`: it does not poll.
     pub spin: Option<Spanned<TimeSpan>>,
 }
 
@@ -57,7 +57,7 @@ pub enum ListenSpec {
 }
 
 impl ListenSpec {
-    /// All of them.
+    /// All addresses.
     #[must_use]
     pub fn texts(&self) -> &[String] {
         match self {
@@ -67,14 +67,14 @@ impl ListenSpec {
     }
 }
 
-/// How long commands take.
+/// The timing of commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimingSpec {
-    /// As fast as the machine is.
+    /// As fast as the machine.
     #[default]
     None,
-    /// As long as on the drive of the profile, in real time.
+    /// The service times of the profile's drive, in real time.
     Profile,
 }
 
@@ -82,10 +82,10 @@ pub enum TimingSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DigestsSpec {
-    /// Granted to hosts that ask.
+    /// Enabled if the host requests them.
     #[default]
     Offered,
-    /// Not granted.
+    /// Disabled.
     Off,
 }
 
@@ -95,11 +95,11 @@ pub enum DigestsSpec {
 pub struct SubsystemSpec {
     /// NVMe Qualified Name.
     pub nqn: Spanned<String>,
-    /// Default: made from the name.
+    /// Default: derived from the NQN.
     pub serial: Option<Spanned<String>>,
     /// Default `zonda`.
     pub model: Option<Spanned<String>>,
-    /// Who may connect; absent: anybody.
+    /// Hosts that may connect; absent: any host.
     pub host: Option<Vec<Spanned<HostSpec>>>,
     /// At least one.
     #[serde(default)]
@@ -112,13 +112,13 @@ pub struct SubsystemSpec {
 pub struct HostSpec {
     /// NVMe Qualified Name.
     pub nqn: Spanned<String>,
-    /// `DHHC-1:...`: the host must know it. Better kept in a file of its own.
+    /// `DHHC-1:...`, of the host. Prefer `secret_file`.
     pub secret: Option<Spanned<String>>,
-    /// A file that holds it.
+    /// A file with it.
     pub secret_file: Option<Spanned<String>>,
-    /// `DHHC-1:...`: the controller proves that it knows it, to a host that asks.
+    /// `DHHC-1:...`, of the controller, for bidirectional authentication.
     pub controller_secret: Option<Spanned<String>>,
-    /// A file that holds it.
+    /// A file with it.
     pub controller_secret_file: Option<Spanned<String>>,
 }
 
@@ -128,20 +128,20 @@ pub struct HostSpec {
 pub struct NamespaceSpec {
     /// Default: the next free one, from 1.
     pub id: Option<Spanned<u32>>,
-    /// The directory of an image that `zonda drive create` made.
+    /// The directory of an image (`zonda drive create`).
     pub image: Option<Spanned<String>>,
-    /// The directory of a volume that `zonda volume create` made.
+    /// The directory of a volume (`zonda volume create`).
     pub volume: Option<Spanned<String>>,
     /// A drive in memory: `profile` and `set` as in a job file.
     pub memory: Option<Spanned<DriveSpec>>,
     /// Default: the server's.
     pub timing: Option<TimingSpec>,
-    /// Of an image: nothing is written to its directory, and hosts see a write protected namespace.
+    /// Of an image: its directory is not written to, and hosts see a write protected namespace.
     pub read_only: Option<Spanned<bool>>,
 }
 
 impl SubsystemSpec {
-    /// A subsystem of one namespace for any host, its name ending in `name`.
+    /// A subsystem with one namespace for any host, its NQN ending in `name`.
     #[must_use]
     pub fn new(name: &str, namespace: NamespaceSpec) -> SubsystemSpec {
         SubsystemSpec {

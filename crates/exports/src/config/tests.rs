@@ -9,20 +9,20 @@ use super::*;
 const SECRET: &str = "DHHC-1:00:ia6zGodOr4SEG0Zzaw398rpY0wqipUWj4jWjUh4HWUz6aQ2n:";
 
 fn parse_with(text: &str, read_file: &dyn Fn(&str) -> Result<String, String>) -> Result<ServerPlan, ConfigError> {
-    let surroundings = Surroundings {
+    let context = ParseContext {
         base: Path::new("/etc/zonda"),
         builtin_profiles: zonda_profiles::BUILTIN,
         read_file,
         read_key: read_file,
     };
-    ServerPlan::parse(text, &surroundings).map_err(|error| error.error)
+    ServerPlan::parse(text, &context).map_err(|error| error.error)
 }
 
 fn parse(text: &str) -> Result<ServerPlan, ConfigError> {
-    parse_with(text, &|path| Err(format!("{path} is not there")))
+    parse_with(text, &|path| Err(format!("{path} does not exist")))
 }
 
-/// The error, and the text that it points at.
+/// The error, and the text at its position.
 fn mistake(text: &str) -> (String, String) {
     let error = parse(text).expect_err(text);
     assert!(error.help.is_some(), "no remedy: {}", error.message);
@@ -33,18 +33,18 @@ const ONE: &str = "[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:a\"\n[[subsystem.
 
 #[test]
 fn a_small_file_gets_the_defaults() {
-    let plan = parse(ONE).expect("it is right");
+    let plan = parse(ONE).expect("a valid file");
     assert_eq!(plan.listen, ["127.0.0.1:4420".parse().expect("an address")]);
     assert_eq!(plan.http, None);
     assert_eq!(plan.spin, zonda_ring::limits::SPIN_DEFAULT);
     assert_eq!(
-        parse(&format!("[server]\nspin = \"0 s\"\n{ONE}")).expect("it is right").spin,
+        parse(&format!("[server]\nspin = \"0 s\"\n{ONE}")).expect("a valid file").spin,
         zonda_zoned::Duration::ZERO
     );
     let (message, place) = mistake(&format!("[server]\nspin = \"1 s\"\n{ONE}"));
-    assert_eq!((message.as_str(), place.as_str()), ("a wait is not polled through for so long", "\"1 s\""));
+    assert_eq!((message.as_str(), place.as_str()), ("the polling time is too long", "\"1 s\""));
     let subsystem = &plan.subsystems[0];
-    assert!(subsystem.hosts.is_none(), "anybody may connect");
+    assert!(subsystem.hosts.is_none(), "any host may connect");
     assert_eq!(subsystem.namespaces[0].id, NamespaceId(1));
     assert_eq!(subsystem.namespaces[0].timing, TimingSpec::None);
     assert!(matches!(&subsystem.namespaces[0].source, Source::Image(path) if path == Path::new("/etc/zonda/a")));
@@ -54,25 +54,25 @@ fn a_small_file_gets_the_defaults() {
 #[test]
 fn memory_is_a_size_from_a_minimum_on() {
     let with = |size: &str| format!("[server]\nmemory = \"{size}\"\n{ONE}");
-    assert_eq!(parse(ONE).expect("it is right").memory_bytes, None);
-    assert_eq!(parse(&with("128 MiB")).expect("it is right").memory_bytes, Some(128 << 20));
+    assert_eq!(parse(ONE).expect("a valid file").memory_bytes, None);
+    assert_eq!(parse(&with("128 MiB")).expect("a valid file").memory_bytes, Some(128 << 20));
     let text = with("127 MiB");
     let (message, place) = mistake(&text);
-    assert_eq!(message, "127 MiB of memory are too little for the data of all connections");
+    assert_eq!(message, "a memory budget of 127 MiB is too small for the data of all connections");
     assert_eq!(place, "\"127 MiB\"");
-    assert_eq!(parse(&text).expect_err("too little").help.as_deref(), Some("write at least 128 MiB"));
+    assert_eq!(parse(&text).expect_err("too little").help.as_deref(), Some("use at least 128 MiB"));
 }
 
 #[test]
-fn groups_are_those_of_a_list_or_none_above_3072_bits() {
-    let groups = |text: &str| parse(text).expect("it is right").auth_policy.groups().to_vec();
+fn the_default_groups_have_at_most_3072_bits() {
+    let groups = |text: &str| parse(text).expect("a valid file").auth_policy.groups().to_vec();
     assert_eq!(groups(ONE), [Group::Ffdhe2048, Group::Ffdhe3072, Group::Null]);
     let own = format!("[server]\ndh_groups = [\"ffdhe8192\", \"ffdhe3072\"]\n{ONE}");
     assert_eq!(groups(&own), [Group::Ffdhe8192, Group::Ffdhe3072]);
     for (list, expected) in [
-        ("[\"ffdhe1024\"]", "there is no group \"ffdhe1024\""),
+        ("[\"ffdhe1024\"]", "unknown Diffie-Hellman group \"ffdhe1024\""),
         ("[]", "no Diffie-Hellman group is allowed"),
-        ("[\"null\", \"null\"]", "group null is named twice"),
+        ("[\"null\", \"null\"]", "group null is listed twice"),
     ] {
         let (message, place) = mistake(&format!("[server]\ndh_groups = {list}\n{ONE}"));
         assert_eq!((message.as_str(), place.as_str()), (expected, list));
@@ -80,77 +80,77 @@ fn groups_are_those_of_a_list_or_none_above_3072_bits() {
 }
 
 #[test]
-fn serial_numbers_are_the_same_after_every_start_and_differ_by_name() {
-    let serial = |text: &str| parse(text).expect("it is right").subsystems[0].serial.clone();
+fn serial_numbers_are_stable_across_restarts_and_differ_by_nqn() {
+    let serial = |text: &str| parse(text).expect("a valid file").subsystems[0].serial.clone();
     assert_eq!(serial(ONE), serial(ONE));
     assert_ne!(serial(ONE), serial(&ONE.replace("zonda:a", "zonda:b")));
 }
 
 #[test]
-fn namespaces_without_a_number_take_the_free_ones() {
+fn namespaces_without_an_id_get_a_free_one() {
     let text = format!(
         "{ONE}id = 2\n[[subsystem.namespace]]\nmemory = {{ profile = \"zn540\" }}\n[[subsystem.namespace]]\nimage = \"c\"\n"
     );
-    let plan = parse(&text).expect("it is right");
+    let plan = parse(&text).expect("a valid file");
     let ids: Vec<u32> = plan.subsystems[0].namespaces.iter().map(|namespace| namespace.id.0).collect();
     assert_eq!(ids, [1, 2, 3]);
     assert!(matches!(plan.subsystems[0].namespaces[0].source, Source::Memory(_)));
 }
 
 #[test]
-fn the_timing_of_the_server_is_that_of_its_namespaces_unless_they_say_otherwise() {
+fn the_timing_of_the_server_is_the_default_of_its_namespaces() {
     let text =
         format!("[server]\ntiming = \"profile\"\n{ONE}[[subsystem.namespace]]\nimage = \"b\"\ntiming = \"none\"\n");
-    let plan = parse(&text).expect("it is right");
+    let plan = parse(&text).expect("a valid file");
     let timings: Vec<TimingSpec> = plan.subsystems[0].namespaces.iter().map(|namespace| namespace.timing).collect();
     assert_eq!(timings, [TimingSpec::Profile, TimingSpec::None]);
 }
 
 #[test]
-fn a_namespace_of_an_image_is_read_only_if_it_says_so() {
+fn a_namespace_of_an_image_is_read_only_if_configured() {
     let text = format!("{ONE}read_only = true\n[[subsystem.namespace]]\nimage = \"b\"\nread_only = false\n");
-    let plan = parse(&text).expect("it is right");
+    let plan = parse(&text).expect("a valid file");
     let read_only: Vec<bool> = plan.subsystems[0].namespaces.iter().map(|namespace| namespace.read_only).collect();
     assert_eq!(read_only, [true, false]);
     let memory = ONE.replace("image = \"a\"", "memory = { profile = \"tiny\" }\nread_only = false");
-    assert!(!parse(&memory).expect("it is right").subsystems[0].namespaces[0].read_only);
+    assert!(!parse(&memory).expect("a valid file").subsystems[0].namespaces[0].read_only);
 }
 
 #[test]
-fn a_secret_may_stand_in_a_file_of_its_own() {
+fn a_secret_may_be_in_a_file() {
     let text = ONE.replace(
         "[[subsystem.namespace]]",
         "host = [{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret_file = \"h.key\" }]\n[[subsystem.namespace]]",
     );
     let read = |path: &str| {
-        assert_eq!(path, "h.key", "as it is written: whoever reads it knows where the file is");
+        assert_eq!(path, "h.key", "the path is passed as written");
         Ok(format!("{SECRET}\n"))
     };
-    let plan = parse_with(&text, &read).expect("it is right");
+    let plan = parse_with(&text, &read).expect("a valid file");
     assert!(plan.subsystems[0].hosts.as_ref().expect("only this host")[0].secret.is_some());
-    let error = parse(&text).expect_err("the file is not there");
-    assert!(error.message.starts_with("the secret is not read"), "{}", error.message);
+    let error = parse(&text).expect_err("the file is missing");
+    assert!(error.message.starts_with("cannot read the secret"), "{}", error.message);
 }
 
 #[test]
-fn a_secret_that_is_wrong_is_not_repeated() {
+fn an_invalid_secret_is_not_printed() {
     let wrong = SECRET.replace("ia6z", "ia6y");
     let host = format!("host = [{{ nqn = \"nqn.2014-08.org.nvmexpress:uuid:1\", secret = \"{wrong}\" }}]");
     let error = parse(&ONE.replace("[[subsystem.namespace]]", &format!("{host}\n[[subsystem.namespace]]")));
     let error = error.expect_err("a letter was changed");
-    assert!(error.message.starts_with("this is no secret"), "{}", error.message);
+    assert!(error.message.starts_with("invalid DH-HMAC-CHAP secret"), "{}", error.message);
     assert!(!error.message.contains("ia6y") && !error.help.expect("a remedy").contains("ia6y"));
 }
 
 #[test]
-fn a_name_that_any_earlier_subsystem_has_is_refused_at_the_later_place() {
+fn a_duplicate_nqn_is_refused_at_the_later_subsystem() {
     let subsystem = |nqn: &str, image: &str| {
         format!("[[subsystem]]\nnqn = \"{nqn}\"\n[[subsystem.namespace]]\nimage = \"{image}\"\n")
     };
     let (a, b) = ("nqn.2026-01.io.zonda:a", "nqn.2026-01.io.zonda:b");
     let text = subsystem(a, "1") + &subsystem(b, "2") + &subsystem(a, "3");
-    let error = parse(&text).expect_err("the first name returns after another one");
-    assert!(error.message.contains("two subsystems have this name"), "{}", error.message);
+    let error = parse(&text).expect_err("the third NQN is a duplicate");
+    assert!(error.message.contains("duplicate NQN"), "{}", error.message);
     let span = error.span.expect("a place");
     let third = text.rfind(a).expect("it is written there");
     assert!(span.contains(&third), "{span:?} is not the third subsystem's name at {third}");
@@ -159,20 +159,20 @@ fn a_name_that_any_earlier_subsystem_has_is_refused_at_the_later_place() {
 }
 
 #[test]
-fn each_mistake_is_shown_at_its_place() {
+fn each_error_has_its_position() {
     let twice = format!("{ONE}{}", ONE.replace("image = \"a\"", "image = \"b\""));
     let same_image = format!("{ONE}[[subsystem.namespace]]\nimage = \"a\"\n");
     let both = ONE.replace("image = \"a\"", "image = \"a\"\nmemory = { profile = \"zn540\" }");
     let cases = [
-        ("[server]\n".to_owned(), "nothing is served", ""),
-        ("[[subsystem]]\nnqn = \"a\"\n".to_owned(), "this is no NVMe Qualified Name", "\"a\""),
+        ("[server]\n".to_owned(), "no subsystem is configured", ""),
+        ("[[subsystem]]\nnqn = \"a\"\n".to_owned(), "not a valid NQN", "\"a\""),
         ("[[subsystem]]\nnqn = \"nqn.a\"\n".to_owned(), "this subsystem has no namespace", "[[subsystem]]"),
-        (twice, "two subsystems have this name", "\"nqn.2026-01.io.zonda:a\""),
-        (same_image, "this image is served twice", "\"a\""),
-        (both, "a namespace needs an image, a volume or a memory", "[[subsystem.namespace]]"),
+        (twice, "duplicate NQN", "\"nqn.2026-01.io.zonda:a\""),
+        (same_image, "this image is already used by another namespace", "\"a\""),
+        (both, "a namespace needs exactly one of image, volume and memory", "[[subsystem.namespace]]"),
         (
             format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\ntiming = \"profile\"\n"),
-            "a volume has no profile",
+            "timing = \"profile\" is not supported for a volume",
             "\"v\"",
         ),
         (
@@ -185,16 +185,12 @@ fn each_mistake_is_shown_at_its_place() {
             "a drive in memory cannot be served read-only",
             "true",
         ),
-        (format!("{ONE}id = 0\n"), "there is no namespace 0", "0"),
-        (
-            format!("{ONE}id = 1\n[[subsystem.namespace]]\nimage = \"b\"\nid = 1\n"),
-            "two namespaces have the number 1",
-            "1",
-        ),
-        (format!("[server]\nlisten = \"nowhere\"\n{ONE}"), "\"nowhere\" is no address", "\"nowhere\""),
+        (format!("{ONE}id = 0\n"), "invalid namespace ID 0", "0"),
+        (format!("{ONE}id = 1\n[[subsystem.namespace]]\nimage = \"b\"\nid = 1\n"), "duplicate namespace ID 1", "1"),
+        (format!("[server]\nlisten = \"nowhere\"\n{ONE}"), "cannot resolve the address \"nowhere\"", "\"nowhere\""),
         (format!("[server]\nlisten = []\n{ONE}"), "no address to listen on", "[]"),
         (format!("[server]\nlisen = \"a\"\n{ONE}"), "unknown key \"lisen\"", "lisen"),
-        (ONE.replace("nqn =", "serial = \"übung\"\nnqn ="), "a host cannot be shown this", "\"übung\""),
+        (ONE.replace("nqn =", "serial = \"übung\"\nnqn ="), "not a valid string for Identify Controller", "\"übung\""),
     ];
     for (text, message, place) in cases {
         let (found, at) = mistake(&text);
@@ -204,25 +200,25 @@ fn each_mistake_is_shown_at_its_place() {
 }
 
 #[test]
-fn a_drive_in_memory_that_cannot_be_is_shown_at_its_place() {
+fn errors_of_a_drive_in_memory_have_their_position() {
     let memory = |table: &str| ONE.replace("image = \"a\"", &format!("memory = {table}"));
     let layers = "{ profile = \"tiny\", layer = [{ kind = \"trace\" }] }";
     let wrong_layer = "{ profile = \"tiny\", layer = [{ knd = 3 }] }";
     for (table, message, place) in [
-        (layers, "a drive in memory has no layers here", layers),
-        (wrong_layer, "a drive in memory has no layers here", wrong_layer),
-        ("{ profile = \"tinny\" }", "there is no profile \"tinny\"", "\"tinny\""),
-        ("{ profile = \"p.toml\" }", "the profile \"p.toml\" cannot be read: p.toml is not there", "\"p.toml\""),
+        (layers, "layers are not supported for a drive in memory", layers),
+        (wrong_layer, "layers are not supported for a drive in memory", wrong_layer),
+        ("{ profile = \"tinny\" }", "unknown profile \"tinny\"", "\"tinny\""),
+        ("{ profile = \"p.toml\" }", "cannot read profile \"p.toml\": p.toml does not exist", "\"p.toml\""),
         (
             "{ profile = \"tiny\", set = { \"flash.dyes\" = 3 } }",
-            "the profile has no key \"flash.dyes\"",
+            "unknown profile key \"flash.dyes\"",
             "\"flash.dyes\"",
         ),
         ("{ profile = \"tiny\", layers = [] }", "unknown key \"layers\"", "layers"),
     ] {
         assert_eq!(mistake(&memory(table)), (message.to_owned(), place.to_owned()), "{table}");
     }
-    // A value that the profile cannot have says itself what it must be.
+    // The error of an invalid value names the permitted ones.
     let text = memory("{ profile = \"tiny\", set = { \"zones.parallelism\" = 3 } }");
     let error = parse(&text).expect_err("three of four dies");
     assert_eq!(error.message, "zones.parallelism must divide the number of dies (4)");
@@ -230,18 +226,18 @@ fn a_drive_in_memory_that_cannot_be_is_shown_at_its_place() {
 }
 
 #[test]
-fn a_mistake_in_the_file_of_a_profile_is_shown_in_that_file() {
+fn an_error_in_a_profile_has_its_position_in_that_file() {
     let profile = zonda_profiles::builtin_text("tiny").expect("it is built in");
     let profile = profile.replace("parallelism = 4", "parallelism = 3");
     let read_file = |_: &str| Ok(profile.clone());
-    let surroundings = Surroundings {
+    let context = ParseContext {
         base: Path::new("/etc/zonda"),
         builtin_profiles: zonda_profiles::BUILTIN,
         read_file: &read_file,
         read_key: &read_file,
     };
     let text = ONE.replace("image = \"a\"", "memory = { profile = \"p.toml\" }");
-    let error = ServerPlan::parse(&text, &surroundings).expect_err("three dies of four");
+    let error = ServerPlan::parse(&text, &context).expect_err("three dies of four");
     let ErrorSource::Profile { path, text } = &error.source else { panic!("not about the profile: {error}") };
     assert_eq!((path.as_str(), &text[error.error.span.expect("a place")]), ("p.toml", "3"));
 }

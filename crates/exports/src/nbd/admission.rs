@@ -1,16 +1,17 @@
-//! What reservations of NVMe hosts leave to NBD clients: what they leave to a host that is not registered.
+//! Access of NBD clients under reservations of NVMe hosts: that of a host that is not registered.
 //!
-//! A command is checked when it goes to its drive, so that the rest of a long request ends where a host reserves the namespace.
+//! A command is checked when it is submitted to its drive, so the rest of a long request fails once
+//! a host acquires a reservation.
 
 use std::collections::BTreeMap;
 
 use zonda_target::{DeviceKey, UnregisteredAccess};
 use zonda_zoned::Operation;
 
-/// What the clients may do to each drive.
+/// The access of clients to each drive.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// As of so many changes of reservations; `None`: nobody has said yet.
+    /// The number of reservation changes it reflects; `None`: not determined yet.
     changes: Option<u64>,
     drives: BTreeMap<u32, Drive>,
 }
@@ -18,12 +19,12 @@ pub(crate) struct Admission {
 #[derive(Debug)]
 struct Drive {
     access: UnregisteredAccess,
-    /// The log has it that a request was refused under this reservation.
-    is_told: bool,
+    /// A refusal under this reservation was logged.
+    is_logged: bool,
 }
 
 impl Admission {
-    /// Looks again at what they may do, if a reservation has changed since.
+    /// Updates the access, if a reservation has changed.
     pub(crate) fn update(
         &mut self,
         changes: u64,
@@ -36,14 +37,14 @@ impl Admission {
         self.changes = Some(changes);
         for key in drives {
             let access = access(key);
-            let drive = self.drives.entry(key.0).or_insert(Drive { access, is_told: false });
+            let drive = self.drives.entry(key.0).or_insert(Drive { access, is_logged: false });
             drive.access = access;
-            // The next reservation is told again.
-            drive.is_told &= access != UnregisteredAccess::ALL;
+            // The next reservation is logged again.
+            drive.is_logged &= access != UnregisteredAccess::ALL;
         }
     }
 
-    /// Whether a command may go to a drive.
+    /// Whether a command is permitted on a drive.
     pub(crate) fn permits(&self, drive: DeviceKey, operation: &Operation) -> bool {
         let access = self.access(drive);
         match operation {
@@ -52,14 +53,14 @@ impl Admission {
         }
     }
 
-    /// Whether clients may learn what a drive holds.
+    /// Whether clients may read a drive.
     pub(crate) fn permits_reads(&self, drive: DeviceKey) -> bool {
         self.access(drive).reads
     }
 
-    /// Something was refused; whether that is to be told.
-    pub(crate) fn is_news(&mut self, drive: DeviceKey) -> bool {
-        self.drives.get_mut(&drive.0).is_some_and(|drive| !std::mem::replace(&mut drive.is_told, true))
+    /// Whether a refusal has to be logged.
+    pub(crate) fn must_log(&mut self, drive: DeviceKey) -> bool {
+        self.drives.get_mut(&drive.0).is_some_and(|drive| !std::mem::replace(&mut drive.is_logged, true))
     }
 
     fn access(&self, drive: DeviceKey) -> UnregisteredAccess {
@@ -76,11 +77,11 @@ mod tests {
     const DRIVE: DeviceKey = DeviceKey(2);
 
     #[test]
-    fn clients_may_do_what_a_reservation_leaves_to_hosts_that_are_not_registered() {
+    fn clients_have_the_access_of_unregistered_hosts() {
         let read = Operation::Read { start: Lba(0), blocks: Blocks(1) };
         let zeroes = Operation::WriteZeroes { start: Lba(0), blocks: Blocks(1) };
         let mut admission = Admission::default();
-        assert!(!admission.permits(DRIVE, &read), "before anybody has said so");
+        assert!(!admission.permits(DRIVE, &read), "before the first update");
         let cases = [(true, true), (true, false), (false, false)];
         for (changes, (reads, writes)) in (1..).zip(cases) {
             admission.update(changes, [DRIVE], |_| UnregisteredAccess { reads, writes });
@@ -91,16 +92,17 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_once_for_each_reservation() {
+    fn a_refusal_is_logged_once_for_each_reservation() {
         let mut admission = Admission::default();
-        let mut told = Vec::new();
-        // A second host registers, which changes nothing for clients; then the reservation is released, and acquired again.
+        let mut logged = Vec::new();
+        // A second host registers, which changes nothing for clients; then the reservation is
+        // released, and acquired again.
         for (changes, writes) in (1..).zip([false, false, true, false]) {
             admission.update(changes, [DRIVE], |_| UnregisteredAccess { reads: true, writes });
             if !writes {
-                told.push([admission.is_news(DRIVE), admission.is_news(DRIVE)]);
+                logged.push([admission.must_log(DRIVE), admission.must_log(DRIVE)]);
             }
         }
-        assert_eq!(told, [[true, false], [false, false], [true, false]]);
+        assert_eq!(logged, [[true, false], [false, false], [true, false]]);
     }
 }

@@ -15,10 +15,10 @@ struct Counter {
 }
 
 impl Counters {
-    pub(crate) fn answered(&mut self, kind: RequestKind, bytes: u64, is_well: bool) {
+    pub(crate) fn answered(&mut self, kind: RequestKind, bytes: u64, succeeded: bool) {
         let counter = &mut self.0[kind as usize];
         counter.count += 1;
-        if is_well {
+        if succeeded {
             counter.bytes += bytes;
         } else {
             counter.errors += 1;

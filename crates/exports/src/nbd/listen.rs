@@ -1,4 +1,4 @@
-//! Where clients connect: TCP ports and the files of Unix sockets.
+//! Listening for clients on TCP ports and Unix sockets.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,8 @@ use super::limits::{DEAD_SOCKET_INTERVAL, DEAD_SOCKET_TIMEOUT};
 use super::lock::SocketLock;
 use crate::start::{ServeError, listen_on, retry_lock_in_use};
 
-/// The file of a Unix socket that we made. It goes with this, if it is still ours.
+/// The file of a Unix socket that this server created. It is removed when this is dropped, if it is
+/// still the same.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -25,7 +26,7 @@ pub(crate) struct SocketFile {
     _lock: SocketLock,
 }
 
-/// A listener, where it listens, and the file that is to go with it.
+/// A listener, its address, and the file of its socket.
 pub(crate) struct Listener {
     pub(crate) socket: Socket,
     pub(crate) address: Address,
@@ -35,7 +36,7 @@ pub(crate) struct Listener {
 impl SocketFile {
     fn of(path: &Path, lock: SocketLock) -> io::Result<SocketFile> {
         let metadata = fs::symlink_metadata(path)?;
-        // Clients may be told it from another directory.
+        // Clients may use it from another directory.
         let path = fs::canonicalize(path)?;
         Ok(SocketFile { path, device: metadata.dev(), inode: metadata.ino(), _lock: lock })
     }
@@ -46,7 +47,7 @@ impl Drop for SocketFile {
         let is_ours =
             fs::symlink_metadata(&self.path).is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode));
         if is_ours {
-            // Whoever serves there next finds a socket that nobody answers, and replaces it.
+            // If it stays, the next server finds a stale socket, and replaces it.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -56,8 +57,8 @@ impl Drop for SocketFile {
 pub(crate) fn listen(address: &Address) -> Result<Listener, ServeError> {
     match address {
         Address::Tcp(_) => {
-            let socket = listen_on(address).map_err(|error| unheard(address, &error))?;
-            // Port 0 has become a real one.
+            let socket = listen_on(address).map_err(|error| cannot_listen(address, &error))?;
+            // Port 0 was replaced by a real one.
             let address = socket.local_address().unwrap_or_else(|_| address.clone());
             Ok(Listener { socket, address, file: None })
         }
@@ -65,7 +66,7 @@ pub(crate) fn listen(address: &Address) -> Result<Listener, ServeError> {
     }
 }
 
-/// Listens on a Unix socket. One that a server has left behind when it was killed is replaced.
+/// Listens on a Unix socket. A stale socket of a killed server is replaced.
 fn listen_on_file(address: &Address, path: &Path) -> Result<Listener, ServeError> {
     let is_in_use = |lock: &io::Result<Option<SocketLock>>| matches!(lock, Ok(None));
     let lock = match retry_lock_in_use(is_in_use, || SocketLock::acquire(path)) {
@@ -78,17 +79,17 @@ fn listen_on_file(address: &Address, path: &Path) -> Result<Listener, ServeError
         match Socket::listen(address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 if !remove_stale(path)? {
-                    // No zonda owns the lock: the owner was killed a moment ago, or is another program.
+                    // No zonda holds the lock: the owner was just killed, or is another program.
                     if Instant::now() >= deadline {
                         return Err(in_use(path));
                     }
                     thread::sleep(DEAD_SOCKET_INTERVAL);
                 }
             }
-            result => break result.map_err(|error| unheard(address, &error))?,
+            result => break result.map_err(|error| cannot_listen(address, &error))?,
         }
     };
-    let file = SocketFile::of(path, lock).map_err(|error| unheard(address, &error))?;
+    let file = SocketFile::of(path, lock).map_err(|error| cannot_listen(address, &error))?;
     Ok(Listener { socket, address: Address::Unix(file.path.clone()), file: Some(file) })
 }
 
@@ -99,21 +100,20 @@ fn remove_stale(path: &Path) -> Result<bool, ServeError> {
         Ok(found) if found.file_type().is_socket() => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         _ => {
-            let help = "it may be somebody's: choose another path, or remove it";
-            return Err(ServeError::new(format!("{shown} is there already, and is no socket"), help));
+            let help = "choose another path, or remove the file if it is not needed";
+            return Err(ServeError::new(format!("{shown} exists and is not a socket"), help));
         }
     }
     match accepts_connections(path) {
         Ok(true) => Ok(false),
         Ok(false) => match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ServeError::new(
-                format!("the stale socket {shown} cannot be removed: {error}"),
-                "remove it by hand",
-            )),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ServeError::new(format!("cannot remove the stale socket {shown}: {error}"), "remove it manually"))
+            }
             _ => Ok(true),
         },
         Err(error) => Err(ServeError::new(
-            format!("{shown} is there already, and whether somebody listens cannot be found out: {error}"),
+            format!("{shown} exists, and cannot be checked for a listening server: {error}"),
             "choose another path, or remove it",
         )),
     }
@@ -121,7 +121,8 @@ fn remove_stale(path: &Path) -> Result<bool, ServeError> {
 
 /// Whether anything listens on a socket.
 fn accepts_connections(path: &Path) -> io::Result<bool> {
-    // It does not block: a killed server's queue of connections may be full, and nothing takes them any more.
+    // It does not block: the backlog of a killed server may be full, and no process accepts from
+    // it.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let probe = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     match net::connect(&probe, &SocketAddrUnix::new(path)?) {
@@ -134,28 +135,30 @@ fn accepts_connections(path: &Path) -> io::Result<bool> {
 fn in_use(path: &Path) -> ServeError {
     ServeError::new(
         format!("another server listens on {}", path.display()),
-        "stop it, or choose another path with --nbd unix:PATH",
+        "stop the other server, or choose another path with --nbd unix:PATH",
     )
 }
 
 fn cannot_lock(address: &Address, path: &Path, error: &io::Error) -> ServeError {
     let lock = SocketLock::path_for(path);
-    // Without the directory the address itself cannot be used.
+    // Without the directory the address itself is unusable.
     if !lock.parent().is_none_or(|above| above.as_os_str().is_empty() || above.is_dir()) {
-        return unheard(address, error);
+        return cannot_listen(address, error);
     }
-    let help = "choose a path in a directory in which you may write; or remove the lock, if no server runs there";
+    let help = "choose a path in a writable directory; or remove the lock file, if no server uses it";
     ServeError::new(format!("cannot listen on {address}: cannot lock {}: {error}", lock.display()), help)
 }
 
-fn unheard(address: &Address, error: &io::Error) -> ServeError {
+fn cannot_listen(address: &Address, error: &io::Error) -> ServeError {
     let help = match (address, error.kind()) {
-        (_, io::ErrorKind::AddrInUse) => "another server has it: choose another with --nbd HOST:PORT",
-        (Address::Tcp(_), io::ErrorKind::PermissionDenied) => "ports below 1024 need a privilege: choose another",
-        (Address::Unix(_), _) => "choose a path in a directory that is there and may be written",
+        (_, io::ErrorKind::AddrInUse) => "stop the other server, or choose another --nbd address",
+        (Address::Tcp(_), io::ErrorKind::PermissionDenied) => {
+            "ports below 1024 require privileges: choose another port"
+        }
+        (Address::Unix(_), _) => "choose a path in an existing, writable directory",
         _ => "choose an address of this machine with --nbd HOST:PORT, or unix:PATH",
     };
-    ServeError::new(format!("no NBD client can be heard on {address}: {error}"), help)
+    ServeError::new(format!("cannot listen for NBD clients on {address}: {error}"), help)
 }
 
 #[cfg(test)]
@@ -169,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_nobody_answers_is_replaced_and_one_that_lives_is_not() {
+    fn a_stale_socket_is_replaced_and_one_in_use_is_not() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nbd.sock");
-        // Dropped, a listener of the standard library leaves its file, as a server does that is killed.
+        // A dropped listener of the standard library leaves its file, as a killed server does.
         drop(UnixListener::bind(&path).expect("a free path"));
         let first = listen(&address(&directory)).expect("the stale one is replaced");
         let error = listen(&address(&directory)).err().expect("the first one lives");
@@ -183,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_a_server_still_has_while_it_ends_is_waited_for() {
+    fn listening_waits_for_the_lock_of_a_server_that_is_exiting() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nbd.sock");
         let lock = SocketLock::acquire(&path).expect("it can be created").expect("it is free");
@@ -192,15 +195,15 @@ mod tests {
             drop(lock);
         });
         let listener = listen(&address(&directory)).expect("the lock is released in time");
-        ending.join().expect("it has ended");
+        ending.join().expect("it has exited");
         drop(listener);
     }
 
     #[test]
-    fn a_dead_servers_socket_that_the_kernel_has_yet_to_close_is_waited_for() {
+    fn listening_waits_for_a_dead_servers_socket_that_the_kernel_has_yet_to_close() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nbd.sock");
-        // It accepts, and nobody owns the lock.
+        // It accepts, and no process holds the lock.
         let dead = UnixListener::bind(&path).expect("a free path");
         let closing = thread::spawn(move || {
             thread::sleep(DEAD_SOCKET_TIMEOUT / 10);
@@ -229,9 +232,9 @@ mod tests {
                 Err(error) => break assert_eq!(error, Errno::AGAIN),
             }
         }
-        assert!(accepts_connections(&path).expect("it can be asked"));
+        assert!(accepts_connections(&path).expect("it can be checked"));
         drop(dead);
-        assert!(!accepts_connections(&path).expect("it can be asked"));
+        assert!(!accepts_connections(&path).expect("it can be checked"));
     }
 
     #[test]
@@ -239,7 +242,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nbd.sock");
         let other = UnixListener::bind(&path).expect("a free path");
-        let error = listen(&address(&directory)).err().expect("it lives, though it has no lock");
+        let error = listen(&address(&directory)).err().expect("it is in use, although it has no lock");
         assert!(error.message.contains("another server listens"), "{error}");
         UnixStream::connect(&path).expect("it still listens");
         drop(other);
@@ -250,17 +253,17 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let address = Address::Unix(directory.path().join("none/nbd.sock"));
         let error = listen(&address).err().expect("there is no such directory");
-        assert!(error.help.contains("a directory that is there"), "{error}");
+        assert!(error.help.contains("existing, writable directory"), "{error}");
     }
 
     #[test]
-    fn a_file_that_is_no_socket_is_left_alone() {
+    fn a_file_that_is_not_a_socket_is_left_alone() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nbd.sock");
         fs::write(&path, "precious").expect("it can be written");
         let error = listen(&address(&directory)).err().expect("it is in the way");
-        assert!(error.message.contains("is no socket"), "{error}");
-        assert_eq!(fs::read_to_string(&path).expect("it is still there"), "precious");
+        assert!(error.message.contains("is not a socket"), "{error}");
+        assert_eq!(fs::read_to_string(&path).expect("it still exists"), "precious");
     }
 
     #[test]
@@ -268,9 +271,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("nbd.sock");
         let first = listen(&address(&directory)).expect("a free path");
-        fs::remove_file(&path).expect("somebody removes it");
+        fs::remove_file(&path).expect("it can be removed");
         assert!(listen(&address(&directory)).is_err(), "the first one lives");
-        fs::remove_file(SocketLock::path_for(&path)).expect("and its lock too");
+        fs::remove_file(SocketLock::path_for(&path)).expect("its lock can be removed, too");
         let second = listen(&address(&directory)).expect("the path is free");
         drop(first);
         assert!(path.exists());

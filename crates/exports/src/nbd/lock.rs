@@ -1,8 +1,8 @@
-//! The lock beside a Unix socket. It tells a server that runs from one that was killed.
+//! The lock file of a Unix socket. It distinguishes a running server from a killed one.
 //!
-//! The socket itself cannot: the kernel closes the sockets that a killed server's io_uring used only after the process has
-//! been reaped, and until then connections to them succeed. The lock's file is never given to a ring, so the kernel
-//! releases the lock before the process has ended.
+//! The socket itself cannot: the kernel closes the sockets that a killed server's io_uring used
+//! only after the process has been reaped, and until then connections to them succeed. The lock's
+//! file is never given to a ring, so the kernel releases the lock before the process has ended.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// What is added to the name of a socket.
+/// The suffix added to the name of a socket.
 const SUFFIX: &str = ".lock";
 
 /// The exclusive lock of one socket. Dropped, it is released, and its file removed.
@@ -29,7 +29,7 @@ impl SocketLock {
         name.into()
     }
 
-    /// Acquires the lock; `None` while another server owns it.
+    /// Acquires the lock; `None` while another server holds it.
     ///
     /// # Errors
     /// When the file cannot be created or locked.
@@ -38,7 +38,8 @@ impl SocketLock {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
-            // In a directory that all may write to, a link must not make us create a file elsewhere.
+            // In a world-writable directory, a symbolic link must not cause a file to be created
+            // elsewhere.
             let file = options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(&path)?;
             match file.try_lock() {
                 Ok(()) => {}
@@ -46,7 +47,8 @@ impl SocketLock {
                 Err(TryLockError::Error(error)) => return Err(error),
             }
             let lock = SocketLock { path: path.clone(), file };
-            // An owner removes the file when it stops: a lock of a removed file excludes nobody.
+            // An owner removes the file when it stops: a lock of a removed file excludes no other
+            // server.
             if lock.is_in_place() {
                 return Ok(Some(lock));
             }
@@ -66,7 +68,7 @@ impl SocketLock {
 impl Drop for SocketLock {
     fn drop(&mut self) {
         if self.is_in_place() {
-            // A file that stays is locked by the next server.
+            // A file that is left is locked by the next server.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -83,9 +85,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("nbd.sock");
         let first = SocketLock::acquire(&socket).expect("it can be created").expect("it is free");
-        assert!(SocketLock::acquire(&socket).expect("it can be opened").is_none(), "the first owner lives");
+        assert!(SocketLock::acquire(&socket).expect("it can be opened").is_none(), "the first owner still holds it");
         drop(first);
-        assert!(!SocketLock::path_for(&socket).exists(), "the file goes with its owner");
+        assert!(!SocketLock::path_for(&socket).exists(), "the file is removed with its owner");
         assert!(SocketLock::acquire(&socket).expect("it can be created").is_some());
     }
 
@@ -94,7 +96,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("nbd.sock");
         fs::write(SocketLock::path_for(&socket), "").expect("it can be written");
-        let lock = SocketLock::acquire(&socket).expect("it can be opened").expect("nobody owns it");
+        let lock = SocketLock::acquire(&socket).expect("it can be opened").expect("it is free");
         assert!(SocketLock::acquire(&socket).expect("it can be opened").is_none());
         drop(lock);
     }
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_that_come_and_go_at_once_are_never_two() {
+    fn concurrent_owners_exclude_each_other() {
         use std::sync::atomic::{AtomicU32, Ordering};
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("nbd.sock");
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_the_lock_is_not_followed() {
+    fn a_symbolic_link_in_place_of_the_lock_is_not_followed() {
         let directory = tempfile::tempdir().expect("a directory");
         let (socket, elsewhere) = (directory.path().join("nbd.sock"), directory.path().join("elsewhere"));
         symlink(&elsewhere, SocketLock::path_for(&socket)).expect("it can be made");

@@ -1,21 +1,22 @@
-//! NBD: exports of drives of conventional zones.
+//! NBD: exports of drives with conventional zones.
 //!
 //! ```text
-//!   listen.rs    TCP ports and the files of Unix sockets
-//!   service.rs   clients: bytes up, bytes down, deadlines
+//!   listen.rs    TCP ports and Unix sockets
+//!   service.rs   clients: bytes received and sent, deadlines
 //!       |  ^
 //!   zonda_nbd    handshake, requests, replies             (pure)
 //!       v  |
-//!   work/        requests as commands, turns at a block   (pure)
+//!   work/        requests as commands, locked ranges      (pure)
 //!       |  ^
 //!   drives.rs    the server's, shared with NVMe/TCP
 //! ```
 //!
-//! tls.rs has the keys. What is absent: zones. Only namespaces whose zones are all conventional are exported.
+//! tls.rs holds the keys. What is absent: zones. Only namespaces whose zones are all conventional
+//! are exported.
 
 mod admission;
 mod counters;
-mod crowd;
+mod eviction;
 mod limits;
 mod listen;
 mod lock;
@@ -27,7 +28,7 @@ mod table;
 mod tls;
 mod work;
 
-pub(crate) use limits::{CONNECTIONS_MAX, REPLY_ROOM_BYTES};
+pub(crate) use limits::{CONNECTIONS_MAX, REPLY_RESERVE_BYTES};
 pub(crate) use prepare::prepare;
 pub(crate) use service::{End, Nbd};
 pub(crate) use table::Candidate;

@@ -1,4 +1,4 @@
-//! Everything that can fail before a client is let in.
+//! Everything that can fail before a connection is accepted.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::tls::NbdTls;
 use crate::config::ServerPlan;
 use crate::start::{NbdExportInfo, ServeError};
 
-/// The NBD server of a plan, if it has one, and what it exports.
+/// Creates the NBD server of a plan, if configured, and lists its exports.
 pub(crate) fn prepare(
     plan: &ServerPlan,
     connections_max: usize,
@@ -45,8 +45,8 @@ pub(crate) fn prepare(
     Ok((Some(Nbd::new(ring, connections_max, tables, listeners)), infos))
 }
 
-/// Where an export is, for whoever is on this machine (`doc/uri.md` of the project NetworkBlockDevice/nbd): encrypted, and
-/// in the clear, as far as it may be.
+/// The URIs of an export for clients on this machine (`doc/uri.md` of the project
+/// NetworkBlockDevice/nbd): encrypted and unencrypted, as permitted.
 fn urls(address: &Address, name: &str, tls: Option<&NbdTls>) -> Vec<String> {
     let schemes: &[&str] = match tls {
         None => &["nbd"],
@@ -74,8 +74,7 @@ fn url(scheme: &str, address: &Address, name: &str) -> String {
     }
 }
 
-/// Text as it stands in a URL: everything but unreserved characters (RFC 3986, section 2.3) and `kept` is written in
-/// hexadecimal.
+/// Percent-encodes everything but unreserved characters (RFC 3986, section 2.3) and `kept`.
 fn encoded(text: &str, kept: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,5 @@
-//! The clients of all exports: what arrives goes to their machines, what these want is done.
+//! The clients of all exports: passes received bytes to their connections, and executes the effects
+//! of these.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,14 +12,14 @@ use zonda_target::{Budget, ConnectionId, DeviceKey, Flow, Progress, Unregistered
 use zonda_zoned::{Completion, Instant, Status};
 
 use super::admission::Admission;
-use super::crowd::{self, Place};
+use super::eviction::{self, Slot};
 use super::limits::{HANDSHAKE_MAX, HANDSHAKE_STEPS, PROBE_AFTER, PROBE_INTERVAL, PROBES, STALL_MAX, SWEEP_INTERVAL};
 use super::listen::{Listener, SocketFile};
 use super::memory::{ClientMemory, MemoryQueue};
 use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
 use super::table::Table;
 use super::tls::Channel;
-use super::work::{Asker, RequestKind, Work, WorkEffect};
+use super::work::{RequestKind, Requester, Work, WorkEffect};
 use crate::drives::Drives;
 use crate::events;
 use crate::served::Submitter;
@@ -31,14 +32,14 @@ pub(crate) struct Nbd {
     /// The table of each listener.
     portals: Vec<usize>,
     listen: Vec<Address>,
-    /// They go when nobody is let in any more.
+    /// Removed when no more connections are accepted.
     files: Vec<SocketFile>,
     pub(super) clients: BTreeMap<ConnectionId, Client>,
-    /// Connections so far; the last one's number.
+    /// Connections so far; the id of the last one.
     numbered: u64,
     connections_max: usize,
-    /// Those whose machines may want something, most of them once: what is told to a machine in one turn is answered in one
-    /// send.
+    /// Clients whose connections may have effects, most of them once: all replies of one iteration
+    /// leave in one send.
     pub(super) dirty: Vec<ConnectionId>,
     work: Work,
     admission: Admission,
@@ -50,46 +51,46 @@ pub(crate) struct Nbd {
 /// One connection.
 pub(super) struct Client {
     pub(super) machine: Connection,
-    /// Once its bytes come in TLS.
+    /// TLS, once started.
     channel: Option<Channel>,
     peer: String,
     /// Of its address.
     group: u64,
     table: usize,
     since: Instant,
-    /// When it took a step of its handshake last, and how many of its steps still count.
+    /// When it last made progress in its handshake.
     stepped_at: Instant,
     steps_left: u8,
-    /// When its last request came.
+    /// When its last request was received.
     asked_at: Option<Instant>,
-    /// Sends that have not left, and the bytes of the machine in each.
+    /// Sends in progress, and the bytes of the connection in each.
     unsent: VecDeque<usize>,
-    /// When the client last took something, or was first sent something.
+    /// When the client last received bytes, or bytes were first sent to it.
     progress_at: Instant,
-    /// What it takes of what it is sent, and sends of what it has announced.
+    /// Its progress in receiving replies and in sending announced data.
     progress: Progress,
     is_paused: bool,
     pub(super) memory: ClientMemory,
 }
 
-/// Why a connection ends.
+/// Why a connection was closed.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The machine wants it.
+    /// The protocol requires it.
     Closed(CloseReason),
-    /// The other side ended it, or the network did.
-    Gone,
-    /// The server stops, and waits for requests in flight no longer.
+    /// The client or the network closed it.
+    Disconnected,
+    /// The server stops, and does not wait for requests in flight any longer.
     Cut,
-    /// No export was chosen in time, or others needed the place.
+    /// No export was chosen in time, or the slot was needed.
     Handshake,
-    /// Nobody has used it for a while, and others needed the place.
-    Crowded,
-    /// It takes nothing of what it is sent.
+    /// It was idle, and the slot was needed.
+    Evicted,
+    /// It receives nothing.
     Stalled,
-    /// It takes and sends too little, while others wait for the memory that it holds.
+    /// It is too slow, while others wait for the memory that it holds.
     ShortOfMemory,
-    /// Its TLS cannot be followed, or it is not believed.
+    /// TLS failed, or its certificate was rejected.
     Tls(String),
 }
 
@@ -106,21 +107,20 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             End::Closed(reason) => reason.fmt(f),
-            End::Gone => f.write_str("the client hung up"),
-            End::Cut => f.write_str("this server stops, and requests did not end in time: they have no answer"),
-            End::Handshake => f.write_str("it chose no export in time; a client that lists and leaves, or a stranger"),
+            End::Disconnected => f.write_str("the client disconnected"),
+            End::Cut => f.write_str("timeout: requests did not complete before the server stopped"),
+            End::Handshake => f.write_str("handshake timeout: the client did not select an export"),
             End::Tls(reason) => write!(f, "TLS failed: {reason}"),
-            End::Crowded => f.write_str("it was idle, and closed to free its slot for a new connection"),
-            End::ShortOfMemory => {
-                f.write_str("it took and sent too little, while others waited for the memory that it held")
-            }
-            End::Stalled => f.write_str("it took nothing of what it was sent; look at the client and the network"),
+            End::Evicted => f.write_str("idle connection closed to free its slot for a new one"),
+            End::ShortOfMemory => f.write_str("the client was too slow, while others waited for its memory"),
+            End::Stalled => f.write_str("timeout: the client received nothing; check the client and the network"),
         }
     }
 }
 
 impl Nbd {
-    /// A server of these tables for so many connections; each listener is of the table with its index.
+    /// Creates a server of these tables with a limit on connections; each listener belongs to the
+    /// table with its index.
     pub(crate) fn new(
         ring: &Ring,
         connections_max: usize,
@@ -154,9 +154,9 @@ impl Nbd {
         }
     }
 
-    /// See [`Sockets::begin_turn`].
-    pub(crate) fn begin_turn(&mut self, allowance: u64) {
-        self.sockets.begin_turn(allowance);
+    /// See [`Sockets::begin_iteration`].
+    pub(crate) fn begin_iteration(&mut self, allowance: u64) {
+        self.sockets.begin_iteration(allowance);
     }
 
     /// See [`Sockets::active`].
@@ -164,31 +164,31 @@ impl Nbd {
         self.sockets.active()
     }
 
-    /// Begins to take connections.
+    /// Starts accepting connections.
     pub(crate) fn accept(&mut self) {
         self.sockets.accept();
     }
 
-    /// Everything that can be done now. Returns whether anything was.
-    pub(crate) fn turn(&mut self, now: Instant, drives: &mut Drives, budget: &mut Budget) -> bool {
+    /// One iteration. Returns whether it made progress.
+    pub(crate) fn run_once(&mut self, now: Instant, drives: &mut Drives, budget: &mut Budget) -> bool {
         let mut moved = false;
         loop {
-            let mut goes_on = false;
+            let mut made_progress = false;
             while let Some(event) = self.sockets.next_event() {
-                goes_on = true;
+                made_progress = true;
                 self.on_event(now, event);
             }
             while let Some(effect) = self.work.poll_effect() {
-                goes_on = true;
+                made_progress = true;
                 match effect {
                     WorkEffect::Submit { device, command, .. }
                         if !self.admission.permits(device, &command.operation) =>
                     {
-                        self.tell_refusal(device, drives);
+                        self.log_refusal(device, drives);
                         self.work.completed(Completion::of(command.id, Status::ReservationConflict));
                     }
                     WorkEffect::Ask { device, job, .. } if !self.admission.permits_reads(device) => {
-                        self.tell_refusal(device, drives);
+                        self.log_refusal(device, drives);
                         self.work.refused(job);
                     }
                     WorkEffect::Submit { device, flow, command } => {
@@ -198,39 +198,41 @@ impl Nbd {
                     WorkEffect::Ask { device, job, start, most } => {
                         self.work.answered(job, drives.get(device).drive().extent(start, most));
                     }
-                    WorkEffect::Reply { asker, kind, bytes, result } => self.on_reply(asker, kind, bytes, result),
+                    WorkEffect::Reply { requester, kind, bytes, result } => {
+                        self.on_reply(requester, kind, bytes, result);
+                    }
                 }
             }
             for id in std::mem::take(&mut self.dirty) {
-                self.settle(now, id, budget);
+                self.process(now, id, budget);
             }
             self.release_closed(budget);
-            goes_on |= self.wake_waiting(budget);
-            if !goes_on {
+            made_progress |= self.wake_waiting(budget);
+            if !made_progress {
                 return moved || self.sockets.has_backlog();
             }
             moved = true;
         }
     }
 
-    /// What reservations of NVMe hosts leave to the clients, as of so many changes of them.
+    /// Updates the access of clients under reservations of NVMe hosts, if these have changed.
     pub(crate) fn admit(&mut self, changes: u64, access: impl Fn(DeviceKey) -> UnregisteredAccess) {
         let drives = self.tables.iter().flat_map(|table| &table.exports).map(|export| export.device);
         self.admission.update(changes, drives, access);
     }
 
-    fn tell_refusal(&mut self, device: DeviceKey, drives: &Drives) {
-        if self.admission.is_news(device) {
-            events::nbd_reserved(&drives.get(device).source);
+    fn log_refusal(&mut self, device: DeviceKey, drives: &Drives) {
+        if self.admission.must_log(device) {
+            events::nbd_reservation_conflict(&drives.get(device).source);
         }
     }
 
-    /// A drive has ended a command of ours.
+    /// A command of an NBD client has completed.
     pub(crate) fn completed(&mut self, completion: Completion) {
         self.work.completed(completion);
     }
 
-    /// What is due.
+    /// Handles expired timeouts.
     pub(crate) fn expire(&mut self, now: Instant, budget: &Budget) {
         self.sockets.expire(now);
         if now < self.sweep_at {
@@ -260,7 +262,8 @@ impl Nbd {
         sweep.into_iter().chain(self.sockets.next_timeout()).min()
     }
 
-    /// Lets nobody in any more, answers what is under way, and closes each connection after its last answer.
+    /// Stops accepting connections, completes requests in flight, and closes each connection after
+    /// its last reply.
     pub(crate) fn drain(&mut self) {
         self.sockets.stop_accepting();
         self.files.clear();
@@ -273,24 +276,24 @@ impl Nbd {
         }
     }
 
-    /// Ends all connections now.
+    /// Closes all connections now.
     pub(crate) fn cut_all(&mut self, now: Instant) {
         let all: Vec<ConnectionId> = self.clients.keys().copied().collect();
         all.into_iter().for_each(|id| self.end(now, id, &End::Cut));
         self.sockets.cut_all();
     }
 
-    /// Whether nobody is connected and nothing is under way.
+    /// Whether no client is connected and no request is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.clients.is_empty() && self.sockets.is_empty() && self.work.is_idle()
     }
 
-    /// Bytes that are held for clients that are gone.
+    /// Bytes held for closed connections.
     pub(crate) fn outside_bytes(&self) -> usize {
-        self.sockets.leaving_bytes() + self.work.orphaned_bytes()
+        self.sockets.closing_bytes() + self.work.orphaned_bytes()
     }
 
-    /// Bytes of the buffers in which clients are received.
+    /// Bytes of receive buffers.
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.sockets.buffer_bytes()
     }
@@ -331,21 +334,21 @@ impl Nbd {
     fn on_event(&mut self, now: Instant, event: SocketEvent) {
         match event {
             SocketEvent::Accepted { portal, socket, peer, .. } => self.on_accepted(now, portal, socket, peer),
-            // Whoever needs its place asks the sockets.
+            // Eviction checks the sockets for queued bytes.
             SocketEvent::Arrived { .. } => {}
             SocketEvent::Received { connection, chunk } => {
                 self.on_received(now, connection, chunk);
             }
             SocketEvent::Sent { connection, .. } => {
                 if let Some(client) = self.clients.get_mut(&connection) {
-                    let bytes = client.unsent.pop_front().expect("what has left was sent");
+                    let bytes = client.unsent.pop_front().expect("the bytes were sent");
                     client.progress_at = now;
                     client.progress.moved(bytes);
                     client.machine.sent(bytes);
                     self.dirty.push(connection);
                 }
             }
-            SocketEvent::Gone { connection } => self.end(now, connection, &End::Gone),
+            SocketEvent::Disconnected { connection } => self.end(now, connection, &End::Disconnected),
         }
     }
 
@@ -354,14 +357,14 @@ impl Nbd {
         if client.steps_left > 0 && client.machine.stage() == Stage::Handshake {
             (client.stepped_at, client.steps_left) = (now, client.steps_left - 1);
         }
-        // Who is to take replies makes no progress by asking for more.
+        // A client that has to receive replies makes no progress by sending more requests.
         if client.unsent.is_empty() {
             client.progress.moved(chunk.len());
         }
         self.dirty.push(id);
         let Some(channel) = &mut client.channel else { return client.machine.received(chunk) };
         let plain = channel.received(&chunk);
-        // Its own part of a handshake, or why it gives up.
+        // TLS's own messages: its handshake, or an alert.
         let answer = channel.outgoing();
         if !answer.is_empty() {
             client.unsent.push_back(0);
@@ -374,14 +377,14 @@ impl Nbd {
     }
 
     fn on_accepted(&mut self, now: Instant, portal: usize, socket: Socket, peer: String) {
-        if self.clients.len() >= self.connections_max && !self.make_room(now, &peer) {
+        if self.clients.len() >= self.connections_max && !self.evict_for(now, &peer) {
             self.counts.refused += 1;
-            return events::no_room(&peer);
+            return events::connection_refused(&peer);
         }
         probe(&socket);
         let table = self.portals[portal];
         self.numbered += 1;
-        // Unix sockets of clients have no names.
+        // Clients of Unix sockets have no address.
         let peer = if peer == "unix:" { format!("unix client {}", self.numbered) } else { peer };
         let id = ConnectionId(self.numbered);
         let mut machine = self.tables[table].server.connect();
@@ -407,44 +410,44 @@ impl Nbd {
         self.dirty.push(id);
     }
 
-    /// Ends a connection in favour of one from a peer, if there is one that gives way.
-    fn make_room(&mut self, now: Instant, peer: &str) -> bool {
-        let places = self.clients.iter().map(|(id, client)| Place {
+    /// Evicts a connection for a new one from a peer, if possible.
+    fn evict_for(&mut self, now: Instant, peer: &str) -> bool {
+        let places = self.clients.iter().map(|(id, client)| Slot {
             id: *id,
-            address: crowd::address_of(&client.peer),
+            address: eviction::address_of(&client.peer),
             is_half_open: client.machine.stage() == Stage::Handshake,
             has_asked: client.asked_at.is_some(),
             is_busy: client.machine.requests_in_flight() > 0,
             waits: self.sockets.has_arrived(*id),
             active_at: client.asked_at.unwrap_or(client.stepped_at),
         });
-        let places: Vec<Place<'_, ConnectionId>> = places.collect();
-        let newcomer = if peer == "unix:" { "unix" } else { crowd::address_of(peer) };
-        let Some(id) = crowd::gives_way(&places, newcomer, now) else { return false };
+        let places: Vec<Slot<'_, ConnectionId>> = places.collect();
+        let newcomer = if peer == "unix:" { "unix" } else { eviction::address_of(peer) };
+        let Some(id) = eviction::choose_victim(&places, newcomer, now) else { return false };
         let is_half_open = places.iter().any(|place| place.id == id && place.is_half_open);
-        self.end(now, id, if is_half_open { &End::Handshake } else { &End::Crowded });
+        self.end(now, id, if is_half_open { &End::Handshake } else { &End::Evicted });
         true
     }
 
-    fn on_reply(&mut self, asker: Asker, kind: RequestKind, bytes: u64, result: Result<Reply, NbdError>) {
-        let Some(client) = self.clients.get_mut(&asker.connection) else { return };
-        let index = client.machine.export().expect("requests come after an export was chosen");
-        let is_well = match &result {
+    fn on_reply(&mut self, requester: Requester, kind: RequestKind, bytes: u64, result: Result<Reply, NbdError>) {
+        let Some(client) = self.clients.get_mut(&requester.connection) else { return };
+        let index = client.machine.export().expect("requests follow the choice of an export");
+        let succeeded = match &result {
             Ok(Reply::Read(pieces)) => !pieces.iter().any(|piece| matches!(piece, ReadPiece::Failed { .. })),
             Ok(_) => true,
             Err(_) => false,
         };
-        self.tables[client.table].exports[usize::from(index.0)].counters.answered(kind, bytes, is_well);
-        client.machine.reply(asker.request, result);
-        if self.dirty.last() != Some(&asker.connection) {
-            self.dirty.push(asker.connection);
+        self.tables[client.table].exports[usize::from(index.0)].counters.answered(kind, bytes, succeeded);
+        client.machine.reply(requester.request, result);
+        if self.dirty.last() != Some(&requester.connection) {
+            self.dirty.push(requester.connection);
         }
     }
 
-    /// Does what a connection's machine wants, as far as there is memory for it.
-    fn settle(&mut self, now: Instant, id: ConnectionId, budget: &mut Budget) {
+    /// Executes the effects of a connection, within its memory.
+    fn process(&mut self, now: Instant, id: ConnectionId, budget: &mut Budget) {
         loop {
-            self.settle_machine(now, id);
+            self.process_machine(now, id);
             let Some(client) = self.clients.get_mut(&id) else { return };
             if !self.memory.divide(id, client, budget) {
                 break;
@@ -458,7 +461,7 @@ impl Nbd {
         }
     }
 
-    fn settle_machine(&mut self, now: Instant, id: ConnectionId) {
+    fn process_machine(&mut self, now: Instant, id: ConnectionId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         let table = &self.tables[client.table];
         while let Some(effect) = client.machine.poll_effect() {
@@ -480,18 +483,18 @@ impl Nbd {
                     events::nbd_opened(&client.peer, &export.name, client.machine.is_encrypted());
                 }
                 Effect::Request(request) => {
-                    let index = client.machine.export().expect("requests come after an export was chosen");
+                    let index = client.machine.export().expect("requests follow the choice of an export");
                     let (_, behind) = table.export(index);
                     client.asked_at = Some(now);
-                    let asker = Asker { connection: id, group: client.group, request: request.id };
-                    self.work.begin(behind.device, asker, request.operation);
+                    let requester = Requester { connection: id, group: client.group, request: request.id };
+                    self.work.begin(behind.device, requester, request.operation);
                 }
                 Effect::Close(reason) => return self.end(now, id, &End::Closed(reason)),
             }
         }
     }
 
-    /// A connection ends; what is under way for it is nobody's any more.
+    /// Closes a connection; its requests in flight are abandoned.
     fn end(&mut self, now: Instant, id: ConnectionId, end: &End) {
         let Some(mut client) = self.clients.remove(&id) else { return };
         self.work.abandon(id);
@@ -501,10 +504,10 @@ impl Nbd {
             End::Handshake => self.counts.handshake_timeouts += 1,
             End::Stalled | End::ShortOfMemory => self.counts.stalled += 1,
             End::Tls(_) => self.counts.tls_failures += 1,
-            End::Closed(_) | End::Gone | End::Cut | End::Crowded => {}
+            End::Closed(_) | End::Disconnected | End::Cut | End::Evicted => {}
         }
         events::nbd_closed(&client.peer, client.machine.export().is_some(), end);
-        if !matches!(end, End::Gone) {
+        if !matches!(end, End::Disconnected) {
             if let Some(channel) = &mut client.channel {
                 self.sockets.send(id, channel.finish());
             }
@@ -513,9 +516,9 @@ impl Nbd {
     }
 }
 
-/// Has the kernel find out, in the end, that a client's machine is gone. Unix sockets need and take no such thing.
+/// Enables TCP keepalive, which detects that a client's machine is down. Unix sockets need none.
 fn probe(socket: &Socket) {
-    // Without it the connection stays until the server writes to it.
+    // Without it a dead connection stays until the server writes to it.
     let _ = sockopt::set_socket_keepalive(socket, true);
     let _ = sockopt::set_tcp_keepidle(socket, PROBE_AFTER);
     let _ = sockopt::set_tcp_keepintvl(socket, PROBE_INTERVAL);

@@ -1,41 +1,41 @@
-//! What the NBD server tells about itself.
+//! The state of the NBD server.
 
 use serde::{Deserialize, Serialize};
 
 /// The NBD server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NbdSnapshot {
-    /// Where clients connect: `HOST:PORT` or `unix:PATH`.
+    /// The addresses for clients: `HOST:PORT` or `unix:PATH`.
     pub listen: Vec<String>,
     /// Connections of clients, handshakes included.
     pub connections: u64,
     /// Connections accepted since the start.
     pub connections_accepted: u64,
-    /// Connections turned away, because there were too many.
+    /// Connections refused because there were too many.
     pub connections_refused: u64,
-    /// Connections that did not come to an end with their handshake.
+    /// Connections whose handshake timed out.
     pub handshake_timeouts: u64,
-    /// Connections that were cut because their clients took nothing of what they were sent.
+    /// Connections closed because the client received nothing.
     pub stalled: u64,
-    /// Connections that a violation of the protocol ended.
+    /// Connections closed for a protocol error.
     pub protocol_errors: u64,
-    /// Connections whose TLS failed, those of clients that are not believed included.
+    /// Connections whose TLS failed, including those with a rejected certificate.
     #[serde(default)]
     pub tls_failures: u64,
-    /// Bytes from clients.
+    /// Bytes received from clients.
     pub received_bytes: u64,
-    /// Bytes to clients.
+    /// Bytes sent to clients.
     pub sent_bytes: u64,
     /// In the order of the configuration.
     pub exports: Vec<NbdExportSnapshot>,
 }
 
-/// An export and what was asked of it.
+/// An export and its requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NbdExportSnapshot {
-    /// Where its `[[nbd]]` stands in the configuration, from 0: two may have exports of one name.
+    /// The index of its `[[nbd]]` in the configuration, from 0: two may have exports of one name.
     pub table: u32,
-    /// What clients ask for.
+    /// The export name.
     pub name: String,
     /// The subsystem's NVMe Qualified Name.
     pub nqn: String,
@@ -45,9 +45,9 @@ pub struct NbdExportSnapshot {
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub read_only: bool,
-    /// Clients that have chosen it.
+    /// Clients connected to it.
     pub connections: u64,
-    /// Requests that have been answered since the server started, by kind; kinds that nobody asked for are left out.
+    /// Requests completed since the server started, by kind; kinds without requests are omitted.
     pub requests: Vec<NbdRequestSnapshot>,
 }
 
@@ -56,10 +56,10 @@ pub struct NbdExportSnapshot {
 pub struct NbdRequestSnapshot {
     /// `read`, `write`, `flush`, `trim`, `write zeroes`, `block status`.
     pub kind: String,
-    /// How many were answered, errors included.
+    /// Completed requests, including errors.
     pub count: u64,
-    /// How many of them with an error, in part or altogether.
+    /// Requests that failed, in part or as a whole.
     pub errors: u64,
-    /// Bytes that those without an error were about.
+    /// Bytes covered by successful requests.
     pub bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! From the plan and the open drives to exports.
+//! Builds the exports from the plan and the open drives.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,21 +16,22 @@ use super::work::Shape;
 use crate::config::{NbdExportPlan, NbdPlan};
 use crate::start::ServeError;
 
-/// What clients had better keep to at least: smaller writes cost most drives as much.
+/// The preferred block size, at least: smaller writes cost most drives as much.
 const PREFERRED_BLOCK_BYTES_MIN: u32 = 4096;
-const MAKE_A_VOLUME: &str = "NBD knows no zones: make a volume of zoned drives (zonda volume create) and export that";
+const MAKE_A_VOLUME: &str =
+    "NBD does not support zones: create a volume of zoned drives (zonda volume create) and export that";
 
-/// A namespace of the server that is open.
+/// An open namespace of the server.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) nqn: Nqn,
     pub(crate) namespace: NamespaceId,
     pub(crate) device: DeviceKey,
     pub(crate) geometry: Geometry,
-    /// The directory of the drive, or a word.
+    /// The directory of the drive, or `memory`.
     pub(crate) source: String,
     pub(crate) volatile_write_cache: bool,
-    /// Whatever its exports say.
+    /// Whether it is read-only regardless of its exports.
     pub(crate) read_only: bool,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct Table {
     pub(crate) exports: Vec<TableExport>,
 }
 
-/// What is behind an export.
+/// The namespace of an export.
 pub(crate) struct TableExport {
     pub(crate) nqn: String,
     pub(crate) namespace: NamespaceId,
@@ -56,7 +57,7 @@ impl Candidate {
         self.geometry.conventional_zone_count == self.geometry.zone_count
     }
 
-    /// What it is called when nobody says: its directory.
+    /// Its default name: that of its directory.
     fn default_name(&self) -> String {
         let name = Path::new(&self.source).file_name().map(|name| name.to_string_lossy().into_owned());
         name.unwrap_or_else(|| "drive".to_owned())
@@ -74,12 +75,12 @@ impl Table {
             let candidate = candidates
                 .iter()
                 .find(|candidate| (&candidate.nqn, candidate.namespace) == (&plan.nqn, plan.namespace))
-                .expect("exports were checked against the namespaces");
+                .expect("the exports were checked");
             let export = export(plan, candidate)?;
             if !names.insert(export.name.clone()) {
                 return Err(ServeError::new(
-                    format!("two exports have the name \"{}\"", export.name),
-                    "give each a name of its own: [[nbd.export]] with nqn, namespace and name",
+                    format!("duplicate export name \"{}\"", export.name),
+                    "give each export a unique name: [[nbd.export]] with nqn, namespace and name",
                 ));
             }
             exports.push(export);
@@ -105,7 +106,7 @@ impl Table {
     }
 }
 
-/// Every namespace that can be exported.
+/// Exports of all conventional namespaces.
 fn conventional(plan: &NbdPlan, candidates: &[Candidate]) -> Result<Vec<NbdExportPlan>, ServeError> {
     let plans: Vec<NbdExportPlan> = candidates
         .iter()
@@ -139,7 +140,7 @@ fn export(plan: &NbdExportPlan, candidate: &Candidate) -> Result<Export, ServeEr
         preferred_block_bytes: geometry.block_size_bytes.max(PREFERRED_BLOCK_BYTES_MIN),
         maximum_block_bytes: REQUEST_BYTES_MAX,
         read_only: plan.read_only || candidate.read_only,
-        // A flush is one of the drive, whoever wrote.
+        // A flush applies to the drive, regardless of the connection that wrote.
         multi_conn: true,
         ..Export::new(&name, size_bytes)
     })

@@ -1,7 +1,7 @@
-//! TLS of NBD connections: a room of its own, so that no other has a key.
+//! TLS of NBD connections. No other module has access to keys.
 //!
-//! rustls is a machine as ours are: bytes in, bytes out. Certificates are read when the configuration is, so that a mistake in
-//! them is told at its place.
+//! rustls is a state machine without I/O, like the other protocols here. Certificates are read with
+//! the configuration, so that an error in them is reported with its position.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -14,20 +14,20 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use zonda_nbd::TlsPolicy;
 
-/// Room made at once for what was decrypted: a record of TLS (RFC 8446, section 5.1).
+/// Initial size of the buffer for decrypted bytes: a TLS record (RFC 8446, section 5.1).
 const RECORD_BYTES: usize = 16 << 10;
 
-/// Bytes that are encrypted at once: what was encrypted replaces them before the next are.
+/// Bytes that are encrypted at once: the ciphertext replaces them before the next are encrypted.
 const ENCRYPTED_BYTES: usize = 256 << 10;
 
-/// A server's certificate, its key, and whom it believes.
+/// A server's certificate and key, and the authority it trusts.
 #[derive(Clone)]
 pub struct NbdTls {
     config: Arc<ServerConfig>,
     required: bool,
 }
 
-/// What of it is wrong.
+/// The part with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NbdTlsPart {
     /// The server's certificate.
@@ -38,21 +38,22 @@ pub enum NbdTlsPart {
     ClientAuthority,
 }
 
-/// TLS that cannot be offered, and why.
+/// An invalid TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdTlsError {
-    /// Which file is at fault.
+    /// The file with the error.
     pub part: NbdTlsPart,
-    /// In a sentence.
+    /// The reason.
     pub reason: String,
 }
 
 impl NbdTls {
-    /// TLS with a certificate (the server's first, then those that vouch for it), its key, and the authority that clients'
-    /// certificates are from, if they must have one; all in PEM (RFC 7468). Where it is not `required`, clients may.
+    /// TLS with a certificate chain (the server's first), its key, and the authority of clients'
+    /// certificates, if they must have one; all in PEM (RFC 7468). If it is not `required`, it is
+    /// optional for clients.
     ///
     /// # Errors
-    /// What is wrong with which of the three.
+    /// The error, and which of the three it concerns.
     pub fn new(
         certificate: &str,
         key: &str,
@@ -62,31 +63,32 @@ impl NbdTls {
         let fault = |part| move |reason: String| NbdTlsError { part, reason };
         let chain = certificates(certificate).map_err(fault(NbdTlsPart::Certificate))?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())
-            .map_err(|error| fault(NbdTlsPart::Key)(format!("there is no private key in PEM in it ({error})")))?;
+            .map_err(|error| fault(NbdTlsPart::Key)(format!("no private key in PEM format found ({error})")))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .expect("the provider speaks the versions that it comes with");
+            .expect("the provider supports its default versions");
         let builder = match client_authority {
             None => builder.with_no_client_auth(),
             Some(authority) => {
                 let fault = fault(NbdTlsPart::ClientAuthority);
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(authority).map_err(fault)? {
-                    roots.add(certificate).map_err(|error| fault(format!("it cannot be used: {error}")))?;
+                    roots.add(certificate).map_err(|error| fault(format!("unusable certificate: {error}")))?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-                builder
-                    .with_client_cert_verifier(verifier.map_err(|error| fault(format!("it cannot be used: {error}")))?)
+                builder.with_client_cert_verifier(
+                    verifier.map_err(|error| fault(format!("unusable certificate: {error}")))?,
+                )
             }
         };
         let config = builder.with_single_cert(chain, key);
-        let config =
-            config.map_err(|error| fault(NbdTlsPart::Key)(format!("it does not go with the certificate: {error}")))?;
+        let config = config
+            .map_err(|error| fault(NbdTlsPart::Key)(format!("the key does not match the certificate: {error}")))?;
         Ok(NbdTls { config: Arc::new(config), required })
     }
 
-    /// Whether clients must.
+    /// Whether TLS is required.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.required
@@ -97,7 +99,7 @@ impl NbdTls {
     }
 }
 
-/// Nothing of a key may end up in a log.
+/// Keys must never be logged.
 impl fmt::Debug for NbdTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NbdTls").field("required", &self.required).finish_non_exhaustive()
@@ -112,18 +114,18 @@ pub(super) struct Channel {
 impl Channel {
     pub(super) fn new(tls: &NbdTls) -> Channel {
         let mut session =
-            ServerConnection::new(Arc::clone(&tls.config)).expect("a configuration that was checked begins a session");
-        // What is given to it leaves for the socket at once; the machine above bounds it.
+            ServerConnection::new(Arc::clone(&tls.config)).expect("a checked configuration starts a session");
+        // Its output is sent at once; the connection above bounds it.
         session.set_buffer_limit(None);
         Channel { session }
     }
 
-    /// Bytes from the socket; what the client has said in them.
+    /// Decrypts bytes from the socket.
     pub(super) fn received(&mut self, chunk: &[u8]) -> Result<Bytes, String> {
         let mut rest = chunk;
         let mut plain = BytesMut::new();
         while !rest.is_empty() {
-            // Nothing is taken behind the client's last word.
+            // Bytes after close_notify are ignored.
             if self.session.read_tls(&mut rest).map_err(|error| error.to_string())? == 0 {
                 break;
             }
@@ -142,14 +144,14 @@ impl Channel {
         Ok(plain.freeze())
     }
 
-    /// Bytes for the client, to be sent encrypted.
+    /// Encrypts bytes for the client.
     pub(super) fn send(&mut self, pieces: Vec<Bytes>) -> Vec<Bytes> {
         let mut records = Vec::new();
         let mut taken = 0;
         for mut piece in pieces {
             while !piece.is_empty() {
                 let part = piece.split_to(piece.len().min(ENCRYPTED_BYTES - taken));
-                self.session.writer().write_all(&part).expect("its buffer has no bound");
+                self.session.writer().write_all(&part).expect("its buffer is unbounded");
                 taken += part.len();
                 if taken == ENCRYPTED_BYTES {
                     records.append(&mut self.outgoing());
@@ -161,19 +163,19 @@ impl Channel {
         records
     }
 
-    /// Nothing more comes.
+    /// Sends close_notify.
     pub(super) fn finish(&mut self) -> Vec<Bytes> {
         self.session.send_close_notify();
         self.outgoing()
     }
 
-    /// What is to be sent by itself: its handshake, its alerts.
+    /// Output of TLS itself: handshake messages and alerts.
     pub(super) fn outgoing(&mut self) -> Vec<Bytes> {
         let mut records = Vec::new();
         while self.session.wants_write() {
-            self.session.write_tls(&mut records).expect("memory takes everything");
+            self.session.write_tls(&mut records).expect("writing to memory succeeds");
         }
-        // Without the room into which it has grown.
+        // Without its excess capacity.
         if records.is_empty() { Vec::new() } else { vec![Bytes::from(records.into_boxed_slice())] }
     }
 }
@@ -181,8 +183,8 @@ impl Channel {
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     match found {
-        Ok(found) if found.is_empty() => Err("there is no certificate in PEM in it".to_owned()),
+        Ok(found) if found.is_empty() => Err("no certificate in PEM format found".to_owned()),
         Ok(found) => Ok(found),
-        Err(error) => Err(format!("it is no certificate in PEM ({error})")),
+        Err(error) => Err(format!("not a certificate in PEM format ({error})")),
     }
 }

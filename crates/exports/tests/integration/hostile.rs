@@ -1,4 +1,4 @@
-//! A real server, real sockets, and hosts that mean no good: it lives on, and the others get their work done.
+//! A real server, real sockets, and hostile hosts: it keeps running, and honest hosts are served.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,14 +18,14 @@ use zonda_zoned::{
 const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
 
 const NQN: &str = "nqn.2026-01.io.zonda:hostile";
-/// Connections that never say a word.
+/// Connections that never send anything.
 const SILENT: usize = 10_000;
-/// A server that has not closed a connection after this never will.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long to wait until the server closes a connection.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn server() -> Running {
     let spec = sized("zn540", Some(16), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
-    let drive = spec.plan(&PROFILES).expect("it can be so small");
+    let drive = spec.plan(&PROFILES).expect("a valid size");
     let plan = ServerPlan::on_loopback(NQN.parse().expect("a name"), Source::Memory(Box::new(drive)));
     start(plan, false).expect("it starts")
 }
@@ -34,7 +34,7 @@ fn address(server: &Running) -> SocketAddr {
     server.info().listen[0]
 }
 
-/// A host that means well.
+/// An honest host.
 fn host(server: &Running) -> Connection {
     let url = NvmeTcpUrl {
         host: "127.0.0.1".to_owned(),
@@ -42,7 +42,7 @@ fn host(server: &Running) -> Connection {
         subsystem: NQN.parse().expect("a name"),
         namespace: NamespaceId::FIRST,
     };
-    Connection::open(&Location::NvmeTcp(url), &NamespaceOptions::default()).expect("the server lets it in")
+    Connection::open(&Location::NvmeTcp(url), &NamespaceOptions::default()).expect("the server accepts it")
 }
 
 /// Fills a zone, reads it, and resets it.
@@ -65,19 +65,19 @@ fn work(host: &mut Connection, zone: u64) {
 }
 
 fn stop(server: Running, hosts: impl IntoIterator<Item = Connection>) {
-    hosts.into_iter().for_each(|host| host.close().expect("it takes its leave"));
+    hosts.into_iter().for_each(|host| host.close().expect("it closes"));
     server.handle().stop();
-    server.wait().expect("it stops well");
+    server.wait().expect("it stops cleanly");
 }
 
-/// What the server says until it closes the connection.
-fn last_words(mut stream: TcpStream) -> Vec<u8> {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+/// The bytes that the server sends until it closes the connection.
+fn bytes_until_close(mut stream: TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
     let mut words = Vec::new();
     match stream.read_to_end(&mut words) {
         Ok(_) => words,
         Err(error) if error.kind() == ErrorKind::ConnectionReset => words,
-        Err(error) => panic!("the connection stays: {error}"),
+        Err(error) => panic!("the connection was not closed: {error}"),
     }
 }
 
@@ -89,18 +89,18 @@ fn header(kind: u8, header_bytes: u8, pdu_bytes: u32) -> Vec<u8> {
 }
 
 #[test]
-fn ten_thousand_silent_connections_keep_nobody_from_their_work() {
+fn ten_thousand_silent_connections_delay_no_honest_host() {
     let server = server();
     let mut early = host(&server);
     let mut silent = Vec::with_capacity(SILENT);
     while silent.len() < SILENT {
         match TcpStream::connect(address(&server)) {
             Ok(stream) => silent.push(stream),
-            // This process, which is both sides, may open no more files: fewer must do.
+            // This process, which is both sides, cannot open more files: fewer have to suffice.
             Err(error) if error.raw_os_error() == Some(24) => {
                 let spare = silent.len().min(64);
                 silent.truncate(silent.len() - spare);
-                println!("{} silent connections: more files cannot be opened here", silent.len());
+                println!("{} silent connections: the limit of open files is reached", silent.len());
                 break;
             }
             Err(error) => panic!("connection {}: {error}", silent.len()),
@@ -118,7 +118,7 @@ fn ten_thousand_silent_connections_keep_nobody_from_their_work() {
 }
 
 #[test]
-fn nonsense_ends_its_own_connection_and_no_other() {
+fn malformed_pdus_close_only_their_own_connection() {
     let server = server();
     let mut good = host(&server);
     let initialize = || [header(0, 128, 128), vec![0; 120]].concat();
@@ -127,13 +127,13 @@ fn nonsense_ends_its_own_connection_and_no_other() {
         ("a command before the connection is initialised", [header(4, 72, 72), vec![0; 64]].concat()),
         ("a capsule of a gigabyte", [initialize(), header(4, 72, 1 << 30)].concat()),
         ("a PDU that only controllers send", [initialize(), header(5, 24, 24), vec![0; 16]].concat()),
-        ("data that nobody asked for", [initialize(), header(6, 24, 24), vec![0; 16]].concat()),
+        ("unsolicited data", [initialize(), header(6, 24, 24), vec![0; 16]].concat()),
         ("another protocol", b"GET / HTTP/1.1\r\nHost: zonda\r\n\r\n".to_vec()),
     ];
     for (zone, (name, bytes)) in (0..).zip(nonsense) {
         let mut stream = TcpStream::connect(address(&server)).expect("the server listens");
         stream.write_all(&bytes).expect("the server reads");
-        let words = last_words(stream);
+        let words = bytes_until_close(stream);
         assert!(words.len() <= 128 + 152, "{name}: {} bytes", words.len());
         work(&mut good, zone);
     }
@@ -141,20 +141,21 @@ fn nonsense_ends_its_own_connection_and_no_other() {
 }
 
 #[test]
-fn a_host_that_never_reads_keeps_only_itself_waiting() {
+fn a_host_that_never_reads_delays_only_itself() {
     let server = server();
     let mut good = host(&server);
     let mut rude = host(&server);
     work(&mut good, 0);
-    // All that its queue takes; it never looks at an answer, so far more than any socket buffer holds waits for it.
+    // A full queue; it never reads a reply, so far more than any socket buffer holds is queued for
+    // it.
     let blocks = rude.geometry().max_transfer_blocks.min(Blocks(256));
     for id in 0..100 {
         let operation = Operation::Read { start: Lba(0), blocks };
         let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
-        rude.submit(command).expect("its queue takes so many");
+        rude.submit(command).expect("the queue is not full");
     }
     rude.poll(&mut zonda_zoned::CompletionQueue::new());
-    rude.turn(Some(rude.now())).expect("the commands leave");
+    rude.run_once(Some(rude.now())).expect("the commands are sent");
     (1..16).for_each(|zone| work(&mut good, zone));
     drop(rude);
     work(&mut good, 1);
@@ -162,12 +163,12 @@ fn a_host_that_never_reads_keeps_only_itself_waiting() {
 }
 
 #[test]
-fn a_host_that_is_refused_in_the_middle_of_sending_hears_why() {
+fn a_host_that_is_refused_while_sending_gets_the_reason() {
     let server = server();
     let mut stream = TcpStream::connect(address(&server)).expect("the server listens");
     let nonsense = [header(0, 128, 128), vec![0; 120], header(4, 72, 1 << 30), vec![0; 64 << 10]].concat();
     stream.write_all(&nonsense).expect("the server reads");
-    let words = last_words(stream);
+    let words = bytes_until_close(stream);
     assert_eq!(words[0], 1, "the connection was initialised");
     assert_eq!(words.get(128), Some(&3), "a request to end the connection (C2HTermReq) follows");
     stop(server, []);

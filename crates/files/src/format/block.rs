@@ -4,7 +4,7 @@
 //! byte 0..4    magic "ZFIL"
 //!      4..8    CRC-32C over bytes 8 up to the end of the payload
 //!      8..16   sequence: that of the superblock at the start of the zone
-//!      16..20  place: the block's own, counted from the start of the zone
+//!      16..20  place: the index of the block in the zone
 //!      20      kind: 1 superblock, 2 records
 //!      21..24  0
 //!      24..28  length of the payload
@@ -20,14 +20,14 @@ pub(crate) const HEADER_BYTES: usize = 32;
 const MAGIC: [u8; 4] = *b"ZFIL";
 const SUM_FROM: usize = 8;
 
-/// What a block holds.
+/// The contents of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     Superblock = 1,
     Records = 2,
 }
 
-/// A block that is whole.
+/// An intact block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block<'a> {
     pub(crate) kind: BlockKind,
@@ -54,7 +54,7 @@ impl<'a> Block<'a> {
         blocks.resize(from + block_bytes, 0);
     }
 
-    /// The block that these bytes are; `None` if they are not a whole one.
+    /// Decodes a block; `None` if it is not intact.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Block<'a>> {
         let mut fields = Fields(bytes);
         if fields.take(4)? != MAGIC {

@@ -1,11 +1,12 @@
-//! What the bytes of the metadata zones mean. Byte maps stand above each structure; `docs/internals/file-store.md` has them
-//! together, and says why the format is safe. All numbers are little-endian.
+//! The layout of the metadata zones. A byte map precedes each structure;
+//! `docs/internals/file-store.md` has all of them, and explains why the format is safe. All numbers
+//! are little-endian.
 
 pub(crate) mod block;
 pub(crate) mod record;
 pub(crate) mod superblock;
 
-/// The version of the format on the media, and the only one that this crate reads.
+/// The version of the format on the media, and the only supported one.
 pub const VERSION: u32 = 1;
 
 /// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).
@@ -14,7 +15,7 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Takes numbers off the front of bytes; `None` at their end.
+/// Reads numbers from the front of bytes; `None` at their end.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {

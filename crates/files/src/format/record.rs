@@ -1,4 +1,4 @@
-//! The records of a metadata zone: what changed, in the order in which it did. A snapshot is records too.
+//! The records of a metadata zone: changes in their order. A snapshot consists of records, too.
 //!
 //! ```text
 //! byte 0      kind                       payload
@@ -8,15 +8,15 @@
 //!        2 extents        file u64, then runs: added at the end of the file
 //!        3 closed         file u64
 //!        4 deleted        file u64
-//!        5 renamed        file u64, name: whatever has the name is deleted
-//!        6 moved          file u64, offset in the file u64, a run: its bytes are there now
+//!        5 renamed        file u64, name: an existing file of this name is deleted
+//!        6 moved          file u64, offset in the file u64, a run: the new place of these bytes
 //!        7 zone opened    zone u32, lifetime u8: its first data since it was reset
 //!        8 zone finished  zone u32, blocks written before u32
 //!        9 snapshot end   nothing
 //!
 //! a run: zone u32, first block u32, blocks u32, bytes of padding u16
 //! ```
-//! A record lies within one block.
+//! A record does not cross blocks.
 
 use zonda_zoned::ZoneIndex;
 
@@ -32,20 +32,23 @@ pub(crate) const RUN_BYTES: usize = 14;
 
 /// Bytes of the longest record.
 pub(crate) const RECORD_BYTES_MAX: usize = RECORD_HEADER_BYTES + FILE_BYTES + 1 + NAME_BYTES_MAX;
-/// Bytes that a file without extents takes in a snapshot, its name not counted: created, closed, and the head of its extents.
+/// Bytes of a file without extents in a snapshot, without its name: created, closed, and the head
+/// of its extents.
 pub(crate) const FILE_COST_BYTES: u64 = (3 * (RECORD_HEADER_BYTES + FILE_BYTES) + 1) as u64;
-/// Bytes that an extent takes in a snapshot, with its share of the heads of further records.
+/// Bytes of an extent in a snapshot, with its share of the heads of further records.
 pub(crate) const EXTENT_COST_BYTES: u64 = RUN_BYTES as u64 + 1;
-/// Bytes that a zone takes in a snapshot: opened, finished.
+/// Bytes of a zone in a snapshot: opened, finished.
 pub(crate) const ZONE_COST_BYTES: u64 = (2 * RECORD_HEADER_BYTES + 5 + 8) as u64;
 /// Bytes of the record that ends a snapshot.
 pub(crate) const SNAPSHOT_END_BYTES: u64 = RECORD_HEADER_BYTES as u64;
 /// Runs of one record.
 const RUNS_MAX: usize = (RECORD_BYTES_MAX - RECORD_HEADER_BYTES - FILE_BYTES) / RUN_BYTES;
 
-const _: () = assert!(RECORD_BYTES_MAX + HEADER_BYTES <= 512, "a record fits the smallest block");
-const _: () =
-    assert!(RECORD_HEADER_BYTES + FILE_BYTES < RUNS_MAX, "the head of a record costs its runs less than a byte each");
+const _: () = assert!(RECORD_BYTES_MAX + HEADER_BYTES <= 512, "a record fits in the smallest block");
+const _: () = assert!(
+    RECORD_HEADER_BYTES + FILE_BYTES < RUNS_MAX,
+    "the head of a record adds less than a byte to each of its runs"
+);
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub(crate) enum Record<'a> {
     SnapshotEnd,
 }
 
-/// Records one behind the other, not yet in blocks.
+/// Consecutive records, not yet packed into blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecordBuffer {
     bytes: Vec<u8>,
@@ -109,7 +112,7 @@ impl RecordBuffer {
         self.bytes[from + 1..from + RECORD_HEADER_BYTES].copy_from_slice(&length.to_le_bytes());
     }
 
-    /// Adds runs at the end of a file, in as many records as it takes.
+    /// Adds runs at the end of a file, in as many records as needed.
     pub(crate) fn push_extents(&mut self, file: FileId, runs: impl Iterator<Item = Run>) {
         let mut runs = runs.peekable();
         while runs.peek().is_some() {
@@ -118,7 +121,7 @@ impl RecordBuffer {
         }
     }
 
-    /// How many records there are.
+    /// The number of records.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
@@ -132,16 +135,16 @@ impl RecordBuffer {
         self.count = 0;
     }
 
-    /// Takes records off the front and puts them into at most `blocks_max` blocks, the first of which has the place
-    /// `place`. Returns the blocks.
+    /// Packs records from the front into at most `blocks_max` blocks, the first of which has the
+    /// place `place`. Returns the blocks.
     pub(crate) fn pack(&mut self, sequence: u64, place: u32, blocks_max: u32, block_bytes: usize) -> Vec<u8> {
-        let room = block_bytes - HEADER_BYTES;
+        let payload_bytes = block_bytes - HEADER_BYTES;
         let mut blocks = Vec::new();
         let mut taken = 0;
         for place in (place..).take(blocks_max as usize) {
             let from = taken;
             while let Some(length) = record_length(&self.bytes[taken..])
-                && taken + length - from <= room
+                && taken + length - from <= payload_bytes
             {
                 taken += length;
                 self.count -= 1;
@@ -189,7 +192,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Takes a record off the front; `None` if the bytes are not one.
+    /// Decodes a record from the front; `None` if the bytes are not a record.
     pub(crate) fn decode(fields: &mut Fields<'a>) -> Option<Record<'a>> {
         let kind = fields.u8()?;
         let length = usize::from(fields.u16()?);
@@ -253,7 +256,7 @@ mod tests {
         })
     }
 
-    /// A record, with a number in the place of its kind and parts that every kind takes something of.
+    /// A record of the kind with this number, from parts of which each kind uses some.
     fn record<'a>(kind: u8, file: u64, code: usize, name: &'a str, runs: &[Run]) -> Record<'a> {
         let (file, lifetime) = (FileId(file), Lifetime::ALL[code]);
         let zone = runs[0].zone;
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_and_its_extents_cost_what_their_records_take() {
+    fn the_cost_of_a_file_covers_its_records() {
         let run = Run { zone: ZoneIndex(1), start: 2, blocks: 3, padding: 0 };
         for name in ["a", "a longer name"] {
             for extents in [0, 1, 7] {
@@ -281,15 +284,15 @@ mod tests {
                 records.push(&Record::Closed { file: FileId(1) });
                 let cost = FILE_COST_BYTES + name.len() as u64 + extents as u64 * EXTENT_COST_BYTES;
                 let bytes = records.bytes() as u64;
-                assert!(bytes <= cost, "{bytes} bytes, reckoned as {cost}");
-                assert!(cost - bytes <= FILE_COST_BYTES / 2, "{bytes} bytes, reckoned as {cost}");
+                assert!(bytes <= cost, "{bytes} bytes, estimated as {cost}");
+                assert!(cost - bytes <= FILE_COST_BYTES / 2, "{bytes} bytes, estimated as {cost}");
             }
         }
     }
 
     proptest! {
         #[test]
-        fn records_come_out_of_blocks_as_they_went_in(
+        fn records_read_back_from_blocks_as_they_were_written(
             parts in prop::collection::vec(
                 (1..10u8, any::<u64>(), 0..6usize, "[a-z/]{1,255}", prop::collection::vec(any_run(), 1..RUNS_MAX)),
                 0..20,
@@ -308,7 +311,7 @@ mod tests {
                 let blocks = buffer.pack(3, place, blocks_max, 512);
                 prop_assert!(!blocks.is_empty() && blocks.len() <= 512 * blocks_max as usize);
                 for bytes in blocks.chunks(512) {
-                    let block = Block::decode(bytes).expect("a whole block");
+                    let block = Block::decode(bytes).expect("an intact block");
                     prop_assert_eq!((block.sequence, block.place), (3, place));
                     place += 1;
                     let mut fields = Fields(block.payload);

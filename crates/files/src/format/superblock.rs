@@ -17,14 +17,14 @@ use super::block::{Block, BlockKind};
 use super::{Fields, VERSION};
 use crate::FileError;
 
-/// What a superblock says of the store.
+/// The contents of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     pub(crate) uuid: [u8; 16],
     pub(crate) facts: Facts,
 }
 
-/// What of a drive a store depends on.
+/// The properties of a drive that a store depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     block_bytes: u32,
@@ -66,7 +66,7 @@ impl Superblock {
     /// The superblock in a zone's first block, and its sequence.
     ///
     /// # Errors
-    /// [`FileError::NotAFileStore`] where there is none, [`FileError::OtherVersion`].
+    /// [`FileError::NotAFileStore`] without a superblock, [`FileError::OtherVersion`].
     pub(crate) fn decode(bytes: &[u8]) -> Result<(u64, Superblock), FileError> {
         let block = Block::decode(bytes).filter(|block| block.kind == BlockKind::Superblock && block.place == 0);
         let block = block.ok_or(FileError::NotAFileStore)?;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_superblock_reads_back_and_another_version_is_refused_by_its_number() {
+    fn a_superblock_reads_back_and_another_version_is_refused() {
         let superblock = Superblock { uuid: [9; 16], facts: Facts::new(&Geometry::tiny(), 2) };
         let mut bytes = Vec::new();
         superblock.encode(7, 512, &mut bytes);

@@ -1,4 +1,4 @@
-//! A file at run time, and the data of it that are not on the media yet.
+//! A file at run time, and its data that are not on the media yet.
 
 use std::collections::VecDeque;
 
@@ -12,21 +12,22 @@ use crate::{FileError, Lifetime, RequestId};
 /// A file.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Its extents are those whose writes have ended, and all before them.
+    /// Its extents are those whose writes have ended, as have all before them.
     pub(super) meta: FileMeta,
-    /// The records have it.
+    /// Records contain it.
     pub(super) is_recorded: bool,
-    /// Bytes at its start whose extents the records have.
+    /// Bytes at its start whose extents are recorded.
     pub(super) recorded_bytes: u64,
-    /// The records have it as closed.
+    /// Records contain it as closed.
     pub(super) is_recorded_closed: bool,
-    /// The ticket of the last record about it.
-    pub(super) ticket: u64,
-    /// While it takes data.
+    /// The log sequence number of its last record.
+    pub(super) lsn: u64,
+    /// Present while it accepts data.
     pub(super) writer: Option<Box<Writer>>,
 }
 
-/// What a file's end is made of: behind the extents the chunks, then the pieces, then what appends still have.
+/// The unwritten end of a file: behind the extents the chunks, then the pieces, then the rest of
+/// waiting appends.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     /// The zone that it holds.
@@ -36,7 +37,7 @@ pub(super) struct Writer {
     pub(super) chunks: VecDeque<Chunk>,
     chunk_bytes: u64,
     next_chunk: u64,
-    /// Data accepted and not cut; without contents, only their length.
+    /// Data accepted and not cut into chunks; without contents, only their length.
     pieces: VecDeque<Bytes>,
     piece_bytes: u64,
     pub(super) appends: VecDeque<WaitingAppend>,
@@ -45,11 +46,11 @@ pub(super) struct Writer {
     pub(super) flush_to: u64,
     /// Bytes of appends that were acknowledged.
     pub(super) acknowledged_bytes: u64,
-    /// A close waits among the syncs.
+    /// A close is among the waiting syncs.
     pub(super) is_closing: bool,
-    /// Writing was given up.
+    /// Writing has failed.
     pub(super) broken: Option<FileError>,
-    /// When it last wrote: the greater, the later.
+    /// When it last wrote; greater is later.
     pub(super) used_at: u64,
 }
 
@@ -59,28 +60,28 @@ pub(super) struct Chunk {
     pub(super) number: u64,
     /// Bytes of the file in it.
     pub(super) bytes: u64,
-    /// Whole blocks; empty where contents are not kept.
+    /// Whole blocks; empty if contents are not kept.
     pub(super) data: Bytes,
     pub(super) stage: ChunkStage,
-    /// Writes that failed.
+    /// Number of failed writes.
     pub(super) attempts: u8,
 }
 
-/// How far a chunk is.
+/// The progress of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ChunkStage {
-    /// To be written, anew if it failed.
+    /// Waits to be written, or rewritten after a failure.
     Waiting,
-    UnderWay(Run),
-    /// On the media, but one before it is not.
+    InFlight(Run),
+    /// On the media, but an earlier one is not.
     Done(Run),
 }
 
-/// An append that is not all in the buffer.
+/// An append that is not completely in the buffer.
 #[derive(Debug)]
 pub(super) struct WaitingAppend {
     pub(super) request: RequestId,
-    /// What is left of it; empty where contents are not kept.
+    /// The rest of its data; empty if contents are not kept.
     pub(super) data: Bytes,
     pub(super) left_bytes: u64,
 }
@@ -89,7 +90,7 @@ pub(super) struct WaitingAppend {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingSync {
     pub(super) request: RequestId,
-    /// Where the file ended when it was asked for.
+    /// The end of the file when it was submitted.
     pub(super) target: u64,
     pub(super) closes: bool,
 }
@@ -102,7 +103,7 @@ impl File {
             is_recorded: false,
             is_recorded_closed: false,
             recorded_bytes: 0,
-            ticket: 0,
+            lsn: 0,
             writer: Some(Box::default()),
         }
     }
@@ -112,36 +113,29 @@ impl File {
         let len_bytes = meta.extents.len_bytes();
         let writer = (!meta.is_closed)
             .then(|| Box::new(Writer { acknowledged_bytes: len_bytes, flush_to: len_bytes, ..Writer::default() }));
-        File {
-            is_recorded: true,
-            is_recorded_closed: meta.is_closed,
-            recorded_bytes: len_bytes,
-            ticket: 0,
-            writer,
-            meta,
-        }
+        File { is_recorded: true, is_recorded_closed: meta.is_closed, recorded_bytes: len_bytes, lsn: 0, writer, meta }
     }
 
     pub(super) fn len_bytes(&self) -> u64 {
         self.writer.as_ref().map_or(self.meta.extents.len_bytes(), |writer| writer.acknowledged_bytes)
     }
 
-    /// Runs of chunks, which belong to the file as its extents do.
+    /// Runs of chunks, which belong to the file like its extents.
     pub(super) fn chunk_runs(&self) -> impl Iterator<Item = Run> {
         self.writer.iter().flat_map(|writer| &writer.chunks).filter_map(|chunk| match chunk.stage {
             ChunkStage::Waiting => None,
-            ChunkStage::UnderWay(run) | ChunkStage::Done(run) => Some(run),
+            ChunkStage::InFlight(run) | ChunkStage::Done(run) => Some(run),
         })
     }
 }
 
 impl Writer {
-    /// Bytes that wait or are under way.
+    /// Bytes that wait or are in flight.
     pub(super) fn buffered_bytes(&self) -> u64 {
         self.chunk_bytes + self.piece_bytes
     }
 
-    /// Bytes that are not cut yet.
+    /// Bytes that are not cut into chunks yet.
     pub(super) fn piece_bytes(&self) -> u64 {
         self.piece_bytes
     }
@@ -155,7 +149,7 @@ impl Writer {
         self.appends.iter().map(|append| append.left_bytes).sum()
     }
 
-    /// Takes data into the buffer.
+    /// Adds data to the buffer.
     pub(super) fn push_piece(&mut self, data: Bytes, bytes: u64) {
         self.piece_bytes += bytes;
         if !data.is_empty() {
@@ -163,7 +157,7 @@ impl Writer {
         }
     }
 
-    /// Cuts a chunk of `bytes` off the pieces, filled up to `padded_bytes`.
+    /// Cuts a chunk of `bytes` off the pieces, padded to `padded_bytes`.
     pub(super) fn cut(&mut self, bytes: u64, padded_bytes: u64) {
         let data = if self.pieces.is_empty() { Bytes::new() } else { self.take_pieces(bytes, padded_bytes) };
         self.piece_bytes -= bytes;
@@ -175,7 +169,7 @@ impl Writer {
 
     fn take_pieces(&mut self, bytes: u64, padded_bytes: u64) -> Bytes {
         let wanted = bytes as usize;
-        let front = self.pieces.front_mut().expect("pieces hold what was accepted");
+        let front = self.pieces.front_mut().expect("pieces hold the accepted data");
         if bytes == padded_bytes && front.len() >= wanted {
             let data = front.split_to(wanted);
             if front.is_empty() {
@@ -185,7 +179,7 @@ impl Writer {
         }
         let mut data = BytesMut::with_capacity(padded_bytes as usize);
         while data.len() < wanted {
-            let front = self.pieces.front_mut().expect("pieces hold what was accepted");
+            let front = self.pieces.front_mut().expect("pieces hold the accepted data");
             let count = front.len().min(wanted - data.len());
             data.extend_from_slice(&front.split_to(count));
             if front.is_empty() {
@@ -196,7 +190,7 @@ impl Writer {
         data.freeze()
     }
 
-    /// Leaves the first `blocks` blocks in the chunk at `index`, and puts the others into one behind it.
+    /// Splits the chunk at `index` behind its first `blocks` blocks.
     pub(super) fn split_chunk(&mut self, index: usize, blocks: u32, block_bytes: u32) {
         let head_bytes = u64::from(blocks) * u64::from(block_bytes);
         let number = self.next_chunk;
@@ -210,7 +204,7 @@ impl Writer {
         self.chunks.insert(index + 1, tail);
     }
 
-    /// Takes the first chunk if it is on the media.
+    /// Removes the first chunk if it is on the media.
     pub(super) fn pop_done(&mut self) -> Option<Run> {
         let ChunkStage::Done(run) = self.chunks.front()?.stage else { return None };
         let chunk = self.chunks.pop_front()?;
@@ -222,12 +216,12 @@ impl Writer {
         self.chunks.iter_mut().find(|chunk| chunk.number == number)
     }
 
-    /// Writes under way.
-    pub(super) fn under_way(&self) -> usize {
-        self.chunks.iter().filter(|chunk| matches!(chunk.stage, ChunkStage::UnderWay(_))).count()
+    /// Writes in flight.
+    pub(super) fn in_flight(&self) -> usize {
+        self.chunks.iter().filter(|chunk| matches!(chunk.stage, ChunkStage::InFlight(_))).count()
     }
 
-    /// The first chunk that is to be written.
+    /// The first chunk that waits to be written.
     pub(super) fn first_waiting(&self) -> Option<usize> {
         self.chunks.iter().position(|chunk| chunk.stage == ChunkStage::Waiting)
     }
@@ -237,7 +231,7 @@ impl Writer {
         self.appends.len() + self.syncs.len()
     }
 
-    /// Copies the bytes from `from` on, counted from the first chunk, to `into`; they are there.
+    /// Copies the bytes from `from` on, counted from the first chunk, to `into`; they must exist.
     pub(super) fn copy(&self, from: u64, mut into: &mut [u8]) {
         let mut skip = from as usize;
         let chunks = self.chunks.iter().map(|chunk| &chunk.data[..chunk.bytes as usize]);
@@ -257,15 +251,15 @@ impl Writer {
         assert!(into.is_empty(), "a read is cut at the end of the file");
     }
 
-    /// Asserts that lengths are those of the parts.
+    /// Asserts that lengths match the parts.
     pub(super) fn check_invariants(&self, keeps_bytes: bool, block_bytes: u32) {
         assert_eq!(self.chunk_bytes, self.chunks.iter().map(|chunk| chunk.bytes).sum::<u64>(), "bytes of the chunks");
         if keeps_bytes {
             assert_eq!(self.piece_bytes, self.pieces.iter().map(|piece| piece.len() as u64).sum::<u64>(), "pieces");
         }
         for chunk in &self.chunks {
-            if let ChunkStage::UnderWay(run) | ChunkStage::Done(run) = chunk.stage {
-                assert_eq!(run.bytes(block_bytes), chunk.bytes, "a chunk is where its run is");
+            if let ChunkStage::InFlight(run) | ChunkStage::Done(run) = chunk.stage {
+                assert_eq!(run.bytes(block_bytes), chunk.bytes, "a chunk has the length of its run");
             }
         }
         assert!(
@@ -288,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_cut_over_pieces_and_filled_up_with_zeros() {
+    fn a_chunk_is_cut_across_pieces_and_padded_with_zeros() {
         let mut writer = writer(&[b"abc", b"de", b"fgh"]);
         writer.cut(2, 2);
         writer.cut(6, 8);
@@ -299,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_the_media_is_read_over_chunks_and_pieces() {
+    fn data_not_on_the_media_are_read_across_chunks_and_pieces() {
         let mut writer = writer(&[b"abcdef", b"gh"]);
         writer.cut(4, 4);
         writer.push_piece(Bytes::from_static(b"ij"), 2);

@@ -1,4 +1,4 @@
-//! What must hold between any two events.
+//! The invariants of a store.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,14 @@ use crate::format::record::EXTENT_COST_BYTES;
 
 use super::names::cost;
 use super::zones::{Holder, State};
-use super::{Phase, UnderWay};
+use super::{InFlight, Phase};
 
 impl FileStore {
-    /// Asserts what must hold between any two events. Takes a look at everything.
+    /// Asserts the invariants, which hold between any two events. Takes time in proportion to all
+    /// files and zones.
     ///
     /// # Panics
-    /// When something does not hold: the store has a bug.
+    /// If an invariant is violated: the store has a bug.
     pub fn check_invariants(&self) {
         if !matches!(self.phase, Phase::Ready) || self.bug.is_some() {
             return;
@@ -36,13 +37,13 @@ impl FileStore {
             assert_eq!(&file.meta.name, name, "a name belongs to its file");
             file.meta.extents.check_invariants(block_bytes);
             let mut extents = file.meta.extents.count();
-            assert!(file.recorded_bytes <= file.meta.extents.len_bytes(), "records have what is on the media");
+            assert!(file.recorded_bytes <= file.meta.extents.len_bytes(), "records contain only data on the media");
             if let Some(writer) = &file.writer {
                 writer.check_invariants(self.shape.keeps_bytes(), block_bytes);
                 extents += writer.chunks.len();
                 let is_waiting = self.waiting.contains(&Holder::File(*id));
-                assert_eq!(is_waiting, writer.is_waiting_for_zone, "who waits for a zone is in the queue");
-                assert!(!is_waiting || writer.zone.is_none(), "who has a zone does not wait for one");
+                assert_eq!(is_waiting, writer.is_waiting_for_zone, "a writer that waits for a zone is in the queue");
+                assert!(!is_waiting || writer.zone.is_none(), "a writer with a zone does not wait for one");
                 assert!(writer.buffered_bytes() <= u64::from(self.config.file_buffer_bytes), "a buffer is bounded");
             } else {
                 assert!(file.meta.is_closed, "a file without a writer is closed");
@@ -61,7 +62,7 @@ impl FileStore {
             match entry.holder {
                 None => {}
                 Some(holder) => {
-                    assert!(self.zones.room(zone) > 0, "zone {zone} is held to be written");
+                    assert!(self.zones.free_blocks(zone) > 0, "held zone {zone} is writable");
                     let held = match holder {
                         Holder::File(id) => self.files[&id].writer.as_ref().and_then(|writer| writer.zone),
                         Holder::Migration => self.migrator.target,
@@ -70,20 +71,20 @@ impl FileStore {
                 }
             }
             if matches!(entry.state, State::Finishing | State::Resetting { .. } | State::Empty) {
-                assert!(entry.writes == 0 && entry.holder.is_none(), "nothing is written to zone {zone}");
+                assert!(entry.writes == 0 && entry.holder.is_none(), "no write is in flight to zone {zone}");
             }
             if matches!(entry.state, State::Resetting { .. } | State::Empty) && !entry.is_doubtful {
-                assert!(entry.live_blocks == 0 && entry.pins == 0, "nothing in zone {zone} is wanted");
+                assert!(entry.live_blocks == 0 && entry.pins == 0, "zone {zone} has no live data");
             }
         }
         assert_eq!(self.zones.active_count(), active, "active zones are counted");
         if let Some(limit) = self.shape.active_max {
             let healthy = self.zones.iter().all(|(_, entry)| !entry.is_doubtful);
-            assert!(active <= limit || !healthy, "{active} zones are active, and {limit} may be");
+            assert!(active <= limit || !healthy, "{active} zones are active, the limit is {limit}");
         }
     }
 
-    /// Blocks in use are those of files, of copies, and of what records still have.
+    /// Blocks in use belong to files, to copies, or to extents that records still contain.
     fn check_claims(&self) {
         let mut claims: BTreeMap<ZoneIndex, (u32, u64)> = BTreeMap::new();
         let mut claim = |run: &Run| {
@@ -100,22 +101,22 @@ impl FileStore {
         }
         self.migrator.copy().into_iter().for_each(&mut claim);
         let mut writes = 0;
-        for (_, under_way) in self.commands.iter() {
-            match under_way {
-                UnderWay::Write { file, run, .. } => {
+        for (_, in_flight) in self.commands.iter() {
+            match in_flight {
+                InFlight::Write { file, run, .. } => {
                     writes += 1;
                     if !self.files.contains_key(file) {
                         claim(run);
                     }
                 }
-                UnderWay::MigrationWrite { run } => {
+                InFlight::MigrationWrite { run } => {
                     writes += 1;
                     claim(run);
                 }
                 _ => {}
             }
         }
-        assert_eq!(self.data_writes, writes, "writes under way are counted");
+        assert_eq!(self.data_writes, writes, "writes in flight are counted");
         assert_eq!(
             self.zones.iter().map(|(_, entry)| entry.writes as usize).sum::<usize>(),
             writes,
@@ -124,7 +125,7 @@ impl FileStore {
         for (zone, entry) in self.zones.iter() {
             let claimed = claims.get(&zone).copied().unwrap_or_default();
             if self.log.failed.is_none() {
-                assert_eq!((entry.live_blocks, entry.live_bytes), claimed, "what is live in zone {zone}");
+                assert_eq!((entry.live_blocks, entry.live_bytes), claimed, "live data in zone {zone}");
             }
         }
     }
@@ -133,10 +134,10 @@ impl FileStore {
         let of_files: usize =
             self.files.values().filter_map(|file| file.writer.as_ref()).map(|writer| writer.requests()).sum();
         let requests = of_files + self.log.requests() + self.reads.len();
-        assert_eq!(self.requests, requests, "every request that has not ended waits for something");
+        assert_eq!(self.requests, requests, "every outstanding request waits for an event");
         let mut pins: BTreeMap<ZoneIndex, u32> = BTreeMap::new();
-        for (_, under_way) in self.commands.iter() {
-            if let UnderWay::Read { zone, .. } = under_way {
+        for (_, in_flight) in self.commands.iter() {
+            if let InFlight::Read { zone, .. } = in_flight {
                 *pins.entry(*zone).or_default() += 1;
             }
         }

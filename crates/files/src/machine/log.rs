@@ -1,4 +1,5 @@
-//! The metadata log: records gather while a write is under way, and leave together with the next one.
+//! The metadata log: records are collected while a write is in flight, and written together by the
+//! next one.
 
 use std::collections::VecDeque;
 
@@ -10,60 +11,63 @@ use crate::extents::Run;
 use crate::format::record::{Record, RecordBuffer};
 use crate::{Event, FileError, FileId, FileStore, Outcome, RequestId};
 
-use super::{Phase, UnderWay};
+use super::{InFlight, Phase};
 
-/// The metadata zones, and the records on their way to them.
+/// The metadata zones, and the records not yet written to them.
 #[derive(Debug)]
 pub(super) struct Log {
     pub(super) zones: Vec<ZoneIndex>,
-    /// The one in use, by its number among them.
+    /// The zone in use, by its index.
     pub(super) current: usize,
-    /// Blocks written of it.
+    /// Blocks written to it.
     pub(super) written: u32,
     /// The sequence of its superblock.
     pub(super) sequence: u64,
-    /// Records that are not in a write yet.
+    /// Pending records: not in a write yet.
     pub(super) pending: RecordBuffer,
-    /// Records so far; each has its number as ticket, and so has a snapshot.
-    pub(super) tickets: u64,
-    /// Every record with a ticket up to this one is durable.
+    /// The number of records so far. It is the log sequence number (LSN) of the last record; a
+    /// snapshot has one, too.
+    pub(super) records: u64,
+    /// Every record with an LSN up to this one is durable.
     durable: u64,
     pub(super) stage: Stage,
-    /// The drive has a volatile write cache: data are flushed before the records that speak of them, and these too.
+    /// The drive has a volatile write cache: data are flushed before the records that refer to
+    /// them, and the records too.
     pub(super) flushes: bool,
-    /// Who waits for which ticket, in the order of tickets.
+    /// Waiters, each with its LSN, in the order of LSNs.
     pub(super) waiters: VecDeque<(u64, Waiter)>,
-    /// How the last command to a metadata zone ended that failed.
+    /// The status of the last failed command to a metadata zone.
     pub(super) last_failure: Status,
     /// The metadata cannot be written any more.
     pub(super) failed: Option<FileError>,
 }
 
-/// What the log does. It has one command under way at most.
+/// The stage of the log. It has at most one command in flight.
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
     Idle,
-    /// The data that records speak of are being flushed.
+    /// The data that records refer to are being flushed.
     FlushingData {
-        ticket: u64,
+        lsn: u64,
         blocks: Bytes,
     },
-    /// Records up to a ticket are being written.
+    /// Records up to an LSN are being written.
     Writing {
-        ticket: u64,
+        lsn: u64,
         blocks: u32,
     },
-    /// Records up to a ticket are being flushed.
+    /// Records up to an LSN are being flushed.
     Flushing {
-        ticket: u64,
+        lsn: u64,
     },
-    /// The zone in use failed a write, and is being finished to give its active resource back.
+    /// The zone in use failed a write, and is being finished to free its active resource.
     Finishing,
-    /// A zone is being reset to take a snapshot.
+    /// A zone is being reset for a snapshot.
     Resetting {
         next: usize,
     },
-    /// A snapshot is being written. While no blocks of it are under way, the data that it speaks of are being flushed, or it is.
+    /// A snapshot is being written. While no blocks of it are in flight, the data that it refers
+    /// to, or the snapshot, are being flushed.
     Snapshot(SnapshotRun),
     /// A zone failed a snapshot, and is being reset.
     Abandoning {
@@ -71,23 +75,23 @@ pub(super) enum Stage {
     },
 }
 
-/// A snapshot on its way.
+/// A snapshot being written.
 #[derive(Clone, Debug)]
 pub(super) struct SnapshotRun {
     pub(super) next: usize,
-    pub(super) ticket: u64,
+    pub(super) lsn: u64,
     pub(super) blocks: Bytes,
-    /// Blocks written, and blocks under way.
+    /// Blocks written, and blocks in flight.
     pub(super) written: u32,
-    pub(super) under_way: u32,
+    pub(super) in_flight: u32,
 }
 
-/// What happens when records are durable.
+/// The action when records are durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
-    /// A request ends.
+    /// End a request.
     Request(RequestId),
-    /// What belonged to a file belongs to nobody.
+    /// Free extents of a file.
     Release(Vec<Run>),
     /// The store is formatted or mounted.
     Ready,
@@ -101,7 +105,7 @@ impl Log {
             written: 0,
             sequence: 0,
             pending: RecordBuffer::default(),
-            tickets: 0,
+            records: 0,
             durable: 0,
             stage: Stage::Idle,
             flushes: false,
@@ -111,26 +115,27 @@ impl Log {
         }
     }
 
-    /// Adds a record, and returns its ticket. It is written when somebody waits for it, or when enough have gathered.
+    /// Adds a record, and returns its LSN. It is written when a waiter needs it, or when enough
+    /// records are pending.
     pub(super) fn push(&mut self, record: &Record<'_>) -> u64 {
         self.pending.push(record);
-        self.tickets += 1;
-        self.tickets
+        self.records += 1;
+        self.records
     }
 
     pub(super) fn push_extents(&mut self, file: FileId, runs: impl Iterator<Item = Run>) -> u64 {
         let before = self.pending.count();
         self.pending.push_extents(file, runs);
-        self.tickets += self.pending.count() - before;
-        self.tickets
+        self.records += self.pending.count() - before;
+        self.records
     }
 
-    /// Whether something will be released when what is under way has ended.
+    /// Whether extents will be freed when pending records are durable.
     pub(super) fn has_releases(&self) -> bool {
         self.failed.is_none() && self.waiters.iter().any(|(_, waiter)| matches!(waiter, Waiter::Release(_)))
     }
 
-    /// What waits to be released.
+    /// The extents that will be freed.
     pub(super) fn releases(&self) -> impl Iterator<Item = &Run> {
         self.waiters
             .iter()
@@ -145,21 +150,21 @@ impl Log {
 }
 
 impl FileStore {
-    /// Has something happen when the records up to a ticket are durable, which may be now.
-    pub(super) fn when_durable(&mut self, ticket: u64, waiter: Waiter) {
+    /// Runs an action when the records up to an LSN are durable, which may be now.
+    pub(super) fn when_durable(&mut self, lsn: u64, waiter: Waiter) {
         let is_eager = matches!(waiter, Waiter::Release(_)) && self.has(SeededBug::EagerReset);
-        if ticket <= self.log.durable || is_eager {
+        if lsn <= self.log.durable || is_eager {
             return self.on_durable(waiter);
         }
         if let Some(error) = self.log.failed.clone() {
             return self.on_never_durable(&waiter, &error);
         }
         let waiters = &mut self.log.waiters;
-        let behind = waiters.iter().rev().take_while(|(other, _)| *other > ticket).count();
-        waiters.insert(waiters.len() - behind, (ticket, waiter));
+        let behind = waiters.iter().rev().take_while(|(other, _)| *other > lsn).count();
+        waiters.insert(waiters.len() - behind, (lsn, waiter));
     }
 
-    /// Sends the next batch off, if there is somebody to wait for it.
+    /// Writes the next batch, if a waiter needs it.
     pub(super) fn pump_log(&mut self) {
         let log = &mut self.log;
         let is_urgent =
@@ -168,66 +173,66 @@ impl FileStore {
             return;
         }
         if log.pending.count() == 0 {
-            // A mount waits for a snapshot, and for nothing else.
+            // A mount waits only for a snapshot.
             return;
         }
-        let room = self.shape.capacity_blocks - log.written;
-        if room == 0 {
+        let free = self.shape.capacity_blocks - log.written;
+        if free == 0 {
             return self.begin_snapshot();
         }
-        let blocks_max = room.min(self.shape.write_blocks);
+        let blocks_max = free.min(self.shape.write_blocks);
         let blocks = log.pending.pack(log.sequence, log.written, blocks_max, self.shape.block_bytes as usize).into();
-        // What comes in meanwhile may speak of data that a flush now does not cover.
-        let ticket = log.tickets - log.pending.count();
+        // Records added meanwhile may refer to data that this flush does not cover.
+        let lsn = log.records - log.pending.count();
         if log.flushes {
-            log.stage = Stage::FlushingData { ticket, blocks };
-            self.send(UnderWay::Log, Operation::Flush);
+            log.stage = Stage::FlushingData { lsn, blocks };
+            self.send(InFlight::Log, Operation::Flush);
         } else {
-            self.write_batch(ticket, blocks);
+            self.write_batch(lsn, blocks);
         }
     }
 
-    fn write_batch(&mut self, ticket: u64, data: Bytes) {
+    fn write_batch(&mut self, lsn: u64, data: Bytes) {
         let blocks = (data.len() / self.shape.block_bytes as usize) as u32;
-        self.log.stage = Stage::Writing { ticket, blocks };
+        self.log.stage = Stage::Writing { lsn, blocks };
         self.write_metadata(self.log.zones[self.log.current], self.log.written, data);
     }
 
-    /// Has records up to a ticket flushed, if need be.
-    pub(super) fn flush_records(&mut self, ticket: u64) {
+    /// Flushes records up to an LSN, if necessary.
+    pub(super) fn flush_records(&mut self, lsn: u64) {
         if self.log.flushes {
-            self.log.stage = Stage::Flushing { ticket };
-            self.send(UnderWay::Log, Operation::Flush);
+            self.log.stage = Stage::Flushing { lsn };
+            self.send(InFlight::Log, Operation::Flush);
         } else {
-            self.become_durable(ticket);
+            self.become_durable(lsn);
         }
     }
 
-    /// Sends blocks to a metadata zone.
+    /// Writes blocks to a metadata zone.
     pub(super) fn write_metadata(&mut self, zone: ZoneIndex, start: u32, data: Bytes) {
         let blocks = Blocks(data.len() as u64 / u64::from(self.shape.block_bytes));
         self.counters.metadata_bytes += data.len() as u64;
         let payload = self.shape.payload(data);
         let start = self.shape.lba(zone, start);
-        self.send(UnderWay::Log, Operation::Write { start, blocks, payload });
+        self.send(InFlight::Log, Operation::Write { start, blocks, payload });
     }
 
-    /// The log's command has ended.
+    /// Called when the log's command has ended.
     pub(super) fn on_log(&mut self, status: Status) {
         if !status.is_success() {
             self.log.last_failure = status;
         }
         match std::mem::replace(&mut self.log.stage, Stage::Idle) {
-            Stage::Idle => panic!("the log has no command under way"),
-            Stage::FlushingData { ticket, blocks } if status.is_success() => self.write_batch(ticket, blocks),
-            Stage::Writing { ticket, blocks } if status.is_success() => {
+            Stage::Idle => panic!("the log has no command in flight"),
+            Stage::FlushingData { lsn, blocks } if status.is_success() => self.write_batch(lsn, blocks),
+            Stage::Writing { lsn, blocks } if status.is_success() => {
                 self.log.written += blocks;
-                self.flush_records(ticket);
+                self.flush_records(lsn);
             }
-            Stage::Flushing { ticket } if status.is_success() => self.become_durable(ticket),
-            // What a drive loses after a flush that failed, nobody knows.
+            Stage::Flushing { lsn } if status.is_success() => self.become_durable(lsn),
+            // After a failed flush it is unknown which data the drive has lost.
             Stage::FlushingData { .. } | Stage::Flushing { .. } => self.break_log(),
-            // Nobody knows what is in the zone now: the records go into a snapshot elsewhere.
+            // The contents of the zone are unknown: the records go into a snapshot in another zone.
             Stage::Writing { .. } => self.leave_log_zone(),
             Stage::Finishing => self.begin_snapshot(),
             Stage::Resetting { next } => self.on_log_reset(next, status),
@@ -236,18 +241,18 @@ impl FileStore {
         }
     }
 
-    /// Everything up to a ticket is durable.
-    pub(super) fn become_durable(&mut self, ticket: u64) {
-        self.log.durable = ticket;
-        while let Some((_, waiter)) = self.log.waiters.pop_front_if(|(waits_for, _)| *waits_for <= ticket) {
+    /// Everything up to an LSN is durable.
+    pub(super) fn become_durable(&mut self, lsn: u64) {
+        self.log.durable = lsn;
+        while let Some((_, waiter)) = self.log.waiters.pop_front_if(|(waits_for, _)| *waits_for <= lsn) {
             self.on_durable(waiter);
         }
     }
 
-    /// The metadata cannot be written any more: whoever waits for that hears of it, and so do those who come later.
+    /// The metadata cannot be written any more: all waiters fail, and so do later requests.
     pub(super) fn break_log(&mut self) {
         let status = self.log.last_failure;
-        let error = FileError::Media { status, what: "writing the metadata, in one zone after another" };
+        let error = FileError::Media { status, what: "writing the metadata to every metadata zone" };
         self.log.failed = Some(error.clone());
         for (_, waiter) in std::mem::take(&mut self.log.waiters) {
             self.on_never_durable(&waiter, &error);
@@ -259,7 +264,7 @@ impl FileStore {
         for id in ids {
             self.fail_file(id, &error);
         }
-        self.zones.tell();
+        self.zones.note_change();
         self.events.push_back(Event::Failed(error));
     }
 
@@ -268,7 +273,7 @@ impl FileStore {
             Waiter::Request(request) => self.end(request, Ok(Outcome::None)),
             Waiter::Release(runs) => {
                 self.release(&runs);
-                self.zones.tell();
+                self.zones.note_change();
             }
             Waiter::Ready => {
                 self.phase = Phase::Ready;
@@ -280,7 +285,7 @@ impl FileStore {
     fn on_never_durable(&mut self, waiter: &Waiter, error: &FileError) {
         match waiter {
             Waiter::Request(request) => self.end(*request, Err(error.clone())),
-            // The metadata on the media still have it.
+            // The metadata on the media still refer to it.
             Waiter::Release(_) | Waiter::Ready => {}
         }
     }

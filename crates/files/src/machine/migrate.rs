@@ -1,5 +1,6 @@
-//! Migration: when empty zones run low, what is live in a zone of mostly garbage is written elsewhere, so that the zone can be
-//! reset. One zone at a time, and of it one read or write.
+//! Migration: when empty zones run low, the live data of a zone of mostly garbage are moved to
+//! another zone, so that the zone can be reset. One zone at a time, with one read or write in
+//! flight.
 
 use std::collections::VecDeque;
 
@@ -11,34 +12,34 @@ use crate::format::record::{EXTENT_COST_BYTES, Record};
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::{FileId, FileStore, Lifetime};
 
-use super::UnderWay;
+use super::InFlight;
 use super::log::Waiter;
 use super::zones::{Holder, State};
 
-/// What two switches can add to a snapshot, of the copy that is there and of the part under way: the extent that is replaced
-/// falls into two, with the copy between them.
+/// The size that two switches can add to a snapshot, for the existing copy and for the part in
+/// flight: the replaced extent is split in two, with the copy between them.
 const SWITCHES_COST_BYTES: u64 = 2 * 2 * EXTENT_COST_BYTES;
 
-/// The migration under way, if there is one.
+/// The migration in progress, if any.
 #[derive(Debug, Default)]
 pub(super) struct Migrator {
     stage: Stage,
     /// The zone that is being emptied.
     victim: Option<ZoneIndex>,
-    /// What of it is still to be copied.
+    /// The parts of it that are not copied yet.
     work: VecDeque<Item>,
-    /// The zone that is written to, and for files of which lifetime it was chosen.
+    /// The target zone, and the lifetime for which it was chosen.
     pub(super) target: Option<ZoneIndex>,
     lifetime: Lifetime,
-    /// What is being read or written, as it is in the victim.
+    /// The part being read or written, as it is in the victim.
     part: Option<Run>,
-    /// What is copied, and not yet switched to.
+    /// The copy that files do not refer to yet.
     copied: Option<Copied>,
-    /// Writes that failed since the last that did not.
+    /// Failed writes since the last successful one.
     attempts: u8,
-    /// What a file was last given in place of what it had.
+    /// The last replacement in a file.
     pub(super) last_moved: Option<Run>,
-    /// There was no room: nothing is tried before a zone is emptied.
+    /// There was no space: no further attempt before a zone is emptied.
     is_stuck: bool,
 }
 
@@ -49,11 +50,11 @@ enum Stage {
     WaitingForZone,
     Reading,
     Writing,
-    /// All is copied; the switch becomes durable, and the zone is reset.
+    /// Everything is copied; the switch becomes durable, and the zone is reset.
     Emptying,
 }
 
-/// Bytes of a file that lie in the victim one behind the other.
+/// Contiguous bytes of a file in the victim.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     file: FileId,
@@ -70,22 +71,22 @@ struct Copied {
 }
 
 impl Migrator {
-    /// Whether something is under way that will end by itself.
+    /// Whether a step is in progress that will end by itself.
     pub(super) fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Idle | Stage::WaitingForZone)
     }
 
-    /// That of the file whose data are next.
+    /// The lifetime of the file whose data are next.
     pub(super) fn lifetime(&self) -> Lifetime {
         self.lifetime
     }
 
-    /// What is written and not yet switched to.
+    /// The written copy that files do not refer to yet.
     pub(super) fn copy(&self) -> Option<&Run> {
         self.copied.as_ref().map(|copied| &copied.run)
     }
 
-    /// The zone that is not reset before the migration is done with it.
+    /// The zone that must not be reset before the migration has ended.
     pub(super) fn pinned(&self) -> Option<ZoneIndex> {
         self.victim.filter(|_| self.stage != Stage::Emptying)
     }
@@ -96,15 +97,15 @@ impl Migrator {
 }
 
 impl FileStore {
-    /// Begins to empty a zone if that is called for.
+    /// Begins to empty a zone if necessary.
     pub(super) fn pump_migration(&mut self) {
-        if self.config.migration.is_none() || !std::mem::take(&mut self.zones.has_news_for_migration) {
+        if self.config.migration.is_none() || !std::mem::take(&mut self.zones.is_changed_for_migration) {
             return;
         }
         if self.migrator.stage == Stage::WaitingForZone
             && self.migrator.victim.is_some_and(|victim| self.zones[victim].live_blocks == 0)
         {
-            // What was to be moved was deleted meanwhile: the zone waits for nothing but to be let go.
+            // The data to move were deleted meanwhile: end the migration of the zone.
             self.waiting.retain(|holder| *holder != Holder::Migration);
             self.end_migration();
         }
@@ -117,8 +118,8 @@ impl FileStore {
             self.zones[victim].is_stuck = true;
             self.migrator.victim = None;
             self.migrator.stage = Stage::Idle;
-            // Whoever waits for the room that it would make waits for nothing now.
-            self.zones.has_news = true;
+            // Files that wait for the space of this migration must be checked again.
+            self.zones.is_changed = true;
         }
         if self.migrator.stage != Stage::Idle || !self.is_low() {
             return;
@@ -128,15 +129,15 @@ impl FileStore {
         }
     }
 
-    /// Whether a migration is under way, or about to begin. It makes empty zones; where there are enough of them, and it is
-    /// active ones that are missing, none begins.
+    /// Whether a migration is in progress, or about to begin. It produces empty zones; if there are
+    /// enough of them, and active resources are missing, none begins.
     pub(super) fn may_migrate(&self) -> bool {
         self.migrator.stage != Stage::Idle || (self.is_low() && self.find_victim().is_some())
     }
 
-    /// Whether a snapshot has room for so many bytes more. What switches of copies may need is kept free: between the
-    /// read of a part and its switch, others get on.
-    pub(super) fn has_metadata_room(&self, bytes: u64) -> bool {
+    /// Whether a snapshot has space for so many more bytes. The bytes that switches of copies may
+    /// need are reserved: other requests run between the read of a part and its switch.
+    pub(super) fn has_metadata_space(&self, bytes: u64) -> bool {
         let kept = if self.config.migration.is_some() { SWITCHES_COST_BYTES } else { 0 };
         self.snapshot_bytes + bytes + kept <= self.shape.snapshot_bytes_max
     }
@@ -148,14 +149,14 @@ impl FileStore {
         empty <= 1 || empty * 100 < usize::from(migration.start_empty_zones_percent) * self.zones.count()
     }
 
-    /// The full zone with the most garbage, if that is enough.
+    /// The full zone with the most garbage, if it has enough.
     fn find_victim(&self) -> Option<ZoneIndex> {
         let migration = self.config.migration.filter(|_| !self.migrator.is_stuck && self.log.failed.is_none())?;
         let capacity = u64::from(self.shape.capacity_blocks);
         let full = self.zones.iter().filter(|(_, entry)| {
             let garbage = capacity - u64::from(entry.live_blocks);
-            let is_settled = entry.state == State::Full && entry.writes == 0 && !entry.is_stuck && !entry.is_doubtful;
-            is_settled && entry.live_blocks > 0 && garbage * 100 >= u64::from(migration.garbage_percent) * capacity
+            let is_quiescent = entry.state == State::Full && entry.writes == 0 && !entry.is_stuck && !entry.is_doubtful;
+            is_quiescent && entry.live_blocks > 0 && garbage * 100 >= u64::from(migration.garbage_percent) * capacity
         });
         let victim = full.min_by_key(|(_, entry)| entry.live_blocks);
         victim.filter(|(_, entry)| u64::from(entry.live_blocks) < capacity).map(|(zone, _)| zone)
@@ -178,7 +179,7 @@ impl FileStore {
         self.copy_next();
     }
 
-    /// Reads what is next, if there is a zone to write it to.
+    /// Reads the next part, if there is a target zone.
     fn copy_next(&mut self) {
         let item = loop {
             let Some(item) = self.migrator.work.front().copied() else { return self.end_migration() };
@@ -193,33 +194,33 @@ impl FileStore {
             .extents
             .runs_from(item.offset, self.shape.block_bytes)
             .next()
-            .expect("the bytes of a file stay where they are but for migrations");
+            .expect("only migrations move the bytes of a file");
         if self.snapshot_bytes + SWITCHES_COST_BYTES > self.shape.snapshot_bytes_max {
-            return self.give_up_migration();
+            return self.abort_migration();
         }
         if let Some(target) = self.migrator.target.filter(|_| self.migrator.lifetime != lifetime) {
             self.migrator.target = None;
-            self.zones.let_go(target);
+            self.zones.clear_holder(target);
         }
         let Some(target) = self.migrator.target else {
             self.switch();
             self.migrator.lifetime = lifetime;
             self.migrator.stage = Stage::WaitingForZone;
             self.waiting.push_front(Holder::Migration);
-            self.zones.has_news = true;
+            self.zones.is_changed = true;
             return;
         };
-        let blocks = self.zones.room(target).min(self.shape.write_blocks).min(self.shape.read_blocks);
+        let blocks = self.zones.free_blocks(target).min(self.shape.write_blocks).min(self.shape.read_blocks);
         if blocks < part.blocks {
             part = Run { blocks, padding: 0, ..part };
         }
         self.migrator.part = Some(part);
         self.migrator.stage = Stage::Reading;
         let start = self.shape.lba(part.zone, part.start);
-        self.send(UnderWay::MigrationRead, Operation::Read { start, blocks: Blocks(part.blocks.into()) });
+        self.send(InFlight::MigrationRead, Operation::Read { start, blocks: Blocks(part.blocks.into()) });
     }
 
-    /// There is a zone to write to.
+    /// Called when a target zone is assigned.
     pub(super) fn on_migration_zone(&mut self, zone: ZoneIndex) {
         self.migrator.target = Some(zone);
         self.copy_next();
@@ -242,7 +243,7 @@ impl FileStore {
         };
         let run = Run { zone, start: self.zones[zone].written, ..part };
         self.zones.begin_write(&run);
-        if self.zones.room(zone) == 0 {
+        if self.zones.free_blocks(zone) == 0 {
             self.migrator.target = None;
         }
         self.data_writes += 1;
@@ -250,17 +251,17 @@ impl FileStore {
         let payload = self.shape.payload(data);
         let start = self.shape.lba(zone, run.start);
         let operation = Operation::Write { start, blocks: Blocks(run.blocks.into()), payload };
-        self.send(UnderWay::MigrationWrite { run }, operation);
+        self.send(InFlight::MigrationWrite { run }, operation);
     }
 
     pub(super) fn on_migration_write(&mut self, run: Run, status: Status) {
         self.data_writes -= 1;
         self.zones.end_write(&run, status.is_success());
         if !status.is_success() {
-            self.take_away(run.zone);
+            self.withdraw_zone(run.zone);
             self.migrator.attempts += 1;
             if self.migrator.attempts >= WRITE_ATTEMPTS_MAX {
-                return self.give_up_migration();
+                return self.abort_migration();
             }
             return self.copy_next();
         }
@@ -286,7 +287,7 @@ impl FileStore {
         self.copy_next();
     }
 
-    /// The file has the copy from now on. What it had before is given back when that is durable.
+    /// Switches the file to the copy. The replaced extents are freed when that is durable.
     fn switch(&mut self) {
         let Some(Copied { file: id, offset, run }) = self.migrator.copied.take() else { return };
         let block_bytes = self.shape.block_bytes;
@@ -297,7 +298,7 @@ impl FileStore {
         if self.files[&id].is_recorded && self.files[&id].recorded_bytes < offset + run.bytes(block_bytes) {
             self.record_file(id);
         }
-        let file = self.files.get_mut(&id).expect("it was there");
+        let file = self.files.get_mut(&id).expect("the file exists");
         let before = file.meta.extents.count();
         let replaced =
             file.meta.extents.replace(offset, run, block_bytes).expect("whole blocks of one extent were copied");
@@ -305,27 +306,27 @@ impl FileStore {
         self.snapshot_bytes =
             self.snapshot_bytes + EXTENT_COST_BYTES * after as u64 - EXTENT_COST_BYTES * before as u64;
         if file.is_recorded {
-            file.ticket = self.log.push(&Record::Moved { file: id, offset, run });
-            let ticket = file.ticket;
-            self.when_durable(ticket, Waiter::Release(replaced));
+            file.lsn = self.log.push(&Record::Moved { file: id, offset, run });
+            let lsn = file.lsn;
+            self.when_durable(lsn, Waiter::Release(replaced));
         } else {
             self.release(&replaced);
         }
     }
 
-    /// There is no room to move data to, or no way.
-    pub(super) fn give_up_migration(&mut self) {
+    /// Aborts the migration: there is no space for the data, or they cannot be moved.
+    pub(super) fn abort_migration(&mut self) {
         self.migrator.is_stuck = true;
         self.end_migration();
     }
 
-    /// Nothing more is copied.
+    /// Ends the copying.
     fn end_migration(&mut self) {
         self.switch();
         self.migrator.work.clear();
         self.migrator.part = None;
         if let Some(target) = self.migrator.target.take() {
-            self.zones.let_go(target);
+            self.zones.clear_holder(target);
         }
         self.migrator.stage = Stage::Emptying;
         let victim = self.migrator.victim.expect("a migration has a zone");

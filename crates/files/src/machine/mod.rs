@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! start.rs    formatting; what formatting and mounting have in common
-//! mount.rs    reading the metadata, and holding them against the zones
+//! mount.rs    reading the metadata, and checking them against the zones
 //! names.rs    create, delete, rename
 //! write.rs    append, sync, close: from a file's buffer to a zone
 //! read.rs     from zones and buffers
 //! place.rs    which zone a file writes to
-//! reclaim.rs  finish, reset, and zones that failed
+//! reclaim.rs  finish, reset, and failed zones
 //! migrate.rs  moving live data out of zones that are mostly garbage
-//! log.rs      records in batches, one write under way
-//! snapshot.rs from one metadata zone to the next
+//! log.rs      records in batches, one write in flight
+//! snapshot.rs switching from one metadata zone to the next
 //! ```
 
 mod file;
@@ -45,47 +45,48 @@ use shape::Shape;
 use start::Start;
 use zones::{Holder, State, Zones};
 
-/// A file store on one zoned namespace. It never blocks: requests and completions go in, commands and events come out.
+/// A file store on one zoned namespace. It never blocks: it accepts requests and completions, and
+/// returns commands and events.
 ///
-/// Commands are to be submitted in the order in which [`poll_command`](FileStore::poll_command) gives them. Dropping the store
-/// is a crash: a mount finds what was durable.
+/// Commands must be submitted in the order in which [`poll_command`](FileStore::poll_command)
+/// returns them. Dropping the store is a crash: a mount finds the durable state.
 #[derive(Debug)]
 pub struct FileStore {
     shape: Shape,
     config: FilesConfig,
     uuid: [u8; 16],
     phase: Phase,
-    /// What is being done while the store is starting.
+    /// The current step while the store is starting.
     start: Option<Box<Start>>,
     files: BTreeMap<FileId, File>,
     names: BTreeMap<String, FileId>,
     next_file: u64,
-    /// The ticket of the last record that took a name away or gave it to another file.
-    names_ticket: u64,
-    /// Bytes that the records of a snapshot would take, with all that is under way.
+    /// The log sequence number of the last record that removed a name or gave it to another file.
+    names_lsn: u64,
+    /// The size of a snapshot, with all changes in progress.
     snapshot_bytes: u64,
     zones: Zones,
-    /// Who waits for a zone, the longest waiting first.
+    /// Holders that wait for a zone, the longest waiting first.
     waiting: VecDeque<Holder>,
     log: Log,
     migrator: Migrator,
     reads: Slab<ReadRun>,
-    commands: Slab<UnderWay>,
+    commands: Slab<InFlight>,
     outbox: VecDeque<Command>,
-    /// The drive has no room before the next completion.
+    /// The drive's queue is full until the next completion.
     is_blocked: bool,
     events: VecDeque<Event>,
-    /// Requests that have not ended.
+    /// Outstanding requests.
     requests: usize,
-    /// Writes of data under way.
+    /// Writes of data in flight.
     data_writes: usize,
-    /// Counts uses, to tell who was used last.
+    /// Counts uses, to find the least recently used zone.
     uses: u64,
     counters: Counters,
     bug: Option<SeededBug>,
 }
 
-/// How far the store is.
+/// The phase of a store.
 #[derive(Debug)]
 enum Phase {
     Starting,
@@ -93,9 +94,9 @@ enum Phase {
     Failed(FileError),
 }
 
-/// What a command under way is for.
+/// The purpose of a command in flight.
 #[derive(Debug)]
-enum UnderWay {
+enum InFlight {
     Write {
         file: FileId,
         chunk: u64,
@@ -112,7 +113,7 @@ enum UnderWay {
     Reset {
         zone: ZoneIndex,
     },
-    /// A report on a zone in which something failed; if this was its management, it is the last attempt.
+    /// A report on a zone after a failure; if its management failed, this is the last attempt.
     Inspect {
         zone: ZoneIndex,
         is_last: bool,
@@ -128,7 +129,7 @@ enum UnderWay {
     },
 }
 
-/// What is counted since the mount.
+/// Counters since the mount.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     zone_finishes: u64,
@@ -139,40 +140,40 @@ struct Counters {
 }
 
 impl FileStore {
-    /// The next command for the drive; to be submitted before the next one is asked for.
+    /// The next command for the drive; must be submitted before the next call.
     pub fn poll_command(&mut self, _now: Instant) -> Option<Command> {
         if self.is_blocked { None } else { self.outbox.pop_front() }
     }
 
-    /// The drive had no room for a command: it comes again from [`poll_command`](FileStore::poll_command) after the next
-    /// completion.
+    /// Returns a command that the drive refused because its queue is full:
+    /// [`poll_command`](FileStore::poll_command) returns it again after the next completion.
     pub fn on_queue_full(&mut self, command: Command) {
         self.outbox.push_front(command);
-        // With nothing under way there is no completion to wait for.
+        // Without a command in flight there is no completion to wait for.
         self.is_blocked = self.commands.len() > self.outbox.len();
     }
 
-    /// A command has ended.
+    /// Processes the completion of a command.
     ///
     /// # Panics
-    /// When no such command is under way.
+    /// If the command is not in flight.
     pub fn on_completion(&mut self, _now: Instant, completion: Completion) {
         self.is_blocked = false;
         let Completion { id, status, outcome } = completion;
         let index = u32::try_from(id.0).expect("the store numbers its commands in 32 bits");
         match self.commands.remove(index) {
-            UnderWay::Write { file, chunk, run } => self.on_write(file, chunk, run, status),
-            UnderWay::Read { read, zone, piece } => self.on_read(read, zone, piece, status, outcome),
-            UnderWay::Finish { zone } => self.on_finish(zone, status),
-            UnderWay::Reset { zone } => self.on_reset(zone, status),
-            UnderWay::Inspect { zone, is_last } => self.on_inspect(zone, is_last, status, outcome),
-            UnderWay::Log => self.on_log(status),
-            UnderWay::Start => self.on_start(status, outcome),
-            UnderWay::FormatReset { zone } => self.on_format_reset(zone, status),
-            UnderWay::MigrationRead => self.on_migration_read(status, outcome),
-            UnderWay::MigrationWrite { run } => self.on_migration_write(run, status),
+            InFlight::Write { file, chunk, run } => self.on_write(file, chunk, run, status),
+            InFlight::Read { read, zone, piece } => self.on_read(read, zone, piece, status, outcome),
+            InFlight::Finish { zone } => self.on_finish(zone, status),
+            InFlight::Reset { zone } => self.on_reset(zone, status),
+            InFlight::Inspect { zone, is_last } => self.on_inspect(zone, is_last, status, outcome),
+            InFlight::Log => self.on_log(status),
+            InFlight::Start => self.on_start(status, outcome),
+            InFlight::FormatReset { zone } => self.on_format_reset(zone, status),
+            InFlight::MigrationRead => self.on_migration_read(status, outcome),
+            InFlight::MigrationWrite { run } => self.on_migration_write(run, status),
         }
-        self.settle();
+        self.make_progress();
     }
 
     /// The next event.
@@ -180,7 +181,7 @@ impl FileStore {
         self.events.pop_front()
     }
 
-    /// Space and counters. Takes a look at every zone.
+    /// Space and counters. Takes time in proportion to the number of zones.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let counters = &self.counters;
@@ -200,7 +201,7 @@ impl FileStore {
             usage.zones_empty += u32::from(zone.state == State::Empty);
             usage.zones_finished_early += u32::from(zone.is_finished_early);
         }
-        // What is still kept for the sake of records under way is no part of a file any more, and a copy not yet.
+        // Extents kept for pending records are not part of a file any more, and a copy is not yet.
         for run in self.log.releases().chain(self.migrator.copy()) {
             usage.live_bytes = usage.live_bytes.saturating_sub(run.bytes(self.shape.block_bytes));
             usage.dead_bytes += self.shape.bytes(run.blocks);
@@ -208,15 +209,15 @@ impl FileStore {
         usage
     }
 
-    /// Whether the store is formatted or mounted, and takes requests.
+    /// Whether the store is formatted or mounted, and accepts requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
     }
 
-    /// Plants a bug in a new store, so that a tester can show that it would be found.
+    /// Seeds a bug in a new store, so that a tester can show that it would be detected.
     #[doc(hidden)]
-    pub fn plant(&mut self, bug: SeededBug) {
+    pub fn seed_bug(&mut self, bug: SeededBug) {
         self.bug = Some(bug);
     }
 
@@ -224,7 +225,7 @@ impl FileStore {
         self.bug == Some(bug)
     }
 
-    /// Whether a request may begin. If not, it has ended already.
+    /// Whether a request may begin. If not, it has already failed.
     fn admit(&mut self, request: RequestId) -> bool {
         let refusal = match &self.phase {
             Phase::Ready if self.requests < REQUESTS_MAX => {
@@ -239,7 +240,7 @@ impl FileStore {
         false
     }
 
-    /// As [`admit`](FileStore::admit), for requests that change something.
+    /// As [`admit`](FileStore::admit), for requests that make changes.
     fn admit_change(&mut self, request: RequestId) -> bool {
         if !self.admit(request) {
             return false;
@@ -254,19 +255,19 @@ impl FileStore {
         self.events.push_back(Event::Done { request, result });
     }
 
-    fn send(&mut self, under_way: UnderWay, operation: Operation) {
-        let id = CommandId(u64::from(self.commands.insert(under_way)));
+    fn send(&mut self, in_flight: InFlight, operation: Operation) {
+        let id = CommandId(u64::from(self.commands.insert(in_flight)));
         self.outbox.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
     }
 
-    /// Does everything that has become possible.
-    fn settle(&mut self) {
+    /// Advances all waiting work that has become possible.
+    fn make_progress(&mut self) {
         if !matches!(self.phase, Phase::Ready) {
             self.pump_log();
             return;
         }
         loop {
-            self.look_at_touched();
+            self.process_touched_zones();
             self.pump_migration();
             if self.place_waiting() || self.zones.has_touched() {
                 continue;

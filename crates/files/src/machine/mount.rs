@@ -1,5 +1,5 @@
-//! Mounting: find the newest metadata zone whose snapshot is whole, read its records, and hold what they say against the
-//! zones as the drive reports them.
+//! Mounting: find the newest metadata zone with a complete snapshot, read its records, and check
+//! them against the zones as the drive reports them.
 
 use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status, ZoneIndex, ZoneState};
 
@@ -9,19 +9,19 @@ use crate::format::record::EXTENT_COST_BYTES;
 use crate::format::superblock::Superblock;
 use crate::{FileError, FileStore};
 
-use super::UnderWay;
+use super::InFlight;
 use super::file::File;
 use super::log::Waiter;
 use super::names::cost;
 use super::start::{Report, Start, Step};
 use super::zones::State;
 
-/// What of a mount is being done.
+/// The current step of a mount.
 #[derive(Debug)]
 pub(super) enum MountStep {
     /// Read the first block of each metadata zone.
     ReadSuperblocks { number: usize, found: Vec<Found>, refusal: FileError },
-    /// Read the records of the newest, or of the one before if its snapshot is not whole.
+    /// Read the records of the newest, or of the previous one if its snapshot is incomplete.
     ReadRecords { others: Vec<Found>, current: Found, reader: Box<LogReader>, at: u32, end: u32 },
 }
 
@@ -29,7 +29,7 @@ pub(super) enum MountStep {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     sequence: u64,
-    /// Which of the metadata zones.
+    /// The index of the metadata zone.
     number: usize,
     superblock: Superblock,
 }
@@ -58,10 +58,10 @@ impl FileStore {
 
     fn read_metadata(&mut self, number: usize, block: u32, blocks: u32) {
         let first = self.shape.lba(self.log.zones[number], block);
-        self.send(UnderWay::Start, Operation::Read { start: first, blocks: Blocks(blocks.into()) });
+        self.send(InFlight::Start, Operation::Read { start: first, blocks: Blocks(blocks.into()) });
     }
 
-    /// A read of the mount has ended.
+    /// Called when a read of the mount has ended.
     pub(super) fn on_mount_step(
         &mut self,
         start: &mut Start,
@@ -74,7 +74,7 @@ impl FileStore {
         }
         let data = match outcome {
             Outcome::Data(Payload::Bytes(buffer)) => buffer.data,
-            // A drive that keeps nothing has nothing.
+            // A drive that keeps no contents has no metadata.
             _ => bytes::Bytes::new(),
         };
         match step {
@@ -109,7 +109,7 @@ impl FileStore {
     /// The superblocks are read: begins with the newest.
     fn choose_log(&mut self, start: &mut Start, mut found: Vec<Found>, refusal: FileError) -> Result<(), FileError> {
         if found.is_empty() {
-            // No superblock anywhere is no damage: the drive was never formatted.
+            // Without any superblock the drive is not damaged: it was never formatted.
             let is_foreign = matches!(refusal, FileError::Corrupt(_));
             return Err(if is_foreign { FileError::NotAFileStore } else { refusal });
         }
@@ -120,12 +120,12 @@ impl FileStore {
         self.read_log(start, found)
     }
 
-    /// Reads the last of these, the older ones being there if its snapshot is not whole.
+    /// Reads the last of these; the older ones are used if its snapshot is incomplete.
     fn read_log(&mut self, start: &mut Start, mut others: Vec<Found>) -> Result<(), FileError> {
-        // A format that did not end leaves no store.
+        // An interrupted format leaves no store.
         let current = others.pop().ok_or(FileError::NotAFileStore)?;
         if current.superblock.facts != self.shape.facts {
-            let words = "the file store was made on a drive of another shape: mount it on the drive it was made on";
+            let words = "the file store was formatted on a drive of another geometry: mount it on that drive";
             return Err(FileError::Config(words.to_owned()));
         }
         let report = start.reports[current.number];
@@ -153,13 +153,13 @@ impl FileStore {
             return self.adopt(start, &current, reader.catalog, whole, end);
         }
         if start.reports[current.number].written.is_some() && whole < end {
-            let words = format!("block {whole} of the newest metadata is not what was written");
+            let words = format!("block {whole} of the newest metadata is damaged");
             return Err(FileError::Corrupt(words));
         }
         self.read_log(start, others)
     }
 
-    /// The records make sense by themselves: makes them the store's, if they fit the zones.
+    /// Adopts the records, which are consistent, if they match the zones.
     fn adopt(
         &mut self,
         start: &mut Start,
@@ -179,7 +179,7 @@ impl FileStore {
             self.files.insert(id, File::found(meta));
         }
         if self.snapshot_bytes > self.shape.snapshot_bytes_max {
-            return Err(FileError::Corrupt("there are more files than the metadata have room for".to_owned()));
+            return Err(FileError::Corrupt("there are more files than the metadata has space for".to_owned()));
         }
         self.names = catalog.names;
         self.next_file = catalog.next_file;
@@ -191,13 +191,13 @@ impl FileStore {
             self.zones.touch(zone);
         }
         start.step = Step::WriteSnapshot;
-        self.when_durable(self.log.tickets + 1, Waiter::Ready);
+        self.when_durable(self.log.records + 1, Waiter::Ready);
         let report = start.reports[current.number];
         match report.state {
             _ if whole == end => {
-                // The records end where the drive says that they do: they go on there.
-                self.log.tickets += 1;
-                self.flush_records(self.log.tickets);
+                // The records end at the write pointer that the drive reports: they continue there.
+                self.log.records += 1;
+                self.flush_records(self.log.records);
             }
             state if state.is_active() => self.leave_log_zone(),
             _ => self.begin_snapshot(),
@@ -205,7 +205,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// Data zones as the drive has them.
+    /// Adopts the data zones as the drive reports them.
     fn adopt_zones(&mut self, reports: &[Report], catalog: &Catalog) {
         let log_zones = self.log.zones.len();
         let zones = self.shape.data_zones().indices();
@@ -222,13 +222,13 @@ impl FileStore {
             entry.written = written.min(self.shape.capacity_blocks);
             entry.is_finished_early = state == State::Full && entry.written < self.shape.capacity_blocks;
             if state == State::Active && written == 0 {
-                // Opened by somebody and not written: reset, it gives its active resource back.
+                // Opened by another program and not written: a reset frees its active resource.
                 self.reset(zone);
             }
         }
     }
 
-    /// Whether the drive has what the records say that a file has in a zone.
+    /// Checks that the drive has the recorded data of a file in a zone.
     fn check_extent(&mut self, reports: &[Report], name: &str, zone: ZoneIndex, end: u32) -> Result<(), FileError> {
         let report = reports[(zone.0 - self.shape.first_log) as usize];
         let readable = match report.state {
@@ -238,17 +238,18 @@ impl FileStore {
         };
         if end > readable {
             return Err(FileError::Corrupt(format!(
-                "file {name:?} has data up to block {end} of zone {zone}, and the drive only up to block {readable}"
+                "file {name:?} has data up to block {end} of zone {zone}, but the zone is written only up to block {readable}"
             )));
         }
-        // Also where a record of a finish says less, or the drive says nothing.
+        // Also if a record of a finish has less, or the drive does not report a write pointer.
         let entry = &mut self.zones[zone];
         entry.written = entry.written.max(end);
         Ok(())
     }
 }
 
-/// Whether a metadata zone whose first block is this was never written. Of a zone that is read only the drive does not say.
+/// Whether a metadata zone with this first block was never written. The drive does not report this
+/// for a read-only zone.
 fn is_never_written(report: Report, first_block: &[u8]) -> bool {
     report.state == ZoneState::ReadOnly && first_block.iter().all(|byte| *byte == 0)
 }

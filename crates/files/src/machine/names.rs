@@ -10,11 +10,12 @@ use super::file::{ChunkStage, File};
 use super::log::Waiter;
 
 impl FileStore {
-    /// Makes an empty file that takes data. It is there at once, and durable with its first sync or close.
+    /// Creates an empty file that accepts data. It exists immediately, and is durable with its
+    /// first sync or close.
     ///
     /// # Errors
-    /// [`FileError::Exists`], [`FileError::NameTooLong`] (also for a name without bytes), [`FileError::TooManyFiles`],
-    /// [`FileError::NotReady`], and what ended the store.
+    /// [`FileError::Exists`], [`FileError::NameTooLong`] (also for a name without bytes),
+    /// [`FileError::TooManyFiles`], [`FileError::NotReady`], and the error that ended the store.
     pub fn create(&mut self, name: &str, lifetime: Lifetime) -> Result<FileId, FileError> {
         match &self.phase {
             Phase::Ready => {}
@@ -29,7 +30,7 @@ impl FileStore {
             return Err(FileError::Exists);
         }
         let cost = cost(name);
-        if !self.has_metadata_room(cost + EXTENT_COST_BYTES)
+        if !self.has_metadata_space(cost + EXTENT_COST_BYTES)
             || self.files.len() >= FILES_MAX
             || self.next_file == u64::MAX
         {
@@ -43,7 +44,7 @@ impl FileStore {
         Ok(id)
     }
 
-    /// The file of a name.
+    /// The file with a name.
     #[must_use]
     pub fn lookup(&self, name: &str) -> Option<FileId> {
         self.names.get(name).copied()
@@ -54,14 +55,16 @@ impl FileStore {
         self.names.iter().map(|(name, id)| (name.as_str(), *id))
     }
 
-    /// Bytes of acknowledged appends; `None` when there is no such file. Of an append that failed, a part may be there.
+    /// Bytes of acknowledged appends; `None` if the file does not exist. A part of a failed append
+    /// may be included.
     #[must_use]
     pub fn len_bytes(&self, file: FileId) -> Option<u64> {
         self.files.get(&file).map(File::len_bytes)
     }
 
-    /// Deletes a file. The name is free at once; the request ends when that is durable. Requests for the file that have
-    /// not ended end with [`FileError::NoSuchFile`]; reads under way go on.
+    /// Deletes a file. The name is free immediately; the request ends when that is durable.
+    /// Outstanding requests for the file end with [`FileError::NoSuchFile`]; reads in flight
+    /// continue.
     pub fn delete(&mut self, request: RequestId, name: &str) {
         if !self.admit_change(request) {
             return;
@@ -69,18 +72,18 @@ impl FileStore {
         let Some(id) = self.names.remove(name) else { return self.end(request, Err(FileError::NoSuchFile)) };
         let (runs, is_recorded) = self.drop_file(id);
         if is_recorded {
-            self.names_ticket = self.log.push(&Record::Deleted { file: id });
-            self.when_durable(self.names_ticket, Waiter::Release(runs));
+            self.names_lsn = self.log.push(&Record::Deleted { file: id });
+            self.when_durable(self.names_lsn, Waiter::Release(runs));
         } else {
             self.release(&runs);
         }
-        // Where the records do not have the file, they may still have one that had its name before.
-        self.when_durable(self.names_ticket, Waiter::Request(request));
-        self.settle();
+        // If the file is not recorded, an earlier file of this name may still be.
+        self.when_durable(self.names_lsn, Waiter::Request(request));
+        self.make_progress();
     }
 
-    /// Gives a file another name, and deletes the file that has it, in one step. The names change at once; the request
-    /// ends when that is durable. What was not synced of the file is not made durable by it.
+    /// Renames a file, and deletes an existing file of the new name, in one step. The names change
+    /// immediately; the request ends when that is durable. It does not make unsynced data durable.
     pub fn rename(&mut self, request: RequestId, from: &str, to: &str) {
         if !self.admit_change(request) {
             return;
@@ -98,15 +101,15 @@ impl FileStore {
             file.is_recorded = true;
             self.log.push(&Record::Created { file: id, lifetime: file.meta.lifetime, name: from });
         }
-        let ticket = self.log.push(&Record::Renamed { file: id, name: to });
-        file.ticket = ticket;
-        self.names_ticket = ticket;
+        let lsn = self.log.push(&Record::Renamed { file: id, name: to });
+        file.lsn = lsn;
+        self.names_lsn = lsn;
         if let Some((runs, _)) = released {
-            // Also where the records do not have it: a rename to its name is one step.
-            self.when_durable(ticket, Waiter::Release(runs));
+            // Also if the file is not recorded: a rename to its name is one step.
+            self.when_durable(lsn, Waiter::Release(runs));
         }
-        self.when_durable(ticket, Waiter::Request(request));
-        self.settle();
+        self.when_durable(lsn, Waiter::Request(request));
+        self.make_progress();
     }
 
     fn check_rename(&self, from: &str, to: &str) -> Result<(), FileError> {
@@ -116,14 +119,14 @@ impl FileStore {
         check_name(to)?;
         let is_replacing = from != to && self.names.contains_key(to);
         let grows = to.len().saturating_sub(from.len()) as u64;
-        if !is_replacing && !self.has_metadata_room(grows) {
+        if !is_replacing && !self.has_metadata_space(grows) {
             return Err(FileError::TooManyFiles);
         }
         Ok(())
     }
 
-    /// Forgets a file, and ends its requests. Returns what it has on the media, and whether the records have it. Its name
-    /// is the caller's affair.
+    /// Removes a file, and ends its requests. Returns its runs on the media, and whether it is
+    /// recorded. The caller removes its name.
     fn drop_file(&mut self, id: FileId) -> (Vec<Run>, bool) {
         let mut file = self.files.remove(&id).expect("a name belongs to a file");
         self.snapshot_bytes -= cost(&file.meta.name) + EXTENT_COST_BYTES * file.meta.extents.count() as u64;
@@ -132,11 +135,11 @@ impl FileStore {
             self.snapshot_bytes -= EXTENT_COST_BYTES * writer.chunks.len() as u64;
             runs.extend(writer.chunks.iter().filter_map(|chunk| match chunk.stage {
                 ChunkStage::Done(run) => Some(run),
-                // What is under way is released when it ends.
-                ChunkStage::Waiting | ChunkStage::UnderWay(_) => None,
+                // Writes in flight are released when they end.
+                ChunkStage::Waiting | ChunkStage::InFlight(_) => None,
             }));
             if let Some(zone) = writer.zone.take() {
-                self.zones.let_go(zone);
+                self.zones.clear_holder(zone);
             }
             if writer.is_waiting_for_zone {
                 self.stop_waiting(id);
@@ -151,7 +154,7 @@ impl FileStore {
         (runs, file.is_recorded)
     }
 
-    /// Gives back what belongs to nobody any more.
+    /// Frees runs that no file uses any more.
     pub(super) fn release(&mut self, runs: &[Run]) {
         for run in runs {
             self.zones.release(run);
@@ -159,7 +162,7 @@ impl FileStore {
     }
 }
 
-/// Bytes that a file of this name takes in a snapshot, its extents not counted.
+/// Bytes of a file with this name in a snapshot, without its extents.
 pub(super) fn cost(name: &str) -> u64 {
     FILE_COST_BYTES + name.len() as u64
 }

@@ -1,4 +1,4 @@
-//! Which zone a file writes to: the one whose data are expected to die with the file's.
+//! Placement: a file writes to the zone whose data are expected to be deleted with the file's.
 
 use zonda_zoned::ZoneIndex;
 
@@ -6,29 +6,29 @@ use crate::{FileError, FileId, FileStore, Lifetime};
 
 use super::zones::{Holder, State, Zone};
 
-/// What is to be done for somebody who needs a zone.
+/// How to serve a holder that needs a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// A partly written zone.
+    /// Use a partly written zone.
     Take { zone: ZoneIndex, is_relaxed: bool },
-    /// An empty zone.
+    /// Open an empty zone.
     Open(ZoneIndex),
-    /// Finish this zone, so that an active zone is to be had.
+    /// Finish this zone to free an active resource.
     Finish(ZoneIndex),
-    /// An active zone is to be had soon.
+    /// Wait: an active resource will be free soon.
     Soon,
-    /// Every zone with room is held by somebody else.
+    /// Every zone with free blocks has another holder.
     Held,
-    /// Something under way will make room.
+    /// Wait: an operation in progress will free space.
     Later,
-    /// No room, and none to be expected.
+    /// No space, and none expected.
     None,
 }
 
-/// How well a zone suits a file; the smaller, the better.
+/// How well a zone matches a file; smaller is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    /// It lives longer, by so much; or neither has a lifetime.
+    /// It lives longer, by this much; or neither has a lifetime.
     Distance(u8),
     /// They live equally long.
     Equal,
@@ -48,9 +48,10 @@ impl Fit {
 }
 
 impl FileStore {
-    /// Gives zones to those who wait, in their order, as far as there are any. Says whether anybody's wait has ended.
+    /// Assigns zones to waiting holders, in their order, as far as possible. Returns whether a wait
+    /// has ended.
     pub(super) fn place_waiting(&mut self) -> bool {
-        if self.waiting.is_empty() || !std::mem::take(&mut self.zones.has_news) {
+        if self.waiting.is_empty() || !std::mem::take(&mut self.zones.is_changed) {
             return false;
         }
         let mut slots_coming = self.slots_coming();
@@ -61,13 +62,13 @@ impl FileStore {
             match self.choose(holder, slots_coming) {
                 Choice::Take { zone, is_relaxed } => {
                     self.counters.relaxed_matches += u64::from(is_relaxed);
-                    self.give(index, zone);
+                    self.assign_zone(index, zone);
                     has_ended = true;
                     continue;
                 }
                 Choice::Open(zone) => {
                     self.open_zone(zone, self.lifetime_of(holder));
-                    self.give(index, zone);
+                    self.assign_zone(index, zone);
                     has_ended = true;
                     continue;
                 }
@@ -76,7 +77,7 @@ impl FileStore {
                 Choice::Held => held_up = held_up.or(Some(index)),
                 Choice::Later => {}
                 Choice::None => {
-                    self.give_up(holder);
+                    self.fail_waiter(holder);
                     has_ended = true;
                     continue;
                 }
@@ -85,29 +86,33 @@ impl FileStore {
         }
         if let Some(index) = held_up
             && !has_ended
-            && self.is_quiet()
+            && self.is_quiescent()
         {
-            has_ended = self.take_over(index);
+            has_ended = self.reassign_idle_zone(index);
         }
-        // Who got a zone may not be able to write: then nothing ends with which the others would be looked at again.
-        self.zones.has_news |= has_ended;
+        // A holder with a new zone may not be able to write: then no completion would trigger
+        // another check of the others.
+        self.zones.is_changed |= has_ended;
         has_ended
     }
 
     /// The rules, the first that applies deciding:
     ///
-    /// 1. a partly written zone that nobody holds and that lives longer, by as little as possible;
-    /// 2. an empty zone, if an active one is to be had;
-    /// 3. at the limit of active zones, finish the fullest that nobody holds, if it is full enough;
-    /// 4. a zone that nobody holds and that lives equally long, or else about as long.
+    /// 1. a partly written zone without a holder that lives longer, by as little as possible;
+    /// 2. an empty zone, if an active resource is free;
+    /// 3. at the limit of active zones, finish the fullest zone without a holder, if it is full
+    ///    enough;
+    /// 4. a zone without a holder with the same lifetime, or else the nearest one.
     fn choose(&self, holder: Holder, slots_coming: u32) -> Choice {
         let lifetime = self.lifetime_of(holder);
         let may_hold = self.may_hold(lifetime);
         let free = || {
-            self.zones.iter().filter(|(zone, entry)| may_hold && entry.holder.is_none() && self.zones.room(*zone) > 0)
+            self.zones
+                .iter()
+                .filter(|(zone, entry)| may_hold && entry.holder.is_none() && self.zones.free_blocks(*zone) > 0)
         };
         let fit = |entry: &Zone| Fit::of(lifetime, entry.lifetime);
-        let best = free().min_by_key(|(zone, entry)| (fit(entry), self.zones.room(*zone)));
+        let best = free().min_by_key(|(zone, entry)| (fit(entry), self.zones.free_blocks(*zone)));
         if let Some((zone, entry)) = best
             && matches!(fit(entry), Fit::Distance(_))
         {
@@ -131,21 +136,22 @@ impl FileStore {
             }
         }
         let nearest = free().min_by_key(|(zone, entry)| {
-            (fit(entry), (entry.lifetime as u8).abs_diff(lifetime as u8), self.zones.room(*zone))
+            (fit(entry), (entry.lifetime as u8).abs_diff(lifetime as u8), self.zones.free_blocks(*zone))
         });
         if let Some((zone, _)) = nearest {
             return Choice::Take { zone, is_relaxed: true };
         }
-        if self.zones.iter().any(|(zone, _)| self.zones.room(zone) > 0) {
+        if self.zones.iter().any(|(zone, _)| self.zones.free_blocks(zone) > 0) {
             return Choice::Held;
         }
-        if self.expects_room() || (holder != Holder::Migration && self.may_migrate()) {
+        if self.expects_space() || (holder != Holder::Migration && self.may_migrate()) {
             return Choice::Later;
         }
         Choice::None
     }
 
-    /// Whether somebody of this lifetime may hold one more zone: at small limits one is left to short-lived files.
+    /// Whether holders of this lifetime may hold one more zone: at small limits one is reserved for
+    /// short-lived files.
     fn may_hold(&self, lifetime: Lifetime) -> bool {
         let Some(limit) = self.shape.active_max.filter(|_| self.shape.has_reserve && lifetime != Lifetime::Short)
         else {
@@ -158,7 +164,7 @@ impl FileStore {
         (held.count() as u32) + 1 < limit
     }
 
-    /// Whether somebody of this lifetime may make one more zone active.
+    /// Whether a holder of this lifetime may open one more zone.
     fn may_open(&self, lifetime: Lifetime) -> bool {
         let Some(limit) = self.shape.active_max else { return true };
         let is_short =
@@ -167,20 +173,20 @@ impl FileStore {
         self.zones.active_count() + u32::from(keeps_reserve) < limit
     }
 
-    /// The empty zone that is next. The last one is for migration, where there is any.
+    /// The next empty zone. The last one is reserved for migration, if it is enabled.
     fn empty_for(&self, holder: Holder) -> Option<ZoneIndex> {
         let is_last = self.zones.empty_count() == 1;
-        let is_kept = is_last && self.config.migration.is_some() && holder != Holder::Migration;
-        self.zones.first_empty().filter(|_| !is_kept)
+        let is_reserved = is_last && self.config.migration.is_some() && holder != Holder::Migration;
+        self.zones.first_empty().filter(|_| !is_reserved)
     }
 
-    /// Zones that are about to give their active resource back.
+    /// Zones that are about to free their active resource.
     fn slots_coming(&self) -> u32 {
-        self.zones.iter().filter(|(_, entry)| self.zones.is_leaving(entry)).count() as u32
+        self.zones.iter().filter(|(_, entry)| self.zones.is_freeing_resource(entry)).count() as u32
     }
 
-    /// Whether something under way will make room, or may.
-    fn expects_room(&self) -> bool {
+    /// Whether an operation in progress will free space, or may.
+    fn expects_space(&self) -> bool {
         let coming = |entry: &Zone| match entry.state {
             State::Finishing | State::Resetting { .. } => true,
             State::Active | State::Full => entry.is_dead() || entry.is_doubtful,
@@ -189,36 +195,37 @@ impl FileStore {
         self.log.has_releases() || self.zones.iter().any(|(_, entry)| coming(entry))
     }
 
-    /// Whether nothing is under way that lets anybody's wait end.
-    fn is_quiet(&self) -> bool {
-        self.data_writes == 0 && !self.migrator.is_busy() && !self.expects_room()
+    /// Whether no operation is in progress that can end a wait.
+    fn is_quiescent(&self) -> bool {
+        self.data_writes == 0 && !self.migrator.is_busy() && !self.expects_space()
     }
 
-    /// While nothing is being written, nobody lets a zone go. So whoever waits takes over that of the file that has not
-    /// written for longest, and which has nothing to write now.
-    fn take_over(&mut self, index: usize) -> bool {
+    /// While no write is in flight, no file releases its zone. So reassigns the zone of the least
+    /// recently written file, which has no data to write now, to a waiting holder.
+    fn reassign_idle_zone(&mut self, index: usize) -> bool {
         let used_at = |id: &FileId| self.files[id].writer.as_ref().map_or(0, |writer| writer.used_at);
-        let holders = self.zones.iter().filter(|(zone, _)| self.zones.room(*zone) > 0).filter_map(|(zone, entry)| {
-            let Some(Holder::File(id)) = entry.holder else { return None };
-            Some((used_at(&id), zone, id))
-        });
+        let holders =
+            self.zones.iter().filter(|(zone, _)| self.zones.free_blocks(*zone) > 0).filter_map(|(zone, entry)| {
+                let Some(Holder::File(id)) = entry.holder else { return None };
+                Some((used_at(&id), zone, id))
+            });
         let Some((_, zone, id)) = holders.min() else { return false };
         if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
             writer.zone = None;
         }
         self.zones[zone].holder = None;
         self.counters.relaxed_matches += 1;
-        self.give(index, zone);
+        self.assign_zone(index, zone);
         true
     }
 
-    /// Ends somebody's wait with a zone.
-    fn give(&mut self, index: usize, zone: ZoneIndex) {
-        let holder = self.waiting.remove(index).expect("somebody waits there");
+    /// Assigns a zone to a waiting holder.
+    fn assign_zone(&mut self, index: usize, zone: ZoneIndex) {
+        let holder = self.waiting.remove(index).expect("a holder waits there");
         self.zones[zone].holder = Some(holder);
         match holder {
             Holder::File(id) => {
-                let file = self.files.get_mut(&id).expect("a file that is deleted does not wait");
+                let file = self.files.get_mut(&id).expect("a deleted file does not wait");
                 let writer = file.writer.as_mut().expect("a file that waits for a zone is open");
                 writer.is_waiting_for_zone = false;
                 writer.zone = Some(zone);
@@ -230,18 +237,18 @@ impl FileStore {
         }
     }
 
-    /// Ends somebody's wait without a zone.
-    fn give_up(&mut self, holder: Holder) {
+    /// Ends the wait of a holder without a zone.
+    fn fail_waiter(&mut self, holder: Holder) {
         match holder {
             Holder::File(id) => self.fail_file(id, &FileError::NoSpace),
             Holder::Migration => {
                 self.waiting.retain(|other| *other != Holder::Migration);
-                self.give_up_migration();
+                self.abort_migration();
             }
         }
     }
 
-    /// A file does not need a zone any more.
+    /// Removes a file from the waiting holders.
     pub(super) fn stop_waiting(&mut self, id: FileId) {
         self.waiting.retain(|holder| *holder != Holder::File(id));
         if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
@@ -262,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zone_fits_that_lives_longer_and_the_nearest_fits_best() {
+    fn a_longer_lived_zone_fits_and_the_nearest_fits_best() {
         use Lifetime::{Extreme, Long, Medium, Short};
         assert!(Fit::of(Short, Medium) < Fit::of(Short, Long));
         assert!(Fit::of(Medium, Extreme) < Fit::of(Medium, Medium));
@@ -272,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lifetime_only_its_own_kind_fits() {
+    fn a_file_without_a_lifetime_fits_only_zones_without_one() {
         use Lifetime::{None, NotSet, Short};
         assert_eq!(Fit::of(NotSet, None), Fit::Distance(0));
         assert_eq!(Fit::of(None, Short), Fit::None);

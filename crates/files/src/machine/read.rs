@@ -1,39 +1,39 @@
-//! Reads: what is on the media comes from zones, the rest from the file's buffer.
+//! Reads: from zones for data on the media, and from the file's buffer for the rest.
 
 use bytes::{Bytes, BytesMut};
 use zonda_zoned::{Blocks, Operation, Outcome as DriveOutcome, Payload, Status, ZoneIndex};
 
 use crate::{FileError, FileId, FileStore, Outcome, RequestId};
 
-use super::UnderWay;
+use super::InFlight;
 
-/// A read request under way.
+/// A read request in progress.
 #[derive(Debug)]
 pub(super) struct ReadRun {
     request: RequestId,
     bytes: usize,
-    /// Where parts are put together; empty where one command brings everything, or nothing is kept.
+    /// The buffer for all parts; empty if one command reads everything, or contents are not kept.
     assembled: BytesMut,
-    /// What the one command brought.
+    /// The data of the only command.
     whole: Option<Bytes>,
-    /// Commands under way.
+    /// Commands in flight.
     left: u32,
     error: Option<FileError>,
 }
 
-/// What one command is to bring.
+/// The part of one command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
-    /// Bytes of the first block that are not wanted.
+    /// Bytes of the first block before the requested ones.
     skip: usize,
     bytes: usize,
-    /// Where they belong in what was asked for.
+    /// The offset of the part in the requested range.
     at: usize,
 }
 
 impl FileStore {
-    /// Reads from a file; the result is shorter at its end. What was appended and acknowledged is found, synced or not. The
-    /// file may be deleted meanwhile.
+    /// Reads from a file; the result is shorter at its end. Acknowledged appends are found, synced
+    /// or not. The file may be deleted meanwhile.
     pub fn read(&mut self, request: RequestId, file: FileId, offset_bytes: u64, bytes: u32) {
         if !self.admit(request) {
             return;
@@ -63,11 +63,12 @@ impl FileStore {
         for ((zone, first, blocks), piece) in pieces {
             self.zones[zone].pins += 1;
             let operation = Operation::Read { start: self.shape.lba(zone, first), blocks: Blocks(blocks.into()) };
-            self.send(UnderWay::Read { read, zone, piece }, operation);
+            self.send(InFlight::Read { read, zone, piece }, operation);
         }
     }
 
-    /// The commands that bring the bytes from `from` to `to`, which are on the media: zone, first block, blocks.
+    /// The commands that read the bytes from `from` to `to`, which are on the media: zone, first
+    /// block, blocks.
     fn pieces(&self, file: FileId, from: u64, to: u64) -> Vec<((ZoneIndex, u32, u32), Piece)> {
         let block_bytes = u64::from(self.shape.block_bytes);
         let mut pieces = Vec::new();
@@ -103,7 +104,7 @@ impl FileStore {
         if !status.is_success() {
             run.error = Some(FileError::Media { status, what: "reading a file's data" });
         } else if self.shape.keeps_bytes() && data.len() < wanted.end {
-            let what = "reading a file's data, of which the drive keeps no bytes";
+            let what = "reading a file's data from a drive that keeps no contents";
             run.error = Some(FileError::Media { status: Status::DataTransferError, what });
         } else if self.shape.keeps_bytes() {
             if run.assembled.is_empty() {

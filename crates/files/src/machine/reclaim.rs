@@ -1,28 +1,28 @@
-//! Zones on their way back: finished to make room at the limit of active zones, reset when nothing in them is live, looked at
-//! when something failed.
+//! Reclaiming zones: they are finished at the limit of active zones, reset when they have no live
+//! data, and inspected after a failure.
 
 use zonda_zoned::{Operation, Outcome, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
 use crate::format::record::Record;
 use crate::{FileStore, Lifetime};
 
-use super::UnderWay;
+use super::InFlight;
 use super::zones::{Holder, State};
 
 impl FileStore {
-    /// An empty zone becomes active.
+    /// Makes an empty zone active.
     pub(super) fn open_zone(&mut self, zone: ZoneIndex, lifetime: Lifetime) {
         self.zones.set_state(zone, State::Active);
         self.zones[zone].lifetime = lifetime;
         self.log.push(&Record::ZoneOpened { zone, lifetime });
     }
 
-    /// Finishes a zone to which nothing is being written.
+    /// Finishes a zone without writes in flight.
     pub(super) fn finish(&mut self, zone: ZoneIndex) {
         let entry = &self.zones[zone];
         assert!(entry.writes == 0 && entry.holder.is_none(), "no write is sent to a zone that is being finished");
         self.zones.set_state(zone, State::Finishing);
-        self.manage(zone, ZoneAction::Finish, UnderWay::Finish { zone });
+        self.manage(zone, ZoneAction::Finish, InFlight::Finish { zone });
     }
 
     pub(super) fn on_finish(&mut self, zone: ZoneIndex, status: Status) {
@@ -40,15 +40,15 @@ impl FileStore {
         self.zones.touch(zone);
     }
 
-    /// Looks at zones of which something has changed: resets those in which nothing is live.
-    pub(super) fn look_at_touched(&mut self) {
+    /// Checks zones that have changed: resets those without live data.
+    pub(super) fn process_touched_zones(&mut self) {
         while let Some(zone) = self.zones.next_touched() {
             let entry = &self.zones[zone];
             if entry.is_doubtful && entry.writes == 0 && matches!(entry.state, State::Active | State::Full) {
                 self.inspect(zone, false);
             } else if entry.is_dead() && entry.is_idle() && !entry.is_doubtful {
                 if entry.written == 0 {
-                    // It was held and never written: the drive has it as empty.
+                    // It was held and never written: it is empty on the drive.
                     self.zones.set_state(zone, State::Empty);
                 } else {
                     self.reset(zone);
@@ -60,7 +60,7 @@ impl FileStore {
     pub(super) fn reset(&mut self, zone: ZoneIndex) {
         let was_active = self.zones[zone].state.is_active();
         self.zones.set_state(zone, State::Resetting { was_active });
-        self.manage(zone, ZoneAction::Reset, UnderWay::Reset { zone });
+        self.manage(zone, ZoneAction::Reset, InFlight::Reset { zone });
     }
 
     pub(super) fn on_reset(&mut self, zone: ZoneIndex, status: Status) {
@@ -72,8 +72,8 @@ impl FileStore {
         self.migrator.on_zone_emptied();
     }
 
-    /// A write to the zone failed: whoever holds it does so no longer.
-    pub(super) fn take_away(&mut self, zone: ZoneIndex) {
+    /// Withdraws a zone from its holder, because a write to it has failed.
+    pub(super) fn withdraw_zone(&mut self, zone: ZoneIndex) {
         match self.zones[zone].holder {
             Some(Holder::File(id)) => {
                 if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
@@ -83,12 +83,12 @@ impl FileStore {
             Some(Holder::Migration) => self.migrator.target = None,
             None => {}
         }
-        self.zones.let_go(zone);
+        self.zones.clear_holder(zone);
     }
 
-    /// Asks the drive how a zone is.
+    /// Requests a report on a zone.
     fn inspect(&mut self, zone: ZoneIndex, is_last: bool) {
-        // Until the answer, nothing else happens to it.
+        // Until the report, the zone is not used.
         let state = self.zones[zone].state;
         if !matches!(state, State::Finishing | State::Resetting { .. }) {
             self.zones.set_state(
@@ -103,7 +103,7 @@ impl FileStore {
             partial: true,
             descriptors_max: 1,
         };
-        self.send(UnderWay::Inspect { zone, is_last }, report);
+        self.send(InFlight::Inspect { zone, is_last }, report);
     }
 
     pub(super) fn on_inspect(&mut self, zone: ZoneIndex, is_last: bool, status: Status, outcome: Outcome) {
@@ -144,8 +144,8 @@ impl FileStore {
         }
     }
 
-    fn manage(&mut self, zone: ZoneIndex, action: ZoneAction, under_way: UnderWay) {
+    fn manage(&mut self, zone: ZoneIndex, action: ZoneAction, in_flight: InFlight) {
         let target = ZoneTarget::Zone(self.shape.zone_start(zone));
-        self.send(under_way, Operation::ManageZones { action, target });
+        self.send(in_flight, Operation::ManageZones { action, target });
     }
 }

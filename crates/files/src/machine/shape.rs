@@ -1,4 +1,4 @@
-//! What follows from a drive's geometry and the configuration.
+//! Values derived from a drive's geometry and the configuration.
 
 use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Geometry, Lba, Payload, PayloadKind, ZoneIndex};
@@ -10,23 +10,24 @@ use crate::format::superblock::Facts;
 use crate::limits::{RESERVE_FROM_ACTIVE_ZONES, SNAPSHOT_BYTES_MAX, THREE_LOG_ZONES_FROM};
 use crate::{FileError, FilesConfig};
 
-/// Numbers that do not change while a store is there.
+/// Constants of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
     pub(super) block_bytes: u32,
     pub(super) capacity_blocks: u32,
     zone_size_blocks: u64,
     zone_count: u32,
-    /// The first metadata zone; those before are conventional and not used.
+    /// The first metadata zone; the zones before are conventional and not used.
     pub(super) first_log: u32,
     pub(super) log_zones: u32,
-    /// Active zones that data may take.
+    /// Active zones available for data.
     pub(super) active_max: Option<u32>,
-    /// One of them is for short-lived files.
+    /// One of them is reserved for short-lived files.
     pub(super) has_reserve: bool,
     pub(super) write_blocks: u32,
     pub(super) read_blocks: u32,
-    /// Bytes that the records of a snapshot may take: half of a metadata zone, less what blocks leave empty.
+    /// Maximum size of the records of a snapshot: half of a metadata zone, less the unused ends of
+    /// blocks.
     pub(super) snapshot_bytes_max: u64,
     pub(super) facts: Facts,
     keeps_bytes: bool,
@@ -44,9 +45,9 @@ impl Shape {
         let transfer = geometry.max_transfer_blocks.0 as u32;
         let write_blocks = (config.write_unit_bytes / block_bytes).min(transfer);
         let capacity_blocks = geometry.zone_capacity_blocks.0 as u32;
-        let block_room = u64::from(block_bytes) - (HEADER_BYTES + RECORD_BYTES_MAX) as u64;
+        let block_payload_bytes = u64::from(block_bytes) - (HEADER_BYTES + RECORD_BYTES_MAX) as u64;
         let snapshot_blocks = u64::from(capacity_blocks / 2 - 1);
-        let snapshot_bytes_max = (snapshot_blocks * block_room).min(SNAPSHOT_BYTES_MAX);
+        let snapshot_bytes_max = (snapshot_blocks * block_payload_bytes).min(SNAPSHOT_BYTES_MAX);
         let zones_bytes = u64::from(sequential - log_zones) * ZONE_COST_BYTES;
         if zones_bytes > snapshot_bytes_max / 2 {
             return Err(FileError::Config(format!(
@@ -84,7 +85,7 @@ impl Shape {
         }
     }
 
-    /// What a snapshot takes that has no files.
+    /// The size of a snapshot without files.
     pub(super) fn empty_snapshot_bytes(&self) -> u64 {
         u64::from(self.data_zones().count) * ZONE_COST_BYTES + SNAPSHOT_END_BYTES
     }

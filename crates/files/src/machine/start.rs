@@ -1,4 +1,4 @@
-//! Formatting, and what it has in common with mounting: both begin with a report on all zones.
+//! Formatting, and the steps that it shares with mounting: both begin with a report on all zones.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,14 +14,14 @@ use super::migrate::Migrator;
 use super::mount::MountStep;
 use super::shape::Shape;
 use super::zones::{State, Zones};
-use super::{Counters, Phase, UnderWay};
+use super::{Counters, InFlight, Phase};
 
 /// A store that is not ready yet.
 #[derive(Debug)]
 pub(super) struct Start {
     goal: Goal,
     pub(super) step: Step,
-    /// All zones that may be written, from the first metadata zone on.
+    /// All sequential zones, from the first metadata zone on.
     pub(super) reports: Vec<Report>,
 }
 
@@ -31,18 +31,18 @@ enum Goal {
     Mount,
 }
 
-/// What is being done. All but resets is one command after the other.
+/// The current step. Only resets run in parallel.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Report Zones, as many at once as [`REPORT_ZONES_MAX`] says.
+    /// Report Zones, [`REPORT_ZONES_MAX`] at a time.
     ReportZones,
     /// Reset every zone that is not empty.
     ResetZones {
         left: VecDeque<ZoneIndex>,
-        under_way: usize,
+        in_flight: usize,
     },
     Mount(MountStep),
-    /// A superblock and an empty snapshot are being written, or those of a mount.
+    /// Write a superblock and an empty snapshot, or those of a mount.
     WriteSnapshot,
 }
 
@@ -50,36 +50,38 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) state: ZoneState,
-    /// Blocks before the write pointer, where there is one.
+    /// Blocks before the write pointer, if there is one.
     pub(super) written: Option<u32>,
 }
 
 impl FileStore {
-    /// A store that is to be made on a drive of this shape, whatever is there now: [`Event::Ready`] comes when that is
-    /// durable, [`Event::Failed`] if it cannot be done. `uuid` is to be unique.
+    /// Formats a store on a drive of this geometry, and discards its contents: [`Event::Ready`]
+    /// comes when that is durable, [`Event::Failed`] if it fails. `uuid` must be unique.
     ///
     /// # Errors
-    /// [`FileError::Config`] when configuration and geometry do not suit.
+    /// [`FileError::Config`] when configuration and geometry do not match.
     pub fn format(geometry: &Geometry, config: FilesConfig, uuid: [u8; 16]) -> Result<FileStore, FileError> {
         FileStore::begin(geometry, config, uuid, Goal::Format)
     }
 
-    /// A store that is to be read from a drive of this shape: [`Event::Ready`] comes when its files are known,
-    /// [`Event::Failed`] if it cannot be read.
+    /// Mounts a store from a drive of this geometry: [`Event::Ready`] comes when its files are
+    /// known, [`Event::Failed`] if it cannot be read.
     ///
     /// # Errors
-    /// [`FileError::Config`] when configuration and geometry do not suit; so for a configuration that keeps nothing.
+    /// [`FileError::Config`] when configuration and geometry do not match, and for a configuration
+    /// that keeps no contents.
     pub fn mount(geometry: &Geometry, config: FilesConfig) -> Result<FileStore, FileError> {
         if config.keeps == PayloadKind::None {
-            let words = "keeps: a store that keeps nothing cannot be mounted: format it anew";
+            let words = "keeps: a store that keeps no contents cannot be mounted: format it again";
             return Err(FileError::Config(words.to_owned()));
         }
         FileStore::begin(geometry, config, [0; 16], Goal::Mount)
     }
 
-    /// The store of a drive with a volatile write cache, which loses what was acknowledged and not flushed when the power
-    /// goes. Data are flushed before the metadata that speak of them, and these before a request ends. Without it, a write
-    /// is taken to be durable when it has ended, as on a drive that keeps its cache through a loss of power.
+    /// A store on a drive with a volatile write cache, which loses acknowledged and unflushed
+    /// writes when the power fails. Data are flushed before the metadata that refer to them, and
+    /// these before a request ends. Without this option, a completed write counts as durable, as on
+    /// a drive whose cache survives a loss of power.
     #[must_use]
     pub fn with_flushes(mut self) -> FileStore {
         self.log.flushes = true;
@@ -101,7 +103,7 @@ impl FileStore {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             next_file: 1,
-            names_ticket: 0,
+            names_lsn: 0,
             waiting: VecDeque::new(),
             migrator: Migrator::default(),
             reads: Slab::new(),
@@ -127,17 +129,17 @@ impl FileStore {
             partial: true,
             descriptors_max: REPORT_ZONES_MAX,
         };
-        self.send(UnderWay::Start, report);
+        self.send(InFlight::Start, report);
     }
 
-    /// A command of the start has ended.
+    /// Called when a command of the start has ended.
     pub(super) fn on_start(&mut self, status: Status, outcome: Outcome) {
-        // What was under way when a start failed says nothing any more.
+        // Results of commands in flight when a start failed are ignored.
         let Some(mut start) = self.start.take() else { return };
         let step = std::mem::replace(&mut start.step, Step::WriteSnapshot);
         let result = match step {
             Step::ReportZones => self.on_zones_reported(&mut start, status, outcome),
-            Step::ResetZones { .. } => panic!("a reset has an end of its own"),
+            Step::ResetZones { .. } => panic!("the end of a reset is handled elsewhere"),
             Step::Mount(step) => self.on_mount_step(&mut start, step, status, outcome),
             Step::WriteSnapshot => panic!("the log writes snapshots"),
         };
@@ -162,7 +164,7 @@ impl FileStore {
         for descriptor in report.zones {
             let zone = ZoneIndex(self.shape.first_log + start.reports.len() as u32);
             if zone.0 >= zone_count || descriptor.start != self.shape.zone_start(zone) {
-                let words = format!("the drive's report of zone {zone} does not fit its geometry");
+                let words = format!("the drive's report of zone {zone} does not match its geometry");
                 return Err(FileError::Config(words));
             }
             let pointer = descriptor.write_pointer.and_then(|pointer| pointer.0.checked_sub(descriptor.start.0));
@@ -187,7 +189,7 @@ impl FileStore {
         }
     }
 
-    /// Resets what is not empty, metadata zones first.
+    /// Resets zones that are not empty, metadata zones first.
     fn begin_resets(&mut self, start: &mut Start) {
         let mut left = VecDeque::new();
         for (zone, report) in (self.shape.first_log..).map(ZoneIndex).zip(&start.reports) {
@@ -200,42 +202,44 @@ impl FileStore {
         self.send_resets(start, left, 0);
     }
 
-    fn send_resets(&mut self, start: &mut Start, mut left: VecDeque<ZoneIndex>, mut under_way: usize) {
-        while under_way < FORMAT_RESETS_MAX
+    fn send_resets(&mut self, start: &mut Start, mut left: VecDeque<ZoneIndex>, mut in_flight: usize) {
+        while in_flight < FORMAT_RESETS_MAX
             && let Some(zone) = left.pop_front()
         {
             let target = ZoneTarget::Zone(self.shape.zone_start(zone));
             let reset = Operation::ManageZones { action: ZoneAction::Reset, target };
-            self.send(UnderWay::FormatReset { zone }, reset);
-            under_way += 1;
+            self.send(InFlight::FormatReset { zone }, reset);
+            in_flight += 1;
         }
-        if under_way > 0 {
-            start.step = Step::ResetZones { left, under_way };
+        if in_flight > 0 {
+            start.step = Step::ResetZones { left, in_flight };
             return;
         }
         start.step = Step::WriteSnapshot;
-        // So that the first metadata zone is the next.
+        // So that the first metadata zone is used next.
         self.log.current = self.log.zones.len() - 1;
         self.log.written = self.shape.capacity_blocks;
-        self.when_durable(self.log.tickets + 1, Waiter::Ready);
+        self.when_durable(self.log.records + 1, Waiter::Ready);
         self.begin_snapshot();
     }
 
-    /// A reset of the format has ended.
+    /// Called when a reset of the format has ended.
     pub(super) fn on_format_reset(&mut self, zone: ZoneIndex, status: Status) {
         let Some(mut start) = self.start.take() else { return };
         let step = std::mem::replace(&mut start.step, Step::WriteSnapshot);
-        let Step::ResetZones { left, under_way } = step else { panic!("zones are reset while nothing else is done") };
+        let Step::ResetZones { left, in_flight } = step else {
+            panic!("no other step is in progress while zones are reset")
+        };
         if !status.is_success() {
             self.retire(zone);
         }
-        self.send_resets(&mut start, left, under_way - 1);
+        self.send_resets(&mut start, left, in_flight - 1);
         if matches!(self.phase, Phase::Starting) {
             self.start = Some(start);
         }
     }
 
-    /// The zone is not to be used. Of metadata zones the log finds out by itself.
+    /// Retires a zone. The log detects unusable metadata zones by itself.
     fn retire(&mut self, zone: ZoneIndex) {
         if self.shape.data_zones().contains(zone) {
             self.zones.set_state(zone, State::Retired { is_active: false });

@@ -9,14 +9,15 @@ use crate::format::record::{EXTENT_COST_BYTES, Record};
 use crate::limits::{FILE_WRITES_MAX, WRITE_ATTEMPTS_MAX};
 use crate::{FileData, FileError, FileId, FileStore, Outcome, RequestId};
 
-use super::UnderWay;
+use super::InFlight;
 use super::file::{ChunkStage, File, WaitingAppend, WaitingSync, Writer};
 use super::log::Waiter;
 use super::zones::Holder;
 
 impl FileStore {
-    /// Adds data at the end of a file. The request ends when all of it is in the file's buffer, for which there may be a
-    /// wait. If it fails after a part of it found room, that part stays: [`len_bytes`](FileStore::len_bytes) says how much.
+    /// Appends data to a file. The request ends when all data are in the file's buffer, possibly
+    /// after a wait. If it fails after a part was buffered, that part stays:
+    /// [`len_bytes`](FileStore::len_bytes) returns the length.
     pub fn append(&mut self, request: RequestId, file: FileId, data: FileData) {
         if !self.admit_change(request) {
             return;
@@ -36,26 +37,26 @@ impl FileStore {
         };
         writer.appends.push_back(WaitingAppend { request, data, left_bytes });
         self.pump_file(file);
-        self.settle();
+        self.make_progress();
     }
 
-    /// Makes a file durable: the request ends when everything appended before is on the media, and its metadata too. What
-    /// its last block has left is filled up, and the next append begins a block.
+    /// Makes a file durable: the request ends when everything appended before is on the media, and
+    /// its metadata too. Its last block is padded, and the next append begins a new block.
     pub fn sync(&mut self, request: RequestId, file: FileId) {
         if !self.admit_change(request) {
             return;
         }
-        if let Some(File { writer: None, ticket, .. }) = self.files.get(&file) {
-            let ticket = *ticket;
-            self.when_durable(ticket, Waiter::Request(request));
+        if let Some(File { writer: None, lsn, .. }) = self.files.get(&file) {
+            let lsn = *lsn;
+            self.when_durable(lsn, Waiter::Request(request));
         } else if let Err(error) = self.wait_for_data(request, file, false) {
             self.end(request, Err(error));
         }
-        self.settle();
+        self.make_progress();
     }
 
-    /// As [`sync`](FileStore::sync), and the file takes no more data: its zone is free for others. If it fails, the file is
-    /// open as before.
+    /// As [`sync`](FileStore::sync), and the file accepts no more data: its zone is free for
+    /// others. If it fails, the file stays open.
     pub fn close(&mut self, request: RequestId, file: FileId) {
         if !self.admit_change(request) {
             return;
@@ -63,7 +64,7 @@ impl FileStore {
         if let Err(error) = self.wait_for_data(request, file, true) {
             self.end(request, Err(error));
         }
-        self.settle();
+        self.make_progress();
     }
 
     fn wait_for_data(&mut self, request: RequestId, id: FileId, closes: bool) -> Result<(), FileError> {
@@ -84,7 +85,7 @@ impl FileStore {
         Ok(())
     }
 
-    /// The writer of a file that takes data.
+    /// The writer of an open file.
     fn open_writer(&mut self, file: FileId) -> Result<&mut Writer, FileError> {
         let file = self.files.get_mut(&file).ok_or(FileError::NoSuchFile)?;
         let writer = file.writer.as_deref_mut().filter(|writer| !writer.is_closing).ok_or(FileError::NotOpen)?;
@@ -94,13 +95,13 @@ impl FileStore {
         }
     }
 
-    /// A write of data has ended.
+    /// Called when a write of data has ended.
     pub(super) fn on_write(&mut self, id: FileId, chunk: u64, run: Run, status: Status) {
         let status = if self.has(SeededBug::IgnoredWriteError) { Status::Success } else { status };
         self.data_writes -= 1;
         self.zones.end_write(&run, status.is_success());
         if !status.is_success() {
-            self.take_away(run.zone);
+            self.withdraw_zone(run.zone);
         }
         let block_bytes = self.shape.block_bytes;
         let Some(file) = self.files.get_mut(&id) else {
@@ -109,7 +110,7 @@ impl FileStore {
             }
             return;
         };
-        let writer = file.writer.as_mut().expect("a file with a write under way is open");
+        let writer = file.writer.as_mut().expect("a file with a write in flight is open");
         let chunk = writer.chunk_mut(chunk).expect("a chunk stays until it is written");
         if status.is_success() {
             chunk.stage = ChunkStage::Done(run);
@@ -122,7 +123,7 @@ impl FileStore {
             chunk.stage = ChunkStage::Waiting;
             chunk.attempts += 1;
             if chunk.attempts >= WRITE_ATTEMPTS_MAX {
-                let error = FileError::Media { status, what: "writing a file's data, in one zone after another" };
+                let error = FileError::Media { status, what: "writing a file's data to several zones" };
                 writer.broken = Some(error.clone());
                 self.fail_file(id, &error);
             }
@@ -130,11 +131,11 @@ impl FileStore {
         self.pump_file(id);
     }
 
-    /// Does what can be done for a file's end: takes appends in, cuts chunks and sends them, ends syncs.
+    /// Advances a file: accepts appends, cuts and writes chunks, ends syncs.
     pub(super) fn pump_file(&mut self, id: FileId) {
         loop {
             self.take_appends(id);
-            let has_metadata_room = self.has_metadata_room(EXTENT_COST_BYTES);
+            let has_metadata_space = self.has_metadata_space(EXTENT_COST_BYTES);
             let Some(file) = self.files.get_mut(&id) else { return };
             let submitted = file.meta.extents.len_bytes();
             let Some(writer) = file.writer.as_mut() else { return };
@@ -142,23 +143,23 @@ impl FileStore {
             let unit_bytes = self.shape.bytes(self.shape.write_blocks);
             let to_write = writer.first_waiting();
             let cuts = writer.piece_bytes() >= unit_bytes || (writer.piece_bytes() > 0 && submitted < writer.flush_to);
-            if to_write.is_none() && !cuts || writer.broken.is_some() || writer.under_way() >= FILE_WRITES_MAX {
+            if to_write.is_none() && !cuts || writer.broken.is_some() || writer.in_flight() >= FILE_WRITES_MAX {
                 break;
             }
             let Some(zone) = writer.zone else {
                 if !std::mem::replace(&mut writer.is_waiting_for_zone, true) {
                     self.waiting.push_back(Holder::File(id));
-                    self.zones.has_news = true;
+                    self.zones.is_changed = true;
                 }
                 break;
             };
-            if !has_metadata_room {
+            if !has_metadata_space {
                 self.fail_file(id, &FileError::NoSpace);
                 break;
             }
-            let room = self.zones.room(zone);
+            let free = self.zones.free_blocks(zone);
             let index = to_write.unwrap_or_else(|| {
-                let blocks = room.min(self.shape.write_blocks);
+                let blocks = free.min(self.shape.write_blocks);
                 let blocks = blocks.min(writer.piece_bytes().div_ceil(u64::from(self.shape.block_bytes)) as u32);
                 let padded_bytes = self.shape.bytes(blocks);
                 writer.cut(padded_bytes.min(writer.piece_bytes()), padded_bytes);
@@ -166,8 +167,8 @@ impl FileStore {
                 writer.chunks.len() - 1
             });
             let blocks = writer.chunks[index].bytes.div_ceil(u64::from(self.shape.block_bytes)) as u32;
-            if blocks > room {
-                writer.split_chunk(index, room, self.shape.block_bytes);
+            if blocks > free {
+                writer.split_chunk(index, free, self.shape.block_bytes);
                 self.snapshot_bytes += EXTENT_COST_BYTES;
             }
             self.send_chunk(id, index);
@@ -175,7 +176,7 @@ impl FileStore {
         self.end_syncs(id);
     }
 
-    /// Takes appends into the buffer as far as there is room.
+    /// Moves appends into the buffer as far as it has space.
     fn take_appends(&mut self, id: FileId) {
         let buffer_bytes = u64::from(self.config.file_buffer_bytes);
         while let Some(file) = self.files.get_mut(&id)
@@ -203,9 +204,9 @@ impl FileStore {
         }
     }
 
-    /// Sends a chunk to the zone that the file holds, which has room for it.
+    /// Writes a chunk to the zone that the file holds, which has space for it.
     fn send_chunk(&mut self, id: FileId, index: usize) {
-        let file = self.files.get_mut(&id).expect("the caller has it");
+        let file = self.files.get_mut(&id).expect("the caller has checked the file");
         let writer = file.writer.as_mut().expect("the file has a chunk");
         let zone = writer.zone.expect("the file holds a zone");
         self.uses += 1;
@@ -214,16 +215,16 @@ impl FileStore {
         let blocks = chunk.bytes.div_ceil(u64::from(self.shape.block_bytes)) as u32;
         let padding = (self.shape.bytes(blocks) - chunk.bytes) as u32;
         let run = Run { zone, start: self.zones[zone].written, blocks, padding };
-        chunk.stage = ChunkStage::UnderWay(run);
+        chunk.stage = ChunkStage::InFlight(run);
         let payload = self.shape.payload(chunk.data.clone());
-        let under_way = UnderWay::Write { file: id, chunk: chunk.number, run };
+        let in_flight = InFlight::Write { file: id, chunk: chunk.number, run };
         self.zones.begin_write(&run);
-        if self.zones.room(zone) == 0 {
+        if self.zones.free_blocks(zone) == 0 {
             writer.zone = None;
         }
         self.data_writes += 1;
         let start = self.shape.lba(zone, run.start);
-        self.send(under_way, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
+        self.send(in_flight, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
     }
 
     /// Ends the syncs whose data are on the media, once their records are.
@@ -237,55 +238,56 @@ impl FileStore {
             if sync.closes {
                 self.close_writer(id);
             }
-            let ticket = self.record_file(id);
+            let lsn = self.record_file(id);
             if self.has(SeededBug::EarlySync) {
                 self.end(sync.request, Ok(Outcome::None));
                 continue;
             }
-            self.when_durable(ticket, Waiter::Request(sync.request));
+            self.when_durable(lsn, Waiter::Request(sync.request));
         }
     }
 
-    /// All data are on the media, and there will be no more.
+    /// Ends the writer: all data are on the media, and no more will come.
     fn close_writer(&mut self, id: FileId) {
-        let file = self.files.get_mut(&id).expect("the caller has it");
+        let file = self.files.get_mut(&id).expect("the caller has checked the file");
         file.meta.is_closed = true;
         let Some(mut writer) = file.writer.take() else { return };
         assert!(writer.buffered_bytes() == 0 && writer.appends.is_empty(), "a close comes behind all appends");
-        let ticket = self.record_file(id);
+        let lsn = self.record_file(id);
         if let Some(zone) = writer.zone.take() {
-            self.zones.let_go(zone);
+            self.zones.clear_holder(zone);
         }
         if writer.is_waiting_for_zone {
             self.stop_waiting(id);
         }
         for sync in writer.syncs {
-            self.when_durable(ticket, Waiter::Request(sync.request));
+            self.when_durable(lsn, Waiter::Request(sync.request));
         }
     }
 
-    /// Brings the records up to what of the file is on the media. Returns the ticket of the last of them.
+    /// Records all data of the file that are on the media. Returns the LSN of the last record.
     pub(super) fn record_file(&mut self, id: FileId) -> u64 {
-        let file = self.files.get_mut(&id).expect("the caller has it");
+        let file = self.files.get_mut(&id).expect("the caller has checked the file");
         let meta = &file.meta;
         if !file.is_recorded {
             file.is_recorded = true;
-            file.ticket = self.log.push(&Record::Created { file: id, lifetime: meta.lifetime, name: &meta.name });
+            file.lsn = self.log.push(&Record::Created { file: id, lifetime: meta.lifetime, name: &meta.name });
         }
         let len_bytes = meta.extents.len_bytes();
         if file.recorded_bytes < len_bytes {
             let runs = meta.extents.runs_from(file.recorded_bytes, self.shape.block_bytes);
-            file.ticket = self.log.push_extents(id, runs);
+            file.lsn = self.log.push_extents(id, runs);
             file.recorded_bytes = len_bytes;
         }
         if meta.is_closed && !file.is_recorded_closed {
             file.is_recorded_closed = true;
-            file.ticket = self.log.push(&Record::Closed { file: id });
+            file.lsn = self.log.push(&Record::Closed { file: id });
         }
-        file.ticket
+        file.lsn
     }
 
-    /// Ends what waits for a file's data with an error. The file is open as before, with what its buffer took.
+    /// Fails all requests that wait for a file's data. The file stays open, with the data in its
+    /// buffer.
     pub(super) fn fail_file(&mut self, id: FileId, error: &FileError) {
         let Some(file) = self.files.get_mut(&id) else { return };
         let extents_bytes = file.meta.extents.len_bytes();

@@ -1,4 +1,4 @@
-//! The data zones as the store sees them.
+//! The store's view of the data zones.
 
 use std::collections::VecDeque;
 
@@ -8,27 +8,27 @@ use crate::catalog::DataZones;
 use crate::extents::Run;
 use crate::{FileId, Lifetime};
 
-/// What a data zone is to the store.
+/// The state of a data zone in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Empty,
-    /// Partly written, or about to be, or with writes under way.
+    /// Partly written, or about to be, or with writes in flight.
     Active,
-    /// Written to its end and at rest, or finished.
+    /// Written to its end without writes in flight, or finished.
     Full,
-    /// A finish is under way.
+    /// A finish is in flight.
     Finishing,
-    /// A reset is under way.
+    /// A reset is in flight.
     Resetting {
         was_active: bool,
     },
-    /// Never to be written or reset again.
+    /// Never written or reset again.
     Retired {
         is_active: bool,
     },
 }
 
-/// Who writes to a zone.
+/// The holder of a zone, which writes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     File(FileId),
@@ -39,23 +39,23 @@ pub(super) enum Holder {
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     pub(super) state: State,
-    /// That of the first file that used it.
+    /// The lifetime of the first file that used it.
     pub(super) lifetime: Lifetime,
-    /// Blocks that were sent to it, or, once finished, that had been.
+    /// Blocks written, including writes in flight; for a finished zone, before the finish.
     pub(super) written: u32,
-    /// Blocks of files that are there, on the media or under way.
+    /// Blocks of existing files, on the media or in flight.
     pub(super) live_blocks: u32,
     /// The bytes in them.
     pub(super) live_bytes: u64,
     pub(super) holder: Option<Holder>,
-    /// Writes under way.
+    /// Writes in flight.
     pub(super) writes: u32,
-    /// Reads under way, and migrations out of it: it is not reset meanwhile.
+    /// Reads in flight, and migrations from it: it is not reset meanwhile.
     pub(super) pins: u32,
     pub(super) is_finished_early: bool,
-    /// A write to it failed: nobody knows how it is, and it takes no more data.
+    /// A write to it failed: its state is unknown, and it accepts no more data.
     pub(super) is_doubtful: bool,
-    /// Migration did not empty it, and would not now.
+    /// Migration could not empty it, and would fail again.
     pub(super) is_stuck: bool,
 }
 
@@ -68,13 +68,13 @@ pub(super) struct Zones {
     table: Vec<Zone>,
     /// The empty zones, the one that has been empty for longest first.
     empty: VecDeque<ZoneIndex>,
-    /// Zones that may have nothing live left, or whose doubts may be looked into.
+    /// Zones that may have no live data left, or that may be inspected after a failure.
     touched: Vec<ZoneIndex>,
     active: u32,
-    /// Something has changed since zones were last given out.
-    pub(super) has_news: bool,
-    /// Something has changed since zones to empty were last looked for.
-    pub(super) has_news_for_migration: bool,
+    /// Zones have changed since they were last assigned.
+    pub(super) is_changed: bool,
+    /// Zones have changed since the last search for a migration victim.
+    pub(super) is_changed_for_migration: bool,
 }
 
 impl Zones {
@@ -88,8 +88,8 @@ impl Zones {
             empty: (data.first..data.first + data.count).map(ZoneIndex).collect(),
             touched: Vec::new(),
             active: 0,
-            has_news: true,
-            has_news_for_migration: true,
+            is_changed: true,
+            is_changed_for_migration: true,
         }
     }
 
@@ -114,9 +114,9 @@ impl Zones {
         self.active
     }
 
-    /// Moves a zone to another state, and keeps count.
+    /// Changes the state of a zone, and updates the counts.
     pub(super) fn set_state(&mut self, zone: ZoneIndex, to: State) {
-        self.tell();
+        self.note_change();
         let from = std::mem::replace(&mut self[zone].state, to);
         self.active = self.active + u32::from(to.is_active()) - u32::from(from.is_active());
         match (from == State::Empty, to == State::Empty) {
@@ -132,12 +132,12 @@ impl Zones {
     }
 
     /// Blocks that can still be written.
-    pub(super) fn room(&self, zone: ZoneIndex) -> u32 {
+    pub(super) fn free_blocks(&self, zone: ZoneIndex) -> u32 {
         let entry = &self[zone];
         if entry.state == State::Active && !entry.is_doubtful { self.capacity_blocks - entry.written } else { 0 }
     }
 
-    /// The run belongs to a file, or is on its way to.
+    /// Counts the run as live: it belongs to a file, or will.
     pub(super) fn claim(&mut self, run: &Run) {
         let bytes = run.bytes(self.block_bytes);
         let entry = &mut self[run.zone];
@@ -145,7 +145,7 @@ impl Zones {
         entry.live_bytes += bytes;
     }
 
-    /// The run belongs to nobody any more.
+    /// Counts the run as dead.
     pub(super) fn release(&mut self, run: &Run) {
         let bytes = run.bytes(self.block_bytes);
         let entry = &mut self[run.zone];
@@ -155,14 +155,14 @@ impl Zones {
         self.touch(run.zone);
     }
 
-    /// A read or migration that kept the zone as it is has ended.
+    /// Called when a read or migration that pinned the zone has ended.
     pub(super) fn unpin(&mut self, zone: ZoneIndex) {
         let entry = &mut self[zone];
         entry.pins = entry.pins.checked_sub(1).expect("only what was pinned is unpinned");
         self.touch(zone);
     }
 
-    /// A write to the zone begins.
+    /// Called when a write to the zone begins.
     pub(super) fn begin_write(&mut self, run: &Run) {
         let entry = &mut self[run.zone];
         assert!(run.start == entry.written && entry.state == State::Active, "a write begins where the last one ends");
@@ -170,11 +170,12 @@ impl Zones {
         entry.writes += 1;
         self.claim(run);
         if self[run.zone].written == self.capacity_blocks {
-            self.let_go(run.zone);
+            self.clear_holder(run.zone);
         }
     }
 
-    /// A write has ended. Only with the last of them does a full zone give its active resource back for certain.
+    /// Called when a write has ended. A full zone is certain to free its active resource only with
+    /// the last write.
     pub(super) fn end_write(&mut self, run: &Run, is_written: bool) {
         let capacity_blocks = self.capacity_blocks;
         let entry = &mut self[run.zone];
@@ -189,8 +190,8 @@ impl Zones {
         self.touch(run.zone);
     }
 
-    /// Whether the zone is about to give its active resource back.
-    pub(super) fn is_leaving(&self, entry: &Zone) -> bool {
+    /// Whether the zone is about to free its active resource.
+    pub(super) fn is_freeing_resource(&self, entry: &Zone) -> bool {
         match entry.state {
             State::Active => entry.written == self.capacity_blocks && !entry.is_doubtful,
             State::Finishing | State::Resetting { was_active: true } => true,
@@ -198,24 +199,24 @@ impl Zones {
         }
     }
 
-    /// Nobody writes to the zone any more.
-    pub(super) fn let_go(&mut self, zone: ZoneIndex) {
+    /// Removes the holder of a zone.
+    pub(super) fn clear_holder(&mut self, zone: ZoneIndex) {
         self[zone].holder = None;
         self.touch(zone);
     }
 
-    /// The zone is to be looked at.
+    /// Marks the zone for a check.
     pub(super) fn touch(&mut self, zone: ZoneIndex) {
-        self.tell();
+        self.note_change();
         if self.touched.last() != Some(&zone) {
             self.touched.push(zone);
         }
     }
 
-    /// Something has changed that may matter to those who wait.
-    pub(super) fn tell(&mut self) {
-        self.has_news = true;
-        self.has_news_for_migration = true;
+    /// Notes a change that may end a wait.
+    pub(super) fn note_change(&mut self) {
+        self.is_changed = true;
+        self.is_changed_for_migration = true;
     }
 
     pub(super) fn has_touched(&self) -> bool {
@@ -269,12 +270,12 @@ impl Zone {
         }
     }
 
-    /// Whether nothing in it is worth keeping, and nobody is busy with it.
+    /// Whether it has no live data and no holder, so that it can be reset.
     pub(super) fn is_dead(&self) -> bool {
         self.live_blocks == 0 && self.holder.is_none() && matches!(self.state, State::Active | State::Full)
     }
 
-    /// Whether nobody is busy with it.
+    /// Whether it has no writes in flight and no pins.
     pub(super) fn is_idle(&self) -> bool {
         self.writes == 0 && self.pins == 0
     }

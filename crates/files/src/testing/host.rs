@@ -1,23 +1,23 @@
-//! The model at work in this crate's own tests, where a promise that is not kept ends the test.
+//! Runs the model in this crate's own tests, where a violated guarantee fails the test.
 
 use std::collections::BTreeMap;
 
 use zonda_zoned::Prng;
 
-use super::{FoundFile, Mix, Model};
+use super::{Mix, Model, RecoveredFile};
 use crate::{Event, FileId, FileStore, Outcome, RequestId};
 
-/// Where a store is while it is tested.
+/// The environment of a store under test.
 pub(crate) trait Host {
     fn store(&mut self) -> &mut FileStore;
     fn prng(&mut self) -> &mut Prng;
-    /// The oldest event that nobody has heard of.
+    /// The oldest event that was not processed yet.
     fn next_event(&mut self) -> Option<Event>;
-    /// Lets everything end that is under way.
-    fn rest(&mut self);
+    /// Completes everything in flight.
+    fn drain(&mut self);
 }
 
-/// A model, and how its requests are drawn.
+/// A model, and the distribution of its requests.
 pub(crate) struct Tester {
     pub(crate) model: Model,
     mix: Mix,
@@ -28,38 +28,38 @@ impl Tester {
         Tester { model: Model::new(), mix }
     }
 
-    /// Asks for something, drawn by the world's generator.
+    /// Submits a random request.
     #[track_caller]
-    pub(crate) fn request(&mut self, world: &mut impl Host) {
-        let request = self.mix.draw(&self.model, world.prng());
-        kept(self.model.ask(world.store(), &request).map(drop));
-        self.hear(world);
+    pub(crate) fn request(&mut self, testbed: &mut impl Host) {
+        let request = self.mix.random_request(&self.model, testbed.prng());
+        kept(self.model.submit(testbed.store(), &request).map(drop));
+        self.on_event(testbed);
     }
 
-    /// Hears of the requests that have ended.
+    /// Processes the events of requests that have ended.
     #[track_caller]
-    pub(crate) fn hear(&mut self, world: &mut impl Host) {
-        while let Some(event) = world.next_event() {
-            kept(self.model.hear(world.store(), event));
+    pub(crate) fn on_event(&mut self, testbed: &mut impl Host) {
+        while let Some(event) = testbed.next_event() {
+            kept(self.model.on_event(testbed.store(), event));
         }
-        kept(self.model.check_names(world.store()));
+        kept(self.model.check_names(testbed.store()));
     }
 
-    /// Every request must have ended: nothing waits for ever.
+    /// Asserts that every request has ended.
     #[track_caller]
-    pub(crate) fn expect_rest(&self) {
-        kept(self.model.expect_rest());
+    pub(crate) fn expect_idle(&self) {
+        kept(self.model.expect_idle());
     }
 
-    /// After a crash and a mount.
+    /// Compares the store with the model after a crash and a mount.
     #[track_caller]
-    pub(crate) fn compare(&mut self, world: &mut impl Host) {
-        let names: Vec<(String, FileId)> = world.store().names().map(|(name, id)| (name.to_owned(), id)).collect();
-        let found: BTreeMap<String, FoundFile> = names
+    pub(crate) fn compare(&mut self, testbed: &mut impl Host) {
+        let names: Vec<(String, FileId)> = testbed.store().names().map(|(name, id)| (name.to_owned(), id)).collect();
+        let found: BTreeMap<String, RecoveredFile> = names
             .into_iter()
-            .map(|(name, id)| (name, FoundFile { id, content: read_all(world, id), unread: Vec::new() }))
+            .map(|(name, id)| (name, RecoveredFile { id, content: read_all(testbed, id), unread: Vec::new() }))
             .collect();
-        kept(self.model.found(found));
+        kept(self.model.recover(found));
     }
 }
 
@@ -70,12 +70,12 @@ fn kept(result: Result<(), super::Violation>) {
     }
 }
 
-/// All of a file, through the store.
-fn read_all(world: &mut impl Host, file: FileId) -> Vec<u8> {
-    let length = world.store().len_bytes(file).expect("the file is there");
-    world.store().read(RequestId(0), file, 0, length as u32);
-    world.rest();
-    match world.next_event() {
+/// Reads a whole file through the store.
+fn read_all(testbed: &mut impl Host, file: FileId) -> Vec<u8> {
+    let length = testbed.store().len_bytes(file).expect("the file exists");
+    testbed.store().read(RequestId(0), file, 0, length as u32);
+    testbed.drain();
+    match testbed.next_event() {
         Some(Event::Done { result: Ok(Outcome::Data(found)), .. }) => {
             assert_eq!(found.len() as u64, length);
             found.to_vec()

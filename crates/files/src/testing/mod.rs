@@ -1,30 +1,32 @@
-//! What files promise, as a model that testers hold a store against: this crate's own tests, and the simulation tester.
+//! The guarantees of files, as a model that a store is checked against: by this crate's own tests,
+//! and by the simulation tester.
 //!
-//! [`Mix::draw`] draws requests, [`Model::ask`] hands them to a store and notes what must come of them, [`Model::hear`]
-//! checks how they end, and [`Model::found`] what is there after a crash. Nothing here knows how a store works: it sees names
-//! and bytes.
+//! [`Mix::random_request`] generates requests, [`Model::submit`] submits them to a store and notes
+//! their required effects, [`Model::on_event`] checks their results, and [`Model::recover`] the
+//! files after a crash. The model does not depend on how a store works: it sees only names and
+//! bytes.
 
-mod found;
 mod model;
+mod recovered;
 mod request;
 
 #[cfg(test)]
-mod desk;
-#[cfg(test)]
 mod drive;
+#[cfg(test)]
+mod harness;
 #[cfg(test)]
 mod host;
 #[cfg(test)]
-mod world;
+mod testbed;
 
-pub use found::FoundFile;
 pub use model::{Model, Promise, Violation};
+pub use recovered::RecoveredFile;
 pub use request::{Mix, Request};
 
 #[cfg(test)]
 pub(crate) use {
-    desk::{Desk, fill_metadata, pattern, small, units_of_two_blocks},
-    drive::SsdWorld,
+    drive::SsdSimulation,
+    harness::{Harness, fill_metadata, pattern, small, units_of_two_blocks},
     host::{Host, Tester},
-    world::World,
+    testbed::Testbed,
 };

@@ -1,4 +1,4 @@
-//! What files promise while a store is up, in the plainest form: bytes by name.
+//! The guarantees of files while a store is running, in the simplest form: bytes by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,11 +7,11 @@ use crate::{Event, FileData, FileError, FileId, FileStore, Outcome, RequestId};
 
 use super::Request;
 
-/// What files promise, and the requests of a store that have not ended.
+/// The expected files, and the outstanding requests of a store.
 ///
-/// Requests go to the store by way of [`ask`](Model::ask); each event of the store is to be given to [`hear`](Model::hear)
-/// before anything else is asked. After a crash and a mount [`found`](Model::found) decides whether what is there may be
-/// there, and goes on with it.
+/// Requests are submitted with [`submit`](Model::submit); each event of the store must be passed to
+/// [`on_event`](Model::on_event) before the next request. After a crash and a mount
+/// [`recover`](Model::recover) checks whether the files found are allowed, and continues with them.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub(super) files: Vec<ModelFile>,
@@ -19,7 +19,7 @@ pub struct Model {
     /// Names when the store was last mounted.
     pub(super) base: BTreeMap<String, usize>,
     pub(super) changes: Vec<Change>,
-    /// Changes up to here must survive a crash.
+    /// Changes up to this one must survive a crash.
     pub(super) durable_changes: usize,
     pub(super) pending: BTreeMap<RequestId, Pending>,
     next_request: u64,
@@ -29,25 +29,25 @@ pub struct Model {
     pub may_fail: bool,
 }
 
-/// A file of the model; its place in the list is its identity.
+/// A file of the model, identified by its index in the list.
 #[derive(Clone, Debug)]
 pub(super) struct ModelFile {
     pub(super) id: FileId,
-    /// All that was appended, acknowledged or not.
+    /// All appended data, acknowledged or not.
     pub(super) content: Vec<u8>,
     pub(super) acknowledged: usize,
-    /// Bytes that a crash must leave.
+    /// Bytes that must survive a crash.
     pub(super) durable: usize,
-    /// A crash must leave the file.
+    /// The file must survive a crash.
     pub(super) is_durable: bool,
-    /// A close was asked for: appends may be refused.
+    /// A close was requested: appends may be refused.
     pub(super) may_be_closed: bool,
     /// A close was acknowledged: appends must be refused.
     pub(super) is_closed: bool,
-    pub(super) is_gone: bool,
+    pub(super) is_deleted: bool,
 }
 
-/// A request that has not ended.
+/// An outstanding request.
 #[derive(Clone, Debug)]
 pub(super) enum Pending {
     Append {
@@ -67,11 +67,11 @@ pub(super) enum Pending {
     Name {
         change: usize,
     },
-    /// The name is not there.
+    /// A request for a name that does not exist.
     Refused,
 }
 
-/// A change of names: what was asked for, in the order of asking.
+/// A requested change of names, in the order of requests.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Delete { name: String },
@@ -79,27 +79,27 @@ pub(super) enum Change {
     Create { file: usize, name: String },
 }
 
-/// A promise that was not kept.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one.
+    /// The guarantee.
     pub promise: Promise,
     /// The file concerned, if it is one.
     pub file: Option<String>,
-    /// What exactly, for a person.
+    /// A description.
     pub message: String,
 }
 
-/// What files promise.
+/// A guarantee of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Requests end as they must, and files have the names and lengths that they must have.
+    /// Requests return the correct results, and files have the correct names and lengths.
     Answers,
-    /// Every request ends, once.
+    /// Every request ends exactly once.
     Ends,
-    /// What was acknowledged as durable is there after a crash.
+    /// Data acknowledged as durable survive a crash.
     Durability,
-    /// Files hold what was appended to them, and nothing else.
+    /// Files contain the appended data, and nothing else.
     Contents,
 }
 
@@ -126,25 +126,25 @@ impl ModelFile {
             is_durable: false,
             may_be_closed: false,
             is_closed: false,
-            is_gone: false,
+            is_deleted: false,
         }
     }
 }
 
 impl Model {
-    /// Of a store without files.
+    /// The model of a store without files.
     #[must_use]
     pub fn new() -> Model {
         Model::default()
     }
 
-    /// Names of files that are there; only those to which nobody has asked to append no more, if so wanted.
+    /// Names of existing files; with `open_only`, only of files without a requested close.
     pub fn names(&self, open_only: bool) -> impl Iterator<Item = &str> {
         let wanted = move |file: &usize| !open_only || !self.files[*file].may_be_closed;
         self.names.iter().filter(move |(_, file)| wanted(file)).map(|(name, _)| name.as_str())
     }
 
-    /// Bytes of acknowledged appends of a file; 0 when there is none of this name.
+    /// Bytes of acknowledged appends of a file; 0 if it does not exist.
     #[must_use]
     pub fn len_bytes(&self, name: &str) -> u64 {
         self.names.get(name).map_or(0, |file| self.files[*file].acknowledged as u64)
@@ -156,23 +156,24 @@ impl Model {
         self.refusals
     }
 
-    /// Reads that were asked for.
+    /// Requested reads.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.reads
     }
 
-    /// Requests that have not ended.
+    /// Outstanding requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.pending.len()
     }
 
-    /// Hands a request to a store. `None` when there is nothing to wait for: a create, or a file that is not there.
+    /// Submits a request to a store. `None` if no event will follow: for a create, or a file that
+    /// does not exist.
     ///
     /// # Errors
-    /// The store has answered at once, and wrongly.
-    pub fn ask(&mut self, store: &mut FileStore, request: &Request) -> Result<Option<RequestId>, Violation> {
+    /// The store has returned an immediate, wrong result.
+    pub fn submit(&mut self, store: &mut FileStore, request: &Request) -> Result<Option<RequestId>, Violation> {
         if let Request::Create { name, lifetime } = request {
             let result = store.create(name, *lifetime);
             return self.on_created(name, result).map(|()| None);
@@ -204,7 +205,7 @@ impl Model {
                 let known = &self.files[file];
                 if store.len_bytes(known.id) != Some(known.acknowledged as u64) {
                     let (found, known) = (store.len_bytes(known.id), known.acknowledged);
-                    let message = format!("{name} has {found:?} bytes, and {known} were acknowledged");
+                    let message = format!("{name} has {found:?} bytes, but {known} were acknowledged");
                     return Err(Violation::new(Promise::Answers, name, message));
                 }
                 let end = (offset_bytes + u64::from(*bytes)).min(known.acknowledged as u64) as usize;
@@ -234,19 +235,19 @@ impl Model {
     }
 
     fn on_created(&mut self, name: &str, result: Result<FileId, FileError>) -> Result<(), Violation> {
-        let is_there = self.names.contains_key(name);
+        let exists = self.names.contains_key(name);
         match result {
-            Ok(id) if !is_there => {
+            Ok(id) if !exists => {
                 let file = self.files.len();
                 self.files.push(ModelFile::new(id, Vec::new()));
                 self.names.insert(name.to_owned(), file);
                 self.changes.push(Change::Create { file, name: name.to_owned() });
             }
-            Err(FileError::Exists) if is_there => {}
+            Err(FileError::Exists) if exists => {}
             Err(FileError::TooManyFiles) => self.refusals += 1,
             Err(FileError::Media { .. }) if self.may_fail => self.refusals += 1,
             result => {
-                let was = if is_there { "was there" } else { "was not there" };
+                let was = if exists { "existed" } else { "did not exist" };
                 let message = format!("{name} {was}, and its creation ended with {result:?}");
                 return Err(Violation::new(Promise::Answers, name, message));
             }
@@ -256,13 +257,13 @@ impl Model {
 
     fn delete(&mut self, store: &mut FileStore, name: &str, file: usize) -> RequestId {
         self.names.remove(name);
-        self.files[file].is_gone = true;
+        self.files[file].is_deleted = true;
         let id = self.wait_for(Pending::Name { change: self.changes.len() });
         self.changes.push(Change::Delete { name: name.to_owned() });
         store.delete(id, name);
         if self.may_fail && store.lookup(name).is_some() {
             // Refused: the metadata cannot be written.
-            self.files[file].is_gone = false;
+            self.files[file].is_deleted = false;
             self.names.insert(name.to_owned(), file);
             self.changes.pop();
         }
@@ -273,15 +274,15 @@ impl Model {
         let before = self.names.clone();
         self.names.remove(from);
         if let Some(replaced) = self.names.insert(to.to_owned(), file) {
-            self.files[replaced].is_gone = true;
+            self.files[replaced].is_deleted = true;
         }
         let id = self.wait_for(Pending::Name { change: self.changes.len() });
         self.changes.push(Change::Rename { file, from: from.to_owned(), to: to.to_owned() });
         store.rename(id, from, to);
         if store.lookup(from).is_some() {
-            // Refused: there is no room for a longer name, or the metadata cannot be written.
+            // Refused: no space for a longer name, or the metadata cannot be written.
             if let Some(replaced) = before.get(to) {
-                self.files[*replaced].is_gone = false;
+                self.files[*replaced].is_deleted = false;
             }
             self.names = before;
             self.changes.pop();
@@ -289,22 +290,22 @@ impl Model {
         id
     }
 
-    /// Takes an event of the store.
+    /// Processes an event of the store.
     ///
     /// # Errors
-    /// A request has ended that is not under way, or not as it must.
-    pub fn hear(&mut self, store: &FileStore, event: Event) -> Result<(), Violation> {
+    /// A request has ended that is not outstanding, or with a wrong result.
+    pub fn on_event(&mut self, store: &FileStore, event: Event) -> Result<(), Violation> {
         match event {
             Event::Done { request, result } => self.on_done(store, request, result),
             Event::Failed(_) if self.may_fail => Ok(()),
             event => {
-                let message = format!("a store that is ready and whose drive is well says {event:?}");
+                let message = format!("a ready store on a healthy drive reports {event:?}");
                 Err(Violation { promise: Promise::Answers, file: None, message })
             }
         }
     }
 
-    /// Holds the names of a store against those that there must be. All events must have been heard.
+    /// Compares the names of a store with the expected ones. All events must have been processed.
     ///
     /// # Errors
     /// They are not the same.
@@ -315,7 +316,7 @@ impl Model {
         }
         let found: Vec<&str> = store.names().map(|(name, _)| name).collect();
         let known: Vec<&str> = self.names.keys().map(String::as_str).collect();
-        let message = format!("the store has files {found:?}, and {known:?} are there");
+        let message = format!("the store has files {found:?}, expected {known:?}");
         Err(Violation { promise: Promise::Answers, file: None, message })
     }
 
@@ -326,7 +327,7 @@ impl Model {
         result: Result<Outcome, FileError>,
     ) -> Result<(), Violation> {
         let Some(pending) = self.pending.remove(&request) else {
-            let message = format!("request {} ended, and is not under way", request.0);
+            let message = format!("request {} ended, but is not outstanding", request.0);
             return Err(Violation { promise: Promise::Ends, file: None, message });
         };
         let may_fail = self.may_fail;
@@ -334,7 +335,7 @@ impl Model {
             (Pending::Read { name, expected }, Ok(Outcome::Data(found))) if found != expected => {
                 let (wanted, count, same) = (expected.len(), found.len(), same_bytes(&found, &expected));
                 let message =
-                    format!("a read of {wanted} bytes of {name} found {count}, the first {same} of them right");
+                    format!("a read of {wanted} bytes of {name} returned {count}, the first {same} of them correct");
                 Err(Violation::new(Promise::Contents, &name, message))
             }
             (Pending::Append { file, end, .. }, Ok(_)) if !self.files[file].is_closed => {
@@ -357,7 +358,7 @@ impl Model {
                 Ok(())
             }
             (Pending::Append { file, .. } | Pending::Sync { file, .. }, Err(FileError::NoSuchFile))
-                if self.files[file].is_gone =>
+                if self.files[file].is_deleted =>
             {
                 Ok(())
             }
@@ -380,7 +381,7 @@ impl Model {
             }
             (pending, result) => {
                 let file = self.name_of(&pending);
-                let (what, ended) = (pending.told(), told(&result));
+                let (what, ended) = (pending.describe(), describe(&result));
                 let of = file.as_ref().map_or_else(String::new, |file| format!(" of {file}"));
                 let message = format!("{what}{of} ended with {ended}");
                 Err(Violation { promise: Promise::Answers, file, message })
@@ -388,7 +389,7 @@ impl Model {
         }
     }
 
-    /// Whether an append or sync may end in this way.
+    /// Whether an append or sync may end with this error.
     fn may_refuse(&self, file: usize, error: &FileError) -> bool {
         match error {
             FileError::NotOpen => self.files[file].may_be_closed,
@@ -398,7 +399,7 @@ impl Model {
         }
     }
 
-    /// What found no room is not there, nor is what was to come behind it.
+    /// Removes a failed append from the model, and everything behind it.
     fn forget_append(&mut self, store: &FileStore, file: usize, start: usize) {
         let is_before = |pending: &Pending| matches!(pending, Pending::Append { file: other, end, .. } if *other == file && *end <= start);
         let is_refused_at_once = self.pending.values().any(is_before);
@@ -424,36 +425,36 @@ impl Model {
         }
     }
 
-    /// Nothing is under way at the drive, so that nothing more will happen: every request must have ended.
+    /// Asserts that every request has ended, because no command is in flight at the drive.
     ///
     /// # Errors
-    /// One waits for ever.
-    pub fn expect_rest(&self) -> Result<(), Violation> {
+    /// A request waits forever.
+    pub fn expect_idle(&self) -> Result<(), Violation> {
         let Some((id, pending)) = self.pending.first_key_value() else { return Ok(()) };
         let file = self.name_of(pending);
         let of = file.as_ref().map_or_else(String::new, |file| format!(" of {file}"));
-        let (what, number, waiting) = (pending.told(), id.0, self.pending.len());
+        let (what, number, waiting) = (pending.describe(), id.0, self.pending.len());
         let message = format!(
-            "{what}{of} (request {number}) never ends, though nothing is under way at the drive ({waiting} wait)"
+            "{what}{of} (request {number}) never ends, although no command is in flight at the drive ({waiting} waiting)"
         );
         Err(Violation { promise: Promise::Ends, file, message })
     }
 }
 
 impl Pending {
-    fn told(&self) -> &'static str {
+    fn describe(&self) -> &'static str {
         match self {
             Pending::Append { .. } => "an append",
             Pending::Sync { closes: true, .. } => "a close",
             Pending::Sync { .. } => "a sync",
             Pending::Read { .. } => "a read",
             Pending::Name { .. } => "a change of the name",
-            Pending::Refused => "a change of the name of a file that is not there",
+            Pending::Refused => "a change of the name of a file that does not exist",
         }
     }
 }
 
-fn told(result: &Result<Outcome, FileError>) -> String {
+fn describe(result: &Result<Outcome, FileError>) -> String {
     match result {
         Ok(Outcome::None) => "success".to_owned(),
         Ok(Outcome::Data(data)) => format!("{} bytes", data.len()),
@@ -462,7 +463,7 @@ fn told(result: &Result<Outcome, FileError>) -> String {
     }
 }
 
-/// How many bytes at the start are the same.
+/// The length of the common prefix.
 pub(super) fn same_bytes(found: &[u8], expected: &[u8]) -> usize {
     found.iter().zip(expected).take_while(|(found, expected)| found == expected).count()
 }

@@ -1,4 +1,4 @@
-//! Requests as data, and how they are drawn.
+//! Requests as data, and their random generation.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ use zonda_zoned::Prng;
 use super::Model;
 use crate::Lifetime;
 
-/// What a client asks of a store.
+/// A request of a client to a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Make a file.
+    /// Create a file.
     Create {
         /// Its name.
         name: String,
-        /// How long its data are expected to live.
+        /// The expected lifetime of its data.
         lifetime: Lifetime,
     },
-    /// Add data at the end of a file.
+    /// Append data to a file.
     Append {
         /// Its name.
         name: String,
-        /// The data, drawn at random, so that no other place has the same.
+        /// The data, random, so that they are unique.
         data: Bytes,
     },
     /// Make a file durable.
@@ -30,7 +30,7 @@ pub enum Request {
         /// Its name.
         name: String,
     },
-    /// Make a file durable, and append no more.
+    /// Make a file durable, and accept no more appends.
     Close {
         /// Its name.
         name: String,
@@ -41,31 +41,31 @@ pub enum Request {
         name: String,
         /// The first byte.
         offset_bytes: u64,
-        /// How many bytes, which may be more than there are.
+        /// The number of bytes, possibly beyond the end of the file.
         bytes: u32,
     },
-    /// Delete a file, which need not be there.
+    /// Delete a file, which need not exist.
     Delete {
         /// Its name.
         name: String,
     },
-    /// Give a file another name, and delete the file that has it.
+    /// Rename a file, and delete an existing file of the new name.
     Rename {
         /// Its name.
         from: String,
-        /// The other name.
+        /// The new name.
         to: String,
     },
 }
 
-/// How requests are drawn.
+/// The distribution of random requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
-    /// Names of files; few, so that they are used again.
+    /// Names of files; few, so that they are reused.
     pub names: Vec<String>,
-    /// How often each kind of request is drawn, in the order of [`Request`].
+    /// The weight of each kind of request, in the order of [`Request`].
     pub weights: [u64; 7],
-    /// A tenth of the appends are of up to so many bytes, the others of up to 3,000, some of none.
+    /// A tenth of the appends have up to this many bytes, the others up to 3,000, some 0.
     pub append_bytes_max: u64,
 }
 
@@ -80,14 +80,14 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// What each of the weights is for.
+    /// The kinds of requests, in the order of the weights.
     pub const KINDS: [&'static str; 7] = ["create", "append", "sync", "close", "read", "delete", "rename"];
 
-    /// The next request: mostly of files that are there, and appends mostly to files that are open.
+    /// A random request: mostly for existing files, and appends mostly to open files.
     ///
     /// # Panics
-    /// When there are no names, or all weights are 0.
-    pub fn draw(&self, model: &Model, prng: &mut Prng) -> Request {
+    /// If there are no names, or all weights are 0.
+    pub fn random_request(&self, model: &Model, prng: &mut Prng) -> Request {
         let mut lot = prng.below(self.weights.iter().sum());
         let mut kind = 0;
         while lot >= self.weights[kind] {
@@ -96,13 +96,13 @@ impl Mix {
         }
         let any = |prng: &mut Prng| prng.pick(&self.names).expect("there are names").clone();
         let takes_data = matches!(kind, 1..=3);
-        let there: Vec<&str> = model.names(takes_data && !prng.chance(1, 8)).collect();
+        let existing: Vec<&str> = model.names(takes_data && !prng.chance(1, 8)).collect();
         let name =
-            if kind == 0 || prng.chance(1, 12) { None } else { prng.pick(&there).map(|name| (*name).to_owned()) };
+            if kind == 0 || prng.chance(1, 12) { None } else { prng.pick(&existing).map(|name| (*name).to_owned()) };
         let name = name.unwrap_or_else(|| any(prng));
         match kind {
             0 => Request::Create { name, lifetime: Lifetime::ALL[prng.below(6) as usize] },
-            1 => Request::Append { name, data: self.draw_data(prng) },
+            1 => Request::Append { name, data: self.random_data(prng) },
             2 => Request::Sync { name },
             3 => Request::Close { name },
             4 => {
@@ -115,7 +115,7 @@ impl Mix {
         }
     }
 
-    fn draw_data(&self, prng: &mut Prng) -> Bytes {
+    fn random_data(&self, prng: &mut Prng) -> Bytes {
         let length = match prng.below(10) {
             0 => 0,
             1..5 => prng.below(300),
@@ -132,7 +132,7 @@ impl Mix {
 }
 
 impl Request {
-    /// The file that it is about.
+    /// The name of its file.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -146,7 +146,7 @@ impl Request {
         }
     }
 
-    /// The other name, of a rename.
+    /// The new name of a rename.
     #[must_use]
     pub fn new_name(&self) -> Option<&str> {
         if let Request::Rename { to, .. } = self { Some(to) } else { None }

@@ -1,8 +1,8 @@
-//! Random requests, with crashes at random moments: what was durable is there, and nothing that was never written.
+//! Random requests, with crashes at random moments: durable data survive, and no other data appear.
 
 use zonda_zoned::{Blocks, Geometry, Prng};
 
-use crate::testing::{Host, Mix, SsdWorld, Tester, World};
+use crate::testing::{Host, Mix, SsdSimulation, Testbed, Tester};
 use crate::{FileStore, FilesConfig, Migration, Usage};
 
 /// A small drive of 4 to 14 active zones, or 3, or without limits.
@@ -52,9 +52,9 @@ fn random_config(prng: &mut Prng, geometry: &Geometry) -> FilesConfig {
     }
 }
 
-/// What a number of runs have met.
+/// The coverage of a number of runs.
 #[derive(Debug, Default)]
-struct Met {
+struct Coverage {
     unsuited: u64,
     refusals: u64,
     reads: u64,
@@ -64,7 +64,7 @@ struct Met {
     relaxed: u64,
 }
 
-impl Met {
+impl Coverage {
     fn add(&mut self, usage: &Usage) {
         self.finishes += usage.zone_finishes;
         self.resets += usage.zone_resets;
@@ -73,21 +73,21 @@ impl Met {
     }
 }
 
-/// What a drive does to its writes.
+/// How a drive treats its writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drive {
     Keeps,
-    /// Of 1000 writes it fails so many.
+    /// It fails this many of 1000 writes.
     Fails(u64),
     /// It has a volatile write cache.
     Caches,
 }
 
-fn run(seed: u64, drive: Drive, met: &mut Met) {
+fn run(seed: u64, drive: Drive, met: &mut Coverage) {
     let mut prng = Prng::new(seed);
     let mut geometry = random_geometry(&mut prng);
     if drive == Drive::Caches {
-        // What is lost from a cache may leave more zones active than there were.
+        // Writes lost from a cache may leave more zones active than before.
         (geometry.max_active_zones, geometry.max_open_zones) = (None, None);
     }
     let faults_per_mille = if let Drive::Fails(faults) = drive { faults } else { 0 };
@@ -96,55 +96,55 @@ fn run(seed: u64, drive: Drive, met: &mut Met) {
         met.unsuited += 1;
         return;
     }
-    let mut world = World::format(geometry, config, prng.fork("world"));
+    let mut testbed = Testbed::format(geometry, config, prng.fork("world"));
     if drive == Drive::Caches {
-        world.give_a_cache();
-        world.crash();
-        world.mount().expect("what was formatted");
+        testbed.enable_write_cache();
+        testbed.crash();
+        testbed.mount().expect("it was formatted");
     }
     let mut tester = Tester::new(Mix::default());
     for _ in 0..1 + prng.below(3) {
-        world.faults_per_mille = faults_per_mille;
+        testbed.faults_per_mille = faults_per_mille;
         tester.model.may_fail = faults_per_mille > 0;
         let events = if prng.chance(1, 4) { 1000 } else { 200 };
         for _ in 0..prng.below(events) {
             match prng.below(10) {
-                0..3 => tester.request(&mut world),
+                0..3 => tester.request(&mut testbed),
                 3..6 => {
-                    world.hand_out();
+                    testbed.take_command();
                 }
                 6..9 => {
-                    world.complete();
+                    testbed.complete();
                 }
                 _ => {
                     if prng.chance(1, 10) {
-                        world.rest();
-                        tester.hear(&mut world);
-                        tester.expect_rest();
+                        testbed.drain();
+                        tester.on_event(&mut testbed);
+                        tester.expect_idle();
                     }
                 }
             }
-            tester.hear(&mut world);
+            tester.on_event(&mut testbed);
         }
-        met.add(&world.store.usage());
+        met.add(&testbed.store.usage());
         if prng.chance(1, 4) {
-            world.rest();
-            tester.hear(&mut world);
-            tester.expect_rest();
+            testbed.drain();
+            tester.on_event(&mut testbed);
+            tester.expect_idle();
         }
-        world.faults_per_mille = 0;
-        world.crash();
+        testbed.faults_per_mille = 0;
+        testbed.crash();
         while prng.chance(1, 3) {
-            world.mount_and_crash();
+            testbed.mount_and_crash();
         }
-        world.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        tester.compare(&mut world);
+        testbed.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        tester.compare(&mut testbed);
     }
     met.refusals += tester.model.refusals();
     met.reads += tester.model.reads();
 }
 
-/// Names the seed of a run that panics.
+/// Prints the seed of a run that panics.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -155,9 +155,9 @@ impl Drop for Seed {
     }
 }
 
-/// Of so many runs, each keeps what was durable, and every 3,000 meet this much.
+/// Runs this many seeds: durable data survive, and every 3,000 runs reach this coverage.
 fn keeps_what_was_durable(seeds: u64) {
-    let mut met = Met::default();
+    let mut met = Coverage::default();
     for seed in 0..seeds {
         let _named = Seed(seed);
         run(seed, Drive::Keeps, &mut met);
@@ -168,19 +168,19 @@ fn keeps_what_was_durable(seeds: u64) {
 }
 
 #[test]
-fn what_was_durable_is_there_after_a_crash_at_any_moment() {
+fn durable_data_survive_a_crash_at_any_moment() {
     keeps_what_was_durable(600);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_what_was_durable_is_there_after_a_crash_at_any_moment() {
+fn soak_durable_data_survive_a_crash_at_any_moment() {
     keeps_what_was_durable(3_000);
 }
 
-/// Of so many runs with a volatile write cache, every 1,500 meet this much.
+/// Runs this many seeds with a volatile write cache: every 1,500 runs reach this coverage.
 fn survives_the_loss_of_a_cache(seeds: u64) {
-    let mut met = Met::default();
+    let mut met = Coverage::default();
     for seed in 0..seeds {
         let _named = Seed(seed);
         run(seed, Drive::Caches, &mut met);
@@ -190,19 +190,19 @@ fn survives_the_loss_of_a_cache(seeds: u64) {
 }
 
 #[test]
-fn what_was_durable_survives_the_loss_of_a_write_cache() {
+fn durable_data_survive_the_loss_of_a_write_cache() {
     survives_the_loss_of_a_cache(300);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_what_was_durable_survives_the_loss_of_a_write_cache() {
+fn soak_durable_data_survive_the_loss_of_a_write_cache() {
     survives_the_loss_of_a_cache(1_500);
 }
 
-/// Of so many runs with writes that fail, every 1,500 meet this much.
+/// Runs this many seeds with failing writes: every 1,500 runs reach this coverage.
 fn survives_writes_that_fail(seeds: u64) {
-    let mut met = Met::default();
+    let mut met = Coverage::default();
     for seed in 0..seeds {
         let _named = Seed(seed);
         run(seed, Drive::Fails(1 + seed % 100), &mut met);
@@ -212,21 +212,21 @@ fn survives_writes_that_fail(seeds: u64) {
 }
 
 #[test]
-fn writes_that_fail_cost_nothing_that_was_durable() {
+fn failed_writes_lose_no_durable_data() {
     survives_writes_that_fail(300);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_writes_that_fail_cost_nothing_that_was_durable() {
+fn soak_failed_writes_lose_no_durable_data() {
     survives_writes_that_fail(1_500);
 }
 
-fn run_on_a_model_drive(seed: u64, met: &mut Met) {
+fn run_on_a_model_drive(seed: u64, met: &mut Coverage) {
     let mut prng = Prng::new(seed);
-    let mut world = SsdWorld::format(prng.fork("world"), |geometry| {
+    let mut testbed = SsdSimulation::format(prng.fork("world"), |geometry| {
         let mut config = random_config(&mut prng, geometry);
-        // Zones of 384 blocks are to be filled and emptied in a short run.
+        // A short run must fill and empty zones of 384 blocks.
         config.file_buffer_bytes = 1 << 20;
         config
     });
@@ -234,28 +234,28 @@ fn run_on_a_model_drive(seed: u64, met: &mut Met) {
     for _ in 0..3 {
         for _ in 0..prng.below(300) {
             match prng.below(3) {
-                0 => tester.request(&mut world),
-                _ => world.step(),
+                0 => tester.request(&mut testbed),
+                _ => testbed.step(),
             }
-            tester.hear(&mut world);
+            tester.on_event(&mut testbed);
         }
-        met.add(&world.store().usage());
+        met.add(&testbed.store().usage());
         if prng.chance(1, 4) {
-            world.rest();
-            tester.hear(&mut world);
-            tester.expect_rest();
+            testbed.drain();
+            tester.on_event(&mut testbed);
+            tester.expect_idle();
         }
-        world.power_loss();
-        world.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        tester.compare(&mut world);
+        testbed.power_loss();
+        testbed.mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        tester.compare(&mut testbed);
     }
     met.refusals += tester.model.refusals();
     met.reads += tester.model.reads();
 }
 
-/// Of so many runs on a model drive, every 150 meet this much.
+/// Runs this many seeds on a model drive: every 150 runs reach this coverage.
 fn survives_on_a_model_drive(seeds: u64) {
-    let mut met = Met::default();
+    let mut met = Coverage::default();
     for seed in 0..seeds {
         let _named = Seed(seed);
         run_on_a_model_drive(seed, &mut met);
@@ -264,12 +264,12 @@ fn survives_on_a_model_drive(seeds: u64) {
 }
 
 #[test]
-fn what_was_durable_on_a_model_drive_survives_a_loss_of_power_at_any_moment() {
+fn durable_data_on_a_model_drive_survive_a_loss_of_power_at_any_moment() {
     survives_on_a_model_drive(30);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_what_was_durable_on_a_model_drive_survives_a_loss_of_power_at_any_moment() {
+fn soak_durable_data_on_a_model_drive_survive_a_loss_of_power_at_any_moment() {
     survives_on_a_model_drive(150);
 }

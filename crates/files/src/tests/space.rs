@@ -1,131 +1,131 @@
-//! Space: what becomes free, and what happens when none is.
+//! Space: how it is reclaimed, and behaviour without any.
 
 use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, Memory, OperationKind, OperationSet, When};
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{Instant, Operation, PayloadKind, Prng, Status, ZoneIndex};
 
-use crate::testing::{Desk, fill_metadata, pattern, small, units_of_two_blocks};
+use crate::testing::{Harness, fill_metadata, pattern, small, units_of_two_blocks};
 use crate::{FileData, FileError, FileId, FileStore, FilesConfig, Lifetime, Migration, RequestId};
 
 use Lifetime::{Long, NotSet, Short};
 
 #[test]
-fn a_zone_is_reset_as_soon_as_all_in_it_is_dead() {
-    let mut desk = Desk::new(small(12, 5), units_of_two_blocks());
-    desk.write_file("a", Long, 20 * 512);
-    desk.write_file("b", Short, 512);
-    assert_eq!(desk.zones_written(), [2, 3], "the second zone is shared");
-    let resets = |desk: &mut Desk<_>| -> Vec<u64> {
-        desk.seen().iter().filter(|seen| seen.name == "reset").map(|seen| seen.zone).collect()
+fn a_zone_is_reset_as_soon_as_all_its_data_are_dead() {
+    let mut harness = Harness::new(small(12, 5), units_of_two_blocks());
+    harness.write_file("a", Long, 20 * 512);
+    harness.write_file("b", Short, 512);
+    assert_eq!(harness.zones_written(), [2, 3], "the second zone is shared");
+    let resets = |harness: &mut Harness<_>| -> Vec<u64> {
+        harness.take_commands().iter().filter(|seen| seen.name == "reset").map(|seen| seen.zone).collect()
     };
-    desk.delete("a");
-    assert_eq!(resets(&mut desk), [2], "the full zone");
-    desk.delete("b");
-    assert_eq!(resets(&mut desk), [3], "the partly written one, which nobody holds");
-    let usage = desk.store().usage();
+    harness.delete("a");
+    assert_eq!(resets(&mut harness), [2], "the full zone");
+    harness.delete("b");
+    assert_eq!(resets(&mut harness), [3], "the partly written one, which has no holder");
+    let usage = harness.store().usage();
     assert_eq!((usage.zones_empty, usage.written_bytes, usage.zone_resets), (10, 0, 2));
 }
 
 #[test]
 fn a_zone_that_is_finished_early_is_reset_too() {
     let config = FilesConfig { finish_threshold_percent: 10, ..units_of_two_blocks() };
-    let mut desk = Desk::new(small(12, 3), config);
+    let mut harness = Harness::new(small(12, 3), config);
     for name in ["a", "b", "c"] {
-        desk.write_file(name, Long, 4 * 512);
+        harness.write_file(name, Long, 4 * 512);
     }
-    assert_eq!(desk.store().usage().zones_finished_early, 1);
+    assert_eq!(harness.store().usage().zones_finished_early, 1);
     for name in ["a", "b"] {
-        desk.delete(name);
+        harness.delete(name);
     }
-    let usage = desk.store().usage();
+    let usage = harness.store().usage();
     assert_eq!((usage.zones_finished_early, usage.zones_empty), (0, 9));
 }
 
 #[test]
-fn a_read_under_way_keeps_its_zone_from_being_reset() {
-    let mut desk = Desk::new(small(12, 5), units_of_two_blocks());
-    let file = desk.write_file("a", Long, 16 * 512);
-    let store = desk.store();
+fn a_read_in_flight_keeps_its_zone_from_being_reset() {
+    let mut harness = Harness::new(small(12, 5), units_of_two_blocks());
+    let file = harness.write_file("a", Long, 16 * 512);
+    let store = harness.store();
     store.read(crate::RequestId(900), file, 0, 16 * 512);
     store.delete(crate::RequestId(901), "a");
-    desk.run();
-    let read = desk.result(crate::RequestId(900)).cloned();
+    harness.run();
+    let read = harness.result(crate::RequestId(900)).cloned();
     assert_eq!(read, Some(Ok(crate::Outcome::Data(pattern(file.0, 16 * 512).into()))));
-    let names: Vec<&str> = desk.seen().iter().map(|seen| seen.name).collect();
+    let names: Vec<&str> = harness.take_commands().iter().map(|seen| seen.name).collect();
     let last_read = names.iter().rposition(|name| *name == "read").unwrap();
     let reset = names.iter().position(|name| *name == "reset").unwrap();
     assert!(last_read < reset, "{names:?}");
-    assert_eq!(desk.store().usage().zones_empty, 10);
+    assert_eq!(harness.store().usage().zones_empty, 10);
 }
 
 #[test]
-fn usage_tells_live_from_dead_and_from_padding() {
-    let mut desk = Desk::new(small(12, 5), units_of_two_blocks());
-    desk.write_file("a", NotSet, 1000);
-    desk.write_file("b", NotSet, 512);
-    desk.write_file("c", NotSet, 3 * 512);
-    let usage = desk.store().usage();
+fn usage_distinguishes_live_data_dead_data_and_padding() {
+    let mut harness = Harness::new(small(12, 5), units_of_two_blocks());
+    harness.write_file("a", NotSet, 1000);
+    harness.write_file("b", NotSet, 512);
+    harness.write_file("c", NotSet, 3 * 512);
+    let usage = harness.store().usage();
     assert_eq!((usage.live_bytes, usage.dead_bytes, usage.written_bytes), (1000 + 4 * 512, 0, 6 * 512));
     assert!((usage.space_amplification() - 1.0).abs() < 1e-9);
-    desk.delete("b");
-    desk.delete("a");
-    let usage = desk.store().usage();
+    harness.delete("b");
+    harness.delete("a");
+    let usage = harness.store().usage();
     assert_eq!((usage.live_bytes, usage.dead_bytes, usage.written_bytes), (3 * 512, 3 * 512, 6 * 512));
     assert!((usage.space_amplification() - 2.0).abs() < 1e-9);
-    desk.delete("c");
-    assert!((desk.store().usage().space_amplification() - 1.0).abs() < 1e-9, "nothing is live");
+    harness.delete("c");
+    assert!((harness.store().usage().space_amplification() - 1.0).abs() < 1e-9, "nothing is live");
 }
 
-/// Files of 10 blocks until one finds no room.
-fn fill(desk: &mut Desk<zonda_layers::Memory>) -> (Vec<String>, FileId) {
+/// Writes files of 10 blocks until one finds no space.
+fn fill(harness: &mut Harness<zonda_layers::Memory>) -> (Vec<String>, FileId) {
     let mut names = Vec::new();
     loop {
         let name = format!("f{}", names.len());
-        let file = desk.create(&name, Long);
-        let append = desk.append(file, &pattern(file.0, 5120));
-        let close = desk.close(file);
-        if desk.result(close) == Some(&Err(FileError::NoSpace)) {
-            assert!(matches!(desk.result(append), Some(Ok(_) | Err(FileError::NoSpace))));
+        let file = harness.create(&name, Long);
+        let append = harness.append(file, &pattern(file.0, 5120));
+        let close = harness.close(file);
+        if harness.result(close) == Some(&Err(FileError::NoSpace)) {
+            assert!(matches!(harness.result(append), Some(Ok(_) | Err(FileError::NoSpace))));
             return (names, file);
         }
-        desk.expect(close);
+        harness.expect(close);
         names.push(name);
     }
 }
 
 #[test]
-fn a_drive_without_room_says_so_and_goes_on_after_a_delete() {
-    let mut desk = Desk::new(small(8, 5), units_of_two_blocks());
-    let (names, starved) = fill(&mut desk);
+fn a_full_drive_reports_no_space_and_accepts_data_after_a_delete() {
+    let mut harness = Harness::new(small(8, 5), units_of_two_blocks());
+    let (names, starved) = fill(&mut harness);
     assert_eq!(names.len(), 9, "6 zones of 16 blocks hold 9 files of 10, and a part of one");
-    let again = desk.sync(starved);
-    assert_eq!(desk.error(again), FileError::NoSpace);
-    let kept = desk.store().len_bytes(starved).unwrap();
+    let again = harness.sync(starved);
+    assert_eq!(harness.error(again), FileError::NoSpace);
+    let kept = harness.store().len_bytes(starved).unwrap();
     for name in &names[..4] {
-        let delete = desk.delete(name);
-        desk.expect(delete);
+        let delete = harness.delete(name);
+        harness.expect(delete);
     }
-    let close = desk.close(starved);
-    desk.expect(close);
-    assert_eq!(desk.contents(starved), pattern(starved.0, 5120)[..kept as usize]);
-    let file = desk.write_file("new", Long, 5120);
-    assert_eq!(desk.contents(file), pattern(file.0, 5120));
+    let close = harness.close(starved);
+    harness.expect(close);
+    assert_eq!(harness.contents(starved), pattern(starved.0, 5120)[..kept as usize]);
+    let file = harness.write_file("new", Long, 5120);
+    assert_eq!(harness.contents(file), pattern(file.0, 5120));
     for name in &names[4..] {
-        let file = desk.store().lookup(name).unwrap();
-        assert_eq!(desk.contents(file), pattern(file.0, 5120));
+        let file = harness.store().lookup(name).unwrap();
+        assert_eq!(harness.contents(file), pattern(file.0, 5120));
     }
 }
 
 #[test]
 fn the_metadata_zones_bound_the_number_of_files() {
-    let mut desk = Desk::new(small(8, 5), units_of_two_blocks());
+    let mut harness = Harness::new(small(8, 5), units_of_two_blocks());
     let mut names = Vec::new();
     let refusal = loop {
         let name = format!("a file with quite a long name, number {}", names.len());
-        match desk.store().create(&name, Long) {
+        match harness.store().create(&name, Long) {
             Ok(file) => {
-                let sync = desk.sync(file);
-                desk.expect(sync);
+                let sync = harness.sync(file);
+                harness.expect(sync);
                 names.push(name);
             }
             Err(error) => break error,
@@ -133,45 +133,46 @@ fn the_metadata_zones_bound_the_number_of_files() {
     };
     assert_eq!(refusal, FileError::TooManyFiles);
     assert!(names.len() > 8, "{} files", names.len());
-    let rename = desk.rename(&names[0], &"x".repeat(255));
-    assert_eq!(desk.error(rename), FileError::TooManyFiles);
+    let rename = harness.rename(&names[0], &"x".repeat(255));
+    assert_eq!(harness.error(rename), FileError::TooManyFiles);
     for name in &names {
-        let delete = desk.delete(name);
-        desk.expect(delete);
+        let delete = harness.delete(name);
+        harness.expect(delete);
     }
-    desk.write_file("one more", Long, 5000);
+    harness.write_file("one more", Long, 5000);
 }
 
 #[test]
-fn migration_empties_the_zones_with_most_garbage_and_moves_what_lives() {
+fn migration_empties_the_zones_with_most_garbage_and_moves_live_data() {
     let migration = Some(Migration { start_empty_zones_percent: 60, garbage_percent: 40 });
-    let mut desk = Desk::new(small(12, 5), FilesConfig { migration, ..units_of_two_blocks() });
+    let mut harness = Harness::new(small(12, 5), FilesConfig { migration, ..units_of_two_blocks() });
     let mut kept = Vec::new();
-    // Each zone gets a file that stays and one that goes: 10 blocks and 6, or 6 and 10.
+    // Each zone gets a file that stays and one that is deleted: 10 blocks and 6, or 6 and 10.
     for zone in 0..5 {
         let stays = if zone == 3 { 6 } else { 10 };
-        kept.push(desk.write_file(&format!("stays-{zone}"), NotSet, stays * 512 - 40));
-        desk.write_file(&format!("goes-{zone}"), NotSet, (16 - stays) * 512);
+        kept.push(harness.write_file(&format!("stays-{zone}"), NotSet, stays * 512 - 40));
+        harness.write_file(&format!("goes-{zone}"), NotSet, (16 - stays) * 512);
     }
-    assert_eq!(desk.zones_written(), [2, 3, 4, 5, 6]);
-    assert_eq!(desk.store().usage().migrated_bytes, 0, "half of the zones are full of live data");
+    assert_eq!(harness.zones_written(), [2, 3, 4, 5, 6]);
+    assert_eq!(harness.store().usage().migrated_bytes, 0, "half of the zones are full of live data");
     for zone in 0..5 {
-        desk.delete(&format!("goes-{zone}"));
+        harness.delete(&format!("goes-{zone}"));
     }
-    let usage = desk.store().usage();
-    assert_eq!(usage.migrated_bytes, 6 * 512, "of the other zones less is garbage than is asked for");
+    let usage = harness.store().usage();
+    assert_eq!(usage.migrated_bytes, 6 * 512, "the other zones have less garbage than the threshold");
     assert_eq!((usage.zone_resets, usage.zones_empty), (1, 5));
-    let read: Vec<u64> = desk.seen().iter().filter(|seen| seen.name == "read").map(|seen| seen.zone).collect();
+    let read: Vec<u64> =
+        harness.take_commands().iter().filter(|seen| seen.name == "read").map(|seen| seen.zone).collect();
     assert!(!read.is_empty() && read.iter().all(|&zone| zone == 5), "{read:?}");
     for (zone, file) in kept.iter().enumerate() {
         let stays = if zone == 3 { 6 } else { 10 };
-        assert_eq!(desk.contents(*file), pattern(file.0, stays * 512 - 40));
+        assert_eq!(harness.contents(*file), pattern(file.0, stays * 512 - 40));
     }
-    let mut desk = desk.remount(units_of_two_blocks()).unwrap();
+    let mut harness = harness.remount(units_of_two_blocks()).unwrap();
     for (zone, before) in kept.iter().enumerate() {
-        let file = desk.store().lookup(&format!("stays-{zone}")).unwrap();
+        let file = harness.store().lookup(&format!("stays-{zone}")).unwrap();
         let stays = if zone == 3 { 6 } else { 10 };
-        assert_eq!(desk.contents(file), pattern(before.0, stays * 512 - 40));
+        assert_eq!(harness.contents(file), pattern(before.0, stays * 512 - 40));
     }
 }
 
@@ -179,61 +180,62 @@ fn migration_empties_the_zones_with_most_garbage_and_moves_what_lives() {
 fn migration_begins_below_its_share_of_empty_zones_and_with_the_zone_of_most_garbage() {
     let migration = Some(Migration { start_empty_zones_percent: 50, garbage_percent: 30 });
     let live_blocks = [10, 8, 5, 9, 11];
-    // Of ten data zones five are written, and each of them is once the one with the most garbage.
+    // Of ten data zones five are written, and each of them has the most garbage once.
     for first in 0..live_blocks.len() {
-        let mut desk = Desk::new(small(12, 5), FilesConfig { migration, ..units_of_two_blocks() });
+        let mut harness = Harness::new(small(12, 5), FilesConfig { migration, ..units_of_two_blocks() });
         let mut by_garbage = Vec::new();
         for zone in 0..live_blocks.len() {
             let live = live_blocks[(first + zone) % live_blocks.len()];
             by_garbage.push((live, 2 + zone as u64));
-            desk.write_file(&format!("stays-{zone}"), NotSet, live * 512);
-            desk.write_file(&format!("goes-{zone}"), NotSet, (16 - live) * 512);
+            harness.write_file(&format!("stays-{zone}"), NotSet, live * 512);
+            harness.write_file(&format!("goes-{zone}"), NotSet, (16 - live) * 512);
         }
         by_garbage.sort_unstable();
         for zone in 0..live_blocks.len() {
-            desk.delete(&format!("goes-{zone}"));
+            harness.delete(&format!("goes-{zone}"));
         }
-        let usage = desk.store().usage();
+        let usage = harness.store().usage();
         assert_eq!((usage.zones_empty, usage.migrated_bytes), (5, 0), "half of the zones are empty, which is enough");
-        desk.seen();
-        desk.write_file("one more", NotSet, 512);
-        let mut read: Vec<u64> = desk.seen().iter().filter(|seen| seen.name == "read").map(|seen| seen.zone).collect();
+        harness.take_commands();
+        harness.write_file("one more", NotSet, 512);
+        let mut read: Vec<u64> =
+            harness.take_commands().iter().filter(|seen| seen.name == "read").map(|seen| seen.zone).collect();
         read.dedup();
         let expected: Vec<u64> = by_garbage.iter().map(|(_, zone)| *zone).take(read.len()).collect();
         assert!(!read.is_empty() && read == expected, "{read:?} are read, of {by_garbage:?}");
-        let usage = desk.store().usage();
+        let usage = harness.store().usage();
         let moved: usize = by_garbage.iter().map(|(live, _)| *live * 512).take(read.len()).sum();
         assert_eq!((usage.zones_empty, usage.migrated_bytes), (5, moved as u64), "it ends when enough are empty");
     }
 }
 
 #[test]
-fn migration_makes_room_where_without_it_there_is_none() {
+fn migration_frees_space_on_a_drive_that_is_full_without_it() {
     let half_dead = |migration| {
-        let mut desk = Desk::new(small(10, 5), FilesConfig { migration, ..units_of_two_blocks() });
+        let mut harness = Harness::new(small(10, 5), FilesConfig { migration, ..units_of_two_blocks() });
         for zone in 0..7 {
-            desk.write_file(&format!("stays-{zone}"), NotSet, 8 * 512);
-            desk.write_file(&format!("goes-{zone}"), NotSet, 8 * 512);
+            harness.write_file(&format!("stays-{zone}"), NotSet, 8 * 512);
+            harness.write_file(&format!("goes-{zone}"), NotSet, 8 * 512);
         }
         for zone in 0..7 {
-            desk.delete(&format!("goes-{zone}"));
+            harness.delete(&format!("goes-{zone}"));
         }
         let mut written = 0;
         loop {
-            let file = desk.create(&format!("new-{written}"), NotSet);
-            desk.append(file, &pattern(9, 8 * 512));
-            let close = desk.close(file);
-            if desk.result(close) == Some(&Err(FileError::NoSpace)) {
+            let file = harness.create(&format!("new-{written}"), NotSet);
+            harness.append(file, &pattern(9, 8 * 512));
+            let close = harness.close(file);
+            if harness.result(close) == Some(&Err(FileError::NoSpace)) {
                 break;
             }
-            desk.expect(close);
+            harness.expect(close);
             written += 1;
         }
         for zone in 0..7 {
-            let file = desk.store().lookup(&format!("stays-{zone}")).unwrap();
-            assert_eq!(desk.contents(file), pattern(file.0, 8 * 512));
+            let file = harness.store().lookup(&format!("stays-{zone}")).unwrap();
+            assert_eq!(harness.contents(file), pattern(file.0, 8 * 512));
         }
-        (written, desk.store().usage().migrated_bytes)
+        (written, harness.store().usage().migrated_bytes)
     };
     assert_eq!(half_dead(None), (2, 0), "one zone was left");
     let (written, migrated) = half_dead(Some(Migration { start_empty_zones_percent: 1, garbage_percent: 50 }));
@@ -242,30 +244,30 @@ fn migration_makes_room_where_without_it_there_is_none() {
 }
 
 #[test]
-fn who_waits_for_a_migration_that_comes_to_nothing_hears_of_it() {
-    // Of a file's four writes the first is told to have failed. So nothing of it is an extent yet, and what is in its zone
-    // cannot be moved; and the only empty zone is kept for migration.
+fn a_file_that_waits_for_an_aborted_migration_fails() {
+    // The first of a file's four writes fails. So the file has no extent yet, and its zone cannot
+    // be emptied; and the only empty zone is reserved for migration.
     let geometry = small(5, 5);
     let matches = Matcher::operations(OperationSet::WRITES).in_zones(ZoneIndex(3)..ZoneIndex(4));
     let rule = FaultRule { matches, when: When::Once, effect: FaultEffect::FailAfter(Status::WriteFault) };
     let drive = Fault::new(Memory::new(geometry.clone(), 1 << 30), vec![rule], Prng::new(1));
     let migration = Some(Migration { start_empty_zones_percent: 1, garbage_percent: 40 });
-    let mut desk = Desk::format(&geometry, FilesConfig { migration, ..units_of_two_blocks() }, drive);
-    desk.write_file("a", NotSet, 16 * 512);
-    let file = desk.create("b", NotSet);
-    desk.append(file, &pattern(1, 8 * 512));
-    let close = desk.close(file);
-    assert_eq!(desk.error(close), FileError::NoSpace);
-    assert_eq!(desk.contents(file), pattern(1, 8 * 512), "it is open as before, with what its buffer took");
-    desk.delete("a");
-    let close = desk.close(file);
-    desk.expect(close);
+    let mut harness = Harness::format(&geometry, FilesConfig { migration, ..units_of_two_blocks() }, drive);
+    harness.write_file("a", NotSet, 16 * 512);
+    let file = harness.create("b", NotSet);
+    harness.append(file, &pattern(1, 8 * 512));
+    let close = harness.close(file);
+    assert_eq!(harness.error(close), FileError::NoSpace);
+    assert_eq!(harness.contents(file), pattern(1, 8 * 512), "it stays open, with the data in its buffer");
+    harness.delete("a");
+    let close = harness.close(file);
+    harness.expect(close);
 }
 
 #[test]
-fn where_active_zones_are_missing_nobody_waits_for_a_migration() {
-    // Resets of two partly written zones fail, which keeps their active resources; there is a zone of half garbage, and
-    // there are enough empty ones.
+fn no_file_waits_for_a_migration_if_active_resources_are_missing() {
+    // Resets of two partly written zones fail, which keeps their active resources; there is a zone
+    // of half garbage, and there are enough empty ones.
     let geometry = small(12, 4);
     let resets = OperationSet::of(&[OperationKind::Reset]);
     let matches = Matcher::operations(resets).in_zones(ZoneIndex(3)..ZoneIndex(5));
@@ -273,25 +275,25 @@ fn where_active_zones_are_missing_nobody_waits_for_a_migration() {
     let rule = FaultRule { matches, when: When::Always, effect };
     let drive = Fault::new(Memory::new(geometry.clone(), 1 << 30), vec![rule], Prng::new(1));
     let migration = Some(Migration { start_empty_zones_percent: 1, garbage_percent: 40 });
-    let mut desk = Desk::format(&geometry, FilesConfig { migration, ..units_of_two_blocks() }, drive);
-    desk.write_file("stays", NotSet, 8 * 512);
-    desk.write_file("goes", NotSet, 8 * 512);
-    desk.write_file("a", Lifetime::Medium, 512);
-    desk.write_file("b", Long, 512);
+    let mut harness = Harness::format(&geometry, FilesConfig { migration, ..units_of_two_blocks() }, drive);
+    harness.write_file("stays", NotSet, 8 * 512);
+    harness.write_file("goes", NotSet, 8 * 512);
+    harness.write_file("a", Lifetime::Medium, 512);
+    harness.write_file("b", Long, 512);
     for name in ["goes", "a", "b"] {
-        desk.delete(name);
+        harness.delete(name);
     }
-    let usage = desk.store().usage();
+    let usage = harness.store().usage();
     assert_eq!((usage.zones_active, usage.zones_empty), (2, 7));
-    let file = desk.create("c", Long);
-    desk.append(file, b"more");
-    let close = desk.close(file);
-    assert_eq!(desk.error(close), FileError::NoSpace);
-    desk.write_file("short", Short, 512);
+    let file = harness.create("c", Long);
+    harness.append(file, b"more");
+    let close = harness.close(file);
+    assert_eq!(harness.error(close), FileError::NoSpace);
+    harness.write_file("short", Short, 512);
 }
 
 #[test]
-fn files_made_while_data_are_moved_leave_room_for_the_metadata_of_the_move() {
+fn files_created_during_a_migration_leave_space_for_its_metadata() {
     let geometry = small(10, 5);
     let migration = Some(Migration { start_empty_zones_percent: 100, garbage_percent: 30 });
     let config = FilesConfig { migration, ..units_of_two_blocks() };
@@ -305,8 +307,8 @@ fn files_made_while_data_are_moved_leave_room_for_the_metadata_of_the_move() {
         }
     };
     run(&mut store, &mut |_, _| {});
-    // The zone of the first two is to be emptied; the third leaves room for a part of what is moved, so that it falls into
-    // two extents.
+    // The zone of the first two will be emptied; the third leaves space for a part of the moved
+    // data, which so become two extents.
     for (number, (name, blocks)) in [("stays", 10), ("goes", 6), ("other", 13)].into_iter().enumerate() {
         let file = store.create(name, NotSet).expect("the name is free");
         store.append(RequestId(number as u64), file, FileData::Bytes(pattern(1, blocks * 512).into()));
@@ -326,13 +328,13 @@ fn files_made_while_data_are_moved_leave_room_for_the_metadata_of_the_move() {
 }
 
 #[test]
-fn a_migration_whose_data_are_deleted_while_it_waits_for_a_zone_lets_nobody_wait() {
+fn a_migration_whose_data_are_deleted_while_it_waits_for_a_zone_blocks_no_file() {
     let geometry = small(12, 3);
     let migration = Some(Migration { start_empty_zones_percent: 100, garbage_percent: 40 });
     let config = FilesConfig { migration, finish_threshold_percent: 100, ..units_of_two_blocks() };
     let mut store = FileStore::format(&geometry, config, [1; 16]).expect("they suit");
     let mut drive = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
-    // Ends everything but writes to one zone, if there is one to be left out; returns those.
+    // Completes all commands except writes to one excluded zone, if any; returns those.
     let mut run = |store: &mut FileStore, left_out: Option<ZoneIndex>| {
         let mut held = Vec::new();
         while let Some(command) = store.poll_command(Instant::ZERO) {
@@ -358,7 +360,8 @@ fn a_migration_whose_data_are_deleted_while_it_waits_for_a_zone_lets_nobody_wait
         store.close(RequestId(20 + number as u64), file);
         run(&mut store, None);
     }
-    // Two open files hold all zones that may be active, and one writes for ever so long.
+    // Two open files hold all zones that may be active, and one has a write in flight for a long
+    // time.
     let holders = ["a", "b"].map(|name| store.create(name, Long).expect("the name is free"));
     for file in holders {
         store.append(RequestId(30 + file.0), file, data(2));

@@ -1,17 +1,19 @@
-//! Every structure of the files lies at the bytes that its module's table gives, so that images stay readable.
+//! Every structure of the files lies at the bytes that its module's table gives, so that images
+//! stay readable.
 
 use std::collections::BTreeMap;
 
 use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
 
-use super::entry::{Entry, Kept, Ledger};
+use super::entry::{Entry, Ledger, RecordedState};
 use super::layout::Layout;
 use super::record::{Encoded, FlushedPointer, Kind, Place, Record, encode_mark};
 use super::tag::TagCodec;
 use super::{checkpoint, crc, superblock};
 use crate::{Counters, ImageSpec};
 
-/// Asserts that the little-endian numbers at these places are these, with so many bytes each, and all else is zero.
+/// Asserts that the little-endian numbers at these places are these, with so many bytes each, and
+/// all else is zero.
 #[track_caller]
 fn assert_numbers(bytes: &[u8], numbers: &[(usize, usize, u64)]) {
     let mut expected = vec![0; bytes.len()];
@@ -28,7 +30,7 @@ fn entry() -> Entry {
         durable: 0x11,
         pointer: 0x22,
         written: 0x33,
-        settled: 0x4455_6677_8899,
+        persisted: 0x4455_6677_8899,
         ..Entry::default()
     }
 }
@@ -44,9 +46,14 @@ fn an_entry_has_its_numbers_state_and_flags_where_the_table_says() {
         (32, 8, 0x33),
     ];
     assert_numbers(&entry().encode(), &numbers);
-    let states = [(Kept::Writable, 0), (Kept::Finished, 1), (Kept::ReadOnly, 2), (Kept::Offline, 3)];
-    for (kept, code) in states {
-        assert_eq!(Entry { kept, ..entry() }.encode()[8..10], [code, 0]);
+    let states = [
+        (RecordedState::Writable, 0),
+        (RecordedState::Finished, 1),
+        (RecordedState::ReadOnly, 2),
+        (RecordedState::Offline, 3),
+    ];
+    for (state, code) in states {
+        assert_eq!(Entry { state, ..entry() }.encode()[8..10], [code, 0]);
     }
     let flags = [
         (Entry { has_zrwa: true, ..entry() }, 1),
@@ -75,7 +82,7 @@ fn a_record_has_its_numbers_where_the_table_says_and_its_checksums_cover_what_it
         (Kind::Zeros, 11),
         (Kind::Reservations, 12),
         (Kind::Overwrite, 13),
-        (Kind::Settled, 14),
+        (Kind::Persisted, 14),
     ];
     for (kind, code) in kinds {
         let payload = [0xaa; 5];

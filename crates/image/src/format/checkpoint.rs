@@ -7,17 +7,17 @@
 //!      8..16    magic "zondchkp"
 //!      16..24   sequence: the epoch of the journal that follows; 0 comes after the greatest
 //!      24..40   UUID
-//!      40       1: the drive was shut down in order; nothing follows, and no tags need be looked at
+//!      40       1: clean shutdown; nothing follows, and no tags need a scan
 //!      41..48   0
 //!      48..80   counters: blocks written by hosts, blocks padded, blocks read, erases
-//!      80..84   bytes that are kept of reservations
+//!      80..84   bytes of saved reservations
 //!      84..96   0
 //!      96..     these bytes, at most 4000; zeros up to 4096
 //!      4096..   an entry of 40 bytes for each zone (see entry.rs)
 //!      then     a descriptor extension for each zone, zeros where there is none
 //! ```
-//! The first copy is written and synced, then the second, and only then is a record of the new epoch written. So there
-//! is always a good copy, and a damaged one never matters.
+//! The first copy is written and synced, then the second, and only then is a record of the new
+//! epoch written. So there is always a good copy, and a damaged one never matters.
 
 use bytes::Bytes;
 use zerocopy::little_endian::{U32, U64};
@@ -57,15 +57,15 @@ const HEADER_BYTES: usize = size_of::<Header>();
 const _: () = assert!(HEADER_BYTES == 96);
 const _: () = assert!(HEADER_BYTES + RESERVATIONS_BYTES_MAX == SLOT_HEADER_BYTES);
 
-/// A checkpoint as it was read.
+/// A decoded checkpoint.
 pub(crate) struct Checkpoint {
     pub(crate) sequence: u64,
     pub(crate) clean: bool,
     pub(crate) ledger: Ledger,
 }
 
-/// The sequence after this one. It comes from a file, and with any limit a drive that is opened just below the limit could
-/// not be opened again. So there is none, and the numbers go round.
+/// The sequence after this one. It comes from a file, and with a limit a drive that is opened just
+/// below the limit could not be opened again. So there is no limit, and sequences wrap around.
 pub(crate) fn next_sequence(sequence: u64) -> u64 {
     sequence.wrapping_add(1)
 }
@@ -75,7 +75,7 @@ pub(crate) fn is_later(sequence: u64, other: u64) -> bool {
     (sequence.wrapping_sub(other) as i64) > 0
 }
 
-/// One copy, as it is written.
+/// Encodes one copy.
 pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], sequence: u64, clean: bool, ledger: &Ledger) -> Bytes {
     let mut bytes = vec![0; layout.checkpoint_bytes() as usize];
     let extensions_from = SLOT_HEADER_BYTES + ledger.entries.len() * ENTRY_BYTES;
@@ -134,7 +134,8 @@ pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<O
     Ok(Some(checkpoint))
 }
 
-/// Reads the first page of a copy: everything but zones, of which the ledger has none. `None` if it is damaged.
+/// Reads the first page of a copy: everything except zones, so that the ledger has no zones. `None`
+/// if it is damaged.
 ///
 /// # Errors
 /// [`ImageError::OtherImage`] for a good page of another image.
@@ -163,7 +164,7 @@ pub(crate) fn decode_header(uuid: &[u8; 16], bytes: &[u8]) -> Result<Option<Chec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::entry::Kept;
+    use crate::format::entry::RecordedState;
     use zonda_zoned::Geometry;
 
     #[test]
@@ -182,7 +183,7 @@ mod tests {
         ledger.entries[3] = Entry {
             generation: 9,
             wear: 8,
-            kept: Kept::ReadOnly,
+            state: RecordedState::ReadOnly,
             has_extension: true,
             had_zrwa: true,
             durable: 4,

@@ -1,17 +1,18 @@
-//! What is kept of a zone: the entry in a checkpoint, brought up to date by the records of the journal.
+//! The saved state of a zone: its entry in a checkpoint, updated by the records of the journal.
 //!
 //! ```text
 //! byte 0..4    generation: how many times the zone was reset
 //!      4..8    wear: how many times that erased something
 //!      8       state: 0 writable, 1 finished, 2 read only, 3 offline
 //!      9       bit 0: has a ZRWA; bit 1: had one since it was last empty; bit 2: has a descriptor extension;
-//!              bit 3: was finished, whatever it is now
-//!      10..16  settled: in a ZRWA, blocks below it were flushed, and only what an intent names may have been overwritten since
+//!              bit 3: was finished, whatever its state is now
+//!      10..16  persisted: in a ZRWA, blocks below it were flushed, and since then only overwritten under an intent
 //!      16..24  durable: blocks below this offset were synced when the entry was written
-//!      24..32  pointer: where the write pointer stood when the zone was finished, committed or became read only
+//!      24..32  pointer: the write pointer when the zone was finished, committed or became read only
 //!      32..40  written: high-water mark of the writes then
 //! ```
-//! For a writable zone without ZRWA the write pointer is not kept: it is found by its tags, from `durable` on.
+//! For a writable zone without ZRWA the write pointer is not saved: it is found by its tags, from
+//! `durable` on.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ struct RawEntry {
     wear: U32,
     state: u8,
     flags: u8,
-    settled: [u8; 6],
+    persisted: [u8; 6],
     durable: U64,
     pointer: U64,
     written: U64,
@@ -44,10 +45,10 @@ struct RawEntry {
 
 const _: () = assert!(ENTRY_BYTES == 40);
 
-/// What can be known of a zone's state from management alone.
+/// The part of a zone's state that management determines, and that is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// Empty, active, or full by being written: the tags tell.
+pub(crate) enum RecordedState {
+    /// Empty, active, or full by writes: determined by the tags.
     #[default]
     Writable,
     /// Full by Finish.
@@ -56,12 +57,12 @@ pub(crate) enum Kept {
     Offline,
 }
 
-/// One zone, as checkpoint and journal know it.
+/// One zone, as recorded in checkpoint and journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) generation: u32,
     pub(crate) wear: u32,
-    pub(crate) kept: Kept,
+    pub(crate) state: RecordedState,
     pub(crate) has_zrwa: bool,
     pub(crate) had_zrwa: bool,
     pub(crate) has_extension: bool,
@@ -71,7 +72,7 @@ pub(crate) struct Entry {
     pub(crate) pointer: u64,
     pub(crate) written: u64,
     /// Of a zone that had a ZRWA.
-    pub(crate) settled: u64,
+    pub(crate) persisted: u64,
 }
 
 /// Counters of a drive since it was created.
@@ -88,8 +89,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Device-level write amplification in thousandths: (host writes + device writes) / host writes, where the device
-    /// writes the padding. 1000 before the first write.
+    /// Device-level write amplification in thousandths: (host writes + device writes) / host
+    /// writes, where the device writes the padding. 1000 before the first write.
     #[must_use]
     pub fn dlwa_thousandths(&self) -> u64 {
         let host = u128::from(self.host_written_blocks);
@@ -98,18 +99,19 @@ impl Counters {
     }
 }
 
-/// All that checkpoint and journal keep.
+/// The complete contents of checkpoint and journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ledger {
     pub(crate) entries: Vec<Entry>,
     pub(crate) extensions: BTreeMap<u32, Box<[u8]>>,
     pub(crate) counters: Counters,
-    /// What is kept of reservations; empty: nothing.
+    /// Saved reservations; empty for none.
     pub(crate) reservations: Box<[u8]>,
 }
 
 impl Entry {
-    /// Blocks written up to `pointer` that no counter of the ledger holds yet. Those of a ZRWA come with the flush records.
+    /// Blocks written up to `pointer` that no counter of the ledger includes yet. Flush records
+    /// count those of a ZRWA.
     pub(crate) fn uncounted(&self, pointer: u64) -> u64 {
         if self.had_zrwa { 0 } else { pointer.saturating_sub(self.durable) }
     }
@@ -119,14 +121,14 @@ impl Entry {
             + u8::from(self.had_zrwa) * HAD_ZRWA
             + u8::from(self.has_extension) * HAS_EXTENSION
             + u8::from(self.finished) * FINISHED;
-        let settled = self.settled.to_le_bytes();
-        assert_eq!(settled[6..], [0, 0], "a zone has fewer than 2^48 blocks");
+        let persisted = self.persisted.to_le_bytes();
+        assert_eq!(persisted[6..], [0, 0], "a zone has fewer than 2^48 blocks");
         let raw = RawEntry {
             generation: self.generation.into(),
             wear: self.wear.into(),
-            state: self.kept as u8,
+            state: self.state as u8,
             flags,
-            settled: settled[..6].try_into().expect("six bytes"),
+            persisted: persisted[..6].try_into().expect("six bytes"),
             durable: self.durable.into(),
             pointer: self.pointer.into(),
             written: self.written.into(),
@@ -134,21 +136,23 @@ impl Entry {
         zerocopy::transmute!(raw)
     }
 
-    /// Whether a zone of this geometry can come to be so.
+    /// Whether a zone of this geometry can reach this state.
     pub(crate) fn is_possible(&self, zone: u32, geometry: &Geometry) -> bool {
         let has_zrwa = self.has_zrwa || self.had_zrwa;
-        let is_special = has_zrwa || self.has_extension || self.finished || self.kept != Kept::Writable;
+        let is_special = has_zrwa || self.has_extension || self.finished || self.state != RecordedState::Writable;
         if zone < geometry.conventional_zone_count {
             return !is_special;
         }
-        if self.settled > 0 && !self.had_zrwa {
+        if self.persisted > 0 && !self.had_zrwa {
             return false;
         }
-        if self.has_zrwa && !(self.had_zrwa && self.kept == Kept::Writable) {
+        if self.has_zrwa && !(self.had_zrwa && self.state == RecordedState::Writable) {
             return false;
         }
-        // What was finished is full until it is reset, or worse; a write would go to where it was not written up to.
-        let (can_be_finished, must_be_finished) = (self.kept != Kept::Writable, self.kept == Kept::Finished);
+        // A finished zone is full until it is reset, becomes read only or goes offline: else a
+        // write would go behind its end.
+        let (can_be_finished, must_be_finished) =
+            (self.state != RecordedState::Writable, self.state == RecordedState::Finished);
         if self.finished && !can_be_finished || must_be_finished && !self.finished {
             return false;
         }
@@ -159,26 +163,27 @@ impl Entry {
             None => !self.had_zrwa,
             Some(zrwa) if self.had_zrwa => {
                 let granularity = zrwa.flush_granularity_blocks.0;
-                // Of a zone that went offline all is durable that was written, and nothing is built on it.
+                // In an offline zone everything written counts as durable, and nothing depends on
+                // it.
                 self.pointer.is_multiple_of(granularity)
-                    && (self.durable.is_multiple_of(granularity) || self.kept == Kept::Offline)
+                    && (self.durable.is_multiple_of(granularity) || self.state == RecordedState::Offline)
                     && self.written <= self.pointer.saturating_add(zrwa.size_blocks.0)
             }
             Some(_) => true,
         }
     }
 
-    /// Reads an entry; `None` where no program writes such.
+    /// Reads an entry; `None` if it is not one that this format has.
     pub(crate) fn decode(bytes: &[u8], capacity: u64) -> Option<Entry> {
         let raw = RawEntry::read_from_bytes(bytes).ok()?;
         let entry = Entry {
             generation: raw.generation.get(),
             wear: raw.wear.get(),
-            kept: match raw.state {
-                0 => Kept::Writable,
-                1 => Kept::Finished,
-                2 => Kept::ReadOnly,
-                3 => Kept::Offline,
+            state: match raw.state {
+                0 => RecordedState::Writable,
+                1 => RecordedState::Finished,
+                2 => RecordedState::ReadOnly,
+                3 => RecordedState::Offline,
                 _ => return None,
             },
             has_zrwa: raw.flags & HAS_ZRWA != 0,
@@ -188,16 +193,16 @@ impl Entry {
             durable: raw.durable.get(),
             pointer: raw.pointer.get(),
             written: raw.written.get(),
-            settled: {
-                let [a, b, c, d, e, f] = raw.settled;
+            persisted: {
+                let [a, b, c, d, e, f] = raw.persisted;
                 u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
             },
         };
-        (entry.durable.max(entry.pointer).max(entry.written).max(entry.settled) <= capacity).then_some(entry)
+        (entry.durable.max(entry.pointer).max(entry.written).max(entry.persisted) <= capacity).then_some(entry)
     }
 }
 
-/// Counters come from files: the largest number stays what it is.
+/// Adds to a counter, which comes from a file and saturates.
 pub(crate) fn add(counter: &mut u64, more: u64) {
     *counter = counter.saturating_add(more);
 }
@@ -207,16 +212,16 @@ impl Ledger {
         Ledger { entries: vec![Entry::default(); zones as usize], ..Ledger::default() }
     }
 
-    /// Brings the ledger up to date by a record. The machine does this when it writes the record, and recovery when it
-    /// reads it: one piece of code for both.
+    /// Applies a record to the ledger. The machine calls this when it writes the record, and
+    /// recovery when it reads it.
     pub(crate) fn apply(&mut self, record: &Record<'_>) {
         match record.kind {
             Kind::Flush => self.apply_flush(record),
             Kind::RegionIntent | Kind::Overwrite | Kind::Contents | Kind::Zeros => {}
-            Kind::Settled => {
+            Kind::Persisted => {
                 let entry = &mut self.entries[record.zone as usize];
                 if entry.generation == record.generation && entry.had_zrwa {
-                    entry.settled = entry.settled.max(record.a);
+                    entry.persisted = entry.persisted.max(record.a);
                 }
             }
             Kind::Reservations => self.reservations = record.payload.concat().into(),
@@ -251,11 +256,11 @@ impl Ledger {
             Kind::Finish => {
                 add(&mut self.counters.host_written_blocks, entry.uncounted(record.a));
                 add(&mut self.counters.padding_blocks, record.c);
-                entry.kept = Kept::Finished;
+                entry.state = RecordedState::Finished;
                 entry.finished = true;
                 entry.has_zrwa = false;
                 (entry.pointer, entry.written) = (record.a, record.b);
-                // Finish syncs data and tags before its record.
+                // Finish has synced data and tags before its record.
                 entry.durable = entry.durable.max(record.a);
             }
             Kind::ReadOnly => {
@@ -263,13 +268,13 @@ impl Ledger {
                 if !entry.finished {
                     (entry.pointer, entry.written) = (record.a, record.b);
                 }
-                entry.kept = Kept::ReadOnly;
+                entry.state = RecordedState::ReadOnly;
                 entry.has_zrwa = false;
             }
             Kind::Offline => {
                 add(&mut self.counters.host_written_blocks, entry.uncounted(record.a));
                 entry.durable = entry.durable.max(record.a);
-                entry.kept = Kept::Offline;
+                entry.state = RecordedState::Offline;
                 (entry.has_zrwa, entry.has_extension) = (false, false);
                 self.extensions.remove(&zone);
             }
@@ -285,7 +290,7 @@ impl Ledger {
             Kind::Flush
             | Kind::RegionIntent
             | Kind::Overwrite
-            | Kind::Settled
+            | Kind::Persisted
             | Kind::Contents
             | Kind::Zeros
             | Kind::Reservations => unreachable!("no record of management"),
@@ -312,7 +317,7 @@ mod tests {
         assert!(entry.is_possible(zone, &geometry));
         assert!(!Entry { durable: 3, ..entry }.is_possible(zone, &geometry));
         assert!(!Entry { pointer: 5, ..entry }.is_possible(zone, &geometry));
-        let offline = Entry { kept: Kept::Offline, has_zrwa: false, durable: 7, ..entry };
+        let offline = Entry { state: RecordedState::Offline, has_zrwa: false, durable: 7, ..entry };
         assert!(offline.is_possible(zone, &geometry));
         assert!(Entry { has_zrwa: false, had_zrwa: false, durable: 3, ..entry }.is_possible(zone, &geometry));
     }

@@ -1,4 +1,4 @@
-//! Where everything lies in the files.
+//! Offsets and lengths in the files.
 
 use zonda_zoned::Geometry;
 
@@ -11,12 +11,12 @@ use super::record::{HEADER_BYTES, MARKS_BYTES};
 use super::superblock::COPY_BYTES;
 use super::tag::TAG_BYTES;
 
-/// The longest record of a journal that is as short as it may be has at least so many bytes of payload.
+/// The longest record of the shortest possible journal has at least this many bytes of payload.
 const LONGEST_PAYLOAD_BYTES_MIN: u64 = 1024;
-/// How many of the longest records the shortest journal takes.
+/// How many of the longest records fit in the shortest journal.
 const RECORDS_MIN: u64 = 8;
 
-// What is kept of reservations finds a place in any journal that is empty.
+// Saved reservations fit in any empty journal.
 const _: () = assert!(RESERVATIONS_BYTES_MAX as u64 <= RECORDS_MIN * LONGEST_PAYLOAD_BYTES_MIN);
 
 /// Offsets and lengths that follow from the geometry and the journal's length.
@@ -29,7 +29,7 @@ pub(crate) struct Layout {
     pub(crate) conventional: u32,
     pub(crate) extension_bytes: u64,
     pub(crate) journal_bytes: u64,
-    /// Overwrites go through the journal with their contents: see [`Layout::logs_contents`].
+    /// Overwrites are journaled with their contents: see [`Layout::logs_contents`].
     pub(crate) logs_contents: bool,
 }
 
@@ -48,13 +48,13 @@ impl Layout {
         }
     }
 
-    /// Where a block of a zone lies in the data file.
+    /// The offset of a block of a zone in the data file.
     #[inline]
     pub(crate) fn data_offset(&self, zone: u32, block: u64) -> u64 {
         (u64::from(zone) * self.capacity + block) * self.block_bytes
     }
 
-    /// Where the tag of a block of a zone lies in the tag file. A tag never lies across two pages.
+    /// The offset of the tag of a block in the tag file. A tag never spans two pages.
     #[inline]
     pub(crate) fn tag_offset(&self, zone: u32, block: u64) -> u64 {
         (u64::from(zone) * self.capacity + block) * self.tag_bytes
@@ -65,7 +65,7 @@ impl Layout {
         SLOT_HEADER_BYTES as u64 + u64::from(self.zones) * (ENTRY_BYTES as u64 + self.extension_bytes)
     }
 
-    /// Where one of the two copies of the checkpoint begins.
+    /// The offset of one of the two copies of the checkpoint.
     pub(crate) fn slot_offset(&self, slot: u64) -> u64 {
         slot * self.checkpoint_bytes().next_multiple_of(PAGE_BYTES)
     }
@@ -81,26 +81,28 @@ impl Layout {
         }
     }
 
-    /// Whether the data of every block of zeros are zeros, too: a tag of zeros beside other data is damage. So it is in
-    /// conventional zones that are written in place. Elsewhere a tag of zeros may be written over data that stay.
+    /// Whether the data of every block of zeros are zeros, too, so that a tag of zeros with other
+    /// data is damage. This holds in conventional zones that are written in place. Elsewhere a tag
+    /// of zeros may be written while the data file keeps its old data.
     #[inline]
     pub(crate) fn zeros_are_holes(&self, zone: u32) -> bool {
         zone < self.conventional && !self.logs_contents
     }
 
-    /// Blocks whose contents one journal record takes, where overwrites are logged with their contents.
+    /// Blocks whose contents fit in one journal record, where overwrites are journaled with their
+    /// contents.
     pub(crate) fn logged_blocks(&self) -> u64 {
-        let room = (self.journal_bytes - MARKS_BYTES) / 8;
-        (room / (self.block_bytes + self.tag_bytes)).max(1)
+        let payload_bytes = (self.journal_bytes - MARKS_BYTES) / 8;
+        (payload_bytes / (self.block_bytes + self.tag_bytes)).max(1)
     }
 
-    /// Blocks of which one intent tells the tags before and after.
+    /// Blocks whose tags before and after an overwrite fit in one intent.
     pub(crate) fn intended_blocks(&self) -> u64 {
-        let room = (self.journal_bytes - MARKS_BYTES) / 8 - HEADER_BYTES as u64;
-        (room / (2 * TAG_BYTES as u64)).max(1)
+        let payload_bytes = (self.journal_bytes - MARKS_BYTES) / 8 - HEADER_BYTES as u64;
+        (payload_bytes / (2 * TAG_BYTES as u64)).max(1)
     }
 
-    /// The shortest journal that this geometry can do with: several of the longest records.
+    /// The shortest journal for this geometry: several of the longest records.
     pub(crate) fn journal_bytes_min(geometry: &Geometry) -> u64 {
         let block = u64::from(geometry.block_size_bytes) + 8 + 2 * u64::from(geometry.metadata_bytes);
         let longest = HEADER_BYTES as u64

@@ -1,5 +1,6 @@
-//! What the bytes of the five files mean. Byte maps stand above each structure; `docs/internals/image-format.md` has them
-//! together, and says why the format is safe. All numbers are little-endian.
+//! The layout of the five files. A byte map precedes each structure;
+//! `docs/internals/image-format.md` has all of them, and explains why the format is safe. All
+//! numbers are little-endian.
 
 #[cfg(test)]
 mod byte_tests;
@@ -12,7 +13,8 @@ pub(crate) mod tag;
 
 /// The format that this crate writes. Opening an image of an older one converts it.
 pub const VERSION: u32 = 3;
-/// The oldest format that it reads. Version 1 keeps no reservations. Versions 1 and 2 have intents of 256 blocks, and none in a ZRWA.
+/// The oldest supported format. Version 1 has no reservations. Versions 1 and 2 have intents of 256
+/// blocks, and none in a ZRWA.
 pub(crate) const VERSION_OLDEST: u32 = 1;
 
 /// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).

@@ -1,7 +1,7 @@
 //! The journal: two marks, then records since the checkpoint.
 //!
 //! ```text
-//! byte 0..4096      a mark      } written in turn; the one with the higher sequence counts
+//! byte 0..4096      a mark      } written alternately; the one with the higher sequence is valid
 //!      4096..8192   a mark      }
 //!      8192..       records, each a multiple of 8 bytes
 //!
@@ -32,19 +32,20 @@
 //! 7 commit        write pointer     written up to
 //! 8 flush         blocks over-      blocks read      intents but      zone u32, generation u32, write pointer u64, ...
 //!                 written                            in the c records
-//!                                                    before are over
+//!                                                    before end
 //! 9 intent        first region      regions                          (of 256 blocks; only in versions 1 and 2)
 //! 10 contents     first block       blocks                            tags, then data
 //! 11 zeros        first block       blocks
-//! 12 reservations                                                     what is kept of reservations; none: nothing
+//! 12 reservations                                                     saved reservations; empty: none
 //! 13 overwrite    first LBA         blocks           0 anything       of each block the tag before and the one after;
 //!                                                    1 zeros          all ff: anything
 //!                                                    2 tags
-//! 14 settled      blocks
+//! 14 persisted    blocks
 //! ```
-//! The epoch is the sequence number of the checkpoint that the records follow. The journal has its full length from the
-//! start and is written over from its beginning after each checkpoint; records of another epoch are leftovers. So are
-//! those of a batch that failed: the next one begins at the same place, and its records are not those that they follow.
+//! The epoch is the sequence number of the checkpoint that the records follow. The journal has its
+//! full length from the start and is overwritten from its beginning after each checkpoint; records
+//! of another epoch are stale. So are those of a failed batch: the next batch begins at the same
+//! offset, and stale records do not follow from its records.
 
 use bytes::{Bytes, BytesMut};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -53,7 +54,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::crc;
 
-/// Bytes of the two marks; where the records begin.
+/// Bytes of the two marks; the records begin there.
 pub(crate) const MARKS_BYTES: u64 = 8192;
 /// Bytes from one mark to the other.
 pub(crate) const MARK_STRIDE: u64 = 4096;
@@ -107,7 +108,7 @@ struct RawPointer {
 
 const _: () = assert!(POINTER_BYTES == 16);
 
-/// What a record is about.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Reset = 1,
@@ -123,11 +124,12 @@ pub(crate) enum Kind {
     Zeros = 11,
     Reservations = 12,
     Overwrite = 13,
-    Settled = 14,
+    Persisted = 14,
 }
 
-/// What an overwrite's record tells of its blocks: nothing, so that whatever they hold is to be accepted (as in records of version 3
-/// without tags); that they become zeros; or of each its tag before and the one after.
+/// What the record of an overwrite contains for its blocks: nothing, so that any contents are
+/// accepted (as in records of version 3 without tags); that they become zeros; or the tag of each
+/// block before and after the overwrite.
 pub(crate) const OVERWRITE_ANYTHING: u64 = 0;
 pub(crate) const OVERWRITE_ZEROS: u64 = 1;
 pub(crate) const OVERWRITE_TAGS: u64 = 2;
@@ -141,11 +143,11 @@ pub(crate) struct Record<'a> {
     pub(crate) a: u64,
     pub(crate) b: u64,
     pub(crate) c: u64,
-    /// Two parts, one behind the other.
+    /// Two parts, one after the other.
     pub(crate) payload: [&'a [u8]; 2],
 }
 
-/// Where a record stands in the journal.
+/// The position of a record in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) epoch: u64,
@@ -156,7 +158,7 @@ pub(crate) struct Place {
     pub(crate) failed_batches: u32,
 }
 
-/// A record as it was read.
+/// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded<'a> {
     pub(crate) record: Record<'a>,
@@ -166,8 +168,8 @@ pub(crate) struct Decoded<'a> {
     pub(crate) length: usize,
 }
 
-/// A record as it is to be written: `head`, then the second part of the payload, then `padding` zeros. So a long second
-/// part is not copied.
+/// An encoded record: `head`, then the second part of the payload, then `padding` zeros. So a long
+/// second part is not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Encoded {
     pub(crate) head: Bytes,
@@ -175,7 +177,7 @@ pub(crate) struct Encoded {
     pub(crate) sum: u32,
 }
 
-/// A mark as it was read.
+/// A decoded mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) epoch: u64,
@@ -247,7 +249,7 @@ impl<'a> Record<'a> {
             11 => Kind::Zeros,
             12 => Kind::Reservations,
             13 => Kind::Overwrite,
-            14 => Kind::Settled,
+            14 => Kind::Persisted,
             _ => return None,
         };
         if header.epoch.get() != epoch || !header.is_good() {
@@ -278,7 +280,7 @@ impl<'a> Record<'a> {
         Some(Decoded { record, place, sum: header.sum.get(), length })
     }
 
-    /// The epoch of the record at the start of `bytes`, whatever else it says.
+    /// The epoch of the record at the start of `bytes`, whatever its other fields are.
     pub(crate) fn epoch_of(bytes: &[u8]) -> Option<u64> {
         let (header, _) = Header::read_from_prefix(bytes).ok()?;
         header.is_good().then(|| header.epoch.get())
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_reads_back_as_it_was_written_and_speaks_of_its_own_image_alone() {
+    fn a_mark_reads_back_as_it_was_written_and_only_for_its_own_image() {
         let mark = encode_mark(&[5; 16], 8, 31);
         assert_eq!(decode_mark(&mark, &[5; 16]), Some(Mark { epoch: 8, synced: 31 }));
         assert_eq!(decode_mark(&mark, &[6; 16]), None);

@@ -1,17 +1,18 @@
-//! The superblock: what the drive is. Written once, in two copies, so that one damaged byte is of no consequence.
+//! The superblock: the drive's geometry, identity and profile. Written once, in two copies, so that
+//! one damaged byte does no harm.
 //!
 //! ```text
 //! a copy of 32 KiB:
 //! byte 0..16    magic, "zonda image" and zeros
-//!      16..20   version, 2; 1 is read, and keeps no reservations
+//!      16..20   version, 2; 1 is supported, and has no reservations
 //!      20..24   CRC-32C over everything from byte 24 to the end of the profile
 //!      24..40   UUID
 //!      40..48   bytes of the journal
 //!      48..56   blocks of a zone (size)
-//!      56..64   blocks of a zone that can be written (capacity)
+//!      56..64   writable blocks of a zone (capacity)
 //!      64..72   blocks of a transfer, at most
 //!      72..80   blocks of an append, at most
-//!      80..88   blocks of a ZRWA; 0: there are none
+//!      80..88   blocks of a ZRWA; 0: not supported
 //!      88..96   blocks of the ZRWA flush granularity
 //!      96..100  bytes of a block
 //!      100..104 zones
@@ -38,7 +39,7 @@ use super::{VERSION, VERSION_OLDEST, crc};
 
 /// Bytes of one copy; the second follows the first.
 pub(crate) const COPY_BYTES: usize = 32 << 10;
-/// Bytes that a profile may have.
+/// Maximum size of a profile in bytes.
 pub(crate) const PROFILE_BYTES_MAX: usize = COPY_BYTES - HEADER_BYTES;
 
 const HEADER_BYTES: usize = size_of::<Header>();
@@ -77,7 +78,7 @@ struct Header {
 
 const _: () = assert!(HEADER_BYTES == 144);
 
-/// One copy, as it is written.
+/// Encodes one copy.
 pub(crate) fn encode(spec: &ImageSpec) -> Vec<u8> {
     let geometry = &spec.geometry;
     let zrwa = geometry.zrwa;
@@ -129,7 +130,7 @@ pub(crate) fn read(files: &mut dyn Files) -> Result<Superblock, ImageError> {
     let mut bytes = vec![0; 2 * COPY_BYTES];
     let found = match files.read_at(ImageFile::Superblock, 0, &mut bytes) {
         Err(FileError::Missing) => return Err(ImageError::NotAnImage),
-        Err(error) => return Err(ImageError::File { file: ImageFile::Superblock, doing: "reading", error }),
+        Err(error) => return Err(ImageError::File { file: ImageFile::Superblock, operation: "read", error }),
         Ok(found) => found,
     };
     let copies = [decode(&bytes[..COPY_BYTES]), decode(&bytes[COPY_BYTES..])];
@@ -154,7 +155,7 @@ pub(crate) fn read(files: &mut dyn Files) -> Result<Superblock, ImageError> {
     }
 }
 
-/// What a copy says, and its version.
+/// Decodes a copy, and its version.
 fn decode(copy: &[u8]) -> Result<(ImageSpec, u32), ImageError> {
     let damaged = || ImageError::Damaged {
         file: ImageFile::Superblock,
@@ -196,7 +197,7 @@ fn decode(copy: &[u8]) -> Result<(ImageSpec, u32), ImageError> {
     };
     let profile = String::from_utf8(profile.to_vec()).map_err(|_| damaged())?;
     let spec = ImageSpec { geometry, profile, uuid: header.uuid, journal_bytes: header.journal_bytes.get() };
-    // The sum fits: what does not make sense was written by a program that is not this one.
+    // The checksum matches: invalid contents were written by another program.
     spec.validate().map_err(|_| damaged())?;
     Ok((spec, version))
 }

@@ -1,4 +1,4 @@
-//! The tag of a block: what it takes to know that the block is the one last written there.
+//! The tag of a block, which verifies that the block is the one last written there.
 //!
 //! ```text
 //! byte 0..4   checksum: CRC-32C over the 24 bytes and the metadata below, 1 in place of 0
@@ -12,7 +12,8 @@
 //!      16..24 the first 8 bytes of the image's UUID
 //!      24..   metadata
 //! ```
-//! A tag of zeros is that of a block that was never written. A tag of kind 3 fits nothing: a repair writes it where a block was lost.
+//! A tag of zeros is the tag of a block that was never written. A tag of kind 3 matches no block: a
+//! repair writes it where a block was lost.
 
 use bytes::{Bytes, BytesMut};
 
@@ -20,21 +21,21 @@ use super::crc;
 
 /// Bytes of a tag without metadata.
 pub(crate) const TAG_BYTES: usize = 8;
-/// Generations that a tag can tell apart.
+/// Generations that a tag can distinguish.
 pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
 
 const KIND_SHIFT: u32 = 30;
-/// What lies in the data file where a block of zeros has metadata.
+/// The byte that fills the data file where a block of zeros has metadata.
 const NOT_ZERO: u8 = 0xff;
-/// All bytes of a tag that fits nothing: its kind is 3.
+/// All bytes of a tag that matches no block: its kind is 3.
 pub(crate) const LOST_BYTE: u8 = 0xff;
-/// The tags of one block before and after an overwrite, as an intent tells them.
+/// The tags of one block before and after an overwrite, as an intent records them.
 pub(crate) type TagPair = [u8; 2 * TAG_BYTES];
-/// Of a block with this pair anything is accepted: no overwrite has such a tag.
+/// Any contents of a block with this pair are accepted: no overwrite has such a tag.
 pub(crate) const ANYTHING: TagPair = [LOST_BYTE; 2 * TAG_BYTES];
 const METADATA_MAX: usize = zonda_zoned::limits::METADATA_BYTES_MAX as usize;
 
-/// Makes and reads the tags of one image.
+/// Encodes and verifies the tags of one image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TagCodec {
     salt: [u8; 8],
@@ -43,22 +44,22 @@ pub(crate) struct TagCodec {
     block_bytes: usize,
 }
 
-/// What a tag says of its block.
+/// The result of verifying a block against its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// All of the tag is zero.
     Unwritten,
     /// The data are those last written.
     Data,
-    /// The block was written as zeros; what the data file holds does not matter.
+    /// The block was written as zeros; the data file does not matter.
     Zeros,
-    /// A tag of this generation and its data do not belong together.
+    /// A tag of this generation that does not match its data.
     Mismatch,
     /// A tag that no write of this generation has made.
     Foreign,
 }
 
-/// What a tag claims by itself.
+/// The kind of a tag, before it is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Data = 1,
@@ -97,8 +98,9 @@ impl TagCodec {
         tags.freeze()
     }
 
-    /// Data and tags, as they are kept, of consecutive blocks that may go where nothing was written. There a tag that is lost looks like
-    /// none, and it is the data that contradict it. So metadata never stand beside data of zeros: the data file gets something else.
+    /// Data and tags, as they are stored, of consecutive blocks that may be written where no block
+    /// was written before. There a lost tag looks like the tag of an unwritten block, and only the
+    /// data contradict it. So metadata never accompany data of zeros: the data file gets a filler.
     pub(crate) fn of_overwrite(&self, lba: u64, generation: u32, data: Bytes, metadata: &[u8]) -> (Bytes, Bytes) {
         let tags = self.of_data(lba, generation, &data, metadata);
         let zeros = data.chunks_exact(self.block_bytes).map(is_zero);
@@ -133,18 +135,20 @@ impl TagCodec {
         tags.freeze()
     }
 
-    /// Consecutive tags that fit no block: reads end with UnrecoveredReadError until the blocks are written again.
+    /// Consecutive tags that match no block: reads end with UnrecoveredReadError until the blocks
+    /// are written again.
     pub(crate) fn of_lost(&self, blocks: u64) -> Vec<u8> {
         vec![LOST_BYTE; blocks as usize * self.tag_bytes]
     }
 
-    /// The generation that a tag names, whether it fits its block or not. `None`: it is that of no write.
+    /// The generation in a tag, whether it matches its block or not. `None`: no write has made this
+    /// tag.
     pub(crate) fn claimed_generation(&self, tag: &[u8]) -> Option<u32> {
         let word = u32::from_le_bytes([tag[4], tag[5], tag[6], tag[7]]);
         matches!(word >> KIND_SHIFT, 1 | 2).then_some(word & GENERATION_MASK)
     }
 
-    /// Writes one tag; `None` is a block of zeros.
+    /// Encodes one tag; `None` is a block of zeros.
     #[inline]
     fn encode(&self, tag: &mut [u8], lba: u64, generation: u32, data: Option<&[u8]>, metadata: &[u8]) {
         let kind = if data.is_some() { Kind::Data } else { Kind::Zeros };
@@ -155,7 +159,7 @@ impl TagCodec {
         tag[8..8 + metadata.len()].copy_from_slice(metadata);
     }
 
-    /// Makes a tag that fits the data as they are, with the metadata that the tag has.
+    /// Rewrites a tag so that it matches the data, and keeps its metadata.
     pub(crate) fn accept(&self, tag: &mut [u8], lba: u64, generation: u32, data: &[u8]) {
         let mut metadata = [0; METADATA_MAX];
         let metadata = &mut metadata[..self.metadata_bytes];
@@ -163,7 +167,7 @@ impl TagCodec {
         self.encode(tag, lba, generation, Some(data), metadata);
     }
 
-    /// Whether block and tag belong together.
+    /// Verifies a block against its tag.
     #[inline]
     pub(crate) fn verify(&self, tag: &[u8], lba: u64, generation: u32, data: &[u8]) -> Verdict {
         let word = u32::from_le_bytes([tag[4], tag[5], tag[6], tag[7]]);
@@ -184,7 +188,8 @@ impl TagCodec {
         if self.sum(data_crc, word, lba, metadata) == sum { verdict } else { Verdict::Mismatch }
     }
 
-    /// Whether a block that is read by this tag has just these data: a tag without contents is one of zeros.
+    /// Whether a read of a block with this tag returns these data: a tag without contents stands
+    /// for zeros.
     pub(crate) fn fits(&self, tag: &[u8], lba: u64, generation: u32, data: &[u8]) -> bool {
         match self.verify(tag, lba, generation, data) {
             Verdict::Data => true,
@@ -208,7 +213,7 @@ impl TagCodec {
 /// Whether all bytes are zero.
 #[inline]
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    // In words: this is asked of whole blocks.
+    // Compares words: called for whole blocks.
     let (words, rest) = bytes.as_chunks::<8>();
     words.iter().all(|word| u64::from_ne_bytes(*word) == 0) && rest.iter().all(|&byte| byte == 0)
 }

@@ -1,7 +1,9 @@
-//! Checkpoints: the ledger written out whole, twice, so that the journal can begin anew; and the shutdown in order.
+//! Checkpoints: the complete ledger is written, twice, so that the journal can restart; and the
+//! clean shutdown.
 //!
-//! A checkpoint waits until nobody uses the journal, holds whoever wants to, syncs data and tags, writes and syncs one
-//! copy and then the other. Reads and writes at write pointers go on meanwhile.
+//! A checkpoint waits until no part uses the journal, and holds parts that need it. It syncs data
+//! and tags, then writes and syncs one copy and then the other. Reads and writes at write pointers
+//! continue meanwhile.
 
 use std::collections::VecDeque;
 
@@ -17,19 +19,20 @@ use super::intents::Intents;
 use super::part::{Stage, Work};
 use super::{Image, Role};
 
-/// How far a checkpoint has come.
+/// The progress of a checkpoint.
 #[derive(Debug)]
 pub(super) struct Checkpointing {
     state: State,
     wanted: bool,
-    /// A copy may have been written and the checkpoint is not complete: the journal's records would not be found.
+    /// A copy may have been written and the checkpoint is not complete: a recovery would not find
+    /// the journal's records.
     blocked: bool,
-    /// Of the last complete checkpoint.
+    /// The sequence of the last complete checkpoint.
     sequence: u64,
     /// Parts that may write to the journal, and that a checkpoint waits for.
     pub(super) users: u32,
     held: VecDeque<u32>,
-    /// Flushes whose notes it has, or the next one.
+    /// Flushes whose notes this checkpoint or the next one contains.
     pub(super) flushes: Vec<u32>,
     closing: bool,
     closed: Option<Result<(), FileError>>,
@@ -39,8 +42,8 @@ pub(super) struct Checkpointing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Resting,
-    /// Until nobody uses the journal.
+    Idle,
+    /// Until no part uses the journal.
     Draining,
     Flushing,
     Writing(u64),
@@ -50,7 +53,7 @@ enum State {
 impl Checkpointing {
     pub(super) fn new(sequence: u64) -> Checkpointing {
         Checkpointing {
-            state: State::Resting,
+            state: State::Idle,
             wanted: false,
             blocked: false,
             sequence,
@@ -68,23 +71,23 @@ impl Checkpointing {
         self.wanted = true;
     }
 
-    /// The ledger has what the journal has no room for: the next copy holds it.
+    /// The ledger has changes that do not fit in the journal: the next checkpoint contains them.
     pub(super) fn want_for_unrecorded(&mut self) {
         self.wanted |= !matches!(self.state, State::Draining | State::Flushing);
     }
 
-    /// Whoever is held behind a failed checkpoint waits for another one.
+    /// Requests another checkpoint for parts held behind a failed one.
     pub(super) fn want_if_blocked(&mut self) {
         self.wanted |= self.blocked;
     }
 
     /// Whether records may be written now.
     pub(super) fn admits(&self) -> bool {
-        self.state == State::Resting && !self.blocked
+        self.state == State::Idle && !self.blocked
     }
 
-    pub(super) fn is_resting(&self) -> bool {
-        self.state == State::Resting
+    pub(super) fn is_idle(&self) -> bool {
+        self.state == State::Idle
     }
 
     pub(super) fn begin_closing(&mut self) {
@@ -111,10 +114,10 @@ impl Image {
         self.checkpointing.want_if_blocked();
     }
 
-    /// Moves a checkpoint on as far as it goes without waiting.
+    /// Advances a checkpoint as far as possible without waiting.
     pub(super) fn pump_checkpoint(&mut self) {
-        if self.checkpointing.state == State::Resting {
-            let quiet = self.is_quiet();
+        if self.checkpointing.state == State::Idle {
+            let quiet = self.is_quiescent();
             let last = self.checkpointing.closing && self.checkpointing.closed.is_none() && quiet;
             if !self.checkpointing.wanted && !last {
                 return;
@@ -129,7 +132,7 @@ impl Image {
         }
     }
 
-    /// A round of flushes has ended; if it was the checkpoint's, the ledger is written.
+    /// Called when a round of flushes ends; if it was the checkpoint's, the ledger is written.
     pub(super) fn on_round_ended(&mut self, done: bool) {
         if self.checkpointing.state != State::Flushing {
             return;
@@ -138,8 +141,8 @@ impl Image {
             self.abandon_checkpoint(FileError::Other("data or tags could not be synced".into()));
             return;
         }
-        let quiet = self.is_quiet();
-        // What was acknowledged since the round began is not synced: another checkpoint is the last.
+        let quiet = self.is_quiescent();
+        // Writes acknowledged since the round began are not synced: another checkpoint follows.
         self.checkpointing.clean = self.checkpointing.closing && quiet && !self.flush.is_dirty();
         if self.checkpointing.clean {
             self.note_last_pointers();
@@ -151,12 +154,13 @@ impl Image {
         self.write_copy(0);
     }
 
-    /// Whether nothing is in progress that a checkpoint would have to follow.
-    fn is_quiet(&self) -> bool {
-        self.commands.is_empty() && self.parts.is_empty() && self.keeping.is_idle()
+    /// Whether nothing is in progress that would need another checkpoint.
+    fn is_quiescent(&self) -> bool {
+        self.commands.is_empty() && self.parts.is_empty() && self.reservations_change.is_idle()
     }
 
-    /// After a clean stop nobody looks for write pointers. Everything up to them was synced.
+    /// Records the write pointers: after a clean shutdown the next opening does not scan for them.
+    /// Everything up to them is synced.
     fn note_last_pointers(&mut self) {
         for zone in self.layout.conventional..self.layout.zones {
             let run = &self.zones[zone as usize];
@@ -191,14 +195,14 @@ impl Image {
             }
             State::Syncing(0) if !self.has(SeededBug::SingleCopy) => self.write_copy(1),
             State::Syncing(_) => self.complete_checkpoint(),
-            State::Resting | State::Draining | State::Flushing => panic!("no checkpoint is being written"),
+            State::Idle | State::Draining | State::Flushing => panic!("no checkpoint is being written"),
         }
     }
 
     fn complete_checkpoint(&mut self) {
         let checkpointing = &mut self.checkpointing;
         checkpointing.sequence = checkpoint::next_sequence(checkpointing.sequence);
-        checkpointing.state = State::Resting;
+        checkpointing.state = State::Idle;
         checkpointing.blocked = false;
         checkpointing.copy = Bytes::new();
         if std::mem::take(&mut checkpointing.clean) {
@@ -214,9 +218,9 @@ impl Image {
         self.begin_waiting_flushes();
     }
 
-    /// What waited for the checkpoint fails; the next part that needs the journal tries again.
+    /// Parts that waited for the checkpoint fail; the next part that needs the journal tries again.
     fn abandon_checkpoint(&mut self, error: FileError) {
-        self.checkpointing.state = State::Resting;
+        self.checkpointing.state = State::Idle;
         self.checkpointing.copy = Bytes::new();
         if self.checkpointing.closing {
             self.checkpointing.closed = Some(Err(error));

@@ -1,4 +1,5 @@
-//! Flush: data and tags are synced; then the journal notes, without a sync, up to where each zone is on the media.
+//! Flush: data and tags are synced; then the journal records, without a sync, up to where each zone
+//! is on the media.
 
 use zonda_zoned::{CommandId, Outcome, Status, ZoneIndex};
 
@@ -7,39 +8,40 @@ use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
 use crate::{FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
-use super::part::{NOBODY, Part, Stage, Work};
+use super::part::{NONE, Part, Stage, Work};
 use super::{Image, Role};
 
 /// Pointers in one flush record.
 const POINTERS_MAX: usize = 56;
 
-/// Flushes go in rounds: what comes while one is under way waits for the next.
+/// Flushes run in rounds: commands that arrive during a round wait for the next one.
 #[derive(Debug, Default)]
 pub(super) struct FlushRound {
-    /// Commands for the next round, and those of the one under way.
+    /// Commands for the next round, and those of the current one.
     waiting: Vec<u32>,
     current: Vec<u32>,
     running: bool,
     out: u8,
     failed: bool,
-    /// Something was acknowledged since the last round began.
+    /// A command was acknowledged since the last round began.
     dirty: bool,
     pub(super) dirty_zones: Vec<u32>,
     pointers: Vec<FlushedPointer>,
-    /// Zones with a ZRWA of which this round settles some.
-    settling_zones: Vec<u32>,
-    /// Blocks written in conventional zones and ZRWAs that no record has counted; those of them that the round counts.
+    /// Zones with a ZRWA in which this round persists blocks.
+    persisting_zones: Vec<u32>,
+    /// Blocks written in conventional zones and ZRWAs that no record has counted; of these, the
+    /// ones that this round counts.
     pub(super) overwritten_blocks: u64,
     overwritten_counted: u64,
-    /// Blocks read that a record has counted; what the round counts up to.
+    /// Blocks read that a record has counted; the count at the start of this round.
     read_noted: u64,
     read_counted: u64,
-    /// A sync has failed: what was written before it may be gone, and no later sync can promise it.
+    /// A sync has failed: earlier writes may be lost, and no later sync can guarantee them.
     broken: bool,
 }
 
 impl FlushRound {
-    /// Whether something was acknowledged that the last round does not cover.
+    /// Whether a command was acknowledged that the last round does not cover.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty
     }
@@ -52,7 +54,7 @@ impl FlushRound {
         self.broken = true;
     }
 
-    /// Whether no sync can promise anything any more.
+    /// Whether a sync has failed, so that later ones guarantee nothing.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }
@@ -61,7 +63,7 @@ impl FlushRound {
         self.running
     }
 
-    /// No more blocks than these were read.
+    /// Sets the number of counted reads to at most `blocks`.
     pub(super) fn forget_reads_from(&mut self, blocks: u64) {
         (self.read_noted, self.read_counted) = (self.read_noted.min(blocks), self.read_counted.min(blocks));
     }
@@ -79,11 +81,11 @@ impl Image {
         }
         let command = self.begin_command(id, Outcome::None);
         if !self.flush.dirty && !self.flush.running {
-            // The note of the last one may be on its way.
+            // The note of the last one may be in flight.
             self.end_flushes_when_noted(vec![command]);
             return;
         }
-        // All that was acknowledged is in the round under way already.
+        // The current round covers everything that was acknowledged.
         if !self.flush.dirty {
             self.flush.current.push(command);
             return;
@@ -92,9 +94,9 @@ impl Image {
         self.begin_waiting_flushes();
     }
 
-    /// Begins a round if commands wait for one, unless a checkpoint is about to.
+    /// Begins a round if commands wait for one, unless a checkpoint will begin one.
     pub(super) fn begin_waiting_flushes(&mut self) {
-        if !self.flush.waiting.is_empty() && !self.flush.running && self.checkpointing.is_resting() {
+        if !self.flush.waiting.is_empty() && !self.flush.running && self.checkpointing.is_idle() {
             self.begin_round();
         }
     }
@@ -112,16 +114,16 @@ impl Image {
         self.emit(Role::FlushTags, 0, FileOperation::Sync { file });
     }
 
-    /// Up to where everything in each zone was acknowledged, and so will be on the media.
+    /// Notes up to where each zone is acknowledged, and so will be on the media.
     fn note_pointers(&mut self) {
         self.flush.pointers.clear();
         for zone in std::mem::take(&mut self.flush.dirty_zones) {
-            let settled = self.settled_by_flush(zone);
+            let persisted = self.persisted_by_flush(zone);
             let run = &mut self.zones[zone as usize];
             let entry = &self.ledger.entries[zone as usize];
-            if settled > entry.settled {
-                run.settling = settled;
-                self.flush.settling_zones.push(zone);
+            if persisted > entry.persisted {
+                run.persisting = persisted;
+                self.flush.persisting_zones.push(zone);
             }
             run.dirty = false;
             if zone < self.layout.conventional {
@@ -132,8 +134,8 @@ impl Image {
             } else if run.generation == entry.generation && run.parts.is_empty() {
                 self.table.zone(ZoneIndex(zone)).write_pointer_blocks.0
             } else {
-                // In a ZRWA blocks under way may lie before the write pointer, and a reset may yet fail: the next round
-                // looks again.
+                // In a ZRWA writes in flight may be before the write pointer, and a reset may yet
+                // fail: the next round checks again.
                 run.dirty = true;
                 self.flush.dirty_zones.push(zone);
                 continue;
@@ -144,17 +146,17 @@ impl Image {
         }
     }
 
-    /// Up to where all that was written in a ZRWA is acknowledged, and so will be on the media. 0: nothing is to be settled.
-    fn settled_by_flush(&self, zone: u32) -> u64 {
+    /// Up to where a ZRWA is acknowledged, and so will be on the media. 0: nothing to persist.
+    fn persisted_by_flush(&self, zone: u32) -> u64 {
         let (run, entry) = (&self.zones[zone as usize], &self.ledger.entries[zone as usize]);
         if !entry.has_zrwa || run.generation != entry.generation {
             return 0;
         }
         let written = self.table.zone(ZoneIndex(zone)).written_blocks.0;
-        let under_way = run.parts.iter().map(|&index| &self.parts[index]);
-        // What has not begun needs an intent, or has its contents logged, when it does.
+        let in_flight = run.parts.iter().map(|&index| &self.parts[index]);
+        // Overwrites that have not begun will record an intent, or their contents, when they do.
         let has_begun = |part: &&Part| !matches!(part.stage, Stage::Waiting | Stage::Held);
-        let overwrites = under_way.filter(|part| matches!(part.work, Work::Overwrite { .. }));
+        let overwrites = in_flight.filter(|part| matches!(part.work, Work::Overwrite { .. }));
         let first = overwrites.filter(has_begun).map(|part| part.first).min();
         first.map_or(written, |first| written.min(first))
     }
@@ -168,16 +170,16 @@ impl Image {
         }
         self.flush.running = false;
         let failed = self.flush.broken || self.flush.failed;
-        let settling = std::mem::take(&mut self.flush.settling_zones);
+        let persisting = std::mem::take(&mut self.flush.persisting_zones);
         if failed {
-            for &zone in &settling {
-                self.zones[zone as usize].settling = 0;
+            for &zone in &persisting {
+                self.zones[zone as usize].persisting = 0;
                 self.note_dirty(zone);
             }
             let zones: Vec<u32> = self.flush.pointers.drain(..).map(|pointer| pointer.zone).collect();
             zones.into_iter().for_each(|zone| self.note_dirty(zone));
         } else {
-            self.record_settled(settling);
+            self.record_persisted(persisting);
             self.record_flush();
         }
         let commands = std::mem::take(&mut self.flush.current);
@@ -190,12 +192,12 @@ impl Image {
         self.begin_waiting_flushes();
     }
 
-    fn record_settled(&mut self, zones: Vec<u32>) {
+    fn record_persisted(&mut self, zones: Vec<u32>) {
         for zone in zones {
             let run = &mut self.zones[zone as usize];
-            let mut record = OwnRecord::new(Kind::Settled, zone, run.generation);
-            record.a = std::mem::take(&mut run.settling);
-            self.push_record(record, NOBODY);
+            let mut record = OwnRecord::new(Kind::Persisted, zone, run.generation);
+            record.a = std::mem::take(&mut run.persisting);
+            self.push_record(record, NONE);
         }
     }
 
@@ -207,7 +209,7 @@ impl Image {
                 let mut record = OwnRecord::new(Kind::Flush, 0, 0);
                 record.c = u64::MAX;
                 record.head = encode_pointers(chunk);
-                self.push_record(record, NOBODY);
+                self.push_record(record, NONE);
             } else {
                 self.record_round(chunk);
             }
@@ -219,7 +221,7 @@ impl Image {
         self.flush.pointers.clear();
     }
 
-    /// The last record of a round: the counters, and which intents are over.
+    /// Writes the last record of a round: the counters, and which intents have ended.
     fn record_round(&mut self, pointers: &[FlushedPointer]) {
         let flush = &mut self.flush;
         let mut record = OwnRecord::new(Kind::Flush, 0, 0);
@@ -231,7 +233,7 @@ impl Image {
         let intents_left = self.end_intents(record.length());
         record.c = intents_left.unwrap_or(u64::MAX);
         if intents_left.is_some() || record.a > 0 || record.b > 0 || !pointers.is_empty() {
-            self.push_record(record, NOBODY);
+            self.push_record(record, NONE);
         }
     }
 }

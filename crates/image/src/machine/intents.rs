@@ -1,9 +1,11 @@
-//! Intents: what the journal says of blocks that are being written in place, so that a recovery takes nothing but old or new contents.
+//! Intents: records for blocks that are being written in place, so that a recovery accepts only old
+//! or new contents.
 //!
-//! The first overwrite of a block since the last flush tells the block's tag before and after. Once it has succeeded, another one would have
-//! to tell its own: instead the second says that anything is to be accepted, and those that follow say nothing until the next flush.
-//! Zeros need no tags. A flush ends the intents that were recorded before it began, but for those of blocks being written then: it
-//! repeats them.
+//! The first overwrite of a block since the last flush records the block's tag before and after.
+//! Once it has succeeded, another overwrite would have to record its own tag. Instead the second
+//! one records that any contents are accepted, and later ones record nothing until the next flush.
+//! Zeros need no tags. A flush ends the intents that were recorded before it began, except for
+//! blocks being written then: it repeats their intents.
 
 use std::ops::Range;
 
@@ -16,42 +18,42 @@ use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
-use super::part::{NOBODY, Part, Stage, Work};
+use super::part::{NONE, Part, Stage, Work};
 use super::{Image, Role};
 
-/// Intents that a flush repeats. With more, all stay until a flush finds fewer.
+/// Maximum number of intents that a flush repeats. With more, all stay until a flush finds fewer.
 const INTENTS_MAX: usize = 256;
 
-/// What the journal says of one write.
+/// The intent of one write.
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
     /// By LBA.
     blocks: Range<u64>,
-    /// One of the three ways: see format/record.rs.
+    /// One of the three forms in format/record.rs.
     way: u64,
-    /// Of each block the tag before and the one after.
+    /// The tag of each block before and after.
     tags: Bytes,
-    /// Of these anything is accepted.
+    /// Blocks of which any contents are accepted.
     open: RangeSet,
 }
 
 /// The intents in the journal, by LBA.
 #[derive(Debug, Default)]
 pub(super) struct Intents {
-    /// Blocks of which it says since the last flush began, synced, that anything is to be accepted.
+    /// Blocks of which, since the last flush began, a synced intent accepts any contents.
     open: RangeSet,
-    /// Blocks that were written since, with success, under an intent that tells tags.
+    /// Blocks that were written since, successfully, under an intent with tags.
     written: RangeSet,
-    /// Of what was in progress when the last flush began.
+    /// Intents of writes in progress when the last flush began.
     carried: Vec<Intent>,
     /// Records of the journal when that flush began.
     records_before: u64,
-    /// Some of it is not over.
+    /// Some intents have not ended.
     is_any_left: bool,
 }
 
 impl Intents {
-    /// Blocks of a zone that is reset.
+    /// Drops the blocks of a zone that is reset.
     pub(super) fn forget(&mut self, blocks: Range<u64>) {
         self.carried.retain(|intent| !blocks.contains(&intent.blocks.start));
         for set in [&mut self.open, &mut self.written] {
@@ -61,7 +63,7 @@ impl Intents {
 }
 
 impl Intent {
-    /// Anything is accepted of these blocks.
+    /// An intent that accepts any contents of these blocks.
     fn anything(blocks: Range<u64>) -> Intent {
         let mut open = RangeSet::default();
         open.insert(blocks.clone());
@@ -75,7 +77,7 @@ impl Intent {
         record
     }
 
-    /// The tag that a block had before; `None`: nothing is known of it.
+    /// The tag that a block had before; `None` if unknown.
     pub(super) fn before(&self, lba: u64) -> Option<&[u8]> {
         let at = usize::try_from(lba.checked_sub(self.blocks.start)?).ok()? * 2 * TAG_BYTES;
         self.tags.get(at..at + TAG_BYTES)
@@ -83,7 +85,7 @@ impl Intent {
 }
 
 impl Image {
-    /// An overwrite in place begins: with its intent, if it needs one.
+    /// Starts an overwrite in place, with its intent if it needs one.
     pub(super) fn start_in_place(&mut self, index: u32) {
         let blocks = self.named_by_intent(index);
         if self.intents.open.covers(&blocks) || self.has(SeededBug::MissingIntent) {
@@ -105,14 +107,15 @@ impl Image {
         }
     }
 
-    /// The blocks of an overwrite, by LBA, that a recovery would hold to their tags if no intent named them.
+    /// The blocks of an overwrite, by LBA, that a recovery would verify against their tags without
+    /// an intent.
     pub(super) fn named_by_intent(&self, index: u32) -> Range<u64> {
         let Part { zone, first, end, .. } = self.parts[index];
         let end = if zone < self.layout.conventional {
             end
         } else {
-            let settled = self.ledger.entries[zone as usize].settled.max(self.zones[zone as usize].settling);
-            end.min(settled).max(first)
+            let persisted = self.ledger.entries[zone as usize].persisted.max(self.zones[zone as usize].persisting);
+            end.min(persisted).max(first)
         };
         self.lba(zone, first)..self.lba(zone, end)
     }
@@ -128,9 +131,10 @@ impl Image {
         self.emit(Role::Tags, index, FileOperation::Read { file: ImageFile::Tags, offset, length });
     }
 
-    /// The tags before were read. If they cannot be, no tag can be written beside them either: the write fails.
+    /// Called when the previous tags were read. If that fails, the new tags cannot be written
+    /// either: the write fails.
     pub(super) fn on_tags_before(&mut self, index: u32) {
-        // Fewer than before, if a flush has failed that was to settle them.
+        // Fewer than before, if the flush that was to persist them has failed.
         let blocks = self.named_by_intent(index);
         let part = &mut self.parts[index];
         let Work::Overwrite { tags: after, found, .. } = &mut part.work else { unreachable!("an overwrite") };
@@ -162,24 +166,25 @@ impl Image {
         self.record_intent(index, Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open });
     }
 
-    fn record_intent(&mut self, index: u32, told: Intent) {
-        let record = told.record();
+    fn record_intent(&mut self, index: u32, new: Intent) {
+        let record = new.record();
         let part = &mut self.parts[index];
         let Work::Overwrite { intent, .. } = &mut part.work else { unreachable!("an overwrite") };
-        *intent = Some(Box::new(told));
+        *intent = Some(Box::new(new));
         part.stage = Stage::Journal;
         self.intents.is_any_left = true;
         self.push_record(record, index);
     }
 
-    /// The intent of an overwrite is synced.
+    /// Called when the intent of an overwrite is synced.
     pub(super) fn on_intent_recorded(&mut self, index: u32) {
         let Work::Overwrite { intent, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
         let intent = intent.as_ref().expect("it was recorded");
         self.intents.open.union(&intent.open);
     }
 
-    /// An overwrite in place has succeeded: another one of its blocks is to be told from it.
+    /// Notes a successful overwrite in place: the next one of these blocks must be distinguished
+    /// from it.
     pub(super) fn note_written_in_place(&mut self, index: u32) {
         let Work::Overwrite { intent, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
         if let Some(intent) = intent {
@@ -187,7 +192,7 @@ impl Image {
         }
     }
 
-    /// A flush begins: what is being written is not over with it, and what is written from now on has intents of its own.
+    /// A flush begins: intents of writes in progress survive it, and later writes record their own.
     pub(super) fn carry_intents(&mut self) {
         if self.layout.logs_contents {
             return;
@@ -208,26 +213,27 @@ impl Image {
         intents.records_before = self.journal.added_records();
     }
 
-    /// A flush has succeeded: the intents before it are over, and those that are not are told again. How many of the records before that of
-    /// the flush have intents that are left; `None`: all have.
+    /// A flush has succeeded: intents from before it end, and those of writes in progress are
+    /// repeated. Returns how many of the records before that of the flush have intents that remain;
+    /// `None`: all.
     pub(super) fn end_intents(&mut self, flush_record_bytes: u64) -> Option<u64> {
         if !self.intents.is_any_left {
             return None;
         }
         let records: Vec<OwnRecord> = std::mem::take(&mut self.intents.carried).iter().map(Intent::record).collect();
         let bytes = flush_record_bytes + records.iter().map(OwnRecord::length).sum::<u64>();
-        // Either they and the record of the flush are found by a recovery, or neither is that record.
+        // A recovery finds the record of the flush only if it finds these, too.
         if records.len() > INTENTS_MAX || !self.journal_admits(bytes) {
             return None;
         }
-        records.into_iter().for_each(|record| self.push_record(record, NOBODY));
+        records.into_iter().for_each(|record| self.push_record(record, NONE));
         let left = self.journal.added_records() - self.intents.records_before;
         self.intents.is_any_left = left > 0;
         Some(left)
     }
 
-    /// The tag for a block after its write has failed, where its data do not fit the tag on file. Its data are those before, or nothing
-    /// is known of them; `None` leaves the tag as it is.
+    /// The tag for a block after its write has failed, if its data do not match the tag on file.
+    /// Its data are those before, or unknown; `None` leaves the tag as it is.
     pub(super) fn tag_after_failure(&self, index: u32, i: u64, found: &[u8], block: &[u8]) -> Option<Bytes> {
         let part = &self.parts[index];
         let Work::Overwrite { intent, .. } = &part.work else { unreachable!("an overwrite") };

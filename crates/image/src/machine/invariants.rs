@@ -1,15 +1,15 @@
-//! What always holds of a running drive, recounted from scratch.
+//! The invariants of a running drive, recomputed from scratch.
 
-use crate::format::entry::Kept;
+use crate::format::entry::RecordedState;
 
 use super::Image;
 use super::part::{Stage, Work};
 
 impl Image {
-    /// Recounts everything. Takes time in proportion to zones and commands.
+    /// Checks all invariants. Takes time in proportion to zones and commands.
     ///
     /// # Panics
-    /// When anything does not hold.
+    /// If an invariant is violated.
     pub fn check_invariants(&self) {
         self.table.check_invariants();
         let mut in_zones = 0;
@@ -26,7 +26,7 @@ impl Image {
             assert!(order.windows(2).all(in_order), "writes of zone {zone}, generation and first block: {order:?}");
             assert!(run.failed.is_none() || !run.order.is_empty(), "zone {zone} failed without a write");
             let entry = &self.ledger.entries[zone];
-            if zone >= self.layout.conventional as usize && !entry.had_zrwa && entry.kept != Kept::Offline {
+            if zone >= self.layout.conventional as usize && !entry.had_zrwa && entry.state != RecordedState::Offline {
                 assert!(
                     entry.durable <= run.on_file,
                     "zone {zone}: synced to {}, on file {}",

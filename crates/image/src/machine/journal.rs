@@ -1,4 +1,4 @@
-//! The journal's writer: what is to be recorded goes out in batches, one write and one sync for each.
+//! The journal's writer: records are written in batches, with one write and one sync each.
 
 use bytes::Bytes;
 use zonda_zoned::Status;
@@ -8,7 +8,7 @@ use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARK
 use crate::format::tag::TAG_BYTES;
 use crate::{FileOperation, ImageFile};
 
-use super::part::{KEEPER, NOBODY, Work};
+use super::part::{NONE, RESERVATIONS, Work};
 use super::{Image, Role};
 
 /// A record that waits to be written. See format/record.rs for what the fields mean.
@@ -20,7 +20,7 @@ pub(super) struct OwnRecord {
     pub(super) a: u64,
     pub(super) b: u64,
     pub(super) c: u64,
-    /// The payload: first what is copied, then what is written as it is.
+    /// The payload: first the copied part, then the part that is written without a copy.
     pub(super) head: Bytes,
     pub(super) data: Bytes,
 }
@@ -30,28 +30,28 @@ pub(super) struct OwnRecord {
 pub(super) struct Journal {
     epoch: u64,
     next_sequence: u64,
-    /// Checksum of the last record written, and of the last one of the batch that is out.
+    /// Checksum of the last record written, and of the last one of the batch in flight.
     last_sum: u32,
     batch_sum: u32,
     failed_batches: u32,
-    /// Where the next batch goes.
+    /// Offset of the next batch.
     tail: u64,
     stage: Stage,
     pending: Vec<OwnRecord>,
     pending_bytes: u64,
     /// Records that were added since the checkpoint, those of batches that failed as well.
     added: u64,
-    /// Parts that wait for what is pending, and for the batch that is out.
+    /// Parts that wait for pending records, and for the batch in flight.
     pending_parts: Vec<u32>,
     batch_parts: Vec<u32>,
-    /// Flushes that end when what is pending is written, and when the batch that is out is.
+    /// Flushes that end when pending records are written, and when the batch in flight is.
     pending_flushes: Vec<u32>,
     batch_flushes: Vec<u32>,
-    /// A record had no room since this was last asked: the next checkpoint has what it says.
+    /// A record did not fit since this was last checked: the next checkpoint contains its change.
     has_left_out: bool,
     batch_bytes: u64,
     batch_records: u64,
-    /// What the parts that have entered may still record.
+    /// Bytes that the parts which have entered may still record.
     reserved: u64,
     mark: u64,
 }
@@ -61,9 +61,10 @@ enum Stage {
     Idle,
     Writing,
     Syncing,
-    /// Noting that the batch is synced, after its parts went on.
+    /// Marking the batch as synced, after its parts have continued.
     Marking,
-    /// Making sure that a batch which failed is not found by a recovery: its parts hear of it when that is synced.
+    /// Invalidating a failed batch, so that no recovery finds it: its parts fail once that is
+    /// synced.
     Voiding,
     VoidSyncing,
 }
@@ -109,7 +110,7 @@ impl Journal {
         }
     }
 
-    /// Begins anew, behind another checkpoint.
+    /// Restarts the journal, behind another checkpoint.
     pub(super) fn restart(&mut self, epoch: u64) {
         assert!(self.is_idle() && self.reserved == 0, "a checkpoint waits for the journal");
         *self = Journal::new(epoch);
@@ -124,19 +125,20 @@ impl Journal {
         self.tail - MARKS_BYTES
     }
 
-    /// Records that were added since the checkpoint. No fewer have a place behind one that was added before.
+    /// Records that were added since the checkpoint: an upper bound for the sequence of each.
     pub(super) fn added_records(&self) -> u64 {
         self.added
     }
 
-    fn has_room(&self, bytes: u64, journal_bytes: u64) -> bool {
+    fn has_space(&self, bytes: u64, journal_bytes: u64) -> bool {
         let batch = if matches!(self.stage, Stage::Writing | Stage::Syncing) { self.batch_bytes } else { 0 };
         self.tail + batch + self.pending_bytes + self.reserved + bytes <= journal_bytes
     }
 }
 
 impl Image {
-    /// A part that may write to the journal asks whether it may go on now. If not, it is held until the next checkpoint.
+    /// Whether a part that may write to the journal may continue now. If not, it is held until the
+    /// next checkpoint.
     pub(super) fn enter_journal(&mut self, index: u32) -> bool {
         let needed = self.record_bytes(index);
         if !self.journal_admits(needed) {
@@ -149,16 +151,17 @@ impl Image {
         true
     }
 
-    /// Whether a record of so many bytes may be written now. For want of room a checkpoint is begun.
+    /// Whether a record of so many bytes may be written now. If it does not fit, a checkpoint
+    /// begins.
     pub(super) fn journal_admits(&mut self, bytes: u64) -> bool {
-        let room = self.journal.has_room(bytes, self.layout.journal_bytes);
-        if !room {
+        let has_space = self.journal.has_space(bytes, self.layout.journal_bytes);
+        if !has_space {
             self.checkpointing.want();
         }
-        room && self.checkpointing.admits()
+        has_space && self.checkpointing.admits()
     }
 
-    /// A part that entered has ended.
+    /// Called when a part that entered has ended.
     pub(super) fn leave_journal(&mut self, index: u32) {
         self.journal.reserved -= std::mem::take(&mut self.parts[index].reserved_bytes);
         self.checkpointing.users -= 1;
@@ -175,19 +178,20 @@ impl Image {
         (HEADER_BYTES + payload).next_multiple_of(8) as u64
     }
 
-    /// Adds a record: the ledger has it at once, the journal with the next batch. `part` hears of the sync; without a part
-    /// the record may be left out for want of room, and comes with the next checkpoint.
+    /// Adds a record: to the ledger immediately, to the journal with the next batch. `part` is
+    /// notified of the sync; without a part a record that does not fit is left to the next
+    /// checkpoint.
     pub(super) fn push_record(&mut self, record: OwnRecord, part: u32) {
         self.ledger.apply(&record.view());
         let bytes = record.view().length() as u64;
-        if part == NOBODY {
-            if !self.checkpointing.admits() || !self.journal.has_room(bytes, self.layout.journal_bytes) {
+        if part == NONE {
+            if !self.checkpointing.admits() || !self.journal.has_space(bytes, self.layout.journal_bytes) {
                 self.journal.has_left_out = true;
                 self.checkpointing.want_for_unrecorded();
                 return;
             }
         } else {
-            if part != KEEPER {
+            if part != RESERVATIONS {
                 self.journal.reserved -= std::mem::take(&mut self.parts[part].reserved_bytes);
             }
             self.journal.pending_parts.push(part);
@@ -197,7 +201,7 @@ impl Image {
         self.journal.pending.push(record);
     }
 
-    /// Sends the next batch off.
+    /// Submits the next batch.
     pub(super) fn pump_journal(&mut self) {
         let journal = &mut self.journal;
         if journal.stage != Stage::Idle || journal.pending.is_empty() {
@@ -228,12 +232,12 @@ impl Image {
         journal.batch_flushes = std::mem::take(&mut journal.pending_flushes);
         journal.stage = Stage::Writing;
         let offset = journal.tail;
-        assert!(offset + journal.batch_bytes <= self.layout.journal_bytes, "a batch has its room");
+        assert!(offset + journal.batch_bytes <= self.layout.journal_bytes, "a batch fits in the journal");
         self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
     }
 
-    /// Flushes that have succeeded end when their notes are on file, so that a kill does not leave them without: in the journal, or in the
-    /// checkpoint that comes because it has no room.
+    /// Ends successful flushes when their notes are on file, so that a kill does not lose them: in
+    /// the journal, or in the checkpoint that begins because the journal is full.
     pub(super) fn end_flushes_when_noted(&mut self, commands: Vec<u32>) {
         let journal = &mut self.journal;
         if std::mem::take(&mut journal.has_left_out) {
@@ -247,7 +251,8 @@ impl Image {
         }
     }
 
-    /// Their notes are on file; or not, and what they have synced is on the media all the same.
+    /// Ends flushes, whether their notes are on file or not: the data that they have synced are on
+    /// the media.
     pub(super) fn end_flushes(&mut self, commands: Vec<u32>) {
         commands.into_iter().for_each(|command| self.end_one(command, Status::Success));
     }
@@ -275,7 +280,7 @@ impl Image {
                 self.emit(Role::Journal, 0, FileOperation::Sync { file: ImageFile::Journal });
             }
             Stage::Voiding | Stage::VoidSyncing => self.batch_is_void(done),
-            Stage::Idle => panic!("the journal has no operation out"),
+            Stage::Idle => panic!("the journal has no outstanding operation"),
         }
     }
 
@@ -293,7 +298,7 @@ impl Image {
         }
     }
 
-    /// So that a damaged record among the synced ones is told from the torn end of the journal.
+    /// Writes a mark, which distinguishes a damaged synced record from the torn end of the journal.
     fn mark_synced(&mut self) {
         let journal = &mut self.journal;
         journal.stage = Stage::Marking;
@@ -312,14 +317,15 @@ impl Image {
         }
         let offset = self.journal.tail;
         self.journal.stage = Stage::Voiding;
-        // What the failed batch left behind the next one must not be taken for its continuation.
-        // Records have 24 bits for the number.
+        // Records that the failed batch left behind the next one must not be taken for its
+        // continuation. Records have 24 bits for the number.
         self.journal.failed_batches = self.journal.failed_batches.wrapping_add(1);
         let pieces = vec![Bytes::from_static(&[0; HEADER_BYTES])];
         self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
     }
 
-    /// No recovery finds the batch that failed; or perhaps one does, until a checkpoint has begun another epoch.
+    /// Called when the failed batch is invalidated; if not, a recovery may find it until a
+    /// checkpoint has begun another epoch.
     fn batch_is_void(&mut self, void: bool) {
         self.journal.stage = Stage::Idle;
         if !void {
@@ -331,7 +337,7 @@ impl Image {
     }
 
     fn on_recorded(&mut self, part: u32, recorded: bool) {
-        if part == KEEPER {
+        if part == RESERVATIONS {
             return self.on_reservations_recorded(recorded);
         }
         match self.parts[part].work {

@@ -1,15 +1,16 @@
-//! Zone management, and zones that give up: a record in the journal, synced, before the acknowledgement.
+//! Zone management, and zones that fail: a record in the journal is synced before the
+//! acknowledgement.
 
 use zonda_zoned::zones::{ZoneEffect, ZoneSnapshot};
 use zonda_zoned::{CommandId, Outcome, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
 use crate::bugs::SeededBug;
-use crate::format::entry::{Entry, Kept, add};
+use crate::format::entry::{Entry, RecordedState, add};
 use crate::format::record::Kind;
 use crate::{Counters, FileOperation, ImageFile};
 
 use super::journal::OwnRecord;
-use super::part::{LedgerUndo, Manage, NOBODY, Part, Stage, Step, Undo, Work};
+use super::part::{LedgerUndo, Manage, NONE, Part, Stage, Step, Undo, Work};
 use super::{Image, Role};
 
 impl Image {
@@ -35,7 +36,8 @@ impl Image {
         result
     }
 
-    /// The zones that the action may change, as they are before it, in the order of the zones.
+    /// Snapshots of the zones that the action may change, from before it, in the order of the
+    /// zones.
     fn snapshots(&self, action: &ZoneAction, target: ZoneTarget) -> Vec<(u32, ZoneSnapshot)> {
         if matches!(action, ZoneAction::Close | ZoneAction::Open { zrwa: false }) {
             return Vec::new();
@@ -56,9 +58,10 @@ impl Image {
             .collect()
     }
 
-    /// What changed in one zone becomes a part.
+    /// Turns a change of one zone into a part.
     fn take_effect(&mut self, command: u32, effect: &ZoneEffect, action: &ZoneAction, before: &[(u32, ZoneSnapshot)]) {
-        // What the controller does beside the action needs no record, and nobody waits for it.
+        // Changes by the controller beside the action need no record, and no command waits for
+        // them.
         let beside = match effect {
             ZoneEffect::Closed { .. } => !matches!(action, ZoneAction::Close),
             ZoneEffect::Opened { .. } => !matches!(action, ZoneAction::Open { .. }),
@@ -136,11 +139,12 @@ impl Image {
         self.add_waiting(part, takes)
     }
 
-    /// A command that finds a zone as it asks for it to be ends only when what made it so has ended.
+    /// A command that finds a zone in the requested state waits for the commands that caused this
+    /// state.
     fn wait_for_others(&mut self, command: u32, target: ZoneTarget, effects: &[ZoneEffect]) {
         let zones = match target {
             ZoneTarget::Zone(lba) => {
-                let zone = self.spec.geometry.zone_of(lba).expect("the table has taken the target");
+                let zone = self.spec.geometry.zone_of(lba).expect("the table has accepted the target");
                 zone.0..zone.0 + 1
             }
             ZoneTarget::All => self.layout.conventional..self.layout.zones,
@@ -155,7 +159,7 @@ impl Image {
         }
     }
 
-    /// The command ends no sooner than everything taken for the zone before.
+    /// The command waits for all earlier management of the zone.
     pub(super) fn wait_for_management(&mut self, command: u32, zone: u32) {
         let generation = self.zones[zone as usize].generation;
         self.add_manage(command, zone, generation, Manage::waiting(), false);
@@ -175,21 +179,21 @@ impl Image {
         let (pointer, written) = (before.write_pointer_blocks.0, before.written_blocks.0);
         let manage = Manage { kind: Some(kind), steps, pointer, written, degrades: true, ..Manage::waiting() };
         let generation = self.zones[zone as usize].generation;
-        let index = self.add_manage(NOBODY, zone, generation, manage, false);
+        let index = self.add_manage(NONE, zone, generation, manage, false);
         self.releasing.push(index);
     }
 
-    /// A zone that became full without being written to its capacity: the journal learns of it.
+    /// Records a zone that became full without being written to its capacity.
     pub(super) fn note_finished(&mut self, zone: u32) {
         let view = self.table.zone(ZoneIndex(zone));
         let (pointer, written) = (view.write_pointer_blocks.0, view.written_blocks.0);
         let steps = &[Step::Sync, Step::Record];
         let manage = Manage { kind: Some(Kind::Finish), steps, pointer, written, ..Manage::waiting() };
         let generation = self.zones[zone as usize].generation;
-        self.add_manage(NOBODY, zone, generation, manage, false);
+        self.add_manage(NONE, zone, generation, manage, false);
     }
 
-    /// Goes on with a management part: to its next step, or to its end.
+    /// Continues a management part with its next step, or ends it.
     pub(super) fn next_step(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let zone = part.zone;
@@ -200,7 +204,7 @@ impl Image {
         };
         part.stage = Stage::Files;
         match step {
-            // What was written to the zone before may be lost, and a sync would succeed without it.
+            // Earlier writes to the zone may be lost, and a sync would succeed all the same.
             Step::Sync if self.flush.is_broken() => self.undo(index),
             Step::Record => self.record_management(index),
             Step::Punch => {
@@ -225,9 +229,10 @@ impl Image {
         let mut failed = std::mem::take(&mut part.failed);
         let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
         let recorded = manage.steps[..manage.at].contains(&Step::Record);
-        // The system tells each failure once: another sync in progress may have been told of what this one was to write.
+        // The operating system reports each failure once: to another sync in progress, perhaps, and
+        // not to this one.
         failed |= manage.steps[manage.at] == Step::Sync && self.flush.is_broken();
-        // What was recorded has happened: without its hole a zone only takes up space.
+        // The record is valid: without its hole a zone only occupies space.
         if failed && !recorded {
             self.undo(index);
             return;
@@ -266,7 +271,7 @@ impl Image {
         }
     }
 
-    /// What the journal is to hold of a management part.
+    /// The record of a management part.
     fn record_of(&self, index: u32) -> OwnRecord {
         let part = &self.parts[index];
         let Work::Manage(manage) = &part.work else { unreachable!("management") };
@@ -298,7 +303,7 @@ impl Image {
         }
     }
 
-    /// The record of a management part is synced, or was not written.
+    /// Called when the record of a management part is synced, or was not written.
     pub(super) fn on_management_recorded(&mut self, index: u32, recorded: bool) {
         if !recorded {
             self.undo(index);
@@ -318,9 +323,9 @@ impl Image {
         self.end_part(index, status);
     }
 
-    /// The part could not be written down: the zone goes back to what it was, and what was taken for it since fails.
+    /// The part could not be recorded: the zone is rolled back, and later parts for it fail.
     fn undo(&mut self, index: u32) {
-        self.take_back_management(index);
+        self.roll_back_management(index);
         self.end_manage(index, Status::WriteFault);
     }
 
@@ -328,13 +333,13 @@ impl Image {
     pub(super) fn refuse_management(&mut self, index: u32) {
         if self.manage_mut(index).degrades {
             let record = self.record_of(index);
-            self.push_record(record, NOBODY);
+            self.push_record(record, NONE);
         }
-        self.take_back_management(index);
+        self.roll_back_management(index);
         self.end_part(index, Status::WriteFault);
     }
 
-    /// A management part whose ground has gone. What the world did it has done nevertheless.
+    /// Fails a management part that depends on a failed one. A change that the medium caused stays.
     pub(super) fn fail_doomed_management(&mut self, index: u32) {
         let zone = self.parts[index].zone;
         let manage = self.manage_mut(index);
@@ -346,13 +351,13 @@ impl Image {
         }
     }
 
-    fn take_back_management(&mut self, index: u32) {
+    fn roll_back_management(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let zone = part.zone;
         let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
         let kind = manage.kind;
         let Some(undo) = manage.undo.take() else {
-            // What the world did stays as it is, and comes to the next checkpoint.
+            // A change that the medium caused stays, and the next checkpoint contains it.
             self.checkpointing.want();
             return;
         };
@@ -371,7 +376,7 @@ impl Image {
         let run = &mut self.zones[zone as usize];
         run.generation = undo.generation;
         run.had_zrwa = self.ledger.entries[zone as usize].had_zrwa;
-        let place = run.parts.iter().position(|&other| other == index).expect("a part is with its zone");
+        let place = run.parts.iter().position(|&other| other == index).expect("a part is in the list of its zone");
         for i in place + 1..run.parts.len() {
             self.parts[self.zones[zone as usize].parts[i]].doomed = true;
         }
@@ -381,13 +386,13 @@ impl Image {
         }
     }
 
-    /// Puts a zone back, or makes it full where its resources are gone.
+    /// Restores a zone, or makes it full if its resources are no longer free.
     fn restore_zone(&mut self, zone: u32, snapshot: &ZoneSnapshot) {
         let index = ZoneIndex(zone);
         let on_file = self.zones[zone as usize].on_file;
         if !self.table.restore(index, snapshot) {
             let had_zrwa = self.zones[zone as usize].had_zrwa;
-            let entry = Entry { kept: Kept::Finished, had_zrwa, ..Entry::default() };
+            let entry = Entry { state: RecordedState::Finished, had_zrwa, ..Entry::default() };
             let (pointer, written) = if had_zrwa {
                 let view = self.builder.view(snapshot);
                 (view.write_pointer_blocks.0, view.written_blocks.0)
@@ -399,13 +404,13 @@ impl Image {
             assert!(restored, "a full zone holds no resources");
             self.note_finished(zone);
         } else if !self.zones[zone as usize].had_zrwa {
-            self.take_back(zone, on_file);
+            self.roll_back(zone, on_file);
         }
     }
 }
 
 impl Manage {
-    /// Does nothing but wait for its turn.
+    /// A part that only waits for earlier ones.
     fn waiting() -> Manage {
         Manage {
             kind: None,

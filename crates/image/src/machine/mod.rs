@@ -1,17 +1,17 @@
 //! The running drive: commands in, file operations out.
 //!
 //! ```text
-//! submit.rs     a command takes effect on the zone table and becomes parts, one for each zone it touches
-//! order.rs      parts that touch the same blocks are done in the order of submission
-//! sequential.rs writes at a write pointer: acknowledged in order; what a failed one takes back
-//! overwrite.rs  writes in conventional zones and ZRWAs: contents in the journal, and what becomes of failed ones
-//! intents.rs    what the journal says of blocks that are being written in place
-//! read.rs       every block is held against its tag
+//! submit.rs     a command takes effect on the zone table and is split into parts, one per zone
+//! order.rs      parts that touch the same blocks are processed in the order of submission
+//! sequential.rs writes at a write pointer: acknowledged in order; rollback of failed ones
+//! overwrite.rs  writes in conventional zones and ZRWAs: journaled contents, repair of failed ones
+//! intents.rs    journal records for blocks that are being written in place
+//! read.rs       every block is verified against its tag
 //! manage.rs     resets and the like: a record, synced, before the acknowledgement
 //! journal.rs    records in batches, one write and one sync for each
 //! flush.rs      sync data and tags, then note the write pointers
-//! reservations.rs  what hosts have reserved: kept for whoever serves the drive
-//! checkpoint.rs the ledger written out whole, so that the journal can begin anew
+//! reservations.rs  saved reservations of hosts
+//! checkpoint.rs the complete ledger is written, so that the journal can restart
 //! ```
 
 mod checkpoint;
@@ -40,36 +40,38 @@ use crate::format::layout::Layout;
 use crate::format::tag::TagCodec;
 use crate::limits::COMMANDS_MAX;
 use crate::rebuild::Builder;
-use crate::{Counters, FileCommand, FileError, FileOperation, ImageSpec, Ticket};
+use crate::{Counters, FileCommand, FileCommandId, FileError, FileOperation, ImageSpec};
 
 use checkpoint::Checkpointing;
 use flush::FlushRound;
 use intents::Intents;
 use journal::Journal;
 use part::{CommandRun, Part};
-use reservations::Keeping;
+use reservations::ReservationsChange;
 
-/// An open drive. It never blocks: commands and the results of file operations go in, file operations and completions
-/// come out. Whoever drives it carries out every [`FileCommand`] from [`poll_effect`](Image::poll_effect), in any order.
+/// An open drive. It never blocks: it accepts commands and the results of file operations, and
+/// returns file operations and completions. The caller carries out every [`FileCommand`] from
+/// [`poll_effect`](Image::poll_effect), in any order.
 ///
-/// Dropping it is a crash: what was acknowledged is on file, and the next [`open`](crate::open) mends the rest.
+/// Dropping it is a crash: acknowledged writes are on file, and the next [`open`](crate::open)
+/// recovers the rest.
 #[derive(Debug)]
 pub struct Image {
     spec: ImageSpec,
     layout: Layout,
     codec: TagCodec,
     builder: Builder,
-    /// As the commands taken so far have it.
+    /// The zones after the commands accepted so far.
     table: ZoneTable,
     zones: Vec<ZoneRun>,
-    /// As checkpoint and journal have it.
+    /// The contents of checkpoint and journal.
     ledger: Ledger,
     counters: Counters,
     commands: Slab<CommandRun>,
     parts: Slab<Part>,
-    /// Parts that wait for nothing any more.
+    /// Parts that are ready to start.
     ready: VecDeque<u32>,
-    /// Parts at whose end an active resource is free on file.
+    /// Parts that free an active resource on file when they end.
     releasing: Vec<u32>,
     completions: VecDeque<Completion>,
     effects: VecDeque<FileCommand>,
@@ -78,14 +80,14 @@ pub struct Image {
     flush: FlushRound,
     checkpointing: Checkpointing,
     intents: Intents,
-    keeping: Keeping,
-    /// Planted by a tester.
+    reservations_change: ReservationsChange,
+    /// Seeded by a tester.
     bug: Option<SeededBug>,
-    /// A place for the effects of management, to be used again.
+    /// A buffer for the effects of management, for reuse.
     zone_effects: Vec<ZoneEffect>,
 }
 
-/// A zone at run time.
+/// The run-time state of a zone.
 #[derive(Debug, Default)]
 struct ZoneRun {
     /// Parts that touch the zone's files, or wait to, in the order of submission.
@@ -94,25 +96,27 @@ struct ZoneRun {
     order: VecDeque<u32>,
     /// Every block below it was acknowledged; in a zone without ZRWA.
     on_file: u64,
-    /// Resets taken.
+    /// Resets accepted.
     generation: u32,
-    /// It has, or has had since it was last reset, a ZRWA; as the commands taken so far have it.
+    /// It has, or has had since it was last reset, a ZRWA; after the commands accepted so far.
     had_zrwa: bool,
     /// How many of `parts` are management.
     exclusive: u32,
-    /// How many of `parts` write over what is there.
+    /// How many of `parts` are overwrites.
     overwrites: u32,
-    /// In a ZRWA: blocks below it will be settled if the flush under way succeeds ([`Entry::settled`](crate::format::entry::Entry)).
-    settling: u64,
-    /// Where the first failed write began, until it is dealt with.
+    /// In a ZRWA: blocks below it will be persisted if the current flush succeeds
+    /// ([`Entry::persisted`](crate::format::entry::Entry)).
+    persisting: u64,
+    /// The first failed write, until it is rolled back.
     failed: Option<sequential::Failed>,
-    /// Tags of a failed write could not be cleared, and a reset behind it is to leave them to an earlier generation.
+    /// Tags of a failed write could not be cleared; a later reset makes them tags of an earlier
+    /// generation.
     uncleared: bool,
-    /// It is in the list of zones that the next flush looks at.
+    /// It is in the list of zones that the next flush checks.
     dirty: bool,
 }
 
-/// What a machine starts from.
+/// The initial state of a machine.
 pub(crate) struct Start {
     pub(crate) spec: ImageSpec,
     pub(crate) layout: Layout,
@@ -123,18 +127,18 @@ pub(crate) struct Start {
     pub(crate) bug: Option<SeededBug>,
 }
 
-/// Whose file operation it is; in the upper half of a ticket.
+/// The owner of a file operation; in the upper half of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// A part's, on data.
+    /// Data of a part.
     Data = 0,
-    /// A part's, on tags.
+    /// Tags of a part.
     Tags = 1,
     Journal = 2,
     FlushData = 3,
     FlushTags = 4,
     Checkpoint = 5,
-    /// Nobody waits for it.
+    /// Its result is ignored.
     Unheeded = 6,
 }
 
@@ -173,7 +177,7 @@ impl Image {
             flush,
             checkpointing: Checkpointing::new(sequence),
             intents: Intents::default(),
-            keeping: Keeping::default(),
+            reservations_change: ReservationsChange::default(),
             bug,
             zone_effects: Vec::new(),
         }
@@ -191,22 +195,23 @@ impl Image {
         &self.spec
     }
 
-    /// All zones, as the commands taken so far have them.
+    /// All zones, after the commands accepted so far.
     #[must_use]
     pub fn zones(&self) -> &ZoneTable {
         &self.table
     }
 
-    /// Counters since the drive was created. After a crash those of writes to zones without ZRWA are exact; of other writes
-    /// and of reads, those since the last flush are missing.
+    /// Counters since the drive was created. After a crash, writes to zones without ZRWA are
+    /// counted exactly; other writes and reads since the last flush are not counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters { erases: self.ledger.counters.erases, ..self.counters }
     }
 
-    /// These blocks were read by no host, but to find out whose the drive is: they are not counted. Nothing is in flight.
+    /// Does not count these blocks, which were read to identify the drive and not by a host. No
+    /// command is in flight.
     pub fn forget_reads(&mut self, blocks: u64) {
-        assert!(blocks <= self.counters.host_read_blocks, "what is forgotten was read");
+        assert!(blocks <= self.counters.host_read_blocks, "more blocks are to be forgotten than were read");
         self.counters.host_read_blocks -= blocks;
         self.flush.forget_reads_from(self.counters.host_read_blocks);
     }
@@ -214,22 +219,22 @@ impl Image {
     /// How many times a zone was erased.
     ///
     /// # Panics
-    /// When there is no such zone.
+    /// If the zone does not exist.
     #[must_use]
     pub fn wear(&self, zone: ZoneIndex) -> u32 {
         self.ledger.entries[zone.as_usize()].wear
     }
 
-    /// Takes a command. It takes effect on zones and contents now, in the order of submission; its completion comes when
-    /// what it wrote is on file.
+    /// Submits a command. It takes effect on zones and contents now, in the order of submission; it
+    /// completes when its writes are on file.
     ///
     /// # Errors
-    /// [`QueueFull`] when [`COMMANDS_MAX`](crate::limits::COMMANDS_MAX) commands are under way.
+    /// [`QueueFull`] when [`COMMANDS_MAX`](crate::limits::COMMANDS_MAX) commands are outstanding.
     ///
     /// # Panics
     /// After [`close`](Image::close).
     pub fn submit(&mut self, _now: Instant, command: Command) -> Result<(), QueueFull> {
-        assert!(!self.checkpointing.is_closing(), "a drive that is being closed takes no commands");
+        assert!(!self.checkpointing.is_closing(), "a drive that is being closed accepts no commands");
         if self.commands.len() >= COMMANDS_MAX {
             return Err(QueueFull(command));
         }
@@ -238,40 +243,41 @@ impl Image {
         Ok(())
     }
 
-    /// Adds the commands that have ended to `completions`.
+    /// Adds the completions of commands that have ended to `completions`.
     pub fn poll(&mut self, completions: &mut CompletionQueue) {
         while let Some(completion) = self.completions.pop_front() {
             completions.push(completion);
         }
     }
 
-    /// The next file operation to begin. All that come out may be under way at the same time.
+    /// The next file operation to begin. All returned operations may be in flight at the same time.
     pub fn poll_effect(&mut self) -> Option<FileCommand> {
         self.effects.pop_front()
     }
 
-    /// A file operation has ended: with the bytes of a read, with nothing of another, or with an error.
+    /// Reports the result of a file operation: the bytes of a read, empty bytes of another, or an
+    /// error.
     ///
     /// # Panics
-    /// For a ticket that is not out.
-    pub fn on_file_done(&mut self, ticket: Ticket, result: Result<Bytes, FileError>) {
-        assert!(self.operations_out > 0, "{ticket:?} is not out");
+    /// For an id that is not outstanding.
+    pub fn on_file_done(&mut self, id: FileCommandId, result: Result<Bytes, FileError>) {
+        assert!(self.operations_out > 0, "{id:?} is not outstanding");
         self.operations_out -= 1;
-        let index = ticket.0 as u32;
-        match ticket.0 >> 32 {
+        let index = id.0 as u32;
+        match id.0 >> 32 {
             0 => self.on_part_file(index, Role::Data, result),
             1 => self.on_part_file(index, Role::Tags, result),
             2 => self.on_journal_file(result.is_ok()),
             3 | 4 => self.on_flush_file(result.is_ok()),
             5 => self.on_checkpoint_file(result.map(|_| ())),
             6 => {}
-            _ => panic!("{ticket:?} was never out"),
+            _ => panic!("{id:?} was never issued"),
         }
         self.run_ready();
     }
 
-    /// The medium of a zone gives up, or an operator says so: it becomes read only or offline, and stays so. The journal
-    /// record is synced when the drive next has no operations out.
+    /// Makes a zone read only or offline, permanently, because its medium has failed or an operator
+    /// requests it. The journal record is synced when the drive next has no outstanding operations.
     ///
     /// # Panics
     /// For a conventional zone, a zone that does not exist, and another state.
@@ -280,29 +286,31 @@ impl Image {
         self.run_ready();
     }
 
-    /// Asks for a checkpoint, which makes the next recovery short.
+    /// Requests a checkpoint, which makes the next recovery short.
     pub fn checkpoint(&mut self) {
         self.checkpointing.want();
         self.pump_checkpoint();
         self.run_ready();
     }
 
-    /// Shuts the drive down in order once every command and every change of reservations has ended: a flush, a checkpoint, and the mark that there is nothing
-    /// to recover. [`closed`](Image::closed) says when.
+    /// Shuts the drive down cleanly once every command and every change of reservations has ended:
+    /// a flush, a checkpoint, and the mark that no recovery is needed. [`closed`](Image::closed)
+    /// reports the end.
     pub fn close(&mut self) {
         self.checkpointing.begin_closing();
         self.pump_checkpoint();
         self.run_ready();
     }
 
-    /// After [`close`](Image::close): how it ended, once it has. After an error the next opening recovers the image as
-    /// after a crash.
+    /// The result of [`close`](Image::close), once it has ended. After an error the next opening
+    /// recovers the image as after a crash.
     #[must_use]
     pub fn closed(&self) -> Option<&Result<(), FileError>> {
         self.checkpointing.closed()
     }
 
-    /// Whether nothing is outstanding: no command, no file operation, no change of reservations, no completion that waits to be polled.
+    /// Whether nothing is outstanding: no command, no file operation, no change of reservations, no
+    /// completion that waits to be polled.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.commands.is_empty()
@@ -310,8 +318,8 @@ impl Image {
             && self.operations_out == 0
             && self.effects.is_empty()
             && self.completions.is_empty()
-            && self.keeping.is_idle()
-            && !self.keeping.has_news()
+            && self.reservations_change.is_idle()
+            && !self.reservations_change.has_unreported_result()
             && (!self.checkpointing.is_closing() || self.checkpointing.closed().is_some())
     }
 
@@ -319,15 +327,15 @@ impl Image {
         self.bug == Some(bug)
     }
 
-    /// Hands a file operation out.
+    /// Issues a file operation.
     #[inline]
     fn emit(&mut self, role: Role, index: u32, operation: FileOperation) {
         self.operations_out += 1;
-        let ticket = Ticket((role as u64) << 32 | u64::from(index));
-        self.effects.push_back(FileCommand { ticket, operation });
+        let id = FileCommandId((role as u64) << 32 | u64::from(index));
+        self.effects.push_back(FileCommand { id, operation });
     }
 
-    /// Starts every part that waits for nothing any more.
+    /// Starts every part that is ready.
     fn run_ready(&mut self) {
         loop {
             while let Some(index) = self.ready.pop_front() {
@@ -345,7 +353,7 @@ impl Image {
         u64::from(zone) * self.spec.geometry.zone_size_blocks.0 + block
     }
 
-    /// Whether a block may be without a tag though it lies before the high-water mark.
+    /// Whether a block before the high-water mark may have no tag.
     fn may_be_unwritten(&self, zone: u32) -> bool {
         zone < self.layout.conventional || self.ledger.entries[zone as usize].had_zrwa
     }

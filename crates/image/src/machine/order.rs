@@ -1,24 +1,24 @@
-//! Parts that touch the same blocks are done in the order of submission.
+//! Orders parts: those that touch the same blocks are processed in the order of submission.
 
 use bytes::Bytes;
 use zonda_zoned::Status;
 
 use crate::FileError;
 
-use super::part::{NOBODY, Part, Stage, Work};
+use super::part::{NONE, Part, Stage, Work};
 use super::{Image, Role};
 
 impl Image {
-    /// Adds a part behind those that its zone has.
+    /// Adds a part behind the existing ones of its zone.
     pub(super) fn add(&mut self, part: Part) -> u32 {
         self.add_waiting(part, false)
     }
 
-    /// Adds a part; with `takes_resource` it also waits for the parts that give active resources back.
+    /// Adds a part; with `takes_resource` it also waits for the parts that free active resources.
     pub(super) fn add_waiting(&mut self, mut part: Part, takes_resource: bool) -> u32 {
         let zone = part.zone as usize;
         let waits = self.may_wait(&part);
-        if part.command != NOBODY {
+        if part.command != NONE {
             self.commands[part.command].left += 1;
         }
         let run = &mut self.zones[zone];
@@ -40,7 +40,7 @@ impl Image {
                 self.wait_for_resource(index, self.releasing[i]);
             }
         }
-        self.wait_for_mending(index);
+        self.wait_for_rollback(index);
         let run = &mut self.zones[zone];
         run.parts.push(index);
         if sequential {
@@ -52,8 +52,8 @@ impl Image {
         index
     }
 
-    /// Whether any earlier part can be in the way. A write at the write pointer lies behind everything but management;
-    /// what lies before all writes under way waits for no write.
+    /// Whether an earlier part may conflict. A write at the write pointer conflicts only with
+    /// management; parts before all writes in flight wait for no write.
     #[inline]
     fn may_wait(&self, part: &Part) -> bool {
         let zone = &self.zones[part.zone as usize];
@@ -68,8 +68,9 @@ impl Image {
         }
     }
 
-    /// What reads or deallocates blocks behind a failed write waits until they are taken back. Returns whether it does.
-    fn wait_for_mending(&mut self, index: u32) -> bool {
+    /// A part that reads or deallocates blocks behind a failed write waits until they are rolled
+    /// back. Returns whether it waits.
+    fn wait_for_rollback(&mut self, index: u32) -> bool {
         let part = &self.parts[index];
         let run = &self.zones[part.zone as usize];
         let Some(failed) = run.failed else { return false };
@@ -81,12 +82,13 @@ impl Image {
             let part = &self.parts[other];
             part.generation == failed.generation && part.first >= failed.first && !part.released
         };
-        let earlier = *run.order.iter().find(behind).expect("the failed write is not released before it is mended");
+        let earlier =
+            *run.order.iter().find(behind).expect("the failed write is not released before it is rolled back");
         self.wait_for(index, earlier);
         true
     }
 
-    /// A write that fills its zone does so on file once every write before it is there.
+    /// A write that fills its zone frees the resource once every write before it is on file.
     fn wait_for_resource(&mut self, index: u32, releasing: u32) {
         let part = &self.parts[releasing];
         if !matches!(part.work, Work::Sequential { .. }) {
@@ -107,7 +109,7 @@ impl Image {
         self.parts[index].blockers += 1;
     }
 
-    /// A part waits for nothing any more.
+    /// Starts a part that is ready.
     pub(super) fn start_part(&mut self, index: u32) {
         let part = &self.parts[index];
         if part.doomed {
@@ -117,7 +119,7 @@ impl Image {
         if part.uses_journal() && !self.enter_journal(index) {
             return;
         }
-        if self.wait_for_mending(index) {
+        if self.wait_for_rollback(index) {
             return;
         }
         match &self.parts[index].work {
@@ -130,13 +132,13 @@ impl Image {
         }
     }
 
-    /// A file operation of a part has ended.
+    /// Called when a file operation of a part has ended.
     pub(super) fn on_part_file(&mut self, index: u32, role: Role, result: Result<Bytes, FileError>) {
         let part = &mut self.parts[index];
         part.out -= 1;
         part.failed |= result.is_err();
         part.lacks_space |= result == Err(FileError::StorageFull);
-        // More may be lost with it than what this part has written.
+        // A failed sync may lose more than the writes of this part.
         if result.is_err() && part.is_syncing() {
             self.flush.sync_failed();
         }
@@ -147,7 +149,7 @@ impl Image {
                 let place = if role == Role::Data { data } else { tags };
                 *place = bytes;
             }
-            Work::Overwrite { found: Some(found), .. } if matches!(part.stage, Stage::Before | Stage::MendRead) => {
+            Work::Overwrite { found: Some(found), .. } if matches!(part.stage, Stage::Before | Stage::RepairRead) => {
                 let place = if role == Role::Data { &mut found.0 } else { &mut found.1 };
                 *place = bytes;
             }
@@ -164,19 +166,19 @@ impl Image {
                 self.flush.media_is_dirty();
                 let zone = part.zone;
                 self.end_part(index, status);
-                self.settle(zone);
+                self.acknowledge_in_order(zone);
             }
             Work::Overwrite { .. } => self.on_overwrite_files(index),
             Work::Manage(_) => self.on_step_files(index),
         }
     }
 
-    /// A part whose ground has gone: what it builds on has failed.
+    /// Fails a part that depends on a failed one.
     fn fail_doomed(&mut self, index: u32) {
         match self.parts[index].work {
             Work::Sequential { .. } => {
                 self.parts[index].stage = Stage::Done;
-                self.settle(self.parts[index].zone);
+                self.acknowledge_in_order(self.parts[index].zone);
             }
             Work::Read { .. } => self.end_part(index, Status::InternalError),
             Work::Manage(_) => self.fail_doomed_management(index),
@@ -184,7 +186,7 @@ impl Image {
         }
     }
 
-    /// The part is out of the way of those that wait for it.
+    /// Unblocks the parts that wait for this one.
     pub(super) fn release(&mut self, index: u32) {
         let part = &mut self.parts[index];
         if std::mem::replace(&mut part.released, true) {
@@ -194,7 +196,7 @@ impl Image {
         let (exclusive, zone) = (part.is_exclusive(), part.zone as usize);
         let overwrites = matches!(part.work, Work::Overwrite { .. } | Work::Zero { .. });
         let run = &mut self.zones[zone];
-        let place = run.parts.iter().position(|&other| other == index).expect("a part is with its zone");
+        let place = run.parts.iter().position(|&other| other == index).expect("a part is in the list of its zone");
         run.parts.remove(place);
         run.exclusive -= u32::from(exclusive);
         run.overwrites -= u32::from(overwrites);
@@ -207,7 +209,7 @@ impl Image {
         }
     }
 
-    /// The part has ended, and was released before.
+    /// Ends a part that was released before.
     pub(super) fn retire(&mut self, index: u32, status: Status) {
         let part = self.parts.remove(index);
         if !self.releasing.is_empty() {

@@ -1,13 +1,16 @@
-//! Writes in conventional zones and ZRWAs, which go over what is there: data and tags on file may disagree after a crash.
+//! Writes in conventional zones and ZRWAs, in place: data and tags on file may not match after a
+//! crash.
 //!
-//! Two ways, by the format:
+//! The format determines one of two methods:
 //!
-//! - Blocks of at most a page without metadata: the page is old or new by itself. Before the first overwrite of a block since the
-//!   last flush, an intent with its tags before and after is written to the journal and synced: see intents.rs. In a ZRWA that is for
-//!   blocks that were flushed: the others are known to be uncertain.
-//! - Else contents and tags of the blocks go to the journal first, and are synced; a crash writes them again. The tags are
-//!   written when the data are, so that of a write that fails either the old tags or the new ones fit. Before that the blocks get
-//!   their space in the files, so that a recovery needs none.
+//! - Blocks of at most a page without metadata: the page alone is old or new. Before the first
+//!   overwrite of a block since the last flush, an intent with its tags before and after is written
+//!   to the journal and synced: see intents.rs. In a ZRWA only blocks that were flushed need one:
+//!   the others are known to be uncertain.
+//! - Otherwise contents and tags of the blocks are journaled first, and synced; a recovery rewrites
+//!   them. The tags are written after the data, so that after a failed write either the old or the
+//!   new tags match. Before that, space for the blocks is allocated in the files, so that a
+//!   recovery needs none.
 
 use std::ops::Range;
 
@@ -38,7 +41,7 @@ impl Image {
         self.start_in_place(index);
     }
 
-    /// What is in the journal can be written again on a full file system.
+    /// Allocates space, so that journaled contents can be rewritten on a full file system.
     fn allocate_space(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let Work::Overwrite { data, .. } = &part.work else { unreachable!("an overwrite") };
@@ -67,7 +70,7 @@ impl Image {
         self.push_record(record, index);
     }
 
-    /// The journal record of an overwrite is synced, or was not written.
+    /// Called when the journal record of an overwrite is synced, or was not written.
     pub(super) fn on_overwrite_recorded(&mut self, index: u32, recorded: bool) {
         if !recorded {
             self.fail_overwrite(index);
@@ -101,8 +104,8 @@ impl Image {
                 self.note_written_in_place(index);
                 self.end_overwrite(index, Status::Success);
             }
-            Stage::MendRead => self.mend_overwrite(index),
-            _ => self.end_mended_overwrite(index),
+            Stage::RepairRead => self.repair_overwrite(index),
+            _ => self.end_repaired_overwrite(index),
         }
     }
 
@@ -115,15 +118,16 @@ impl Image {
         self.end_part(index, status);
     }
 
-    /// A write over blocks failed: what is on file now decides which tags they get.
+    /// Reads the blocks of a failed overwrite: their contents on file determine their tags.
     fn look_at_failed(&mut self, index: u32) {
-        self.parts[index].stage = Stage::MendRead;
+        self.parts[index].stage = Stage::RepairRead;
         self.read_part(index);
     }
 
-    /// Blocks that fit their tags stay; those that are the new ones get the new tags, and those that are as before the tags before. What
-    /// was never written stays so, and its data become zeros again. All of that finds its space on a full file system.
-    fn mend_overwrite(&mut self, index: u32) {
+    /// Blocks that match their tags stay; those with new contents get the new tags, those with old
+    /// contents the old tags. Blocks that were never written stay so, and their data become zeros
+    /// again. None of this needs space on a full file system.
+    fn repair_overwrite(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let Work::Overwrite { found, .. } = &mut part.work else { unreachable!("an overwrite") };
         let (data, tags) = found.as_deref_mut().map(std::mem::take).unwrap_or_default();
@@ -135,11 +139,12 @@ impl Image {
         let Work::Overwrite { data: new, tags: new_tags, .. } = &part.work else { unreachable!("an overwrite") };
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
         let lba = self.lba(part.zone, part.first);
-        let mut mended = BytesMut::from(&tags[..]);
+        let mut repaired = BytesMut::from(&tags[..]);
         let (mut new_tagged, mut emptied) = (RangeSet::default(), RangeSet::default());
-        // Blocks without a tag need none to be zeros, so zeros can succeed where there is no space for tags.
+        // Blocks without a tag read as zeros, so a write of zeros can succeed without space for
+        // tags.
         let mut are_zeros = part.lacks_space && new.is_none() && !self.layout.logs_contents;
-        let blocks = (0..).zip(data.chunks_exact(block_bytes).zip(mended.chunks_exact_mut(tag_bytes)));
+        let blocks = (0..).zip(data.chunks_exact(block_bytes).zip(repaired.chunks_exact_mut(tag_bytes)));
         for (i, (block, tag)) in blocks {
             let verdict = self.codec.verify(tag, lba + i, part.generation, block);
             let is_new = match new {
@@ -149,14 +154,14 @@ impl Image {
             are_zeros &= verdict == Verdict::Zeros || is_zero(block);
             match verdict {
                 Verdict::Data => continue,
-                // What contradicted its tag before stays an error.
+                // A block that contradicted its tag before stays an error.
                 Verdict::Unwritten => {
                     if !is_zero(block) && (is_new || self.layout.logs_contents) {
                         emptied.insert(i..i + 1);
                     }
                     continue;
                 }
-                // The tag of a write of zeros is there, and its hole is not.
+                // The tag of the write of zeros was written, and its hole was not punched.
                 Verdict::Zeros if new.is_none() && !self.layout.logs_contents && !is_zero(block) => {
                     emptied.insert(i..i + 1);
                     continue;
@@ -172,7 +177,7 @@ impl Image {
         }
         let part = &mut self.parts[index];
         part.failed &= !are_zeros;
-        part.stage = if are_zeros { Stage::Files } else { Stage::MendWrite };
+        part.stage = if are_zeros { Stage::Files } else { Stage::RepairWrite };
         part.out = (new_tagged.ranges_count() + emptied.ranges_count()) as u32;
         let (zone, first) = (part.zone, part.first);
         if part.out == 0 && are_zeros {
@@ -180,13 +185,13 @@ impl Image {
             return;
         }
         if part.out == 0 {
-            self.end_mended_overwrite(index);
+            self.end_repaired_overwrite(index);
             return;
         }
-        let mended = mended.freeze();
+        let repaired = repaired.freeze();
         for Range { start, end } in new_tagged.iter() {
             let offset = self.layout.tag_offset(zone, first + start);
-            let pieces = vec![mended.slice(start as usize * tag_bytes..end as usize * tag_bytes)];
+            let pieces = vec![repaired.slice(start as usize * tag_bytes..end as usize * tag_bytes)];
             self.emit(Role::Tags, index, FileOperation::Write { file: ImageFile::Tags, offset, pieces });
         }
         for Range { start, end } in emptied.iter() {
@@ -196,7 +201,7 @@ impl Image {
         }
     }
 
-    fn end_mended_overwrite(&mut self, index: u32) {
+    fn end_repaired_overwrite(&mut self, index: u32) {
         self.note_dirty(self.parts[index].zone);
         self.fail_overwrite(index);
     }

@@ -1,4 +1,4 @@
-//! What is under way: commands, and their parts. A part is what a command does in one zone.
+//! Outstanding commands, and their parts. A part is the work of a command in one zone.
 
 use bytes::Bytes;
 use zonda_zoned::zones::ZoneSnapshot;
@@ -10,12 +10,12 @@ use crate::format::record::Kind;
 
 use super::intents::Intent;
 
-/// No part, no command.
-pub(super) const NOBODY: u32 = u32::MAX;
+/// In place of the index of a part or a command: none.
+pub(super) const NONE: u32 = u32::MAX;
 /// In a list of parts that wait for the journal: the change of reservations.
-pub(super) const KEEPER: u32 = u32::MAX - 1;
+pub(super) const RESERVATIONS: u32 = u32::MAX - 1;
 
-/// A command under way.
+/// An outstanding command.
 #[derive(Debug)]
 pub(super) struct CommandRun {
     pub(super) id: CommandId,
@@ -23,28 +23,28 @@ pub(super) struct CommandRun {
     pub(super) left: u32,
     /// The first error of its parts, else success.
     pub(super) status: Status,
-    /// What it returns if it succeeds.
+    /// Its outcome if it succeeds.
     pub(super) outcome: Outcome,
-    /// Of a read.
+    /// For a read.
     pub(super) read: Option<Box<ReadRun>>,
 }
 
-/// What a read has brought together.
+/// The collected data of a read.
 #[derive(Debug)]
 pub(super) struct ReadRun {
     pub(super) blocks: u64,
-    /// Absent until the first part has come; a part that is all of the command leaves its own bytes here.
+    /// Absent until the first part has ended; the only part of a command leaves its own bytes here.
     pub(super) found: Option<BlockBuffer>,
     /// Data and metadata of a read of several parts, or of one that is partly unwritten.
     pub(super) assembled: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What a command does in one zone.
+/// The work of a command in one zone.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) command: u32,
     pub(super) zone: u32,
-    /// The zone's when the command was taken.
+    /// The zone's generation when the command was accepted.
     pub(super) generation: u32,
     /// Blocks of the zone, from `first` up to `end`.
     pub(super) first: u64,
@@ -55,17 +55,17 @@ pub(super) struct Part {
     pub(super) blockers: u32,
     /// Later parts that wait for it.
     pub(super) waiters: Vec<u32>,
-    /// File operations that are out.
+    /// Outstanding file operations.
     pub(super) out: u32,
     /// One of them failed.
     pub(super) failed: bool,
     /// One of them failed because the file system is full.
     pub(super) lacks_space: bool,
-    /// Room in the journal that is kept for it.
+    /// Space in the journal that is reserved for it.
     pub(super) reserved_bytes: u64,
-    /// It is in nobody's way any more.
+    /// It blocks no other part any more.
     pub(super) released: bool,
-    /// An earlier part that it builds on has failed: it fails without being started.
+    /// An earlier part that it depends on has failed: it fails without being started.
     pub(super) doomed: bool,
 }
 
@@ -87,9 +87,9 @@ pub(super) enum Work {
         tags: Bytes,
         /// It is a write of the host, rather than a deallocation.
         counts: bool,
-        /// What data and tags are on file: before it, and while a failed write is mended.
+        /// Data and tags on file: before the write, and while a failed write is repaired.
         found: Option<Box<(Option<Bytes>, Option<Bytes>)>>,
-        /// What the journal says of it; without, no intent was needed.
+        /// Its intent in the journal; `None` if it needs none.
         intent: Option<Box<Intent>>,
     },
     /// Excludes everything else in its zone.
@@ -99,27 +99,27 @@ pub(super) enum Work {
 /// A management command to one zone.
 #[derive(Debug)]
 pub(super) struct Manage {
-    /// Without a kind it only waits for what was taken before.
+    /// Without a kind it only waits for earlier commands.
     pub(super) kind: Option<Kind>,
     pub(super) steps: &'static [Step],
     pub(super) at: usize,
-    /// Of the record: see format/record.rs.
+    /// Fields of the record: see format/record.rs.
     pub(super) pointer: u64,
     pub(super) written: u64,
     pub(super) zrwa: bool,
     pub(super) extension: Box<[u8]>,
-    /// No command asked for it: the zone gave up.
+    /// No command requested it: the zone failed.
     pub(super) degrades: bool,
     pub(super) undo: Option<Box<Undo>>,
 }
 
-/// What a management command changed, until its record is synced.
+/// The state before a management command, until its record is synced.
 #[derive(Debug)]
 pub(super) struct Undo {
     pub(super) snapshot: ZoneSnapshot,
-    /// The zone's generation before the command was taken.
+    /// The zone's generation before the command was accepted.
     pub(super) generation: u32,
-    /// What the ledger had when the record was made; absent before.
+    /// The ledger before the record was added; absent until then.
     pub(super) ledger: Option<LedgerUndo>,
 }
 
@@ -133,7 +133,7 @@ pub(super) struct LedgerUndo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Holes in data and tags.
+    /// Punch holes in data and tags.
     Punch,
     /// Sync data and tags.
     Sync,
@@ -143,28 +143,28 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// For earlier parts, or for its turn.
+    /// Waits for earlier parts, or to be started.
     Waiting,
-    /// For the end of a checkpoint.
+    /// Waits for the end of a checkpoint.
     Held,
-    /// For the tags before an overwrite, which its intent tells.
+    /// Waits for the tags before an overwrite, which its intent contains.
     Before,
-    /// For space in the files, before its contents go to the journal.
+    /// Waits for space in the files, before its contents are journaled.
     Space,
-    /// For its journal record.
+    /// Waits for its journal record.
     Journal,
-    /// For its data, before its tags are written.
+    /// Waits for its data, before its tags are written.
     Data,
-    /// For files.
+    /// Waits for file operations.
     Files,
-    /// A sequential write that waits to be acknowledged in its turn.
+    /// A sequential write that waits for the acknowledgement of earlier ones.
     Done,
-    /// A failed overwrite looks at what is on file.
-    MendRead,
-    /// A failed overwrite makes tags and data agree again; a failed sequential write clears tags.
-    MendWrite,
+    /// A failed overwrite reads its blocks on file.
+    RepairRead,
+    /// A failed overwrite makes tags match data again; a failed sequential write clears tags.
+    RepairWrite,
     /// A failed sequential write syncs the cleared tags.
-    MendSync,
+    RepairSync,
 }
 
 impl Part {
@@ -188,7 +188,7 @@ impl Part {
         }
     }
 
-    /// How a write ends that has failed.
+    /// The status of a failed write.
     pub(super) fn failure(&self) -> Status {
         if self.lacks_space { Status::CapacityExceeded } else { Status::WriteFault }
     }
@@ -205,8 +205,8 @@ impl Part {
         matches!(self.work, Work::Read { .. })
     }
 
-    /// The one rule of order within a zone: what touches the same blocks is done in the order of submission, unless
-    /// both read; management touches all blocks.
+    /// The rule of order within a zone: parts that touch the same blocks are processed in the order
+    /// of submission, unless both read; management touches all blocks.
     pub(super) fn conflicts_with(&self, earlier: &Part) -> bool {
         if self.is_exclusive() || earlier.is_exclusive() {
             return true;
@@ -215,15 +215,15 @@ impl Part {
         overlap && !(self.is_read() && earlier.is_read())
     }
 
-    /// Whether the file operations that are out are syncs.
+    /// Whether its outstanding file operations are syncs.
     pub(super) fn is_syncing(&self) -> bool {
         match &self.work {
             Work::Manage(manage) => self.stage == Stage::Files && manage.steps.get(manage.at) == Some(&Step::Sync),
-            _ => self.stage == Stage::MendSync,
+            _ => self.stage == Stage::RepairSync,
         }
     }
 
-    /// Whether it needs the journal to hold still while a checkpoint is written.
+    /// Whether a checkpoint must wait for it because it may write to the journal.
     pub(super) fn uses_journal(&self) -> bool {
         match &self.work {
             Work::Overwrite { .. } => true,

@@ -1,4 +1,4 @@
-//! Reads: every block is held against its tag.
+//! Reads: every block is verified against its tag.
 
 use bytes::{Bytes, BytesMut};
 use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
@@ -15,7 +15,7 @@ impl Image {
     pub(super) fn start_read(&mut self, index: u32) {
         let part = &mut self.parts[index];
         if part.blocks() == 0 {
-            // A write that failed has taken back all that this part was to read.
+            // A failed write has rolled back all blocks of this part.
             self.end_part(index, Status::Success);
             return;
         }
@@ -23,7 +23,7 @@ impl Image {
         self.read_part(index);
     }
 
-    /// Reads what is on file of a part's blocks, and their tags.
+    /// Reads the data and tags of a part's blocks.
     pub(super) fn read_part(&mut self, index: u32) {
         let part = &mut self.parts[index];
         part.out = 2;
@@ -63,13 +63,13 @@ impl Image {
             let (tag, data) = (&tags[i * tag_bytes..][..tag_bytes], &data[i * block_bytes..][..block_bytes]);
             match self.codec.verify(tag, lba + i as u64, part.generation, data) {
                 Verdict::Data => {}
-                // Data contradict a tag that is older than they are.
+                // The data contradict a tag that is older than they are.
                 Verdict::Zeros if zeros_are_holes && !is_zero(data) && !self.has(SeededBug::BelievedZeros) => {
                     return Status::UnrecoveredReadError;
                 }
                 Verdict::Zeros => zeros.push(i),
                 Verdict::Mismatch if self.has(SeededBug::BlindRead) => {}
-                // Data contradict a tag that was lost.
+                // The data contradict a tag that was lost.
                 Verdict::Unwritten if may_be_unwritten && is_zero(data) => {}
                 Verdict::Unwritten if may_be_unwritten && self.has(SeededBug::BelievedZeros) => zeros.push(i),
                 Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => return Status::UnrecoveredReadError,
@@ -91,7 +91,7 @@ impl Image {
         Status::Success
     }
 
-    /// The metadata of consecutive blocks, out of their tags.
+    /// The metadata of consecutive blocks, from their tags.
     fn metadata_of(&self, tags: &[u8]) -> Bytes {
         let metadata_bytes = self.codec.metadata_bytes();
         if metadata_bytes == 0 {
@@ -105,7 +105,7 @@ impl Image {
         metadata.freeze()
     }
 
-    /// What a read returns; blocks that no part has brought are zeros.
+    /// The outcome of a read; blocks without a part are zeros.
     pub(super) fn read_outcome(&mut self, read: ReadRun) -> Outcome {
         add(&mut self.counters.host_read_blocks, read.blocks);
         let buffer = match (read.found, read.assembled) {
@@ -120,7 +120,7 @@ impl Image {
     }
 }
 
-/// The data with some blocks replaced by zeros; copied only if someone else holds them.
+/// The data with some blocks replaced by zeros; copied only if they are shared.
 fn with_zeros(data: Bytes, zeros: &[usize], block_bytes: usize) -> Bytes {
     let mut data = data.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
     for &block in zeros {

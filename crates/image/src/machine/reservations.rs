@@ -1,7 +1,7 @@
-//! What hosts have reserved of the drive: bytes that the image keeps for whoever serves it, and does not read.
+//! Saved reservations of hosts: opaque bytes that the image stores for the server of the drive.
 //!
-//! New bytes take the place of the old ones by a journal record, synced, or not at all. A record that could not be synced may be
-//! on the medium all the same: the checkpoint that a failure asks for makes sure that no later recovery finds it.
+//! A synced journal record replaces the old bytes. A record that could not be synced may be on the
+//! medium all the same: after a failure a checkpoint ensures that no later recovery finds it.
 
 use bytes::Bytes;
 
@@ -10,13 +10,13 @@ use crate::limits::RESERVATIONS_BYTES_MAX;
 
 use super::Image;
 use super::journal::OwnRecord;
-use super::part::KEEPER;
+use super::part::RESERVATIONS;
 
 /// The change that is in progress.
 #[derive(Debug, Default)]
-pub(super) struct Keeping {
+pub(super) struct ReservationsChange {
     stage: Stage,
-    /// What is to be kept; once it is recorded, what is to be kept again if that fails.
+    /// The new bytes; once they are recorded, the old bytes, to be restored if that fails.
     bytes: Bytes,
     ended: Option<bool>,
 }
@@ -25,19 +25,19 @@ pub(super) struct Keeping {
 enum Stage {
     #[default]
     Idle,
-    /// For the end of a checkpoint.
+    /// Waits for the end of a checkpoint.
     Held,
-    /// For its journal record.
+    /// Waits for its journal record.
     Journal,
 }
 
-impl Keeping {
+impl ReservationsChange {
     pub(super) fn is_idle(&self) -> bool {
         self.stage == Stage::Idle
     }
 
-    /// Whether nobody has been told yet how it ended.
-    pub(super) fn has_news(&self) -> bool {
+    /// Whether its result has not been reported yet.
+    pub(super) fn has_unreported_result(&self) -> bool {
         self.ended.is_some()
     }
 
@@ -47,66 +47,67 @@ impl Keeping {
 }
 
 impl Image {
-    /// What is kept of reservations; empty where nothing is. While a change is in progress it is what was kept before, or what
-    /// is to be kept.
+    /// The saved reservations; empty for none. While a change is in progress these are the old
+    /// bytes or the new ones.
     #[must_use]
     pub fn reservations(&self) -> &[u8] {
         &self.ledger.reservations
     }
 
-    /// Keeps these bytes in place of those that were kept before; none: keeps nothing. They are durable once
-    /// [`take_reservations_kept`](Image::take_reservations_kept) says so.
+    /// Saves these bytes in place of the old ones; empty for none. They are durable once
+    /// [`take_reservations_saved`](Image::take_reservations_saved) returns `Some(true)`.
     ///
     /// # Panics
-    /// For more than [`RESERVATIONS_BYTES_MAX`] bytes, while another change is in progress, and after [`close`](Image::close).
-    pub fn keep_reservations(&mut self, bytes: Bytes) {
+    /// For more than [`RESERVATIONS_BYTES_MAX`] bytes, while another change is in progress, and
+    /// after [`close`](Image::close).
+    pub fn save_reservations(&mut self, bytes: Bytes) {
         assert!(bytes.len() <= RESERVATIONS_BYTES_MAX, "{} bytes of reservations", bytes.len());
-        assert!(self.keeping.is_idle(), "changes of reservations come one after the other");
-        assert!(!self.checkpointing.is_closing(), "a drive that is being closed takes no reservations");
-        self.keeping = Keeping { stage: Stage::Held, bytes, ended: None };
+        assert!(self.reservations_change.is_idle(), "only one change of reservations may be in progress");
+        assert!(!self.checkpointing.is_closing(), "a drive that is being closed accepts no reservations");
+        self.reservations_change = ReservationsChange { stage: Stage::Held, bytes, ended: None };
         self.record_reservations();
         self.run_ready();
     }
 
-    /// How the last change ended, told once: `true`, it survives a loss of power from now on; `false`, a file failed, and what
-    /// was kept before is kept still. Then a crash may bring up either, until the next change or checkpoint succeeds;
-    /// a checkpoint is begun at once.
-    pub fn take_reservations_kept(&mut self) -> Option<bool> {
-        self.keeping.ended.take()
+    /// The result of the last change, reported once: `true`, it survives a loss of power from now
+    /// on; `false`, a file failed, and the old bytes stay. Then a crash may restore either, until
+    /// the next change or checkpoint succeeds; a checkpoint begins immediately.
+    pub fn take_reservations_saved(&mut self) -> Option<bool> {
+        self.reservations_change.ended.take()
     }
 
-    /// Writes the record of a change that is held, if the journal takes it now.
+    /// Writes the record of a held change, if the journal admits it now.
     pub(super) fn record_reservations(&mut self) {
-        if !self.keeping.is_held() {
+        if !self.reservations_change.is_held() {
             return;
         }
-        let bytes = (HEADER_BYTES + self.keeping.bytes.len()).next_multiple_of(8) as u64;
+        let bytes = (HEADER_BYTES + self.reservations_change.bytes.len()).next_multiple_of(8) as u64;
         if !self.journal_admits(bytes) {
             self.checkpointing.want_if_blocked();
             return;
         }
         self.checkpointing.users += 1;
         let before = Bytes::copy_from_slice(&self.ledger.reservations);
-        let kept = std::mem::replace(&mut self.keeping.bytes, before);
-        self.keeping.stage = Stage::Journal;
-        self.push_record(OwnRecord { head: kept, ..OwnRecord::new(Kind::Reservations, 0, 0) }, KEEPER);
+        let new = std::mem::replace(&mut self.reservations_change.bytes, before);
+        self.reservations_change.stage = Stage::Journal;
+        self.push_record(OwnRecord { head: new, ..OwnRecord::new(Kind::Reservations, 0, 0) }, RESERVATIONS);
     }
 
-    /// The record of a change is synced, or was not written.
+    /// Called when the record of a change is synced, or was not written.
     pub(super) fn on_reservations_recorded(&mut self, recorded: bool) {
         self.checkpointing.users -= 1;
-        let before = std::mem::take(&mut self.keeping.bytes);
+        let before = std::mem::take(&mut self.reservations_change.bytes);
         if !recorded {
             self.ledger.reservations = before[..].into();
             self.checkpointing.want();
         }
-        self.keeping = Keeping { ended: Some(recorded), ..Keeping::default() };
+        self.reservations_change = ReservationsChange { ended: Some(recorded), ..ReservationsChange::default() };
     }
 
-    /// The checkpoint that a change waited for has failed.
+    /// Fails a change because the checkpoint that it waited for has failed.
     pub(super) fn refuse_reservations(&mut self) {
-        if self.keeping.is_held() {
-            self.keeping = Keeping { ended: Some(false), ..Keeping::default() };
+        if self.reservations_change.is_held() {
+            self.reservations_change = ReservationsChange { ended: Some(false), ..ReservationsChange::default() };
         }
     }
 }

@@ -1,14 +1,15 @@
-//! Writes at a write pointer: acknowledged in order, so that no hole comes before an acknowledged block; and what a failed
-//! one takes back.
+//! Writes at a write pointer: acknowledged in order, so that no hole precedes an acknowledged
+//! block; and the rollback of failed ones.
 //!
-//! When a write fails, the writes behind it in the same generation of the zone fail too. Once none of them is under way, the tags behind the last good block are cleared and synced, so that no recovery finds them; then the
-//! write pointer goes back, the writes end with WriteFault (CapacityExceeded where the file system is full), and the zone can be
-//! written again.
+//! When a write fails, the writes behind it in the same generation of the zone fail too. Once none
+//! of them is in flight, the tags behind the last good block are cleared and synced, so that no
+//! recovery finds them; then the write pointer is rolled back, the writes end with WriteFault
+//! (CapacityExceeded if the file system is full), and the zone can be written again.
 
 use zonda_zoned::{Blocks, Status, ZoneIndex, ZoneState};
 
 use crate::bugs::SeededBug;
-use crate::format::entry::{Entry, Kept, add};
+use crate::format::entry::{Entry, RecordedState, add};
 use crate::{FileOperation, ImageFile};
 
 use super::part::{Stage, Work};
@@ -19,10 +20,10 @@ use super::{Image, Role};
 pub(super) struct Failed {
     pub(super) first: u64,
     pub(super) generation: u32,
-    /// How it ends, and those behind it.
+    /// The status of this write and of those behind it.
     status: Status,
     /// Tags are being cleared.
-    mending: bool,
+    rolling_back: bool,
 }
 
 impl Image {
@@ -32,14 +33,14 @@ impl Image {
         if self.zones[zone as usize].failed.is_some_and(|failed| part.first >= failed.first) {
             part.failed = true;
             part.stage = Stage::Done;
-            self.settle(zone);
+            self.acknowledge_in_order(zone);
             return;
         }
         self.write_data_and_tags(index);
     }
 
-    /// The writes of a part: in any order, since a block counts when both are there. An overwrite that is in the journal
-    /// writes its tags later, so that an error of the data leaves the old tags.
+    /// Writes data and tags of a part, in any order: a block is valid when both are on file. A
+    /// journaled overwrite writes its tags later, so that an error of the data leaves the old tags.
     pub(super) fn write_data_and_tags(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let (Work::Sequential { data, .. } | Work::Overwrite { data, .. }) = &part.work else {
@@ -48,7 +49,8 @@ impl Image {
         let offset = self.layout.data_offset(part.zone, part.first);
         let operation = match data {
             Some(data) => Some(FileOperation::Write { file: ImageFile::Data, offset, pieces: vec![data.clone()] }),
-            // Where blocks are accepted as they are after a crash, zeros must be zeros in the data too.
+            // Where blocks are accepted as they are after a crash, zeros must be zeros in the data
+            // too.
             None if matches!(part.work, Work::Overwrite { .. }) && !self.layout.logs_contents => {
                 let length = part.blocks() * self.layout.block_bytes;
                 Some(FileOperation::PunchHole { file: ImageFile::Data, offset, length })
@@ -89,27 +91,28 @@ impl Image {
         let zone = part.zone;
         match part.stage {
             // Without its hole the zone becomes read only.
-            Stage::MendWrite if part.failed => self.end_mending(zone),
-            Stage::MendWrite => self.sync_cleared_tags(index),
-            Stage::MendSync => self.end_mending(zone),
+            Stage::RepairWrite if part.failed => self.end_rollback(zone),
+            Stage::RepairWrite => self.sync_cleared_tags(index),
+            Stage::RepairSync => self.end_rollback(zone),
             _ => {
                 part.stage = Stage::Done;
                 let (first, generation, failed, status) = (part.first, part.generation, part.failed, part.failure());
                 if failed {
-                    let own = Failed { first, generation, status, mending: false };
+                    let own = Failed { first, generation, status, rolling_back: false };
                     let earlier = self.zones[zone as usize].failed.filter(|earlier| earlier.first <= first);
                     self.zones[zone as usize].failed =
                         Some(earlier.map_or(own, |earlier| Failed { generation, ..earlier }));
                 } else if self.zones[zone as usize].failed.is_none() {
                     self.release(index);
                 }
-                self.settle(zone);
+                self.acknowledge_in_order(zone);
             }
         }
     }
 
-    /// Acknowledges what is at its turn, and begins to mend once everything under way behind a failure has ended.
-    pub(super) fn settle(&mut self, zone: u32) {
+    /// Acknowledges completed writes in order, and begins the rollback once all writes behind a
+    /// failed one have ended.
+    pub(super) fn acknowledge_in_order(&mut self, zone: u32) {
         while let Some(&index) = self.zones[zone as usize].order.front() {
             let part = &self.parts[index];
             if part.stage != Stage::Done {
@@ -131,57 +134,58 @@ impl Image {
             self.note_dirty(zone);
             self.retire(index, Status::Success);
         }
-        let Some(failed) = self.zones[zone as usize].failed.filter(|failed| !failed.mending) else { return };
+        let Some(failed) = self.zones[zone as usize].failed.filter(|failed| !failed.rolling_back) else { return };
         let order = &self.zones[zone as usize].order;
-        let first = order.front().map(|&index| &self.parts[index]).expect("the failed write is still in its turn");
+        let first = order.front().map(|&index| &self.parts[index]).expect("the failed write is first in the order");
         if first.generation != failed.generation || first.first < failed.first {
             return;
         }
         let mut concerned = order.iter().map(|&index| &self.parts[index]);
-        // Those that wait for management in between are not under way, and never will be.
+        // Writes that wait for management in between are not in flight, and never will be.
         let written = concerned.all(|part| part.generation != failed.generation || part.out == 0);
         let mut others = self.zones[zone as usize].parts.iter().map(|&index| &self.parts[index]);
         let zeroed = others.all(|part| !matches!(part.work, Work::Zero { .. }) || part.out == 0);
         if written && zeroed {
-            self.begin_mending(zone, failed);
+            self.begin_rollback(zone, failed);
         }
     }
 
-    fn begin_mending(&mut self, zone: u32, failed: Failed) {
+    fn begin_rollback(&mut self, zone: u32, failed: Failed) {
         let run = &self.zones[zone as usize];
-        let first = *run.order.front().expect("the failed write is still in its turn");
+        let first = *run.order.front().expect("the failed write is first in the order");
         assert_eq!(self.parts[first].first, failed.first, "all before the failed write are acknowledged");
         let concerned = run.order.iter().map(|&index| &self.parts[index]);
         let end = concerned.filter(|part| part.generation == failed.generation).map(|part| part.end).max();
         let blocks = end.expect("the failed write is one of them") - failed.first;
-        self.zones[zone as usize].failed = Some(Failed { mending: true, ..failed });
+        self.zones[zone as usize].failed = Some(Failed { rolling_back: true, ..failed });
         let part = &mut self.parts[first];
-        part.stage = Stage::MendWrite;
+        part.stage = Stage::RepairWrite;
         part.failed = false;
         part.out += 1;
         let (offset, length) = (self.layout.tag_offset(zone, failed.first), blocks * self.layout.tag_bytes);
-        // Where the write failed because the file system is full, zeros could not be written either; a hole needs no space.
+        // Where the write failed because the file system is full, zeros could not be written
+        // either; a hole needs no space.
         self.emit(Role::Tags, first, FileOperation::PunchHole { file: ImageFile::Tags, offset, length });
     }
 
     fn sync_cleared_tags(&mut self, index: u32) {
         let part = &mut self.parts[index];
-        part.stage = Stage::MendSync;
+        part.stage = Stage::RepairSync;
         part.out += 1;
         self.emit(Role::Tags, index, FileOperation::Sync { file: ImageFile::Tags });
     }
 
-    fn end_mending(&mut self, zone: u32) {
+    fn end_rollback(&mut self, zone: u32) {
         let run = &mut self.zones[zone as usize];
-        let failed = run.failed.take().expect("a zone that is mended has failed");
-        let first = *run.order.front().expect("the failed write is still in its turn");
+        let failed = run.failed.take().expect("a zone in rollback has failed");
+        let first = *run.order.front().expect("the failed write is first in the order");
         let cleared = !self.parts[first].failed;
         if self.zones[zone as usize].generation == failed.generation {
             if !self.has(SeededBug::KeptPointer) {
-                self.take_back(zone, failed.first);
+                self.roll_back(zone, failed.first);
             }
             if !cleared {
-                // Tags that cannot be cleared may be found by a recovery: no write may lead up to them.
+                // A recovery may find tags that cannot be cleared: no write may reach them.
                 self.degrade_zone(zone, ZoneState::ReadOnly);
             }
         } else {
@@ -209,8 +213,9 @@ impl Image {
         }
     }
 
-    /// The write pointer goes back to `to`. A zone that was full and finds no active resource stays full, as if finished.
-    pub(super) fn take_back(&mut self, zone: u32, to: u64) {
+    /// Rolls the write pointer back to `to`. A zone that was full and gets no active resource stays
+    /// full, as if finished.
+    pub(super) fn roll_back(&mut self, zone: u32, to: u64) {
         let index = ZoneIndex(zone);
         let view = self.table.zone(index);
         if view.state == ZoneState::Offline || view.write_pointer_blocks.0 <= to {
@@ -221,8 +226,8 @@ impl Image {
         if (view.state.is_active() || full_by_writing) && self.table.truncate(index, Blocks(to)) {
             return;
         }
-        let kept = if view.state == ZoneState::ReadOnly { Kept::ReadOnly } else { Kept::Finished };
-        let entry = Entry { kept, ..Entry::default() };
+        let state = if view.state == ZoneState::ReadOnly { RecordedState::ReadOnly } else { RecordedState::Finished };
+        let entry = Entry { state, ..Entry::default() };
         let descriptors = self.spec.geometry.descriptor_extension_bytes > 0 && view.attributes.extension_valid;
         let extension = if descriptors { self.extension_of(index) } else { None };
         let restored = self.table.restore(index, &self.builder.zone(&entry, extension.as_deref(), to, to));
@@ -238,7 +243,7 @@ impl Image {
         report.zones.into_iter().next()?.extension
     }
 
-    /// The next flush has something to do, and looks at this zone.
+    /// Marks a zone for the next flush.
     pub(super) fn note_dirty(&mut self, zone: u32) {
         self.flush.media_is_dirty();
         let run = &mut self.zones[zone as usize];
@@ -256,12 +261,12 @@ mod tests {
     use zonda_zoned::Geometry;
 
     #[test]
-    fn a_write_pointer_goes_back_and_never_forward() {
+    fn a_write_pointer_is_rolled_back_and_never_forward() {
         let geometry = Geometry { conventional_zone_count: 0, ..Geometry::tiny() };
         for (to, expected) in [(8, 6), (6, 6), (2, 2)] {
             let mut drive = Drive::create(&spec(geometry.clone()));
             assert!(drive.write(0, 6, 1).is_success());
-            drive.image.take_back(0, to);
+            drive.image.roll_back(0, to);
             assert_eq!(drive.image.table.zone(ZoneIndex(0)).write_pointer_blocks, Blocks(expected), "back to {to}");
         }
     }
@@ -273,7 +278,7 @@ mod tests {
         assert!(drive.write(0, 6, 1).is_success());
         drive.image.degrade(ZoneIndex(0), ZoneState::Offline);
         for to in [0, 2, 6] {
-            drive.image.take_back(0, to);
+            drive.image.roll_back(0, to);
             assert_eq!(drive.image.table.zone(ZoneIndex(0)).state, ZoneState::Offline, "back to {to}");
         }
     }

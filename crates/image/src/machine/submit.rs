@@ -1,4 +1,4 @@
-//! Commands: the zone table says what becomes of them, and they become parts.
+//! Commands: the zone table accepts or refuses them, and they are split into parts.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use zonda_zoned::{
 use crate::limits::ZERO_CHUNK_BLOCKS;
 
 use super::Image;
-use super::part::{CommandRun, NOBODY, Part, ReadRun, Work};
+use super::part::{CommandRun, NONE, Part, ReadRun, Work};
 
 /// Consecutive blocks of one zone.
 struct Piece {
@@ -71,14 +71,15 @@ impl Image {
         self.completions.push_back(Completion::of(id, status));
     }
 
-    /// A command that ends when all its parts have; `left` holds one more until they are all there.
+    /// Begins a command, which ends when all its parts have; `left` is one more until all parts are
+    /// added.
     pub(super) fn begin_command(&mut self, id: CommandId, outcome: Outcome) -> u32 {
         self.commands.insert(CommandRun { id, left: 1, status: Status::Success, outcome, read: None })
     }
 
-    /// One part of a command has ended, or all of them are there.
+    /// Called when a part of a command has ended, and when all its parts are added.
     pub(super) fn end_one(&mut self, command: u32, status: Status) {
-        if command == NOBODY {
+        if command == NONE {
             return;
         }
         let run = &mut self.commands[command];
@@ -101,7 +102,7 @@ impl Image {
         self.completions.push_back(Completion { id: run.id, status: Status::Success, outcome });
     }
 
-    /// A drive keeps bytes; no bytes can be made of fingerprints.
+    /// Whether a payload has the right size. A drive stores bytes, not fingerprints.
     fn fits(&self, payload: &Payload, blocks: Blocks) -> bool {
         let geometry = &self.spec.geometry;
         !matches!(payload, Payload::Fingerprints(_))
@@ -133,10 +134,11 @@ impl Image {
             Payload::None | Payload::Fingerprints(_) => None,
         };
         let at_once = self.blocks_at_once(grant.overwrites, buffer.is_some());
-        // A zone's first write waits for what gives an active resource back, so that a crash never finds too many active.
+        // A zone's first write waits for parts that free an active resource, so that a crash never
+        // leaves too many active zones.
         let takes_resource = grant.offset_blocks == Blocks::ZERO && !grant.overwrites;
         let mut done = 0;
-        let mut last = NOBODY;
+        let mut last = NONE;
         while done < blocks.0 {
             let Piece { zone, first, end } = self.piece(grant.start.0 + done, (blocks.0 - done).min(at_once));
             let length = end - first;
@@ -182,7 +184,7 @@ impl Image {
         (Some(data), tags)
     }
 
-    /// Blocks that one part may have.
+    /// Maximum number of blocks of one part.
     fn blocks_at_once(&self, overwrites: bool, has_data: bool) -> u64 {
         match (overwrites && self.layout.logs_contents, has_data) {
             (true, true) => self.layout.logged_blocks(),
@@ -204,7 +206,7 @@ impl Image {
                 if first < readable {
                     self.deallocate_piece(command, zone, first, readable);
                 }
-                // Blocks that are zeros because of a reset are so for good once that is synced.
+                // Blocks that a reset has emptied are durably zeros once the reset is synced.
                 if end > readable && self.zones[zone as usize].exclusive > 0 {
                     self.wait_for_management(command, zone);
                 }
@@ -215,7 +217,8 @@ impl Image {
         Ok(())
     }
 
-    /// Where a block may be overwritten again, its data become zeros too; elsewhere a tag is enough.
+    /// Deallocates blocks of a zone. If they may be overwritten again, their data become zeros too;
+    /// else a tag is enough.
     fn deallocate_piece(&mut self, command: u32, zone: u32, first: u64, end: u64) {
         let had_zrwa = self.zones[zone as usize].had_zrwa;
         let view = self.table.zone(ZoneIndex(zone));
@@ -250,7 +253,7 @@ impl Image {
         Piece { zone: (lba / size) as u32, first, end: size.min(first + blocks) }
     }
 
-    /// The offset from which on blocks of a zone read as zeros without a look at the files.
+    /// The offset from which on blocks of a zone read as zeros without access to the files.
     #[inline]
     fn readable(&self, zone: u32) -> u64 {
         if zone < self.layout.conventional {

@@ -1,20 +1,20 @@
-//! Copying the blocks of a zone into another image.
+//! Copies the blocks of a zone into another image.
 
 use super::report::{RepairReport, RepairedZone};
 use crate::create::write;
 use crate::disposition::{Disposition, Repairs};
-use crate::format::entry::{Entry, Kept};
+use crate::format::entry::{Entry, RecordedState};
 use crate::format::layout::Layout;
 use crate::format::tag::{TAG_BYTES, TagCodec, is_zero};
 use crate::media::{Chunk, Look, Media};
 use crate::{Files, ImageError, ImageFile};
 
-/// Copies zones one after the other.
+/// Copies zones in order.
 pub(super) struct Copier<'a> {
     pub(super) media: Media<'a>,
     pub(super) to: &'a mut dyn Files,
     pub(super) layout: Layout,
-    /// Makes the tags of the new image.
+    /// Encodes the tags of the new image.
     pub(super) codec: TagCodec,
     pub(super) repairs: Repairs,
     pub(super) report: RepairReport,
@@ -26,7 +26,7 @@ impl Copier<'_> {
         let may_be_unwritten = entry.had_zrwa || zone < self.layout.conventional;
         let look = if may_be_unwritten { Look::AtEverything } else { Look::AtData };
         let (copied, unreadable) = (self.report.copied_blocks, self.report.unreadable_blocks);
-        let mut at = if entry.kept == Kept::Offline { written } else { 0 };
+        let mut at = if entry.state == RecordedState::Offline { written } else { 0 };
         while at < written {
             let chunk = self.media.chunk((zone, entry.generation), at, written, look)?;
             at = chunk.end();

@@ -1,14 +1,14 @@
-//! The files of a damaged image: what cannot be read of them fits nothing, and nothing is written.
+//! The files of a damaged image: unreadable parts match no block, and nothing is written.
 
 use crate::format::layout::Layout;
 use crate::format::tag::LOST_BYTE;
 use crate::limits::PAGE_BYTES;
 use crate::{FileError, Files, ImageFile};
 
-/// Files that have their full length, whatever is left of them.
+/// Presents files in their full length, whatever is left of them.
 ///
-/// Where tags are missing, or the system cannot read them, there are tags that fit nothing. Missing data are an error of the
-/// read. What is missing is no hole.
+/// Missing or unreadable tags are replaced by tags that match no block. Missing data are a read
+/// error. A missing part is not a hole.
 pub(super) struct DamagedFiles<'a> {
     files: &'a mut dyn Files,
     layout: Layout,
@@ -19,19 +19,19 @@ impl<'a> DamagedFiles<'a> {
         DamagedFiles { files, layout }
     }
 
-    /// The length that a file really has; a missing one has none.
+    /// The real length of a file; 0 for a missing one.
     pub(super) fn found_length(&mut self, file: ImageFile) -> u64 {
         self.files.length(file).unwrap_or(0)
     }
 
-    /// All of a file, with zeros where it cannot be read, and whether all of it could be.
+    /// A whole file, with zeros where it cannot be read, and whether all of it could be read.
     pub(super) fn whole(&mut self, file: ImageFile) -> (Vec<u8>, bool) {
         let mut bytes = vec![0; self.layout.length(file) as usize];
         let is_read = self.fill(file, 0, &mut bytes, 0);
         (bytes, is_read)
     }
 
-    /// Whether nothing had to be filled up.
+    /// Reads, and fills what cannot be read. Returns whether nothing had to be filled.
     fn fill(&mut self, file: ImageFile, offset: u64, buffer: &mut [u8], filler: u8) -> bool {
         if let Ok(found) = self.files.read_at(file, offset, buffer) {
             buffer[found..].fill(filler);
@@ -90,7 +90,7 @@ impl Files for DamagedFiles<'_> {
 }
 
 fn never_written() -> FileError {
-    FileError::Other("a repair writes nothing to the damaged image".into())
+    FileError::Other("a repair does not write to the damaged image".into())
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     use zonda_zoned::Geometry;
 
     #[test]
-    fn what_is_missing_is_neither_a_hole_nor_zeros_and_nothing_can_be_written() {
+    fn a_missing_part_is_neither_a_hole_nor_zeros_and_nothing_can_be_written() {
         let spec = spec(Geometry::tiny());
         let layout = Layout::new(&spec.geometry, spec.journal_bytes);
         let mut files = MemoryFiles::new();

@@ -1,4 +1,5 @@
-//! Saving what can be read of a damaged image: everything that verifies is copied into a new one.
+//! Saves the readable blocks of a damaged image: all blocks that verify are copied into a new
+//! image.
 
 mod copy;
 mod damaged;
@@ -12,7 +13,7 @@ use copy::Copier;
 use damaged::DamagedFiles;
 use salvage::{Salvaged, salvage};
 pub(crate) use scan::zones_with_later_blocks;
-use scan::{Knowledge, scan};
+use scan::{EntryValidity, scan};
 use zonda_zoned::ZoneIndex;
 
 use crate::create::{complete, make_files, sync};
@@ -26,7 +27,7 @@ use crate::media::Media;
 use crate::open::note_found;
 use crate::{CheckProgress, Files, ImageError, ImageFile, ImageSpec};
 
-/// Zones as they are to be copied.
+/// The zones to copy.
 struct Plan {
     loaded: Loaded,
     examined: Examined,
@@ -34,17 +35,19 @@ struct Plan {
     damage: Vec<String>,
 }
 
-/// Copies what verifies of a damaged image into a new one with another UUID, which is then as if it had been stopped in order.
-/// The damaged one is read and not changed. `progress` is called after each zone. The caller holds the locks of both.
+/// Copies the blocks of a damaged image that verify into a new one with another UUID, which is then
+/// as after a clean shutdown. The damaged image is only read. `progress` is called after each zone.
+/// The caller holds the locks of both.
 ///
-/// An image that can be opened is copied as opening it would find it, unless blocks are newer than its checkpoint and journal.
-/// Else it goes on where an opening refuses: what is missing of a file is unreadable, and of a journal that is damaged the
-/// records before are applied. A block that does not verify, where one was written or may have been, is unreadable in the new
-/// image too, and so it is until it is written again or its zone is reset.
+/// An image that can be opened is copied as opening it would recover it, unless blocks are newer
+/// than its checkpoint and journal. Otherwise a repair continues where an opening refuses: missing
+/// parts of files are unreadable, and of a damaged journal the records before the damage are
+/// applied. A block that does not verify, where a block was or may have been written, is unreadable
+/// in the new image too, until it is rewritten or its zone is reset.
 ///
 /// # Errors
-/// Without a good copy of the superblock nobody knows what the files hold; or an image in `to`, or what the system said of writing
-/// there. The new image is complete when this returns, and none before.
+/// No good copy of the superblock, so that the files cannot be interpreted; an image in `to`; or an
+/// error of writing there. The new image is complete when this returns, and not an image before.
 pub fn repair(
     files: &mut dyn Files,
     to: &mut dyn Files,
@@ -67,7 +70,7 @@ pub fn repair(
                 && salvaged.notes.is_empty()
                 && salvaged.impossible.is_empty()
             {
-                // The system could not read something.
+                // A read failed.
                 salvaged.notes.push(error.message());
             }
             Plan::of(&mut damaged, salvaged)?
@@ -77,7 +80,7 @@ pub fn repair(
     let spec = ImageSpec { uuid, ..loaded.spec.clone() };
     let new_layout = make_files(&spec, to)?;
     assert_eq!(new_layout, layout, "the new image has the geometry of the old one");
-    // Of an offline zone nothing is copied, and a zone that becomes full keeps its blocks.
+    // No block of an offline zone is copied, and a zone that becomes full keeps its blocks.
     let entries = loaded.ledger.entries.clone();
     let (_, finished_zones) = build_table(&mut loaded, &examined.zones);
     note_found(&mut loaded, &examined);
@@ -87,7 +90,7 @@ pub fn repair(
         to,
         layout,
         codec: TagCodec::new(&uuid, layout.block_bytes, spec.geometry.metadata_bytes, layout.tag_bytes),
-        repairs: Repairs::of(&examined.mends, spec.geometry.zone_size_blocks.0),
+        repairs: Repairs::of(&examined.repairs, spec.geometry.zone_size_blocks.0),
         report,
     };
     for ((zone, doubt), (entry, found)) in (0..).zip(doubts).zip(entries.iter().zip(&examined.zones)) {
@@ -106,7 +109,8 @@ pub fn repair(
     Ok(report)
 }
 
-/// What an opening finds; nothing if it takes blocks for unwritten that are newer than checkpoint and journal.
+/// The state that an opening recovers; `None` if blocks are newer than checkpoint and journal,
+/// which an opening takes for unwritten.
 fn opened(files: &mut dyn Files) -> Result<Option<(Loaded, Examined)>, ImageError> {
     let loaded = load(files)?;
     let examined = examine(files, &loaded)?;
@@ -114,13 +118,13 @@ fn opened(files: &mut dyn Files) -> Result<Option<(Loaded, Examined)>, ImageErro
 }
 
 impl Plan {
-    /// What is to be copied of an image that an opening refuses.
+    /// The plan for an image that an opening refuses.
     fn of(damaged: &mut DamagedFiles<'_>, salvaged: Salvaged) -> Result<Plan, ImageError> {
         let Salvaged { mut loaded, is_whole, is_known, impossible, notes } = salvaged;
         let mut examined = Examined::default();
         if is_whole {
-            // What was being overwritten is taken as an opening would take it.
-            examined.mends = examine(damaged, &loaded)?.mends;
+            // Blocks that were being overwritten are resolved as an opening would.
+            examined.repairs = examine(damaged, &loaded)?.repairs;
         }
         let mut media = Media::new(damaged, &loaded);
         let (mut entries, mut doubts) = (Vec::new(), Vec::new());
@@ -131,12 +135,12 @@ impl Plan {
                 examined.zones.push(Found { pointer: 0, written: loaded.layout.capacity });
                 continue;
             }
-            let knowledge = match (is_whole && impossible.binary_search(&zone).is_err(), is_known[zone as usize]) {
-                (true, _) => Knowledge::Whole,
-                (false, true) => Knowledge::Earlier,
-                (false, false) => Knowledge::None,
+            let validity = match (is_whole && impossible.binary_search(&zone).is_err(), is_known[zone as usize]) {
+                (true, _) => EntryValidity::Valid,
+                (false, true) => EntryValidity::MaybeStale,
+                (false, false) => EntryValidity::Unknown,
             };
-            let scanned = scan(&mut media, &loaded, zone, knowledge)?;
+            let scanned = scan(&mut media, &loaded, zone, validity)?;
             entries.push(scanned.entry);
             doubts.push(scanned.doubt);
             examined.zones.push(scanned.found);
@@ -152,7 +156,7 @@ impl Plan {
         loaded.ledger.entries = entries;
         let mut damage = notes;
         for zone in impossible.into_iter().map(ZoneIndex) {
-            damage.push(format!("{}: zone {zone} is in a state that this drive does not have", ImageFile::State));
+            damage.push(format!("{}: zone {zone} is in a state that is not possible on this drive", ImageFile::State));
         }
         Ok(Plan { loaded, examined, doubts, damage })
     }

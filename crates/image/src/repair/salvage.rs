@@ -1,4 +1,4 @@
-//! What is left of checkpoint and journal where an opening would refuse them.
+//! Salvages checkpoint and journal where an opening would refuse them.
 
 use super::damaged::DamagedFiles;
 use super::scan::zones_with_later_blocks;
@@ -13,20 +13,20 @@ use crate::load::{Loaded, epochs};
 use crate::logged::Logged;
 use crate::{ImageError, ImageFile};
 
-/// Zones as far as checkpoint and journal tell.
+/// Zones as far as checkpoint and journal describe them.
 pub(super) struct Salvaged {
     pub(super) loaded: Loaded,
-    /// Nothing that was synced is missing: zones have the generation that their entries say.
+    /// No synced record is missing: zones have the generations of their entries.
     pub(super) is_whole: bool,
-    /// Zones of which something is known; they have been reset at least as often as their entries say.
+    /// Zones with a known entry; they have been reset at least as often as it says.
     pub(super) is_known: Vec<bool>,
-    /// Zones whose entries no drive writes.
+    /// Zones with invalid entries.
     pub(super) impossible: Vec<u32>,
-    /// What is damaged, and what follows from it.
+    /// Damage, and its consequences.
     pub(super) notes: Vec<String>,
 }
 
-/// Reads what is left.
+/// Reads what is readable.
 pub(super) fn salvage(files: &mut DamagedFiles<'_>, superblock: &Superblock, layout: Layout) -> Salvaged {
     let spec = superblock.spec.clone();
     let codec = TagCodec::new(&spec.uuid, layout.block_bytes, spec.geometry.metadata_bytes, layout.tag_bytes);
@@ -64,8 +64,8 @@ pub(super) fn salvage(files: &mut DamagedFiles<'_>, superblock: &Superblock, lay
             let records = salvaged.loaded.records;
             if has_zones {
                 salvaged.notes.push(format!(
-                    "{}: checkpoint {sequence} is older than the journal, which follows checkpoint {epoch}: its {records} \
-                     records are applied to what is left, and what was recorded between the two is missing",
+                    "{}: checkpoint {sequence} is older than the journal, which follows checkpoint {epoch}: changes recorded \
+                     between the two are missing; records applied: {records}",
                     ImageFile::State
                 ));
             }
@@ -73,21 +73,21 @@ pub(super) fn salvage(files: &mut DamagedFiles<'_>, superblock: &Superblock, lay
         None if has_zones && !clean => salvaged.follow_journal(journal, has_journal),
         None => {}
     }
-    salvaged.mend_impossible_zones();
+    salvaged.repair_impossible_zones();
     salvaged
 }
 
-/// Files that have not the length that they must have.
+/// Files with a wrong length.
 fn cut_files(files: &mut DamagedFiles<'_>, layout: &Layout) -> Vec<String> {
     let mut notes = Vec::new();
     for file in ImageFile::ALL.into_iter().filter(|&file| file != ImageFile::Superblock) {
         match (files.found_length(file), layout.length(file)) {
             (0, _) => notes.push(format!("{file} is missing or empty")),
             (found, expected) if found < expected => {
-                notes.push(format!("{file} ends after {found} of {expected} bytes: what lay behind is missing"));
+                notes.push(format!("{file} ends after {found} of {expected} bytes: the rest is missing"));
             }
             (found, expected) if found > expected => {
-                notes.push(format!("{file} is {found} bytes long and must be {expected}: what lies behind is ignored"));
+                notes.push(format!("{file} is {found} bytes long and must be {expected}: the excess is ignored"));
             }
             _ => {}
         }
@@ -95,8 +95,9 @@ fn cut_files(files: &mut DamagedFiles<'_>, layout: &Layout) -> Vec<String> {
     notes
 }
 
-/// The latest checkpoint that can be put together, and whether it has the zones. Both copies have the same contents, so
-/// that the first page of one and the rest of the other are as good as a copy, if their checksums fit.
+/// The latest checkpoint that can be assembled, and whether it has the zones. Both copies have the
+/// same contents, so the first page of one and the rest of the other make a complete copy, if their
+/// checksums match.
 fn read_checkpoint(layout: &Layout, uuid: &[u8; 16], state: &[u8], notes: &mut Vec<String>) -> (Checkpoint, bool) {
     let slot = |slot| &state[layout.slot_offset(slot) as usize..][..layout.checkpoint_bytes() as usize];
     let (mut whole, mut header): (Option<Checkpoint>, Option<Checkpoint>) = (None, None);
@@ -128,15 +129,15 @@ fn read_checkpoint(layout: &Layout, uuid: &[u8; 16], state: &[u8], notes: &mut V
     match header {
         Some(Checkpoint { sequence, clean, ledger: Ledger { counters, reservations, .. } }) => {
             notes.push(format!(
-                "{file}: the zones of both copies of the checkpoint are damaged: what is known of them is what tags and \
-                 journal say"
+                "{file}: the zones of both copies of the checkpoint are damaged: they are reconstructed from tags and \
+                 journal"
             ));
             (Checkpoint { sequence, clean, ledger: Ledger { counters, reservations, ..ledger } }, false)
         }
         None => {
             notes.push(format!(
-                "{file}: both copies of the checkpoint are damaged: what is known of zones is what tags and journal say; \
-                 counters start again at zero, and reservations are kept only if the journal has them"
+                "{file}: both copies of the checkpoint are damaged: zones are reconstructed from tags and journal; \
+                 counters restart at zero, and reservations are kept only if the journal has them"
             ));
             (Checkpoint { sequence: 0, clean: false, ledger }, false)
         }
@@ -144,37 +145,38 @@ fn read_checkpoint(layout: &Layout, uuid: &[u8; 16], state: &[u8], notes: &mut V
 }
 
 impl Salvaged {
-    /// The journal follows the checkpoint: what can be read of it is applied. Where a part of it is missing, so may be the mark
-    /// that tells how far it went.
+    /// Applies the readable records of the journal, which follows the checkpoint. If a part of it
+    /// is missing, the mark with its synced length may be missing too.
     fn follow_journal(&mut self, journal: Vec<u8>, has_all: bool) {
         let followed = self.loaded.follow_journal(journal, None);
-        let missing = || Err("records may lie in what cannot be read".to_owned());
+        let missing = || Err("records may be in the part that cannot be read".to_owned());
         let Err(what) = followed.and_then(|()| if has_all { Ok(()) } else { missing() }) else { return };
         let records = self.loaded.records;
         self.notes.push(format!(
-            "{}: {what}: {records} records are applied, and management behind them may be missing: resets too",
+            "{}: {what}; records applied: {records}; later zone management may be missing, including resets",
             ImageFile::Journal
         ));
         self.forget_contents();
     }
 
-    /// Records are missing. Later ones may have overwritten the same blocks again, or ended the intents: only what fits its tag is known.
+    /// Drops contents and intents because records are missing: later records may have overwritten
+    /// the same blocks again, or ended the intents. Only blocks that match their tags are trusted.
     fn forget_contents(&mut self) {
         self.is_whole = false;
         self.loaded.logged = Logged::default();
         self.loaded.intended = Intended::default();
     }
 
-    /// Checkpoint and journal look whole, and are held against the blocks.
+    /// Checks checkpoint and journal, which look complete, against the blocks.
     pub(super) fn compare_with_blocks(&mut self, files: &mut DamagedFiles<'_>) -> Result<(), ImageError> {
         if !self.is_whole {
             return Ok(());
         }
         let later = zones_with_later_blocks(files, &self.loaded)?;
         let Some(first) = later.first() else { return Ok(()) };
-        let others = if later.len() > 1 { format!(" and {} others", later.len() - 1) } else { String::new() };
+        let others = if later.len() > 1 { format!(" and {} more", later.len() - 1) } else { String::new() };
         self.notes.push(format!(
-            "{} and {}: they are older than blocks of zone {first}{others}, and what was recorded since is missing",
+            "{} and {} are older than blocks of zone {first}{others}: records written since are missing",
             ImageFile::State,
             ImageFile::Journal
         ));
@@ -182,7 +184,7 @@ impl Salvaged {
         Ok(())
     }
 
-    /// The checkpoint that the journal follows is lost. Of zones that its records name, what they say is known.
+    /// Applies a journal whose checkpoint is lost: its records describe the zones that they name.
     fn follow_another_checkpoint(&mut self, journal: &[u8], epoch: u64) {
         let mut at = MARKS_BYTES as usize;
         let (mut last_sequence, mut last_sum) = (0, 0);
@@ -199,7 +201,8 @@ impl Salvaged {
         self.loaded.records = last_sequence;
     }
 
-    /// Zones that a record names have its generation when it is applied, and a ZRWA where none is without.
+    /// Gives zones that a record names its generation before it is applied, and a ZRWA if the
+    /// record requires one.
     fn come_to(&mut self, record: &Record<'_>) {
         match record.kind {
             Kind::Flush => {
@@ -210,8 +213,8 @@ impl Salvaged {
         }
         if let Some(entry) = self.loaded.ledger.entries.get_mut(record.zone as usize) {
             match record.kind {
-                Kind::Commit | Kind::Settled => (entry.has_zrwa, entry.had_zrwa) = (true, true),
-                // Without a ZRWA no zone is written beyond its write pointer.
+                Kind::Commit | Kind::Persisted => (entry.has_zrwa, entry.had_zrwa) = (true, true),
+                // Only a zone with a ZRWA is written beyond its write pointer.
                 Kind::Finish | Kind::ReadOnly => entry.had_zrwa |= record.b > record.a,
                 _ => {}
             }
@@ -227,8 +230,9 @@ impl Salvaged {
         self.is_known[zone as usize] = true;
     }
 
-    /// Of an entry that cannot be, what it says of blocks is kept: they are to be there, or unreadable.
-    fn mend_impossible_zones(&mut self) {
+    /// Replaces invalid entries, and keeps their block counts: these blocks must be copied, or be
+    /// unreadable.
+    fn repair_impossible_zones(&mut self) {
         self.impossible = self.loaded.impossible_zones().collect();
         for &zone in &self.impossible {
             let entry = &mut self.loaded.ledger.entries[zone as usize];

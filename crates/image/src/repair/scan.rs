@@ -1,10 +1,10 @@
-//! Where a zone of a damaged image stands: its generation, and how far it may have been written.
+//! Scans a zone of a damaged image for its generation, and for how far it may have been written.
 
 use zonda_zoned::ZoneIndex;
 
 use super::report::ZoneDoubt;
 use crate::examine::{Found, known};
-use crate::format::entry::{Entry, Kept};
+use crate::format::entry::{Entry, RecordedState};
 use crate::format::tag::{GENERATION_MASK, Verdict};
 use crate::load::Loaded;
 use crate::logged::Logged;
@@ -12,38 +12,38 @@ use crate::media::{Look, Media};
 use crate::rebuild::implicit_commit;
 use crate::{Files, ImageError};
 
-/// What is taken for a zone.
+/// The result of scanning a zone.
 pub(super) struct Scanned {
     pub(super) entry: Entry,
     pub(super) found: Found,
     pub(super) doubt: Option<ZoneDoubt>,
 }
 
-/// How much of an entry is known.
+/// Whether an entry can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knowledge {
-    /// All of it.
-    Whole,
+pub(super) enum EntryValidity {
+    /// It is complete.
+    Valid,
     /// The zone may have been reset since.
-    Earlier,
-    /// Nothing.
-    None,
+    MaybeStale,
+    /// It is lost or invalid.
+    Unknown,
 }
 
-/// Looks at a sequential zone.
+/// Scans a sequential zone.
 pub(super) fn scan(
     media: &mut Media<'_>,
     loaded: &Loaded,
     zone: u32,
-    knowledge: Knowledge,
+    validity: EntryValidity,
 ) -> Result<Scanned, ImageError> {
     let mut entry = loaded.ledger.entries[zone as usize];
-    if entry.kept == Kept::Offline || knowledge == Knowledge::Whole && (loaded.clean || entry.finished) {
+    if entry.state == RecordedState::Offline || validity == EntryValidity::Valid && (loaded.clean || entry.finished) {
         return Ok(Scanned { entry, found: known(&entry), doubt: None });
     }
     let mut doubt = None;
-    if knowledge != Knowledge::Whole {
-        let least = (knowledge == Knowledge::Earlier).then_some(entry.generation);
+    if validity != EntryValidity::Valid {
+        let least = (validity == EntryValidity::MaybeStale).then_some(entry.generation);
         match newest_generation(media, loaded, zone, least)? {
             Some(newest) if least.is_none() || newest != entry.generation & GENERATION_MASK => {
                 let resets = newest.wrapping_sub(entry.generation) & GENERATION_MASK;
@@ -61,22 +61,22 @@ pub(super) fn scan(
         if entry.finished {
             let stood = known(&entry);
             let from = Entry { durable: stood.written.max(stood.pointer), ..entry };
-            let is_permanent = entry.kept == Kept::ReadOnly;
+            let is_permanent = entry.state == RecordedState::ReadOnly;
             if is_permanent || written_up_to(media, loaded, zone, &from, loaded.layout.capacity)?.end == from.durable {
                 return Ok(Scanned { entry, found: stood, doubt });
             }
-            // Something lies behind its end: it was reset since, and which round it is cannot be read.
+            // Blocks lie behind its end: it was reset since, and its generation cannot be read.
             entry = Entry { generation: entry.generation, wear: entry.wear, durable: from.durable, ..Entry::default() };
         }
     }
-    let is_bounded = entry.kept == Kept::ReadOnly && !entry.had_zrwa;
+    let is_bounded = entry.state == RecordedState::ReadOnly && !entry.had_zrwa;
     let end = if is_bounded { entry.pointer } else { loaded.layout.capacity };
     let extent = written_up_to(media, loaded, zone, &entry, end)?;
     if extent.end > extent.sure {
         doubt = doubt.or(Some(ZoneDoubt::Extent));
     }
     let found = if entry.had_zrwa {
-        let written = entry.written.max(entry.settled).max(extent.end);
+        let written = entry.written.max(entry.persisted).max(extent.end);
         let pointer = entry.pointer.max(entry.durable).max(implicit_commit(&loaded.spec.geometry, written));
         Found { pointer, written: written.max(pointer) }
     } else {
@@ -85,25 +85,28 @@ pub(super) fn scan(
     Ok(Scanned { entry, found, doubt })
 }
 
-/// The zones that hold blocks of a later generation than checkpoint and journal know. Before a block is written, the reset before it
-/// is recorded and synced: so records are missing, and resets of other zones may be, too.
+/// The zones with blocks of a later generation than in checkpoint and journal. A reset is recorded
+/// and synced before a block is written: so records are missing, and resets of other zones may be,
+/// too.
 pub(crate) fn zones_with_later_blocks(files: &mut dyn Files, loaded: &Loaded) -> Result<Vec<ZoneIndex>, ImageError> {
-    // What lies in the journal is of no later generation than the journal.
+    // Journaled contents have no later generation than the journal.
     let nothing = Logged::default();
     let mut media = Media::with(files, loaded, &nothing);
     let mut later = Vec::new();
     for zone in loaded.layout.conventional..loaded.layout.zones {
         let entry = &loaded.ledger.entries[zone as usize];
         let newest = newest_generation(&mut media, loaded, zone, Some(entry.generation))?;
-        if entry.kept != Kept::Offline && newest.is_some_and(|newest| newest != entry.generation & GENERATION_MASK) {
+        if entry.state != RecordedState::Offline
+            && newest.is_some_and(|newest| newest != entry.generation & GENERATION_MASK)
+        {
             later.push(ZoneIndex(zone));
         }
     }
     Ok(later)
 }
 
-/// The newest generation of which a block of the zone verifies, of those that are not older than `least`. Generations go round:
-/// of two, the later one is less than half of all ahead.
+/// The newest generation, not older than `least`, of which a block of the zone verifies.
+/// Generations wrap around: of two, the later one is ahead by less than half of their number.
 fn newest_generation(
     media: &mut Media<'_>,
     loaded: &Loaded,
@@ -139,15 +142,15 @@ fn verifies(media: &mut Media<'_>, zone: u32, generation: u32, block: u64) -> Re
 
 /// How far a zone was written.
 struct Extent {
-    /// Blocks behind were not written.
+    /// Blocks from here on were not written.
     end: u64,
-    /// The last block before was written.
+    /// The last block before `end` was written.
     sure: u64,
 }
 
-/// A zone that is opened ends before the first block that is not there as it was written. Here files are damaged, and such a
-/// block may be one that was acknowledged: the zone ends behind the last block of which something is there, and what does
-/// not verify before is unreadable.
+/// An opening ends a zone at the first block that is missing or incomplete. Here files are damaged,
+/// and such a block may have been acknowledged: the zone ends behind the last block that has a tag
+/// or data, and blocks before that do not verify are unreadable.
 fn written_up_to(
     media: &mut Media<'_>,
     loaded: &Loaded,
@@ -156,7 +159,8 @@ fn written_up_to(
     end: u64,
 ) -> Result<Extent, ImageError> {
     let mut extent = Extent { end: entry.durable, sure: entry.durable };
-    // Data before this block are a hole: tags may be missing of many blocks that were never written.
+    // Data before this block are a hole: tags of many blocks that were never written may be
+    // missing.
     let mut filled_from = 0;
     let mut at = entry.durable;
     while let Some(next) = media.next_tagged(zone, at, end)? {
@@ -169,7 +173,7 @@ fn written_up_to(
                 Verdict::Unwritten => {}
                 Verdict::Foreign => {
                     let claimed = loaded.codec.claimed_generation(chunk.tag(block, loaded.layout.tag_bytes));
-                    // Blocks of a round before the last reset deceive nobody.
+                    // Blocks from before the last reset match no tag of this generation.
                     let is_left_over = match claimed {
                         Some(claimed) => verifies(media, zone, claimed, block)?,
                         None => false,
@@ -177,7 +181,7 @@ fn written_up_to(
                     if block >= filled_from {
                         filled_from = media.next_filled(zone, block)?;
                     }
-                    // Without metadata a block of zeros is the same whether it was written or not.
+                    // Without metadata a written block of zeros looks like an unwritten one.
                     let is_nothing =
                         loaded.codec.metadata_bytes() == 0 && (block < filled_from || media.is_blank(zone, block));
                     if !is_left_over && !is_nothing {

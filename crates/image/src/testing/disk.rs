@@ -1,4 +1,4 @@
-//! Five files in memory that remember what was synced, page by page.
+//! Five files in memory that track synced contents, page by page.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,31 +9,33 @@ use zonda_zoned::Prng;
 use super::SimFile;
 use crate::{FileError, FileOperation, Files, ImageFile};
 
-/// What to do to writes.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The nth write to this file or hole in it from now on fails, counted from 0, after some of it is done.
+    /// The nth write to this file or hole in it from now on fails, counted from 0, after some of it
+    /// is done.
     Write(ImageFile, u64),
     /// The nth sync of this file fails.
     Sync(ImageFile, u64),
-    /// The file system is full, and copies what it writes: no write finds space. Holes and syncs need none.
+    /// The file system is full, and copies on write: every write fails. Holes and syncs need no
+    /// space.
     Full,
-    /// The file system is full for this file, or for all: writes find no space for pages that have none.
+    /// The file system is full for this file, or for all: writes to unallocated pages fail.
     NoSpace(Option<ImageFile>),
-    /// Each operation but reads fails once in so many.
+    /// Each operation except reads fails once in so many.
     Often(u64),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     files: BTreeMap<ImageFile, SimFile>,
-    /// Counts changes; a sync covers those before the tick at which it was handed out.
+    /// Counts changes; a sync covers those before the tick at which it was issued.
     pub(crate) tick: u64,
     pub(crate) fault: Option<Fault>,
     pub(crate) prng: Option<Prng>,
     /// Blocking operations that change something, until the program is killed.
     pub(crate) changes_left: Option<u64>,
-    /// Bytes that blocking reads cannot have.
+    /// Bytes that blocking reads cannot read.
     pub(crate) unreadable: Option<(ImageFile, Range<u64>)>,
     /// Bytes of each file that were read with blocking calls.
     pub(crate) bytes_read: BTreeMap<ImageFile, u64>,
@@ -48,7 +50,7 @@ impl Disk {
         &mut self.files.entry(file).or_default().bytes
     }
 
-    /// Carries an operation out that was handed out at `tick`.
+    /// Carries out an operation that was issued at `tick`.
     pub(crate) fn carry_out(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
         let failing = self.is_to_fail(operation);
         if let Some(error) = failing {
@@ -95,7 +97,7 @@ impl Disk {
         Some(if is_full { FileError::StorageFull } else { FileError::Other("an injected error".to_owned()) })
     }
 
-    /// What a kill leaves of an operation.
+    /// Carries out a part of an operation, as a kill does.
     pub(crate) fn carry_out_in_part(&mut self, operation: &FileOperation, prng: &mut Prng) {
         self.tick += 1;
         self.files.entry(operation.file()).or_default().carry_out_in_part(operation, self.tick, prng);
@@ -105,7 +107,7 @@ impl Disk {
         self.files.values_mut().for_each(|file| file.lose_power(prng));
     }
 
-    /// A loss of power that takes everything that was not synced.
+    /// A loss of power that loses all unsynced changes.
     pub(crate) fn forget_unsynced(&mut self) {
         self.files.values_mut().for_each(SimFile::forget_unsynced);
     }

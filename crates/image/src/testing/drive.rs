@@ -1,4 +1,4 @@
-//! An open image on a simulated disk, with file operations under way.
+//! An open image on a simulated disk, with outstanding file operations.
 
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId,
@@ -14,18 +14,18 @@ pub(crate) struct Drive {
     pub(crate) disk: Disk,
     pub(crate) image: Image,
     pub(crate) report: RecoveryReport,
-    /// Operations that are out, each with the tick at which it was handed out.
+    /// Outstanding operations, each with the tick at which it was issued.
     pub(crate) out: Vec<(FileCommand, u64)>,
     next_id: u64,
 }
 
-/// A specification with the shortest journal there can be.
+/// A specification with the shortest possible journal.
 pub(crate) fn spec(geometry: Geometry) -> ImageSpec {
     let journal_bytes = Layout::journal_bytes_min(&geometry);
     ImageSpec { journal_bytes, ..ImageSpec::new(geometry, "name = \"test\"\n".into(), *b"0123456789abcdef") }
 }
 
-/// Contents of so many blocks that tell which they are.
+/// Contents of so many blocks, each with its own mark.
 fn block(geometry: &Geometry, blocks: u64, mark: u8) -> Payload {
     let data: Vec<u8> =
         (0..blocks).flat_map(|i| vec![mark.wrapping_add(i as u8); geometry.block_size_bytes as usize]).collect();
@@ -64,11 +64,11 @@ impl Drive {
         }
     }
 
-    /// Carries one of the operations out.
+    /// Carries out one of the operations.
     pub(crate) fn step(&mut self, choice: usize) {
-        let (FileCommand { ticket, operation }, tick) = self.out.remove(choice);
+        let (FileCommand { id, operation }, tick) = self.out.remove(choice);
         let result = self.disk.carry_out(&operation, tick);
-        self.image.on_file_done(ticket, result);
+        self.image.on_file_done(id, result);
         self.collect();
     }
 
@@ -81,8 +81,8 @@ impl Drive {
         true
     }
 
-    /// Carries everything out, the oldest first.
-    pub(crate) fn settle(&mut self) -> Vec<Completion> {
+    /// Carries out all operations, the oldest first.
+    pub(crate) fn complete_all(&mut self) -> Vec<Completion> {
         while !self.out.is_empty() {
             self.step(0);
         }
@@ -95,10 +95,10 @@ impl Drive {
         std::iter::from_fn(|| queue.pop()).collect()
     }
 
-    /// One command, to its end.
+    /// Runs one command to completion.
     pub(crate) fn run(&mut self, operation: Operation) -> Completion {
         let id = self.submit(operation);
-        let mut completions = self.settle();
+        let mut completions = self.complete_all();
         assert_eq!(completions.len(), 1, "{completions:?}");
         let completion = completions.remove(0);
         assert_eq!(completion.id, id);
@@ -132,7 +132,7 @@ impl Drive {
         (start..start + blocks).map(|lba| self.read(lba, 1).map(|buffer| buffer.data[0])).collect()
     }
 
-    /// The program is killed: operations that are out are done, in part or not at all.
+    /// The program is killed: outstanding operations are carried out, in part or not at all.
     pub(crate) fn kill(mut self, prng: &mut Prng) -> Disk {
         self.disk.fault = None;
         for (command, _) in std::mem::take(&mut self.out) {
@@ -147,26 +147,26 @@ impl Drive {
         disk
     }
 
-    /// Shuts the drive down in order.
+    /// Shuts the drive down cleanly.
     pub(crate) fn close(mut self) -> Disk {
         self.image.close();
         self.collect();
-        self.settle();
+        self.complete_all();
         assert_eq!(self.image.closed(), Some(&Ok(())));
         assert!(self.image.is_idle());
         self.disk
     }
 
-    /// Shuts the drive down in order while a change of reservations is in progress, which succeeds.
-    pub(crate) fn close_with_news(mut self) -> Disk {
+    /// Shuts the drive down cleanly while a change of reservations is in progress, which succeeds.
+    pub(crate) fn close_during_reservations_change(mut self) -> Disk {
         self.image.close();
         self.collect();
-        self.settle();
-        assert_eq!(self.image.take_reservations_kept(), Some(true));
+        self.complete_all();
+        assert_eq!(self.image.take_reservations_saved(), Some(true));
         self.close()
     }
 
-    /// Everything there is to see.
+    /// All zones and blocks.
     pub(crate) fn observe(&mut self) -> Observed {
         let zones = self.image.zones().clone();
         Observed::of(&zones, |operation| self.run(operation))

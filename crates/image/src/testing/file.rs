@@ -1,4 +1,4 @@
-//! One simulated file: its bytes as the page cache has them, and what the medium has where that differs.
+//! One simulated file: its bytes in the page cache, and the pages on the medium that differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ pub const PAGE: usize = PAGE_BYTES as usize;
 /// A file in the cache and on the medium.
 #[derive(Clone, Debug, Default)]
 pub struct SimFile {
-    /// As the cache has them. Whoever alters them here alters the medium, too.
+    /// The bytes in the cache. A direct change also changes the medium.
     pub bytes: Vec<u8>,
     /// Pages that a sync will write.
     dirty: BTreeMap<usize, Page>,
-    /// What the medium has of pages that a sync failed to write: it may be older than the cache.
+    /// Pages on the medium that a failed sync did not write: they may be older than the cache.
     clean: BTreeMap<usize, Vec<u8>>,
-    /// Pages that take space.
+    /// Allocated pages.
     pub allocated: BTreeSet<usize>,
 }
 
@@ -28,7 +28,7 @@ pub struct SimFile {
 #[derive(Clone, Debug)]
 struct Page {
     durable: Vec<u8>,
-    /// Its states since, with the tick of each.
+    /// Its versions since, with the tick of each.
     versions: Vec<(u64, Vec<u8>)>,
 }
 
@@ -39,7 +39,7 @@ impl SimFile {
     }
 
     fn put(&mut self, page: usize, contents: &[u8]) {
-        // What was kept may be from before the file was lengthened or cut.
+        // The saved page may be from before the file was extended or truncated.
         let start = page * PAGE;
         let end = self.bytes.len().min(start + PAGE);
         if start < end {
@@ -71,7 +71,8 @@ impl SimFile {
         }
     }
 
-    /// Carries out an operation on this file that was issued at `issued`; a change happens at `now`.
+    /// Carries out an operation on this file that was issued at `issued`; a change happens at
+    /// `now`.
     ///
     /// # Errors
     /// For a read past the end of the file.
@@ -80,7 +81,7 @@ impl SimFile {
             FileOperation::Read { offset, length, .. } => {
                 let range = *offset as usize..*offset as usize + length;
                 let found = self.bytes.get(range).map(Bytes::copy_from_slice);
-                return found.ok_or_else(|| FileError::Other("the file ends before".to_owned()));
+                return found.ok_or_else(|| FileError::Other("unexpected end of file".to_owned()));
             }
             FileOperation::Write { offset, pieces, .. } => self.write(now, *offset as usize, &pieces.concat()),
             FileOperation::Sync { .. } => self.sync(issued),
@@ -92,8 +93,9 @@ impl SimFile {
         Ok(Bytes::new())
     }
 
-    /// What a kill leaves of an operation: nothing, all, or the beginning of a write. Blocks and tags end at the border of a page, as
-    /// the kernel copies them; journal and checkpoint anywhere.
+    /// Carries out what a kill leaves of an operation: nothing, all, or the beginning of a write.
+    /// Blocks and tags end at a page boundary, as the kernel copies them; journal and checkpoint
+    /// anywhere.
     pub fn carry_out_in_part(&mut self, operation: &FileOperation, now: u64, prng: &mut Prng) {
         match operation {
             FileOperation::Write { file: name, offset, pieces } => {
@@ -115,7 +117,7 @@ impl SimFile {
         }
     }
 
-    /// Whether an operation needs pages that the file does not have yet.
+    /// Whether an operation needs pages that are not allocated.
     pub fn lacks_space(&self, operation: &FileOperation) -> bool {
         let (offset, length) = match operation {
             FileOperation::Write { offset, pieces, .. } => (*offset, pieces.iter().map(Bytes::len).sum()),
@@ -125,7 +127,7 @@ impl SimFile {
         self.space_at(offset as usize, length) < length
     }
 
-    /// Reads as much as there is.
+    /// Reads up to the end of the file.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let rest = self.bytes.get(offset as usize..).unwrap_or_default();
         let found = rest.len().min(buffer.len());
@@ -141,12 +143,13 @@ impl SimFile {
         self.change(tick, offset, all.len(), |bytes| bytes.copy_from_slice(all));
     }
 
-    /// Pages of the range take space from now on, and read as before.
+    /// Allocates the pages of the range; they read as before.
     fn allocate(&mut self, offset: usize, length: usize) {
         self.allocated.extend(offset / PAGE..(offset + length).div_ceil(PAGE));
     }
 
-    /// The first offset from `offset` on that lies in a page with space, or with bytes that somebody else put there.
+    /// The first offset from `offset` on in an allocated page, or in a page that a test filled
+    /// directly.
     pub fn next_data(&self, offset: usize) -> Option<usize> {
         let mut pages = offset / PAGE..self.bytes.len().div_ceil(PAGE);
         let is_hole = |page: usize| {
@@ -159,20 +162,20 @@ impl SimFile {
     fn punch_hole(&mut self, tick: u64, offset: usize, length: usize) {
         let length = length.min(self.bytes.len().saturating_sub(offset));
         let end = offset + length;
-        // Of a page that the hole covers in part, and of the last one of the file, the rest stays.
+        // Pages that the hole covers in part, and the last one of the file, stay allocated.
         let whole = offset.div_ceil(PAGE)..if end == self.bytes.len() { end.div_ceil(PAGE) } else { end / PAGE };
         self.allocated.retain(|page| !whole.contains(page));
         self.change(tick, offset, length, |bytes| bytes.fill(0));
     }
 
-    /// How many bytes of a write find the pages that they need, up to the first that does not.
+    /// How many bytes of a write fit in allocated pages, up to the first unallocated one.
     pub fn space_at(&self, offset: usize, length: usize) -> usize {
         let end = offset + length;
         let missing = (offset / PAGE..end.div_ceil(PAGE)).find(|page| !self.allocated.contains(page));
         missing.map_or(length, |page| (page * PAGE).saturating_sub(offset))
     }
 
-    /// Cuts the file, or lengthens it with zeros that take no space.
+    /// Truncates the file, or extends it with zeros that take no space.
     pub fn set_length(&mut self, length: usize) {
         self.bytes.resize(length, 0);
         let pages = length.div_ceil(PAGE);
@@ -191,7 +194,7 @@ impl SimFile {
         });
     }
 
-    /// Pages that the sync was to write are clean, and each is on the medium or is not.
+    /// Fails a sync: its pages become clean, and each is on the medium or not.
     pub fn fail_sync(&mut self, until: u64, prng: &mut Prng) {
         for (page, Page { durable, versions }) in std::mem::take(&mut self.dirty) {
             let is_newer = versions.last().is_some_and(|(tick, _)| *tick > until);
@@ -203,7 +206,8 @@ impl SimFile {
         }
     }
 
-    /// Pages whose sync failed leave the cache: some are as the medium has them again. Returns whether there were any.
+    /// Evicts pages whose sync failed from the cache: some read as on the medium again. Returns
+    /// whether there were any.
     pub fn forget_failed_syncs(&mut self, prng: &mut Prng) -> bool {
         let clean = std::mem::take(&mut self.clean);
         let any = !clean.is_empty();
@@ -215,12 +219,12 @@ impl SimFile {
         any
     }
 
-    /// Each page that was not synced is as it was when it was, or as it has been since.
+    /// Replaces each unsynced page by its synced version, or by a later one.
     pub fn lose_power(&mut self, prng: &mut Prng) {
         for (page, durable) in std::mem::take(&mut self.clean) {
             self.put(page, &durable);
         }
-        // Sometimes nearly all is there, sometimes nearly nothing.
+        // Sometimes nearly all pages survive, sometimes nearly none.
         let survives = prng.below(5);
         for (page, Page { durable, versions }) in std::mem::take(&mut self.dirty) {
             let kept = if prng.below(4) < survives {
@@ -240,13 +244,13 @@ impl SimFile {
         self.dirty.is_empty() && self.clean.is_empty()
     }
 
-    /// Everything in the cache is on the medium.
-    pub fn settle(&mut self) {
+    /// Writes all pages of the cache to the medium.
+    pub fn sync_all(&mut self) {
         self.dirty.clear();
         self.clean.clear();
     }
 
-    /// A loss of power that takes everything that was not synced.
+    /// A loss of power that loses all unsynced changes.
     pub fn forget_unsynced(&mut self) {
         for (page, Page { durable, .. }) in std::mem::take(&mut self.dirty) {
             self.put(page, &durable);

@@ -1,4 +1,4 @@
-//! What was asked of a drive since it was opened, and so what may be found after a crash.
+//! The commands submitted to a drive since it was opened, and so the states allowed after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,52 +12,53 @@ use crate::rebuild::implicit_commit;
 
 use super::{Contents, Observed};
 
-/// How a life of a drive ended.
+/// How a session of a drive ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// Nothing: the drive is looked at as it runs.
+    /// Not at all: the running drive is observed.
     None,
-    /// The program is gone, and the page cache is there.
+    /// The program was killed; the page cache survives.
     Kill,
-    /// What was not synced may be gone, page by page.
+    /// The power failed: unsynced changes may be lost, page by page.
     PowerLoss,
-    /// A shutdown in order.
+    /// A clean shutdown.
     Close,
 }
 
-/// What a promise is about.
+/// The subject of a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// A completion.
     Answer,
     /// The state and the write pointer of a zone.
     Zone,
-    /// What a block holds.
+    /// The contents of a block.
     Block,
 }
 
-/// A promise that was not kept.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one.
+    /// Its subject.
     pub promise: Promise,
-    /// Whose zone it is, if it is one zone's.
+    /// The zone concerned, if it is one.
     pub zone: Option<ZoneIndex>,
-    /// What exactly, for a person.
+    /// A description.
     pub message: String,
 }
 
-/// What was asked of a drive in one life, and what became of it.
+/// The commands submitted to a drive in one session, and their results.
 #[derive(Debug)]
 pub struct Ledger {
     pub(crate) geometry: Geometry,
-    /// The drive as the commands that were submitted have it.
+    /// The drive after all submitted commands.
     pub oracle: ReferenceDevice,
     expected: BTreeMap<CommandId, (Completion, usize)>,
     events: Vec<Event>,
     zones: Vec<ZoneHistory>,
     blocks: BTreeMap<Lba, BlockHistory>,
-    /// Flush commands under way, each with the events that were acknowledged when it was submitted.
+    /// Outstanding Flush commands, each with the events that were acknowledged when it was
+    /// submitted.
     flushes: BTreeMap<CommandId, Vec<usize>>,
 }
 
@@ -65,9 +66,9 @@ pub struct Ledger {
 struct Event {
     acknowledged: bool,
     durable: bool,
-    /// It ended with an error that the files caused.
+    /// It ended with an error of the files.
     failed: bool,
-    /// Zones in which it is durable because a later Finish there is.
+    /// Zones in which it is durable because a later Finish is.
     durable_in: BTreeSet<u32>,
     /// A management command that is durable when it is acknowledged.
     management: bool,
@@ -77,7 +78,7 @@ struct Event {
 #[derive(Debug)]
 struct ZoneHistory {
     base: ZoneImage,
-    /// A write to its ZRWA failed in an earlier life of the books: the implicit commit of it may be lost in a crash.
+    /// A write to its ZRWA failed in an earlier session: a crash may lose its implicit commit.
     is_pointer_in_doubt: bool,
     changes: Vec<ZoneChange>,
 }
@@ -93,15 +94,15 @@ struct ZoneChange {
 #[derive(Debug)]
 struct BlockHistory {
     base: u64,
-    /// What writes that failed in an earlier life of the books may bring up after a crash.
+    /// Contents of writes that failed in an earlier session, which may appear after a crash.
     doubts: Vec<u64>,
-    /// Changes in earlier lives of the books.
+    /// Changes in earlier sessions.
     changes_before: usize,
     changes: Vec<(usize, u64)>,
 }
 
 impl Ledger {
-    /// A life that begins with a drive that is as the oracle has it, all of it on the medium.
+    /// Begins a session of a drive with the state of the oracle, all of it durable.
     #[must_use]
     pub fn new(oracle: ReferenceDevice, geometry: &Geometry) -> Ledger {
         let zones = (0..geometry.zone_count)
@@ -131,7 +132,8 @@ impl Ledger {
         }
     }
 
-    /// The books begin anew on a drive that runs on: overwrites that failed may still come up after a crash, out of the journal.
+    /// Begins a new session on a drive that keeps running: journaled contents of failed overwrites
+    /// may still appear after a crash.
     #[must_use]
     pub fn renewed(&self, oracle: ReferenceDevice) -> Ledger {
         let mut renewed = Ledger::new(oracle, &self.geometry);
@@ -154,7 +156,7 @@ impl Ledger {
         self.expected.len()
     }
 
-    /// A command was submitted.
+    /// Notes a submitted command.
     pub fn submitted(&mut self, command: &Command) {
         let before: Vec<ZoneImage> = self.images();
         let completion = self.oracle.execute(command);
@@ -170,7 +172,7 @@ impl Ledger {
         self.expected.insert(command.id, (completion, event));
     }
 
-    /// The medium of a zone gave up.
+    /// Notes that the medium of a zone has failed.
     pub fn degraded(&mut self, zone: ZoneIndex, state: ZoneState) {
         let before: Vec<ZoneImage> = self.images();
         self.oracle.degrade(zone, state);
@@ -179,10 +181,11 @@ impl Ledger {
         self.note(event, &Operation::Flush, &Outcome::None, &before);
     }
 
-    /// A command ended. Returns false if it failed although the oracle says that it does not, as it may with `faults`.
+    /// Notes a completion. Returns false if the command failed although it succeeds on the oracle,
+    /// as it may with `faults`.
     ///
     /// # Errors
-    /// When it may not end so.
+    /// If this completion is not allowed.
     pub fn completed(&mut self, completion: &Completion, faults: bool) -> Result<bool, Violation> {
         let wrong = |message| Violation { promise: Promise::Answer, zone: None, message };
         let Some((expected, event)) = self.expected.remove(&completion.id) else {
@@ -200,7 +203,7 @@ impl Ledger {
             self.events[event].failed = true;
             return Ok(false);
         }
-        // A read behind a write that failed finds what was there before.
+        // A read behind a failed write returns the earlier contents.
         let may_differ = faults && matches!(expected.outcome, Outcome::Data(_));
         if !may_differ && *completion != expected {
             return Err(wrong(brief(completion, &expected)));
@@ -258,7 +261,8 @@ impl Ledger {
                 .map(|(first, blocks)| first + blocks)
                 .filter(|&end| end > start && end <= start + size)
                 .map(|end| end - start);
-            // That a zone was closed to make room for another does not say that its own writes have ended.
+            // That a zone was closed to free a resource for another does not prove that its own
+            // writes have ended.
             if restarted(&image) == restarted(before) && write_end.is_none() {
                 continue;
             }
@@ -287,7 +291,7 @@ impl Ledger {
         }
     }
 
-    /// Whether an event must have happened, whatever else did.
+    /// Whether an event must have happened.
     fn holds(&self, event: usize, zone: u32, crash: Crash) -> bool {
         let Event { acknowledged, durable, durable_in, .. } = &self.events[event];
         match crash {
@@ -296,10 +300,11 @@ impl Ledger {
         }
     }
 
-    /// Judges what a drive shows after a crash. `finished` are zones that may have become full for want of an active resource.
+    /// Checks the state of a drive after a crash. `finished` are zones that may have become full
+    /// for lack of an active resource.
     ///
     /// # Errors
-    /// The first promise that is not kept.
+    /// The first violated guarantee.
     pub fn judge(&self, observed: &Observed, crash: Crash, finished: &[ZoneIndex]) -> Result<(), Violation> {
         for (zone, image) in (0..).map(ZoneIndex).zip(&observed.zones) {
             self.judge_zone(zone, image, crash, finished.contains(&zone))?;
@@ -310,13 +315,13 @@ impl Ledger {
         })
     }
 
-    /// How often a block was written, or was to be, since the drive was opened.
+    /// How many writes of a block were submitted since the drive was opened.
     #[must_use]
     pub fn changes(&self, lba: Lba) -> usize {
         self.blocks.get(&lba).map_or(0, |history| history.changes_before + history.changes.len())
     }
 
-    /// What a block may hold, as fingerprints.
+    /// The allowed contents of a block, as fingerprints.
     #[must_use]
     pub fn allowed(&self, lba: Lba, crash: Crash) -> Vec<u64> {
         let zone = self.zone_of(lba);
@@ -331,10 +336,10 @@ impl Ledger {
         allowed
     }
 
-    /// Judges what a block holds.
+    /// Checks the contents of a block.
     ///
     /// # Errors
-    /// When it may not.
+    /// If they are not allowed.
     pub fn judge_block(&self, lba: Lba, contents: &Contents, zone: &ZoneImage, crash: Crash) -> Result<(), Violation> {
         let wrong = |message| {
             let message = format!("{crash:?}: block {lba}, zone {zone:?}: {message}");
@@ -347,7 +352,7 @@ impl Ledger {
                     return Ok(());
                 }
                 let BlockHistory { base, changes, .. } = &self.blocks[&lba];
-                wrong(format!("it holds {print:x}, may hold {allowed:x?}; changes {changes:x?} of {base:x}"))
+                wrong(format!("its contents are {print:x}, allowed are {allowed:x?}; changes {changes:x?} of {base:x}"))
             }
             Err(Status::ZoneIsOffline) if zone.state == ZoneState::Offline => Ok(()),
             Err(status) => wrong(format!("it cannot be read: {status}")),
@@ -374,9 +379,11 @@ impl Ledger {
         self.geometry.zone_of(lba).expect("blocks that are looked at are in the namespace")
     }
 
-    /// The changes of a zone without what failed: management and writes at a write pointer, behind which the pointer stays.
+    /// The successful changes of a zone: management and writes at a write pointer, behind which the
+    /// pointer is.
     ///
-    /// With `doubts`, management that failed may have happened: its record may be on the medium all the same.
+    /// With `doubts`, management that failed may have happened: its record may be on the medium all
+    /// the same.
     fn effective(&self, zone: u32, doubts: bool) -> ZoneHistory {
         let history = &self.zones[zone as usize];
         let mut effective = ZoneHistory { base: history.base.clone(), changes: Vec::new(), ..*history };
@@ -401,10 +408,10 @@ impl Ledger {
         effective
     }
 
-    /// Judges the state and the write pointer of a zone.
+    /// Checks the state and the write pointer of a zone.
     ///
     /// # Errors
-    /// When no allowed course of events leads there.
+    /// If no allowed sequence of events leads to this state.
     pub fn judge_zone(
         &self,
         index: ZoneIndex,
@@ -462,7 +469,7 @@ impl Ledger {
             if restarted(image) == found {
                 return Ok(());
             }
-            // What was not flushed may be lost of a zone that then became read only by itself.
+            // Unflushed blocks of a zone that then became read only may be lost.
             let begins = |image: &&ZoneImage| image.state == ZoneState::Empty;
             let life = candidates[..i].iter().rposition(begins).unwrap_or(0);
             let low = candidates[life].write_pointer_blocks;
@@ -482,8 +489,8 @@ impl Ledger {
                 return Ok(());
             }
         }
-        // Writes to a ZRWA are done in any order: from the last management that holds, the pointer is anywhere that
-        // the writes which hold allow.
+        // Writes to a ZRWA are carried out in any order: from the last durable management, the
+        // pointer is anywhere that the durable writes allow.
         let managed = history
             .changes
             .iter()
@@ -505,7 +512,7 @@ impl Ledger {
                         return Ok(());
                     }
                 }
-                // Degraded with writes still counting.
+                // Degraded with writes still in flight.
                 let mut degraded = change.image.clone();
                 degraded.write_pointer_blocks = found.write_pointer_blocks;
                 if change.image.state == ZoneState::ReadOnly && degraded == found {
@@ -534,7 +541,7 @@ fn brief(found: &Completion, expected: &Completion) -> String {
     format!("{} instead of {}", cut(found), cut(expected))
 }
 
-/// A zone as it comes back. What was never more than opened or closed is empty again.
+/// A zone after a restart. A zone that was only opened or closed is empty again.
 fn restarted(image: &ZoneImage) -> ZoneImage {
     let mut image = image.clone();
     let untouched = image.write_pointer_blocks == Blocks(0) && image.extension.is_none() && !image.zrwa;

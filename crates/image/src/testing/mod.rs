@@ -1,8 +1,10 @@
-//! What may come back of a drive after a crash: for this crate's own tests, and for the simulation tester.
+//! Checks the state of a drive after a crash: for this crate's own tests, and for the simulation
+//! tester.
 //!
-//! A [`Ledger`] is told of every command of a life of a drive and of every completion, and holds what the next life shows
-//! ([`Observed`]) against what the order of acknowledgements, flushes and management allows, block by block and zone by zone.
-//! It looks at no file: it sees what hosts see.
+//! A [`Ledger`] records every command of a session of a drive and every completion, and compares
+//! the state in the next session ([`Observed`]) with the states that the order of acknowledgements,
+//! flushes and management allows, for every block and zone. It reads no files: it sees only what
+//! hosts see.
 
 #[cfg(test)]
 mod disk;

@@ -1,4 +1,4 @@
-//! Everything that a drive shows: its zones, and the contents of every block.
+//! The visible state of a drive: its zones, and the contents of every block.
 
 use bytes::Bytes;
 use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
@@ -8,7 +8,7 @@ use zonda_zoned::{
     ZoneIndex, ZoneState,
 };
 
-/// Data and metadata of a block, or how a read of it ends.
+/// Data and metadata of a block, or the status of a read of it.
 pub type Contents = Result<(Bytes, Bytes), Status>;
 
 /// Zones and blocks of a drive.
@@ -16,15 +16,15 @@ pub type Contents = Result<(Bytes, Bytes), Status>;
 pub struct Observed {
     /// Every zone, the conventional ones first.
     pub zones: Vec<ZoneImage>,
-    /// Every block that can be written.
+    /// Every writable block.
     pub blocks: Vec<(Lba, Contents)>,
 }
 
 impl Observed {
-    /// Looks at a drive with these zones; `run` carries a command out to its end.
+    /// Observes a drive with these zones; `run` runs a command to completion.
     ///
     /// # Panics
-    /// When the drive does not report its zones.
+    /// If the drive does not report its zones.
     pub fn of(table: &ZoneTable, mut run: impl FnMut(Operation) -> Completion) -> Observed {
         let geometry = table.geometry().clone();
         let report = Operation::ReportZones {
@@ -53,7 +53,7 @@ impl Observed {
         observed
     }
 
-    /// Reads blocks at once; if that fails, one by one, to tell which of them it is.
+    /// Reads blocks with one command; if that fails, one by one, to find the failed ones.
     fn read(&mut self, geometry: &Geometry, start: Lba, blocks: u64, run: &mut impl FnMut(Operation) -> Completion) {
         let completion = run(Operation::Read { start, blocks: Blocks(blocks) });
         match completion.outcome {
@@ -66,7 +66,7 @@ impl Observed {
         }
     }
 
-    /// An oracle that is as the drive was seen.
+    /// An oracle in the observed state.
     #[must_use]
     pub fn oracle(&self, geometry: &Geometry) -> ReferenceDevice {
         let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);

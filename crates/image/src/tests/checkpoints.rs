@@ -1,4 +1,4 @@
-//! What a checkpoint owes to those who do not wait for it.
+//! Commands that do not wait for a checkpoint, and depend on it.
 
 use zonda_zoned::{Geometry, Operation, Prng, Status, ZoneIndex};
 
@@ -6,17 +6,18 @@ use crate::ImageFile;
 use crate::testing::{Drive, Fault, spec};
 
 #[test]
-fn a_flush_whose_record_has_no_place_behind_a_failed_checkpoint_begins_another_checkpoint() {
+fn a_flush_whose_record_does_not_fit_behind_a_failed_checkpoint_begins_another_checkpoint() {
     for metadata_bytes in [0, 8] {
         let mut drive = Drive::create(&spec(Geometry { metadata_bytes, ..Geometry::tiny() }));
         drive.write(0, 1, 10);
         drive.disk.fault = Some(Fault::Write(ImageFile::State, 0));
         drive.image.checkpoint();
         drive.collect();
-        drive.settle();
+        drive.complete_all();
         drive.write(1, 2, 11);
         assert_eq!(drive.run(Operation::Flush).status, Status::Success);
-        // Neither journal nor checkpoint would say that the block was flushed: it would count as never written.
+        // Neither journal nor checkpoint would record that the block was flushed: it would count as
+        // never written.
         drive.disk.bytes(ImageFile::Data)[2 * 512] ^= 1;
         let mut drive = Drive::open(drive.kill(&mut Prng::new(1)));
         let pointer = drive.image.zones().zone(ZoneIndex(0)).write_pointer_blocks.0;

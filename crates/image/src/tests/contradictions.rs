@@ -1,4 +1,5 @@
-//! Tags of zeros beside data that are not: an error where the data of zeros are a hole, and nothing elsewhere.
+//! Tags of zeros with other data: an error where blocks of zeros are holes in the data, and allowed
+//! elsewhere.
 
 use zonda_zoned::{Blocks, Geometry, Lba, LbaRange, Operation, Prng, Status};
 
@@ -7,7 +8,7 @@ use crate::{FileOperation, Finding, ImageFile, check, repair};
 
 const LOST: Result<u8, Status> = Err(Status::UnrecoveredReadError);
 
-/// Two conventional zones, which are written in place, or by way of the journal if blocks have metadata.
+/// Two conventional zones, which are written in place, or journaled if blocks have metadata.
 fn conventional(metadata_bytes: u16) -> Geometry {
     Geometry { conventional_zone_count: 2, zone_size_blocks: Blocks(12), metadata_bytes, ..Geometry::tiny() }
 }
@@ -33,7 +34,8 @@ fn repaired(disk: &Disk) -> (Disk, Vec<u64>) {
     (new, report.unreadable.iter().flat_map(|run| run.start.0..run.end.0).collect())
 }
 
-/// Four blocks, of which the middle two are deallocated; then one of these is written. Its tags are those before that.
+/// Four blocks, of which the middle two are deallocated; then one of these is written. Its tags are
+/// those before that.
 fn with_older_tags(geometry: Geometry, clean: bool) -> Disk {
     let mut drive = Drive::create(&spec(geometry));
     assert!(drive.write(0, 4, 1).is_success());
@@ -52,8 +54,8 @@ fn with_older_tags(geometry: Geometry, clean: bool) -> Disk {
 fn older_tags_of_zeros_beside_newer_data_are_an_error_in_reads_checks_and_repairs() {
     for clean in [true, false] {
         let disk = with_older_tags(conventional(0), clean);
-        assert_eq!(damaged(&disk), [1], "stopped in order: {clean}");
-        assert_eq!(Drive::open(disk.clone()).marks(0, 4), [Ok(1), LOST, Ok(0), Ok(4)], "stopped in order: {clean}");
+        assert_eq!(damaged(&disk), [1], "clean shutdown: {clean}");
+        assert_eq!(Drive::open(disk.clone()).marks(0, 4), [Ok(1), LOST, Ok(0), Ok(4)], "clean shutdown: {clean}");
         let (new, unreadable) = repaired(&disk);
         assert_eq!(unreadable, [1]);
         assert_eq!(damaged(&new), [1]);
@@ -70,7 +72,7 @@ fn a_read_of_several_blocks_fails_if_data_contradict_one_tag_of_zeros() {
 }
 
 #[test]
-fn where_contents_are_logged_data_may_lie_under_tags_of_zeros() {
+fn data_may_lie_under_tags_of_zeros_if_contents_are_journaled() {
     let mut drive = Drive::create(&spec(conventional(8)));
     assert!(drive.write(0, 4, 1).is_success());
     assert!(drive.run(deallocate(1, 2)).status.is_success());
@@ -85,7 +87,7 @@ fn where_contents_are_logged_data_may_lie_under_tags_of_zeros() {
 }
 
 #[test]
-fn what_was_deallocated_in_a_sequential_zone_may_keep_its_data() {
+fn deallocated_blocks_of_a_sequential_zone_may_keep_their_data() {
     let mut drive = Drive::create(&spec(conventional(0)));
     let zone = drive.image.geometry().zone_size_blocks.0 * 2;
     assert!(drive.write(zone, 4, 1).is_success());
@@ -95,7 +97,7 @@ fn what_was_deallocated_in_a_sequential_zone_may_keep_its_data() {
     assert_eq!(Drive::open(disk).marks(zone, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
 }
 
-/// A kill when one of these operations has been carried out of those that write blocks.
+/// Kills the drive when this operation has been carried out on one of the files.
 fn killed_after(mut drive: Drive, operation: Operation, done: ImageFile) -> Disk {
     drive.submit(operation);
     let next = |drive: &Drive, wanted: fn(&FileOperation) -> bool| {
@@ -114,7 +116,7 @@ fn killed_after(mut drive: Drive, operation: Operation, done: ImageFile) -> Disk
 }
 
 #[test]
-fn a_crash_between_a_hole_and_its_tag_leaves_nothing_that_contradicts() {
+fn a_crash_between_a_hole_and_its_tag_leaves_no_contradiction() {
     for done in [ImageFile::Data, ImageFile::Tags] {
         let mut drive = Drive::create(&spec(conventional(0)));
         assert!(drive.write(0, 4, 1).is_success());
@@ -131,7 +133,7 @@ fn a_crash_between_a_hole_and_its_tag_leaves_nothing_that_contradicts() {
 }
 
 #[test]
-fn a_crash_between_data_and_their_tag_leaves_the_zeros_that_were_there_or_the_data() {
+fn a_crash_between_data_and_their_tag_leaves_the_old_zeros_or_the_data() {
     for done in [ImageFile::Data, ImageFile::Tags] {
         let mut drive = Drive::create(&spec(conventional(0)));
         assert!(drive.write(0, 4, 1).is_success());
@@ -148,7 +150,7 @@ fn a_crash_between_data_and_their_tag_leaves_the_zeros_that_were_there_or_the_da
 }
 
 #[test]
-fn a_write_of_zeros_whose_hole_fails_leaves_blocks_that_can_be_read() {
+fn a_write_of_zeros_whose_hole_fails_leaves_readable_blocks() {
     let mut drive = Drive::create(&spec(conventional(0)));
     assert!(drive.write(0, 4, 1).is_success());
     drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));

@@ -6,7 +6,7 @@ use zonda_zoned::{Command, Geometry, PayloadKind, Prng, ZoneIndex, ZoneState};
 use crate::limits::RESERVATIONS_BYTES_MAX;
 use crate::testing::{Crash, Disk, Drive, Ledger, spec};
 
-/// What to run.
+/// The parameters of a run.
 struct Plan {
     rounds: u64,
     commands_max: u64,
@@ -14,7 +14,8 @@ struct Plan {
     crashes: &'static [Crash],
 }
 
-/// Runs rounds of commands on one drive, each ended by a crash. Returns how many commands were taken.
+/// Runs rounds of commands on one drive, each ended by a crash. Returns the number of accepted
+/// commands.
 fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
     let root = Prng::new(seed);
     let mut prng = root.fork("run");
@@ -24,7 +25,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
     let mut drive = Drive::create(&spec);
     let mut ledger = Ledger::new(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes), geometry);
     let mut taken = 0;
-    let mut kept = Kept::default();
+    let mut reservations = SavedReservations::default();
     for _ in 0..plan.rounds {
         let depth = 1 + prng.below(plan.depth_max) as usize;
         let commands = prng.below(plan.commands_max);
@@ -40,7 +41,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
                     degrade(&mut drive, &mut ledger, &mut prng);
                 }
                 if prng.chance(1, 20) {
-                    kept.change(&mut drive, &mut prng);
+                    reservations.change(&mut drive, &mut prng);
                 }
                 if prng.chance(1, 200) {
                     drive.image.checkpoint();
@@ -52,7 +53,7 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
             for completion in drive.poll() {
                 ledger.completed(&completion, false).unwrap();
             }
-            kept.note(&mut drive);
+            reservations.note(&mut drive);
             if prng.chance(1, 100) {
                 drive.image.check_invariants();
             }
@@ -63,9 +64,9 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
             for completion in drive.poll() {
                 ledger.completed(&completion, false).unwrap();
             }
-            assert_eq!(ledger.outstanding(), 0, "everything that was taken has ended");
-            kept.note(&mut drive);
-            assert_eq!(kept.next, None, "and so has every change of reservations");
+            assert_eq!(ledger.outstanding(), 0, "every accepted command has ended");
+            reservations.note(&mut drive);
+            assert_eq!(reservations.next, None, "and so has every change of reservations");
             drive.image.check_invariants();
             assert!(drive.image.is_idle());
         }
@@ -90,9 +91,9 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
                 assert_eq!((found.padding_blocks, found.erases), (counters.padding_blocks, counters.erases));
             }
         }
-        kept.judge(&drive);
+        reservations.judge(&drive);
         let observed = drive.observe();
-        // An opening that was broken off may have finished zones, and reported nothing.
+        // An interrupted opening may have finished zones without a report.
         let all: Vec<ZoneIndex> = (0..geometry.zone_count).map(ZoneIndex).collect();
         let finished: &[ZoneIndex] = match crash {
             Crash::PowerLoss if tried => &all,
@@ -107,26 +108,26 @@ fn run(geometry: &Geometry, seed: u64, plan: &Plan) -> u64 {
     taken
 }
 
-/// What the drive was told to keep of reservations.
+/// The reservations that the drive was asked to save.
 #[derive(Default)]
-struct Kept {
+struct SavedReservations {
     now: Vec<u8>,
-    /// While nobody knows whether it is kept.
+    /// The new value, while its result is unknown.
     next: Option<Vec<u8>>,
 }
 
-impl Kept {
+impl SavedReservations {
     fn change(&mut self, drive: &mut Drive, prng: &mut Prng) {
         if self.next.is_none() {
             let next = vec![prng.below(256) as u8; prng.below(RESERVATIONS_BYTES_MAX as u64 + 1) as usize];
-            drive.image.keep_reservations(next.clone().into());
+            drive.image.save_reservations(next.clone().into());
             drive.collect();
             self.next = Some(next);
         }
     }
 
     fn note(&mut self, drive: &mut Drive) {
-        if let Some(is_kept) = drive.image.take_reservations_kept() {
+        if let Some(is_kept) = drive.image.take_reservations_saved() {
             assert!(is_kept, "no file fails");
             self.now = self.next.take().expect("a change ends once");
         }
@@ -134,12 +135,12 @@ impl Kept {
 
     fn judge(&mut self, drive: &Drive) {
         let found = drive.image.reservations().to_vec();
-        assert!(found == self.now || Some(&found) == self.next.as_ref(), "{} bytes are kept", found.len());
-        *self = Kept { now: found, next: None };
+        assert!(found == self.now || Some(&found) == self.next.as_ref(), "{} bytes are saved", found.len());
+        *self = SavedReservations { now: found, next: None };
     }
 }
 
-/// Opens a drive after a crash; now and then the opening is broken off, and done again.
+/// Opens a drive after a crash; now and then the opening is interrupted and repeated.
 fn reopen(mut disk: Disk, crash: Crash, prng: &mut Prng, tried: &mut bool) -> Drive {
     while prng.chance(1, 3) {
         *tried = true;
@@ -184,17 +185,17 @@ fn run_all(label: &str, drives: u64, plan: &Plan) {
 }
 
 #[test]
-fn without_crashes_a_drive_does_what_the_oracle_does() {
+fn without_crashes_a_drive_behaves_like_the_oracle() {
     run_all("quiet", 60, &Plan { rounds: 4, commands_max: 800, depth_max: 32, crashes: &[Crash::None, Crash::Close] });
 }
 
 #[test]
-fn after_a_kill_everything_acknowledged_is_there() {
+fn acknowledged_writes_survive_a_kill() {
     run_all("kill", 60, &Plan { rounds: 20, commands_max: 150, depth_max: 24, crashes: &[Crash::Kill] });
 }
 
 #[test]
-fn after_a_loss_of_power_everything_flushed_is_there() {
+fn flushed_writes_survive_a_loss_of_power() {
     run_all("power", 60, &Plan { rounds: 20, commands_max: 150, depth_max: 24, crashes: &[Crash::PowerLoss] });
 }
 

@@ -1,16 +1,16 @@
-//! Files that were cut, and bytes that were altered.
+//! Files that were truncated, and bytes that were altered.
 
 use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction, ZoneTarget, ZrwaGeometry};
 
 use crate::format::checkpoint::{self, Checkpoint};
-use crate::format::entry::{Entry, Kept};
+use crate::format::entry::{Entry, RecordedState};
 use crate::format::layout::Layout;
 use crate::format::record::{HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record, decode_mark, encode_mark};
 use crate::format::superblock::COPY_BYTES;
 use crate::testing::{Disk, Drive, spec};
 use crate::{Counters, Finding, ImageError, ImageFile, check, inspect, open};
 
-/// What blocks hold, as a list of their marks.
+/// The contents of blocks, as a list of their marks.
 pub(super) type Contents = Vec<Result<u8, Status>>;
 
 pub(super) fn small() -> Geometry {
@@ -30,13 +30,13 @@ pub(super) fn small() -> Geometry {
     }
 }
 
-/// A drive with something of everything, flushed, and management after the flush; the files as they are after a kill, or
-/// a shutdown in order.
+/// A drive with all kinds of zones and blocks, flushed, and with management after the flush; the
+/// files after a kill, or after a clean shutdown.
 pub(super) fn used(clean: bool) -> (Disk, Contents) {
     used_of(small(), clean)
 }
 
-/// The same of another geometry.
+/// The same with another geometry.
 pub(super) fn used_of(geometry: Geometry, clean: bool) -> (Disk, Contents) {
     let mut drive = Drive::create(&spec(geometry));
     drive.write(0, 4, 1);
@@ -54,7 +54,7 @@ pub(super) fn used_of(geometry: Geometry, clean: bool) -> (Disk, Contents) {
     (disk, contents)
 }
 
-/// Opens a copy of the files; what it shows, or the words with which it is refused.
+/// Opens a copy of the files; returns the contents, or the error.
 fn shown(disk: &Disk) -> Result<Contents, String> {
     match open(&mut disk.clone()) {
         Err(error) => Err(error.to_string()),
@@ -62,7 +62,8 @@ fn shown(disk: &Disk) -> Result<Contents, String> {
     }
 }
 
-/// A bit of a byte flips; the drive shows what it held or is refused with a remedy. Returns how often it is refused.
+/// Flips a bit of each byte; the contents are unchanged, or the drive is refused with a remedy.
+/// Returns how often it is refused.
 fn flip(disk: &Disk, file: ImageFile, bytes: impl Iterator<Item = usize>, contents: &Contents) -> usize {
     let mut refused = 0;
     for byte in bytes {
@@ -80,7 +81,7 @@ fn flip(disk: &Disk, file: ImageFile, bytes: impl Iterator<Item = usize>, conten
 }
 
 #[test]
-fn any_byte_of_superblock_or_checkpoint_may_be_altered_and_nothing_is_lost() {
+fn any_byte_of_superblock_or_checkpoint_may_be_altered_without_loss() {
     for clean in [true, false] {
         let (disk, contents) = used(clean);
         let used_of_copy = 200;
@@ -94,17 +95,21 @@ fn any_byte_of_superblock_or_checkpoint_may_be_altered_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_altered_byte_of_the_journal_is_of_no_consequence_or_is_named() {
+fn an_altered_byte_of_the_journal_does_no_harm_or_is_reported() {
     let (disk, contents) = used(true);
     let journal = spec(small()).journal_bytes as usize;
-    assert_eq!(flip(&disk, ImageFile::Journal, 0..journal, &contents), 0, "after a clean stop nothing in it counts");
+    assert_eq!(
+        flip(&disk, ImageFile::Journal, 0..journal, &contents),
+        0,
+        "after a clean shutdown the journal is not needed"
+    );
     let (disk, contents) = used(false);
     let refused = flip(&disk, ImageFile::Journal, 0..journal, &contents);
     assert!((500..1500).contains(&refused), "the synced records, of about 70 bytes each: {refused}");
 }
 
 #[test]
-fn a_file_cut_anywhere_is_mended_or_refused_by_its_length() {
+fn a_truncated_file_is_repaired_or_refused_by_its_length() {
     for clean in [true, false] {
         let (disk, contents) = used(clean);
         for file in ImageFile::ALL {
@@ -126,14 +131,14 @@ fn a_file_cut_anywhere_is_mended_or_refused_by_its_length() {
 }
 
 #[test]
-fn an_altered_byte_of_a_block_or_its_tag_is_an_unreadable_block_and_found_by_a_check() {
+fn an_altered_byte_of_a_block_or_its_tag_makes_the_block_unreadable_and_is_found_by_a_check() {
     for clean in [true, false] {
         let (disk, contents) = used(clean);
         let layout = Layout::new(&small(), spec(small()).journal_bytes);
         for file in [ImageFile::Data, ImageFile::Tags] {
             let unit = if file == ImageFile::Data { layout.block_bytes } else { layout.tag_bytes } as usize;
             for byte in 0..disk.clone().bytes(file).len() {
-                // Of a data block every thirteenth byte will do.
+                // Of a data block, test every thirteenth byte.
                 if file == ImageFile::Data && byte % 13 != 0 {
                     continue;
                 }
@@ -157,7 +162,8 @@ fn an_altered_byte_of_a_block_or_its_tag_is_an_unreadable_block_and_found_by_a_c
                 for (lba, (found, expected)) in found.iter().zip(&contents).enumerate() {
                     assert!(found == expected || lba == block && found.is_err(), "block {lba} is {found:?}");
                 }
-                // What has no tag is a block of zeros, in the file too; data behind a write pointer say nothing.
+                // A block without a tag is zeros, in the file too; data behind a write pointer are
+                // ignored.
                 let written = contents[block] != Ok(0);
                 let is_looked_at = written || block < 8;
                 if written || file == ImageFile::Data {
@@ -169,7 +175,7 @@ fn an_altered_byte_of_a_block_or_its_tag_is_an_unreadable_block_and_found_by_a_c
 }
 
 #[test]
-fn a_check_of_a_good_image_finds_nothing_and_tells_how_far_it_is() {
+fn a_check_of_a_good_image_finds_nothing_and_reports_its_progress() {
     for clean in [true, false] {
         let (mut disk, _) = used(clean);
         let before: Vec<Vec<u8>> = ImageFile::ALL.map(|file| disk.bytes(file).clone()).into();
@@ -183,14 +189,14 @@ fn a_check_of_a_good_image_finds_nothing_and_tells_how_far_it_is() {
         disk.bytes(ImageFile::State)[100] ^= 1;
         let report = check(&mut disk, &mut |_| {}).unwrap();
         assert_eq!(report.findings, [Finding::Copy { file: ImageFile::State }]);
-        assert!(open(&mut disk).unwrap().1.checkpoint_mended);
+        assert!(open(&mut disk).unwrap().1.checkpoint_repaired);
         let report = check(&mut disk, &mut |_| {}).unwrap();
         assert_eq!(report.findings, []);
     }
 }
 
 #[test]
-fn an_image_of_another_magic_or_version_is_refused_by_name() {
+fn an_image_with_another_magic_or_version_is_refused_with_its_reason() {
     let (mut disk, _) = used(true);
     for copy in 0..2 {
         disk.bytes(ImageFile::Superblock)[copy * COPY_BYTES + 16] = 9;
@@ -212,7 +218,7 @@ fn files_of_two_images_are_not_mixed() {
     *disk.bytes(ImageFile::State) = other.bytes(ImageFile::State).clone();
     let error = open(&mut disk).unwrap_err();
     assert_eq!(error, ImageError::OtherImage { file: ImageFile::State });
-    assert!(error.to_string().contains("state.zonda belongs to another image"));
+    assert!(error.to_string().contains("state.zonda does not belong to the same image as image.zonda"));
 }
 
 pub(super) fn all(disk: &mut Disk) -> [Vec<u8>; 5] {
@@ -226,7 +232,7 @@ pub(super) fn checkpoint_of(disk: &mut Disk) -> Checkpoint {
     checkpoint::decode(&layout, &spec(small()).uuid, copy).unwrap().unwrap()
 }
 
-/// Puts a checkpoint in the place of both copies.
+/// Replaces both copies of the checkpoint.
 pub(super) fn set_checkpoint(disk: &mut Disk, checkpoint: &Checkpoint) {
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
     let Checkpoint { sequence, clean, ref ledger } = *checkpoint;
@@ -236,7 +242,8 @@ pub(super) fn set_checkpoint(disk: &mut Disk, checkpoint: &Checkpoint) {
     }
 }
 
-/// Opening, inspecting and checking all say that the checkpoint is older than the journal, and leave everything as it is.
+/// Asserts that open, inspect and check report that the checkpoint is older than the journal, and
+/// change nothing.
 fn assert_older_than_its_journal(disk: &Disk, sequence: u64, epoch: u64) {
     let mut disk = disk.clone();
     let before = all(&mut disk);
@@ -244,14 +251,14 @@ fn assert_older_than_its_journal(disk: &Disk, sequence: u64, epoch: u64) {
     let opened = open(&mut disk).unwrap_err();
     assert_eq!((&checked, &inspected), (&opened, &opened));
     let words = format!(
-        "state.zonda: checkpoint {sequence} is older than the journal, which follows checkpoint {epoch}: bring"
+        "state.zonda: checkpoint {sequence} is older than the journal, which follows checkpoint {epoch}: restore"
     );
     assert!(opened.to_string().starts_with(&words), "{opened}");
-    assert!(all(&mut disk) == before, "who refuses an image changes nothing");
+    assert!(all(&mut disk) == before, "a refused image is not changed");
 }
 
 #[test]
-fn a_checkpoint_that_is_older_than_its_journal_is_refused_at_the_first_opening_and_nothing_is_changed() {
+fn a_checkpoint_that_is_older_than_its_journal_is_refused_at_the_first_opening_without_a_change() {
     let operations = [
         ("a mark and a record", Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All }),
         ("a record that was not synced", Operation::Flush),
@@ -262,7 +269,7 @@ fn a_checkpoint_that_is_older_than_its_journal_is_refused_at_the_first_opening_a
         let old = drive.disk.bytes(ImageFile::State).clone();
         drive.image.checkpoint();
         drive.collect();
-        drive.settle();
+        drive.complete_all();
         drive.write(11, 1, 43);
         assert_eq!(drive.run(operation).status, Status::Success, "{what}");
         let mut disk = drive.kill(&mut Prng::new(1));
@@ -288,7 +295,7 @@ fn a_checkpoint_from_before_the_last_opening_is_refused_even_if_nothing_was_reco
 }
 
 #[test]
-fn a_journal_without_a_good_mark_is_no_new_one_unless_the_drive_was_stopped_in_order() {
+fn an_image_without_a_good_mark_in_its_journal_is_refused_unless_it_was_shut_down_cleanly() {
     type Change = (&'static str, fn(&mut [u8]));
     let changes: [Change; 4] = [
         ("all of it is zero", |journal| journal.fill(0)),
@@ -301,7 +308,7 @@ fn a_journal_without_a_good_mark_is_no_new_one_unless_the_drive_was_stopped_in_o
     ];
     for (what, change) in changes {
         for is_opened_before in [true, false] {
-            // What is reset and written here was empty at the last checkpoint.
+            // The zones reset and written here were empty at the last checkpoint.
             let (mut disk, contents) = used(false);
             if is_opened_before {
                 disk = Drive::open(disk).kill(&mut Prng::new(2));
@@ -311,16 +318,16 @@ fn a_journal_without_a_good_mark_is_no_new_one_unless_the_drive_was_stopped_in_o
             let refused = shown(&disk).expect_err(what);
             assert!(refused.starts_with("journal.zonda: both marks are damaged"), "{what}: {refused}");
             assert_eq!(check(&mut disk, &mut |_| {}).unwrap_err(), inspect(&mut disk).unwrap_err(), "{what}");
-            assert!(all(&mut disk) == before, "who refuses an image changes nothing");
+            assert!(all(&mut disk) == before, "a refused image is not changed");
             let (mut clean, _) = used(true);
             change(clean.bytes(ImageFile::Journal));
-            assert_eq!(shown(&clean), Ok(contents), "{what}: nothing in the journal is needed");
+            assert_eq!(shown(&clean), Ok(contents), "{what}: the journal is not needed");
         }
     }
 }
 
 #[test]
-fn a_good_mark_or_first_record_of_a_later_epoch_is_damage_even_after_a_clean_stop() {
+fn a_good_mark_or_first_record_of_a_later_epoch_is_damage_even_after_a_clean_shutdown() {
     for clean in [true, false] {
         let (mut disk, contents) = used(clean);
         let sequence = checkpoint_of(&mut disk).sequence;
@@ -328,7 +335,8 @@ fn a_good_mark_or_first_record_of_a_later_epoch_is_damage_even_after_a_clean_sto
             let mark = encode_mark(&spec(small()).uuid, epoch, 20);
             let record = Record { kind: Kind::Zrwa, zone: 1, generation: 0, a: 0, b: 0, c: 0, payload: [&[], &[]] };
             let record = record.encode(Place { epoch, sequence: 1, previous: 0, failed_batches: 0 }).head;
-            // The mark that is in use stays: without it a record of an earlier epoch in place of the first one is the end.
+            // The mark that is in use stays: without it a record of an earlier epoch in place of
+            // the first one is the end.
             let places = [(0, &mark), (MARK_STRIDE, &mark), (MARKS_BYTES, &record)];
             for (at, bytes) in places.into_iter().filter(|(at, _)| refused || clean || *at == 0) {
                 let mut disk = disk.clone();
@@ -344,13 +352,13 @@ fn a_good_mark_or_first_record_of_a_later_epoch_is_damage_even_after_a_clean_sto
 }
 
 #[test]
-fn a_drive_whose_checkpoint_has_the_last_number_can_be_opened_again_and_again() {
+fn a_drive_whose_checkpoint_has_the_last_sequence_can_be_opened_repeatedly() {
     for sequence in [(1 << 62) - 1, 1 << 62, (1 << 63) - 1, u64::MAX - 1, u64::MAX] {
         let (mut disk, contents) = used(true);
         let checkpoint = Checkpoint { sequence, ..checkpoint_of(&mut disk) };
         set_checkpoint(&mut disk, &checkpoint);
         if sequence > 1 << 63 {
-            // What was there is of an early epoch, which is just to come.
+            // The stale records are of an early epoch, which is about to come again.
             disk.bytes(ImageFile::Journal)[..MARKS_BYTES as usize + HEADER_BYTES].fill(0);
         }
         for opening in 0..4 {
@@ -361,7 +369,7 @@ fn a_drive_whose_checkpoint_has_the_last_number_can_be_opened_again_and_again() 
             assert_eq!(drive.write(0, 4, 1), Status::Success);
             drive.image.checkpoint();
             drive.collect();
-            drive.settle();
+            drive.complete_all();
             assert_eq!(drive.write(0, 4, 1), Status::Success);
             disk = if opening == 1 { drive.kill(&mut Prng::new(1)) } else { drive.close() };
         }
@@ -369,7 +377,7 @@ fn a_drive_whose_checkpoint_has_the_last_number_can_be_opened_again_and_again() 
 }
 
 #[test]
-fn counters_that_have_reached_their_end_stay_there() {
+fn counters_saturate() {
     for distance in [0, 1, 5] {
         let (mut disk, _) = used(true);
         let mut checkpoint = checkpoint_of(&mut disk);
@@ -402,15 +410,21 @@ fn counters_that_have_reached_their_end_stay_there() {
 }
 
 #[test]
-fn a_zone_in_a_state_that_no_drive_leaves_is_refused_and_nothing_is_changed() {
-    let finished =
-        Entry { kept: Kept::Finished, finished: true, durable: 2, pointer: 2, written: 2, ..Entry::default() };
+fn a_zone_in_an_impossible_state_is_refused_without_a_change() {
+    let finished = Entry {
+        state: RecordedState::Finished,
+        finished: true,
+        durable: 2,
+        pointer: 2,
+        written: 2,
+        ..Entry::default()
+    };
     let zrwa = Entry { has_zrwa: true, had_zrwa: true, pointer: 2, written: 4, ..Entry::default() };
     let cases = [
         ("finished", 1, finished, true),
-        ("finished, then read only", 1, Entry { kept: Kept::ReadOnly, ..finished }, true),
-        ("finished, then writable", 1, Entry { kept: Kept::Writable, ..finished }, false),
-        ("finished by nobody", 1, Entry { finished: false, ..finished }, false),
+        ("finished, then read only", 1, Entry { state: RecordedState::ReadOnly, ..finished }, true),
+        ("finished, then writable", 1, Entry { state: RecordedState::Writable, ..finished }, false),
+        ("finished without a Finish", 1, Entry { finished: false, ..finished }, false),
         ("finished, with a ZRWA", 1, Entry { has_zrwa: true, had_zrwa: true, ..finished }, false),
         ("finished, conventional", 0, finished, false),
         ("with a ZRWA", 1, zrwa, true),
@@ -444,14 +458,14 @@ fn a_zone_in_a_state_that_no_drive_leaves_is_refused_and_nothing_is_changed() {
 }
 
 #[test]
-fn lost_tags_behind_the_last_one_that_is_left_do_not_make_a_zrwa_shorter() {
+fn lost_tags_behind_the_last_remaining_one_do_not_make_a_zrwa_shorter() {
     for metadata_bytes in [0, 8] {
         let zrwa = ZrwaGeometry { size_blocks: Blocks(8), ..small().zrwa.unwrap() };
         let mut drive = Drive::create(&spec(Geometry { metadata_bytes, zrwa: Some(zrwa), ..small() }));
         assert!(drive.manage(ZoneAction::Open { zrwa: true }, 8).is_success());
         assert!(drive.write(8, 6, 1).is_success());
         let mut drive = Drive::open(drive.close());
-        // Where blocks have metadata, this one comes back out of the journal.
+        // If blocks have metadata, this one is rewritten from the journal.
         assert!(drive.write(11, 1, 50).is_success());
         let mut disk = drive.kill(&mut Prng::new(1));
         let lost_from = if metadata_bytes == 0 { 12 * 8 } else { 0 };

@@ -1,4 +1,4 @@
-//! Files that fail, again and again: no panic, nothing acknowledged lost, and the drive goes on.
+//! Files that fail repeatedly: no panic, no acknowledged write lost, and the drive continues.
 
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{Geometry, Operation, PayloadKind, Prng, ZoneTarget};
@@ -6,7 +6,7 @@ use zonda_zoned::{Geometry, Operation, PayloadKind, Prng, ZoneTarget};
 use crate::ImageFile;
 use crate::testing::{Crash, Drive, Fault, Ledger, spec};
 
-/// One fault in each round; then everything is looked at, on the running drive or after a kill.
+/// Injects one fault in each round, then checks everything, on the running drive or after a kill.
 fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
     let root = Prng::new(seed);
     let mut prng = root.fork("run");
@@ -30,7 +30,8 @@ fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
             if ledger.outstanding() < depth && (drive.out.is_empty() || prng.chance(1, 3)) {
                 left -= 1;
                 let command = source.next(&ledger.oracle);
-                // Select All may fail in one zone while it is still under way in others: the oracle cannot follow.
+                // Select All may fail in one zone while it is in flight in others: the oracle
+                // cannot follow.
                 if matches!(command.operation, Operation::ManageZones { target: ZoneTarget::All, .. }) {
                     continue;
                 }
@@ -47,7 +48,7 @@ fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
         for completion in drive.poll() {
             failed |= !ledger.completed(&completion, true).unwrap();
         }
-        assert_eq!(ledger.outstanding(), 0, "everything that was taken has ended");
+        assert_eq!(ledger.outstanding(), 0, "every accepted command has ended");
         drive.image.check_invariants();
         drive.disk.fault = None;
         faults += u64::from(failed);
@@ -56,7 +57,7 @@ fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
             drive = Drive::open(drive.kill(&mut prng));
         }
         let observed = drive.observe();
-        // A zone that lost its last write may find its active resource taken.
+        // The active resource of a zone that lost its last write may be in use.
         let finished: Vec<_> = (0..geometry.zone_count).map(zonda_zoned::ZoneIndex).collect();
         ledger.judge(&observed, crash, &finished).unwrap();
         drive.image.check_invariants();
@@ -72,7 +73,7 @@ fn run(geometry: &Geometry, seed: u64, rounds: u64) -> u64 {
     faults
 }
 
-/// How many faults were met on so many drives.
+/// Returns how many faults occurred on so many drives.
 fn run_all(label: &str, drives: u64) -> u64 {
     let mut geometries = Prng::new(1).fork(label);
     let mut faults = 0;
@@ -90,7 +91,7 @@ fn run_all(label: &str, drives: u64) -> u64 {
 }
 
 #[test]
-fn a_fault_fails_what_it_meets_and_nothing_acknowledged_before() {
+fn a_fault_fails_its_commands_and_no_acknowledged_one() {
     let faults = run_all("faults", 60);
     assert!(faults > 60 * 5, "{faults} faults on 60 drives");
 }
@@ -135,7 +136,7 @@ fn a_drive_whose_every_file_fails_often_never_panics_and_can_be_opened() {
 }
 
 #[test]
-fn a_sync_that_fails_fails_what_waits_for_another_sync_of_the_file() {
+fn a_failed_sync_fails_commands_that_wait_for_another_sync_of_the_file() {
     let geometry = Geometry { conventional_zone_count: 0, ..Geometry::tiny() };
     let mut drive = Drive::create(&spec(geometry.clone()));
     let second = geometry.zone_size_blocks.0;
@@ -147,7 +148,7 @@ fn a_sync_that_fails_fails_what_waits_for_another_sync_of_the_file() {
     };
     let first = drive.submit(finish(0));
     let other = drive.submit(finish(second));
-    let completions = drive.settle();
+    let completions = drive.complete_all();
     for id in [first, other] {
         let completion = completions.iter().find(|completion| completion.id == id).expect("it has ended");
         assert_eq!(completion.status, zonda_zoned::Status::WriteFault);

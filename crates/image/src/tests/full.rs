@@ -1,4 +1,4 @@
-//! File systems that are full, and have room again.
+//! File systems that are full, and have free space again.
 
 use zonda_zoned::{Blocks, Geometry, Lba, LbaRange, Operation, Prng, Status, ZoneAction, ZoneIndex, ZoneState};
 
@@ -9,7 +9,7 @@ fn plain() -> Geometry {
     Geometry { metadata_bytes: 0, conventional_zone_count: 0, ..Geometry::tiny() }
 }
 
-/// Conventional zones whose blocks go through the journal.
+/// Conventional zones whose blocks are journaled.
 fn logged() -> Geometry {
     conventional(8)
 }
@@ -20,7 +20,7 @@ fn conventional(metadata_bytes: u16) -> Geometry {
 }
 
 #[test]
-fn a_first_block_that_finds_no_space_in_each_zone_leaves_all_of_them_writable() {
+fn zones_whose_first_block_finds_no_space_stay_writable() {
     let geometry = plain();
     let mut drive = Drive::create(&spec(geometry.clone()));
     let zones: Vec<u64> = (0..u64::from(geometry.zone_count)).map(|zone| zone * geometry.zone_size_blocks.0).collect();
@@ -28,7 +28,7 @@ fn a_first_block_that_finds_no_space_in_each_zone_leaves_all_of_them_writable() 
     for &start in &zones {
         assert_eq!(drive.write(start, 1, 1), Status::CapacityExceeded);
     }
-    // What needs no space goes on meanwhile, and after a restart.
+    // Commands that need no space succeed meanwhile, and after a restart.
     for restart in [false, true] {
         if restart {
             let fault = drive.disk.fault;
@@ -53,11 +53,11 @@ fn a_first_block_that_finds_no_space_in_each_zone_leaves_all_of_them_writable() 
 }
 
 #[test]
-fn contents_are_logged_only_where_they_have_their_space() {
+fn contents_are_journaled_only_if_their_space_is_allocated() {
     let mut drive = Drive::create(&spec(logged()));
     assert!(drive.write(2, 1, 5).is_success());
     drive.disk.fault = Some(Fault::NoSpace(None));
-    assert!(drive.write(2, 1, 6).is_success(), "a block that has its space is overwritten");
+    assert!(drive.write(2, 1, 6).is_success(), "an allocated block is overwritten");
     assert_eq!(drive.write(8, 8, 20), Status::CapacityExceeded);
     assert_eq!(drive.marks(2, 1), [Ok(6)]);
     assert_eq!(drive.marks(8, 8), [Ok(0); 8]);
@@ -66,7 +66,7 @@ fn contents_are_logged_only_where_they_have_their_space() {
 }
 
 #[test]
-fn an_image_whose_contents_are_logged_opens_on_a_full_file_system_after_a_kill() {
+fn an_image_with_journaled_contents_opens_on_a_full_file_system_after_a_kill() {
     for seed in 0..40 {
         let mut drive = Drive::create(&spec(logged()));
         assert!(drive.write(0, 2, 1).is_success());
@@ -86,7 +86,7 @@ fn an_image_whose_contents_are_logged_opens_on_a_full_file_system_after_a_kill()
 }
 
 #[test]
-fn an_overwrite_that_finds_no_space_leaves_what_was_there() {
+fn an_overwrite_that_finds_no_space_leaves_the_old_contents() {
     let geometry = conventional(0);
     // Data or tags of a block that was never written find no space.
     for file in [ImageFile::Data, ImageFile::Tags] {

@@ -1,4 +1,4 @@
-//! What a crash makes uncertain is what was being overwritten, and nothing beside it.
+//! A crash makes only blocks uncertain that were being overwritten.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{FileOperation, Finding, ImageFile, check};
 
 const BLOCK: u64 = 512;
 
-/// One conventional zone of 512 blocks, which are overwritten in place without being logged.
+/// One conventional zone of 512 blocks, which are overwritten in place without being journaled.
 fn conventional() -> Geometry {
     Geometry {
         metadata_bytes: 0,
@@ -45,7 +45,7 @@ fn rot(disk: &mut Disk, block: u64) {
     disk.bytes(ImageFile::Data)[(block * BLOCK) as usize..][..4].copy_from_slice(b"rot!");
 }
 
-/// The blocks that a check finds damaged, and how many it accepts on the word of an intent.
+/// The blocks that a check finds damaged, and how many it accepts because of an intent.
 fn checked(disk: &Disk) -> (Vec<u64>, u64) {
     let report = check(&mut disk.clone(), &mut |_| {}).unwrap();
     let blocks = report.findings.iter().map(|finding| match finding {
@@ -70,7 +70,7 @@ fn rot_in_a_flushed_block_is_found_though_its_neighbour_was_being_overwritten() 
 }
 
 #[test]
-fn a_check_says_how_many_blocks_it_takes_as_they_are() {
+fn a_check_reports_how_many_blocks_it_accepts_as_they_are() {
     let mut drive = Drive::create(&spec(conventional()));
     assert!(drive.write(0, 100, 1).is_success());
     assert!(drive.run(Operation::Flush).status.is_success());
@@ -108,7 +108,7 @@ fn rot_in_a_flushed_block_of_a_zrwa_is_found_and_an_overwrite_of_it_is_accepted(
 }
 
 #[test]
-fn a_flush_settles_a_zrwa_only_up_to_a_write_that_is_under_way() {
+fn a_flush_persists_a_zrwa_only_up_to_a_write_that_is_in_flight() {
     let mut drive = Drive::create(&spec(with_zrwa()));
     assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
     assert!(drive.write(0, 6, 1).is_success());
@@ -118,7 +118,7 @@ fn a_flush_settles_a_zrwa_only_up_to_a_write_that_is_under_way() {
     while drive.out.len() > write {
         drive.step(write);
     }
-    // Of the write the data get there, and the program is killed.
+    // The data of the write are on file, and the program is killed.
     let data = drive.out.iter().position(|(command, _)| command.operation.file() == ImageFile::Data);
     drive.step(data.expect("a block of a ZRWA that was not flushed is written at once"));
     let mut drive = Drive::open(drive.disk);
@@ -126,7 +126,7 @@ fn a_flush_settles_a_zrwa_only_up_to_a_write_that_is_under_way() {
 }
 
 #[test]
-fn a_block_that_is_written_while_a_flush_settles_it_has_an_intent() {
+fn a_block_that_is_written_while_a_flush_persists_it_has_an_intent() {
     let mut drive = Drive::create(&spec(with_zrwa()));
     assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
     assert!(drive.write(0, 6, 1).is_success());
@@ -139,7 +139,7 @@ fn a_block_that_is_written_while_a_flush_settles_it_has_an_intent() {
         drive.step(next);
     }
     let data = drive.out.iter().position(|(command, _)| command.operation.file() == ImageFile::Data);
-    drive.step(data.expect("the intent is recorded, so the write goes on"));
+    drive.step(data.expect("the intent is recorded, so the write continues"));
     let mut drive = Drive::open(drive.disk);
     assert_eq!(drive.marks(2, 3), [Ok(3), Ok(90), Ok(5)]);
 }
@@ -156,7 +156,7 @@ fn an_intent_ends_with_the_zone_that_it_was_for() {
             assert!(drive.manage(ZoneAction::Reset, 0).is_success());
         }
     }
-    // The intent of the first round says nothing of block 2 now.
+    // The intent of the first round does not apply to block 2 now.
     let mut disk = drive.disk.clone();
     rot(&mut disk, 2);
     assert_eq!(checked(&disk), (vec![2], 0));
@@ -165,8 +165,8 @@ fn an_intent_ends_with_the_zone_that_it_was_for() {
     assert!(drive.out.iter().all(|(command, _)| is_read(&command.operation)), "the tag before: {:?}", drive.out);
 }
 
-/// The first block of the zone was written and flushed, and rots; then it is overwritten, and the program is killed when these
-/// operations of the overwrite are done: data, tags.
+/// The first block of the zone was written and flushed, and rots; then it is overwritten, and the
+/// program is killed when these operations of the overwrite are complete: data, tags.
 fn killed_over_rot(data: bool, tags: bool) -> Drive {
     let mut drive = Drive::create(&spec(conventional()));
     assert!(drive.write(0, 2, 1).is_success());
@@ -176,7 +176,7 @@ fn killed_over_rot(data: bool, tags: bool) -> Drive {
     overwritten_in_part(drive, data, tags)
 }
 
-/// Block 0 is overwritten, up to where data or tags, or both, are on file.
+/// Overwrites block 0 until data or tags, or both, are on file.
 fn overwritten_in_part(mut drive: Drive, data: bool, tags: bool) -> Drive {
     drive.submit(drive.write_of(0, 1, 90));
     let is_to_come = |operation: &FileOperation| match operation {
@@ -187,12 +187,12 @@ fn overwritten_in_part(mut drive: Drive, data: bool, tags: bool) -> Drive {
     while let Some(next) = drive.out.iter().position(|(command, _)| is_to_come(&command.operation)) {
         drive.step(next);
     }
-    assert_eq!(drive.out.len(), usize::from(!data) + usize::from(!tags), "the rest is out");
+    assert_eq!(drive.out.len(), usize::from(!data) + usize::from(!tags), "the rest is outstanding");
     Drive::open(drive.disk)
 }
 
 #[test]
-fn a_block_that_could_not_be_read_is_new_or_an_error_when_an_overwrite_of_it_is_cut_short() {
+fn an_unreadable_block_is_new_or_an_error_after_an_interrupted_overwrite() {
     for (data, tags) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut drive = killed_over_rot(data, tags);
         let expected = if data { Ok(90) } else { Err(Status::UnrecoveredReadError) };
@@ -202,7 +202,7 @@ fn a_block_that_could_not_be_read_is_new_or_an_error_when_an_overwrite_of_it_is_
 }
 
 #[test]
-fn a_block_is_old_or_new_when_an_overwrite_of_it_is_cut_short() {
+fn a_block_is_old_or_new_after_an_interrupted_overwrite() {
     for (data, tags) in [(false, false), (true, false), (false, true), (true, true)] {
         for first in [1, 0] {
             let mut drive = Drive::create(&spec(conventional()));
@@ -230,7 +230,7 @@ fn a_block_that_rots_while_it_is_overwritten_is_an_error() {
 }
 
 #[test]
-fn an_overwrite_that_fails_leaves_a_block_that_could_not_be_read_an_error_unless_its_data_are_there() {
+fn an_unreadable_block_stays_an_error_after_a_failed_overwrite_unless_its_data_are_on_file() {
     let mut seen = BTreeSet::new();
     for seed in 0..8 {
         let mut drive = Drive::create(&spec(conventional()));
@@ -240,19 +240,19 @@ fn an_overwrite_that_fails_leaves_a_block_that_could_not_be_read_an_error_unless
         drive.disk.prng = Some(Prng::new(seed));
         drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));
         assert_eq!(drive.write(0, 1, 50), Status::WriteFault);
-        let is_there = drive.disk.bytes(ImageFile::Data)[0] == 50;
-        let expected = if is_there { Ok(50) } else { Err(Status::UnrecoveredReadError) };
+        let is_on_file = drive.disk.bytes(ImageFile::Data)[0] == 50;
+        let expected = if is_on_file { Ok(50) } else { Err(Status::UnrecoveredReadError) };
         assert_eq!(drive.marks(0, 2), [expected, Ok(2)], "seed {seed}");
-        // Nor does another one that is cut short make it readable.
+        // Another interrupted overwrite does not make it readable either.
         let mut drive = overwritten_in_part(drive, false, false);
         assert_eq!(drive.marks(0, 2), [expected, Ok(2)], "seed {seed}");
-        seen.insert(is_there);
+        seen.insert(is_on_file);
     }
-    assert_eq!(seen.len(), 2, "data that are there, and data that are not");
+    assert_eq!(seen.len(), 2, "data that are on file, and data that are not");
 }
 
 #[test]
-fn a_flush_repeats_the_intent_of_a_write_that_is_under_way() {
+fn a_flush_repeats_the_intent_of_a_write_that_is_in_flight() {
     for (data, tags) in [(true, false), (false, true)] {
         let mut drive = Drive::create(&spec(conventional()));
         assert!(drive.write(0, 1, 1).is_success());
@@ -272,7 +272,8 @@ fn a_flush_repeats_the_intent_of_a_write_that_is_under_way() {
             drive.step(write);
         }
         for (file, is_done) in [(ImageFile::Data, data), (ImageFile::Tags, tags)] {
-            let at = drive.out.iter().position(|(command, _)| is_file(&command.operation, file)).expect("it is out");
+            let at =
+                drive.out.iter().position(|(command, _)| is_file(&command.operation, file)).expect("it is outstanding");
             if is_done {
                 drive.step(at);
             }
@@ -283,7 +284,7 @@ fn a_flush_repeats_the_intent_of_a_write_that_is_under_way() {
 }
 
 #[test]
-fn tags_that_are_lost_are_an_error_where_data_contradict_them() {
+fn lost_tags_are_an_error_where_data_contradict_them() {
     for clean in [true, false] {
         let mut drive = Drive::create(&spec(conventional()));
         assert!(drive.write(0, 100, 1).is_success());
@@ -291,7 +292,7 @@ fn tags_that_are_lost_are_an_error_where_data_contradict_them() {
         assert!(drive.run(Operation::Flush).status.is_success());
         let mut disk = if clean { drive.close() } else { drive.kill(&mut Prng::new(1)) };
         disk.bytes(ImageFile::Tags)[..4096].fill(0);
-        assert_eq!(checked(&disk), ((0..100).collect(), 0), "stopped in order: {clean}");
+        assert_eq!(checked(&disk), ((0..100).collect(), 0), "clean shutdown: {clean}");
         let mut drive = Drive::open(disk);
         assert_eq!(
             drive.marks(98, 4),
@@ -301,7 +302,7 @@ fn tags_that_are_lost_are_an_error_where_data_contradict_them() {
 }
 
 #[test]
-fn tags_that_are_lost_are_an_error_where_only_metadata_say_that_something_was_written() {
+fn lost_tags_are_an_error_where_only_metadata_show_that_a_block_was_written() {
     let mut drive = Drive::create(&spec(Geometry { metadata_bytes: 8, ..conventional() }));
     let write = |data: u8, metadata: u8, lba: u64| {
         let payload = BlockBuffer { data: vec![data; 2 * 512].into(), metadata: vec![metadata; 2 * 8].into() };
@@ -318,7 +319,7 @@ fn tags_that_are_lost_are_an_error_where_only_metadata_say_that_something_was_wr
         assert_eq!((&read.data[..], &read.metadata[..]), (&[0; 1024][..], &[7; 16][..]), "after a restart");
         let mut disk = if clean { drive.close() } else { drive.kill(&mut Prng::new(1)) };
         disk.bytes(ImageFile::Tags)[..4096].fill(0);
-        assert_eq!(checked(&disk), (vec![0, 1, 4, 5], 0), "stopped in order: {clean}");
+        assert_eq!(checked(&disk), (vec![0, 1, 4, 5], 0), "clean shutdown: {clean}");
         let mut drive = Drive::open(disk);
         let expected =
             [0, 1, 2, 3, 4, 5].map(|lba| if [2, 3].contains(&lba) { Ok(0) } else { Err(Status::UnrecoveredReadError) });
@@ -376,7 +377,7 @@ fn lost_tags_of_the_last_blocks_of_a_zrwa_do_not_make_it_shorter() {
         assert!(drive.run(Operation::Flush).status.is_success());
         drive.image.checkpoint();
         drive.collect();
-        drive.settle();
+        drive.complete_all();
         let mut disk = drive.kill(&mut Prng::new(1));
         disk.bytes(ImageFile::Tags).fill(0);
         assert_eq!(checked(&disk), (vec![4, 5], 0));
@@ -387,7 +388,7 @@ fn lost_tags_of_the_last_blocks_of_a_zrwa_do_not_make_it_shorter() {
 }
 
 #[test]
-fn tags_that_are_lost_under_an_overwrite_are_found_again_in_its_intent() {
+fn tags_lost_under_an_overwrite_are_recovered_from_its_intent() {
     let mut drive = Drive::create(&spec(conventional()));
     assert!(drive.write(0, 2, 1).is_success());
     assert!(drive.run(Operation::Flush).status.is_success());
@@ -399,7 +400,7 @@ fn tags_that_are_lost_under_an_overwrite_are_found_again_in_its_intent() {
 }
 
 #[test]
-fn an_overwrite_that_has_its_intent_because_of_a_flush_that_failed_is_old_or_new_when_it_is_cut_short() {
+fn an_interrupted_overwrite_with_an_intent_because_of_a_failed_flush_is_old_or_new() {
     for fails_first in [true, false] {
         let mut drive = Drive::create(&spec(with_zrwa()));
         assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
@@ -427,14 +428,15 @@ fn an_overwrite_that_has_its_intent_because_of_a_flush_that_failed_is_old_or_new
 }
 
 #[test]
-fn what_is_overwritten_while_a_flush_is_under_way_is_held_to_its_own_intent() {
+fn a_block_overwritten_during_a_flush_is_verified_against_its_own_intent() {
     for overwrites in [1, 2] {
         let mut drive = Drive::create(&spec(conventional()));
-        // Before the flush the block is written so often that anything would be accepted of it, or not yet.
+        // Before the flush the block is written so often that any contents would be accepted, or
+        // not yet.
         (0..overwrites).for_each(|mark| assert!(drive.write(0, 1, 10 + mark).is_success()));
         let flush = drive.submit(Operation::Flush);
         let write = drive.submit(drive.write_of(0, 1, 90));
-        let ended: Vec<_> = drive.settle().iter().map(|completion| completion.id).collect();
+        let ended: Vec<_> = drive.complete_all().iter().map(|completion| completion.id).collect();
         assert!(ended.contains(&flush) && ended.contains(&write));
         let mut disk = drive.kill(&mut Prng::new(1));
         assert_eq!(Drive::open(disk.clone()).marks(0, 1), [Ok(90)]);

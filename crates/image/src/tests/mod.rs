@@ -1,4 +1,4 @@
-//! The promises of the format, each held against simulated disks.
+//! The guarantees of the format, each checked on simulated disks.
 
 mod checkpoints;
 mod contradictions;

@@ -1,4 +1,4 @@
-//! Openings that are cut short while only one copy of the checkpoint is good.
+//! Openings that are interrupted while only one copy of the checkpoint is good.
 
 use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction};
 
@@ -7,14 +7,15 @@ use crate::format::layout::Layout;
 use crate::testing::{Disk, Drive, spec};
 use crate::{FileOperation, ImageFile, check, create, open};
 
-/// Random choices of what a cut leaves of the operation in progress and of unsynced pages.
+/// The number of random choices of what an interruption leaves of the operation in progress and of
+/// unsynced pages.
 const SEEDS: u64 = 12;
 
 fn geometry() -> Geometry {
     Geometry { conventional_zone_count: 1, zone_count: 5, zone_capacity_blocks: Blocks(16), ..Geometry::tiny() }
 }
 
-/// How the drive came to be opened again.
+/// How the drive was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Closed,
@@ -57,8 +58,8 @@ fn tear(disk: &mut Disk, slot: u64) {
     disk.bytes(ImageFile::State)[from..end].iter_mut().for_each(|byte| *byte ^= 0x55);
 }
 
-/// Asserts that the opening of this disk can be cut at every change of a file, by a kill or a loss of power, and that the
-/// next opening finds everything.
+/// Asserts that the opening of this disk can be interrupted at every change of a file, by a kill or
+/// a loss of power, and that the next opening recovers all contents.
 fn assert_opening_can_be_cut(disk: &Disk, what: &str) {
     let expected = Drive::open(disk.clone()).observe();
     let mut counted = disk.clone();
@@ -107,13 +108,13 @@ fn an_opening_syncs_the_newest_checkpoint_before_it_overwrites_the_older_one() {
 }
 
 #[test]
-fn what_an_opening_writes_again_out_of_the_journal_is_synced_there_before() {
+fn an_opening_syncs_the_journal_before_it_rewrites_contents_from_it() {
     let mut drive = Drive::create(&spec(geometry()));
     assert_eq!(drive.write(3, 1, 50), Status::Success);
     drive.run(Operation::Flush);
     drive.image.checkpoint();
     drive.collect();
-    drive.settle();
+    drive.complete_all();
     drive.submit(drive.write_of(3, 1, 60));
     while drive.out[0].0.operation != (FileOperation::Sync { file: ImageFile::Journal }) {
         drive.step(0);
@@ -135,7 +136,7 @@ fn what_an_opening_writes_again_out_of_the_journal_is_synced_there_before() {
 }
 
 #[test]
-fn an_image_whose_creation_was_killed_before_its_last_sync_is_one_for_good_when_it_was_opened() {
+fn an_image_whose_creation_was_killed_before_its_last_sync_is_durable_once_opened() {
     let mut counted = Disk::new();
     counted.changes_left = Some(u64::MAX);
     create(&spec(geometry()), &mut counted).unwrap();
@@ -151,7 +152,7 @@ fn an_image_whose_creation_was_killed_before_its_last_sync_is_one_for_good_when_
 }
 
 #[test]
-fn a_block_that_the_disk_does_not_give_back_during_an_opening_is_no_end_of_its_zone() {
+fn a_block_that_cannot_be_read_during_an_opening_does_not_end_its_zone() {
     let geometry = Geometry { conventional_zone_count: 0, metadata_bytes: 0, ..Geometry::tiny() };
     let mut drive = Drive::create(&spec(geometry));
     assert_eq!(drive.write(0, 6, 1), Status::Success);

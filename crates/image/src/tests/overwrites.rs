@@ -1,11 +1,12 @@
-//! What recovery must know of blocks that were being overwritten.
+//! Intents that a recovery needs for blocks that were being overwritten.
 
 use zonda_zoned::{Blocks, Geometry, Operation, Status};
 
 use crate::testing::{Drive, spec};
 use crate::{FileOperation, ImageFile};
 
-/// One conventional zone of two regions, whose blocks are overwritten in place without being logged.
+/// One conventional zone of two regions, whose blocks are overwritten in place without being
+/// journaled.
 fn two_regions() -> Geometry {
     Geometry {
         metadata_bytes: 0,
@@ -21,7 +22,7 @@ fn a_flush_that_ends_while_an_intent_is_being_recorded_does_not_end_the_intent()
     let mut drive = Drive::create(&spec(two_regions()));
     assert_eq!(drive.write(300, 1, 9), Status::Success);
     assert_eq!(drive.run(Operation::Flush).status, Status::Success);
-    // Something else is intended, so that the flush has intents to end.
+    // Record another intent, so that the flush has intents to end.
     assert_eq!(drive.write(0, 1, 1), Status::Success);
     drive.submit(Operation::Flush);
     let syncs = drive.out.len();
@@ -33,8 +34,8 @@ fn a_flush_that_ends_while_an_intent_is_being_recorded_does_not_end_the_intent()
     while let Some(next) = drive.out.iter().position(|(command, _)| intended(&command.operation)) {
         drive.step(next);
     }
-    // The data get there, their tags do not, and the program is killed.
+    // The data are on file, their tags are not, and the program is killed.
     let data = drive.out.iter().position(|(command, _)| command.operation.file() == ImageFile::Data);
-    drive.step(data.expect("the intent is recorded, so the write goes on"));
+    drive.step(data.expect("the intent is recorded, so the write continues"));
     assert_eq!(Drive::open(drive.disk).marks(300, 1), [Ok(10)]);
 }

@@ -1,4 +1,4 @@
-//! One sentence for each promise and for each rule that keeps it.
+//! One test for each guarantee, and for each rule that it depends on.
 
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, LbaRange, NamespaceId, Operation, Outcome,
@@ -8,7 +8,8 @@ use zonda_zoned::{
 use crate::testing::{Disk, Drive, Fault, spec};
 use crate::{FileOperation, ImageError, ImageFile, ImageSpec, create, inspect, open};
 
-/// The tiny geometry, with all of each zone writable, two conventional zones, and ZRWAs of four blocks.
+/// The tiny geometry, with all of each zone writable, two conventional zones, and ZRWAs of four
+/// blocks.
 pub(super) fn mixed() -> Geometry {
     Geometry {
         conventional_zone_count: 2,
@@ -23,7 +24,7 @@ pub(super) fn mixed() -> Geometry {
     }
 }
 
-/// As [`mixed`], with blocks that are overwritten in place without being logged.
+/// As [`mixed`], with blocks that are overwritten in place without being journaled.
 pub(super) fn plain() -> Geometry {
     Geometry { metadata_bytes: 0, ..mixed() }
 }
@@ -36,7 +37,7 @@ pub(super) fn killed(drive: Drive) -> Drive {
     Drive::open(drive.kill(&mut Prng::new(1)))
 }
 
-/// The power goes, and takes everything that was not synced.
+/// The power fails, and all unsynced changes are lost.
 pub(super) fn unplugged(drive: Drive) -> Drive {
     let mut disk = drive.kill(&mut Prng::new(1));
     disk.forget_unsynced();
@@ -51,7 +52,7 @@ pub(super) fn state(drive: &Drive, zone: u32) -> ZoneState {
     drive.image.zones().zone(ZoneIndex(zone)).state
 }
 
-/// How many operations of this kind are out.
+/// The number of outstanding operations of this kind.
 pub(super) fn out(drive: &Drive, wanted: impl Fn(&FileOperation) -> bool) -> usize {
     drive.out.iter().filter(|(command, _)| wanted(&command.operation)).count()
 }
@@ -62,12 +63,12 @@ pub(super) fn is_write(file: ImageFile) -> impl Fn(&FileOperation) -> bool {
 
 /// Carries out the first operation of a kind.
 pub(super) fn step(drive: &mut Drive, wanted: impl Fn(&FileOperation) -> bool) {
-    let place = drive.out.iter().position(|(command, _)| wanted(&command.operation)).expect("it is out");
+    let place = drive.out.iter().position(|(command, _)| wanted(&command.operation)).expect("it is outstanding");
     drive.step(place);
 }
 
 #[test]
-fn what_was_acknowledged_is_there_after_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     for geometry in [mixed(), plain()] {
         let mut drive = drive(geometry);
         assert_eq!(drive.write(48, 3, 10), Status::Success);
@@ -84,7 +85,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
 }
 
 #[test]
-fn what_was_flushed_is_there_after_a_loss_of_power_and_the_rest_need_not_be() {
+fn flushed_writes_survive_a_loss_of_power_and_others_need_not() {
     for geometry in [mixed(), plain()] {
         let mut drive = drive(geometry);
         drive.write(48, 3, 10);
@@ -112,7 +113,7 @@ fn management_survives_a_loss_of_power_without_a_flush() {
     assert_eq!(drive.manage(ZoneAction::FlushZrwa, 65), Status::Success);
     drive.image.degrade(ZoneIndex(5), ZoneState::ReadOnly);
     drive.collect();
-    drive.settle();
+    drive.complete_all();
     let mut drive = unplugged(drive);
     assert_eq!(
         (2..6).map(|zone| state(&drive, zone)).collect::<Vec<_>>(),
@@ -126,7 +127,7 @@ fn management_survives_a_loss_of_power_without_a_flush() {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_zone_became_read_only_is_there_after_a_kill() {
+fn writes_acknowledged_before_a_zone_became_read_only_survive_a_kill() {
     for geometry in [mixed(), plain()] {
         let mut drive = drive(geometry);
         assert_eq!(drive.write(48, 3, 10), Status::Success);
@@ -137,7 +138,7 @@ fn what_was_acknowledged_before_a_zone_became_read_only_is_there_after_a_kill() 
             drive.image.degrade(ZoneIndex(zone), ZoneState::ReadOnly);
         }
         drive.collect();
-        drive.settle();
+        drive.complete_all();
         let mut drive = killed(drive);
         assert_eq!((state(&drive, 3), pointer(&drive, 3)), (ZoneState::ReadOnly, 3));
         assert_eq!((state(&drive, 4), pointer(&drive, 4)), (ZoneState::ReadOnly, 2));
@@ -147,7 +148,7 @@ fn what_was_acknowledged_before_a_zone_became_read_only_is_there_after_a_kill() 
 }
 
 #[test]
-fn a_finish_takes_what_was_written_before_it_along() {
+fn a_finish_makes_earlier_writes_to_its_zone_durable() {
     let mut drive = drive(mixed());
     drive.write(48, 5, 2);
     drive.manage(ZoneAction::Finish, 48);
@@ -163,7 +164,7 @@ fn a_write_is_acknowledged_only_when_those_before_it_are_on_file() {
     let mut drive = drive(mixed());
     let first = drive.submit(drive.write_of(48, 1, 1));
     let second = drive.submit(drive.write_of(49, 1, 2));
-    assert_eq!(drive.out.len(), 4, "both are under way at once");
+    assert_eq!(drive.out.len(), 4, "both are in flight at the same time");
     drive.step(3);
     drive.step(2);
     assert_eq!(drive.poll(), [], "the second write is on file");
@@ -199,8 +200,8 @@ fn a_read_returns_the_newest_data_submitted_and_an_overwrite_does_not_disturb_an
         let before = drive.submit(Operation::Read { start: Lba(3), blocks: Blocks(1) });
         drive.submit(drive.write_of(3, 1, 60));
         let after = drive.submit(Operation::Read { start: Lba(3), blocks: Blocks(1) });
-        assert_eq!(drive.out.len(), 2, "the first read alone is under way");
-        let completions = drive.settle();
+        assert_eq!(drive.out.len(), 2, "only the first read is in flight");
+        let completions = drive.complete_all();
         let mark = |id| match &completions.iter().find(|completion| completion.id == id).unwrap().outcome {
             Outcome::Data(zonda_zoned::Payload::Bytes(buffer)) => buffer.data[0],
             other => panic!("{other:?}"),
@@ -226,16 +227,16 @@ fn a_reset_is_synced_before_it_is_acknowledged_and_before_the_zone_is_written_ag
     drive.write(48, 2, 1);
     drive.submit(Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(Lba(48)) });
     drive.submit(drive.write_of(48, 1, 5));
-    assert_eq!(drive.out.len(), 1, "the journal record alone");
+    assert_eq!(drive.out.len(), 1, "only the journal record");
     step(&mut drive, is_write(ImageFile::Journal));
     assert_eq!(out(&drive, |operation| matches!(operation, FileOperation::Sync { file: ImageFile::Journal })), 1);
     assert_eq!((drive.out.len(), drive.poll().len()), (1, 0));
-    drive.settle();
+    drive.complete_all();
     assert_eq!(drive.marks(48, 2), [Ok(5), Ok(0)]);
 }
 
 #[test]
-fn a_reset_whose_record_is_lost_has_not_happened() {
+fn a_reset_whose_record_is_lost_has_no_effect() {
     let mut drive = drive(mixed());
     drive.write(48, 2, 1);
     drive.submit(Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(Lba(48)) });
@@ -252,24 +253,24 @@ fn the_first_two_overwrites_of_a_block_wait_for_their_intents_and_later_ones_do_
         |operation: &FileOperation| matches!(operation, FileOperation::Read { file: ImageFile::Tags, .. });
     for (mark, reads, records) in [(1, 1, 1), (2, 0, 1), (3, 0, 0), (4, 0, 0)] {
         drive.submit(drive.write_of(0, 1, mark));
-        assert_eq!(out(&drive, is_tag_read), reads, "the first intent tells the tag before: {mark}");
+        assert_eq!(out(&drive, is_tag_read), reads, "the first intent contains the previous tag: {mark}");
         if reads > 0 {
             drive.step(0);
         }
         assert_eq!(out(&drive, is_write(ImageFile::Journal)), records, "{mark}");
         assert_eq!(out(&drive, is_write(ImageFile::Data)), 1 - records, "{mark}");
-        drive.settle();
+        drive.complete_all();
     }
     drive.submit(drive.write_of(0, 2, 5));
-    assert_eq!(out(&drive, is_tag_read), 1, "the block beside it has none");
-    drive.settle();
+    assert_eq!(out(&drive, is_tag_read), 1, "the next block has no intent");
+    drive.complete_all();
     drive.run(Operation::Flush);
     drive.submit(drive.write_of(1, 1, 1));
     assert_eq!(out(&drive, is_tag_read), 1, "the flush ended the intents");
 }
 
 #[test]
-fn a_block_torn_between_data_and_metadata_comes_back_whole() {
+fn a_block_torn_between_data_and_metadata_is_recovered_completely() {
     let mut drive = drive(mixed());
     drive.write(3, 1, 50);
     drive.run(Operation::Flush);
@@ -286,7 +287,7 @@ fn a_block_torn_between_data_and_metadata_comes_back_whole() {
 }
 
 #[test]
-fn a_block_that_was_overwritten_more_than_once_and_disagrees_with_its_tag_after_a_crash_is_accepted_as_it_is() {
+fn a_block_that_was_overwritten_twice_and_does_not_match_its_tag_after_a_crash_is_accepted_as_it_is() {
     let mut drive = drive(plain());
     drive.write(3, 1, 50);
     drive.write(3, 1, 55);
@@ -309,7 +310,7 @@ fn after_a_flush_an_overwritten_block_that_rots_is_found_even_after_a_crash() {
 }
 
 #[test]
-fn a_clean_stop_needs_no_scan_and_keeps_counters_wear_and_zones() {
+fn a_clean_shutdown_needs_no_scan_and_keeps_counters_wear_and_zones() {
     let mut drive = drive(mixed());
     drive.write(48, 5, 2);
     drive.read(48, 3).unwrap();
@@ -329,20 +330,20 @@ fn a_clean_stop_needs_no_scan_and_keeps_counters_wear_and_zones() {
 }
 
 #[test]
-fn a_full_disk_fails_the_write_and_those_behind_it_and_nothing_else() {
+fn a_full_disk_fails_only_the_write_and_those_behind_it() {
     for file in [ImageFile::Data, ImageFile::Tags] {
         let mut drive = drive(mixed());
         drive.write(48, 2, 1);
         drive.disk.fault = Some(Fault::Write(file, 1));
         let ids = [50, 51, 52].map(|lba| drive.submit(drive.write_of(lba, 1, lba as u8)));
         let other = drive.submit(drive.write_of(64, 1, 99));
-        let completions = drive.settle();
+        let completions = drive.complete_all();
         let status = |id| completions.iter().find(|completion| completion.id == id).unwrap().status;
         assert_eq!(ids.map(status), [Status::Success, Status::WriteFault, Status::WriteFault]);
         assert_eq!(status(other), Status::Success);
         assert_eq!((pointer(&drive, 3), state(&drive, 3)), (3, ZoneState::ImplicitlyOpened));
         assert_eq!(drive.marks(48, 5), [Ok(1), Ok(2), Ok(50), Ok(0), Ok(0)]);
-        assert_eq!(drive.write(51, 2, 70), Status::Success, "the drive goes on");
+        assert_eq!(drive.write(51, 2, 70), Status::Success, "the drive continues");
         let mut drive = killed(drive);
         assert_eq!(pointer(&drive, 3), 5);
         assert_eq!(drive.marks(48, 6), [Ok(1), Ok(2), Ok(50), Ok(70), Ok(71), Ok(0)]);
@@ -350,12 +351,12 @@ fn a_full_disk_fails_the_write_and_those_behind_it_and_nothing_else() {
 }
 
 #[test]
-fn a_full_file_system_ends_writes_with_capacity_exceeded_and_no_zone() {
+fn a_full_file_system_fails_writes_with_capacity_exceeded_and_no_zone() {
     let mut drive = drive(mixed());
     drive.write(48, 2, 1);
     drive.disk.fault = Some(Fault::Full);
     let ids = [50, 51].map(|lba| drive.submit(drive.write_of(lba, 1, lba as u8)));
-    let completions = drive.settle();
+    let completions = drive.complete_all();
     let status = |id| completions.iter().find(|completion| completion.id == id).unwrap().status;
     assert_eq!(ids.map(status), [Status::CapacityExceeded; 2]);
     assert_eq!((pointer(&drive, 3), state(&drive, 3)), (2, ZoneState::ImplicitlyOpened));
@@ -369,12 +370,12 @@ fn a_full_file_system_ends_writes_with_capacity_exceeded_and_no_zone() {
 }
 
 #[test]
-fn what_a_failed_write_left_behind_is_not_found_by_a_recovery() {
+fn a_recovery_does_not_find_remains_of_a_failed_write() {
     let mut drive = drive(mixed());
     drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));
     drive.submit(drive.write_of(48, 1, 1));
     drive.submit(drive.write_of(49, 1, 2));
-    drive.settle();
+    drive.complete_all();
     assert_eq!(drive.write(48, 1, 5), Status::Success);
     let mut drive = unplugged({
         drive.run(Operation::Flush);
@@ -393,7 +394,7 @@ fn a_zone_whose_last_write_failed_is_closed_again_or_full_where_no_active_resour
         drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));
         drive.submit(drive.write_of(8, 4, 2));
         let other = drive.submit(drive.write_of(16, 1, 3));
-        let completions = drive.settle();
+        let completions = drive.complete_all();
         assert_eq!(completions.iter().find(|completion| completion.id == other).unwrap().status, Status::Success);
         let expected = if active == 2 { ZoneState::Closed } else { ZoneState::Full };
         assert_eq!((state(&drive, 0), pointer(&drive, 0)), (expected, 8));
@@ -424,7 +425,7 @@ fn a_failed_overwrite_leaves_old_or_new_blocks_that_can_be_read() {
 }
 
 #[test]
-fn management_that_cannot_be_written_down_has_not_happened() {
+fn management_that_cannot_be_recorded_has_no_effect() {
     for fault in [Fault::Write(ImageFile::Journal, 0), Fault::Sync(ImageFile::Journal, 0)] {
         let mut drive = drive(mixed());
         drive.write(48, 2, 1);
@@ -432,7 +433,7 @@ fn management_that_cannot_be_written_down_has_not_happened() {
         let reset =
             drive.submit(Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(Lba(48)) });
         let write = drive.submit(drive.write_of(48, 1, 5));
-        let completions = drive.settle();
+        let completions = drive.complete_all();
         let status = |id| completions.iter().find(|completion| completion.id == id).unwrap().status;
         assert_eq!((status(reset), status(write)), (Status::WriteFault, Status::WriteFault));
         assert_eq!((pointer(&drive, 3), drive.marks(48, 2)), (2, vec![Ok(1), Ok(2)]));
@@ -446,7 +447,7 @@ fn management_that_cannot_be_written_down_has_not_happened() {
 }
 
 #[test]
-fn a_flush_that_fails_is_not_made_good_by_a_later_one() {
+fn a_later_flush_does_not_make_up_for_a_failed_one() {
     let mut drive = drive(mixed());
     drive.write(48, 2, 1);
     drive.disk.fault = Some(Fault::Sync(ImageFile::Data, 0));
@@ -463,7 +464,7 @@ fn a_checkpoint_that_fails_stops_management_until_one_succeeds() {
         drive.disk.fault = Some(Fault::Write(ImageFile::State, slot));
         drive.image.checkpoint();
         drive.collect();
-        drive.settle();
+        drive.complete_all();
         drive.disk.fault = Some(Fault::Write(ImageFile::State, 0));
         assert_eq!(drive.manage(ZoneAction::Reset, 48), Status::WriteFault, "it tries, and fails with the checkpoint");
         assert_eq!(drive.marks(48, 1), [Ok(1)]);
@@ -474,17 +475,18 @@ fn a_checkpoint_that_fails_stops_management_until_one_succeeds() {
 }
 
 #[test]
-fn a_flush_whose_record_has_no_place_behind_a_failed_checkpoint_begins_another_checkpoint() {
+fn a_flush_whose_record_does_not_fit_behind_a_failed_checkpoint_begins_another_checkpoint() {
     for geometry in [mixed(), plain()] {
         let mut drive = drive(geometry);
         drive.write(48, 1, 10);
         drive.disk.fault = Some(Fault::Write(ImageFile::State, 0));
         drive.image.checkpoint();
         drive.collect();
-        drive.settle();
+        drive.complete_all();
         drive.write(49, 2, 11);
         assert_eq!(drive.run(Operation::Flush).status, Status::Success);
-        // Neither journal nor checkpoint would say that the block was flushed: it would count as never written.
+        // Neither journal nor checkpoint would record that the block was flushed: it would count as
+        // never written.
         drive.disk.bytes(ImageFile::Data)[50 * 512] ^= 1;
         let mut drive = killed(drive);
         assert_eq!((pointer(&drive, 3), drive.report.found_blocks), (3, 0));
@@ -493,7 +495,7 @@ fn a_flush_whose_record_has_no_place_behind_a_failed_checkpoint_begins_another_c
 }
 
 #[test]
-fn a_journal_that_fills_up_is_begun_anew() {
+fn a_full_journal_is_restarted() {
     let mut drive = drive(mixed());
     for round in 0..1000 {
         assert_eq!(drive.write(48, 1, round as u8), Status::Success);
@@ -507,7 +509,7 @@ fn a_journal_that_fills_up_is_begun_anew() {
 }
 
 #[test]
-fn a_deallocated_block_reads_as_zeros_whatever_happens_then() {
+fn a_deallocated_block_reads_as_zeros_after_every_kind_of_stop() {
     for geometry in [mixed(), plain()] {
         let mut drive = drive(geometry);
         drive.write(3, 2, 50);
@@ -523,7 +525,7 @@ fn a_deallocated_block_reads_as_zeros_whatever_happens_then() {
 }
 
 #[test]
-fn a_machine_that_is_full_hands_the_command_back() {
+fn a_full_machine_returns_the_command() {
     let mut drive = drive(mixed());
     let read = |id| Command {
         id: CommandId(id),
@@ -536,26 +538,26 @@ fn a_machine_that_is_full_hands_the_command_back() {
     let refused = drive.image.submit(Instant::ZERO, read(1 << 20)).unwrap_err();
     assert_eq!(refused.0, read(1 << 20));
     drive.collect();
-    assert_eq!(drive.settle().len(), crate::limits::COMMANDS_MAX);
+    assert_eq!(drive.complete_all().len(), crate::limits::COMMANDS_MAX);
     drive.image.poll(&mut CompletionQueue::new());
     assert!(drive.image.is_idle());
 }
 
 #[test]
-fn an_image_is_not_made_over_another_and_not_of_what_cannot_be() {
+fn an_existing_image_is_not_overwritten_and_invalid_specifications_are_refused() {
     let mut disk = Disk::new();
     create(&spec(mixed()), &mut disk).unwrap();
     assert_eq!(create(&spec(mixed()), &mut disk), Err(ImageError::Exists));
     let refuse = |spec: ImageSpec| create(&spec, &mut Disk::new()).unwrap_err().to_string();
     let spec = ImageSpec::new(mixed(), String::new(), [1; 16]);
-    assert!(refuse(ImageSpec { profile: "#".repeat(40_000), ..spec.clone() }).contains("at most"));
+    assert!(refuse(ImageSpec { profile: "#".repeat(40_000), ..spec.clone() }).contains("exceed the maximum"));
     assert!(refuse(ImageSpec { journal_bytes: 4096, ..spec.clone() }).contains("journal_bytes"));
     let geometry = Geometry { block_size_bytes: 520, ..mixed() };
     assert!(refuse(ImageSpec { geometry, ..spec }).contains("block_size_bytes"));
 }
 
 #[test]
-fn an_image_of_which_only_a_part_was_created_is_no_image_and_can_be_created_again() {
+fn a_partly_created_image_is_refused_and_can_be_created_again() {
     for changes in 1..40 {
         let mut disk = Disk::new();
         disk.changes_left = Some(changes);

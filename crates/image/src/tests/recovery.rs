@@ -1,4 +1,4 @@
-//! What an opening reads, keeps and writes is in proportion to what the drive holds.
+//! The reads, memory and writes of an opening are proportional to the contents of the drive.
 
 use zonda_zoned::{Blocks, Geometry, Lba, LbaRange, Operation, Prng};
 
@@ -7,7 +7,7 @@ use crate::testing::{Drive, spec};
 use crate::{ImageFile, ImageSpec};
 
 #[test]
-fn deallocations_are_kept_as_ranges_until_they_are_written() {
+fn deallocations_are_stored_as_ranges_until_they_are_written() {
     let geometry = Geometry {
         metadata_bytes: 8,
         conventional_zone_count: 1,
@@ -16,7 +16,8 @@ fn deallocations_are_kept_as_ranges_until_they_are_written() {
         ..Geometry::tiny()
     };
     let mut drive = Drive::create(&ImageSpec { journal_bytes: 1 << 20, ..spec(geometry) });
-    // The same blocks again and again: eight commands of 64 ranges are 33 million blocks in the journal.
+    // The same blocks again and again: eight commands of 64 ranges are 33 million blocks in the
+    // journal.
     for _ in 0..8 {
         let ranges = vec![LbaRange { start: Lba(0), blocks: Blocks(1 << 16) }; 64];
         assert!(drive.run(Operation::Deallocate { ranges: ranges.into() }).status.is_success());
@@ -52,7 +53,7 @@ fn data_of_zeros_and_of_zones_that_were_never_written_are_not_read() {
     let drive = Drive::open(disk);
     assert_eq!(drive.report.found_blocks, 8 * 4000 + 3);
     assert_eq!(drive.disk.bytes_read[&ImageFile::Data], 3 * 512);
-    // Tags of the zones that were written, and no more than a chunk of the ninth.
+    // Tags of the written zones, and at most a chunk of the ninth.
     let tags = drive.disk.bytes_read[&ImageFile::Tags];
     assert!(tags <= 9 * 4096 * 8, "{tags} bytes");
 }

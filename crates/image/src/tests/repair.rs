@@ -1,4 +1,5 @@
-//! Repair: what a damaged image still has is copied, and what it does not have is unreadable, never zeros and never older.
+//! Repair: blocks that verify are copied, and lost ones are unreadable, never zeros and never
+//! older.
 
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{Geometry, Lba, Operation, PayloadKind, Prng, Status, ZoneAction, ZoneIndex};
@@ -17,12 +18,13 @@ fn repaired(damaged: &Disk) -> (Disk, RepairReport) {
     let before = all(&mut damaged);
     let report = repair(&mut damaged, &mut new, NEW_UUID, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
     assert!(all(&mut damaged) == before, "the damaged image is not written");
-    // What was not synced is lost: there must be none.
+    // Unsynced changes are lost: there must be none.
     new.forget_unsynced();
     (new, report)
 }
 
-/// Repairs an image; each block is as before or unreadable, which the report and a check of the new image say.
+/// Repairs an image; each block is as before or unreadable, as the report and a check of the new
+/// image show.
 fn assert_right(damaged: &Disk, before: &Observed, what: &str) -> (Drive, RepairReport) {
     let (mut new, report) = repaired(damaged);
     let checked = check(&mut new, &mut |_| {}).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -56,12 +58,12 @@ fn assert_right(damaged: &Disk, before: &Observed, what: &str) -> (Drive, Repair
     (drive, report)
 }
 
-/// Zones and blocks of the image as opening it finds them.
+/// Zones and blocks of the image as opening it recovers them.
 fn observed(disk: &Disk) -> Observed {
     Drive::open(disk.clone()).observe()
 }
 
-/// Unreadable blocks can be written again, in place or after a reset, and all of it outlives a kill.
+/// Unreadable blocks can be rewritten, in place or after a reset, and survive a kill.
 fn assert_usable(mut drive: Drive, what: &str) {
     let geometry = drive.image.geometry().clone();
     let size = geometry.zone_size_blocks.0;
@@ -81,12 +83,13 @@ fn assert_usable(mut drive: Drive, what: &str) {
     }
 }
 
-/// Blocks with metadata: overwrites go through the journal.
+/// Blocks with metadata: overwrites are journaled.
 fn small_with_metadata() -> Geometry {
     Geometry { metadata_bytes: 8, ..small() }
 }
 
-/// Repairs what an opening refuses of these files with their bytes changed. Returns how often that was.
+/// Changes bytes of these files, and repairs the images that an opening refuses. Returns their
+/// number.
 fn refused_and_repaired(
     disk: &Disk,
     before: &Observed,
@@ -112,7 +115,7 @@ fn refused_and_repaired(
     refused
 }
 
-/// Every damage, or one in `step`, of images that were used and killed or stopped in order.
+/// Every damage, or one in `step`, of images that were used and killed or shut down cleanly.
 fn damage_all(step: usize) {
     for (clean, geometry) in
         [(true, small()), (false, small()), (true, small_with_metadata()), (false, small_with_metadata())]
@@ -153,7 +156,7 @@ fn damage_all(step: usize) {
 }
 
 #[test]
-fn of_a_damaged_image_blocks_are_as_before_or_unreadable() {
+fn blocks_of_a_damaged_image_are_as_before_or_unreadable() {
     damage_all(97);
 }
 
@@ -163,7 +166,8 @@ fn soak_every_byte_of_an_image_may_be_damaged_and_its_blocks_are_as_before_or_un
     damage_all(1);
 }
 
-/// What a random history leaves, and the files as they were at some moments before. At the end everything has ended if `quiet`.
+/// The files after a random history, and at some moments before. With `quiet`, no command is
+/// outstanding at the end.
 fn history(geometry: &Geometry, seed: u64, quiet: bool) -> (Disk, Vec<Disk>) {
     let root = Prng::new(seed);
     let mut prng = root.fork("history");
@@ -192,7 +196,7 @@ fn history(geometry: &Geometry, seed: u64, quiet: bool) -> (Disk, Vec<Disk>) {
             if quiet { &[Crash::Kill, Crash::Close] } else { &[Crash::Kill, Crash::PowerLoss, Crash::Close] };
         let crash = *prng.pick(crashes).unwrap();
         if quiet || crash == Crash::Close {
-            drive.settle();
+            drive.complete_all();
         }
         let disk = match crash {
             Crash::Close => drive.close(),
@@ -251,7 +255,8 @@ fn soak_images_that_can_be_opened_are_repaired_to_what_opening_them_finds() {
     repair_images_that_open(3000);
 }
 
-/// Damages of random histories: files cut, bytes altered, copies brought back, alone or several together.
+/// Damages random histories: files truncated, bytes altered, copies restored, one or several at a
+/// time.
 fn damage_histories(count: u64, cases: u64) {
     let mut refused = 0;
     histories(count, true, |geometry, seed, disk, earlier| {
@@ -312,7 +317,7 @@ fn damage(disk: &mut Disk, earlier: &[Disk], layout: &Layout, prng: &mut Prng) -
 }
 
 #[test]
-fn a_journal_of_which_only_an_earlier_mark_is_left_does_not_tell_that_nothing_was_recorded() {
+fn a_journal_of_which_only_an_earlier_mark_is_left_does_not_prove_that_nothing_was_recorded() {
     let (disk, _) = used_of(small(), false);
     let before = observed(&disk);
     for cut in [40, 41, MARK_STRIDE as usize, MARK_STRIDE as usize + 40, MARKS_BYTES as usize] {
@@ -320,7 +325,7 @@ fn a_journal_of_which_only_an_earlier_mark_is_left_does_not_tell_that_nothing_wa
         damaged.bytes(ImageFile::Journal).truncate(cut);
         let (_, report) = assert_right(&damaged, &before, &format!("cut at {cut}"));
         let words = report.damage.join("; ");
-        assert!(words.contains("management behind them may be missing: resets too"), "{words}");
+        assert!(words.contains("later zone management may be missing, including resets"), "{words}");
     }
 }
 
@@ -333,13 +338,13 @@ fn an_image_without_a_good_superblock_is_refused_and_nothing_is_made() {
     let mut new = Disk::new();
     let error = repair(&mut disk, &mut new, NEW_UUID, &mut |_| {}).unwrap_err();
     let words =
-        "image.zonda: both copies of the superblock are damaged: bring the whole image directory back from a copy";
+        "image.zonda: both copies of the superblock are damaged: restore the whole image directory from a backup";
     assert_eq!(error.to_string(), words);
     assert_eq!(new.length(ImageFile::Superblock), Err(FileError::Missing));
 }
 
 #[test]
-fn a_zone_in_a_state_that_no_drive_leaves_has_the_blocks_that_verify() {
+fn a_zone_in_an_impossible_state_keeps_the_blocks_that_verify() {
     for clean in [true, false] {
         let (mut disk, _) = used_of(small(), true);
         let before = observed(&disk);
@@ -348,7 +353,7 @@ fn a_zone_in_a_state_that_no_drive_leaves_has_the_blocks_that_verify() {
         checkpoint.ledger.entries[1].finished = true;
         set_checkpoint(&mut disk, &checkpoint);
         let (_, report) = assert_right(&disk, &before, &format!("clean {clean}"));
-        assert_eq!(report.damage, ["state.zonda: zone 1 is in a state that this drive does not have"]);
+        assert_eq!(report.damage, ["state.zonda: zone 1 is in a state that is not possible on this drive"]);
         assert_eq!((report.unreadable_blocks, report.zones[1].copied_blocks), (0, 3));
         assert_eq!(report.zones[1].doubt, Some(ZoneDoubt::Entry));
         assert_eq!(report.zones[0].doubt, None);
@@ -356,9 +361,10 @@ fn a_zone_in_a_state_that_no_drive_leaves_has_the_blocks_that_verify() {
 }
 
 #[test]
-fn a_zone_whose_reset_is_lost_with_its_checkpoint_has_the_blocks_of_its_newest_round_alone() {
+fn a_zone_whose_reset_is_lost_with_its_checkpoint_keeps_only_the_blocks_of_its_newest_generation() {
     let mut drive = Drive::open(used_of(small(), false).0);
-    // Three blocks are in zone 1 at this checkpoint; after it the zone is reset, and two are written.
+    // Three blocks are in zone 1 at this checkpoint; after it the zone is reset, and two are
+    // written.
     let old = drive.disk.bytes(ImageFile::State).clone();
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
     let (data, tags) = (layout.data_offset(1, 2) as usize, layout.tag_offset(1, 2) as usize);
@@ -368,7 +374,7 @@ fn a_zone_whose_reset_is_lost_with_its_checkpoint_has_the_blocks_of_its_newest_r
     assert_eq!(drive.write(8, 2, 90), Status::Success);
     drive.image.checkpoint();
     drive.collect();
-    drive.settle();
+    drive.complete_all();
     assert_eq!(drive.manage(ZoneAction::Reset, 24), Status::Success);
     let mut disk = drive.kill(&mut Prng::new(1));
     let before = observed(&disk);
@@ -382,8 +388,9 @@ fn a_zone_whose_reset_is_lost_with_its_checkpoint_has_the_blocks_of_its_newest_r
     assert_eq!(report.zones.iter().find(|zone| zone.zone.0 == 1).unwrap().doubt, Some(ZoneDoubt::Generation));
 }
 
-/// Zone 1 was written, reset and written further; then the journal, and after a stop in order the checkpoint too, is the one before the
-/// reset again. An opening takes both for whole.
+/// Zone 1 was written, reset and written further; then the journal, and after a clean shutdown the
+/// checkpoint too, is replaced by the one from before the reset. An opening takes both for
+/// complete.
 fn with_older_management(clean: bool) -> (Disk, Observed) {
     let stopped = |drive: Drive| if clean { drive.close() } else { drive.kill(&mut Prng::new(1)) };
     let mut drive = Drive::create(&spec(small()));
@@ -410,23 +417,23 @@ fn blocks_that_are_newer_than_checkpoint_and_journal_are_copied() {
         let (disk, before) = with_older_management(clean);
         // An opening takes the first three blocks for damaged, and the others for unwritten.
         let mut opened = Drive::open(disk.clone());
-        assert_eq!(opened.marks(13, 1), [Ok(0)], "stopped in order: {clean}");
+        assert_eq!(opened.marks(13, 1), [Ok(0)], "clean shutdown: {clean}");
         let findings = check(&mut disk.clone(), &mut |_| {}).unwrap().findings;
-        assert_eq!(findings.first(), Some(&Finding::Later { zone: ZoneIndex(1) }), "stopped in order: {clean}");
+        assert_eq!(findings.first(), Some(&Finding::Later { zone: ZoneIndex(1) }), "clean shutdown: {clean}");
         let (mut repaired, report) = assert_right(&disk, &before, "older management");
         let expected = [90, 91, 92, 93, 94, 95, 0].map(Ok);
-        assert_eq!(repaired.marks(8, 7), expected, "stopped in order: {clean}");
+        assert_eq!(repaired.marks(8, 7), expected, "clean shutdown: {clean}");
         assert_eq!(repaired.marks(0, 2), [Ok(5), Ok(6)]);
         assert_eq!(report.unreadable_blocks, 0);
         assert_eq!(report.zones[1].doubt, Some(ZoneDoubt::Generation));
-        let words = "state.zonda and journal.zonda: they are older than blocks of zone 1, and what was recorded since is missing";
+        let words = "state.zonda and journal.zonda are older than blocks of zone 1: records written since are missing";
         assert_eq!(report.damage, [words]);
         assert_usable(repaired, "older management");
     }
 }
 
 #[test]
-fn of_blocks_that_are_newer_than_checkpoint_and_journal_a_damaged_one_is_unreadable() {
+fn a_damaged_block_among_those_newer_than_checkpoint_and_journal_is_unreadable() {
     let (mut disk, before) = with_older_management(false);
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
     disk.bytes(ImageFile::Data)[layout.data_offset(1, 4) as usize] ^= 1;
@@ -436,7 +443,7 @@ fn of_blocks_that_are_newer_than_checkpoint_and_journal_a_damaged_one_is_unreada
 }
 
 #[test]
-fn a_repair_that_is_broken_off_leaves_no_image_or_a_complete_one() {
+fn an_interrupted_repair_leaves_no_image_or_a_complete_one() {
     let (mut disk, _) = used_of(small(), true);
     disk.bytes(ImageFile::Data).truncate(2000);
     let (mut complete, _) = repaired(&disk);
@@ -466,13 +473,13 @@ fn a_repair_that_is_broken_off_leaves_no_image_or_a_complete_one() {
 }
 
 #[test]
-fn of_damaged_histories_blocks_are_as_before_or_unreadable() {
+fn blocks_of_damaged_histories_are_as_before_or_unreadable() {
     damage_histories(40, 12);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_of_many_damaged_histories_blocks_are_as_before_or_unreadable() {
+fn soak_blocks_of_many_damaged_histories_are_as_before_or_unreadable() {
     damage_histories(1000, 60);
 }
 

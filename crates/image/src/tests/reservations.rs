@@ -1,4 +1,4 @@
-//! What is kept of reservations: the bytes given last, or those before, whatever happens; and never a mixture.
+//! Saved reservations are always the last bytes or the previous ones, and never a mixture.
 
 use bytes::Bytes;
 use zonda_zoned::{Blocks, Geometry, Prng, Status, ZoneAction};
@@ -9,7 +9,7 @@ use crate::limits::RESERVATIONS_BYTES_MAX;
 use crate::testing::{Disk, Drive, Fault, spec};
 use crate::{FileOperation, ImageFile, check, inspect, open};
 
-/// Bytes that tell which they are.
+/// Bytes that identify their value.
 fn value(mark: u8) -> Bytes {
     (0..300 + u16::from(mark)).map(|i| mark ^ i as u8).collect::<Vec<u8>>().into()
 }
@@ -19,34 +19,34 @@ fn drive() -> Drive {
 }
 
 impl Drive {
-    fn begin_keeping(&mut self, bytes: Bytes) {
-        self.image.keep_reservations(bytes);
+    fn begin_saving(&mut self, bytes: Bytes) {
+        self.image.save_reservations(bytes);
         self.collect();
     }
 
-    /// Whether the bytes are kept.
-    fn keep(&mut self, bytes: Bytes) -> bool {
-        self.begin_keeping(bytes);
-        assert!(self.settle().is_empty(), "no command has ended");
-        self.image.take_reservations_kept().expect("every change ends")
+    /// Saves the bytes. Returns whether that succeeded.
+    fn save(&mut self, bytes: Bytes) -> bool {
+        self.begin_saving(bytes);
+        assert!(self.complete_all().is_empty(), "no command has ended");
+        self.image.take_reservations_saved().expect("every change ends")
     }
 }
 
-fn kept_after(disk: Disk) -> Bytes {
+fn saved_after(disk: Disk) -> Bytes {
     Bytes::copy_from_slice(Drive::open(disk).image.reservations())
 }
 
 #[test]
-fn what_was_kept_survives_a_kill_a_loss_of_power_a_checkpoint_and_a_stop_in_order() {
+fn saved_reservations_survive_a_kill_a_loss_of_power_a_checkpoint_and_a_clean_shutdown() {
     let mut prng = Prng::new(1);
     let mut drive = drive();
-    assert_eq!(drive.image.reservations(), b"", "a new drive keeps nothing");
+    assert_eq!(drive.image.reservations(), b"", "a new drive has no reservations");
     for (round, end) in (1..=40).zip(["kill", "power", "checkpoint", "close"].into_iter().cycle()) {
-        assert!(drive.keep(value(round)));
+        assert!(drive.save(value(round)));
         if end == "checkpoint" {
             drive.image.checkpoint();
             drive.collect();
-            drive.settle();
+            drive.complete_all();
         }
         let disk = match end {
             "kill" => drive.kill(&mut prng),
@@ -56,16 +56,16 @@ fn what_was_kept_survives_a_kill_a_loss_of_power_a_checkpoint_and_a_stop_in_orde
         drive = Drive::open(disk);
         assert_eq!(drive.image.reservations(), value(round), "after {end}");
     }
-    assert!(drive.keep(Bytes::new()));
-    assert_eq!(kept_after(drive.lose_power(&mut prng)), b""[..], "nothing is kept any more");
+    assert!(drive.save(Bytes::new()));
+    assert_eq!(saved_after(drive.lose_power(&mut prng)), b""[..], "the reservations are removed");
 }
 
 #[test]
-fn a_change_is_told_when_its_record_is_synced_and_not_before() {
+fn a_change_is_reported_when_its_record_is_synced_and_not_before() {
     let mut drive = drive();
-    drive.begin_keeping(value(1));
+    drive.begin_saving(value(1));
     let mut done = Vec::new();
-    while drive.image.take_reservations_kept().is_none() {
+    while drive.image.take_reservations_saved().is_none() {
         done.push(match &drive.out[0].0.operation {
             FileOperation::Write { file, .. } => ("write", *file),
             FileOperation::Sync { file } => ("sync", *file),
@@ -75,7 +75,7 @@ fn a_change_is_told_when_its_record_is_synced_and_not_before() {
     }
     assert_eq!(done, [("write", ImageFile::Journal), ("sync", ImageFile::Journal)]);
     drive.disk.forget_unsynced();
-    assert_eq!(kept_after(drive.disk), value(1));
+    assert_eq!(saved_after(drive.disk), value(1));
 }
 
 #[test]
@@ -84,58 +84,58 @@ fn a_crash_in_the_middle_of_a_change_leaves_the_bytes_before_or_those_after() {
     for seed in 0..400 {
         let mut prng = Prng::new(seed);
         let mut drive = drive();
-        assert!(drive.keep(value(1)));
+        assert!(drive.save(value(1)));
         // Records of others come before, behind and between.
         drive.submit(drive.write_of(0, 4, 9));
         if prng.chance(1, 3) {
             drive.image.checkpoint();
         }
-        drive.begin_keeping(value(2));
+        drive.begin_saving(value(2));
         for _ in 0..prng.below(12) {
             drive.step_any(&mut prng);
         }
-        let told = drive.image.take_reservations_kept();
+        let reported = drive.image.take_reservations_saved();
         let disk = if prng.chance(1, 2) { drive.kill(&mut prng) } else { drive.lose_power(&mut prng) };
-        let kept = kept_after(disk);
-        assert!(kept == value(2) || (kept == value(1) && told.is_none()), "seed {seed}, told {told:?}");
+        let kept = saved_after(disk);
+        assert!(kept == value(2) || (kept == value(1) && reported.is_none()), "seed {seed}, reported {reported:?}");
         found[usize::from(kept == value(2))] += 1;
     }
     assert!(found.iter().all(|&times| times > 40), "both happen: {found:?}");
 }
 
 #[test]
-fn an_opening_that_is_broken_off_forgets_nothing() {
+fn an_interrupted_opening_loses_no_reservations() {
     for changes in 1..12 {
         let mut prng = Prng::new(changes);
         let mut drive = drive();
-        assert!(drive.keep(value(7)));
+        assert!(drive.save(value(7)));
         let mut disk = drive.lose_power(&mut prng);
         (disk.prng, disk.changes_left) = (Some(prng.fork("recovery")), Some(changes));
         let _ = open(&mut disk);
         disk.changes_left = None;
         disk.lose_power(&mut prng);
         assert_eq!(inspect(&mut disk.clone()).map(|_| ()), Ok(()));
-        assert_eq!(kept_after(disk), value(7), "broken off at change {changes}");
+        assert_eq!(saved_after(disk), value(7), "interrupted at change {changes}");
     }
 }
 
 #[test]
-fn a_change_whose_record_fails_is_refused_and_what_was_kept_is_kept_still() {
+fn a_change_whose_record_fails_is_refused_and_the_old_reservations_stay() {
     for fault in [Fault::Write(ImageFile::Journal, 0), Fault::Sync(ImageFile::Journal, 0)] {
         for seed in 0..400 {
             let mut drive = drive();
-            assert!(drive.keep(value(1)));
+            assert!(drive.save(value(1)));
             (drive.disk.fault, drive.disk.prng) = (Some(fault), Some(Prng::new(seed)));
-            assert!(!drive.keep(value(2)), "{fault:?}");
+            assert!(!drive.save(value(2)), "{fault:?}");
             assert_eq!(drive.image.reservations(), value(1));
             drive.image.check_invariants();
             let mut prng = Prng::new(seed);
             if seed % 2 == 0 {
-                // The checkpoint that follows has made sure of it.
-                assert_eq!(kept_after(drive.lose_power(&mut prng)), value(1), "{fault:?}");
+                // The checkpoint that follows ensures this.
+                assert_eq!(saved_after(drive.lose_power(&mut prng)), value(1), "{fault:?}");
             } else {
-                assert!(drive.keep(value(3)), "the next change succeeds");
-                assert_eq!(kept_after(drive.lose_power(&mut prng)), value(3), "{fault:?}");
+                assert!(drive.save(value(3)), "the next change succeeds");
+                assert_eq!(saved_after(drive.lose_power(&mut prng)), value(3), "{fault:?}");
             }
         }
     }
@@ -144,42 +144,42 @@ fn a_change_whose_record_fails_is_refused_and_what_was_kept_is_kept_still() {
 #[test]
 fn behind_a_checkpoint_that_failed_a_change_waits_for_another_one() {
     let mut drive = drive();
-    assert!(drive.keep(value(1)));
+    assert!(drive.save(value(1)));
     drive.disk.fault = Some(Fault::Write(ImageFile::State, 0));
     drive.image.checkpoint();
-    drive.begin_keeping(value(2));
-    drive.settle();
-    assert_eq!(drive.image.take_reservations_kept(), Some(false), "it waited for the one that failed");
+    drive.begin_saving(value(2));
+    drive.complete_all();
+    assert_eq!(drive.image.take_reservations_saved(), Some(false), "it waited for the one that failed");
     drive.disk.fault = None;
-    assert!(drive.keep(value(3)));
-    assert_eq!(kept_after(drive.lose_power(&mut Prng::new(1))), value(3));
+    assert!(drive.save(value(3)));
+    assert_eq!(saved_after(drive.lose_power(&mut Prng::new(1))), value(3));
 }
 
 #[test]
-fn a_journal_that_is_full_is_begun_anew_with_what_is_kept() {
+fn a_full_journal_is_restarted_with_the_saved_reservations() {
     let mut drive = drive();
     let longest = |mark: u8| Bytes::from(vec![mark; RESERVATIONS_BYTES_MAX]);
     for mark in 0..50 {
-        assert!(drive.keep(longest(mark)));
+        assert!(drive.save(longest(mark)));
         drive.image.check_invariants();
     }
-    assert_eq!(kept_after(drive.lose_power(&mut Prng::new(1))), longest(49));
+    assert_eq!(saved_after(drive.lose_power(&mut Prng::new(1))), longest(49));
 }
 
 #[test]
 fn a_drive_is_closed_when_its_last_change_has_ended() {
     let mut drive = drive();
     drive.image.checkpoint();
-    drive.begin_keeping(value(1));
-    let disk = drive.close_with_news();
-    assert_eq!(kept_after(disk), value(1));
+    drive.begin_saving(value(1));
+    let disk = drive.close_during_reservations_change();
+    assert_eq!(saved_after(disk), value(1));
 }
 
 #[test]
-fn an_altered_byte_leaves_what_was_kept_or_the_image_is_refused() {
+fn an_altered_byte_leaves_the_saved_reservations_or_the_image_is_refused() {
     let mut drive = Drive::create(&spec(Geometry { zone_count: 2, ..Geometry::tiny() }));
-    assert!(drive.keep(value(1)));
-    assert!(drive.keep(value(2)));
+    assert!(drive.save(value(1)));
+    assert!(drive.save(value(2)));
     let disk = drive.kill(&mut Prng::new(1));
     let journal = MARKS_BYTES as usize..MARKS_BYTES as usize + 900;
     let (mut refused, mut kept) = (0, 0);
@@ -204,11 +204,11 @@ fn an_altered_byte_leaves_what_was_kept_or_the_image_is_refused() {
     for byte in 0..4096 {
         let mut damaged = disk.clone();
         damaged.bytes(ImageFile::State)[byte] ^= 1 << (byte % 8);
-        assert_eq!(kept_after(damaged), value(2), "byte {byte} of the first copy");
+        assert_eq!(saved_after(damaged), value(2), "byte {byte} of the first copy");
     }
 }
 
-/// The files as a program of version 1 would have left them.
+/// The files as a program of version 1 would have written them.
 fn of_version_1(mut disk: Disk) -> Disk {
     for copy in 0..2 {
         disk.bytes(ImageFile::Superblock)[copy * COPY_BYTES + 16] = 1;
@@ -217,7 +217,7 @@ fn of_version_1(mut disk: Disk) -> Disk {
 }
 
 #[test]
-fn an_image_of_version_1_is_converted_when_it_is_opened_and_by_nothing_else() {
+fn an_image_of_version_1_is_converted_only_when_it_is_opened() {
     let mut drive = drive();
     drive.write(0, 4, 1);
     assert_eq!(drive.manage(ZoneAction::Finish, 0), Status::Success);
@@ -225,11 +225,11 @@ fn an_image_of_version_1_is_converted_when_it_is_opened_and_by_nothing_else() {
     let before = disk.bytes(ImageFile::Superblock).clone();
     assert_eq!(check(&mut disk, &mut |_| {}).unwrap().findings, []);
     inspect(&mut disk).unwrap();
-    assert_eq!(*disk.bytes(ImageFile::Superblock), before, "looking changes nothing");
+    assert_eq!(*disk.bytes(ImageFile::Superblock), before, "inspecting changes nothing");
     let mut drive = Drive::open(disk);
-    assert!(drive.report.converted && !drive.report.superblock_mended);
+    assert!(drive.report.converted && !drive.report.superblock_repaired);
     assert_eq!((drive.marks(0, 2), drive.image.reservations()), (vec![Ok(1), Ok(2)], &b""[..]));
-    assert!(drive.keep(value(1)));
+    assert!(drive.save(value(1)));
     let mut disk = drive.lose_power(&mut Prng::new(1));
     for copy in 0..2 {
         assert_eq!(disk.bytes(ImageFile::Superblock)[copy * COPY_BYTES + 16..][..4], [3, 0, 0, 0]);
@@ -240,7 +240,7 @@ fn an_image_of_version_1_is_converted_when_it_is_opened_and_by_nothing_else() {
 }
 
 #[test]
-fn a_conversion_that_is_broken_off_is_done_again() {
+fn an_interrupted_conversion_is_repeated() {
     let geometry = Geometry { zone_count: 2, zone_capacity_blocks: Blocks(4), ..Geometry::tiny() };
     let mut converted = 0;
     for changes in 1..16 {
@@ -258,8 +258,8 @@ fn a_conversion_that_is_broken_off_is_done_again() {
             converted += u32::from(drive.report.converted);
             let disk = drive.close();
             let report = Drive::open(disk).report;
-            assert!(!report.converted && !report.superblock_mended, "{report:?}");
+            assert!(!report.converted && !report.superblock_repaired, "{report:?}");
         }
     }
-    assert!(converted > 10, "some were broken off before: {converted}");
+    assert!(converted > 10, "some were interrupted before: {converted}");
 }

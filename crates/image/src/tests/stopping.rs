@@ -1,4 +1,4 @@
-//! What a stop in order promises: nothing is looked for at the next opening, because everything is where it belongs.
+//! After a clean shutdown the next opening scans nothing, because everything is synced.
 
 use zonda_zoned::{Geometry, Status};
 
@@ -6,7 +6,7 @@ use crate::FileOperation;
 use crate::testing::{Drive, spec};
 
 #[test]
-fn what_is_written_while_a_checkpoint_syncs_is_synced_too_before_the_drive_is_closed() {
+fn writes_during_the_sync_of_a_checkpoint_are_synced_before_the_drive_is_closed() {
     let mut drive = Drive::create(&spec(Geometry::tiny()));
     assert_eq!(drive.write(0, 1, 1), Status::Success);
     drive.image.checkpoint();

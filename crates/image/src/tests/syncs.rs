@@ -1,4 +1,4 @@
-//! What a sync that failed takes along.
+//! The consequences of a failed sync.
 
 use zonda_zoned::{Lba, Operation, Prng, Status, ZoneAction, ZoneState, ZoneTarget};
 
@@ -28,13 +28,13 @@ fn a_flush_after_cleared_tags_that_could_not_be_synced_fails() {
         drive.step(0);
     }
     drive.disk.fault = Some(Fault::Sync(ImageFile::Tags, 0));
-    let completions = drive.settle();
+    let completions = drive.complete_all();
     assert_eq!((completions[0].id, completions[0].status), (write, Status::WriteFault));
     assert_eq!(drive.run(Operation::Flush).status, Status::WriteFault);
 }
 
 #[test]
-fn management_whose_record_could_not_be_synced_has_not_happened_after_a_loss_of_power_either() {
+fn management_whose_record_could_not_be_synced_has_no_effect_after_a_loss_of_power_either() {
     let mut drive = drive(mixed());
     drive.write(48, 2, 1);
     drive.disk.fault = Some(Fault::Sync(ImageFile::Journal, 0));
@@ -62,14 +62,14 @@ fn a_zone_whose_tags_could_not_be_cleared_is_read_only_when_a_reset_behind_the_f
     drive.disk.fault = Some(Fault::Write(ImageFile::Tags, 0));
     step(&mut drive, is_hole);
     drive.disk.fault = Some(Fault::Write(ImageFile::Journal, 0));
-    let completions = drive.settle();
+    let completions = drive.complete_all();
     let status = completions.iter().find(|completion| completion.id == reset).unwrap().status;
     assert_eq!((status, state(&drive, 3)), (Status::WriteFault, ZoneState::ReadOnly));
     drive.image.check_invariants();
 }
 
 #[test]
-fn a_flush_that_is_acknowledged_is_noted_whenever_the_kill_comes() {
+fn an_acknowledged_flush_is_recorded_whenever_the_kill_comes() {
     for is_dirty in [true, false] {
         let mut drive = drive(plain());
         drive.write(48, 3, 10);

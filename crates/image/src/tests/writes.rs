@@ -1,4 +1,4 @@
-//! Writes that fail, and zones that give up.
+//! Writes that fail, and zones that fail.
 
 use zonda_zoned::{Blocks, Lba, LbaRange, Operation, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
@@ -7,7 +7,7 @@ use crate::testing::Fault;
 use crate::{FileOperation, ImageFile};
 
 #[test]
-fn a_zone_that_gives_up_stays_so_even_if_the_journal_fails_at_that_moment() {
+fn a_failed_zone_stays_so_even_if_the_journal_fails_at_that_moment() {
     for fault in [Fault::Write(ImageFile::Journal, 0), Fault::Sync(ImageFile::Journal, 0)] {
         for behind_a_reset in [false, true] {
             let mut drive = drive(mixed());
@@ -18,7 +18,7 @@ fn a_zone_that_gives_up_stays_so_even_if_the_journal_fails_at_that_moment() {
             }
             drive.image.degrade(ZoneIndex(3), ZoneState::ReadOnly);
             drive.collect();
-            drive.settle();
+            drive.complete_all();
             drive.image.check_invariants();
             assert_eq!(state(&drive, 3), ZoneState::ReadOnly);
             let mut drive = killed(drive);
@@ -36,7 +36,7 @@ fn bad_tags_that_cannot_be_cleared_make_a_zone_read_only() {
     drive.disk.fault = Some(Fault::Write(ImageFile::Data, 0));
     step(&mut drive, is_write(ImageFile::Data));
     drive.disk.fault = Some(Fault::Write(ImageFile::Tags, 0));
-    drive.settle();
+    drive.complete_all();
     assert_eq!((state(&drive, 3), pointer(&drive, 3)), (ZoneState::ReadOnly, 1));
     let mut drive = killed(drive);
     assert_eq!((state(&drive, 3), drive.marks(48, 2)), (ZoneState::ReadOnly, vec![Ok(1), Ok(0)]));

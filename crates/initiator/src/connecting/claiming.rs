@@ -1,4 +1,4 @@
-//! A namespace claimed: looked at, registered with, reserved. A host that comes second has changed nothing.
+//! Claims a namespace: Reservation Report, Register, Acquire. A claim that fails changes nothing.
 
 use bytes::Bytes;
 use zonda_nvme::identify::capabilities::optional_commands;
@@ -16,12 +16,12 @@ use crate::limits::{CLAIM_ATTEMPTS_MAX, RESERVATION_REPORT_BYTES};
 use crate::queue::{CommandData, Ended, HostData, Queue};
 use crate::state::Step;
 
-/// RESCAP of Identify Namespace: reservations can be made to persist through a loss of power.
+/// RESCAP of Identify Namespace: Persist Through Power Loss is supported.
 const CAN_PERSIST: u8 = 1;
 /// RESCAP: Exclusive Access.
 const CAN_EXCLUDE: u8 = 1 << 2;
 
-/// The commands over the first I/O queue.
+/// The procedure, over the first I/O queue.
 #[derive(Debug)]
 pub(crate) struct Claiming {
     claim: Claim,
@@ -41,12 +41,12 @@ enum Stage {
         from: Option<ReservationKey>,
     },
     Acquire,
-    /// This host's registration is taken back: another one holds the namespace.
+    /// Another host holds the reservation: this host unregisters.
     Withdraw(Holder),
 }
 
 impl Claiming {
-    /// Begins. `None` where the namespace knows no reservations: then nobody can be kept out.
+    /// Begins. `None` if the namespace does not support reservations: then no host can be excluded.
     pub(crate) fn start(
         now: Instant,
         queue: &mut Queue,
@@ -62,11 +62,11 @@ impl Claiming {
         }
         let persist = if capabilities & CAN_PERSIST == 0 { PersistChange::Keep } else { PersistChange::Set };
         let claiming = Claiming { claim, host, namespace, persist, stage: Stage::Report, reports: 1, preempted: None };
-        ask(now, queue, namespace);
+        request_report(now, queue, namespace);
         Some(claiming)
     }
 
-    /// What this host has, when it is done.
+    /// The claim, once it is done.
     pub(crate) fn claimed(&self) -> Claimed {
         Claimed { key: self.claim.key, preempted: self.preempted }
     }
@@ -93,15 +93,15 @@ impl Claiming {
                 let keys = ReservationKeys { current: self.claim.key, other: from.unwrap_or_default() };
                 submit(now, queue, self.namespace, &command, keys);
             }
-            // Another host was quicker: who it is decides.
+            // Another host was faster: its identity decides.
             Stage::Acquire if ended.status == StatusCode::RESERVATION_CONFLICT => {
                 self.preempted = None;
                 if self.reports >= CLAIM_ATTEMPTS_MAX {
-                    return Err(succeeded(ended).expect_err("it has no success"));
+                    return Err(succeeded(ended).expect_err("the command failed"));
                 }
                 self.reports += 1;
                 self.stage = Stage::Report;
-                ask(now, queue, self.namespace);
+                request_report(now, queue, self.namespace);
             }
             Stage::Acquire => {
                 succeeded(ended)?;
@@ -140,26 +140,26 @@ impl Claiming {
     }
 }
 
-/// Who holds a namespace. Where all registrants do, one of them.
+/// The holder of the reservation. If all registrants hold it, one of them.
 pub(crate) fn holder_of(status: &ReservationStatus) -> Option<Holder> {
     let holder = status.controllers.iter().find(|controller| controller.is_holder && status.kind.is_some())?;
     Some(Holder { host: holder.host, key: holder.key })
 }
 
-/// What a report says.
+/// Parses a report.
 pub(crate) fn status_of(ended: &Ended) -> Result<ReservationStatus, Reason> {
     succeeded(ended)?;
     Ok(ReservationStatus::read(&ended.data, true)?)
 }
 
-/// Asks who holds a namespace.
-pub(crate) fn ask(now: Instant, queue: &mut Queue, namespace: u32) {
+/// Requests a report of the reservation.
+pub(crate) fn request_report(now: Instant, queue: &mut Queue, namespace: u32) {
     let bytes = u64::from(RESERVATION_REPORT_BYTES);
     let command = ReservationCommand::Report { bytes, extended: true };
     send(queue, now, entry_of(namespace, &command), CommandData::ToHost(RESERVATION_REPORT_BYTES));
 }
 
-/// Takes this host's registration back, and with it its reservation.
+/// Unregisters this host, and with it releases its reservation.
 pub(crate) fn unregister(now: Instant, queue: &mut Queue, namespace: u32) {
     let command = ReservationCommand::Register {
         action: RegisterAction::Unregister,

@@ -1,4 +1,4 @@
-//! The controller, from off to ready.
+//! Enables the controller.
 
 use zonda_nvme::fabrics::{Capabilities, Configuration, ControllerStatus, Property, PropertyCommand};
 use zonda_zoned::{Duration, Instant};
@@ -8,17 +8,17 @@ use crate::error::Reason;
 use crate::queue::{CommandData, Ended, Queue};
 use crate::state::Step;
 
-/// Time between two looks at CSTS.
+/// Interval of reading CSTS.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The unit of CAP.TO (NVMe Base 2.0, Figure 36).
 const READY_UNIT: Duration = Duration::from_millis(500);
 
-/// A controller being turned on.
+/// The procedure.
 #[derive(Debug)]
 pub(crate) struct Enabling {
     stage: Stage,
     pub(crate) capabilities: Capabilities,
-    /// When CSTS is to be read again.
+    /// When to read CSTS again.
     poll_at: Option<Instant>,
 }
 
@@ -44,8 +44,8 @@ impl Enabling {
         }
     }
 
-    /// The longest that the step may take beyond the usual.
-    pub(crate) fn patience(&self) -> Duration {
+    /// The timeout of the step that the controller specifies (CAP.TO).
+    pub(crate) fn ready_timeout(&self) -> Duration {
         match self.stage {
             Stage::Ready => READY_UNIT * u64::from(self.capabilities.ready_timeout_500ms),
             _ => Duration::ZERO,
@@ -57,7 +57,8 @@ impl Enabling {
         match self.stage {
             Stage::Capabilities => {
                 self.capabilities = Capabilities::from_value(ended.result);
-                // Only with all command sets are there zones; a controller without I/O has its own setting.
+                // Zones need all I/O command sets enabled; a controller without I/O queues has its
+                // own setting.
                 let command_set = if self.capabilities.all_command_sets {
                     Configuration::CSS_ALL
                 } else if self.capabilities.nvm_command_set || !self.capabilities.no_io_command_set {
@@ -71,7 +72,7 @@ impl Enabling {
             }
             Stage::Enable => {
                 self.stage = Stage::Ready;
-                look(now, queue);
+                read_status(now, queue);
             }
             Stage::Ready => {
                 let status = ControllerStatus(ended.result as u32);
@@ -94,7 +95,7 @@ impl Enabling {
     pub(crate) fn timeout(&mut self, now: Instant, queue: &mut Queue) {
         if self.poll_at.is_some_and(|at| at <= now) {
             self.poll_at = None;
-            look(now, queue);
+            read_status(now, queue);
         }
     }
 }
@@ -107,6 +108,6 @@ impl Enabling {
     }
 }
 
-fn look(now: Instant, queue: &mut Queue) {
+fn read_status(now: Instant, queue: &mut Queue) {
     send(queue, now, PropertyCommand::get(Property::Status).into(), CommandData::None);
 }

@@ -1,4 +1,4 @@
-//! One queue, from its TCP connection to the end of its authentication.
+//! Connects one queue: TCP connection, ICReq, Connect, authentication.
 
 use bytes::Bytes;
 use zonda_chap::{HostAuth, HostAuthConfig, Random, Step as AuthStep};
@@ -13,7 +13,7 @@ use crate::limits::AUTHENTICATION_RECEIVE_BYTES;
 use crate::queue::{CommandData, Ended, HostData, Queue, QueueId};
 use crate::state::Step;
 
-/// What tells one handshake from another.
+/// The parameters of a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HandshakeOptions {
     pub(crate) queue: QueueId,
@@ -23,11 +23,11 @@ pub(crate) struct HandshakeOptions {
     pub(crate) controller_id: u16,
     /// KATO, of an admin queue.
     pub(crate) keep_alive_timeout_ms: u32,
-    /// Tells authentications of one controller apart.
+    /// Identifies authentications of one controller.
     pub(crate) transaction: u16,
 }
 
-/// One queue on its way.
+/// The procedure.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     options: HandshakeOptions,
@@ -43,7 +43,7 @@ enum Stage {
     Connect,
     AuthSend(Box<HostAuth>),
     AuthReceive(Box<HostAuth>),
-    /// Over, well or not.
+    /// Complete, or failed.
     End,
 }
 
@@ -62,13 +62,13 @@ impl Handshake {
         }
     }
 
-    /// The TCP connection is there.
+    /// The TCP connection is established.
     pub(crate) fn connected(&mut self, queue: &mut Queue, capsule_data_bytes: u32) {
         queue.connected(capsule_data_bytes);
         self.stage = Stage::Negotiate;
     }
 
-    /// ICResp has come.
+    /// ICResp was received.
     pub(crate) fn negotiated(&mut self, now: Instant, queue: &mut Queue, config: &InitiatorConfig, host_id: HostId) {
         let HandshakeOptions { entries, controller_id, keep_alive_timeout_ms, .. } = self.options;
         let attributes = if self.options.queue == QueueId::ADMIN { 0 } else { ConnectCommand::DISABLE_FLOW_CONTROL };
@@ -78,7 +78,7 @@ impl Handshake {
         self.stage = Stage::Connect;
     }
 
-    /// A command of the handshake has ended.
+    /// A command of the handshake has completed.
     pub(crate) fn ended(
         &mut self,
         now: Instant,
@@ -96,12 +96,14 @@ impl Handshake {
                 let ConnectResult::Connected { controller_id, authentication_required } =
                     ConnectResult::of_success(ended.result)
                 else {
-                    unreachable!("a result of success says that the queue is connected")
+                    unreachable!("a successful Connect returns Connected")
                 };
                 if self.options.queue == QueueId::ADMIN {
                     self.controller_id = controller_id;
                 } else if controller_id != self.options.controller_id {
-                    return Err(Reason::Lacks("constant controller identifier: an I/O queue met another controller"));
+                    return Err(Reason::Lacks(
+                        "a constant controller identifier: an I/O queue was connected to another controller",
+                    ));
                 }
                 if !authentication_required && config.controller_secret.is_none() {
                     return Ok(Progress::Done);
@@ -129,7 +131,8 @@ impl Handshake {
             }
             Stage::AuthReceive(mut auth) => {
                 let step = auth.receive(&ended.data);
-                // Also the failure has a message for the controller; it leaves before the connection ends.
+                // A failure has a message for the controller, too; it is sent before the connection
+                // is closed.
                 let has_sent = send_message(now, queue, &mut auth);
                 match step.map_err(Reason::Authentication)? {
                     AuthStep::Authenticated if !has_sent => Ok(Progress::Done),
@@ -143,7 +146,7 @@ impl Handshake {
     }
 }
 
-/// Sends the message that is due, if one is.
+/// Sends the next message, if there is one.
 fn send_message(now: Instant, queue: &mut Queue, auth: &mut HostAuth) -> bool {
     let Some(message) = auth.message() else { return false };
     let command = AuthenticationCommand::new(FabricsType::AuthenticationSend, message.len() as u32);

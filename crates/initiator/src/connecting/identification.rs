@@ -1,4 +1,4 @@
-//! What the controller is, what the namespace is, and how many queues there are.
+//! Identifies the controller and the namespace, and requests I/O queues.
 
 use zonda_nvme::fabrics::Capabilities;
 use zonda_nvme::features::{AsyncEventConfiguration, Feature, FeatureRequest, QueueCounts, notices};
@@ -19,7 +19,7 @@ use crate::limits::TRANSFER_BYTES_MIN;
 use crate::queue::{CommandData, Ended, Queue};
 use crate::state::Step;
 
-/// What has been learnt of the target, but for its zones.
+/// The properties of the target, except its zones.
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) capabilities: Capabilities,
@@ -28,9 +28,9 @@ pub(crate) struct Remote {
     pub(crate) namespace: Box<NvmNamespace>,
     /// Absent for a namespace of the NVM command set.
     pub(crate) zoned: Option<Box<(ZnsNamespace, ZnsController)>>,
-    /// Limits of Write Zeroes and Dataset Management; absent where the controller does not tell any.
+    /// Limits of Write Zeroes and Dataset Management; absent if the controller reports none.
     pub(crate) limits: Option<Box<NvmController>>,
-    /// I/O queues that the controller gives.
+    /// I/O queues that the controller grants.
     pub(crate) queues: u16,
 }
 
@@ -73,7 +73,7 @@ impl Identification {
         self.step
     }
 
-    /// What was learnt, when it is done.
+    /// The properties, once it is done.
     pub(crate) fn into_remote(self) -> Remote {
         self.remote
     }
@@ -109,7 +109,7 @@ impl Identification {
                 self.step = Step::IdentifyNvmController;
             }
             Step::IdentifyNvmController => {
-                // Older controllers do not have this page, and say no limits.
+                // Older controllers do not support this structure, and report no limits.
                 if ended.status.is_success() && !ended.is_damaged {
                     self.remote.limits = Some(Box::new(NvmController::parse(&ended.data)?));
                 }
@@ -139,7 +139,7 @@ impl Identification {
                 let least = given.submission.min(given.completion);
                 self.remote.queues = u16::try_from(least).unwrap_or(u16::MAX).min(config.io_queues);
                 if self.remote.queues == 0 {
-                    return Err(Reason::Lacks("I/O queue"));
+                    return Err(Reason::Lacks("I/O queues"));
                 }
                 let events = self.remote.controller.async_events.get() & notices::ZONE_DESCRIPTOR;
                 if events == 0 {
@@ -153,12 +153,12 @@ impl Identification {
                 succeeded(ended)?;
                 return Ok(Progress::Done);
             }
-            step => unreachable!("{step} is no step of identification"),
+            step => unreachable!("{step} is not a step of identification"),
         }
         Ok(Progress::More)
     }
 
-    /// What Fabrics demands, and what this initiator needs; as Linux checks it.
+    /// Checks what Fabrics requires, and what this initiator needs; as Linux does.
     fn check_controller(&self, config: &InitiatorConfig) -> Result<(), Reason> {
         let controller = &self.remote.controller;
         let lacks = |what| Err(Reason::Lacks(what));
@@ -166,27 +166,28 @@ impl Identification {
             return lacks("namespaces: it is a discovery controller");
         }
         if controller.controller_id.get() != self.controller_id {
-            return lacks("constant controller identifier (CNTLID)");
+            return lacks("a constant controller identifier (CNTLID)");
         }
         if config.keep_alive.is_some() && controller.keep_alive_granularity_100ms.get() == 0 {
             return lacks("keep alive (KAS)");
         }
         if controller.command_capsule_16b.get() < 4 {
-            return lacks("room for a command in its capsules (IOCCSZ)");
+            return lacks("command capsules of at least 64 bytes (IOCCSZ)");
         }
         if controller.response_capsule_16b.get() < 1 {
-            return lacks("room for a completion in its capsules (IORCSZ)");
+            return lacks("response capsules of 16 bytes (IORCSZ)");
         }
         if controller.sgl_support.get() & 0b11 == 0 {
             return lacks("SGLs (SGLS)");
         }
         if controller.in_capsule_offset_16b.get() != 0 {
-            return lacks("in-capsule data right behind the command (ICDOFF)");
+            return lacks("in-capsule data directly after the command (ICDOFF)");
         }
         Ok(())
     }
 
-    /// The namespace's command set. A controller without the list of descriptors has only the NVM command set.
+    /// The namespace's command set. A controller without identification descriptors supports only
+    /// the NVM command set.
     fn described(&mut self, ended: &Ended) -> Result<CommandSet, Reason> {
         if ended.status == StatusCode::INVALID_FIELD && !self.remote.capabilities.all_command_sets {
             return Ok(CommandSet::Nvm);
@@ -210,7 +211,7 @@ impl Identification {
 }
 
 impl Remote {
-    /// Bytes of any transfer that is not of blocks: MDTS, and what this side allows.
+    /// The largest transfer of a page, in bytes: MDTS, and the limit of this side.
     pub(crate) fn page_bytes_max(&self, config: &InitiatorConfig) -> u32 {
         let exponent = u32::from(self.controller.max_transfer_exponent);
         let limit =
@@ -237,7 +238,8 @@ impl Remote {
             && self.namespace.deallocated_blocks_read_zeros()
     }
 
-    /// What the order of commands can rest on: zonda's own target says who it is.
+    /// How the order of commands can be ensured; zonda's own target is recognised by its model
+    /// number.
     pub(crate) fn order(&self) -> Order {
         let is_own = self.controller.model_number().starts_with("zonda");
         if is_own { Order::Arrival } else { Order::Completion }
@@ -260,7 +262,8 @@ fn set_feature(now: Instant, queue: &mut Queue, feature: Feature, value: u32) {
     send(queue, now, entry, CommandData::None);
 }
 
-/// As [`succeeded`], but Invalid Namespace has a reason of its own; some controllers say Invalid Field.
+/// As [`succeeded`], but Invalid Namespace has its own reason; some controllers return Invalid
+/// Field.
 fn namespace_exists(ended: &Ended) -> Result<(), Reason> {
     if ended.status == StatusCode::INVALID_NAMESPACE {
         return Err(Reason::NoSuchNamespace);

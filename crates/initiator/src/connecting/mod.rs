@@ -1,7 +1,9 @@
-//! From nothing to a namespace that takes commands: sub-procedures, each of which sends a command and waits for its end.
+//! Connects to a namespace: procedures, each of which sends one command at a time and waits for its
+//! completion.
 //!
-//! [`Handshake`] brings one queue up, [`Enabling`] turns the controller on, [`Identification`] learns what it is and what
-//! the namespace is, [`Claiming`] makes it this host's alone, [`Survey`] looks at the zones. The initiator strings them together; discovery uses the first two.
+//! [`Handshake`] connects one queue, [`Enabling`] enables the controller, [`Identification`]
+//! identifies controller and namespace, [`Claiming`] reserves the namespace, [`Survey`] reports the
+//! zones. The initiator runs them in this order; discovery uses the first two.
 
 pub(crate) mod claiming;
 mod enabling;
@@ -21,26 +23,27 @@ pub(crate) use survey::{Survey, geometry_of};
 use crate::error::Reason;
 use crate::queue::{CommandData, Ended, Owner, Queue};
 
-/// How far a sub-procedure has come.
+/// The progress of a procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It waits for something.
+    /// It waits for a completion or a timeout.
     More,
-    /// It has reached its end.
+    /// It is complete.
     Done,
 }
 
-/// An admin command, all else zero.
+/// An admin command with all other fields zero.
 fn admin(opcode: AdminOpcode, namespace: u32) -> SubmissionEntry {
     SubmissionEntry::new(opcode.code(), namespace)
 }
 
-/// Sends a command of a step. There is room: a step has one command at a time, and queues keep a place for it.
+/// Sends a command of a step. A queue slot is free: a step has one command at a time, and queues
+/// reserve a slot for it.
 fn send(queue: &mut Queue, now: Instant, entry: SubmissionEntry, data: CommandData) {
     queue.submit(now, Owner::Procedure, entry, data);
 }
 
-/// A command must have succeeded.
+/// Returns an error unless the command has succeeded.
 pub(crate) fn succeeded(ended: &Ended) -> Result<(), Reason> {
     if !ended.status.is_success() {
         let Ended { status, result, do_not_retry, .. } = *ended;

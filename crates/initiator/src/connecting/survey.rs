@@ -1,4 +1,4 @@
-//! The zones at the time of connecting: no page of Identify tells their capacity.
+//! Reports the zones while connecting: no Identify structure contains the zone capacity.
 
 use zonda_nvme::identify::{ZonedPages, geometry_from};
 use zonda_nvme::io::NamespaceFormat;
@@ -21,7 +21,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Begins, unless the namespace is conventional.
+    /// Begins the report, unless the namespace is conventional.
     pub(crate) fn start(
         now: Instant,
         queue: &mut Queue,
@@ -78,13 +78,13 @@ impl Survey {
         Ok(Progress::Done)
     }
 
-    /// The zones, when it is done.
+    /// The zones, once it is done.
     pub(crate) fn zones(&self) -> &[ZoneDescriptor] {
         self.rounds.zones()
     }
 }
 
-/// The geometry of the namespace, within what this side allows.
+/// The geometry of the namespace, with the limits of this side.
 pub(crate) fn geometry_of(
     remote: &Remote,
     zones: &[ZoneDescriptor],

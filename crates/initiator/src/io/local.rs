@@ -1,4 +1,5 @@
-//! What is answered here: what the wire cannot say, and what a conventional namespace does not have.
+//! Operations that complete locally: those without an NVMe encoding, and zone operations on a
+//! conventional namespace.
 
 use zonda_zoned::{
     Lba, Outcome, ReportFilter, Status, ZoneAction, ZoneAttributes, ZoneDescriptor, ZoneReport, ZoneState, ZoneTarget,
@@ -9,7 +10,8 @@ use super::{Begin, Namespace, Work};
 use crate::reports::{ReportRequest, ReportRounds};
 
 impl Namespace {
-    /// What of zone management the wire cannot say, or a conventional namespace does not have.
+    /// Completes zone management that has no NVMe encoding, or that a conventional namespace does
+    /// not support.
     pub(super) fn answer_management(&self, action: &ZoneAction, target: ZoneTarget) -> Option<Status> {
         if let ZoneTarget::Zone(lba) = target
             && self.geometry.zone_of(lba).is_none()
@@ -25,7 +27,7 @@ impl Namespace {
         if self.format.zoned {
             return None;
         }
-        // A conventional namespace: single zones have no states, and of all there is none to act on.
+        // A conventional namespace: single zones have no states, and Select All matches none.
         let needs_more = matches!(
             action,
             ZoneAction::SetDescriptorExtension { .. } | ZoneAction::FlushZrwa | ZoneAction::Open { zrwa: true }
@@ -51,7 +53,7 @@ impl Namespace {
         Ok(Begin::Send { work: Work::Report(Box::new(rounds)), wire, lasting })
     }
 
-    /// A conventional namespace is one conventional zone, which nothing changes.
+    /// A conventional namespace is one conventional zone that never changes.
     fn conventional_report(&self, request: &ReportRequest) -> ZoneReport {
         if request.filter != ReportFilter::All {
             return ZoneReport::default();

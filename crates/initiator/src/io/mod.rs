@@ -1,7 +1,9 @@
-//! From an operation on zones to commands on the wire, and from their ends to its completion.
+//! Converts zone operations to NVMe commands, and their completions to the completion of the
+//! operation.
 //!
-//! What the wire cannot say is answered here, as `docs/internals/zone-semantics.md` has it: lengths out of bounds, blocks
-//! beyond the namespace, payloads that do not fit. What needs the state of a zone is for the target to say.
+//! Errors that NVMe cannot express are returned here, as `docs/internals/zone-semantics.md`
+//! specifies: lengths out of range, blocks beyond the namespace, payloads of the wrong size. Checks
+//! of zone states are left to the target.
 
 mod local;
 mod pieces;
@@ -25,17 +27,17 @@ use crate::limits::REPORT_ROUND_BYTES_MAX;
 use crate::queue::{CommandData, Ended, HostData};
 use crate::reports::{ReportRequest, ReportRounds, ReportShape};
 
-/// What the commands of a namespace depend on.
+/// The properties of a namespace that its commands depend on.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     pub(crate) geometry: Geometry,
     id: NamespaceId,
     format: NamespaceFormat,
     report: ReportShape,
-    /// Blocks of one Write Zeroes; `None` where the controller has no such command, and zeros are written.
+    /// Blocks of one Write Zeroes; `None` if the controller does not support it, and zeros are
+    /// written.
     write_zeroes_blocks: Option<u64>,
-    /// Ranges and blocks of one Dataset Management, and blocks of a range; `None` where deallocated blocks may read as
-    /// anything.
+    /// Limits of Dataset Management; `None` if deallocated blocks may read as anything.
     deallocate: Option<DeallocateLimits>,
 }
 
@@ -47,7 +49,7 @@ struct DeallocateLimits {
     blocks: u64,
 }
 
-/// An operation under way: what its end depends on.
+/// The state of an operation in progress.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read {
@@ -57,10 +59,10 @@ pub(crate) enum Work {
         zone_start: Lba,
         blocks: Blocks,
     },
-    /// Nothing but a status comes back.
+    /// Only a status is returned.
     Plain,
-    LookBeforeZeroes {
-        look: Box<ReportRounds>,
+    CheckBeforeZeroes {
+        report: Box<ReportRounds>,
         start: Lba,
         blocks: Blocks,
     },
@@ -76,24 +78,24 @@ pub(crate) enum Work {
     ChangedZones,
 }
 
-/// A command for the wire.
+/// An NVMe command with its data.
 pub(crate) type Wire = (SubmissionEntry, CommandData);
 
-/// What to do with an operation.
+/// How an operation begins.
 #[derive(Debug)]
 pub(crate) enum Begin {
-    /// It has ended already.
+    /// It completes locally.
     Answer(Status, Outcome),
-    /// It begins with this command; `lasting` says that more may follow.
+    /// It begins with this command; `lasting`: more may follow.
     Send { work: Work, wire: Wire, lasting: bool },
 }
 
-/// What comes after a command.
+/// How an operation continues after a command.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// Another command.
     Send(Wire),
-    /// The end of the operation.
+    /// The operation is complete.
     Done(Status, Outcome),
 }
 
@@ -135,7 +137,7 @@ impl Namespace {
         }
     }
 
-    /// Looks at an operation: answers it, or says how it begins.
+    /// Begins an operation: completes it locally, or returns its first command.
     #[inline]
     pub(crate) fn begin(&self, operation: &Operation) -> Begin {
         match self.prepare(operation) {
@@ -203,7 +205,7 @@ impl Namespace {
         }
     }
 
-    /// A command of an operation has ended.
+    /// A command of an operation has completed.
     #[inline]
     pub(crate) fn ended(&self, work: &mut Work, ended: Ended) -> Next {
         if !ended.status.is_success() {
@@ -237,10 +239,10 @@ impl Namespace {
                 }
                 done(Outcome::Appended(Lba(ended.result)))
             }
-            Work::LookBeforeZeroes { look, start, blocks } => {
-                look.take(&ended.data, &self.report).map_err(|_| Status::InternalError)?;
-                let zone = look.zones().first().ok_or(Status::InternalError)?;
-                self.judge_zeroes(zone, *start, *blocks)?;
+            Work::CheckBeforeZeroes { report, start, blocks } => {
+                report.take(&ended.data, &self.report).map_err(|_| Status::InternalError)?;
+                let zone = report.zones().first().ok_or(Status::InternalError)?;
+                self.check_zeroes(zone, *start, *blocks)?;
                 let (mut next, mut left) = (*start, blocks.0);
                 let wire = self.zeroes_command(&mut next, &mut left).expect("there are blocks")?;
                 *work = Work::WriteZeroes { next, left };
@@ -270,7 +272,7 @@ impl Namespace {
         }
     }
 
-    /// The entry of an operation that was checked.
+    /// Encodes an operation that was checked.
     #[inline]
     fn encode(&self, operation: &Operation) -> Result<SubmissionEntry, Status> {
         encode(operation, self.id, &self.format).map(|encoded| encoded.entry).map_err(|_| Status::InvalidField)
@@ -290,7 +292,7 @@ impl Namespace {
         if end > self.geometry.namespace_blocks().0 { Err(Status::LbaOutOfRange) } else { Ok(()) }
     }
 
-    /// A payload as it travels.
+    /// Encodes a payload.
     #[inline]
     fn host_data(&self, payload: &Payload, blocks: Blocks) -> Result<HostData, Status> {
         match payload {
@@ -317,7 +319,7 @@ pub(crate) fn get_log_page(namespace: u32, request: &GetLogPage) -> SubmissionEn
     entry
 }
 
-/// The status for above. Codes that zones do not have are told as the nearest that they do.
+/// The status for the user. NVMe codes without an equivalent are mapped to the nearest.
 fn device_status(status: StatusCode) -> Status {
     match status {
         StatusCode::TRANSIENT_TRANSPORT_ERROR => Status::DataTransferError,

@@ -1,4 +1,4 @@
-//! Operations that one command cannot always carry: zeros and deallocation, in pieces.
+//! Operations that may need several commands: Write Zeroes and deallocation.
 
 use zonda_nvme::io::{DATASET_RANGE_BYTES, encode_ranges};
 use zonda_zoned::limits::{COMMAND_BLOCKS_MAX, DEALLOCATE_RANGES_MAX};
@@ -8,29 +8,31 @@ use super::{Begin, Namespace, Wire, Work};
 use crate::queue::{CommandData, HostData};
 use crate::reports::{ReportRequest, ReportRounds};
 
-/// Pieces of one range: a controller that takes only tiny ranges is not worth the memory.
+/// Pieces of one range: a controller that accepts only tiny ranges is not worth the memory.
 const MAX_PIECES: u64 = 1 << 16;
 
 impl Namespace {
-    /// Write Zeroes in as many pieces as the controller needs. It must fail as a whole or not at all, so before several
-    /// pieces the zone is looked at; nothing of this host comes between.
+    /// Write Zeroes in as many pieces as the controller needs. It must succeed or fail as a whole,
+    /// so several pieces are preceded by a zone report; no other command of this host is executed
+    /// in between.
     pub(super) fn write_zeroes(&self, start: Lba, blocks: Blocks) -> Result<Begin, Status> {
         self.check_blocks(start, blocks, Blocks(u64::MAX))?;
         let lasting = blocks.0 > self.zeroes_piece_blocks();
         if lasting && self.format.zoned {
             let filter = ReportFilter::All;
             let request = ReportRequest { start, filter, extended: false, partial: true, descriptors_max: 1 };
-            let mut look = Box::new(ReportRounds::new(request, &self.report));
-            let wire = look.command(&self.report);
-            return Ok(Begin::Send { work: Work::LookBeforeZeroes { look, start, blocks }, wire, lasting });
+            let mut report = Box::new(ReportRounds::new(request, &self.report));
+            let wire = report.command(&self.report);
+            return Ok(Begin::Send { work: Work::CheckBeforeZeroes { report, start, blocks }, wire, lasting });
         }
         let (mut next, mut left) = (start, blocks.0);
         let wire = self.zeroes_command(&mut next, &mut left).expect("there are blocks")?;
         Ok(Begin::Send { work: Work::WriteZeroes { next, left }, wire, lasting })
     }
 
-    /// What the rules say to zeros in a zone as it stands, but for open and active zones, of which the first piece hears.
-    pub(super) fn judge_zeroes(&self, zone: &ZoneDescriptor, start: Lba, blocks: Blocks) -> Result<(), Status> {
+    /// Checks Write Zeroes against the present state of the zone, except the limits of open and
+    /// active zones, which the target checks with the first piece.
+    pub(super) fn check_zeroes(&self, zone: &ZoneDescriptor, start: Lba, blocks: Blocks) -> Result<(), Status> {
         match zone.state {
             ZoneState::Full => return Err(Status::ZoneIsFull),
             ZoneState::ReadOnly => return Err(Status::ZoneIsReadOnly),
@@ -38,7 +40,7 @@ impl Namespace {
             _ => {}
         }
         let write_pointer = zone.write_pointer.ok_or(Status::InternalError)?;
-        // The write pointer came from outside, so nothing is computed with it that could overflow.
+        // The write pointer comes from the target, so computations with it must not overflow.
         let distance = start.0.checked_sub(write_pointer.0).ok_or(Status::ZoneInvalidWrite)?;
         let is_in_place = match self.geometry.zrwa.filter(|_| zone.attributes.zrwa_valid) {
             Some(zrwa) => distance + blocks.0 <= 2 * zrwa.size_blocks.0,
@@ -100,14 +102,14 @@ impl Namespace {
         Ok(Begin::Send { work: Work::Deallocate { ranges: pieces, next }, wire, lasting })
     }
 
-    /// The command with the next ranges, as many as one may have.
+    /// The command with the next ranges, as many as one command may have.
     pub(super) fn deallocate_command(&self, ranges: &[LbaRange], next: &mut usize) -> Option<Result<Wire, Status>> {
         let limits = self.deallocate.expect("the controller can deallocate");
-        let mut room = limits.blocks;
+        let mut left = limits.blocks;
         let fits = |range: &&LbaRange| {
-            let has_room = range.blocks.0 <= room;
-            room = room.saturating_sub(range.blocks.0);
-            has_room
+            let fits = range.blocks.0 <= left;
+            left = left.saturating_sub(range.blocks.0);
+            fits
         };
         let count = ranges[*next..].iter().take(limits.ranges.max(1)).take_while(fits).count();
         if count == 0 {

@@ -1,4 +1,4 @@
-//! Operations of several commands, and answers that need no command.
+//! Operations of several commands, and operations that complete locally.
 
 use zonda_nvme::IoOpcode;
 use zonda_nvme::io::decode_ranges;
@@ -31,7 +31,7 @@ fn well(data: &[u8]) -> Ended {
     }
 }
 
-/// All commands of an operation of which each succeeds.
+/// Runs an operation with `answer` as the controller; returns its commands and its status.
 fn run(namespace: &Namespace, operation: &Operation, mut answer: impl FnMut(&Wire) -> Ended) -> (Vec<Wire>, Status) {
     let (mut work, mut wire) = match namespace.begin(operation) {
         Begin::Answer(status, _) => return (vec![], status),
@@ -61,7 +61,7 @@ fn ranges(wires: &[Wire]) -> Vec<Vec<(u64, u64)>> {
 }
 
 #[test]
-fn deallocation_keeps_within_the_limits_of_the_controller() {
+fn deallocation_respects_the_limits_of_the_controller() {
     let mut namespace = namespace();
     let of = |ranges: &[(u64, u64)]| Operation::Deallocate {
         ranges: ranges.iter().map(|&(start, blocks)| LbaRange { start: Lba(start), blocks: Blocks(blocks) }).collect(),
@@ -101,11 +101,11 @@ fn zone(state: ZoneState, write_pointer: u64) -> Ended {
 }
 
 #[test]
-fn long_zeros_look_at_the_zone_and_go_in_pieces() {
+fn long_write_zeroes_report_the_zone_and_are_split() {
     let namespace = namespace();
     let of = |start, blocks| Operation::WriteZeroes { start: Lba(start), blocks: Blocks(blocks) };
     let (wires, status) = run(&namespace, &of(18, 4), |_| well(&[]));
-    assert_eq!((wires.len(), status), (1, Status::Success), "what one command carries needs no look");
+    assert_eq!((wires.len(), status), (1, Status::Success), "one command needs no report");
     let answer = |state, pointer| {
         move |(entry, _): &Wire| {
             if entry.opcode == IoOpcode::ZoneManagementReceive.code() { zone(state, pointer) } else { well(&[]) }
@@ -128,7 +128,7 @@ fn long_zeros_look_at_the_zone_and_go_in_pieces() {
 }
 
 #[test]
-fn a_controller_without_write_zeroes_is_sent_zeros() {
+fn zeros_are_written_if_the_controller_does_not_support_write_zeroes() {
     let namespace = Namespace { write_zeroes_blocks: None, ..namespace() };
     let operation = Operation::WriteZeroes { start: Lba(16), blocks: Blocks(3) };
     let (wires, status) = run(&namespace, &operation, |_| well(&[]));
@@ -137,7 +137,7 @@ fn a_controller_without_write_zeroes_is_sent_zeros() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_is_no_success() {
+fn an_invalid_response_is_not_a_success() {
     let namespace = namespace();
     let read = Operation::Read { start: Lba(0), blocks: Blocks(1) };
     assert_eq!(run(&namespace, &read, |_| well(&[0; 519])).1, Status::DataTransferError);

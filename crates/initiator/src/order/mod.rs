@@ -1,25 +1,30 @@
-//! Which commands may be on their way together, so that they take effect in the order of their submission.
+//! Decides which commands may be in flight together, so that they take effect in the order of their
+//! submission.
 //!
-//! Zones are told apart by *lanes*: zone `z` is in lane `z` mod 1024 (of a conventional namespace, stretches of blocks
-//! take the place of zones). All commands of a lane go through the same I/O queue. A command *conflicts* with an earlier
-//! one when they share a lane and not both only read.
+//! Zones are mapped to *lanes*: zone `z` is in lane `z` mod 1024 (in a conventional namespace,
+//! block ranges take the place of zones). All commands of a lane use the same I/O queue. A command
+//! *conflicts* with an earlier one if they share a lane and at least one of them is not a read.
 //!
-//! With [`Order::Arrival`], commands of one queue take effect as they arrive at the target, all of them; what remains is:
-//! - a write whose data the target asks for arrives with its data. Such writes may follow one another (the queue sends
-//!   their data in their order); any other command that changes something waits until the data of those before it has
-//!   been sent, and so does one that reads their zones;
-//! - a command that conflicts with outstanding ones of another queue waits for their end. These are the commands to
-//!   several zones (Select All, reports, reads and deallocations over zone boundaries): with several queues they wait, and
-//!   are waited for. Flush waits for the changes before it, and nothing waits for it.
+//! With [`Order::Arrival`], all commands of one queue take effect in the order of their arrival at
+//! the target, with these exceptions:
+//! - a write whose data the target solicits (R2T) arrives with its data. Such writes may follow one
+//!   another (the queue sends their data in their order); any other command with changes waits
+//!   until the data of earlier writes has been sent, and so does a read of their zones;
+//! - a command that conflicts with outstanding commands of another queue waits for their
+//!   completion. These are the commands to several zones (Select All, reports, reads and
+//!   deallocations over zone boundaries): with several queues they wait for other commands, and
+//!   other commands wait for them. Flush waits for earlier changes, and no command waits for it.
 //!
-//! - a command that takes several rounds (a report, a deallocation or zeros too long for one) waits for the end of all that it
-//!   conflicts with wherever it is, and is waited for until its last round has ended.
+//! - an operation with several rounds (a report, a deallocation or zeros too long for one command)
+//!   waits for the completion of all commands that it conflicts with, on any queue, and conflicting
+//!   commands wait for its last round.
 //!
-//! So with one queue all effects are in order. With several, those of each zone are; but whether a zone finds room among
-//! the open and active ones can depend on commands of other queues that came a little later.
+//! So with one queue all effects are in order. With several, those of each zone are; but whether a
+//! zone can be opened within the limits of open and active zones can depend on commands of other
+//! queues that were submitted a little later.
 //!
-//! With [`Order::Completion`], a command waits for the end of every earlier one that it conflicts with, appends being
-//! no conflict among themselves.
+//! With [`Order::Completion`], a command waits for the completion of every earlier one that it
+//! conflicts with; appends do not conflict with each other.
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +37,7 @@ use crate::limits::{LANES, LANES_OF_A_COMMAND_MAX};
 /// Blocks of a lane of a conventional namespace: 16 MiB of 4 KiB blocks.
 const CONVENTIONAL_LANE_BLOCKS: u64 = 4096;
 
-/// How a command treats its zones.
+/// How a command accesses its zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reads them.
@@ -43,13 +48,13 @@ pub(crate) enum Kind {
     Append = 2,
     /// Makes earlier changes durable.
     Flush = 3,
-    /// Has nothing to do with them.
+    /// Does not access zones.
     Apart = 4,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Footprint {
-    /// Lanes from the first on, around the end of the table.
+    /// Consecutive lanes, wrapping around at the end of the table.
     Lanes {
         first: u16,
         count: u16,
@@ -57,14 +62,15 @@ enum Footprint {
     All,
 }
 
-/// What a command touches, and the I/O queue that it goes through.
+/// The lanes that a command accesses, and its I/O queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) kind: Kind,
     footprint: Footprint,
     /// Counted from 0.
     pub(crate) queue: u16,
-    /// Commands of one domain are in order by themselves: the queue, or for a command of several rounds nobody's.
+    /// Commands of one domain are ordered by the target: the queue, or a domain of its own for an
+    /// operation with several rounds.
     domain: u16,
 }
 
@@ -73,7 +79,7 @@ type Counts = [u32; 3];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
-    /// Outstanding, by kind; through the lane's own queue, and through others.
+    /// Outstanding commands by kind: on the lane's own queue, and on others.
     own: [u16; 3],
     foreign: [u16; 3],
     held: [u16; 3],
@@ -81,20 +87,20 @@ struct Lane {
     unsent: u16,
 }
 
-/// Who is under way, and who waits.
+/// Outstanding and held commands.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     order: Order,
     queues: u16,
     lane_blocks: u64,
     lanes: Vec<Lane>,
-    /// Of commands to all lanes; those of the first queue, and those of several rounds.
+    /// Commands to all lanes: those of the first queue, and operations with several rounds.
     all_outstanding: Counts,
     all_lasting: Counts,
     all_held: Counts,
     /// Changes of all lanes whose data has not all been sent.
     all_unsent: u16,
-    /// Of all commands, by domain.
+    /// All commands, by domain.
     outstanding: Vec<Counts>,
     held: Vec<Counts>,
 }
@@ -117,7 +123,7 @@ impl Lanes {
         }
     }
 
-    /// What an operation touches. Its blocks were checked to lie within the namespace.
+    /// The access of an operation. Its blocks were checked to lie within the namespace.
     #[inline]
     pub(crate) fn access_of(&self, operation: &Operation) -> Access {
         match operation {
@@ -134,17 +140,19 @@ impl Lanes {
                 [range] => self.of_blocks(Kind::Change, range.start, range.blocks),
                 _ => self.of_all(Kind::Change),
             },
-            // Reports see how zones far away were closed to make room, so they keep their place among all changes.
+            // A report shows zones that an open anywhere has closed implicitly, so it is ordered
+            // with all changes.
             Operation::ReportZones { .. } => self.of_all(Kind::Observe),
             Operation::Flush => self.of_all(Kind::Flush),
             Operation::ReadChangedZones => self.of_all(Kind::Apart),
         }
     }
 
-    /// Whether a command may be sent now. `data_is_asked_for`: it is a write whose data does not go with it;
-    /// `queue_has_unsent`: there are such writes before it in its queue.
+    /// Whether a command may be sent now. `data_is_solicited`: it is a write whose data is not in
+    /// the capsule; `queue_has_unsent`: its queue has earlier writes of this kind whose data was
+    /// not sent.
     #[inline]
-    pub(crate) fn may_start(&self, access: &Access, data_is_asked_for: bool, queue_has_unsent: bool) -> bool {
+    pub(crate) fn may_start(&self, access: &Access, data_is_solicited: bool, queue_has_unsent: bool) -> bool {
         let against = conflicting(access.kind, self.order);
         if access.kind == Kind::Apart {
             return true;
@@ -153,20 +161,20 @@ impl Lanes {
         let changes = matches!(access.kind, Kind::Change | Kind::Append);
         if in_order && changes {
             let held = &self.held[usize::from(access.queue)];
-            if queue_has_unsent && !data_is_asked_for || held[Kind::Change as usize] + held[Kind::Append as usize] > 0 {
+            if queue_has_unsent && !data_is_solicited || held[Kind::Change as usize] + held[Kind::Append as usize] > 0 {
                 return false;
             }
         }
         if meets(&self.all_held, against) || meets(&self.all_lasting, against) {
             return false;
         }
-        // Commands to all lanes go through the first queue.
+        // Commands to all lanes use the first queue.
         if meets(&self.all_outstanding, against) && !(in_order && access.domain == 0) {
             return false;
         }
         match access.footprint {
             Footprint::All => {
-                if in_order && queue_has_unsent && !data_is_asked_for {
+                if in_order && queue_has_unsent && !data_is_solicited {
                     return false;
                 }
                 let mut domains = self.outstanding.iter().enumerate();
@@ -182,35 +190,35 @@ impl Lanes {
                 !(meets_short(&lane.held, against)
                     || meets_short(&lane.foreign, against)
                     || own_matters && meets_short(&lane.own, against)
-                    || in_order && lane.unsent + self.all_unsent > 0 && !data_is_asked_for)
+                    || in_order && lane.unsent + self.all_unsent > 0 && !data_is_solicited)
             }),
         }
     }
 
-    /// A command has been sent; `placed` says that all its data has been, too.
+    /// A command has been sent; `data_sent`: all its data has been sent, too.
     #[inline]
-    pub(crate) fn start(&mut self, access: &Access, placed: bool) {
+    pub(crate) fn start(&mut self, access: &Access, data_sent: bool) {
         self.count(access, |counter| *counter += 1);
-        if !placed {
+        if !data_sent {
             self.count_unsent(access, |unsent| *unsent += 1);
         }
     }
 
     /// All data of a write has been sent.
-    pub(crate) fn place(&mut self, access: &Access) {
+    pub(crate) fn data_sent(&mut self, access: &Access) {
         self.count_unsent(access, |unsent| *unsent -= 1);
     }
 
-    /// A command has ended.
+    /// A command has completed.
     #[inline]
-    pub(crate) fn end(&mut self, access: &Access, placed: bool) {
+    pub(crate) fn end(&mut self, access: &Access, data_sent: bool) {
         self.count(access, |counter| *counter -= 1);
-        if !placed {
+        if !data_sent {
             self.count_unsent(access, |unsent| *unsent -= 1);
         }
     }
 
-    /// A command waits: those behind it that conflict do, too.
+    /// A command is held: later conflicting ones must be held, too.
     pub(crate) fn hold(&mut self, access: &Access) {
         let Some(kind) = counted(access.kind).or((access.kind == Kind::Flush).then_some(Kind::Observe as usize)) else {
             return;
@@ -226,7 +234,7 @@ impl Lanes {
         }
     }
 
-    /// Nobody waits any more, or who does will be said again with [`Lanes::hold`].
+    /// Removes all held commands; those that still wait are added again with [`Lanes::hold`].
     pub(crate) fn clear_held(&mut self, held: impl Iterator<Item = Access>) {
         self.all_held = [0; 3];
         self.held.fill([0; 3]);
@@ -239,14 +247,14 @@ impl Lanes {
         }
     }
 
-    /// Checks that nobody is counted once everything has ended.
+    /// Checks that no command is counted once all have completed.
     pub(crate) fn check_idle(&self) {
         let idle =
             |lane: &Lane| [lane.own, lane.foreign, lane.held].iter().flatten().all(|&n| n == 0) && lane.unsent == 0;
-        assert!(self.lanes.iter().all(idle) && self.all_unsent == 0, "a lane counts a command that has ended");
+        assert!(self.lanes.iter().all(idle) && self.all_unsent == 0, "a lane counts a command that has completed");
         let of_all = [self.all_outstanding, self.all_lasting, self.all_held];
         let counts = of_all.iter().chain(&self.outstanding).chain(&self.held);
-        assert!(counts.flatten().all(|&n| n == 0), "a command that has ended is counted");
+        assert!(counts.flatten().all(|&n| n == 0), "a completed command is counted");
     }
 
     fn of_all(&self, kind: Kind) -> Access {
@@ -267,8 +275,8 @@ impl Lanes {
         Access { kind, footprint, queue, domain: queue }
     }
 
-    /// The access of a command that takes several rounds: it stays apart from all that conflicts with any zone, since
-    /// what came between its rounds could take the zone's place among the open ones.
+    /// The access of an operation with several rounds: it conflicts with commands to all zones,
+    /// since a command between its rounds could use up the limit of open zones.
     pub(crate) fn lasting(&self, access: Access) -> Access {
         Access { domain: self.queues, footprint: Footprint::All, ..access }
     }
@@ -312,13 +320,13 @@ impl Lanes {
     }
 }
 
-/// The place among [`Counts`]; flushes and commands that stand apart are not counted.
+/// The index in [`Counts`]; flushes and commands that do not access zones are not counted.
 #[inline]
 fn counted(kind: Kind) -> Option<usize> {
     (kind as usize <= Kind::Append as usize).then_some(kind as usize)
 }
 
-/// Which kinds before it a command must not overtake.
+/// Earlier kinds that a command must not overtake.
 #[inline]
 fn conflicting(kind: Kind, order: Order) -> [bool; 3] {
     match kind {

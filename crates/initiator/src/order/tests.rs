@@ -1,4 +1,4 @@
-//! Which commands wait for which.
+//! Which commands wait for which others.
 
 use zonda_zoned::{ReportFilter, ZoneAction};
 
@@ -39,27 +39,27 @@ fn flush(lanes: &Lanes) -> Access {
 }
 
 #[test]
-fn in_one_queue_whose_target_keeps_the_order_nothing_waits_but_for_data_to_be_asked_for() {
+fn in_one_queue_of_an_ordered_target_commands_wait_only_for_solicited_data() {
     let mut lanes = lanes(Order::Arrival, 1);
     for access in [write(&lanes, 1), read(&lanes, 1), reset_all(&lanes), report(&lanes), flush(&lanes)] {
         assert!(lanes.may_start(&access, false, false));
         lanes.start(&access, true);
     }
-    let asked_for = write(&lanes, 2);
-    assert!(lanes.may_start(&asked_for, true, false));
-    lanes.start(&asked_for, false);
-    assert!(lanes.may_start(&write(&lanes, 3), true, true), "its data goes behind the other's");
+    let solicited = write(&lanes, 2);
+    assert!(lanes.may_start(&solicited, true, false));
+    lanes.start(&solicited, false);
+    assert!(lanes.may_start(&write(&lanes, 3), true, true), "its data is sent after the other's");
     assert!(!lanes.may_start(&write(&lanes, 3), false, true));
     assert!(!lanes.may_start(&read(&lanes, 2), false, true));
     assert!(!lanes.may_start(&report(&lanes), false, true));
     assert!(!lanes.may_start(&flush(&lanes), false, true));
-    assert!(lanes.may_start(&read(&lanes, 3), false, true), "reads have to do with their own zones only");
-    lanes.place(&asked_for);
+    assert!(lanes.may_start(&read(&lanes, 3), false, true), "reads conflict only in their own zones");
+    lanes.data_sent(&solicited);
     assert!(lanes.may_start(&read(&lanes, 2), false, false));
 }
 
 #[test]
-fn a_command_to_all_zones_waits_for_other_queues_and_they_for_it() {
+fn a_command_to_all_zones_waits_for_other_queues_and_blocks_them() {
     let mut lanes = lanes(Order::Arrival, 2);
     let (of_first, of_second) = (write(&lanes, 2), write(&lanes, 3));
     assert_eq!((of_first.queue, of_second.queue), (0, 1));
@@ -72,7 +72,7 @@ fn a_command_to_all_zones_waits_for_other_queues_and_they_for_it() {
     let all = reset_all(&lanes);
     assert!(lanes.may_start(&all, false, false));
     lanes.start(&all, true);
-    assert!(lanes.may_start(&read(&lanes, 2), false, false), "it arrives behind");
+    assert!(lanes.may_start(&read(&lanes, 2), false, false), "it arrives after it");
     assert!(!lanes.may_start(&read(&lanes, 3), false, false));
     lanes.end(&all, true);
     assert!(lanes.may_start(&read(&lanes, 3), false, false));
@@ -81,7 +81,7 @@ fn a_command_to_all_zones_waits_for_other_queues_and_they_for_it() {
 }
 
 #[test]
-fn a_command_over_a_zone_boundary_is_met_in_both_zones() {
+fn a_command_over_a_zone_boundary_conflicts_in_both_zones() {
     let mut lanes = lanes(Order::Arrival, 2);
     let across = lanes.access_of(&Operation::Read { start: Lba(2 * 16 + 14), blocks: Blocks(4) });
     assert_eq!(across.queue, 0);
@@ -95,7 +95,7 @@ fn a_command_over_a_zone_boundary_is_met_in_both_zones() {
 }
 
 #[test]
-fn flush_waits_for_changes_and_nothing_waits_for_it() {
+fn flush_waits_for_changes_and_no_command_waits_for_it() {
     let mut lanes = lanes(Order::Completion, 1);
     let (flush, write) = (flush(&lanes), write(&lanes, 1));
     lanes.start(&write, true);
@@ -108,7 +108,7 @@ fn flush_waits_for_changes_and_nothing_waits_for_it() {
 }
 
 #[test]
-fn where_the_target_promises_nothing_only_reads_and_appends_share_a_zone() {
+fn without_an_ordered_target_only_reads_and_appends_share_a_zone() {
     let mut lanes = lanes(Order::Completion, 1);
     let kinds = [read(&lanes, 1), write(&lanes, 1), append(&lanes, 1)];
     for (i, first) in kinds.iter().enumerate() {
@@ -123,7 +123,7 @@ fn where_the_target_promises_nothing_only_reads_and_appends_share_a_zone() {
 }
 
 #[test]
-fn nobody_overtakes_a_command_that_waits_and_conflicts() {
+fn no_command_overtakes_a_held_one_that_it_conflicts_with() {
     let mut lanes = lanes(Order::Completion, 1);
     let (first, second) = (read(&lanes, 1), write(&lanes, 1));
     lanes.start(&first, true);
@@ -138,7 +138,7 @@ fn nobody_overtakes_a_command_that_waits_and_conflicts() {
 }
 
 #[test]
-fn a_command_of_several_rounds_stands_alone() {
+fn an_operation_of_several_rounds_conflicts_with_all_zones() {
     let mut lanes = lanes(Order::Arrival, 1);
     let rounds = lanes.lasting(write(&lanes, 1));
     let other = write(&lanes, 5);

@@ -6,25 +6,25 @@ use zonda_zoned::Instant;
 
 use crate::limits::QUEUE_DEPTH_MAX;
 
-/// Bits of a command identifier that are the place in the table. The others count its uses, so that a late or doubled
-/// answer does not end another command.
+/// Bits of a command identifier that are the index in the table. The others are a generation, so
+/// that a late or duplicate response does not complete another command.
 const INDEX_BITS: u32 = 12;
 const INDEX_MASK: u16 = (1 << INDEX_BITS) - 1;
 const _: () = assert!(QUEUE_DEPTH_MAX <= INDEX_MASK);
 
-/// Zeros that come in one piece.
+/// Zeros that are sent in one piece.
 const ZEROS_BYTES: u32 = 64 << 10;
 
-/// Whom the end of a command concerns.
+/// The owner of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The step under way.
+    /// The step in progress.
     Procedure,
     /// The keep alive timer.
     KeepAlive,
     /// The asynchronous event request.
     AsyncEvent,
-    /// A command from above, by its place among the flights.
+    /// A command of the user, by its index among the flights.
     Flight(u32),
 }
 
@@ -42,39 +42,39 @@ pub(crate) enum HostData {
 pub(crate) enum CommandData {
     /// No data.
     None,
-    /// Room for data from the controller.
+    /// A buffer for data from the controller.
     ToHost(u32),
     /// Data for the controller.
     FromHost(HostData),
 }
 
-/// What a controller has asked for and has not been sent.
+/// An R2T of the controller whose data has not been sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) tag: u16,
     pub(super) length: u32,
 }
 
-/// How far the data of a command has come.
+/// The state of a command's data transfer.
 #[derive(Debug)]
 pub(super) enum Transfer {
-    /// There is none, or it went with the capsule.
+    /// No data, or in-capsule data.
     None,
     /// Data from the controller.
     Receive(Received),
-    /// Data that the controller asks for.
+    /// Data that the controller solicits.
     Send { data: HostData, sent: u32, request: Option<Request> },
 }
 
-/// Data from the controller as far as it has come.
+/// Data received from the controller.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) expected: u32,
     pub(super) received: u32,
     pub(super) damaged: bool,
-    /// All of it, while it came in one PDU.
+    /// The data, if it came in one PDU.
     whole: Bytes,
-    /// All of it, when it came in several.
+    /// The data, if it came in several PDUs.
     assembled: BytesMut,
 }
 
@@ -111,7 +111,7 @@ impl HostData {
         }
     }
 
-    /// All of it in one piece, if that costs nothing.
+    /// All data in one piece, if that needs no copy.
     pub(super) fn one_piece(&self) -> Option<Bytes> {
         match self {
             HostData::Bytes(bytes) => Some(bytes.clone()),
@@ -150,9 +150,9 @@ impl Received {
         Received { expected, received: 0, damaged: false, whole: Bytes::new(), assembled: BytesMut::new() }
     }
 
-    /// Adds the next bytes, which were checked to fit.
+    /// Adds the next bytes; the caller has checked that they fit.
     pub(super) fn add(&mut self, data: Bytes) {
-        assert!(data.len() as u32 <= self.expected - self.received, "data was checked against the room for it");
+        assert!(data.len() as u32 <= self.expected - self.received, "the length was checked");
         if self.received == 0 {
             self.received = data.len() as u32;
             self.whole = data;
@@ -188,7 +188,7 @@ impl Commands {
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_free_slot(&self) -> bool {
         !self.free.is_empty()
     }
 
@@ -196,9 +196,9 @@ impl Commands {
         self.slots.len() - self.free.len()
     }
 
-    /// Takes a place, and gives the command its identifier.
+    /// Allocates a slot, and returns the command identifier.
     pub(super) fn insert(&mut self, now: Instant, owner: Owner, transfer: Transfer) -> u16 {
-        let index = self.free.pop().expect("room was checked before");
+        let index = self.free.pop().expect("a free slot was checked before");
         let slot = &mut self.slots[usize::from(index)];
         slot.is_used = true;
         slot.owner = owner;
@@ -214,7 +214,7 @@ impl Commands {
         (slot.is_used && slot.generation == id >> INDEX_BITS).then_some(slot)
     }
 
-    /// Ends a command that was found.
+    /// Removes a command that was found.
     #[inline]
     pub(super) fn remove(&mut self, id: u16) -> (Owner, Transfer) {
         let slot = self.find(id).expect("the command was found before");
@@ -225,7 +225,7 @@ impl Commands {
         ended
     }
 
-    /// When the oldest command was submitted that is expected to end.
+    /// When the oldest command was submitted, except event requests, which may wait forever.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.slots
             .iter()
@@ -240,10 +240,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identifier_of_an_ended_command_is_not_found_again_when_its_place_is_reused() {
+    fn the_identifier_of_a_completed_command_is_not_found_when_its_slot_is_reused() {
         let mut commands = Commands::new(1);
         let first = commands.insert(Instant(1), Owner::Flight(1), Transfer::None);
-        assert!(!commands.has_room());
+        assert!(!commands.has_free_slot());
         assert_eq!(commands.remove(first).0, Owner::Flight(1));
         assert!(commands.find(first).is_none());
         let second = commands.insert(Instant(2), Owner::Flight(2), Transfer::None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn data_in_one_pdu_is_not_copied_and_data_in_several_is_put_together() {
+    fn data_in_one_pdu_is_not_copied_and_data_in_several_is_assembled() {
         let data = Bytes::from(vec![5; 100]);
         let mut received = Received::new(100);
         received.add(data.clone());
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_come_in_one_piece_while_they_are_few() {
+    fn a_few_zeros_are_sent_in_one_piece() {
         assert_eq!(HostData::Zeros(4096).one_piece().map(|zeros| zeros.len()), Some(4096));
         assert_eq!(HostData::Zeros(ZEROS_BYTES).one_piece().map(|zeros| zeros.len()), Some(ZEROS_BYTES as usize));
         assert_eq!(HostData::Zeros(1 << 20).one_piece(), None);

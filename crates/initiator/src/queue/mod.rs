@@ -1,6 +1,6 @@
-//! One queue: its connection's byte streams, and the commands outstanding on it.
+//! One queue: the byte streams of its connection, and its outstanding commands.
 //!
-//! The queue knows PDUs, command identifiers and data; what commands mean is for others.
+//! The queue handles PDUs, command identifiers and data; it does not interpret commands.
 
 mod commands;
 mod receive;
@@ -19,7 +19,8 @@ pub(crate) use commands::{CommandData, HostData, Owner};
 use commands::{Commands, Received, Transfer};
 pub(crate) use receive::Failure;
 
-/// A queue of an initiator: 0 is the admin queue, I/O queues count from 1. Each is a TCP connection of its own.
+/// A queue of an initiator: 0 is the admin queue, I/O queues count from 1. Each is a TCP connection
+/// of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u16);
 
@@ -34,25 +35,25 @@ impl std::fmt::Display for QueueId {
     }
 }
 
-/// Something that came of received bytes.
+/// An event that results from received bytes.
 #[derive(Debug)]
 pub(crate) enum QueueEvent {
     /// ICResp: commands can be sent.
     Negotiated,
-    /// All data of a write that the controller asked for has been sent: nothing submitted later arrives before it.
-    Placed(Owner),
-    /// A command has ended.
+    /// All solicited data of a write has been sent: commands submitted later arrive after it.
+    DataSent(Owner),
+    /// A command has completed.
     Ended(Ended),
 }
 
-/// The end of a command.
+/// The completion of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) owner: Owner,
     pub(crate) status: StatusCode,
     pub(crate) do_not_retry: bool,
     pub(crate) result: u64,
-    /// What the controller sent, at most what was asked for.
+    /// Data that the controller has sent, at most the requested length.
     pub(crate) data: Bytes,
     /// A data digest was wrong.
     pub(crate) is_damaged: bool,
@@ -60,24 +61,24 @@ pub(crate) struct Ended {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// There is no connection: what comes is late, and passed over.
+    /// Not connected: late input is ignored.
     Closed,
     /// ICReq has been sent.
     Negotiating,
-    /// Commands flow.
+    /// Commands can be sent.
     Open,
 }
 
-/// What a queue is made with.
+/// The parameters of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueOptions {
     /// Outstanding commands.
     pub(crate) depth: u16,
-    /// Digests to ask for.
+    /// Digests to request.
     pub(crate) digests: Digests,
     /// Bytes of data that one PDU of the controller may have.
     pub(crate) data_bytes_max: u32,
-    /// Data that is asked for goes in the order of the commands' submission.
+    /// Solicited data is sent in the order of the commands' submission.
     pub(crate) in_order: bool,
 }
 
@@ -111,7 +112,8 @@ impl Queue {
         }
     }
 
-    /// The connection is there: greets the controller. `capsule_data_bytes` is what a command capsule has room for.
+    /// The connection is established: sends ICReq. `capsule_data_bytes` is the limit of in-capsule
+    /// data.
     pub(crate) fn connected(&mut self, capsule_data_bytes: u32) {
         self.reader = new_reader(&self.options);
         self.writer = PduWriter::new();
@@ -122,7 +124,7 @@ impl Queue {
         self.writer.initialize_request(&InitializeRequest::new(0, self.options.digests, R2T_MAX));
     }
 
-    /// The connection is given up; what was outstanding is forgotten.
+    /// Closes the connection, and drops the outstanding commands.
     pub(crate) fn close(&mut self) {
         self.phase = Phase::Closed;
         self.reader = new_reader(&self.options);
@@ -131,12 +133,12 @@ impl Queue {
         self.unsent.clear();
     }
 
-    /// Outstanding commands that it has room for.
+    /// The most outstanding commands.
     pub(crate) fn depth(&self) -> u16 {
         self.options.depth
     }
 
-    /// Room for data in a capsule, once it is known.
+    /// Sets the limit of in-capsule data, once it is known.
     pub(crate) fn set_capsule_data_bytes(&mut self, capsule_data_bytes: u32) {
         self.capsule_data_bytes = capsule_data_bytes;
     }
@@ -146,23 +148,23 @@ impl Queue {
         self.phase == Phase::Open
     }
 
-    /// Whether another command has room.
+    /// Whether another command can be submitted.
     #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        self.is_open() && self.commands.has_room()
+    pub(crate) fn has_free_slot(&self) -> bool {
+        self.is_open() && self.commands.has_free_slot()
     }
 
-    /// Commands under way.
+    /// Outstanding commands.
     pub(crate) fn outstanding(&self) -> usize {
         self.commands.outstanding()
     }
 
-    /// When the oldest command was submitted that is expected to end.
+    /// When the oldest command was submitted, except event requests, which may wait forever.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.commands.oldest()
     }
 
-    /// Whether data of that length goes with the capsule, and not when the controller asks for it.
+    /// Whether data fits the capsule, so that the controller need not solicit it.
     #[inline]
     pub(crate) fn fits_capsule(&self, data: &HostData) -> bool {
         data.len() <= self.capsule_data_bytes && data.is_one_piece()
@@ -174,15 +176,15 @@ impl Queue {
         !self.unsent.is_empty()
     }
 
-    /// Sends a command. Identifier and data pointer are filled in here. Says whether its data is sent too, so that
-    /// nothing is still to come of the host.
+    /// Sends a command. Identifier and data pointer are filled in here. Returns whether all its
+    /// data has been sent, too.
     ///
     /// # Panics
-    /// When there is no room.
+    /// If no slot is free.
     pub(crate) fn submit(&mut self, now: Instant, owner: Owner, mut entry: SubmissionEntry, data: CommandData) -> bool {
         assert!(self.is_open(), "a command is sent only over an open queue");
         let mut in_capsule = Bytes::new();
-        let mut is_placed = true;
+        let mut is_data_sent = true;
         let transfer = match data {
             CommandData::None => {
                 entry.data_pointer = SglDescriptor::transport(0);
@@ -202,7 +204,7 @@ impl Queue {
                     }
                     _ => {
                         entry.data_pointer = SglDescriptor::transport(bytes);
-                        is_placed = false;
+                        is_data_sent = false;
                         Transfer::Send { data, sent: 0, request: None }
                     }
                 }
@@ -210,31 +212,31 @@ impl Queue {
         };
         let id = self.commands.insert(now, owner, transfer);
         entry.command_id = id.into();
-        if !is_placed && self.options.in_order {
+        if !is_data_sent && self.options.in_order {
             self.unsent.push_back(id);
         }
         self.writer.command(&entry, &in_capsule);
-        is_placed
+        is_data_sent
     }
 
-    /// Ends the connection with H2CTermReq; nothing else is sent.
+    /// Terminates the connection with H2CTermReq; nothing else is sent.
     pub(crate) fn terminate(&mut self, error: &PduError) {
         self.writer.host_termination(error);
     }
 
-    /// Bytes that wait for the connection.
+    /// Whether there is unsent output.
     #[inline]
     pub(crate) fn has_output(&self) -> bool {
         self.writer.queued_bytes() > 0
     }
 
-    /// Hands over what waits for the connection.
+    /// Takes the unsent output.
     pub(crate) fn take_output(&mut self) -> Vec<Bytes> {
         self.writer.take()
     }
 }
 
-/// R2Ts of one command that may be outstanding: one, as Linux has it; each can ask for all the data.
+/// Outstanding R2Ts per command: one, as in Linux; each can solicit all data.
 const R2T_MAX: u32 = 1;
 
 fn new_reader(options: &QueueOptions) -> PduReader {

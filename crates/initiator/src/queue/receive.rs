@@ -1,4 +1,4 @@
-//! What a controller sends, and what it must not.
+//! Receives the PDUs of a controller, and checks them.
 
 use bytes::Bytes;
 use zonda_nvme::tcp::{
@@ -10,12 +10,12 @@ use zonda_nvme::{CompletionEntry, StatusCode};
 use super::commands::{Request, Transfer};
 use super::{Ended, Phase, Queue, QueueEvent};
 
-/// Why a connection cannot go on.
+/// Why a connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The controller broke the rules of the transport; it is told with a TermReq.
+    /// The controller violated the transport protocol, and is sent an H2CTermReq.
     Pdu(PduError),
-    /// The controller ended the connection with a TermReq.
+    /// The controller terminated the connection with a C2HTermReq.
     Terminated(Termination),
 }
 
@@ -37,10 +37,10 @@ mod offsets {
 }
 
 impl Queue {
-    /// Takes bytes of the controller; what comes of them is appended to `events`.
+    /// Processes bytes from the controller; appends the resulting events to `events`.
     ///
     /// # Errors
-    /// [`Failure`]: the connection has to be closed. What came before the fault is in `events`.
+    /// [`Failure`]: the connection must be closed. Events before the fault are in `events`.
     pub(crate) fn receive(&mut self, chunk: Bytes, events: &mut Vec<QueueEvent>) -> Result<(), Failure> {
         if self.phase == Phase::Closed {
             return Ok(());
@@ -54,12 +54,12 @@ impl Queue {
                 }
                 Pdu::Response(entry) => self.responded(&entry, events)?,
                 Pdu::ControllerData { header, data, data_digest } => {
-                    self.data_came(&header, data, data_digest, events)?;
+                    self.data_received(&header, data, data_digest, events)?;
                 }
-                Pdu::ReadyToTransfer(r2t) => self.asked(&r2t, events)?,
+                Pdu::ReadyToTransfer(r2t) => self.r2t_received(&r2t, events)?,
                 Pdu::ControllerTermination(termination) => return Err(Failure::Terminated(termination)),
                 Pdu::InitializeRequest(_) | Pdu::Command { .. } | Pdu::HostData { .. } | Pdu::HostTermination(_) => {
-                    unreachable!("the reader of a host refuses what is for controllers")
+                    unreachable!("the reader of a host refuses PDUs for controllers")
                 }
             }
         }
@@ -69,14 +69,14 @@ impl Queue {
     fn negotiated(&mut self, response: &InitializeResponse) -> Result<(), PduError> {
         let refuse = |status, offset| Err(PduError::new(status, offset, &start_of(&response.common)));
         let digests = Digests::from_code(response.digests);
-        let wanted = self.options.digests;
+        let requested = self.options.digests;
         if response.format_version.get() != PDU_FORMAT_VERSION {
             return refuse(FatalStatus::UnsupportedParameter, offsets::FORMAT_VERSION);
         }
         if response.data_alignment > zonda_nvme::tcp::DATA_ALIGNMENT_MAX {
             return refuse(FatalStatus::InvalidHeaderField, offsets::DATA_ALIGNMENT);
         }
-        if digests != digests.and(wanted) {
+        if digests != digests.and(requested) {
             return refuse(FatalStatus::InvalidHeaderField, offsets::DIGESTS);
         }
         let host_data_bytes_max = response.host_data_bytes_max.get();
@@ -100,7 +100,7 @@ impl Queue {
             && *sent < data.len()
         {
             if status.is_success() {
-                // A write that succeeds without its data would be lost without anybody knowing.
+                // A write that succeeds without its data would be silently lost.
                 return Err(PduError::new(FatalStatus::SequenceError, 0, &response_header(entry)));
             }
             self.forget_unsent(id);
@@ -111,7 +111,7 @@ impl Queue {
     }
 
     #[inline]
-    fn data_came(
+    fn data_received(
         &mut self,
         header: &DataHeader,
         data: Bytes,
@@ -140,8 +140,8 @@ impl Queue {
         Ok(())
     }
 
-    /// R2T: data goes out now, or when those before it have gone.
-    fn asked(&mut self, r2t: &R2t, events: &mut Vec<QueueEvent>) -> Result<(), PduError> {
+    /// R2T: sends data now, or after the data of earlier writes.
+    fn r2t_received(&mut self, r2t: &R2t, events: &mut Vec<QueueEvent>) -> Result<(), PduError> {
         let id = r2t.command_id.get();
         let refuse = |status, offset| Err(PduError::new(status, offset, &r2t_header(r2t)));
         let Some(slot) = self.commands.find(id) else {
@@ -209,7 +209,7 @@ fn with_three(common: &CommonHeader, id: u16, tag: u16, [offset, length]: [u32; 
     bytes
 }
 
-/// The header of a CapsuleResp, for a TermReq. Its flags are not kept, and are told as none.
+/// The header of a CapsuleResp, for a TermReq. Its flags are not stored, and are reported as zero.
 fn response_header(entry: &CompletionEntry) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[0] = PduType::Response as u8;

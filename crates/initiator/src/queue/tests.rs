@@ -1,4 +1,4 @@
-//! A queue against a controller played by hand.
+//! A queue against a scripted controller.
 
 use proptest::prelude::*;
 use zonda_nvme::tcp::{FatalStatus, InitializeResponse, Pdu, flags};
@@ -8,7 +8,7 @@ use super::*;
 
 const NOW: Instant = Instant(1);
 
-/// Writes something about the command with an identifier.
+/// Writes a PDU about the command with an identifier.
 type Write = fn(&mut PduWriter, u16);
 
 /// Both ends of one connection.
@@ -25,9 +25,9 @@ fn pair(digests: Digests, in_order: bool) -> Pair {
     let mut pair =
         Pair { queue, controller: PduReader::new(Side::Controller, ReaderLimits::default()), writer: PduWriter::new() };
     assert!(matches!(pair.sent()[..], [Pdu::InitializeRequest(_)]));
-    assert!(!pair.queue.has_room());
+    assert!(!pair.queue.has_free_slot());
     pair.writer.initialize_response(&InitializeResponse::new(0, digests, 4096));
-    assert!(matches!(pair.came().unwrap()[..], [QueueEvent::Negotiated]));
+    assert!(matches!(pair.deliver().unwrap()[..], [QueueEvent::Negotiated]));
     pair.controller.set_digests(digests);
     pair.writer.set_options(digests, 0);
     pair
@@ -40,23 +40,23 @@ impl Pair {
         std::iter::from_fn(|| self.controller.next().unwrap()).collect()
     }
 
-    /// The queue gets what the controller has written.
-    fn came(&mut self) -> Result<Vec<QueueEvent>, Failure> {
+    /// Delivers the controller's output to the queue.
+    fn deliver(&mut self) -> Result<Vec<QueueEvent>, Failure> {
         let mut events = Vec::new();
         self.queue.receive(self.writer.take().concat().into(), &mut events).map(|()| events)
     }
 
     fn broken(&mut self) -> FatalStatus {
-        match self.came() {
+        match self.deliver() {
             Err(Failure::Pdu(error)) => {
-                assert_eq!(error.header.len(), 24, "the faulty header is told");
+                assert_eq!(error.header.len(), 24, "the faulty header is reported");
                 error.status
             }
             other => panic!("{other:?}"),
         }
     }
 
-    /// Sends a command; says its identifier and whether its data went with it.
+    /// Sends a command; returns its identifier.
     fn command(&mut self, flight: u32, data: CommandData) -> u16 {
         self.queue.submit(NOW, Owner::Flight(flight), SubmissionEntry::new(2, 1), data);
         match self.sent().pop() {
@@ -85,7 +85,7 @@ fn one(events: Vec<QueueEvent>) -> Ended {
     }
 }
 
-/// The H2CData that were sent: offset and length of each, last or not.
+/// The H2CData PDUs that were sent: identifier, offset, length, last or not.
 fn pushed(pdus: &[Pdu]) -> Vec<(u16, u32, u32, bool)> {
     pdus.iter()
         .map(|pdu| match pdu {
@@ -100,7 +100,7 @@ fn pushed(pdus: &[Pdu]) -> Vec<(u16, u32, u32, bool)> {
 }
 
 #[test]
-fn data_that_fits_goes_with_the_capsule_and_other_data_waits_to_be_asked_for() {
+fn data_that_fits_is_sent_in_the_capsule_and_other_data_waits_for_an_r2t() {
     let mut pair = pair(Digests::BOTH, true);
     assert!(pair.queue.submit(NOW, Owner::Flight(1), SubmissionEntry::new(1, 1), from_host(1024)));
     assert!(!pair.queue.submit(NOW, Owner::Flight(2), SubmissionEntry::new(1, 1), from_host(1025)));
@@ -115,38 +115,38 @@ fn data_that_fits_goes_with_the_capsule_and_other_data_waits_to_be_asked_for() {
 }
 
 #[test]
-fn data_is_sent_as_asked_in_pdus_that_the_controller_takes() {
+fn solicited_data_is_sent_in_pdus_within_maxh2cdata() {
     let mut pair = pair(Digests::NONE, false);
     let id = pair.command(1, from_host(10_000));
     pair.writer.ready_to_transfer(id, 7, 0, 6000);
-    assert!(pair.came().unwrap().is_empty());
+    assert!(pair.deliver().unwrap().is_empty());
     assert_eq!(pushed(&pair.sent()), [(id, 0, 4096, false), (id, 4096, 1904, true)]);
     pair.writer.ready_to_transfer(id, 8, 6000, 4000);
-    assert!(matches!(pair.came().unwrap()[..], [QueueEvent::Placed(Owner::Flight(1))]));
+    assert!(matches!(pair.deliver().unwrap()[..], [QueueEvent::DataSent(Owner::Flight(1))]));
     assert_eq!(pushed(&pair.sent()), [(id, 6000, 4000, true)]);
     pair.respond(id, StatusCode::SUCCESS);
-    assert_eq!(one(pair.came().unwrap()).owner, Owner::Flight(1));
+    assert_eq!(one(pair.deliver().unwrap()).owner, Owner::Flight(1));
 }
 
 #[test]
-fn data_goes_in_the_order_of_the_commands_whatever_is_asked_for_first() {
+fn data_is_sent_in_the_order_of_the_commands_whatever_the_order_of_r2ts() {
     let mut pair = pair(Digests::NONE, true);
     let ids = [pair.command(1, from_host(2000)), pair.command(2, from_host(2000)), pair.command(3, from_host(2000))];
     pair.writer.ready_to_transfer(ids[2], 0, 0, 2000);
     pair.writer.ready_to_transfer(ids[1], 0, 0, 2000);
-    assert!(pair.came().unwrap().is_empty());
+    assert!(pair.deliver().unwrap().is_empty());
     assert!(pair.sent().is_empty());
     pair.respond(ids[0], StatusCode::ZONE_IS_FULL);
-    let events = pair.came().unwrap();
+    let events = pair.deliver().unwrap();
     assert_eq!(pushed(&pair.sent()), [(ids[1], 0, 2000, true), (ids[2], 0, 2000, true)]);
-    let placed = |event: &QueueEvent| matches!(event, QueueEvent::Placed(_));
-    assert_eq!(events.iter().filter(|event| placed(event)).count(), 2);
+    let data_sent = |event: &QueueEvent| matches!(event, QueueEvent::DataSent(_));
+    assert_eq!(events.iter().filter(|event| data_sent(event)).count(), 2);
     assert!(!pair.queue.has_unsent());
 }
 
 #[test]
-fn what_the_controller_must_not_ask_for_breaks_the_connection() {
-    let ask: [(FatalStatus, Write); 6] = [
+fn an_invalid_r2t_terminates_the_connection() {
+    let r2ts: [(FatalStatus, Write); 6] = [
         (FatalStatus::InvalidHeaderField, |writer, id| writer.ready_to_transfer(id ^ 0x1000, 0, 0, 2000)),
         (FatalStatus::DataOutOfRange, |writer, id| writer.ready_to_transfer(id, 0, 0, 2001)),
         (FatalStatus::DataOutOfRange, |writer, id| writer.ready_to_transfer(id, 0, 0, 0)),
@@ -156,13 +156,13 @@ fn what_the_controller_must_not_ask_for_breaks_the_connection() {
             writer.response(&CompletionEntry::new(id, 0, StatusCode::SUCCESS, 0));
         }),
     ];
-    for (status, ask) in ask {
+    for (status, write) in r2ts {
         let mut pair = pair(Digests::NONE, true);
         let id = pair.command(1, from_host(2000));
-        ask(&mut pair.writer, id);
+        write(&mut pair.writer, id);
         assert_eq!(pair.broken(), status);
     }
-    // A second request while the first waits for the data of another command.
+    // A second R2T while the first waits for the data of another command.
     let mut pair = pair(Digests::NONE, true);
     pair.command(1, from_host(2000));
     let id = pair.command(2, from_host(2000));
@@ -172,7 +172,7 @@ fn what_the_controller_must_not_ask_for_breaks_the_connection() {
 }
 
 #[test]
-fn data_from_the_controller_comes_in_order_within_its_room_and_for_a_command_that_wants_some() {
+fn data_from_the_controller_must_be_in_order_fit_the_buffer_and_belong_to_a_read() {
     let send: [(FatalStatus, Write); 5] = [
         (FatalStatus::DataOutOfRange, |writer, id| writer.controller_data(id, 0, &[bytes(4097)], true, false)),
         (FatalStatus::DataOutOfRange, |writer, id| writer.controller_data(id, 4, &[bytes(8)], true, false)),
@@ -192,7 +192,7 @@ fn data_from_the_controller_comes_in_order_within_its_room_and_for_a_command_tha
 }
 
 #[test]
-fn a_queue_refuses_data_and_requests_with_the_header_that_it_received() {
+fn invalid_data_and_r2ts_are_refused_with_the_header_that_was_received() {
     let faulty: [(CommandData, Write); 2] = [
         (CommandData::ToHost(4096), |writer, id| writer.controller_data(id, 0x0102_0304, &[bytes(8)], true, false)),
         (from_host(2000), |writer, id| writer.ready_to_transfer(id, 0x0506, 0x0102_0304, 0x0708_090a)),
@@ -210,17 +210,17 @@ fn a_queue_refuses_data_and_requests_with_the_header_that_it_received() {
 }
 
 #[test]
-fn data_can_stand_for_the_response() {
+fn data_can_replace_the_response() {
     let mut pair = pair(Digests::BOTH, true);
     let id = pair.command(1, CommandData::ToHost(100));
     pair.writer.controller_data(id, 0, &[bytes(100).slice(..40)], false, false);
     pair.writer.controller_data(id, 40, &[bytes(100).slice(40..)], true, true);
-    let ended = one(pair.came().unwrap());
+    let ended = one(pair.deliver().unwrap());
     assert_eq!((ended.status, ended.data, ended.is_damaged), (StatusCode::SUCCESS, bytes(100), false));
 }
 
 #[test]
-fn data_that_stand_for_the_response_are_the_last_of_their_command() {
+fn data_that_replaces_the_response_must_be_the_last_of_its_command() {
     let mut pair = pair(Digests::NONE, true);
     let id = pair.command(1, CommandData::ToHost(100));
     pair.writer.controller_data(id, 0, &[bytes(100)], true, true);
@@ -233,7 +233,7 @@ fn data_that_stand_for_the_response_are_the_last_of_their_command() {
 }
 
 #[test]
-fn a_queue_knows_before_it_takes_a_command_whether_its_data_go_with_the_capsule() {
+fn fits_capsule_predicts_whether_data_is_sent_in_the_capsule() {
     for (length, fits) in [(1024, true), (1025, false)] {
         let mut pair = pair(Digests::NONE, true);
         let data = HostData::Bytes(bytes(length));
@@ -244,7 +244,7 @@ fn a_queue_knows_before_it_takes_a_command_whether_its_data_go_with_the_capsule(
 }
 
 #[test]
-fn a_wrong_data_digest_damages_one_command_and_a_wrong_header_digest_ends_the_connection() {
+fn a_wrong_data_digest_fails_one_command_and_a_wrong_header_digest_ends_the_connection() {
     let mut pair = pair(Digests::BOTH, true);
     let ids = [pair.command(1, CommandData::ToHost(100)), pair.command(2, CommandData::ToHost(100))];
     pair.writer.controller_data(ids[0], 0, &[bytes(100)], true, true);
@@ -261,7 +261,7 @@ fn a_wrong_data_digest_damages_one_command_and_a_wrong_header_digest_ends_the_co
 }
 
 #[test]
-fn an_opening_that_cannot_be_is_refused() {
+fn an_invalid_icresp_is_refused() {
     let open = |response: InitializeResponse| {
         let mut queue =
             Queue::new(QueueOptions { depth: 4, digests: Digests::NONE, data_bytes_max: 4096, in_order: true });
@@ -270,7 +270,7 @@ fn an_opening_that_cannot_be_is_refused() {
         writer.initialize_response(&response);
         queue.receive(writer.take().concat().into(), &mut Vec::new()).map_err(|failure| match failure {
             Failure::Pdu(error) => (error.status, error.information),
-            Failure::Terminated(_) => panic!("nobody ended it"),
+            Failure::Terminated(_) => panic!("the controller did not terminate it"),
         })
     };
     assert_eq!(open(InitializeResponse::new(31, Digests::NONE, 4096)), Ok(()));
@@ -281,22 +281,23 @@ fn an_opening_that_cannot_be_is_refused() {
     assert_eq!(open(future), Err((FatalStatus::UnsupportedParameter, 8)));
 }
 
-/// What a controller might write, right or wrong.
+/// A PDU that a controller might send, valid or not.
 #[derive(Clone, Debug)]
-enum Says {
+enum ControllerPdu {
     Response(u16, bool),
     Data(u16, u32, usize, bool),
-    Ask(u16, u16, u32, u32),
+    R2t(u16, u16, u32, u32),
 }
 
-fn says() -> impl Strategy<Value = Says> {
+fn controller_pdu() -> impl Strategy<Value = ControllerPdu> {
     let id = (0..6u16, 0..2u16).prop_map(|(index, generation)| index | generation << 12);
     let small = prop_oneof![Just(0u32), Just(1000), Just(2000), 0..3000u32];
     prop_oneof![
-        (id.clone(), any::<bool>()).prop_map(|(id, good)| Says::Response(id, good)),
+        (id.clone(), any::<bool>()).prop_map(|(id, good)| ControllerPdu::Response(id, good)),
         (id.clone(), small.clone(), 1..3000usize, any::<bool>())
-            .prop_map(|(id, offset, length, success)| Says::Data(id, offset, length, success)),
-        (id, 0..3u16, small.clone(), small).prop_map(|(id, tag, offset, length)| Says::Ask(id, tag, offset, length)),
+            .prop_map(|(id, offset, length, success)| ControllerPdu::Data(id, offset, length, success)),
+        (id, 0..3u16, small.clone(), small)
+            .prop_map(|(id, tag, offset, length)| ControllerPdu::R2t(id, tag, offset, length)),
     ]
 }
 
@@ -304,36 +305,36 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_controller_makes_a_queue_panic_or_end_a_command_twice(
-        all in proptest::collection::vec(says(), 1..40),
+    fn no_controller_makes_a_queue_panic_or_complete_a_command_twice(
+        all in proptest::collection::vec(controller_pdu(), 1..40),
         in_order in any::<bool>(),
     ) {
         let mut pair = pair(Digests::NONE, in_order);
-        let mut under_way = std::collections::BTreeSet::new();
-        for (flight, says) in (0u32..).zip(all) {
-            if pair.queue.has_room() {
+        let mut in_flight = std::collections::BTreeSet::new();
+        for (flight, pdu) in (0u32..).zip(all) {
+            if pair.queue.has_free_slot() {
                 let data = match flight % 3 {
                     0 => from_host(2000),
                     1 => CommandData::ToHost(2000),
                     _ => CommandData::None,
                 };
                 pair.queue.submit(NOW, Owner::Flight(flight), SubmissionEntry::new(1, 1), data);
-                under_way.insert(flight);
+                in_flight.insert(flight);
             }
-            match says {
-                Says::Response(id, good) => {
+            match pdu {
+                ControllerPdu::Response(id, good) => {
                     pair.respond(id, if good { StatusCode::SUCCESS } else { StatusCode::INTERNAL_ERROR });
                 }
-                Says::Data(id, offset, length, success) => {
+                ControllerPdu::Data(id, offset, length, success) => {
                     pair.writer.controller_data(id, offset, &[bytes(length)], true, success);
                 }
-                Says::Ask(id, tag, offset, length) => pair.writer.ready_to_transfer(id, tag, offset, length),
+                ControllerPdu::R2t(id, tag, offset, length) => pair.writer.ready_to_transfer(id, tag, offset, length),
             }
-            let came = pair.came();
-            let broken = came.is_err();
-            for event in came.unwrap_or_default() {
+            let result = pair.deliver();
+            let broken = result.is_err();
+            for event in result.unwrap_or_default() {
                 if let QueueEvent::Ended(Ended { owner: Owner::Flight(flight), data, .. }) = event {
-                    prop_assert!(under_way.remove(&flight));
+                    prop_assert!(in_flight.remove(&flight));
                     prop_assert!(data.len() <= 2000);
                 }
             }
@@ -344,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_taken_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600), open in any::<bool>()) {
+    fn any_bytes_are_accepted_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600), open in any::<bool>()) {
         let mut pair = pair(Digests::NONE, true);
         if !open {
             pair.queue.connected(1024);

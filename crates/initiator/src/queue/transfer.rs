@@ -1,12 +1,13 @@
-//! Data that a controller has asked for: in the order of the commands, or as asked.
+//! Solicited data: sent in the order of the commands, or of the R2Ts.
 
 use super::commands::Transfer;
 use super::{Queue, QueueEvent};
 
 impl Queue {
-    /// Sends what is asked for, as far as nothing before it waits to be asked for.
+    /// Sends solicited data, up to the first write whose data has not been solicited.
     ///
-    /// The target takes a write when its data has arrived, so the order of the data is the order of the writes.
+    /// The target executes a write when its data has arrived, so the order of the data is the order
+    /// of the writes.
     pub(super) fn send_in_order(&mut self, events: &mut Vec<QueueEvent>) {
         while let Some(&id) = self.unsent.front() {
             if !self.send_request(id, events) {
@@ -16,30 +17,30 @@ impl Queue {
         }
     }
 
-    /// Sends what a command was asked for, in PDUs as long as the controller takes. Says whether its data has all been
-    /// sent.
+    /// Sends the solicited data of a command, in PDUs of the controller's maximum length. Returns
+    /// whether all its data has been sent.
     pub(super) fn send_request(&mut self, id: u16, events: &mut Vec<QueueEvent>) -> bool {
         let slot = self.commands.find(id).expect("a command with data to send is outstanding");
         let Transfer::Send { data, sent, request } = &mut slot.transfer else {
             unreachable!("the command has data to send");
         };
-        let Some(asked) = request.take() else { return false };
-        let end = *sent + asked.length;
+        let Some(requested) = request.take() else { return false };
+        let end = *sent + requested.length;
         while *sent < end {
             let length = (end - *sent).min(self.host_data_bytes_max);
             let pieces = data.pieces(*sent, length);
             let is_last = *sent + length == end;
-            self.writer.host_data(id, asked.tag, *sent, pieces.as_slice(), is_last);
+            self.writer.host_data(id, requested.tag, *sent, pieces.as_slice(), is_last);
             *sent += length;
         }
         if *sent < data.len() {
             return false;
         }
-        events.push(QueueEvent::Placed(slot.owner));
+        events.push(QueueEvent::DataSent(slot.owner));
         true
     }
 
-    /// A command has ended before its data was sent: those behind it need not wait for it.
+    /// A command has completed before its data was sent: later ones need not wait for it.
     pub(super) fn forget_unsent(&mut self, id: u16) {
         if let Some(place) = self.unsent.iter().position(|&unsent| unsent == id) {
             self.unsent.remove(place);

@@ -1,9 +1,9 @@
-//! The initiator against zonda's target, held against the oracle.
+//! The initiator against zonda's target, checked against the oracle.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::collections::BTreeMap;
 
-use crate::world::{HOST, World, host_config, nqn, target_config};
+use crate::testbed::{HOST, Testbed, host_config, nqn, target_config};
 use zonda_chap::Secret;
 use zonda_initiator::{InitiatorConfig, Order, State};
 use zonda_nvme::tcp::Digests;
@@ -11,7 +11,7 @@ use zonda_target::{HostAccess, HostEntry, TargetConfig};
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{Blocks, CommandId, Completion, Geometry, NamespaceId, PayloadKind, Prng, ZrwaGeometry};
 
-/// Twelve zones of 40 blocks, with everything that a namespace can have.
+/// Twelve zones of 40 blocks, with all optional features.
 fn rich() -> Geometry {
     Geometry {
         block_size_bytes: 512,
@@ -35,32 +35,33 @@ fn rich() -> Geometry {
     }
 }
 
-/// Random commands, `depth` of them under way, each compared with what the oracle said when it was submitted.
-fn compare(world: &mut World, commands: u64, depth: usize, seed: u64) {
-    let geometry = world.initiator.geometry().unwrap().clone();
+/// Runs random commands with a queue depth of `depth`, each checked against the oracle's result at
+/// its submission.
+fn compare(testbed: &mut Testbed, commands: u64, depth: usize, seed: u64) {
+    let geometry = testbed.initiator.geometry().unwrap().clone();
     let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
     let mut source = CommandSource::new(&geometry, PayloadKind::Bytes, Prng::new(seed));
     let mut expected: BTreeMap<CommandId, (zonda_zoned::Command, Completion)> = BTreeMap::new();
     let mut left = commands;
     let mut ended = 0;
     while left > 0 || !expected.is_empty() {
-        while left > 0 && expected.len() < depth && (depth == 1 || world.prng.chance(2, 3)) {
+        while left > 0 && expected.len() < depth && (depth == 1 || testbed.prng.chance(2, 3)) {
             let command = source.next(&oracle);
             expected.insert(command.id, (command.clone(), oracle.execute(&command)));
-            world.submit(command);
+            testbed.submit(command);
             left -= 1;
         }
-        if !world.turn()
-            && world.completions.is_empty()
+        if !testbed.step()
+            && testbed.completions.is_empty()
             && expected.len() == depth.min(expected.len())
             && !expected.is_empty()
         {
-            // Only time can help; a stuck world would end with a lost connection.
-            assert_eq!(*world.initiator.state(), State::Ready);
-            world.pass_time();
+            // Only a timeout can continue; a stuck testbed would end with a lost connection.
+            assert_eq!(*testbed.initiator.state(), State::Ready);
+            testbed.pass_time();
         }
-        while let Some(completion) = world.completions.pop() {
-            let (command, expected) = expected.remove(&completion.id).expect("it was under way");
+        while let Some(completion) = testbed.completions.pop() {
+            let (command, expected) = expected.remove(&completion.id).expect("the command was in flight");
             ended += 1;
             if completion == expected {
                 continue;
@@ -78,43 +79,43 @@ fn compare(world: &mut World, commands: u64, depth: usize, seed: u64) {
         }
     }
     assert_eq!(ended, commands);
-    world.settle();
-    world.initiator.check_invariants();
+    testbed.run_until_idle();
+    testbed.initiator.check_invariants();
 }
 
-fn run(host: InitiatorConfig, target: TargetConfig, commands: u64, depth: usize, seed: u64) -> World {
-    let mut world = World::connected(host, target, seed);
-    compare(&mut world, commands, depth, seed);
-    world
+fn run(host: InitiatorConfig, target: TargetConfig, commands: u64, depth: usize, seed: u64) -> Testbed {
+    let mut testbed = Testbed::connected(host, target, seed);
+    compare(&mut testbed, commands, depth, seed);
+    testbed
 }
 
 #[test]
-fn commands_one_at_a_time_end_as_the_oracle_says() {
+fn commands_one_at_a_time_complete_as_the_oracle_predicts() {
     for seed in 0..4 {
         run(host_config(), target_config(&[rich()], HostAccess::Any), 1_500, 1, seed);
     }
 }
 
 #[test]
-fn sixteen_commands_under_way_take_effect_in_the_order_of_submission() {
+fn sixteen_commands_in_flight_take_effect_in_the_order_of_submission() {
     for seed in 0..8 {
-        let world = run(host_config(), target_config(&[rich()], HostAccess::Any), 1_500, 16, seed);
-        assert!(world.initiator.statistics().held < 1_000);
+        let testbed = run(host_config(), target_config(&[rich()], HostAccess::Any), 1_500, 16, seed);
+        assert!(testbed.initiator.statistics().held < 1_000);
     }
 }
 
 #[test]
-fn writes_whose_data_is_asked_for_keep_their_place_among_those_whose_data_is_not() {
+fn writes_with_solicited_and_with_in_capsule_data_stay_in_order() {
     for (seed, in_capsule_bytes) in [(0, 0), (1, 1024), (2, 2048), (3, 4096), (4, 8192)] {
         let mut target = target_config(&[rich()], HostAccess::Any);
         target.limits.in_capsule_bytes = in_capsule_bytes;
-        let world = run(host_config(), target, 1_500, 16, seed);
-        assert!(in_capsule_bytes == 8192 || world.initiator.statistics().held > 0);
+        let testbed = run(host_config(), target, 1_500, 16, seed);
+        assert!(in_capsule_bytes == 8192 || testbed.initiator.statistics().held > 0);
     }
 }
 
 #[test]
-fn a_target_with_room_for_little_data_still_gets_it_in_order() {
+fn a_target_with_little_memory_still_receives_data_in_order() {
     let mut target = target_config(&[rich()], HostAccess::Any);
     target.limits.in_capsule_bytes = 512;
     target.limits.transfer_bytes = 16 << 10;
@@ -124,7 +125,7 @@ fn a_target_with_room_for_little_data_still_gets_it_in_order() {
 }
 
 #[test]
-fn digests_on_either_part_change_nothing() {
+fn header_and_data_digests_do_not_change_results() {
     for code in 0..4 {
         let host = InitiatorConfig { digests: Digests::from_code(code), ..host_config() };
         let mut target = target_config(&[rich()], HostAccess::Any);
@@ -135,7 +136,7 @@ fn digests_on_either_part_change_nothing() {
 
 #[test]
 fn order_by_completion_keeps_the_order_of_each_zone() {
-    // Without limits on resources, zones have nothing to do with one another; appends go with their commands, so that
+    // Without limits on resources, zones are independent; appends have in-capsule data, so that
     // their order, which this mode leaves to the target, is that of arrival.
     let geometry = Geometry { max_active_zones: None, max_open_zones: None, zrwa: None, ..rich() };
     for io_queues in [1, 4] {
@@ -143,8 +144,8 @@ fn order_by_completion_keeps_the_order_of_each_zone() {
             let host = InitiatorConfig { order: Some(Order::Completion), io_queues, ..host_config() };
             let mut target = target_config(std::slice::from_ref(&geometry), HostAccess::Any);
             target.limits.in_capsule_bytes = 16 * 1024;
-            let world = run(host, target, 800, depth, 3);
-            assert_eq!(world.initiator.statistics().held > 0, depth > 1);
+            let testbed = run(host, target, 800, depth, 3);
+            assert_eq!(testbed.initiator.statistics().held > 0, depth > 1);
         }
     }
 }
@@ -157,19 +158,19 @@ fn several_queues_keep_the_order_of_each_zone() {
             let host = InitiatorConfig { io_queues, ..host_config() };
             let mut target = target_config(std::slice::from_ref(&geometry), HostAccess::Any);
             target.limits.in_capsule_bytes = in_capsule_bytes;
-            let world = run(host, target, 1_500, 16, seed);
-            assert!(world.initiator.statistics().held > 0, "reports wait for other queues");
+            let testbed = run(host, target, 1_500, 16, seed);
+            assert!(testbed.initiator.statistics().held > 0, "reports wait for other queues");
         }
     }
 }
 
 #[test]
-fn random_geometries_end_as_the_oracle_says() {
+fn commands_on_random_geometries_complete_as_the_oracle_predicts() {
     let mut prng = Prng::new(5);
     for seed in 0..40 {
         let mut geometry = random_geometry(&mut prng);
         geometry.conventional_zone_count = 0;
-        // The wire tells no limit below 8 KiB, and powers of two only.
+        // NVMe cannot express a limit below 8 KiB, and only powers of two.
         geometry.max_transfer_blocks = Blocks((8192 << prng.below(4)) / u64::from(geometry.block_size_bytes));
         geometry.max_append_blocks = Blocks(8192 / u64::from(geometry.block_size_bytes));
         let mut target = target_config(&[geometry], HostAccess::Any);
@@ -185,7 +186,7 @@ fn random_geometries_end_as_the_oracle_says() {
 }
 
 #[test]
-fn a_conventional_namespace_is_one_zone_that_takes_writes_anywhere() {
+fn a_conventional_namespace_is_one_zone_that_accepts_writes_anywhere() {
     let geometry = Geometry {
         zone_capacity_blocks: Blocks(64),
         conventional_zone_count: 12,
@@ -196,14 +197,14 @@ fn a_conventional_namespace_is_one_zone_that_takes_writes_anywhere() {
     for (io_queues, depth) in [(1, 1), (1, 16), (4, 16)] {
         let host = InitiatorConfig { io_queues, namespace: NamespaceId(2), ..host_config() };
         let target = target_config(&[rich(), geometry.clone()], HostAccess::Any);
-        let world = run(host, target, 1_000, depth, 1);
-        let seen = world.initiator.geometry().unwrap();
+        let testbed = run(host, target, 1_000, depth, 1);
+        let seen = testbed.initiator.geometry().unwrap();
         assert_eq!((seen.zone_count, seen.conventional_zone_count), (1, 1));
     }
 }
 
 #[test]
-fn authentication_in_one_and_both_directions_lets_every_queue_in() {
+fn every_queue_authenticates_in_one_and_in_both_directions() {
     for both in [false, true] {
         let secret = Secret::generate(None, [1; 64]);
         let controller = both.then(|| Secret::generate(None, [2; 64]));

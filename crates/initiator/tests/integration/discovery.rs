@@ -1,7 +1,7 @@
 //! Discovery against zonda's target.
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
-use crate::world::{HOST, SUBSYSTEM, nqn, target_config};
+use crate::testbed::{HOST, SUBSYSTEM, nqn, target_config};
 use bytes::Bytes;
 use proptest::prelude::*;
 use zonda_initiator::{Discovery, Effect, InitiatorConfig, InitiatorError, QueueId, Reason, Step};
@@ -15,7 +15,8 @@ fn config() -> InitiatorConfig {
     InitiatorConfig::new(nqn(HOST), Nqn::discovery(), [7; 32])
 }
 
-/// Runs a discovery to its end, in chunks of a few bytes; `change` sees the bytes on their way to the host.
+/// Runs a discovery to its end, in chunks of a few bytes; `change` may change the bytes to the
+/// host.
 fn discover(
     config: InitiatorConfig,
     target: TargetConfig,
@@ -71,7 +72,7 @@ fn discover(
             discovery.timeout(now);
         }
     }
-    panic!("it takes for ever: {}", discovery.step());
+    panic!("the discovery does not end: {}", discovery.step());
 }
 
 fn target() -> TargetConfig {
@@ -109,7 +110,7 @@ fn a_server_without_subsystems_has_none() {
 }
 
 #[test]
-fn a_drive_is_no_discovery_service() {
+fn a_drive_is_not_a_discovery_service() {
     let error = discover(InitiatorConfig { subsystem_nqn: nqn(SUBSYSTEM), ..config() }, target(), |_, _| {});
     let error = error.expect_err("a drive has no discovery log");
     assert_eq!(error.step, Step::ReadDiscoveryLog);
@@ -117,7 +118,7 @@ fn a_drive_is_no_discovery_service() {
 }
 
 #[test]
-fn nobody_there_is_an_error_of_the_first_step() {
+fn a_refused_connection_is_an_error_of_the_first_step() {
     let mut discovery = Discovery::new(config());
     discovery.start(Instant(1));
     assert_eq!(discovery.poll_effect(), Some(Effect::Connect { queue: QueueId::ADMIN }));
@@ -128,7 +129,7 @@ fn nobody_there_is_an_error_of_the_first_step() {
 }
 
 #[test]
-fn only_the_first_end_of_its_own_connection_ends_a_discovery() {
+fn only_the_first_disconnect_of_its_own_connection_ends_a_discovery() {
     let mut discovery = Discovery::new(config());
     discovery.start(Instant(1));
     discovery.disconnected(Instant(2), QueueId(1), "connection reset by peer");

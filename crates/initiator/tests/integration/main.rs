@@ -5,4 +5,4 @@ mod claims;
 mod discovery;
 mod errors;
 mod loss;
-mod world;
+mod testbed;

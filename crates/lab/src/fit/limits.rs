@@ -1,16 +1,17 @@
-//! Named bounds of fits.
+//! Limits of fits.
 
-/// Parameters that one fit may change: more are never told apart by the measurements of one desk.
+/// Maximum number of parameters of a fit: more cannot be distinguished by a practical set of
+/// measurements.
 pub const PARAMETERS_MAX: usize = 12;
-/// Measurements of one file.
+/// Maximum number of measurements of a file.
 pub const MEASUREMENTS_MAX: usize = 64;
-/// Runs of each measurement in a try where the file does not say.
+/// Default number of runs of each measurement in a try.
 pub const SEEDS_DEFAULT: u32 = 2;
-/// Relative uncertainty of a measurement where the file does not say.
+/// Default relative uncertainty of a measurement.
 pub const TOLERANCE_DEFAULT: f64 = 0.02;
-/// Tries for each parameter and one more, where nobody says.
+/// Default number of tries for each parameter, plus one.
 pub const TRIES_EACH_DEFAULT: u32 = 20;
-/// Where the file gives no range, a parameter may shrink and grow by this factor.
+/// Default factor by which a parameter may decrease and increase.
 pub const RANGE_FACTOR: f64 = 4.0;
 /// Bytes of which the sizes of a write buffer are multiples after a fit.
 pub const SIZE_GRAIN_BYTES: u64 = 4096;

@@ -1,11 +1,12 @@
-//! Fitting: numbers of a profile, chosen so that the model meets what was measured on a real drive.
+//! Fitting: parameters of a profile, chosen so that the model meets measurements of a real drive.
 //!
-//! A file names the parameters and has the measurements, each with the load that gave it. [`FitPlan::parse`] checks it
-//! against a profile, and [`FitPlan::fit`] searches: every try runs all loads on the profile with other numbers, with
-//! the same seeds, so that the same files give the same fit. [`FitReport`] says what was met, which parameter each
-//! measurement depends on, and what the measurements cannot tell. `docs/guide/fit-a-drive.md` is the reference.
+//! A file names the parameters and lists the measurements, each with its workload.
+//! [`FitPlan::parse`] validates it against a profile, and [`FitPlan::fit`] searches: every try runs
+//! all workloads on the profile with other values, with the same seeds, so that the same files give
+//! the same fit. [`FitReport`] has the residuals, the parameters that each measurement depends on,
+//! and the parameters that are undetermined. `docs/guide/fit-a-drive.md` is the reference.
 //!
-//! What is absent: threads. Whoever fits runs the [`Task`]s, which do not depend on each other.
+//! Not part of this module: threads. The caller runs the [`Task`]s, which are independent.
 
 pub mod limits;
 mod parameter;
@@ -27,25 +28,26 @@ use zonda_config::ConfigError;
 use crate::Measurement;
 use tries::Tries;
 
-/// How far a fit has come.
+/// Progress of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Tries, with those that are about to be run.
+    /// Tries so far, including those in progress.
     pub tries: u32,
-    /// The most that are allowed.
+    /// Maximum number of tries.
     pub tries_max: u32,
-    /// Root of the mean square of all residuals of the profile as it is, in tolerances; absent in the first try.
+    /// Root mean square of the residuals of the initial profile, in tolerances; absent in the first
+    /// try.
     pub misfit_before: Option<f64>,
-    /// The least so far.
+    /// The minimum so far.
     pub misfit: Option<f64>,
 }
 
 impl FitPlan {
-    /// Searches with at most so many tries, but at least [`FitPlan::tries_min`]. `run` measures all tasks that it is
-    /// given, in any order, and returns what they gave in theirs.
+    /// Searches with at most `tries_max` tries, but at least [`FitPlan::tries_min`]. `run` measures
+    /// all tasks that it is given, in any order, and returns the results in the order of the tasks.
     ///
     /// # Errors
-    /// When a measurement has no figure on the profile as it is, at its place in the file.
+    /// If a measurement has no value on the initial profile, with its position in the file.
     pub fn fit<'a>(
         &'a self,
         tries_max: u32,
@@ -65,9 +67,8 @@ impl FitPlan {
             drop(tries);
             let missing = self.measurements.iter().find(|of| first[of.load].estimate(of.metric).is_none());
             let of = missing.map_or(0..0, |measured| measured.of.clone());
-            let error =
-                ConfigError::new("the load gives no such figure: nothing of this kind was completed").within(of);
-            return Err(error.help("see whether the job does this operation, and whether the run is long enough"));
+            let error = ConfigError::new("the workload completed no such command").within(of);
+            return Err(error.help("check the operation of the job and the length of the run"));
         };
         let found = search::search(self, &mut tries, &before);
         Ok(report::report(self, &tries, &before, &found))

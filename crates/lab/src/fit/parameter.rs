@@ -1,4 +1,4 @@
-//! A number of a profile that may change: its bounds, and how it is written.
+//! A parameter of a profile to be fitted: its bounds and its notation.
 
 use std::ops::Range;
 
@@ -10,18 +10,19 @@ use super::limits::{RANGE_FACTOR, SIZE_GRAIN_BYTES};
 use super::place::Leaf;
 use super::spec::ParameterSpec;
 
-/// Sizes that vary freely; all others are units of which the drive's layout is made.
+/// Sizes that can be fitted; all others determine the layout of the drive.
 const FREE_SIZES: &str = "write_buffer.";
-/// Where sources stand, which are no numbers.
+/// The table of sources, which has no numbers.
 const SOURCES: &str = "sources.";
-/// From here on, rates are whole KiB or kB a second: less says nothing.
+/// Rates from here on are rounded to whole KiB/s or kB/s.
 const WHOLE_RATE_MIN: f64 = (1 << 20) as f64;
-/// Relative difference below which a number is still the profile's own, through logarithms and back.
+/// Relative difference below which a value counts as unchanged, because of rounding.
 const SAME: f64 = 1e-9;
-/// Keys named in a remedy.
+/// Maximum number of keys named in a remedy.
 const KEYS_NAMED_MAX: usize = 8;
 
-/// What a number counts. All are kept in the smallest unit: nanoseconds, bytes, bytes a second, ones.
+/// The dimension of a value, stored in the smallest unit: nanoseconds, bytes, bytes per second,
+/// ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
     Time,
@@ -30,7 +31,7 @@ pub(super) enum Quantity {
     Share,
 }
 
-/// A number that may change, with the profile's value as its start.
+/// A parameter to be fitted, starting at the value of the profile.
 #[derive(Clone, Debug)]
 pub(super) struct Parameter {
     /// Dotted, down into lists.
@@ -49,7 +50,7 @@ pub(super) struct Parameter {
 
 impl Parameter {
     /// # Errors
-    /// A key that is not there or cannot be fitted, or bounds that are none.
+    /// A missing key, a value that cannot be fitted, or invalid bounds.
     pub(super) fn new(spec: &ParameterSpec, text: &str, leaves: &[Leaf]) -> Result<Parameter, ConfigError> {
         let key = spec.key.get_ref();
         let found = leaves.iter().find(|leaf| leaf.key == *key && is_number(leaf));
@@ -63,12 +64,12 @@ impl Parameter {
         };
         if quantity == Quantity::Size && !key.starts_with(FREE_SIZES) {
             return refuse(
-                "a unit that the drive's layout is made of",
-                "only times, rates, shares, and the sizes of the write buffer can be fitted; try other units one by one",
+                "part of the layout of the drive",
+                "only times, rates, shares, and the sizes of the write buffer can be fitted; write a profile for each layout",
             );
         }
         if start <= 0.0 {
-            return refuse("zero, and a fit multiplies", "write a guess above zero into the profile first");
+            return refuse("zero, which cannot be scaled", "write an estimate above zero into the profile first");
         }
         let unit = unit_of(quantity, &leaf.text);
         let start_text = text[leaf.value.clone()].to_owned();
@@ -101,31 +102,29 @@ impl Parameter {
                 Quantity::Rate => ("a rate", "\"400 MiB/s\""),
                 Quantity::Share => ("a share above 0 and at most 1", "0.25"),
             };
-            let error = ConfigError::at(value, format!("this is no bound for \"{}\"", self.key));
-            error.help(format!("write {what}, like {example}: the profile says {}", self.start_text))
+            let error = ConfigError::at(value, format!("invalid bound for \"{}\"", self.key));
+            error.help(format!("write {what}, like {example}; the value in the profile is {}", self.start_text))
         })
     }
 
     fn check_bounds(&self, spec: &ParameterSpec) -> Result<(), ConfigError> {
         if self.low >= self.high {
             let place = spec.high.as_ref().or(spec.low.as_ref());
-            let error = ConfigError::new(format!("\"{}\" has no room between low and high", self.key));
+            let error = ConfigError::new(format!("the range of \"{}\" is empty", self.key));
             let error = error.within(place.map_or_else(|| spec.key.span(), Spanned::span));
             return Err(error.help("make low smaller than high"));
         }
         let outside = [(&spec.low, self.start < self.low), (&spec.high, self.start > self.high)];
         for (bound, is_outside) in outside {
             if let (Some(bound), true) = (bound, is_outside) {
-                let message = format!("the profile's number, {}, is not between low and high", self.start_text);
-                return Err(
-                    ConfigError::at(bound, message).help("widen the range, or change the number in the profile")
-                );
+                let message = format!("the value in the profile, {}, is not between low and high", self.start_text);
+                return Err(ConfigError::at(bound, message).help("widen the range, or change the value in the profile"));
             }
         }
         Ok(())
     }
 
-    /// The nearest number that can be written: whole smallest units, and coarser where more digits say nothing.
+    /// The nearest value with a short notation.
     pub(super) fn rounded(&self, number: f64) -> f64 {
         let number = number.clamp(self.low, self.high);
         if (number / self.start - 1.0).abs() < SAME {
@@ -133,12 +132,12 @@ impl Parameter {
         }
         let grain = self.grain(number);
         match self.quantity {
-            Quantity::Share => format!("{number:.4e}").parse().expect("what was written as a number can be read"),
+            Quantity::Share => format!("{number:.4e}").parse().expect("a formatted number can be parsed"),
             _ => ((number / grain).round() * grain).max(grain),
         }
     }
 
-    /// The smallest difference between two numbers that can be written.
+    /// The smallest difference between two values with a short notation.
     pub(super) fn grain(&self, number: f64) -> f64 {
         match self.quantity {
             Quantity::Time => 1.0,
@@ -150,7 +149,7 @@ impl Parameter {
         }
     }
 
-    /// How a rounded number stands in a profile.
+    /// The notation of a rounded value in a profile.
     pub(super) fn written(&self, number: f64) -> String {
         if number == self.start {
             return self.start_text.clone();
@@ -177,19 +176,19 @@ impl Parameter {
         format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), self.unit.0)
     }
 
-    /// For people: four digits, in the unit of the profile.
+    /// Human-readable: four digits, in the unit of the profile.
     pub(super) fn shown(&self, number: f64) -> String {
         let (unit, scale) = &self.unit;
         format!("{} {unit}", significant(number / scale)).trim_end().to_owned()
     }
 }
 
-/// Whether it could be a number at all; what it may be is looked at later.
+/// Whether it looks like a number; it is validated later.
 fn is_number(leaf: &Leaf) -> bool {
     leaf.key.contains('.') && !leaf.key.starts_with(SOURCES)
 }
 
-/// The numbers that can be fitted.
+/// Whether the value can be fitted.
 fn can_be_fitted(leaf: &Leaf) -> bool {
     is_number(leaf)
         && quantity(leaf).is_some_and(|(quantity, start)| {
@@ -215,7 +214,7 @@ fn read(text: &str) -> Option<(Quantity, f64)> {
     text.parse().ok().map(|ByteSize(bytes)| (Quantity::Size, bytes as f64))
 }
 
-/// The unit of a text, and what one of it is in the smallest one.
+/// The unit of a text, and its size in the smallest unit.
 fn unit_of(quantity: Quantity, text: &str) -> (String, f64) {
     let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.').trim();
     let one = if unit.is_empty() { None } else { read(&format!("1 {unit}")) };
@@ -225,7 +224,7 @@ fn unit_of(quantity: Quantity, text: &str) -> (String, f64) {
     }
 }
 
-/// What is wrong with a key that leads to no single number.
+/// The error for a key that does not name a single value.
 fn no_number(key: &Spanned<String>, leaves: &[Leaf]) -> ConfigError {
     let known: Vec<&str> = leaves.iter().filter(|leaf| can_be_fitted(leaf)).map(|leaf| leaf.key.as_str()).collect();
     let below = format!("{}.", key.get_ref());
@@ -233,17 +232,17 @@ fn no_number(key: &Spanned<String>, leaves: &[Leaf]) -> ConfigError {
     if !parts.is_empty() {
         let named = parts[..parts.len().min(KEYS_NAMED_MAX)].join(", ");
         let more = if parts.len() > KEYS_NAMED_MAX { ", ..." } else { "" };
-        let error = ConfigError::at(key, format!("\"{}\" is more than one number", key.get_ref()));
-        return error.help(format!("name one of its numbers: {named}{more}"));
+        let error = ConfigError::at(key, format!("\"{}\" has more than one value", key.get_ref()));
+        return error.help(format!("name one of its values: {named}{more}"));
     }
     let last = key.get_ref().rsplit('.').next().unwrap_or_default();
     let same_end = || known.iter().copied().find(|candidate| candidate.rsplit('.').next() == Some(last));
     let help = match did_you_mean(key.get_ref(), &known).or_else(same_end) {
         Some(nearest) => format!("did you mean \"{nearest}\"?"),
-        None => "write the key of a number that stands in the profile, like \"flash.read.0.time.base\"".to_owned(),
+        None => "write the key of a number in the profile, like \"flash.read.0.time.base\"".to_owned(),
     };
     let error = ConfigError::at(key, format!("the profile has no number \"{}\"", key.get_ref()));
-    error.help(format!("{help} A number that a profile leaves out must be written there first"))
+    error.help(format!("{help} An omitted number must be added to the profile first"))
 }
 
 #[cfg(test)]
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_so_that_they_read_back() {
+    fn formatted_numbers_can_be_parsed() {
         for (key, number, written, shown) in [
             ("a.time", 45_000.0, "\"45 us\"", "45 us"),
             ("a.time", 30_312.4, "\"30.312 us\"", "30.31 us"),

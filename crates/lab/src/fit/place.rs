@@ -1,12 +1,12 @@
-//! Where things stand in a text: keys by their path, and paths by their place.
+//! Positions in a text: spans of keys by path, and paths by span.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The places of the name and of the value at the end of a path; items of lists have a number for a name, and their
-/// value's place for both.
+/// The places of the name and of the value at the end of a path; items of lists have a number for a
+/// name, and their value's place for both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) name: Range<usize>,
@@ -18,14 +18,14 @@ pub(super) struct Place {
 pub(super) struct Leaf {
     /// Its path, dotted.
     pub(super) key: String,
-    /// The text of a text; another value as it is written.
+    /// The text of a string; other values as written.
     pub(super) text: String,
     pub(super) is_float: bool,
     pub(super) is_text: bool,
     pub(super) value: Range<usize>,
 }
 
-/// The place of a path, if all of it is there. A text that is no TOML has no places.
+/// The position of a path, if it exists. A text that is not valid TOML has no positions.
 pub(super) fn find<S: AsRef<str>>(text: &str, path: &[S]) -> Option<Place> {
     let root = DeTable::parse(text).ok()?;
     let mut found = None;
@@ -37,7 +37,8 @@ pub(super) fn find<S: AsRef<str>>(text: &str, path: &[S]) -> Option<Place> {
     found
 }
 
-/// The path whose name or value covers exactly these bytes, the innermost; and whether it is the name.
+/// The path whose name or value covers exactly these bytes, the innermost; and whether it is the
+/// name.
 pub(super) fn path_at(text: &str, span: &Range<usize>) -> Option<(Vec<String>, bool)> {
     let root = DeTable::parse(text).ok()?;
     let mut found = None;
@@ -119,7 +120,7 @@ mod tests {
     const TEXT: &str = "[flash]\nread = [{ time = { base = \"1 us\" } }]\nchance = 0.5\n[[job]]\nname = \"a\"\n";
 
     #[test]
-    fn a_path_is_found_and_a_place_leads_back_to_it() {
+    fn a_path_is_found_and_its_span_leads_back_to_it() {
         let place = find(TEXT, &["flash", "read", "0", "time", "base"]).unwrap();
         assert_eq!((&TEXT[place.name], &TEXT[place.value.clone()]), ("base", "\"1 us\""));
         let (path, is_name) = path_at(TEXT, &place.value).unwrap();

@@ -1,4 +1,4 @@
-//! A file of measurements, read and checked against a profile.
+//! Parses a file of measurements and validates it against a profile.
 
 use toml::{Table, Value};
 use zonda_config::{ConfigError, Spanned, did_you_mean_help, parse_with};
@@ -13,10 +13,10 @@ use crate::point::{Point, PointError};
 use crate::spec::{MetricSpec, checked_seeds};
 use crate::{Measurement, Metric};
 
-/// What the candidate of a try is called in the job files of its points.
+/// The profile name of the candidate of a try in the job files of its points.
 const CANDIDATE: &str = "candidate.toml";
 
-/// A profile, its numbers that may change, and the measurements that it is to meet.
+/// A profile, its parameters to be fitted, and the measurements.
 #[derive(Clone, Debug)]
 pub struct FitPlan {
     pub(super) profile_text: String,
@@ -26,7 +26,7 @@ pub struct FitPlan {
     pub(super) seeds: u32,
 }
 
-/// A number of the real drive, and where the model's is found.
+/// A measured value of the real drive, and the metric of the model.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) name: String,
@@ -34,15 +34,15 @@ pub(super) struct Measured {
     pub(super) value: f64,
     /// Relative uncertainty.
     pub(super) tolerance: f64,
-    /// Which load, and which of its metrics.
+    /// Indices of the workload and of its metric.
     pub(super) load: usize,
     pub(super) metric: usize,
-    /// Its place in the file, and that of its terms.
+    /// Its span in the file, and that of its terms.
     pub(super) index: usize,
     pub(super) of: std::ops::Range<usize>,
 }
 
-/// A load, run once for all measurements that were taken under it.
+/// A workload, run once for all of its measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     drive_set: Table,
@@ -51,7 +51,7 @@ pub(super) struct Load {
     pub(super) metrics: Vec<Metric>,
 }
 
-/// One load on one candidate, ready to run. Tasks do not depend on each other.
+/// One workload on one candidate, ready to run. Tasks are independent.
 #[derive(Clone, Debug)]
 pub struct Task {
     point: Point,
@@ -68,12 +68,12 @@ impl Task {
 }
 
 impl FitPlan {
-    /// Reads a file of measurements. `profile_text` is a profile that was read without an error.
+    /// Parses a file of measurements. `profile_text` must be a valid profile.
     ///
     /// # Errors
-    /// The first mistake in the file.
+    /// The first error in the file.
     pub fn parse(profile_text: &str, text: &str) -> Result<FitPlan, ConfigError> {
-        let must_contain = "a file of measurements has a table [fit] that names the parameters, and a [[measurement]] for \
+        let must_contain = "a file of measurements needs a table [fit] with the parameters, and a [[measurement]] for \
                             each number of the real drive";
         let spec: FileSpec = parse_with(text, must_contain)?;
         let seeds = checked_seeds(&spec.fit.seeds)?;
@@ -100,25 +100,26 @@ impl FitPlan {
         Ok(plan)
     }
 
-    /// How many numbers may change.
+    /// Number of parameters.
     #[must_use]
     pub fn parameter_count(&self) -> usize {
         self.parameters.len()
     }
 
-    /// The tries that a fit needs at least: one as the profile is, and one for each parameter.
+    /// Minimum number of tries: one of the initial profile, and one for each parameter.
     #[must_use]
     pub fn tries_min(&self) -> u32 {
         self.parameters.len() as u32 + 1
     }
 
-    /// The tries after which a fit is given up where nobody says.
+    /// Default maximum number of tries.
     #[must_use]
     pub fn tries_default(&self) -> u32 {
         self.tries_min() * super::limits::TRIES_EACH_DEFAULT
     }
 
-    /// All loads on the profile with these numbers; `None` if that is no profile, or does not suit a load.
+    /// All workloads on the profile with these values; `None` if the profile is invalid, or does
+    /// not fit a workload.
     pub(super) fn tasks(&self, numbers: &[f64]) -> Option<Vec<Task>> {
         let text = self.candidate(numbers);
         let task = |load: &Load| {
@@ -128,7 +129,7 @@ impl FitPlan {
         self.loads.iter().map(task).collect()
     }
 
-    /// The profile's text with these numbers, and nothing else changed.
+    /// The text of the profile with only these values changed.
     pub(super) fn candidate(&self, numbers: &[f64]) -> String {
         let changes = self.parameters.iter().zip(numbers);
         let changes = changes.map(|(parameter, number)| (parameter.place.clone(), parameter.written(*number)));
@@ -139,10 +140,10 @@ impl FitPlan {
         let (value, tolerance) = (*spec.value.get_ref(), *spec.tolerance.get_ref());
         if !(value.is_finite() && value > 0.0) {
             let error = ConfigError::at(&spec.value, "a measured value must be above zero");
-            return Err(error.help("residuals are relative; leave out what is zero"));
+            return Err(error.help("residuals are relative: remove measurements that are zero"));
         }
         if !(tolerance > 0.0 && tolerance <= 1.0) {
-            let error = ConfigError::at(&spec.tolerance, "this is no relative uncertainty");
+            let error = ConfigError::at(&spec.tolerance, "not a relative uncertainty");
             return Err(error.help("write a share above 0 and at most 1, like 0.02 for 2%"));
         }
         let metric = Metric::new(&MetricSpec {
@@ -156,12 +157,12 @@ impl FitPlan {
         for job in &spec.job {
             let Some(name) = job.get("name").and_then(Value::as_str) else {
                 let error = ConfigError::at(&spec.name, "a job of this measurement has no name");
-                return Err(error.help("add name = \"reader\", say: \"of\" speaks of jobs by name"));
+                return Err(error.help("add for example name = \"reader\": \"of\" refers to jobs by name"));
             };
             jobs.push(name);
         }
         if let Some(unknown) = metric.jobs().find(|job| !jobs.contains(job)) {
-            let error = ConfigError::at(&spec.of, format!("there is no job \"{unknown}\" in this measurement"));
+            let error = ConfigError::at(&spec.of, format!("unknown job \"{unknown}\" in this measurement"));
             return Err(error.help(did_you_mean_help(unknown, &jobs)));
         }
         let is_same = |load: &Load| load.run == spec.run && load.job == spec.job && load.drive_set == spec.drive_set;
@@ -187,7 +188,7 @@ impl FitPlan {
 }
 
 impl Load {
-    /// This load on the drive of `profile_text`.
+    /// This workload on the drive of `profile_text`.
     fn point(&self, profile_text: &str) -> Result<Point, PointError> {
         let mut drive = Table::new();
         drive.insert("profile".to_owned(), Value::String(CANDIDATE.to_owned()));
@@ -205,16 +206,16 @@ fn parameters_of(spec: &FileSpec, profile_text: &str) -> Result<Vec<Parameter>, 
     let specs = &spec.fit.parameters;
     let count = specs.get_ref().len();
     if !(1..=PARAMETERS_MAX).contains(&count) {
-        let error = ConfigError::at(specs, format!("a fit of {count} parameters is not possible"));
-        return Err(error.help(format!("name 1 to {PARAMETERS_MAX} numbers of the profile that may change")));
+        let error = ConfigError::at(specs, format!("invalid number of parameters: {count}"));
+        return Err(error.help(format!("name 1 to {PARAMETERS_MAX} numbers of the profile")));
     }
     let leaves = place::leaves(profile_text);
     let mut parameters: Vec<Parameter> = Vec::with_capacity(count);
     for spec in specs.get_ref() {
         let parameter = Parameter::new(spec, profile_text, &leaves)?;
         if parameters.iter().any(|earlier| earlier.key == parameter.key) {
-            let error = ConfigError::at(&spec.key, format!("\"{}\" is named twice", parameter.key));
-            return Err(error.help("leave one of the two"));
+            let error = ConfigError::at(&spec.key, format!("duplicate parameter \"{}\"", parameter.key));
+            return Err(error.help("remove one of the two"));
         }
         parameters.push(parameter);
     }
@@ -224,19 +225,19 @@ fn parameters_of(spec: &FileSpec, profile_text: &str) -> Result<Vec<Parameter>, 
 fn check_count(spec: &FileSpec) -> Result<(), ConfigError> {
     let (measurements, parameters) = (spec.measurement.len(), spec.fit.parameters.get_ref().len());
     if measurements > MEASUREMENTS_MAX {
-        let error = ConfigError::new(format!("there are {measurements} measurements"));
-        return Err(error.help(format!("at most {MEASUREMENTS_MAX} are possible")));
+        let error = ConfigError::new(format!("too many measurements: {measurements}"));
+        return Err(error.help(format!("at most {MEASUREMENTS_MAX} are allowed")));
     }
     if measurements < parameters {
-        let message = format!("there are fewer measurements ({measurements}) than parameters ({parameters})");
+        let message = format!("fewer measurements ({measurements}) than parameters ({parameters})");
         let error = ConfigError::at(&spec.fit.parameters, message);
-        return Err(error.help("add a [[measurement]] for each parameter at least, or name fewer parameters"));
+        return Err(error.help("add at least one [[measurement]] for each parameter, or name fewer parameters"));
     }
     Ok(())
 }
 
-/// An error in the job file of a load, at its place in the file of measurements; at the measurement's name where it has
-/// no place there.
+/// An error in the job file of a workload, at its position in the file of measurements, or at the
+/// name of the measurement if it has none there.
 fn in_file(text: &str, index: usize, name: &Spanned<String>, error: &PointError) -> ConfigError {
     let mistake = &error.error.error;
     let place = match (&error.error.source, &mistake.span) {
@@ -257,7 +258,7 @@ fn in_file(text: &str, index: usize, name: &Spanned<String>, error: &PointError)
     match place {
         Some(span) => ConfigError { span: None, ..mistake.clone() }.within(span),
         None => {
-            let message = format!("the load of \"{}\": {}", name.get_ref(), mistake.message);
+            let message = format!("the workload of \"{}\": {}", name.get_ref(), mistake.message);
             ConfigError { message, span: None, help: mistake.help.clone() }.within(name.span())
         }
     }

@@ -1,4 +1,4 @@
-//! What came of a fit.
+//! The result of a fit.
 
 use nalgebra::DMatrix;
 use serde::Serialize;
@@ -8,33 +8,34 @@ use super::parameter::Parameter;
 use super::search::{Found, Slopes};
 use super::tries::{Tried, Tries};
 
-/// Nearer to a bound than this share of the range, on a logarithmic scale: at its edge.
+/// A value closer to a bound than this share of the range, on a logarithmic scale, is at its edge.
 const EDGE: f64 = 0.01;
-/// Cosine of the angle between two parameters' effects from which on they cannot be told apart.
+/// Cosine of the angle between the effects of two parameters above which they cannot be
+/// distinguished.
 const PARALLEL: f64 = 0.98;
-/// Measurements named for each parameter.
+/// Maximum number of measurements named for each parameter.
 const MOVES_MAX: usize = 2;
 
-/// What came of a fit.
+/// The result of a fit.
 #[derive(Clone, Debug, Serialize)]
 pub struct FitReport {
     /// Candidates that were run.
     pub tries: u32,
-    /// Runs of loads, those that only tell the warm-up not counted.
+    /// Runs of workloads, without those that only determine the warm-up.
     pub runs: u64,
-    /// Root of the mean square of all residuals before, in tolerances.
+    /// Root mean square of the residuals before, in tolerances.
     pub misfit_before: f64,
     /// And after.
     pub misfit_after: f64,
-    /// Whether the search was ended by the number of tries that it was allowed.
+    /// Whether the search was stopped by the maximum number of tries.
     pub is_cut_short: bool,
     /// In the order of the file.
     pub measurements: Vec<FittedMeasurement>,
     /// In the order of the file.
     pub parameters: Vec<FittedParameter>,
-    /// Pairs of parameters that these measurements cannot tell apart.
+    /// Pairs of parameters that these measurements cannot distinguish.
     pub alike: Vec<AlikePair>,
-    /// The best numbers, in the smallest units.
+    /// The best values, in the smallest units.
     #[serde(skip)]
     pub(super) numbers: Vec<f64>,
 }
@@ -46,11 +47,11 @@ pub struct FittedMeasurement {
     pub name: String,
     /// Its unit.
     pub unit: String,
-    /// The real drive's value.
+    /// Value of the real drive.
     pub measured: f64,
     /// Its relative uncertainty.
     pub tolerance: f64,
-    /// The model's value before.
+    /// Value of the model before.
     pub before: f64,
     /// And after.
     pub after: f64,
@@ -60,9 +61,9 @@ pub struct FittedMeasurement {
     pub residual_in_tolerances: f64,
     /// Whether the error is within the tolerance.
     pub met: bool,
-    /// Whether the model's load came to a steady state, or ended by itself.
+    /// Whether the workload reached a steady state on the model, or ended by itself.
     pub is_steady: bool,
-    /// Commands that failed in the model's runs.
+    /// Commands that failed in runs on the model.
     pub errors: u64,
 }
 
@@ -71,45 +72,45 @@ pub struct FittedMeasurement {
 pub struct FittedParameter {
     /// Its key in the profile.
     pub key: String,
-    /// The profile's number, in its unit.
+    /// The value in the profile, in its unit.
     pub before: String,
-    /// The fitted one.
+    /// The fitted value.
     pub after: String,
     /// The lower bound.
     pub low: String,
     /// The upper bound.
     pub high: String,
-    /// Which bound it is at: `low` or `high`.
+    /// The bound that it is at: `low` or `high`.
     pub at_edge: Option<&'static str>,
-    /// Whether no measurement changes with it; then it is as it was.
+    /// Whether no measurement depends on it; then it is unchanged.
     pub is_idle: bool,
-    /// Its relative uncertainty, if all tolerances are standard deviations and the others are free; absent where the
-    /// measurements do not settle it.
+    /// Its relative uncertainty, if all tolerances are standard deviations and the others are free;
+    /// absent if the measurements do not determine it.
     pub uncertainty: Option<f64>,
-    /// The measurements that it moves most.
+    /// The measurements with the strongest dependency.
     pub moves: Vec<Effect>,
 }
 
-/// By how much a measurement changes with a parameter.
+/// The dependency of a measurement on a parameter.
 #[derive(Clone, Debug, Serialize)]
 pub struct Effect {
     /// The measurement's name.
     pub measurement: String,
-    /// Relative change of the measurement by relative change of the parameter.
+    /// Relative change of the measurement per relative change of the parameter.
     pub elasticity: f64,
 }
 
-/// Two parameters whose effects are alike.
+/// Two parameters with indistinguishable effects.
 #[derive(Clone, Debug, Serialize)]
 pub struct AlikePair {
     /// Their keys.
     pub keys: [String; 2],
-    /// Whether raising one does what lowering the other does.
+    /// Whether raising one has the effect of lowering the other.
     pub is_opposite: bool,
 }
 
 pub(super) fn report(plan: &FitPlan, tries: &Tries<'_>, before: &Tried, found: &Found) -> FitReport {
-    let (numbers, after) = tries.best().expect("the profile as it is was tried");
+    let (numbers, after) = tries.best().expect("the initial profile was tried");
     let count = plan.parameters.len();
     let slopes = &found.slopes;
     let weighted = DMatrix::from_fn(plan.measurements.len(), count, |row, column| {
@@ -164,7 +165,7 @@ fn measurements(plan: &FitPlan, before: &Tried, after: &Tried) -> Vec<FittedMeas
     .collect()
 }
 
-/// The strongest effects of a parameter; none if it moves nothing.
+/// The strongest effects of a parameter; empty if no measurement depends on it.
 fn effects(plan: &FitPlan, slopes: &Slopes, column: usize) -> Vec<Effect> {
     let of = slopes.elasticity.column(column);
     let mut effects: Vec<Effect> = plan
@@ -188,7 +189,8 @@ fn edge(parameter: &Parameter, number: f64) -> Option<&'static str> {
     }
 }
 
-/// Standard deviations of the logarithms of the parameters, from the inverse of the normal equations.
+/// Standard deviations of the logarithms of the parameters, from the inverse of the normal
+/// equations.
 fn uncertainties(weighted: &DMatrix<f64>) -> Vec<Option<f64>> {
     let active: Vec<usize> = (0..weighted.ncols()).filter(|column| weighted.column(*column).norm() > 0.0).collect();
     let some = weighted.select_columns(&active);

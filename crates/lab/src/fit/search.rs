@@ -1,9 +1,11 @@
-//! The search: least squares by Levenberg and Marquardt's method, in the logarithms of the parameters.
+//! The search: least squares by Levenberg and Marquardt's method, in the logarithms of the
+//! parameters.
 //!
-//! A parameter within bounds becomes a free one by a sine, as in MINUIT (James and Roos, Computer Physics
-//! Communications 10, 1975): the free one is an angle, and its sine reaches from the lower bound to the upper one on a
-//! logarithmic scale. Derivatives are differences over a step that is wider than the noise of the runs. Sines and
-//! logarithms are those of `libm`, which are the same on every machine.
+//! A parameter within bounds becomes a free one by a sine, as in MINUIT (James and Roos, Computer
+//! Physics Communications 10, 1975): the free one is an angle, and its sine reaches from the lower
+//! bound to the upper one on a logarithmic scale. Derivatives are differences over a step that is
+//! wider than the noise of the runs. Sines and logarithms are those of `libm`, which are the same
+//! on every machine.
 
 use std::cell::RefCell;
 use std::f64::consts::FRAC_PI_2;
@@ -18,30 +20,32 @@ use super::tries::{Tried, Tries};
 
 /// Relative step of the differences.
 const STEP: f64 = 0.03;
-/// A parameter that changes a measurement by less than this share of its own change does not move it.
+/// Elasticity below which a measurement counts as independent of a parameter.
 const ELASTICITY_MIN: f64 = 0.004;
-/// All residuals below this many tolerances: nothing is left to gain.
+/// Maximum residual, in tolerances, at which the search ends.
 const ENOUGH: f64 = 0.1;
-/// Residuals of a candidate that cannot be run, in tolerances: worse than any other.
+/// Residuals of a candidate that cannot be run, in tolerances: worse than any valid one.
 const REFUSED: f64 = 1e9;
-/// Angles are shifted by this, so that they are never near zero: the method takes steps and tolerances relative to them.
+/// Angles are shifted by this, so that they are never near zero: the method takes steps and
+/// tolerances relative to them.
 const SHIFT: f64 = 2.0;
 /// No start is nearer to its bounds than this angle: there the derivative would be zero.
 const START_MARGIN: f64 = 0.3;
 /// The first step, relative to the shifted angles: about a third of the way to a bound.
 const FIRST_STEP: f64 = 0.25;
-/// Relative change of the shifted angles below which the search ends: some thousandth of a parameter.
+/// Relative change of the shifted angles below which the search ends: some thousandth of a
+/// parameter.
 const STEP_MIN: f64 = 5e-4;
 /// Relative gain below which the search ends.
 const GAIN_MIN: f64 = 1e-3;
 
-/// By how much each measurement changes with each parameter: relative change by relative change. Rows are measurements.
+/// Elasticity of each measurement with respect to each parameter. Rows are measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Slopes {
     pub(super) elasticity: DMatrix<f64>,
 }
 
-/// What is shared by the calls of the method.
+/// State shared by the calls of the method.
 struct Search<'a, 'b> {
     plan: &'a FitPlan,
     tries: &'b mut Tries<'a>,
@@ -49,22 +53,22 @@ struct Search<'a, 'b> {
     is_cut_short: bool,
 }
 
-/// What a search leaves beside its tries.
+/// The result of a search other than its tries.
 pub(super) struct Found {
-    /// How measurements change with parameters at the best numbers, or near them where there were no tries left to see.
+    /// Elasticities at the best values, or near them if no tries were left.
     pub(super) slopes: Slopes,
-    /// Whether it was ended by the number of tries.
+    /// Whether it was stopped by the maximum number of tries.
     pub(super) is_cut_short: bool,
 }
 
-/// The problem as the method sees it.
+/// The problem in the form that the method requires.
 struct Problem<'a, 'b, 'c> {
     search: &'c RefCell<Search<'a, 'b>>,
     angles: DVector<f64>,
 }
 
-/// Searches from the profile's own numbers, which were tried and gave `before`. The best numbers are then those of
-/// `tries`.
+/// Searches from the values of the profile, whose try gave `before`. The best values are then those
+/// of `tries`.
 pub(super) fn search<'a>(plan: &'a FitPlan, tries: &mut Tries<'a>, before: &Tried) -> Found {
     let start: Vec<f64> = plan.parameters.iter().map(|parameter| parameter.start).collect();
     let slopes = slopes_at(plan, tries, &start, before);
@@ -78,7 +82,7 @@ pub(super) fn search<'a>(plan: &'a FitPlan, tries: &mut Tries<'a>, before: &Trie
         .with_gtol(0.0);
     let _ = method.minimize(Problem { search: &search, angles });
     let Search { tries, slopes, is_cut_short, .. } = search.into_inner();
-    let best = tries.best().cloned().filter(|_| tries.has_room_for(plan.parameters.len()));
+    let best = tries.best().cloned().filter(|_| tries.has_budget_for(plan.parameters.len()));
     let slopes = best.map_or(slopes, |(numbers, tried)| slopes_at(plan, tries, &numbers, &tried));
     Found { slopes, is_cut_short }
 }
@@ -96,11 +100,11 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_, '_, '_> {
         self.angles.clone()
     }
 
-    /// None, which ends the search, when there is nothing to gain or no try left.
+    /// `None`, which ends the search, if all residuals are small or no try is left.
     fn residuals(&self) -> Option<DVector<f64>> {
         let search = &mut *self.search.borrow_mut();
         let is_enough = |tried: &Tried| search.plan.residuals(tried).all(|residual| residual.abs() < ENOUGH);
-        if search.tries.best().is_some_and(|(_, best)| is_enough(best)) || !search.has_room_for(1) {
+        if search.tries.best().is_some_and(|(_, best)| is_enough(best)) || !search.has_budget_for(1) {
             return None;
         }
         let numbers = numbers_at(search.plan, &self.angles);
@@ -115,7 +119,7 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_, '_, '_> {
         let search = &mut *self.search.borrow_mut();
         let plan = search.plan;
         let numbers = numbers_at(plan, &self.angles);
-        if !search.has_room_for(plan.parameters.len() + 1) {
+        if !search.has_budget_for(plan.parameters.len() + 1) {
             return None;
         }
         let here = search.tries.at(&numbers)?;
@@ -130,8 +134,8 @@ impl LeastSquaresProblem<f64, Dyn, Dyn> for Problem<'_, '_, '_> {
 }
 
 impl Search<'_, '_> {
-    fn has_room_for(&mut self, more: usize) -> bool {
-        self.is_cut_short |= !self.tries.has_room_for(more);
+    fn has_budget_for(&mut self, more: usize) -> bool {
+        self.is_cut_short |= !self.tries.has_budget_for(more);
         !self.is_cut_short
     }
 }
@@ -167,7 +171,7 @@ impl Parameter {
         (high - low) * libm::cos(angle - SHIFT) / 2.0
     }
 
-    /// A number one step away that can be written, up or down.
+    /// The value one step up or down, rounded to a short notation.
     fn step(&self, number: f64, up: bool) -> f64 {
         let step = (number * STEP).max(self.grain(number));
         self.rounded(if up { number + step } else { number - step })
@@ -178,8 +182,8 @@ fn numbers_at(plan: &FitPlan, angles: &DVector<f64>) -> Vec<f64> {
     plan.parameters.iter().zip(angles.iter()).map(|(parameter, angle)| parameter.at_angle(*angle)).collect()
 }
 
-/// How measurements change with parameters at these numbers, which gave `here`. A parameter that can go neither up nor
-/// down moves nothing.
+/// Elasticities at these values, which gave `here`. Zero for a parameter that can go neither up nor
+/// down.
 fn slopes_at(plan: &FitPlan, tries: &mut Tries<'_>, numbers: &[f64], here: &Tried) -> Slopes {
     let steps: Vec<Option<Vec<f64>>> = (0..numbers.len())
         .map(|column| {

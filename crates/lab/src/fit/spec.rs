@@ -1,4 +1,4 @@
-//! What stands in a file of measurements, as serde fills it. `docs/guide/fit-a-drive.md` is the reference.
+//! A file of measurements, as deserialized. `docs/guide/fit-a-drive.md` is the reference.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -7,7 +7,7 @@ use zonda_config::Spanned;
 use super::limits::{SEEDS_DEFAULT, TOLERANCE_DEFAULT};
 use crate::spec::Terms;
 
-/// The whole file.
+/// The file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileSpec {
@@ -16,7 +16,7 @@ pub(super) struct FileSpec {
     pub(super) measurement: Vec<MeasurementSpec>,
 }
 
-/// `[fit]`: what may change, and how often each measurement is run.
+/// `[fit]`: the parameters, and the number of runs of each measurement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FitSpec {
@@ -25,7 +25,7 @@ pub(super) struct FitSpec {
     pub(super) parameters: Spanned<Vec<ParameterSpec>>,
 }
 
-/// A number of the profile that may change, and within which bounds.
+/// A parameter of the profile, and its bounds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ParameterSpec {
@@ -34,7 +34,7 @@ pub(super) struct ParameterSpec {
     pub(super) high: Option<Spanned<Value>>,
 }
 
-/// `[[measurement]]`: a number of the real drive, and the load that gave it.
+/// `[[measurement]]`: a measured value of the real drive, and its workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MeasurementSpec {
@@ -50,7 +50,7 @@ pub(super) struct MeasurementSpec {
     pub(super) run: Table,
     #[serde(default)]
     pub(super) job: Vec<Table>,
-    /// Keys of the profile that this load needs to be otherwise.
+    /// Keys of the profile that this workload overrides.
     #[serde(default)]
     pub(super) drive_set: Table,
 }

@@ -105,7 +105,7 @@ fn the_same_files_give_the_same_fit() {
 }
 
 #[test]
-fn a_parameter_that_no_measurement_depends_on_is_told_and_left() {
+fn a_parameter_that_no_measurement_depends_on_is_reported_and_unchanged() {
     let file = file_of(&["flash.read.0.time.base", "flash.erase.base"], tiny());
     let (_, report) = fitted(&perturbed(), &file);
     let erase = &report.parameters[1];
@@ -115,7 +115,7 @@ fn a_parameter_that_no_measurement_depends_on_is_told_and_left() {
 }
 
 #[test]
-fn parameters_that_do_the_same_are_told() {
+fn indistinguishable_parameters_are_reported() {
     let file = file_of(&["firmware.read.serial.0.time.base", "firmware.read.parallel.0.time.base"], tiny());
     let (_, report) = fitted(&perturbed(), &file);
     assert_eq!(report.alike.len(), 1, "{report:?}");
@@ -123,7 +123,7 @@ fn parameters_that_do_the_same_are_told() {
 }
 
 #[test]
-fn a_parameter_that_would_go_beyond_its_range_stays_at_its_edge() {
+fn a_parameter_stays_within_its_range() {
     let file = file_of(&["flash.read.0.time.base"], tiny());
     let file =
         file.replace("{ key = \"flash.read.0.time.base\" }", "{ key = \"flash.read.0.time.base\", low = \"60 us\" }");
@@ -133,7 +133,7 @@ fn a_parameter_that_would_go_beyond_its_range_stays_at_its_edge() {
 }
 
 #[test]
-fn a_candidate_that_is_no_profile_is_a_bad_try_and_no_error() {
+fn an_invalid_candidate_is_a_bad_try_and_not_an_error() {
     // Below 10 us, the uniform part would be greater than the base.
     let file = file_of(&["flash.read.0.time.base"], &tiny().replacen("base = \"45 us\"", "base = \"10100 ns\"", 1));
     let file = file.replace("time.base\" }", "time.base\", low = \"2 us\" }");
@@ -166,22 +166,22 @@ fn measurements_of_one_load_are_taken_in_one_run() {
 }
 
 #[test]
-fn wrong_keys_and_ranges_are_refused_at_their_place() {
+fn invalid_keys_and_ranges_are_reported_at_their_position() {
     let rest = file_of(&KEYS[..1], tiny()).split_once("[[measurement]]").unwrap().1.to_owned();
     for (parameter, message, place) in [
         ("key = \"flash.reed.0.time.base\"", "no number \"flash.reed.0.time.base\"", "\"flash.reed.0.time.base\""),
-        ("key = \"flash.read\"", "\"flash.read\" is more than one number", "\"flash.read\""),
+        ("key = \"flash.read\"", "\"flash.read\" has more than one value", "\"flash.read\""),
         ("key = \"flash.channels\"", "is a count, 2", "\"flash.channels\""),
         ("key = \"write_buffer.admission\"", "is a word, \"first-come\"", "\"write_buffer.admission\""),
-        ("key = \"flash.read_unit\"", "is a unit that the drive's layout is made of", "\"flash.read_unit\""),
-        ("key = \"channel.bandwidth\", low = \"3 us\"", "no bound for \"channel.bandwidth\"", "\"3 us\""),
-        ("key = \"channel.bandwidth\", low = 7", "no bound for \"channel.bandwidth\"", "7"),
+        ("key = \"flash.read_unit\"", "is part of the layout of the drive", "\"flash.read_unit\""),
+        ("key = \"channel.bandwidth\", low = \"3 us\"", "invalid bound for \"channel.bandwidth\"", "\"3 us\""),
+        ("key = \"channel.bandwidth\", low = 7", "invalid bound for \"channel.bandwidth\"", "7"),
         ("key = \"channel.bandwidth\", low = \"900 MiB/s\"", "is not between low and high", "\"900 MiB/s\""),
-        ("key = \"channel.bandwidth\", low = \"800 MiB/s\", high = \"800 MiB/s\"", "has no room", "\"800 MiB/s\""),
+        ("key = \"channel.bandwidth\", low = \"800 MiB/s\", high = \"800 MiB/s\"", "is empty", "\"800 MiB/s\""),
         ("key = \"channel.bandwidth\", lwo = \"1 MiB/s\"", "unknown key \"lwo\"", "lwo"),
         (
             "key = \"link.read_bandwidth\" }, { key = \"link.read_bandwidth\"",
-            "is named twice",
+            "duplicate parameter",
             "\"link.read_bandwidth\"",
         ),
     ] {
@@ -194,18 +194,18 @@ fn wrong_keys_and_ranges_are_refused_at_their_place() {
 }
 
 #[test]
-fn wrong_measurements_are_refused_at_their_place() {
+fn invalid_measurements_are_reported_at_their_position() {
     let good = file_of(&KEYS[..1], tiny());
     for (from, to, message, place) in [
         ("unit = \"us\"", "unit = \"MiB/s\"", "is not a unit of this metric", "\"MiB/s\""),
-        ("\"a.read.mean\"", "\"b.read.mean\"", "no job \"b\" in this measurement", "\"b.read.mean\""),
-        ("\"a.read.mean\"", "\"a.read.median\"", "no figure \"median\"", "\"a.read.median\""),
-        ("zones = \"0..4\"", "zones = \"0..40\"", "there is no zone 16", "\"0..40\""),
+        ("\"a.read.mean\"", "\"b.read.mean\"", "unknown job \"b\" in this measurement", "\"b.read.mean\""),
+        ("\"a.read.mean\"", "\"a.read.median\"", "unknown figure \"median\"", "\"a.read.median\""),
+        ("zones = \"0..4\"", "zones = \"0..40\"", "zone 16 does not exist", "\"0..40\""),
         ("operation = \"randread\"", "operation = \"randraed\"", "randraed", "\"randraed\""),
         ("operation = \"randread\"", "operation = \"randread\", quedepth = 3", "unknown key \"quedepth\"", "quedepth"),
         ("name = \"64 KiB reads\"", "name = \"4 KiB reads\"", "two measurements", "\"4 KiB reads\""),
-        ("seeds = 1", "seeds = 0", "0 seeds", "0"),
-        ("unit = \"us\"", "unit = \"us\"\ntolerance = 0", "no relative uncertainty", "0"),
+        ("seeds = 1", "seeds = 0", "invalid number of seeds: 0", "0"),
+        ("unit = \"us\"", "unit = \"us\"\ntolerance = 0", "not a relative uncertainty", "0"),
         (
             "unit = \"us\"",
             "unit = \"us\"\ndrive_set = { \"zones.paralelism\" = 2 }",
@@ -226,7 +226,7 @@ fn wrong_measurements_are_refused_at_their_place() {
 }
 
 #[test]
-fn a_load_without_such_a_figure_is_told() {
+fn a_workload_without_the_figure_is_reported() {
     let file = file_of(&KEYS[..1], tiny()).replacen("a.read.mean", "a.write.mean", 1);
     let plan = FitPlan::parse(tiny(), &file).unwrap();
     let mut run = |tasks: &[Task], _: Progress| tasks.iter().map(Task::measure).collect();

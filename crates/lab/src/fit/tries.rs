@@ -1,15 +1,15 @@
-//! Tries: the model run with other numbers, each once.
+//! Tries: runs of the model with other values, each once.
 
 use std::collections::BTreeMap;
 
 use super::{FitPlan, Progress, Task};
 use crate::Measurement;
 
-/// What the model measured in a try, measurement by measurement.
+/// The measurements of the model in a try.
 #[derive(Clone, Debug)]
 pub(super) struct Tried {
     pub(super) ours: Vec<Ours>,
-    /// Root of the mean square of the residuals, in tolerances.
+    /// Root mean square of the residuals, in tolerances.
     pub(super) misfit: f64,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Ours {
     pub(super) errors: u64,
 }
 
-/// Runs a list of tasks, in any order, and gives what they measured in theirs.
+/// Runs a list of tasks in any order, and returns their measurements in the order of the list.
 pub(super) type Run<'a> = dyn FnMut(&[Task], Progress) -> Vec<Measurement> + 'a;
 
 /// All tries of a fit.
@@ -29,13 +29,13 @@ pub(super) struct Tries<'a> {
     plan: &'a FitPlan,
     run: &'a mut Run<'a>,
     max: u32,
-    /// By the numbers as they are written; nothing for those that are no profile, or gave no figure.
+    /// Results by the notation of the values; `None` for invalid profiles and missing figures.
     seen: BTreeMap<Vec<String>, Option<Tried>>,
     best: Option<(Vec<f64>, Tried)>,
     start_misfit: Option<f64>,
     /// Candidates that were run.
     pub(super) count: u32,
-    /// Runs of loads, those that only tell the warm-up not counted.
+    /// Runs of workloads, without those that only determine the warm-up.
     pub(super) runs: u64,
 }
 
@@ -44,17 +44,17 @@ impl<'a> Tries<'a> {
         Tries { plan, run, max, seen: BTreeMap::new(), best: None, start_misfit: None, count: 0, runs: 0 }
     }
 
-    /// Whether so many more tries are allowed.
-    pub(super) fn has_room_for(&self, more: usize) -> bool {
+    /// Whether this many more tries are allowed.
+    pub(super) fn has_budget_for(&self, more: usize) -> bool {
         self.count as usize + more <= self.max as usize
     }
 
-    /// The numbers with the least misfit so far, and what they gave.
+    /// The values with the smallest misfit so far, and their result.
     pub(super) fn best(&self) -> Option<&(Vec<f64>, Tried)> {
         self.best.as_ref()
     }
 
-    /// Whether these numbers give a profile that suits all loads.
+    /// Whether these values give a profile that is valid for all workloads.
     pub(super) fn is_possible(&self, numbers: &[f64]) -> bool {
         match self.seen.get(&self.key(numbers)) {
             Some(tried) => tried.is_some(),
@@ -62,13 +62,13 @@ impl<'a> Tries<'a> {
         }
     }
 
-    /// Tries these numbers.
+    /// Tries these values.
     pub(super) fn at(&mut self, numbers: &[f64]) -> Option<Tried> {
         self.at_all(std::slice::from_ref(&numbers.to_vec()));
         self.seen.get(&self.key(numbers)).cloned().flatten()
     }
 
-    /// Tries all of these numbers at once, so that whoever runs them may use all processors.
+    /// Tries several sets of values at once, which allows to run them in parallel.
     pub(super) fn at_all(&mut self, candidates: &[Vec<f64>]) -> Vec<Option<Tried>> {
         let mut tasks = Vec::new();
         let mut waiting: Vec<(Vec<String>, &Vec<f64>)> = Vec::new();
@@ -110,9 +110,9 @@ impl<'a> Tries<'a> {
         }
     }
 
-    fn progress(&self, under_way: u32) -> Progress {
+    fn progress(&self, in_flight: u32) -> Progress {
         Progress {
-            tries: self.count + under_way,
+            tries: self.count + in_flight,
             tries_max: self.max,
             misfit_before: self.start_misfit,
             misfit: self.best.as_ref().map(|(_, best)| best.misfit),
@@ -125,7 +125,7 @@ impl<'a> Tries<'a> {
 }
 
 impl FitPlan {
-    /// What the loads of one candidate come to; nothing if one of them gave no figure.
+    /// The result of one candidate; `None` if a figure is missing.
     fn tried(&self, measured: &[Measurement]) -> Option<Tried> {
         let ours = |measurement: &super::plan::Measured| {
             let of_load = measured.get(measurement.load)?;
@@ -140,7 +140,7 @@ impl FitPlan {
 }
 
 impl super::plan::Measured {
-    /// How far a value of the model is off, in tolerances.
+    /// The residual of a value of the model, in tolerances.
     pub(super) fn residual(&self, ours: f64) -> f64 {
         (ours - self.value) / (self.value * self.tolerance)
     }

@@ -1,4 +1,5 @@
-//! The fitted profile: the original's text with other numbers, another name, and where the numbers come from.
+//! The fitted profile: the text of the original with other values, another name, and the sources of
+//! the values.
 
 use std::ops::Range;
 
@@ -6,19 +7,20 @@ use toml::Value;
 
 use super::{FitPlan, FitReport, place};
 
-/// What a fitted profile's name ends in.
+/// Suffix of the name of a fitted profile.
 const SUFFIX: &str = "-fitted";
 
 impl FitPlan {
     /// The name of the fitted profile.
     #[must_use]
     pub fn fitted_name(&self) -> String {
-        let name = zonda_ssd::profile::Profile::parse(&self.profile_text).expect("it was read before").name;
+        let name = zonda_ssd::profile::Profile::parse(&self.profile_text).expect("the profile was parsed before").name;
         if name.ends_with(SUFFIX) { name } else { name + SUFFIX }
     }
 
-    /// The text of the fitted profile: numbers replaced where they stand, so that comments and order stay. The
-    /// sources of the numbers that changed name `file` and the measurements that these move most.
+    /// The text of the fitted profile: values are replaced in place, so that comments and order
+    /// stay. The sources of changed values name `file` and the measurements that depend on them
+    /// most.
     #[must_use]
     pub fn fitted_text(&self, report: &FitReport, file: &str) -> String {
         let text = &self.profile_text;
@@ -44,7 +46,7 @@ impl FitPlan {
         let last = place::below(text, "sources").into_iter().map(|place| place.end).max();
         if let Some(last) = last.filter(|_| !added.is_empty()) {
             let is_in_braces = find(&["sources"]).is_some_and(|place| text[place].starts_with('{'));
-            // A line may end in a comment, which stays there.
+            // A comment at the end of the line is kept.
             let line_end = text[last..].find('\n').map_or(text.len(), |length| last + length);
             let end = if is_in_braces { last } else { line_end };
             changes.push((end..end, if is_in_braces { added.replace('\n', ", ") } else { added }));
@@ -53,7 +55,7 @@ impl FitPlan {
     }
 }
 
-/// The text with other words at some places, which do not overlap.
+/// The text with replacements at ranges that do not overlap.
 pub(super) fn replaced(text: &str, mut changes: Vec<(Range<usize>, String)>) -> String {
     changes.sort_by_key(|(place, _)| (place.start, place.end));
     let mut written = String::with_capacity(text.len());

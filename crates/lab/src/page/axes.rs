@@ -1,21 +1,22 @@
-//! The axes of a plot: where they begin and end, and what is written along them.
+//! The axes of a plot: ranges, ticks and titles.
 
 use zonda_plot::{Axis, Series};
 
 use super::words::exact;
 use crate::{LabExperiment, Metric, PlotPlan, ScaleSpec, XAxis};
 
-/// Values of x up to which each has a label of its own on a linear axis.
+/// Maximum number of values of x that are all labelled on a linear axis.
 const LABELS_MAX: usize = 8;
-/// Ticks of a linear axis at most.
+/// Maximum number of ticks of a linear axis.
 const TICKS: u32 = 5;
 const TICKS_OF_X: u32 = 8;
-/// Share of a linear x axis that is free beyond its first and its last value, so that no marker lies on the border.
+/// Margin of a linear x axis beyond its first and last value, as a share, so that no marker is on
+/// the border.
 const MARGIN: f64 = 0.03;
-/// A logarithmic axis has no place for zero: a zero is drawn this many times below the least value that has one.
+/// On a logarithmic axis, zero is drawn this many times below the smallest positive value.
 const ZERO_BELOW: f64 = 0.5;
 
-/// What is varied, along the horizontal axis.
+/// The horizontal axis of the varied parameter.
 pub(super) fn x_axis(x: &XAxis) -> Axis {
     let title = titled(&x.title, &x.unit);
     let labels = || x.values.iter().map(|value| (*value, exact(*value)));
@@ -47,7 +48,7 @@ pub(super) fn x_axis(x: &XAxis) -> Axis {
     }
 }
 
-/// The vertical axis of a plot, which has room for all points of these series.
+/// The vertical axis of a plot, with a range for all points of these series.
 pub(super) fn y_axis(experiment: &LabExperiment, plan: &PlotPlan, series: &[Series]) -> Axis {
     let metrics: Vec<&Metric> = plan.metrics.iter().map(|metric| &experiment.metrics[*metric]).collect();
     let title = y_title(&metrics);
@@ -62,7 +63,8 @@ pub(super) fn y_axis(experiment: &LabExperiment, plan: &PlotPlan, series: &[Seri
     }
 }
 
-/// What the axis counts, with its unit: words that the titles of all metrics share, if these say it.
+/// The title of the axis with its unit: the words that the titles of all metrics share, if they
+/// name the quantity.
 fn y_title(metrics: &[&Metric]) -> String {
     let unit = metrics.first().map_or("", |metric| metric.unit.as_str());
     let quantity = quantity(metrics, unit);
@@ -79,7 +81,7 @@ fn y_title(metrics: &[&Metric]) -> String {
     titled(&title, unit)
 }
 
-/// A percentile alone does not say of what it is.
+/// Adds "latency" to the title of a bare percentile.
 pub(super) fn spelled(title: &str) -> String {
     if is_of_latencies(title) { format!("{title} latency") } else { title.to_owned() }
 }
@@ -96,7 +98,7 @@ fn common_end(metrics: &[&Metric]) -> Option<String> {
     Some(common.join(" "))
 }
 
-/// What a unit counts; nothing for plain numbers.
+/// The quantity of a unit; `None` for plain numbers.
 fn quantity(metrics: &[&Metric], unit: &str) -> Option<&'static str> {
     match unit {
         "ns" | "us" | "ms" | "s" if metrics.iter().all(|metric| are_latencies(metric)) => Some("latency"),
@@ -126,7 +128,7 @@ fn is_of_latencies(name: &str) -> bool {
     is_percentile || ["mean", "min", "max", "median"].contains(&name)
 }
 
-/// A title with its unit in parentheses, where there is one.
+/// A title with its unit in parentheses, if there is one.
 fn titled(title: &str, unit: &str) -> String {
     match unit {
         "" | "ratio" | "times" => title.to_owned(),

@@ -1,4 +1,5 @@
-//! The plots of an experiment: ours as lines or bars, what was published as hollow markers or ticks over them.
+//! The plots of an experiment: results of the model as lines or bars, published values as hollow
+//! markers or ticks.
 
 use zonda_plot::{Axis, Chart, Form, LOOKS, Look, OTHERS, Point, Series};
 
@@ -7,9 +8,9 @@ use super::names::{anchor, plot_file};
 use super::words::{exact, rounded};
 use crate::{AcrossSpec, LabExperiment, Outcome, Paper, PlotPlan, ScaleSpec};
 
-/// Series of bars that are still wide enough beside each other.
+/// Maximum number of series of bars.
 const BARS_MAX: usize = 4;
-/// A spread of less than this share of the axis is hidden by the marker.
+/// A spread below this share of the axis is not shown, because the marker covers it.
 const SPREAD_MIN: f64 = 0.012;
 
 /// Every plot of an experiment, and the name of its file.
@@ -19,14 +20,14 @@ pub(super) fn of(experiment: &LabExperiment, outcome: &Outcome, paper: Option<&P
     numbered.map(|(plan, number)| (chart(experiment, outcome, plan, number), file(number))).collect()
 }
 
-/// What stands along the horizontal axis, and so what is a series.
+/// The horizontal axis, which determines the series.
 #[derive(Clone, Copy, PartialEq)]
 enum Across {
     /// The values of x; a series is a metric of a curve.
     X,
     /// The metrics; a series is a curve at a value of x.
     Metrics,
-    /// The curves, where nothing is varied; a series is a metric.
+    /// The curves, if nothing is varied; a series is a metric.
     Curves,
 }
 
@@ -64,7 +65,7 @@ fn chart(experiment: &LabExperiment, outcome: &Outcome, plan: &PlotPlan, number:
         ours.push(Series::new(line.name.clone(), look, form, measured));
         let theirs = line.published(experiment, plan, across);
         if !theirs.is_empty() {
-            // A line without markers would have none that is hollow.
+            // A line without markers has no hollow ones.
             let look = if look == OTHERS { LOOKS[place % LOOKS.len()] } else { look };
             published.push(Series::new(line.name.clone(), look, form_published, theirs));
         }
@@ -81,7 +82,7 @@ fn chart(experiment: &LabExperiment, outcome: &Outcome, plan: &PlotPlan, number:
     let mut chart = Chart::new(id, plan.title.clone(), x, y);
     chart.description = description(&ours, &chart);
     chart.series = ours;
-    // A plot alone has its legend at its side.
+    // A single plot has its legend at the side.
     chart.is_wide = experiment.plots.len() == 1;
     if !plan.note.trim().is_empty() {
         chart.notes.push(plan.note.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -89,12 +90,13 @@ fn chart(experiment: &LabExperiment, outcome: &Outcome, plan: &PlotPlan, number:
     if has_spread {
         chart
             .notes
-            .push(format!("Whiskers: least and greatest of {} runs, where they differ visibly.", experiment.seeds));
+            .push(format!("Whiskers: minimum and maximum of {} runs, where visibly different.", experiment.seeds));
     }
     chart
 }
 
-/// A series of ours: its name, and for each point its place on the axis, its metric, its curve and its place of x.
+/// A series of the model: its name, and for each point its position on the axis, its metric, its
+/// curve and its index of x.
 struct Line {
     name: String,
     points: Vec<(f64, usize, usize, usize)>,
@@ -144,7 +146,7 @@ fn lines(experiment: &LabExperiment, plan: &PlotPlan, across: Across) -> Vec<Lin
 }
 
 impl Line {
-    /// What was published of it. Along the values of x there may be points that were not run.
+    /// Its published values. There may be published points that were not run.
     fn published(&self, experiment: &LabExperiment, plan: &PlotPlan, across: Across) -> Vec<Point> {
         let mut points = Vec::new();
         for curve in &experiment.published {
@@ -175,7 +177,7 @@ fn look(place: usize) -> Look {
     if place == LOOKS.len() { OTHERS } else { LOOKS[place % LOOKS.len()] }
 }
 
-/// What the chart shows, for those who do not see it: every series by its first and its last point.
+/// The text alternative of the chart: the first and the last point of each series.
 fn description(series: &[Series], chart: &Chart) -> String {
     let x_name = |value: f64| {
         let tick = chart.x.ticks().iter().find(|(tick, _)| *tick == value);
@@ -186,7 +188,7 @@ fn description(series: &[Series], chart: &Chart) -> String {
         let at = |point: &Point| format!("{} at {}", rounded(point.y), x_name(point.x));
         let points: Vec<&Point> = series.points().collect();
         match points[..] {
-            [] => format!("{} ({whose}): nothing.", series.name),
+            [] => format!("{} ({whose}): no values.", series.name),
             [only] => format!("{} ({whose}): {}.", series.name, at(only)),
             [first, .., last] => format!("{} ({whose}): {} to {}.", series.name, at(first), at(last)),
         }

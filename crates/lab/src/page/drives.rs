@@ -1,4 +1,4 @@
-//! The drives: which of their numbers were fitted, to what, and how.
+//! The drives: their fitted values, and the results that these were fitted to.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::entry::Site;
 use super::experiment::drive_anchor;
 use super::words;
 
-/// The drives by name. One that an experiment changes is described as it was before.
+/// The drives by name, without changes by experiments.
 fn drives<'a>(site: &'a Site<'_>) -> BTreeMap<&'a str, &'a Drive> {
     let points = site.entries.iter().flat_map(|entry| &entry.experiment.points);
     let mut drives = BTreeMap::new();
@@ -21,13 +21,13 @@ fn drives<'a>(site: &'a Site<'_>) -> BTreeMap<&'a str, &'a Drive> {
     drives
 }
 
-/// What is said of all drives.
+/// The section about all drives.
 pub(super) fn html(site: &Site<'_>) -> String {
     let each: String = drives(site).into_values().map(|drive| one(site, drive)).collect();
     format!(
-        "<p>A drive is a profile: a file of numbers such as the time of a read or the size of the write buffer, each with its \
-         source. Most are given by a data sheet or a paper, computed from published results, or plain assumptions. Few were fitted: \
-         chosen by running the model until it came near certain results. The tables show every fitted number.</p>\n{each}"
+        "<p>A drive is a profile: a file of values such as the latency of a read or the size of the write buffer, each with its \
+         source. Most values are taken from a data sheet or a paper, computed from published results, or assumed. Few are fitted: \
+         chosen by running the model until it met certain results. The tables list all fitted values.</p>\n{each}"
     )
 }
 
@@ -37,18 +37,18 @@ fn one(site: &Site<'_>, drive: &Drive) -> String {
     let keys = profile.fitted_numbers();
     let rows: String = keys.iter().filter_map(|key| row(site, profile, &table, key)).collect();
     let fitted = match rows.as_str() {
-        "" => "<p class=\"none\">No number of it was fitted.</p>\n".to_owned(),
+        "" => "<p class=\"none\">No value is fitted.</p>\n".to_owned(),
         rows => format!(
             "<table class=\"fitted\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">Value</th>\
-             <th scope=\"col\">To meet</th><th scope=\"col\">How</th></tr></thead>\n<tbody>\n{rows}</tbody></table>\n",
-            counted(keys.len() as u64, "fitted number")
+             <th scope=\"col\">Fitted to</th><th scope=\"col\">Method</th></tr></thead>\n<tbody>\n{rows}</tbody></table>\n",
+            counted(keys.len() as u64, "fitted value")
         ),
     };
     let used = profile.results_used().len();
     let used = if used == 0 {
         String::new()
     } else {
-        format!(" Its numbers rest on {}.", counted(used as u64, "published result"))
+        format!(" Its values are based on {}.", counted(used as u64, "published result"))
     };
     format!(
         "<section class=\"drive\" id=\"{}\">\n<h3>{} <code>{}</code></h3>\n<p>{}{used}</p>\n{fitted}</section>\n",
@@ -59,7 +59,7 @@ fn one(site: &Site<'_>, drive: &Drive) -> String {
     )
 }
 
-/// A fitted number, the results that it was fitted to, and how.
+/// A fitted value, the results that it was fitted to, and the method.
 fn row(site: &Site<'_>, profile: &Profile, table: &Table, key: &str) -> Option<String> {
     let source = profile.sources.of(key).filter(|source| source.kind() == SourceKind::Fitted)?;
     let value = value_at(table, key).map_or_else(String::new, |value| match value {
@@ -67,8 +67,8 @@ fn row(site: &Site<'_>, profile: &Profile, table: &Table, key: &str) -> Option<S
         other => other.to_string(),
     });
     Some(format!(
-        "<tr><th scope=\"row\"><code>{}</code></th><td data-name=\"Value\">{}</td><td data-name=\"To meet\">{}</td>\
-         <td data-name=\"How\">{}</td></tr>\n",
+        "<tr><th scope=\"row\"><code>{}</code></th><td data-name=\"Value\">{}</td><td data-name=\"Fitted to\">{}</td>\
+         <td data-name=\"Method\">{}</td></tr>\n",
         breakable(key),
         escape(&value),
         results(site, source),
@@ -76,7 +76,7 @@ fn row(site: &Site<'_>, profile: &Profile, table: &Table, key: &str) -> Option<S
     ))
 }
 
-/// The results of a source, as links where they are on these pages.
+/// The results of a source, as links if they are on these pages.
 fn results(site: &Site<'_>, source: &Source) -> String {
     let each = source.results().iter().map(|id| match site.result(id) {
         Some((entry, row)) => format!(
@@ -90,7 +90,7 @@ fn results(site: &Site<'_>, source: &Source) -> String {
     format!("<ul>{}</ul>", each.collect::<String>())
 }
 
-/// A long key may be broken behind its dots and hyphens.
+/// Allows line breaks in a long key after dots and hyphens.
 fn breakable(key: &str) -> String {
     escape(key).replace('.', ".<wbr>").replace('-', "-<wbr>")
 }

@@ -1,4 +1,4 @@
-//! The experiments of the pages: which page each is on, and what its results are.
+//! The experiments of the pages: the page and the results of each.
 
 use zonda_plot::Chart;
 
@@ -7,16 +7,16 @@ use crate::{LabExperiment, Outcome, PAPERS, Paper, Row};
 use super::charts;
 use super::names::{anchor, link, result_anchor};
 
-/// An experiment, what it measured, and where it is shown.
+/// An experiment with its measurements and its page.
 pub(super) struct Entry<'a> {
     pub(super) experiment: &'a LabExperiment,
     pub(super) outcome: &'a Outcome,
     pub(super) rows: Vec<Row>,
     /// Its plots, and the names of their files.
     pub(super) charts: Vec<(Chart, String)>,
-    /// Its paper, if it is on a page of one.
+    /// Its paper, if it is on the page of a paper.
     pub(super) paper: Option<&'static Paper>,
-    /// The file of the page that it is on.
+    /// The file name of its page.
     pub(super) page: String,
 }
 
@@ -24,22 +24,22 @@ pub(super) struct Entry<'a> {
 pub(super) struct Group {
     pub(super) page: String,
     pub(super) paper: Option<&'static Paper>,
-    /// Places of its experiments.
+    /// Indices of its experiments.
     pub(super) entries: Vec<usize>,
 }
 
-/// All that the pages are about.
+/// The contents of all pages.
 pub(super) struct Site<'a> {
     pub(super) entries: Vec<Entry<'a>>,
     /// Those of papers first, in the order of [`PAPERS`].
     pub(super) groups: Vec<Group>,
 }
 
-/// A result, and the experiment that it is of.
+/// A result and its experiment.
 pub(super) type Found<'a> = (&'a Entry<'a>, &'a Row);
 
 impl Group {
-    /// Whether it is what a paper measured.
+    /// Whether it was measured by a paper.
     pub(super) fn is_published(&self) -> bool {
         self.paper.is_some_and(|paper| paper.is_published)
     }
@@ -116,7 +116,7 @@ impl<'a> Entry<'a> {
         link(&format!("{}/{name}", self.experiment.id))
     }
 
-    /// Where in the paper; its title if it is of none.
+    /// Its place in the paper; its title if it has no paper.
     pub(super) fn place(&self) -> &str {
         self.paper.and(self.experiment.place.as_deref()).unwrap_or(&self.experiment.title)
     }
@@ -126,7 +126,7 @@ fn paper_page(paper: &Paper) -> String {
     format!("{}.html", paper.key)
 }
 
-/// The page of an experiment that is of no paper. Its name must not be that of another page.
+/// The page of an experiment without a paper. Its name must not be that of another page.
 fn own_page(id: &str) -> String {
     let is_taken = id == "index" || PAPERS.iter().any(|paper| paper.key == id);
     format!("{id}{}.html", if is_taken { "-own" } else { "" })

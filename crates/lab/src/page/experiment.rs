@@ -1,4 +1,4 @@
-//! The section of an experiment: what was done, plots, results, contradictions, the file.
+//! The section of an experiment: description, plots, results, contradictions, the file.
 
 use zonda_plot::text::{counted, escape, list};
 
@@ -8,7 +8,7 @@ use super::{results, words};
 use crate::lab_file::point_name;
 use crate::{ContradictionSpec, LabExperiment, Measurement};
 
-/// Points that are named where something is to be said of many.
+/// Maximum number of points named in a note.
 const POINTS_NAMED_MAX: usize = 6;
 
 /// The section. On a page of its own, the title of the page is that of the experiment.
@@ -30,8 +30,8 @@ pub(super) fn section(site: &Site<'_>, entry: &Entry<'_>) -> String {
         .collect();
     let plots = if figures.is_empty() { figures } else { format!("<div class=\"plots\">\n{figures}</div>\n") };
     let table = match entry.rows.as_slice() {
-        [] => "<p class=\"none\">No number of this is held against a published one.</p>\n".to_owned(),
-        rows => format!("<h3>Published against model</h3>\n{}", results::of_experiment(rows)),
+        [] => "<p class=\"none\">No result is compared with a published one.</p>\n".to_owned(),
+        rows => format!("<h3>Published results and model</h3>\n{}", results::of_experiment(rows)),
     };
     let contradictions: String = experiment.contradictions.iter().map(|of| contradiction(site, of)).collect();
     format!(
@@ -45,7 +45,7 @@ pub(super) fn section(site: &Site<'_>, entry: &Entry<'_>) -> String {
     )
 }
 
-/// On which drive, how many points, how many runs.
+/// The drives, the number of points and of runs.
 fn how(experiment: &LabExperiment) -> String {
     let drives: Vec<String> = experiment
         .profiles()
@@ -60,7 +60,7 @@ fn how(experiment: &LabExperiment) -> String {
     format!("<p class=\"how\">Drive: {}. {points}, {runs}.</p>\n", list(&drives))
 }
 
-/// Where a drive is described on the index.
+/// The anchor of a drive on the index page.
 pub(super) fn drive_anchor(name: &str) -> String {
     format!("drive-{}", anchor(name))
 }
@@ -71,8 +71,8 @@ fn flags(entry: &Entry<'_>) -> String {
     let not_steady = named(entry, |measured| !measured.is_steady);
     if !not_steady.is_empty() {
         flags += &format!(
-            "<p class=\"flag\"><b>Not steady.</b> Even in the longest run, the rule for the warm-up found no steady state in its \
-             first half. These figures are of the second half, and may still be on their way: {}.</p>\n",
+            "<p class=\"flag\"><b>Not steady.</b> Even in the longest run no steady state was detected in the first half. \
+             These figures are of the second half, and may not have converged: {}.</p>\n",
             not_steady
         );
     }
@@ -88,7 +88,7 @@ fn flags(entry: &Entry<'_>) -> String {
     flags
 }
 
-/// The points of which this is true, in words.
+/// The names of the points for which this is true.
 fn named(entry: &Entry<'_>, is_meant: impl Fn(&Measurement) -> bool) -> String {
     let experiment = entry.experiment;
     let pairs = experiment.points.iter().zip(&entry.outcome.measurements);
@@ -104,7 +104,7 @@ fn named(entry: &Entry<'_>, is_meant: impl Fn(&Measurement) -> bool) -> String {
     names.join("; ")
 }
 
-/// Published numbers that cannot hold together, and which of them the profile follows.
+/// Published values that contradict each other, and the one that the profile follows.
 fn contradiction(site: &Site<'_>, of: &ContradictionSpec) -> String {
     let between = of.between.iter().map(|name| match site.result(name) {
         Some((entry, row)) => format!(
@@ -118,8 +118,8 @@ fn contradiction(site: &Site<'_>, of: &ContradictionSpec) -> String {
     let between: String = between.collect();
     let sentence = |text: &str| words::line(&words::capitalized(text.trim()));
     format!(
-        "<aside class=\"contradiction\">\n<h3>These published numbers cannot hold together</h3>\n<ul>\n{between}</ul>\n\
-         <dl><dt>Why</dt><dd>{}</dd><dt>The drive's profile follows</dt><dd>{}</dd><dt>The other would need</dt><dd>{}</dd></dl>\n\
+        "<aside class=\"contradiction\">\n<h3>Contradictory published results</h3>\n<ul>\n{between}</ul>\n\
+         <dl><dt>Why</dt><dd>{}</dd><dt>The drive's profile follows</dt><dd>{}</dd><dt>The other would require</dt><dd>{}</dd></dl>\n\
          </aside>\n",
         sentence(&of.because),
         sentence(&of.follows),
@@ -127,7 +127,7 @@ fn contradiction(site: &Site<'_>, of: &ContradictionSpec) -> String {
     )
 }
 
-/// The file of the experiment, and everything that was measured.
+/// Links to the file of the experiment and its measurements.
 fn file(entry: &Entry<'_>) -> String {
     let id = &entry.experiment.id;
     let toml = format!("{id}.toml");

@@ -1,4 +1,4 @@
-//! The index: key figures, all results at a glance and in full, papers, drives, and how the numbers are made.
+//! The index page: key figures, all results as a chart and a table, papers, drives, and the method.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::names::link;
 use super::{drives, made, overview, page, paper, results};
 use crate::{Basis, KindSpec, PAPERS, builtin_ids, builtin_text};
 
-const TITLE: &str = "Published measurements of zoned drives, repeated on the model";
+const TITLE: &str = "Published measurements of zoned drives, reproduced on the model";
 
 /// The page.
 pub(super) fn html(site: &Site<'_>) -> String {
@@ -18,8 +18,8 @@ pub(super) fn html(site: &Site<'_>) -> String {
         published.iter().copied().filter(|(_, row)| row.kind == KindSpec::Device.name()).collect();
     let mut main = format!(
         "<header>\n<p class=\"kind\">zonda lab</p>\n<h1>{TITLE}</h1>\n\
-         <p class=\"lead\">Others have measured zoned SSDs and published numbers; here the same loads run on models of these \
-         drives, and what comes out is held against what was published.</p>\n</header>\n{}{}",
+         <p class=\"lead\">The workloads of published measurements of zoned SSDs, run on models of these drives, and a \
+         comparison of the results.</p>\n</header>\n{}{}",
         cards(site, &device),
         unmeasured(site),
     );
@@ -41,7 +41,7 @@ pub(super) fn html(site: &Site<'_>) -> String {
         main += &section("own", "Your experiments", &format!("<ul class=\"papers\">\n{own}</ul>\n"));
     }
     if published.iter().any(|(_, row)| !row.met) {
-        main += &section("missed", "What is missed, and why", &results::misses(&published));
+        main += &section("missed", "Missed results and their reasons", &results::misses(&published));
     }
     if !published.is_empty() {
         let groups = site.groups.iter().filter(|group| group.is_published());
@@ -49,7 +49,7 @@ pub(super) fn html(site: &Site<'_>) -> String {
         main += &section("results", "All results", &results::of_all(by_paper));
     }
     main += &section("drives", "The drives", &drives::html(site));
-    main += &section("made", "How these numbers are made", &made::html());
+    main += &section("made", "Method", &made::html());
     page(TITLE, &main)
 }
 
@@ -74,25 +74,25 @@ fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
         of_papers.iter().map(|entry| entry.experiment.points.len() * entry.experiment.seeds as usize).sum();
     let drives: BTreeSet<&str> = of_papers.iter().flat_map(|entry| entry.experiment.profiles()).collect();
     let places = format!(
-        "on {}; {} of load and drive, {} in all",
+        "on {}; {}, {}",
         counted(drives.len() as u64, "drive"),
         counted(points as u64, "point"),
         counted(runs as u64, "run")
     );
     [
         "<dl class=\"cards\">\n".to_owned(),
-        card("Device results met", &met_of(None), "within the error that is allowed for each"),
-        card("Predicted, met", &met_of(Some(Basis::Predicted)), "no number of the model rests on them"),
-        card("Load chosen, met", &met_of(Some(Basis::Chosen)), "a number of the load was chosen near them"),
-        card("Derived, met", &met_of(Some(Basis::Derived)), "a number of the model was computed from them"),
-        card("Fitted, met", &met_of(Some(Basis::Fitted)), "a number of the model was chosen to meet them"),
+        card("Device results met", &met_of(None), "within the allowed error of each"),
+        card("Predicted, met", &met_of(Some(Basis::Predicted)), "no value of the model depends on them"),
+        card("Load chosen, met", &met_of(Some(Basis::Chosen)), "a parameter of the workload was chosen near them"),
+        card("Derived, met", &met_of(Some(Basis::Derived)), "a value of the model was computed from them"),
+        card("Fitted, met", &met_of(Some(Basis::Fitted)), "a value of the model was chosen to meet them"),
         card("Experiments", &count(of_papers.len() as u64), &places),
         "</dl>\n".to_owned(),
     ]
     .concat()
 }
 
-/// Experiments that come with zonda and are not on these pages.
+/// Built-in experiments without measurements.
 fn unmeasured(site: &Site<'_>) -> String {
     let is_here = |id: &&str| site.entries.iter().any(|entry| entry.experiment.id == **id);
     let missing: Vec<&str> = builtin_ids().filter(|id| !is_here(id)).collect();
@@ -100,15 +100,15 @@ fn unmeasured(site: &Site<'_>) -> String {
     match missing.len() {
         0 => String::new(),
         experiments => format!(
-            "<p class=\"flag\"><b>Not all is here.</b> Not measured yet: {} with {}. <code>zonda lab run --all</code> measures \
-             what is missing.</p>\n",
+            "<p class=\"flag\"><b>Incomplete.</b> Not measured yet: {} with {}. Run them with \
+             <code>zonda lab run --all</code>.</p>\n",
             counted(experiments as u64, "experiment"),
             counted(results as u64, "device result")
         ),
     }
 }
 
-/// How many results about the drive are in the file of an experiment.
+/// The number of results about the drive in the file of an experiment.
 fn device_results(text: &str) -> usize {
     let table: toml::Table = text.parse().unwrap_or_default();
     let results = table.get("result").and_then(toml::Value::as_array).into_iter().flatten();

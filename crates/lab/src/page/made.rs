@@ -1,4 +1,4 @@
-//! How the numbers are made, in words.
+//! The section about the method.
 
 use zonda_plot::text::counted;
 
@@ -9,20 +9,20 @@ pub(super) fn html() -> String {
     let seeds = counted(SEEDS_DEFAULT.into(), "time");
     format!(
         "<dl class=\"made\">\n\
-         <dt>An experiment is a file</dt><dd>It has a drive, a load, what is varied, what is measured, and the published numbers. Every \
-         page shows the files of its experiments. <code>zonda lab show ID</code> prints one, to be copied and changed.</dd>\n\
-         <dt>Time is simulated</dt><dd>The model of a drive says when each command completes. The speed of this machine is in no \
-         number.</dd>\n\
-         <dt>Every point is run several times</dt><dd>Each with another seed, {seeds} where the file does not say. A number is \
-         the mean over these runs; the small numbers below it, and whiskers in plots, are the least and the greatest.</dd>\n\
-         <dt>The warm-up is found by a rule</dt><dd>A first run, which is in no number, is cut where the standard error of what is \
-         left is smallest (MSER-5, applied to throughput and to mean latency). If the cut is in its second half, the run is made \
-         twice as long, up to {STRETCH_MAX} times; a point without a cut even then is marked as not steady. A run that ends by \
-         itself is measured whole.</dd>\n\
-         <dt>What counts as met</dt><dd>The error is (model \u{2212} published) ÷ published. The error that is allowed was \
-         written down for each result, and stands beside it.</dd>\n\
-         <dt>The same file gives the same numbers</dt><dd>With the same program, on every machine, to the last digit. \
-         <code>zonda lab run ID</code> repeats an experiment, <code>zonda lab run --all</code> all of them; \
+         <dt>Experiments are files</dt><dd>A file has a drive, a workload, varied parameters, metrics, and published results. Every \
+         page shows the files of its experiments. <code>zonda lab show ID</code> prints a file, to copy and change.</dd>\n\
+         <dt>Time is simulated</dt><dd>The drive model determines when each command completes. Results do not depend on the speed \
+         of this machine.</dd>\n\
+         <dt>Every point is run several times</dt><dd>Each run has another seed, {seeds} by default. A value is the mean of these \
+         runs; the small numbers below it, and whiskers in plots, are minimum and maximum.</dd>\n\
+         <dt>The warm-up is detected automatically</dt><dd>A first run, which is not counted, is truncated where the standard error \
+         of the rest is smallest (MSER-5, applied to throughput and to mean latency). If the cut is in its second half, the length \
+         of the run is doubled, up to a factor of {STRETCH_MAX}; a point without a cut even then is marked as not steady. A run \
+         that ends by itself is measured completely.</dd>\n\
+         <dt>Error</dt><dd>The error is (model \u{2212} published) ÷ published. The allowed error is set for each result, and \
+         shown next to it.</dd>\n\
+         <dt>Results are deterministic</dt><dd>The same program and file give the same results on every machine, to the last digit. \
+         <code>zonda lab run ID</code> runs an experiment, <code>zonda lab run --all</code> all of them; \
          <code>zonda lab compare</code> prints the table above.</dd>\n</dl>\n"
     )
 }

@@ -1,6 +1,8 @@
-//! Pages of experiments: an index, a page for each paper, and beside them every plot, file and table of measurements.
+//! HTML pages of experiments: an index, a page for each paper, and every plot, file and table of
+//! measurements.
 //!
-//! A page has no scripts and asks for nothing from elsewhere. The same measurements give the same bytes.
+//! A page has no scripts and loads nothing from other servers. The same measurements give the same
+//! bytes.
 
 mod axes;
 mod charts;
@@ -22,20 +24,21 @@ use zonda_plot::Page;
 /// A file of the pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageFile {
-    /// Below the folder of the pages, with `/` between names: `index.html`, `ezns-figure-9/figure-9-1.svg`.
+    /// Below the folder of the pages, with `/` between names: `index.html`,
+    /// `ezns-figure-9/figure-9-1.svg`.
     pub path: String,
-    /// What is in it.
+    /// Contents of the file.
     pub text: String,
 }
 
-/// The pages of these experiments, and everything that they link to. No two experiments may have the same id.
+/// The pages of these experiments, and all linked files. The experiments must have different IDs.
 ///
-/// - `index.html`, and `PAPER.html` for each paper of which there is an experiment
-/// - `ID.html` for an experiment that is of no paper
+/// - `index.html`, and `PAPER.html` for each paper with an experiment
+/// - `ID.html` for an experiment without a paper
 /// - `ID/ID.toml`, `ID/measurements.csv` and an SVG file for each plot, for each experiment
 ///
-/// An experiment is of a paper if it names it and has an id that begins with the paper's key, so that a changed copy
-/// under another name does not count as the paper's.
+/// An experiment belongs to a paper if it names it and its ID begins with the key of the paper, so
+/// that a modified copy under another name does not count.
 #[must_use]
 pub fn site(entries: &[(LabExperiment, Outcome)]) -> Vec<PageFile> {
     let site = Site::new(entries);
@@ -59,7 +62,7 @@ pub fn site(entries: &[(LabExperiment, Outcome)]) -> Vec<PageFile> {
 /// The page around this HTML.
 fn page(title: &str, main: &str) -> String {
     let footer = format!(
-        "Made by zonda {}. The same program and the same files give the same numbers on every machine.",
+        "Made by zonda {}. The same program and files give the same results on every machine.",
         env!("CARGO_PKG_VERSION")
     );
     Page { title, css: include_str!("page.css"), main, footer: &footer }.html()

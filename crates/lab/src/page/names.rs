@@ -1,6 +1,6 @@
-//! Names of pages, places in them and files, as links have them.
+//! Names of pages, anchors and files in links.
 
-/// A word for an `id`: letters, digits and hyphens of `text`, with a hyphen for everything else.
+/// An `id` attribute: letters, digits and hyphens of `text`, with a hyphen for everything else.
 pub(super) fn anchor(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
 }
@@ -10,7 +10,8 @@ pub(super) fn result_anchor(id: &str) -> String {
     format!("result-{}", anchor(id))
 }
 
-/// A relative path as it stands in a link: names that a user chose may have any letter.
+/// A relative path in a link, percent-encoded, because names chosen by users can have any
+/// character.
 pub(super) fn link(path: &str) -> String {
     let mut link = String::with_capacity(path.len());
     for byte in path.bytes() {
@@ -23,7 +24,8 @@ pub(super) fn link(path: &str) -> String {
     link
 }
 
-/// The name of a plot's file: the id of the experiment without the paper's key, and which plot it is, from 1 on.
+/// The file name of a plot: the ID of the experiment without the key of the paper, and the number
+/// of the plot, from 1.
 pub(super) fn plot_file(id: &str, paper: Option<&str>, number: usize) -> String {
     let short = paper.and_then(|key| id.strip_prefix(key)?.strip_prefix('-')).unwrap_or(id);
     format!("{short}-{number}.svg")

@@ -1,4 +1,5 @@
-//! All results in one drawing: a mark for each, at its error over the error that is allowed, with a line for each paper.
+//! A chart of all results: a mark for each, at its error relative to the allowed error, with a row
+//! for each paper.
 
 use zonda_plot::text::{counted, escape};
 
@@ -6,29 +7,29 @@ use super::entry::{Found, Site};
 use super::words;
 use crate::Basis;
 
-/// Sizes in the drawing, which is shown a little larger than this on a wide page.
+/// Sizes in the SVG, which is scaled up slightly on a wide page.
 const WIDTH: f64 = 560.0;
 const LABELS: f64 = 108.0;
 const MARGIN: f64 = 14.0;
 const TOP: f64 = 26.0;
 const BELOW: f64 = 62.0;
 const RADIUS: f64 = 4.6;
-/// From one mark to the next.
+/// Distance between marks.
 const PITCH: f64 = 11.0;
-/// Around the marks of a paper.
+/// Margin around the marks of a paper.
 const ROW_PADDING: f64 = 16.0;
-/// The axis goes at least and at most so far.
+/// Minimum and maximum range of the axis.
 const REACH_MIN: f64 = 1.5;
 const REACH_MAX: f64 = 4.0;
 
-/// A mark, from the middle of the row of its paper.
+/// A mark, relative to the middle of the row of its paper.
 struct Mark<'a> {
     found: Found<'a>,
     x: f64,
     rise: f64,
 }
 
-/// The drawing and how to read it.
+/// The chart and its legend.
 pub(super) fn html(site: &Site<'_>, device: &[Found<'_>]) -> String {
     let share = |found: &Found<'_>| found.1.error.map(|error| error / found.1.tolerance.max(f64::MIN_POSITIVE));
     let most = device.iter().filter_map(share).fold(0.0, |most: f64, share| most.max(share.abs()));
@@ -60,9 +61,9 @@ pub(super) fn html(site: &Site<'_>, device: &[Found<'_>]) -> String {
     let beyond = device.iter().filter_map(share).filter(|share| share.abs() > reach).count();
     format!(
         "<div class=\"glance\">\n<div><svg class=\"overview\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"group\" \
-         aria-labelledby=\"overview-title overview-desc\"><title id=\"overview-title\">Errors of all results, as shares of what is \
-         allowed</title><desc id=\"overview-desc\">{met} of {all} marks lie in the band from the error that is allowed downwards \
-         to the error that is allowed upwards.</desc>\n{axis}{rows}</svg></div>\n{legend}</div>\n",
+         aria-labelledby=\"overview-title overview-desc\"><title id=\"overview-title\">Errors of all results, as shares of the \
+         allowed error</title><desc id=\"overview-desc\">{met} of {all} marks are within the band of the \
+         allowed error.</desc>\n{axis}{rows}</svg></div>\n{legend}</div>\n",
         height = top + BELOW,
         all = device.len(),
         axis = axis(reach, top, at),
@@ -70,7 +71,7 @@ pub(super) fn html(site: &Site<'_>, device: &[Found<'_>]) -> String {
     )
 }
 
-/// Marks beside each other, none over another: each as near to the middle of its row as there is room.
+/// Places marks without overlap, as near to the middle of the row as possible.
 fn swarm(mut found: Vec<(f64, Found<'_>)>) -> Vec<Mark<'_>> {
     found.sort_by(|(x, one), (other_x, other)| x.total_cmp(other_x).then_with(|| one.1.id.cmp(&other.1.id)));
     let mut marks: Vec<Mark<'_>> = Vec::with_capacity(found.len());
@@ -99,7 +100,7 @@ fn drawn(mark: &Mark<'_>, middle: f64) -> String {
     )
 }
 
-/// The band of what is met, lines at whole shares, and words below.
+/// The band of met results, grid lines, and labels.
 fn axis(reach: f64, bottom: f64, at: impl Fn(f64) -> f64) -> String {
     let (left, right, middle) = (at(-1.0), at(1.0), at(0.0));
     let mut axis = format!(
@@ -128,7 +129,7 @@ fn axis(reach: f64, bottom: f64, at: impl Fn(f64) -> f64) -> String {
         );
     }
     axis += &format!(
-        "<text class=\"middle\" x=\"{middle:.1}\" y=\"{:.1}\">error ÷ error allowed</text>\n\
+        "<text class=\"middle\" x=\"{middle:.1}\" y=\"{:.1}\">error ÷ allowed error</text>\n\
          <text x=\"{:.1}\" y=\"{y:.1}\">← model lower</text><text class=\"end\" x=\"{:.1}\" y=\"{y:.1}\">model higher →</text>\n",
         bottom + 38.0,
         at(-reach),
@@ -138,21 +139,18 @@ fn axis(reach: f64, bottom: f64, at: impl Fn(f64) -> f64) -> String {
     axis
 }
 
-/// What the marks mean.
+/// The legend.
 fn legend(device: &[Found<'_>], beyond: usize) -> String {
     let meaning = [
-        (Basis::Predicted, "No number of the drive's model rests on this result: the model predicts it."),
+        (Basis::Predicted, "No value of the drive model depends on this result: the model predicts it."),
         (
             Basis::Chosen,
-            "No number of the drive's model rests on it, but one of the load, which the paper does not give, was chosen near it.",
+            "No value of the drive model depends on it, but an unpublished parameter of the workload was chosen near it.",
         ),
-        (
-            Basis::Derived,
-            "A number of the drive's model was computed from this result. The model was not run for that.",
-        ),
+        (Basis::Derived, "A value of the drive model was computed from this result, without running the model."),
         (
             Basis::Fitted,
-            "A number of the drive's model was chosen by running it until it came near this result. Meeting it proves little.",
+            "A value of the drive model was chosen by running the model until it met this result, which is therefore weak evidence.",
         ),
     ];
     let items: String = meaning
@@ -166,17 +164,18 @@ fn legend(device: &[Found<'_>], beyond: usize) -> String {
     let mut notes = String::new();
     if beyond > 0 {
         notes += &format!(
-            "<p>{} at the border, and in truth beyond it.</p>\n",
-            are(beyond, "mark is drawn", "marks are drawn")
+            "<p>{} beyond the range of the axis, and drawn at its end.</p>\n",
+            are(beyond, "mark is", "marks are")
         );
     }
     let nothing = device.iter().filter(|(_, row)| row.error.is_none()).count();
     if nothing > 0 {
-        notes += &format!("<p>{} no mark: the runs came to nothing.</p>\n", are(nothing, "result has", "results have"));
+        notes +=
+            &format!("<p>{} no mark: the runs produced no value.</p>\n", are(nothing, "result has", "results have"));
     }
     format!(
-        "<div class=\"reading\">\n<p>Each mark is a published number about a drive. In the middle, the model comes to the same; at \
-         \u{2212}1 and +1, it is off by all of the error that is allowed. Choose a mark to go to its result.</p>\n\
+        "<div class=\"reading\">\n<p>Each mark is a published result about a drive. At 0 the model has the same value; at \
+         \u{2212}1 and +1 it deviates by the allowed error. Select a mark to go to its result.</p>\n\
          <dl>\n{items}</dl>\n{notes}</div>\n"
     )
 }

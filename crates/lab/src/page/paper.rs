@@ -1,4 +1,4 @@
-//! The page of a paper, or of an experiment that is of none.
+//! The page of a paper, or of an experiment without a paper.
 
 use zonda_plot::text::{counted, escape};
 
@@ -12,9 +12,9 @@ pub(super) fn html(site: &Site<'_>, group: &Group) -> String {
     let sections: String = site.of(group).map(|entry| experiment::section(site, entry)).collect();
     let (title, header) = match group.paper {
         Some(paper) if paper.is_published => {
-            (format!("{}: published and repeated", paper.name), of_paper(site, group, paper))
+            (format!("{}: published and reproduced", paper.name), of_paper(site, group, paper))
         }
-        Some(paper) => (format!("{}: beyond what was published", paper.name), of_paper(site, group, paper)),
+        Some(paper) => (format!("{}: beyond published results", paper.name), of_paper(site, group, paper)),
         None => ("Your experiment".to_owned(), of_own()),
     };
     let back = "<nav class=\"back\"><a href=\"index.html\">All papers and results</a></nav>\n";
@@ -23,7 +23,7 @@ pub(super) fn html(site: &Site<'_>, group: &Group) -> String {
 
 fn of_own() -> String {
     "<header>\n<p class=\"kind\">zonda lab</p>\n<h1>Your experiment</h1>\n\
-     <p class=\"lead\">An experiment of your own, run on the model of a drive. It counts in no figure about papers.</p>\n</header>\n"
+     <p class=\"lead\">Your own experiment, run on a drive model. It does not count in figures about papers.</p>\n</header>\n"
         .to_owned()
 }
 
@@ -37,18 +37,18 @@ fn of_paper(site: &Site<'_>, group: &Group, paper: &Paper) -> String {
         .collect();
     let others = if others.is_empty() { others } else { format!("<ul class=\"others\">\n{others}</ul>\n") };
     let (kind, hollow) = if paper.is_published {
-        ("a paper, repeated on the model", "numbers that the paper gives")
+        ("a paper, reproduced on the model", "published values")
     } else {
         (
-            "what no paper has measured, on the model",
-            "what a published formula gives. A result's published number is that of a \
-          formula, or a bound that zonda sets itself, as its experiment says",
+            "unpublished measurements, on the model",
+            "values of a published formula. The published value of a result is that of a \
+          formula, or a bound set by zonda, as its experiment states",
         )
     };
     format!(
         "<header>\n<p class=\"kind\">zonda lab: {kind}</p>\n<h1>{}</h1>\n<p class=\"reference\">{}.{}</p>\n\
          <p class=\"lead\">Measured on: {}</p>\n\
-         <p>Filled markers and bars are the model's. Hollow markers, and ticks across bars, are {hollow}.</p>\n\
+         <p>Filled markers and bars are results of the model. Hollow markers, and ticks across bars, are {hollow}.</p>\n\
          </header>\n<nav aria-labelledby=\"contents\">\n<h2 id=\"contents\">Experiments</h2>\n<ol class=\"contents\">\n{items}</ol>\n\
          {others}</nav>\n",
         escape(paper.name),
@@ -58,7 +58,7 @@ fn of_paper(site: &Site<'_>, group: &Group, paper: &Paper) -> String {
     )
 }
 
-/// Where the paper is to be found; nothing where that is not known.
+/// A link to the paper; empty if it has no URL.
 pub(super) fn reference_link(paper: &Paper) -> String {
     match paper.link {
         "" => String::new(),
@@ -66,7 +66,7 @@ pub(super) fn reference_link(paper: &Paper) -> String {
     }
 }
 
-/// A sentence that goes on after a colon.
+/// A sentence in lower case, to follow a colon.
 fn lower_first_article(text: &str) -> String {
     match text
         .strip_prefix("A ")
@@ -89,11 +89,11 @@ fn item(entry: &Entry<'_>) -> String {
     )
 }
 
-/// How many results are met.
+/// The number of results met.
 pub(super) fn score(entry: &Entry<'_>) -> String {
     let met = entry.rows.iter().filter(|row| row.met).count();
     match entry.rows.len() {
-        0 => "no number to hold against".to_owned(),
+        0 => "no published result".to_owned(),
         all if met == all => format!("{} met", counted(all as u64, "result")),
         all => format!("{met} of {all} results met"),
     }

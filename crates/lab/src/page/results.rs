@@ -1,4 +1,5 @@
-//! Tables of results: published against ours. On a phone, each row becomes a block of lines.
+//! Tables of published results and those of the model. On narrow screens each row becomes a block
+//! of lines.
 
 use super::entry::Found;
 use super::names::result_anchor;
@@ -9,19 +10,19 @@ use zonda_plot::text::{NOTHING, escape};
 /// The head of every table.
 const HEAD: &str = "<thead><tr><th scope=\"col\">Result</th><th scope=\"col\">Published</th><th scope=\"col\">Model</th>\
                     <th scope=\"col\">Error</th><th scope=\"col\">Allowed</th><th scope=\"col\" class=\"words\">Met?</th>\
-                    <th scope=\"col\" class=\"words\">Model's number is</th>";
+                    <th scope=\"col\" class=\"words\">Basis</th>";
 
-/// Why a number that is not met is not met.
+/// The reason of a missed result.
 pub(super) fn reason(row: &Row) -> String {
-    if row.note.trim().is_empty() { "No reason is known.".to_owned() } else { words::line(&row.note) }
+    if row.note.trim().is_empty() { "The reason is unknown.".to_owned() } else { words::line(&row.note) }
 }
 
-/// A title in words, with what the result is about where that is not the drive.
+/// The title, with the kind of result if it is not about the drive.
 pub(super) fn title(row: &Row) -> String {
     let about = match row.kind {
         kind if kind == KindSpec::Device.name() => "",
-        kind if kind == KindSpec::Shape.name() => " <small>an order or a trend, not a number of the drive</small>",
-        _ => " <small>what a system gains, not a number of the drive</small>",
+        kind if kind == KindSpec::Shape.name() => " <small>an order or a trend</small>",
+        _ => " <small>a gain of a system</small>",
     };
     format!("{}{about}", escape(&words::capitalized(&row.title)))
 }
@@ -43,7 +44,7 @@ fn cells(row: &Row) -> String {
     )
 }
 
-/// The table of one experiment, with reasons below the numbers that are not met.
+/// The table of one experiment, with reasons below missed results.
 pub(super) fn of_experiment(rows: &[Row]) -> String {
     let mut body = String::new();
     for row in rows {
@@ -54,7 +55,7 @@ pub(super) fn of_experiment(rows: &[Row]) -> String {
             cells(row)
         );
         if !row.met {
-            body += &format!("<tr class=\"why\"><td colspan=\"7\"><b>Why not:</b> {}</td></tr>\n", reason(row));
+            body += &format!("<tr class=\"why\"><td colspan=\"7\"><b>Reason:</b> {}</td></tr>\n", reason(row));
         }
     }
     format!("<table class=\"numbers results\">{HEAD}</tr></thead>\n<tbody>\n{body}</tbody></table>\n")
@@ -75,7 +76,7 @@ pub(super) fn of_all<'a>(papers: impl Iterator<Item = (&'a str, Vec<Found<'a>>)>
                 true => "<td class=\"words none\"></td>".to_owned(),
                 false => {
                     format!(
-                        "<td data-name=\"Why not\" class=\"words\"><a href=\"#{}\">reason</a></td>",
+                        "<td data-name=\"Reason\" class=\"words\"><a href=\"#{}\">reason</a></td>",
                         miss_anchor(row)
                     )
                 }
@@ -91,23 +92,23 @@ pub(super) fn of_all<'a>(papers: impl Iterator<Item = (&'a str, Vec<Found<'a>>)>
         bodies += "</tbody>\n";
     }
     format!(
-        "<table class=\"numbers results\">{HEAD}<th scope=\"col\" class=\"words\">Why not</th></tr></thead>\n{bodies}</table>\n"
+        "<table class=\"numbers results\">{HEAD}<th scope=\"col\" class=\"words\">Reason</th></tr></thead>\n{bodies}</table>\n"
     )
 }
 
-/// The results that are not met, each with its reason.
+/// The missed results, each with its reason.
 pub(super) fn misses(results: &[Found<'_>]) -> String {
     let mut items = String::new();
     for (entry, row) in results.iter().filter(|(_, row)| !row.met) {
         let ours = match (row.ours, row.error) {
             (Some(ours), Some(error)) => format!(
-                "Model: {} ({}), an error of {}; {} is allowed.",
+                "Model: {} ({}), error {}, allowed {}.",
                 words::with_unit(&words::rounded(ours), &row.unit),
                 row.basis.name(),
                 words::error(error),
                 words::tolerance(row.tolerance)
             ),
-            _ => "Model: nothing.".to_owned(),
+            _ => "Model: no value.".to_owned(),
         };
         items += &format!(
             "<li id=\"{}\"><h3><a href=\"{}\">{}</a> <small>{}, {}</small></h3>\n\

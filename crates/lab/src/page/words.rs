@@ -1,10 +1,10 @@
-//! Numbers and sentences as the pages have them. Everything that is returned is HTML.
+//! Formatting of numbers and sentences. All functions return HTML.
 
 use zonda_plot::text::{count, escape};
 
 use crate::{Basis, Estimate};
 
-/// Texts of several lines, as paragraphs: an empty line ends one.
+/// A text with several lines as paragraphs, which are separated by empty lines.
 pub(super) fn paragraphs(text: &str) -> String {
     let sentences = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
     let parts = text.split("\n\n").map(sentences).filter(|part| !part.is_empty());
@@ -16,7 +16,7 @@ pub(super) fn line(text: &str) -> String {
     escape(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// A title that begins a line: its first letter is a capital one, unless the first word is not a plain word.
+/// A title with an upper-case first letter, unless the first word is not a plain word.
 pub(super) fn capitalized(text: &str) -> String {
     let first = text.split_whitespace().next().unwrap_or_default();
     if !first.chars().all(|c| c.is_alphabetic()) {
@@ -26,7 +26,7 @@ pub(super) fn capitalized(text: &str) -> String {
     letters.next().map_or_else(String::new, |letter| letter.to_uppercase().chain(letters).collect())
 }
 
-/// A number as it was published, every digit of it: `2,278`, `0.667`.
+/// A published number with all digits: `2,278`, `0.667`.
 pub(super) fn exact(value: f64) -> String {
     let written = value.abs().to_string();
     let (whole, rest) = written.split_once('.').map_or((written.as_str(), None), |(whole, rest)| (whole, Some(rest)));
@@ -35,7 +35,7 @@ pub(super) fn exact(value: f64) -> String {
     rest.map_or_else(|| format!("{sign}{whole}"), |rest| format!("{sign}{whole}.{rest}"))
 }
 
-/// A number of ours, in three significant digits: `64.3`, `2,278`, `0.667`. A whole one has no decimals: it was counted.
+/// A number with three significant digits: `64.3`, `2,278`, `0.667`. Integers have no decimals.
 pub(super) fn rounded(value: f64) -> String {
     if value.fract() == 0.0 {
         return exact(value);
@@ -56,7 +56,7 @@ pub(super) fn with_unit(number: &str, unit: &str) -> String {
     }
 }
 
-/// The least and the greatest over the seeds; empty if they print as the same.
+/// Minimum and maximum over the seeds; empty if they are printed alike.
 pub(super) fn spread(estimate: Estimate) -> String {
     let (low, high) = (rounded(estimate.low), rounded(estimate.high));
     if low == high { String::new() } else { format!("{low} to {high}") }
@@ -77,12 +77,12 @@ pub(super) fn tolerance(share: f64) -> String {
     format!("±{}%", (share * 1000.0).round() / 10.0)
 }
 
-/// Whether a number is met, in a word that does without its colour.
+/// Whether a result is met, as a word, for readers without colour.
 pub(super) fn verdict(met: bool) -> &'static str {
     if met { "<b class=\"met\">met</b>" } else { "<b class=\"missed\">missed</b>" }
 }
 
-/// The corners of the marker of each basis, in a unit of which it is about two wide, as an SVG element.
+/// The marker of each basis as an SVG element, with a width of about two units.
 pub(super) fn marker(basis: Basis, x: f64, y: f64, radius: f64) -> String {
     let class = match basis {
         Basis::Chosen => "chosen",

@@ -1,4 +1,4 @@
-//! The experiments that come with zonda, as a whole.
+//! The built-in experiments as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -21,7 +21,7 @@ pub(crate) fn all() -> Vec<LabExperiment> {
 }
 
 #[test]
-fn every_experiment_is_right_and_belongs_to_a_paper_or_a_set() {
+fn every_experiment_is_valid_and_belongs_to_a_paper_or_a_set() {
     for experiment in all() {
         let paper = experiment.paper.as_deref().expect("it belongs somewhere");
         assert!(experiment.id.starts_with(&format!("{paper}-")), "{}", experiment.id);
@@ -37,12 +37,12 @@ fn is_without_chance(experiment: &LabExperiment) -> bool {
 }
 
 #[test]
-fn every_published_result_about_a_drive_is_repeated_once() {
+fn every_published_result_about_a_drive_is_reproduced_once() {
     let mut seen = BTreeSet::new();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for experiment in all() {
         for result in &experiment.results {
-            assert!(seen.insert(result.id.clone()), "{} is there twice", result.id);
+            assert!(seen.insert(result.id.clone()), "duplicate result {}", result.id);
             if result.kind == KindSpec::Device {
                 *counts.entry(experiment.paper.clone().expect("it repeats a paper")).or_default() += 1;
             }
@@ -52,7 +52,7 @@ fn every_published_result_about_a_drive_is_repeated_once() {
 }
 
 #[test]
-fn profiles_rest_on_results_about_drives_alone() {
+fn profiles_depend_only_on_results_about_drives() {
     let kinds: BTreeMap<String, KindSpec> =
         all().into_iter().flat_map(|experiment| experiment.results).map(|result| (result.id, result.kind)).collect();
     for name in builtin_names() {
@@ -64,7 +64,7 @@ fn profiles_rest_on_results_about_drives_alone() {
 }
 
 #[test]
-fn warm_ups_are_found_by_the_rule_alone() {
+fn no_experiment_sets_a_warm_up() {
     for experiment in all() {
         for point in &experiment.points {
             assert!(!point.text().contains("ramp"), "{} sets a ramp by hand", experiment.id);

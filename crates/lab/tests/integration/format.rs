@@ -1,4 +1,4 @@
-//! What is wrong in the file of an experiment is told at its place, with a remedy.
+//! Errors in the file of an experiment are reported with their position and a remedy.
 
 use zonda_lab::{LabError, LabExperiment};
 use zonda_profiles::BUILTIN;
@@ -69,58 +69,52 @@ fn refusal(change: &str, to: &str) -> (String, String, String) {
 }
 
 #[test]
-fn the_file_above_is_right() {
+fn the_file_above_is_valid() {
     let experiment = LabExperiment::parse("mine", RIGHT, &PROFILES).expect("it is");
     assert_eq!((experiment.points.len(), experiment.series.len(), experiment.seeds), (4, 2, 3));
 }
 
 #[test]
-fn names_that_do_not_exist_are_told_where_they_stand_with_the_nearest() {
+fn unknown_names_are_reported_at_their_position_with_a_suggestion() {
     for (change, to, message, place, help) in [
         (
             "metrics = [\"rate\"]",
             "metrics = [\"rat\"]",
-            "there is no metric \"rat\"",
+            "unknown metric \"rat\"",
             "[\"rat\"]",
             "did you mean \"rate\"?",
         ),
         (
             "series = \"small\", at = 1",
             "series = \"smal\", at = 1",
-            "there is no series \"smal\"",
+            "unknown series \"smal\"",
             "\"smal\"",
             "did you mean \"small\"?",
         ),
         (
             "of = \"readers.read.iops\"",
             "of = \"reader.read.iops\"",
-            "there is no job \"reader\"",
+            "unknown job \"reader\"",
             "\"reader.read.iops\"",
             "did you mean \"readers\"?",
         ),
         (
             "of = \"readers.read.iops\"",
             "of = \"readers.read.iop\"",
-            "there is no figure \"iop\"",
+            "unknown figure \"iop\"",
             "\"readers.read.iop\"",
             "did you mean \"iops\"?",
         ),
         (
             "\"job.readers.queue_depth\"",
             "\"job.reader.queue_depth\"",
-            "there is no job \"reader\"",
+            "unknown job \"reader\"",
             "\"job.reader.queue_depth\"",
             "did you mean \"readers\"?",
         ),
         ("unit = \"kIOPS\"\nof", "unit = \"MiB/s\"\nof", "\"MiB/s\" is not a unit of this metric", "\"MiB/s\"", "IOPS"),
         ("[[plot]]\ntitle", "[[plot]]\ntitel", "unknown key \"titel\"", "titel", "did you mean \"title\"?"),
-        (
-            "title = \"Reads\"\n",
-            "title = \"Reads\"\npaper = \"ezn\"\n",
-            "there is no paper \"ezn\"",
-            "\"ezn\"",
-            "\"ezns\"",
-        ),
+        ("title = \"Reads\"\n", "title = \"Reads\"\npaper = \"ezn\"\n", "unknown paper \"ezn\"", "\"ezn\"", "\"ezns\""),
     ] {
         let (said, at, remedy) = refusal(change, to);
         assert_eq!((said.as_str(), at.as_str()), (message, place), "{to}");
@@ -129,9 +123,9 @@ fn names_that_do_not_exist_are_told_where_they_stand_with_the_nearest() {
 }
 
 #[test]
-fn a_key_that_leads_nowhere_says_which_ones_there_are() {
+fn an_invalid_key_is_reported_with_the_allowed_ones() {
     let (message, _, help) = refusal("\"job.readers.queue_depth\"", "\"jobs.readers.queue_depth\"");
-    assert_eq!(message, "\"jobs.readers.queue_depth\" leads nowhere");
+    assert_eq!(message, "invalid key \"jobs.readers.queue_depth\"");
     assert!(help.contains("job.NAME.KEY"), "{help}");
 }
 
@@ -143,28 +137,28 @@ fn a_result_must_be_one_number() {
     assert_eq!((message.as_str(), place.as_str()), ("3 is not among the values of x", "3"));
     assert_eq!(help, "they are 1, 2");
     let (message, ..) = refusal("series = \"small\", at = 1", "at = 1");
-    assert_eq!(message, "this does not say which series it is about");
+    assert_eq!(message, "missing series");
 }
 
 #[test]
-fn a_point_that_the_drive_refuses_is_told_with_its_job_file() {
+fn an_invalid_point_is_reported_with_its_job_file() {
     let (message, place, _) = refusal("\"16 KiB\"", "\"18 KiB\"");
-    assert_eq!(message, "a request of 18 KiB is not made of whole blocks");
+    assert_eq!(message, "a request of 18 KiB is not a multiple of the block size");
     assert_eq!(place, "\"18 KiB\"");
 }
 
 #[test]
-fn an_experiment_without_a_metric_or_a_drive_says_what_to_add() {
+fn an_experiment_without_a_metric_or_a_drive_has_a_remedy() {
     let (message, _, help) = refusal("[drive]\nprofile = \"tiny\"\n", "");
-    assert_eq!(message, "there is no table [drive]");
+    assert_eq!(message, "missing table [drive]");
     assert!(help.contains("profile"), "{help}");
     let error = LabExperiment::parse("mine", "", &PROFILES).expect_err("there is nothing");
     let LabError::File(error) = error else { panic!("it is about the file") };
-    assert_eq!(error.message, "there is nothing in this file");
+    assert_eq!(error.message, "the file is empty");
 }
 
 #[test]
-fn the_examples_of_the_guide_are_right() {
+fn the_examples_of_the_guide_are_valid() {
     let guide = include_str!("../../../../docs/guide/experiments.md");
     let whole = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("it has an example");
     let experiment = LabExperiment::parse("guide", whole, &PROFILES);
@@ -172,8 +166,8 @@ fn the_examples_of_the_guide_are_right() {
 }
 
 #[test]
-fn a_curve_leaves_out_only_values_that_x_has() {
+fn a_curve_can_only_except_values_of_x() {
     let (message, place, help) = refusal("name = \"small\"\n", "name = \"small\"\nexcept = [3]\n");
-    assert_eq!((message.as_str(), place.as_str()), ("this is not a value of x", "3"));
+    assert_eq!((message.as_str(), place.as_str()), ("not a value of x", "3"));
     assert!(help.contains('1') && help.contains('2'), "{help}");
 }

@@ -1,4 +1,4 @@
-//! From a file to numbers.
+//! Measurements of an experiment.
 
 use zonda_lab::{LabExperiment, Outcome, Row, csv};
 use zonda_profiles::BUILTIN;
@@ -81,7 +81,7 @@ tolerance = 0.1
 of = { metric = "rate", series = "alone" }
 over = { metric = "rate", series = "beside a writer" }
 take = "mean"
-miss = "a hundred times is not to be had"
+miss = "a factor of 100 is not reachable"
 "#;
 
 fn measured() -> (LabExperiment, Outcome) {
@@ -99,7 +99,7 @@ fn the_same_file_gives_the_same_bytes() {
 }
 
 #[test]
-fn curves_become_numbers_as_the_results_say() {
+fn curves_are_reduced_to_values_as_specified() {
     let (experiment, outcome) = measured();
     let rates: Vec<f64> = (0..6).map(|x| outcome.estimate(&experiment, 0, 0, x).expect("readers read").mean).collect();
     let beside: Vec<f64> = (0..6).map(|x| outcome.estimate(&experiment, 0, 1, x).expect("readers read").mean).collect();
@@ -113,17 +113,17 @@ fn curves_become_numbers_as_the_results_say() {
 }
 
 #[test]
-fn a_number_that_is_not_met_says_why_and_one_that_is_met_does_not() {
+fn only_missed_results_have_a_reason() {
     let (experiment, outcome) = measured();
     let rows = Row::all(&experiment, &outcome);
     assert!(rows[0].met && rows[0].note.is_empty() && !rows[0].fitted);
-    assert_eq!((rows[2].met, rows[2].note.as_str()), (false, "a hundred times is not to be had"));
+    assert_eq!((rows[2].met, rows[2].note.as_str()), (false, "a factor of 100 is not reachable"));
     let spread = rows[0].spread.expect("it was measured");
     assert!(spread.low <= spread.mean && spread.mean <= spread.high && spread.low < spread.high, "two seeds differ");
 }
 
 #[test]
-fn a_metric_of_a_job_that_does_not_run_is_nothing() {
+fn a_metric_of_a_job_that_does_not_run_has_no_value() {
     let (experiment, outcome) = measured();
     assert_eq!(outcome.estimate(&experiment, 2, 0, 0), None);
     let share = outcome.estimate(&experiment, 2, 1, 5).expect("both jobs run").mean;
@@ -131,7 +131,7 @@ fn a_metric_of_a_job_that_does_not_run_is_nothing() {
 }
 
 #[test]
-fn what_completes_before_the_steady_state_is_left_out() {
+fn completions_before_the_steady_state_are_excluded() {
     let (_, outcome) = measured();
     for measurement in &outcome.measurements {
         assert!(measurement.is_steady && measurement.warm_up_ns < measurement.time_ns, "{measurement:?}");
@@ -150,7 +150,7 @@ fn with_gaps() -> (LabExperiment, Outcome) {
 }
 
 #[test]
-fn a_curve_may_leave_values_of_x_out_and_is_compared_where_both_have_points() {
+fn curves_with_gaps_are_compared_where_both_have_points() {
     let ((whole, all), (experiment, outcome)) = (measured(), with_gaps());
     assert_eq!((whole.points.len(), experiment.points.len()), (12, 10));
     let beside = |of: &LabExperiment, outcome: &Outcome, x| outcome.estimate(of, 0, 1, x).map(|rate| rate.mean);

@@ -91,7 +91,8 @@ follows = "The first."
 other_needs = "A <faster> drive."
 "#;
 
-/// The experiment above under this name, with made-up measurements: the last point was never steady.
+/// The experiment above under this name, with made-up measurements: the last point was never
+/// steady.
 fn small(id: &str) -> (LabExperiment, Outcome) {
     let experiment = LabExperiment::parse(id, SMALL, &PROFILES).expect("it is right");
     let rates = [[10.0, 11.0], [20.0, 21.5], [40.0, 42.0], [8.0, 8.0], [14.0, 14.5], [20.0, 20.4]];
@@ -107,7 +108,8 @@ fn small(id: &str) -> (LabExperiment, Outcome) {
     (experiment, Outcome { measurements })
 }
 
-/// Every experiment that comes with zonda, with the measurements of nothing that was ever run, and two of a user's own.
+/// Every experiment that comes with zonda, with the measurements of nothing that was ever run, and
+/// two of a user's own.
 fn everything() -> Vec<(LabExperiment, Outcome)> {
     let made_up = |experiment: LabExperiment| {
         let measurement = |place: usize| Measurement {
@@ -144,7 +146,7 @@ fn assert_golden(name: &str, text: &str) {
         fs::write(&path, text).expect("the golden file can be written");
     }
     let golden = fs::read_to_string(&path).unwrap_or_default();
-    assert!(text == golden, "{name} differs; ZONDA_UPDATE_GOLDEN=1 writes it anew");
+    assert!(text == golden, "{name} differs; ZONDA_UPDATE_GOLDEN=1 rewrites it");
 }
 
 /// Everything between `before` and the next quotation mark.
@@ -153,10 +155,11 @@ fn attributes<'a>(html: &'a str, before: &'a str) -> impl Iterator<Item = &'a st
 }
 
 #[test]
-fn the_page_of_a_paper_is_made_as_before() {
+fn the_page_of_a_paper_is_unchanged() {
     let files = site(&[small("ezns-small")]);
     for (path, golden) in [("ezns.html", "ezns.html"), ("ezns-small/small-1.svg", "small-1.svg")] {
-        // The style of all pages and charts, and the version of the program, may change without this page.
+        // The style of all pages and charts, and the version of the program, may change without
+        // this page.
         let text = text_of(&files, path).replace(concat!("zonda ", env!("CARGO_PKG_VERSION")), "zonda VERSION");
         let (before, style) = text.split_once("<style>").expect("it has a style");
         let (_, after) = style.split_once("</style>").expect("a style ends");
@@ -170,7 +173,7 @@ fn the_same_measurements_give_the_same_bytes() {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_to_a_place_in_it() {
+fn every_link_leads_to_an_existing_file_and_anchor() {
     let files = &*ALL;
     let encoded = |path: &str| {
         path.replace(' ', "%20").replace('#', "%23").replace('&', "%26").replace('<', "%3C").replace('>', "%3E")
@@ -196,7 +199,7 @@ fn every_link_leads_to_a_file_and_to_a_place_in_it() {
 }
 
 #[test]
-fn no_two_places_of_a_page_have_one_name_and_nothing_is_asked_for_from_elsewhere() {
+fn ids_are_unique_and_pages_load_nothing_from_other_servers() {
     for file in ALL.iter().filter(|file| file.path.ends_with(".html")) {
         let mut seen = BTreeSet::new();
         for id in attributes(&file.text, " id=\"") {
@@ -209,7 +212,7 @@ fn no_two_places_of_a_page_have_one_name_and_nothing_is_asked_for_from_elsewhere
 }
 
 #[test]
-fn every_plot_says_what_it_shows_and_in_which_unit() {
+fn every_plot_has_a_description_and_a_unit() {
     let without_unit = ["", "ratio", "times"];
     let mut plots = 0;
     for (experiment, _) in everything() {
@@ -239,7 +242,7 @@ fn every_plot_says_what_it_shows_and_in_which_unit() {
 }
 
 #[test]
-fn what_people_write_is_never_markup() {
+fn texts_of_users_are_escaped() {
     let files = site(&[small("ezns-small"), small("own & <own>")]);
     for file in files.iter().filter(|file| file.path.ends_with(".html") || file.path.ends_with(".svg")) {
         for markup in ["<depth>", "<16>", "<2>", "<faster>", "<own>", "<b>no</b>", " & "] {
@@ -249,7 +252,7 @@ fn what_people_write_is_never_markup() {
 }
 
 #[test]
-fn a_result_is_met_or_missed_in_a_word_and_a_miss_has_its_reason() {
+fn results_are_marked_as_met_or_missed_and_misses_have_a_reason() {
     let files = site(&[small("ezns-small")]);
     for path in ["index.html", "ezns.html"] {
         let page = text_of(&files, path);
@@ -259,7 +262,7 @@ fn a_result_is_met_or_missed_in_a_word_and_a_miss_has_its_reason() {
 }
 
 #[test]
-fn points_that_cannot_be_trusted_are_named() {
+fn points_without_a_steady_state_or_with_errors_are_named() {
     let files = site(&[small("ezns-small")]);
     let page = text_of(&files, "ezns.html");
     assert!(page.contains("<b>Not steady.</b>") && page.contains("&lt;16&gt; KiB, queue depth 4"));
@@ -267,7 +270,7 @@ fn points_that_cannot_be_trusted_are_named() {
 }
 
 #[test]
-fn a_changed_copy_under_another_name_counts_in_no_paper() {
+fn a_modified_copy_under_another_name_does_not_count_for_its_paper() {
     let files = site(&[small("mine")]);
     assert!(text_of(&files, "mine.html").contains("<h1>Your experiment</h1>"));
     assert!(!files.iter().any(|file| file.path == "ezns.html"));
@@ -280,5 +283,5 @@ fn an_experiment_named_like_a_page_does_not_replace_it() {
     let files = site(&[small("index"), small("ezns")]);
     assert!(text_of(&files, "index-own.html").contains("Your experiment"));
     assert!(text_of(&files, "ezns-own.html").contains("Your experiment"));
-    assert!(text_of(&files, "index.html").contains("repeated on the model"));
+    assert!(text_of(&files, "index.html").contains("reproduced on the model"));
 }

@@ -1,38 +1,39 @@
-//! Which part of a device a slice is.
+//! The configuration of a slice.
 
 use std::fmt;
 
 use zonda_zoned::{Geometry, NamespaceId, PayloadKind, ZoneIndex, ZrwaGeometry};
 
-/// The zones of a [`crate::Slice`], and its share of what zones need.
+/// The zones of a [`crate::Slice`], and its share of the resources for zones.
 ///
-/// A share is a promise that only holds if the shares of all slices of a device together are within its limits: see
-/// [`SliceConfig::check_together`].
+/// A share is guaranteed only if the shares of all slices of a device together are within its
+/// limits: see [`SliceConfig::check_together`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SliceConfig {
-    /// The namespace of the device that the slice is a part of. The slice itself is [`NamespaceId::FIRST`].
+    /// The namespace of the device that contains the slice. The slice itself is
+    /// [`NamespaceId::FIRST`].
     pub namespace: NamespaceId,
     /// The first zone, which becomes zone 0 of the slice.
     pub first: ZoneIndex,
-    /// How many zones.
+    /// Number of zones.
     pub count: u32,
     /// Share of the active resources. `None`, no limit, only where the device has none.
     pub max_active_zones: Option<u32>,
     /// Share of the open resources. `None`, no limit, only where the device has none.
     pub max_open_zones: Option<u32>,
-    /// Share of the ZRWA resources; 0 is a slice without ZRWAs.
+    /// Share of the ZRWA resources; 0: no ZRWAs.
     pub zrwa_resources: u32,
-    /// What the device keeps of payloads. With [`PayloadKind::Bytes`] a payload of fingerprints does not fit, and the
-    /// slice refuses it before it changes anything.
+    /// What the device stores of payloads. With [`PayloadKind::Bytes`] the slice refuses a payload
+    /// of fingerprints before it changes any state.
     pub keeps: PayloadKind,
 }
 
-/// A slice that cannot be, and why.
+/// An invalid configuration of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceError {
     /// The field at fault, by its name in [`SliceConfig`].
     pub field: &'static str,
-    /// What to do about it, for a person.
+    /// The valid values.
     pub remedy: String,
 }
 
@@ -48,13 +49,13 @@ impl SliceConfig {
     /// The geometry of the slice on a device of this geometry.
     ///
     /// # Errors
-    /// The first field that asks for what the device does not have.
+    /// The first field that exceeds the device.
     pub fn geometry(&self, device: &Geometry) -> Result<Geometry, SliceError> {
         let SliceConfig { first, count, .. } = *self;
         require(count > 0, "count", || "must be at least 1".to_owned())?;
         require(u64::from(first.0) + u64::from(count) <= u64::from(device.zone_count), "count", || {
             format!(
-                "zones {first} to {} do not exist: the device has {} zones; take fewer, or begin earlier",
+                "zones {first} to {} do not exist: the device has {} zones; use fewer zones, or start at a lower one",
                 u64::from(first.0) + u64::from(count) - 1,
                 device.zone_count
             )
@@ -63,7 +64,7 @@ impl SliceConfig {
         check_share("max_open_zones", self.max_open_zones, device.max_open_zones)?;
         let zrwa_left = device.zrwa.map_or(0, |zrwa| zrwa.resources);
         require(self.zrwa_resources <= zrwa_left, "zrwa_resources", || {
-            format!("must be at most {zrwa_left}, which is what the device has")
+            format!("must be at most {zrwa_left}, the number of the device")
         })?;
         let geometry = Geometry {
             zone_count: count,
@@ -82,12 +83,13 @@ impl SliceConfig {
         }
     }
 
-    /// Whether these slices can live on one namespace of this geometry without getting in each other's way: none
-    /// overlap, and the shares together are within the limits. Then the device never runs out of a resource that a slice
-    /// still has, and never closes a zone on its own.
+    /// Checks that these slices of one namespace of this geometry do not overlap, and that the sums
+    /// of their shares are within the limits. Then the device never lacks a resource that a slice
+    /// has, and never closes a zone on its own.
     ///
     /// # Errors
-    /// The first slice that cannot be, overlaps an earlier one, or takes the sum of the shares past a limit.
+    /// The first slice that is invalid, overlaps an earlier one, or makes the sum of the shares
+    /// exceed a limit.
     pub fn check_together(device: &Geometry, slices: &[SliceConfig]) -> Result<(), SliceError> {
         let (mut active, mut open, mut zrwa) = (0, 0, 0);
         for (index, slice) in slices.iter().enumerate() {
@@ -97,7 +99,7 @@ impl SliceConfig {
                 let apart = end(earlier) <= slice.first.0 || end(slice) <= earlier.first.0;
                 require(apart, "first", || {
                     format!(
-                        "slices from zone {} and from zone {} overlap; move one of them",
+                        "the slices from zone {} and from zone {} overlap; move one of them",
                         earlier.first, slice.first
                     )
                 })?;
@@ -115,14 +117,14 @@ impl SliceConfig {
 fn check_share(field: &'static str, share: Option<u32>, limit: Option<u32>) -> Result<(), SliceError> {
     let Some(limit) = limit else { return Ok(()) };
     require(share.is_some_and(|share| share <= limit), field, || {
-        format!("must be stated, and at most {limit}, which is the limit of the device")
+        format!("must be set, and at most {limit}, the limit of the device")
     })
 }
 
 fn check_sum(field: &'static str, sum: u64, limit: Option<u32>) -> Result<(), SliceError> {
     let Some(limit) = limit else { return Ok(()) };
     require(sum <= u64::from(limit), field, || {
-        format!("the shares add up to {sum}, and the device has {limit}; lower some of them")
+        format!("the sum of the shares is {sum}, but the device has {limit}; lower some of them")
     })
 }
 
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_does_not_have_is_refused_with_the_field_and_a_remedy() {
+    fn exceeding_the_device_is_refused_with_the_field_and_a_remedy() {
         let spoil: [(&str, Spoil); 8] = [
             ("count", |s| s.count = 0),
             ("count", |s| s.first = ZoneIndex(5)),
@@ -168,10 +170,7 @@ mod tests {
             assert!(!error.remedy.is_empty());
         }
         let error = SliceConfig { max_active_zones: Some(9), ..half(0) }.geometry(&Geometry::tiny()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "max_active_zones: must be stated, and at most 3, which is the limit of the device"
-        );
+        assert_eq!(error.to_string(), "max_active_zones: must be set, and at most 3, the limit of the device");
     }
 
     #[test]
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_overlap_or_share_out_too_much_do_not_go_together() {
+    fn overlapping_or_oversubscribed_slices_are_refused() {
         let tiny = Geometry::tiny();
         let field_of = |slices: &[SliceConfig]| SliceConfig::check_together(&tiny, slices).err().map(|e| e.field);
         assert_eq!(field_of(&[half(0), half(4)]), None);

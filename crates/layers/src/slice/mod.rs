@@ -1,10 +1,10 @@
-//! [`Slice`]: some zones of a device as a namespace of its own.
+//! [`Slice`]: a range of zones of a device as a namespace.
 
 mod config;
-mod judge;
+mod decide;
 #[cfg(test)]
 mod random_tests;
-mod survey;
+mod resync;
 #[cfg(test)]
 mod tests;
 
@@ -20,62 +20,67 @@ use zonda_zoned::{
 
 use crate::limits::{SLICE_OUTSTANDING_MAX, SLICE_PARKED_MAX};
 use crate::outstanding::Outstanding;
-use judge::{Touched, Undo, Verdict};
-use survey::Survey;
+use decide::{Decision, Touched, Undo};
+use resync::Resync;
 
-/// Zones `first..first + count` of a device as a namespace of its own, from block 0 on, with a share of the active, open
-/// and ZRWA resources. Use it to give each of several tenants a part of one drive ([`crate::Shared`] below), or to keep
-/// some zones of a drive for another purpose.
+/// Zones `first..first + count` of a device as a namespace that starts at block 0, with a share of
+/// the active, open and ZRWA resources. Use it to give each of several tenants a part of one drive
+/// (with [`crate::Shared`] below), or to reserve zones of a drive for another purpose.
 ///
-/// The slice keeps a table of its zones, and decides every command by it exactly as a drive of that size would: statuses,
-/// limits, and the closing of an implicitly opened zone to make room, which it sends to the device as a Close of its
-/// own. What passes is sent on under the device's addresses. Refusals and reports are answered here. Select All becomes
-/// one command for each zone that it concerns, with one completion when all have ended. Nothing it sends names a zone
-/// outside.
+/// The slice has a table of its zones, and processes every command by it exactly as a drive of that
+/// size would: statuses, limits, and closing an implicitly opened zone to free an open resource,
+/// for which it sends a Close of its own to the device. Commands are passed on with the device's
+/// addresses. Errors and reports are completed by the slice. Select All becomes one command for
+/// each affected zone, with one completion when all have completed. The slice never addresses zones
+/// outside of its range.
 ///
-/// # What the device says counts
+/// # Resync with the device
 ///
-/// The table is read from the device at the start, and again for a zone whenever a command that changes it fails, or any
-/// command ends with Zone Is Read Only or Zone Is Offline. Until the report is there, further commands wait in the slice
-/// in their order; the error itself goes to the host at once. So the state after an injected or real failure is what the
-/// device says it is. Commands taken between the failure and its completion were decided by the table as it was: such a
-/// command may get the device's status instead of the slice's, and after a failed Reset, Finish or Close it may hold a
-/// resource beyond the share until the report is there. A zone for which the share then has no active resource or ZRWA
-/// left is shown as full, though nothing is done to it on the device: it can be read, and a Reset or a Finish mends
-/// it ([`Slice::shown_full`] counts such cases). A zone for which there is no open resource left is closed.
+/// The table is read from the device at the start, and again for a zone whenever a command that
+/// changes it fails, or any command fails with Zone Is Read Only or Zone Is Offline. Until the
+/// report arrives, further commands wait in the slice in order; the error is completed at once. So
+/// the state after an injected or real failure is that of the device. Commands submitted between
+/// the failure and its completion are processed with the previous table: such a command may
+/// complete with the device's status instead of the slice's, and after a failed Reset, Finish or
+/// Close it may use a resource beyond the share until the report arrives. A zone for which the
+/// share then has no active resource or ZRWA is shown as full, without a change on the device: it
+/// can be read, and a Reset or a Finish repairs it ([`Slice::shown_full`] counts such cases). A
+/// zone for which no open resource is left is closed.
 ///
-/// A zone that becomes read only or offline by itself is noticed with the first command to it that fails, or when the
-/// host reads the Changed Zone List: that reads all zones of the slice from the device, and leaves the device's own list
-/// alone, which belongs to all its users. Reports show what has been noticed.
+/// A degraded zone (read only or offline) is detected by the first command to it that fails, or
+/// when the host reads the Changed Zone List: that resyncs all zones of the slice with the device,
+/// and does not read the device's own list, which belongs to all its users. Reports show the
+/// detected states.
 ///
-/// If the device fails a report [`SURVEY_ATTEMPTS_MAX`](crate::limits::SURVEY_ATTEMPTS_MAX) times over, the table stays as
-/// it is for the commands that waited, and the next command begins with another try. If that is so at the start, the
-/// commands end with [`Status::NamespaceNotReady`]. If it fails a Close of the slice's own, the next command begins with
-/// a report of that zone. Until then the zone may be open on the device in excess of the share.
+/// If a report fails [`RESYNC_ATTEMPTS_MAX`](crate::limits::RESYNC_ATTEMPTS_MAX) times, the table
+/// stays unchanged for the waiting commands, and the next command starts another attempt. At the
+/// start, the commands fail with [`Status::NamespaceNotReady`] then. If a Close of the slice itself
+/// fails, the next command starts with a report of that zone. Until then the zone may be open on
+/// the device in excess of the share.
 ///
-/// # Room
+/// # Full queues
 ///
-/// A read, a flush, a deallocation, or a write that closes no zone for room and does not fill an open zone, is handed back
-/// unchanged when the device refuses it. Any other command is taken, and sent as soon as the device has room; until then
-/// the slice hands every further command back.
+/// A read, a flush, a deallocation, or a write that neither closes another zone nor fills an open
+/// zone, is returned unchanged if the device refuses it. Any other command is accepted, and sent as
+/// soon as the device accepts it; until then the slice refuses every further command.
 pub struct Slice<D> {
     inner: D,
     namespace: NamespaceId,
-    /// The first zone's place on the device.
+    /// The start of the first zone on the device.
     offset: Blocks,
     keeps: PayloadKind,
     zones: ZoneTable,
-    /// What the device works on.
+    /// Commands in flight at the device.
     outstanding: Outstanding<Pending>,
-    /// What is decided, and has yet to be sent, in order: the rest of at most one command of the host, the reports of a
-    /// survey and the closings that follow from it.
+    /// Commands that are still to be sent, in order: the rest of at most one command of the host,
+    /// the reports of a resync and the closes that follow from it.
     outbox: VecDeque<(Pending, Operation)>,
-    /// What came from the host while a survey was under way, and is yet to be decided.
+    /// Commands that the host submitted during a resync.
     parked: VecDeque<Command>,
     ready: VecDeque<(Instant, Completion)>,
     groups: BTreeMap<u64, Group>,
     groups_made: u64,
-    survey: Survey,
+    resync: Resync,
     started: bool,
     effects: Vec<ZoneEffect>,
     scratch: CompletionQueue,
@@ -84,30 +89,31 @@ pub struct Slice<D> {
 /// Why a command was sent to the device.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
-    /// The host's own. `expected` is where an append must end up.
+    /// A command of the host. `expected` is the expected LBA of an append.
     Host { id: CommandId, touched: Touched, expected: Option<Lba> },
-    /// One zone's part of a Select All.
+    /// The part of a Select All for one zone.
     Part { group: u64, zone: ZoneIndex },
-    /// A closing that the table decided on.
+    /// A Close that frees an open resource.
     Close { zone: ZoneIndex },
-    /// A part of a survey.
+    /// A report of a resync.
     Report { first: ZoneIndex, count: u32, attempts: u32 },
 }
 
-/// A Select All under way.
+/// A Select All in progress.
 #[derive(Debug)]
 struct Group {
     id: CommandId,
     parts_left: usize,
-    /// The first failure, if any.
+    /// The first error, if any.
     status: Status,
 }
 
 impl<D: ZonedDevice> Slice<D> {
-    /// A slice of `inner`. The first poll or command begins with a survey of its zones; commands wait until it is done.
+    /// A slice of `inner`. The first poll or command starts a resync of its zones; commands wait
+    /// until it is complete.
     ///
     /// # Errors
-    /// [`SliceError`] when the device does not have what `config` asks for.
+    /// [`SliceError`] when `config` exceeds the device.
     ///
     /// # Panics
     /// When the device does not have the namespace.
@@ -119,7 +125,7 @@ impl<D: ZonedDevice> Slice<D> {
             namespace: config.namespace,
             offset,
             keeps: config.keeps,
-            survey: Survey::new(&geometry),
+            resync: Resync::new(&geometry),
             zones: ZoneTable::new(geometry),
             outstanding: Outstanding::new(SLICE_OUTSTANDING_MAX),
             outbox: VecDeque::new(),
@@ -132,36 +138,37 @@ impl<D: ZonedDevice> Slice<D> {
             scratch: CompletionQueue::new(),
             inner,
         };
-        slice.survey_all();
+        slice.resync_all();
         Ok(slice)
     }
 
-    /// The zones as the slice knows them.
+    /// The zone table of the slice.
     #[must_use]
     pub fn zones(&self) -> &ZoneTable {
         &self.zones
     }
 
-    /// How many times a zone had to be shown as full because the share had nothing left for its real state.
+    /// How often a zone had to be shown as full because the share had no resource for its real
+    /// state.
     #[must_use]
     pub fn shown_full(&self) -> u64 {
-        self.survey.shown_full
+        self.resync.shown_full
     }
 
-    /// The device inside. What is under way is forgotten.
+    /// Returns the inner device. Commands in flight are lost.
     #[must_use]
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// The device inside.
+    /// The inner device.
     #[must_use]
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// The device inside. What is submitted to it directly must not be polled for here, and must leave the zones of the
-    /// slice alone.
+    /// The inner device. Completions of commands submitted to it directly must not be polled for
+    /// here, and they must not affect the zones of the slice.
     #[must_use]
     pub fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
@@ -175,9 +182,9 @@ impl<D: ZonedDevice> ZonedDevice for Slice<D> {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        self.survey_unknown();
+        self.resync_unknown();
         self.advance(now);
-        if self.survey.is_under_way() {
+        if self.resync.is_in_flight() {
             if self.parked.len() >= SLICE_PARKED_MAX {
                 return Err(QueueFull(command));
             }
@@ -217,25 +224,25 @@ impl<D: ZonedDevice> Slice<D> {
         match self.outstanding.remove(own_id) {
             Pending::Host { id, touched, expected } => {
                 if !status.is_success() {
-                    self.doubt(touched, status);
+                    self.invalidate(touched, status);
                 }
                 if let Outcome::Appended(lba) = &mut outcome {
                     *lba = self.slice_lba(*lba);
                     if expected != Some(*lba) {
-                        self.doubt(touched, Status::InternalError);
+                        self.invalidate(touched, Status::InternalError);
                     }
                 }
                 completions.push(Completion { id, status, outcome });
             }
             Pending::Part { group, zone } => {
                 if !status.is_success() {
-                    self.doubt(Touched::Changed(zone, zone), status);
+                    self.invalidate(Touched::Changed(zone, zone), status);
                 }
                 self.end_part(group, status, completions);
             }
             Pending::Close { zone } => {
                 if !status.is_success() {
-                    self.survey.unknown.push((zone, zone));
+                    self.resync.unknown.push((zone, zone));
                 }
             }
             Pending::Report { first, count, attempts } => {
@@ -244,7 +251,8 @@ impl<D: ZonedDevice> Slice<D> {
         }
     }
 
-    /// Decides a command and sends it on, or answers it. The survey is done and nothing is parked before this command.
+    /// Processes a command: sends it on, or completes it. No resync is in progress, and no earlier
+    /// command is parked.
     fn take(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         if self.ready.len() >= SLICE_OUTSTANDING_MAX || self.outstanding.is_full() || !self.outbox.is_empty() {
             return Err(QueueFull(command));
@@ -254,28 +262,28 @@ impl<D: ZonedDevice> Slice<D> {
             self.answer(now, id, Err(Status::InvalidNamespace));
             return Ok(());
         }
-        match self.judge(&operation) {
-            Verdict::Answer(result) => self.answer(now, id, result),
-            Verdict::Survey => {
-                self.survey.changed_list_for = Some(id);
-                self.survey_all();
+        match self.decide(&operation) {
+            Decision::Answer(result) => self.answer(now, id, result),
+            Decision::Resync => {
+                self.resync.changed_list_for = Some(id);
+                self.resync_all();
                 self.flush_outbox(now);
             }
-            Verdict::Each => self.send_each(now, id, operation),
-            Verdict::Pass { touched, expected, closed: Some(zone), .. } => {
+            Decision::Each => self.send_each(now, id, operation),
+            Decision::Pass { touched, expected, closed: Some(zone), .. } => {
                 self.send_close(zone);
                 self.send(Pending::Host { id, touched, expected }, operation);
                 self.flush_outbox(now);
             }
-            Verdict::Pass { touched, expected, closed: None, undo } => {
+            Decision::Pass { touched, expected, closed: None, undo } => {
                 return self.pass(now, Pending::Host { id, touched, expected }, id, operation, undo);
             }
         }
         Ok(())
     }
 
-    /// Sends a command straight on. If the device refuses it, what the table has done is undone and the command handed
-    /// back; what cannot be undone waits in the outbox instead.
+    /// Submits a command to the device. If the device refuses it, the table is reverted and the
+    /// command returned; if the table cannot be reverted, the command waits in the outbox instead.
     fn pass(
         &mut self,
         now: Instant,
@@ -306,7 +314,7 @@ impl<D: ZonedDevice> Slice<D> {
     /// Sends a Select All as one command for each zone that it changed.
     fn send_each(&mut self, now: Instant, id: CommandId, operation: Operation) {
         let Operation::ManageZones { action, target: ZoneTarget::All } = operation else {
-            unreachable!("only a Select All concerns each zone by itself")
+            unreachable!("only a Select All is split by zones")
         };
         let effects = std::mem::take(&mut self.effects);
         if effects.is_empty() {
@@ -327,18 +335,18 @@ impl<D: ZonedDevice> Slice<D> {
     }
 
     fn end_part(&mut self, group: u64, status: Status, completions: &mut CompletionQueue) {
-        let entry = self.groups.get_mut(&group).expect("a Select All lives until its last part has ended");
+        let entry = self.groups.get_mut(&group).expect("a Select All is in progress until its last part has completed");
         entry.parts_left -= 1;
         if entry.status.is_success() {
             entry.status = status;
         }
         if entry.parts_left == 0 {
-            let Group { id, status, .. } = self.groups.remove(&group).expect("it was there just now");
+            let Group { id, status, .. } = self.groups.remove(&group).expect("it was just found");
             completions.push(Completion::of(id, status));
         }
     }
 
-    /// Puts a command, in the slice's addresses, at the end of what is to be sent.
+    /// Adds a command, with the slice's addresses, to the outbox.
     fn send(&mut self, pending: Pending, mut operation: Operation) {
         let offset = self.offset;
         relocate(&mut operation, |lba| lba + offset);
@@ -350,12 +358,13 @@ impl<D: ZonedDevice> Slice<D> {
         self.send(Pending::Close { zone }, Operation::ManageZones { action: ZoneAction::Close, target });
     }
 
-    /// Sends what is to be sent, and decides what is parked, as far as the device has room.
+    /// Sends commands of the outbox and processes parked commands, until the queue of the device is
+    /// full.
     fn advance(&mut self, now: Instant) {
         self.started = true;
         loop {
             self.flush_outbox(now);
-            if self.survey.is_under_way() || !self.outbox.is_empty() {
+            if self.resync.is_in_flight() || !self.outbox.is_empty() {
                 return;
             }
             let Some(command) = self.parked.pop_front() else { return };
@@ -395,10 +404,10 @@ impl<D: ZonedDevice> Slice<D> {
 
     fn put_back(&mut self, zone: ZoneIndex, snapshot: &ZoneSnapshot) {
         let restored = self.zones.restore(zone, snapshot);
-        assert!(restored, "zone {zone} held these resources a moment ago");
+        assert!(restored, "zone {zone} had these resources before");
     }
 
-    /// A block of the device as the slice calls it.
+    /// Translates an LBA of the device to the slice.
     fn slice_lba(&self, lba: Lba) -> Lba {
         let inside = lba.0.checked_sub(self.offset.0).map(Lba);
         let inside = inside.filter(|&lba| self.zones.geometry().zone_of(lba).is_some());
@@ -406,7 +415,7 @@ impl<D: ZonedDevice> Slice<D> {
     }
 }
 
-/// Moves every address in an operation.
+/// Translates every address of an operation.
 fn relocate(operation: &mut Operation, to: impl Fn(Lba) -> Lba) {
     match operation {
         Operation::Read { start, .. }
@@ -421,7 +430,7 @@ fn relocate(operation: &mut Operation, to: impl Fn(Lba) -> Lba) {
             }
         }
         Operation::ManageZones { target: ZoneTarget::All, .. } => {
-            unreachable!("a Select All is never sent on as such: it would reach zones outside")
+            unreachable!("a Select All is never sent to the device: it would affect zones outside the slice")
         }
         Operation::Flush | Operation::ReadChangedZones => {}
     }

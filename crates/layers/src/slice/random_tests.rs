@@ -1,4 +1,4 @@
-//! Slices held against devices of their own, and against what their device says, by random commands.
+//! Random commands: slices are compared with separate devices, and with their underlying device.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::{Narrow, command, poll_all, run_until_idle};
 use crate::{Fault, FaultEffect, FaultRule, Matcher, Shared, When};
 
-/// One tenant of a device, and the device of its own that it should be like.
+/// A slice, and a separate device that it must be equivalent to.
 struct Tenant<D> {
     slice: Slice<D>,
     config: SliceConfig,
@@ -29,7 +29,7 @@ impl<D: ZonedDevice> Tenant<D> {
         }
     }
 
-    /// Submits one random command to both; gives the slice's refusal back.
+    /// Submits one random command to both; returns the slice's refusal.
     fn submit_one(&mut self, now: Instant, waiting: &mut Option<Command>) -> bool {
         let command = waiting.take().unwrap_or_else(|| {
             let command = self.source.next(&self.alone);
@@ -39,7 +39,7 @@ impl<D: ZonedDevice> Tenant<D> {
         match self.slice.submit(now, command.clone()) {
             Ok(()) => true,
             Err(QueueFull(refused)) => {
-                assert_eq!(refused, command, "handed back changed");
+                assert_eq!(refused, command, "returned unchanged");
                 *waiting = Some(refused);
                 false
             }
@@ -66,12 +66,12 @@ impl<D: ZonedDevice> Tenant<D> {
     }
 }
 
-/// A device that has room for two slices of this geometry and some zones besides, with no resource to spare.
+/// A device for two slices of this geometry and some further zones, without spare resources.
 fn device_for_two(slice: &Geometry, prng: &mut Prng) -> (Geometry, [SliceConfig; 2]) {
     let gap = prng.below(3) as u32;
     let keeps = [PayloadKind::None, PayloadKind::Fingerprints, PayloadKind::Bytes][prng.below(3) as usize];
-    // Conventional zones come first in a namespace: with some of its own, a slice must begin among them, and only the
-    // first of two slices can hold the end of them.
+    // Conventional zones come first in a namespace: with some of its own, a slice must begin among
+    // them, and only the first of two slices can hold the end of them.
     let first = SliceConfig {
         namespace: NamespaceId::FIRST,
         first: ZoneIndex(gap),
@@ -105,8 +105,8 @@ fn two_slices_of_one_device_are_each_like_a_device_of_their_own() {
         let geometry = random_geometry(&mut prng);
         let (device, configs) = device_for_two(&geometry, &mut prng);
         let untouched = ReferenceDevice::new(device.clone(), configs[0].keeps);
-        let room = 1 + prng.below(6) as usize;
-        let shared = Shared::new(Narrow::new(ReferenceDevice::new(device.clone(), configs[0].keeps), room));
+        let slots = 1 + prng.below(6) as usize;
+        let shared = Shared::new(Narrow::new(ReferenceDevice::new(device.clone(), configs[0].keeps), slots));
         let mut tenants = configs.map(|config| {
             let own = config.geometry(&device).unwrap();
             Tenant::new(shared.clone(), config, &own, prng.fork(&format!("tenant/{seed}/{}", config.first)))
@@ -115,11 +115,11 @@ fn two_slices_of_one_device_are_each_like_a_device_of_their_own() {
         let mut left = 1_500;
         for step in 0u64.. {
             let now = Instant(step);
-            let turn = prng.below(2) as usize;
+            let index = prng.below(2) as usize;
             if left > 0 && prng.chance(2, 3) {
-                left -= u32::from(tenants[turn].submit_one(now, &mut waiting[turn]));
+                left -= u32::from(tenants[index].submit_one(now, &mut waiting[index]));
             } else {
-                tenants[turn].poll(now);
+                tenants[index].poll(now);
             }
             if left == 700 {
                 left -= 1;
@@ -143,14 +143,15 @@ fn two_slices_of_one_device_are_each_like_a_device_of_their_own() {
             for zone in (0..device.geometry(NamespaceId::FIRST).zone_count).map(ZoneIndex) {
                 let inside = |config: &SliceConfig| (config.first.0..config.first.0 + config.count).contains(&zone.0);
                 if !configs.iter().any(inside) {
-                    assert_eq!(device.image(zone), untouched.image(zone), "zone {zone} belongs to nobody");
+                    assert_eq!(device.image(zone), untouched.image(zone), "zone {zone} belongs to no slice");
                 }
             }
         });
     }
 }
 
-/// Ends what is under way, makes the last zone of each tenant read only on both of its devices, and lets it notice.
+/// Completes all commands, makes the last zone of each tenant read only on both of its devices, and
+/// lets the slice detect it.
 fn lose_a_zone(
     shared: &Shared<Narrow<ReferenceDevice>>,
     tenants: &mut [Tenant<Shared<Narrow<ReferenceDevice>>>; 2],
@@ -185,7 +186,7 @@ fn lose_a_zone(
 }
 
 #[test]
-fn whatever_fails_the_table_says_what_the_device_says() {
+fn the_table_equals_the_device_after_any_failure() {
     let mut prng = Prng::new(77);
     for seed in 0..40 {
         let geometry = random_geometry(&mut prng);
@@ -209,7 +210,7 @@ fn whatever_fails_the_table_says_what_the_device_says() {
             }
             run_until_idle(&mut tenant.slice, Instant(step));
             tenant.slice.zones().check_invariants();
-            if !tenant.slice.survey.unknown.is_empty() {
+            if !tenant.slice.resync.unknown.is_empty() {
                 continue;
             }
             agreed += count_agreeing_zones(&tenant, &own, seed);
@@ -245,7 +246,8 @@ fn count_agreeing_zones(tenant: &Tenant<Fault<ReferenceDevice>>, own: &Geometry,
     agreed
 }
 
-/// The descriptor of a zone of the device, in the addresses of a slice that begins `offset` blocks into it.
+/// The descriptor of a zone of the device, in the addresses of a slice that begins `offset` blocks
+/// into it.
 fn moved(mut descriptor: ZoneDescriptor, offset: u64) -> ZoneDescriptor {
     descriptor.start = Lba(descriptor.start.0 - offset);
     descriptor.write_pointer = descriptor.write_pointer.map(|lba| Lba(lba.0 - offset));

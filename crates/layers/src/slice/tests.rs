@@ -1,4 +1,4 @@
-//! What a slice does, one thing at a time.
+//! Single operations of a slice.
 
 use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{Duration, Payload, Prng, ReportFilter, ZoneState, ZrwaGeometry};
@@ -10,7 +10,7 @@ use crate::{
     When,
 };
 
-/// Zones 2 to 5 of the tiny device, with room for two active zones and one open.
+/// Zones 2 to 5 of the tiny device, with a share of two active zones and one open zone.
 fn middle() -> SliceConfig {
     SliceConfig {
         namespace: NamespaceId::FIRST,
@@ -25,7 +25,7 @@ fn middle() -> SliceConfig {
 
 fn slice_of<D: ZonedDevice>(inner: D) -> Slice<D> {
     let mut slice = Slice::new(inner, middle()).unwrap();
-    assert_eq!(run_until_idle(&mut slice, Instant::ZERO), [], "the survey is nobody's command");
+    assert_eq!(run_until_idle(&mut slice, Instant::ZERO), [], "a resync has no completion for the host");
     slice
 }
 
@@ -58,16 +58,16 @@ fn only(kind: OperationKind) -> OperationSet {
 }
 
 #[test]
-fn a_zone_closed_to_make_room_is_closed_on_the_device_before_the_write() {
+fn a_zone_closed_to_free_a_resource_is_closed_on_the_device_before_the_write() {
     let mut slice = slice_of(Trace::new(reference()));
-    let surveyed = slice.inner().events().len();
+    let resynced = slice.inner().events().len();
     assert_eq!(status(&mut slice, write(1, 0, 1)), Status::Success);
     assert_eq!(status(&mut slice, write(2, 16, 1)), Status::Success);
     assert_eq!(status(&mut slice, write(3, 32, 1)), Status::TooManyActiveZones);
     let submitted: Vec<String> = slice
         .inner()
         .events()
-        .skip(surveyed)
+        .skip(resynced)
         .filter(|event| matches!(event.kind, crate::TraceKind::Submitted { .. }))
         .map(|event: &TraceEvent| event.to_string().split_once(' ').unwrap().1.split_once(' ').unwrap().1.to_owned())
         .map(|line| line.split_once(' ').unwrap().1.to_owned())
@@ -76,7 +76,7 @@ fn a_zone_closed_to_make_room_is_closed_on_the_device_before_the_write() {
 }
 
 #[test]
-fn a_write_that_the_device_refuses_is_handed_back_and_has_not_happened() {
+fn a_write_refused_by_the_device_is_returned_without_effect() {
     let mut slice = slice_of(Narrow::new(reference(), 1));
     slice.submit(Instant::ZERO, write(1, 0, 4)).unwrap();
     let before = slice.zones().clone();
@@ -89,12 +89,12 @@ fn a_write_that_the_device_refuses_is_handed_back_and_has_not_happened() {
 }
 
 #[test]
-fn a_command_with_a_closing_waits_for_room_and_the_next_is_handed_back() {
+fn a_command_with_a_close_waits_for_a_slot_and_the_next_is_refused() {
     let mut slice = slice_of(Narrow::new(reference(), 1));
     slice.submit(Instant::ZERO, write(1, 0, 1)).unwrap();
     slice.submit(Instant::ZERO, write(2, 16, 1)).unwrap();
     for next in [read(3, 0, 1), read(3, 9_999, 1)] {
-        assert_eq!(slice.submit(Instant::ZERO, next.clone()), Err(QueueFull(next)), "nothing overtakes");
+        assert_eq!(slice.submit(Instant::ZERO, next.clone()), Err(QueueFull(next)), "no command overtakes");
     }
     let ended: Vec<u64> =
         run_until_idle(&mut slice, Instant::ZERO).iter().map(|(_, completion)| completion.id.0).collect();
@@ -103,7 +103,7 @@ fn a_command_with_a_closing_waits_for_room_and_the_next_is_handed_back() {
 }
 
 #[test]
-fn a_write_that_fills_an_open_zone_waits_for_room_because_it_could_not_be_undone() {
+fn a_write_that_fills_an_open_zone_waits_for_a_slot_because_it_cannot_be_undone() {
     let mut slice = slice_of(Narrow::new(reference(), 1));
     slice.submit(Instant::ZERO, write(1, 0, 8)).unwrap();
     slice.submit(Instant::ZERO, write(2, 8, 4)).unwrap();
@@ -113,7 +113,7 @@ fn a_write_that_fills_an_open_zone_waits_for_room_because_it_could_not_be_undone
 }
 
 #[test]
-fn select_all_is_one_completion_and_leaves_other_zones_alone() {
+fn select_all_has_one_completion_and_does_not_affect_other_zones() {
     let mut device = reference();
     assert_eq!(status(&mut device, manage(1, ZoneAction::Finish, 0)), Status::Success);
     let mut slice = slice_of(Narrow::new(device, 1));
@@ -125,11 +125,15 @@ fn select_all_is_one_completion_and_leaves_other_zones_alone() {
     assert_eq!(status(&mut slice, manage_all(5, ZoneAction::Reset)), Status::Success);
     assert_eq!(device_states(&slice.inner().inner), [ZoneState::Empty; 4]);
     assert_eq!(slice.inner().inner.image(ZoneIndex(0)).state, ZoneState::Full);
-    assert_eq!(status(&mut slice, manage_all(6, ZoneAction::Reset)), Status::Success, "nothing to do is success");
+    assert_eq!(
+        status(&mut slice, manage_all(6, ZoneAction::Reset)),
+        Status::Success,
+        "a Select All without effect succeeds"
+    );
 }
 
 #[test]
-fn one_failed_part_fails_a_select_all_and_the_slice_knows_which() {
+fn a_failed_part_fails_a_select_all_and_the_table_stays_correct() {
     let mut slice =
         slice_of(faulty(only(OperationKind::Reset), When::EveryNth(2), FaultEffect::Fail(Status::InternalError)));
     for zone in 0..3 {
@@ -140,7 +144,7 @@ fn one_failed_part_fails_a_select_all_and_the_slice_knows_which() {
 }
 
 #[test]
-fn after_a_write_that_failed_the_device_says_where_the_write_pointer_is() {
+fn after_a_failed_write_the_write_pointer_is_that_of_the_device() {
     for (effect, pointer) in
         [(FaultEffect::Fail(Status::WriteFault), 0), (FaultEffect::FailAfter(Status::WriteFault), 4)]
     {
@@ -152,7 +156,7 @@ fn after_a_write_that_failed_the_device_says_where_the_write_pointer_is() {
 }
 
 #[test]
-fn a_failed_write_gives_back_the_resource_it_did_not_take() {
+fn a_failed_write_releases_the_resource_it_did_not_use() {
     let mut slice = slice_of(faulty(only(OperationKind::Write), When::Once, FaultEffect::Fail(Status::WriteFault)));
     assert_eq!(status(&mut slice, write(1, 0, 1)), Status::WriteFault);
     assert_eq!(slice.zones().active_zones(), 0);
@@ -161,10 +165,10 @@ fn a_failed_write_gives_back_the_resource_it_did_not_take() {
 }
 
 #[test]
-fn commands_behind_a_failure_are_decided_by_what_the_device_reports() {
+fn commands_after_a_failure_are_processed_with_the_reported_state() {
     let mut slice = slice_of(faulty(only(OperationKind::Write), When::Once, FaultEffect::Fail(Status::WriteFault)));
     slice.submit(Instant::ZERO, write(1, 0, 4)).unwrap();
-    // The failure is seen here; the report is asked for, and what comes now waits for it.
+    // The failure is detected here: a report is requested, and further commands wait for it.
     assert_eq!(poll_ids(&mut slice, Instant::ZERO), [1]);
     slice.submit(Instant::ZERO, write(2, 4, 4)).unwrap();
     slice.submit(Instant::ZERO, write(3, 0, 4)).unwrap();
@@ -174,7 +178,7 @@ fn commands_behind_a_failure_are_decided_by_what_the_device_reports() {
 }
 
 #[test]
-fn a_zone_that_the_share_has_no_room_for_is_shown_full_until_it_is_reset() {
+fn a_zone_beyond_the_share_is_shown_full_until_it_is_reset() {
     let mut device = reference();
     for zone in 2..5 {
         assert_eq!(status(&mut device, write(zone, zone * 16, 4)), Status::Success);
@@ -183,7 +187,7 @@ fn a_zone_that_the_share_has_no_room_for_is_shown_full_until_it_is_reset() {
     assert_eq!(states(&slice), [ZoneState::Closed, ZoneState::ImplicitlyOpened, ZoneState::Full, ZoneState::Empty]);
     assert_eq!(slice.shown_full(), 1);
     assert!(matches!(run_one(&mut slice, read(1, 32, 4)).outcome, Outcome::Data(Payload::Fingerprints(_))));
-    assert_eq!(slice.inner().image(ZoneIndex(4)).state, ZoneState::Closed, "nothing was done to the third");
+    assert_eq!(slice.inner().image(ZoneIndex(4)).state, ZoneState::Closed, "the third zone is unchanged on the device");
     assert_eq!(status(&mut slice, manage(2, ZoneAction::Reset, 2)), Status::Success);
     assert_eq!(states(&slice)[2], ZoneState::Empty);
     assert_eq!(slice.inner().image(ZoneIndex(4)).state, ZoneState::Empty);
@@ -202,7 +206,7 @@ fn open_zones_beyond_the_share_are_closed() {
 }
 
 #[test]
-fn a_zone_lost_by_itself_is_noticed_by_the_first_failure_or_by_the_changed_zone_list() {
+fn a_degraded_zone_is_detected_by_the_first_failure_or_by_the_changed_zone_list() {
     let mut slice = slice_of(reference());
     assert_eq!(status(&mut slice, write(1, 0, 4)), Status::Success);
     slice.inner_mut().degrade(ZoneIndex(2), ZoneState::ReadOnly);
@@ -220,11 +224,11 @@ fn a_zone_lost_by_itself_is_noticed_by_the_first_failure_or_by_the_changed_zone_
     assert_eq!(states(&slice)[2], ZoneState::Offline);
     let mut device = slice.into_inner();
     let all = changed(&mut |command| run_one(&mut device, command));
-    assert_eq!(all, [ZoneIndex(2), ZoneIndex(4), ZoneIndex(7)], "the device's own list was left to others");
+    assert_eq!(all, [ZoneIndex(2), ZoneIndex(4), ZoneIndex(7)], "the device's own list is not consumed");
 }
 
 #[test]
-fn a_device_that_fails_reports_makes_the_slice_not_ready_until_it_answers() {
+fn a_slice_is_not_ready_until_a_report_succeeds() {
     let rule = FaultRule {
         matches: Matcher::operations(only(OperationKind::ReportZones)),
         when: When::Always,
@@ -235,7 +239,7 @@ fn a_device_that_fails_reports_makes_the_slice_not_ready_until_it_answers() {
     assert_eq!(status(&mut slice, write(1, 0, 1)), Status::NamespaceNotReady);
     assert_eq!(status(&mut slice, write(1, 0, 1)), Status::NamespaceNotReady);
     let attempts = slice.inner().with_inner(|fault| fault.counters()[0].struck);
-    assert_eq!(attempts, 3 * u64::from(crate::limits::SURVEY_ATTEMPTS_MAX));
+    assert_eq!(attempts, 3 * u64::from(crate::limits::RESYNC_ATTEMPTS_MAX));
 
     let rule = FaultRule {
         matches: Matcher::operations(only(OperationKind::ReportZones)),
@@ -243,11 +247,11 @@ fn a_device_that_fails_reports_makes_the_slice_not_ready_until_it_answers() {
         effect: FaultEffect::Fail(Status::InternalError),
     };
     let mut slice = slice_of(Fault::new(reference(), vec![rule], Prng::new(1)));
-    assert_eq!(status(&mut slice, write(1, 0, 1)), Status::Success, "one failure is survived");
+    assert_eq!(status(&mut slice, write(1, 0, 1)), Status::Success, "one failure is tolerated");
 }
 
 #[test]
-fn a_closing_that_always_fails_stops_nothing() {
+fn a_close_that_always_fails_does_not_block_commands() {
     let mut slice = slice_of(faulty(
         only(OperationKind::Close),
         When::Always,
@@ -260,7 +264,7 @@ fn a_closing_that_always_fails_stops_nothing() {
 }
 
 #[test]
-fn a_closing_that_fails_takes_nothing_from_another_slice() {
+fn a_failed_close_does_not_affect_another_slice() {
     let shared = Shared::new(reference());
     let rule = FaultRule {
         matches: Matcher::operations(only(OperationKind::Close)),
@@ -279,11 +283,11 @@ fn a_closing_that_fails_takes_nothing_from_another_slice() {
     };
     assert_eq!(open_on_device(&shared), 2, "one more than the share");
     assert_eq!(status(&mut other, manage(3, ZoneAction::Open { zrwa: false }, 0)), Status::Success);
-    assert_eq!(open_on_device(&shared), 1, "the device has closed the one in excess");
+    assert_eq!(open_on_device(&shared), 1, "the excess zone is closed");
 }
 
 #[test]
-fn commands_that_come_before_the_survey_is_done_wait_for_it_in_order() {
+fn commands_before_the_resync_is_complete_wait_in_order() {
     let rule = DelayRule {
         matches: Matcher::operations(only(OperationKind::ReportZones)),
         when: When::Always,

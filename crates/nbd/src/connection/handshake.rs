@@ -1,4 +1,5 @@
-//! The handshake up to an option and its data (sections "Newstyle negotiation", "Fixed newstyle negotiation").
+//! The handshake up to an option and its data (sections "Newstyle negotiation", "Fixed newstyle
+//! negotiation").
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -10,7 +11,7 @@ use crate::wire::handshake::{
     Greeting, NBD_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, OptionHeader, OptionReplyHeader, flags, option, reply,
 };
 
-/// What the client has agreed on.
+/// The handshake flags that the client has set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientFlags {
     pub(super) fixed_newstyle: bool,
@@ -31,21 +32,22 @@ impl OptionRefusal {
     }
 }
 
-const UNKNOWN_OPTION: OptionRefusal = OptionRefusal::new(reply::ERR_UNSUP, "this server does not know the option");
+const UNKNOWN_OPTION: OptionRefusal = OptionRefusal::new(reply::ERR_UNSUP, "the option is not supported");
 const EXTENDED_HEADERS: OptionRefusal =
-    OptionRefusal::new(reply::ERR_UNSUP, "this server has no extended headers; go on with structured replies");
-const TOO_BIG: OptionRefusal = OptionRefusal::new(reply::ERR_TOO_BIG, "at most 65536 bytes of data go with an option");
-const NO_DATA: OptionRefusal = OptionRefusal::new(reply::ERR_INVALID, "no data goes with this option");
-const TLS_FIRST: OptionRefusal =
-    OptionRefusal::new(reply::ERR_TLS_REQD, "this server requires TLS: send STARTTLS first");
-const NO_TLS: OptionRefusal = OptionRefusal::new(reply::ERR_POLICY, "this server is set up without TLS");
-const TLS_TWICE: OptionRefusal = OptionRefusal::new(reply::ERR_INVALID, "TLS has been started already");
-const NO_LIST: OptionRefusal = OptionRefusal::new(reply::ERR_POLICY, "this server does not list its exports; name one");
+    OptionRefusal::new(reply::ERR_UNSUP, "extended headers are not supported; use structured replies");
+const TOO_BIG: OptionRefusal =
+    OptionRefusal::new(reply::ERR_TOO_BIG, "the data of an option may have at most 65536 bytes");
+const NO_DATA: OptionRefusal = OptionRefusal::new(reply::ERR_INVALID, "this option has no data");
+const TLS_FIRST: OptionRefusal = OptionRefusal::new(reply::ERR_TLS_REQD, "TLS is required: send STARTTLS first");
+const NO_TLS: OptionRefusal = OptionRefusal::new(reply::ERR_POLICY, "TLS is not configured on this server");
+const TLS_TWICE: OptionRefusal = OptionRefusal::new(reply::ERR_INVALID, "TLS is already active");
+const NO_LIST: OptionRefusal =
+    OptionRefusal::new(reply::ERR_POLICY, "this server does not list its exports; specify an export name");
 
-const _: () = assert!(OPTION_BYTES_MAX == 65_536, "TOO_BIG says so");
+const _: () = assert!(OPTION_BYTES_MAX == 65_536, "the text of TOO_BIG");
 
 impl Connection {
-    /// The server's first words.
+    /// Sends the greeting.
     pub(super) fn greet(&mut self) {
         let flags = flags::FIXED_NEWSTYLE | flags::NO_ZEROES;
         let greeting = Greeting { nbd_magic: NBD_MAGIC.into(), option_magic: OPTION_MAGIC.into(), flags: flags.into() };
@@ -54,7 +56,7 @@ impl Connection {
 
     pub(super) fn take_client_flags(&mut self) -> bool {
         let Some(bytes) = self.input.take(4) else { return false };
-        let flags = u32::from_be_bytes(bytes[..].try_into().expect("four bytes were asked for"));
+        let flags = u32::from_be_bytes(bytes[..].try_into().expect("take returned four bytes"));
         if flags & !u32::from(flags::FIXED_NEWSTYLE | flags::NO_ZEROES) != 0 {
             self.fail(Fault::ClientFlags { flags });
             return false;
@@ -69,7 +71,7 @@ impl Connection {
 
     pub(super) fn take_option_header(&mut self) -> bool {
         let Some(bytes) = self.input.take(size_of::<OptionHeader>()) else { return false };
-        let header = OptionHeader::read_from_bytes(&bytes).expect("as many bytes as it has were asked for");
+        let header = OptionHeader::read_from_bytes(&bytes).expect("take returned the bytes of a header");
         let (option, length) = (header.option.get(), header.length.get());
         self.options += 1;
         let fault = if header.magic.get() != OPTION_MAGIC {
@@ -88,10 +90,12 @@ impl Connection {
             return false;
         }
         match option {
-            // The client may be gone before it has read the reply, and what it sends with the option has no meaning.
+            // The client may disconnect before it has read the reply, and the data of the option
+            // have no meaning.
             option::ABORT => {
                 self.reply_to_option(option, reply::ACK, &[]);
-                self.close(CloseReason::Aborted);
+                let unknown = self.unknown_export.take().map(|name| CloseReason::UnknownExport { name });
+                self.close(unknown.unwrap_or(CloseReason::Aborted));
             }
             option::EXPORT_NAME if self.needs_tls() => self.close(CloseReason::TlsRequired),
             _ => {
@@ -104,7 +108,7 @@ impl Connection {
         true
     }
 
-    /// Why an option is refused, whatever its data.
+    /// Why an option is refused regardless of its data.
     fn refusal(&self, option: u32, length: u32) -> Option<OptionRefusal> {
         if self.needs_tls() && option != option::STARTTLS {
             return Some(TLS_FIRST);
@@ -150,7 +154,7 @@ impl Connection {
             self.expect = Expect::SkipOption { option, left, refusal };
             return false;
         }
-        // Whatever a SET_META_CONTEXT fails for, it replaces what was selected before.
+        // A SET_META_CONTEXT that fails still replaces the earlier selection.
         if option == option::SET_META_CONTEXT {
             self.allocation_of = None;
         }

@@ -1,4 +1,4 @@
-//! Requests under way, by slot.
+//! Requests in flight, by slot.
 
 use crate::limits::REQUESTS_MAX;
 use crate::request::RequestId;
@@ -8,17 +8,17 @@ const SLOT_BITS: u32 = 16;
 
 const _: () = assert!(REQUESTS_MAX <= 1 << SLOT_BITS);
 
-/// A request that the caller has been given.
+/// A request that was passed to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
-    /// The client's name for it.
+    /// The client's cookie.
     pub(crate) cookie: u64,
     pub(crate) kind: PendingKind,
-    /// Bytes of its data, which are held until the reply.
+    /// Bytes of its data, which are buffered until the reply.
     pub(crate) data_bytes: usize,
 }
 
-/// What its reply depends on.
+/// The kind of request, which determines its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingKind {
     Read {
@@ -35,7 +35,7 @@ pub(crate) enum PendingKind {
     Plain,
 }
 
-/// The table, and the bytes that its requests hold or will have read.
+/// The table, and the bytes that its requests buffer or will have read.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     slots: Vec<Option<(RequestId, Pending)>>,
@@ -54,17 +54,17 @@ impl InFlight {
         self.taken == 0
     }
 
-    /// Of requests in the table, and reserved for the one that is to be entered next.
+    /// Bytes of requests in the table, and bytes reserved for the next request.
     pub(crate) fn data_bytes(&self) -> usize {
         self.data_bytes
     }
 
-    /// Counts data of a request before it is entered.
+    /// Reserves the data of a request before it is inserted.
     pub(crate) fn reserve(&mut self, data_bytes: usize) {
         self.data_bytes += data_bytes;
     }
 
-    /// Enters a request whose data has been reserved.
+    /// Inserts a request whose data has been reserved.
     pub(crate) fn insert(&mut self, pending: Pending) -> RequestId {
         let slot = self.free.pop().unwrap_or(self.slots.len() as u16);
         let id = RequestId(self.requests << SLOT_BITS | u64::from(slot));
@@ -78,7 +78,7 @@ impl InFlight {
         id
     }
 
-    /// Takes a request out; `None` when there is none with this id.
+    /// Removes a request; `None` when no request has this id.
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
         let slot = id.0 as u16;
         let place = self.slots.get_mut(usize::from(slot))?;
@@ -97,7 +97,7 @@ impl InFlight {
         let held: Vec<&Pending> = self.slots.iter().flatten().map(|(_, pending)| pending).collect();
         assert_eq!(held.len(), self.taken, "requests are counted");
         assert_eq!(self.slots.len(), self.taken + self.free.len(), "every slot is taken or free");
-        assert!(self.slots.len() <= most, "no more requests than may be");
+        assert!(self.slots.len() <= most, "the number of requests is bounded");
         let data: usize = held.iter().map(|pending| pending.data_bytes).sum();
         assert!(data <= self.data_bytes, "data of requests is counted");
     }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_never_used_again_though_its_slot_is() {
+    fn an_id_is_never_reused_although_its_slot_is() {
         let mut table = InFlight::default();
         let enter = |table: &mut InFlight, cookie| {
             table.reserve(10);

@@ -1,11 +1,11 @@
-//! One connection: what its client sends, what is under way, what is to be sent.
+//! One connection: input from its client, requests in flight, output to be sent.
 
 mod handshake;
 mod in_flight;
+mod memory;
 mod options;
 mod replies;
 mod requests;
-mod room;
 
 use std::collections::VecDeque;
 
@@ -22,20 +22,20 @@ use handshake::{ClientFlags, OptionRefusal};
 use in_flight::InFlight;
 use requests::{Incoming, Transmission};
 
-/// How far a connection is.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Options are exchanged. The caller has a deadline for this, if it is wise.
+    /// Options are exchanged. The caller should have a deadline for this.
     Handshake,
     /// Requests are exchanged.
     Transmission,
-    /// The client has said that nothing more will come; requests are still under way.
+    /// The client has sent DISC; requests are still in flight.
     Draining,
-    /// [`Effect::Close`] has been made, or the other side is gone.
+    /// [`Effect::Close`] was emitted, or the client has disconnected.
     Closed,
 }
 
-/// What the next bytes of the client are.
+/// The next input from the client.
 #[derive(Debug)]
 enum Expect {
     ClientFlags,
@@ -51,9 +51,9 @@ enum Expect {
         refusal: OptionRefusal,
     },
     RequestHeader,
-    /// A request for which there is no room now: nothing is taken until there is.
-    Room(Incoming),
-    /// Data of a WRITE, for which there is room.
+    /// A request that waits for memory: no input is processed until it is available.
+    Memory(Incoming),
+    /// Data of a WRITE, whose memory is reserved.
     WriteData(Incoming),
     /// Data of a WRITE that is refused.
     SkipWriteData {
@@ -65,11 +65,11 @@ enum Expect {
     Closed,
 }
 
-/// Whether bytes come in TLS.
+/// Whether the connection is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tls {
     Off,
-    /// STARTTLS is acknowledged, and the caller has not been told.
+    /// STARTTLS is acknowledged; the effect has not been emitted.
     Starting,
     On,
 }
@@ -81,19 +81,21 @@ pub struct Connection {
     expect: Expect,
     tls: Tls,
     client: ClientFlags,
-    /// Options that have come.
+    /// Options received.
     options: u32,
     structured_replies: bool,
-    /// Where `base:allocation` was selected.
+    /// The export for which `base:allocation` was selected.
     allocation_of: Option<ExportIndex>,
+    /// The unknown export of the last GO.
+    unknown_export: Option<String>,
     transmission: Option<Transmission>,
     input: Input,
     output: Output,
-    /// Bytes that the caller has been given to send and that have not left.
+    /// Bytes passed to the caller to send that it has not sent.
     unsent_bytes: usize,
     effects: VecDeque<Effect>,
     in_flight: InFlight,
-    /// Bytes that it may hold; see [`Connection::allow`].
+    /// Bytes that it may buffer; see [`Connection::allow`].
     allowed_bytes: usize,
     is_shutting_down: bool,
 }
@@ -108,6 +110,7 @@ impl Connection {
             options: 0,
             structured_replies: false,
             allocation_of: None,
+            unknown_export: None,
             transmission: None,
             input: Input::default(),
             output: Output::default(),
@@ -121,9 +124,9 @@ impl Connection {
         connection
     }
 
-    /// Bytes have come from the client: all of them, in order. What was read before the connection wanted no more may
-    /// still be handed over; it is kept. Long data of a WRITE that came whole share their memory with these
-    /// bytes.
+    /// Processes bytes received from the client: all of them, in order. Bytes that were read before
+    /// [`Connection::wants_bytes`] became false may still be passed; they are queued. Long data of
+    /// a WRITE that arrived as a whole share their memory with these bytes.
     pub fn received(&mut self, bytes: Bytes) {
         if bytes.is_empty() || matches!(self.expect, Expect::Nothing | Expect::Closed) {
             return;
@@ -135,10 +138,10 @@ impl Connection {
         self.pump();
     }
 
-    /// So many bytes of what was to be sent have left for the socket.
+    /// Reports that this many bytes of the output were written to the socket.
     ///
     /// # Panics
-    /// When that is more than was to be sent.
+    /// When that is more than there was to send.
     pub fn sent(&mut self, bytes: usize) {
         if matches!(self.expect, Expect::Closed) {
             return;
@@ -148,8 +151,8 @@ impl Connection {
         self.pump();
     }
 
-    /// The server ends: a client in its handshake is closed at once; another gets the replies to what is under way, and
-    /// errors for what it still sends, and is closed then.
+    /// Shuts the connection down: in the handshake it is closed at once; later the client gets the
+    /// replies to requests in flight, and ESHUTDOWN for further ones, and is closed then.
     pub fn shutdown(&mut self) {
         self.is_shutting_down = true;
         if self.transmission.is_none() {
@@ -159,13 +162,14 @@ impl Connection {
         self.close_when_drained();
     }
 
-    /// The socket was closed by the other side, or has failed. Nothing more comes of this connection.
+    /// Reports that the client closed the socket, or that it failed. The connection emits no more
+    /// effects.
     pub fn disconnected(&mut self) {
         self.forget();
         self.effects.clear();
     }
 
-    /// What is to be done next. Asked until there is nothing, after each event.
+    /// The next effect. Call it after each event, until it returns `None`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         if self.effects.is_empty() {
             self.flush_output();
@@ -177,12 +181,12 @@ impl Connection {
         Some(effect)
     }
 
-    /// Whether the caller is to read from the socket. Asked after each event; not while as much is under way as may be,
-    /// and not when nothing more is to come.
+    /// Whether the caller should read from the socket. Call it after each event; false while the
+    /// limits are reached, and after the last request.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         match self.expect {
-            Expect::Room(_) | Expect::Nothing | Expect::Closed => false,
+            Expect::Memory(_) | Expect::Nothing | Expect::Closed => false,
             Expect::ClientFlags | Expect::OptionHeader | Expect::RequestHeader => !self.is_full(),
             Expect::OptionData { .. }
             | Expect::SkipOption { .. }
@@ -191,7 +195,7 @@ impl Connection {
         }
     }
 
-    /// How far it is.
+    /// Its phase.
     #[must_use]
     pub fn stage(&self) -> Stage {
         match self.expect {
@@ -208,58 +212,62 @@ impl Connection {
         self.transmission.as_ref().map(|transmission| transmission.export)
     }
 
-    /// Whether its bytes come in TLS.
+    /// Whether the connection is encrypted.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.tls == Tls::On
     }
 
-    /// Requests that the caller has to answer, those included that it has not polled.
+    /// Requests that the caller has to answer, including those it has not polled.
     #[must_use]
     pub fn requests_in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Bytes that are held: received and not looked at, data of requests under way, replies that have not left. At most
-    /// [`crate::Limits::buffered_bytes_max`], and the bytes with which the connection stopped to want more.
+    /// Buffered bytes: received and not processed, data of requests in flight, replies that were
+    /// not sent. At most [`crate::Limits::buffered_bytes_max`], plus the bytes with which the limit
+    /// was reached.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
-        // Room for the data of a WRITE counts before the data are there.
-        let in_room = match self.expect {
-            Expect::WriteData(incoming) => self.input.queued_bytes().min(incoming.room_bytes()),
+        // Memory reserved for the data of a WRITE is counted before the data arrive.
+        let reserved = match self.expect {
+            Expect::WriteData(incoming) => self.input.queued_bytes().min(incoming.reserved_bytes()),
             _ => 0,
         };
-        self.input.queued_bytes() - in_room + self.held_bytes()
+        self.input.queued_bytes() - reserved + self.held_bytes()
     }
 
-    /// What must hold between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// When one is violated.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
         let limits = &self.server.config().limits;
         self.in_flight.check_invariants(limits.requests);
-        assert!(self.in_flight.data_bytes() <= limits.data_bytes, "data under way is bounded");
+        assert!(self.in_flight.data_bytes() <= limits.data_bytes, "data in flight is bounded");
         let held = self.held_bytes();
         assert!(held + OPTION_BYTES_MAX as usize <= limits.buffered_bytes_max(), "{held} bytes are held");
         if self.stage() == Stage::Closed {
-            assert!(self.in_flight.is_empty() && self.input.is_empty(), "nothing stays of a closed connection");
+            assert!(self.in_flight.is_empty() && self.input.is_empty(), "a closed connection buffers nothing");
         }
         if self.stage() == Stage::Draining {
             assert!(!self.in_flight.is_empty(), "a drained connection is closed");
         }
         if self.wants_bytes() && !matches!(self.expect, Expect::WriteData(_)) {
-            assert!(self.input.queued_bytes() < OPTION_BYTES_MAX as usize, "what can be looked at has been looked at");
+            assert!(
+                self.input.queued_bytes() < OPTION_BYTES_MAX as usize,
+                "all input that can be processed has been processed"
+            );
         }
     }
 
-    /// Looks at what has come, until more has to come or something has to leave.
+    /// Processes input, until more has to arrive or output has to be sent.
     fn pump(&mut self) {
         while self.step() {}
     }
 
-    /// Takes the next piece of input; whether there was one.
+    /// Processes the next piece of input; false if it has not arrived.
     fn step(&mut self) -> bool {
         match self.expect {
             Expect::ClientFlags => self.take_client_flags(),
@@ -267,14 +275,14 @@ impl Connection {
             Expect::OptionData { option, length } => self.take_option_data(option, length),
             Expect::SkipOption { option, left, refusal } => self.skip_option(option, left, refusal),
             Expect::RequestHeader => !self.is_full() && self.take_request_header(),
-            Expect::Room(incoming) => self.take_room(incoming),
+            Expect::Memory(incoming) => self.admit(incoming),
             Expect::WriteData(incoming) => self.take_write_data(incoming),
             Expect::SkipWriteData { left, refused } => self.skip_write_data(left, refused),
             Expect::Nothing | Expect::Closed => false,
         }
     }
 
-    /// Makes a Send of what there is to send.
+    /// Emits a Send effect for queued output.
     fn flush_output(&mut self) {
         let bytes = self.output.queued_bytes();
         if bytes > 0 {
@@ -283,7 +291,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection once no request is under way, where it is to end then.
+    /// Closes a draining connection once no request is in flight.
     fn close_when_drained(&mut self) {
         if !self.in_flight.is_empty() {
             return;
@@ -295,12 +303,12 @@ impl Connection {
         }
     }
 
-    /// Ends the connection for what its client sent.
+    /// Closes the connection because of a protocol error.
     fn fail(&mut self, fault: Fault) {
         self.close(CloseReason::Fault(fault));
     }
 
-    /// Ends the connection. Requests that the caller has not seen yet it need not see.
+    /// Closes the connection. Requests that the caller has not polled are dropped.
     fn close(&mut self, reason: CloseReason) {
         if matches!(self.expect, Expect::Closed) {
             return;

@@ -1,4 +1,4 @@
-//! What each option does (section "Option types").
+//! Handling of each option (section "Option types").
 
 use bytes::Bytes;
 use zerocopy::IntoBytes;
@@ -15,13 +15,15 @@ use crate::wire::handshake::{
     reply,
 };
 
-/// What `base:allocation` is called in replies to BLOCK_STATUS.
+/// The id of `base:allocation` in replies to BLOCK_STATUS.
 pub(super) const ALLOCATION_ID: u32 = 1;
-/// Asks for all contexts of the namespace `base`.
+/// Queries all contexts of the namespace `base`.
 const BASE_WILDCARD: &[u8] = b"base:";
 
-const MALFORMED: OptionRefusal = OptionRefusal::new(reply::ERR_INVALID, "the option's lengths do not fit its data");
-const UNKNOWN_EXPORT: OptionRefusal = OptionRefusal::new(reply::ERR_UNKNOWN, "there is no such export; list them");
+const MALFORMED: OptionRefusal =
+    OptionRefusal::new(reply::ERR_INVALID, "the lengths in the option do not match its data");
+const UNKNOWN_EXPORT: OptionRefusal =
+    OptionRefusal::new(reply::ERR_UNKNOWN, "no such export; LIST reports the exports");
 const NOT_STRUCTURED: OptionRefusal =
     OptionRefusal::new(reply::ERR_INVALID, "metadata contexts need structured replies: send STRUCTURED_REPLY first");
 
@@ -37,7 +39,7 @@ impl Connection {
                 self.reply_to_option(option, reply::ACK, &[]);
             }
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(option, data),
-            _ => unreachable!("options of which nothing is known are skipped"),
+            _ => unreachable!("unknown options are skipped"),
         }
     }
 
@@ -66,7 +68,7 @@ impl Connection {
         self.reply_to_option(option::LIST, reply::ACK, &[]);
     }
 
-    /// Nothing that was agreed on before holds in TLS: somebody on the way may have said it.
+    /// Nothing negotiated before TLS remains in force: a man in the middle may have injected it.
     fn start_tls(&mut self) {
         if !self.input.is_empty() {
             return self.fail(Fault::PlaintextBehindStartTls);
@@ -81,13 +83,17 @@ impl Connection {
 
     fn info(&mut self, option: u32, data: &[u8]) {
         let Some((name, wanted)) = info_request(data) else { return self.refuse_option(option, MALFORMED) };
-        let Some(index) = self.server.find(name) else { return self.refuse_option(option, UNKNOWN_EXPORT) };
+        let Some(index) = self.server.find(name) else {
+            self.unknown_export = (option == option::GO).then(|| String::from_utf8_lossy(name).into_owned());
+            return self.refuse_option(option, UNKNOWN_EXPORT);
+        };
+        self.unknown_export = None;
         let server = self.server.clone();
         let export = server.export(index);
         let flags = export.transmission_flags(self.structured_replies);
         let size = InfoExport { kind: info::EXPORT.into(), size: export.size_bytes.into(), flags: flags.into() };
         self.reply_to_option(option, reply::INFO, &[size.as_bytes()]);
-        // The sizes of blocks are told without being asked for: a client that knows them obeys them.
+        // Block sizes are sent even if not requested: a client that receives them obeys them.
         let blocks = InfoBlockSize {
             kind: info::BLOCK_SIZE.into(),
             minimum: export.minimum_block_bytes.into(),
@@ -135,7 +141,7 @@ impl Connection {
     }
 }
 
-/// Information that a client asks for, two bytes each.
+/// Information requests of a client, two bytes each.
 struct InfoRequests<'a>(&'a [u8]);
 
 impl InfoRequests<'_> {
@@ -144,7 +150,7 @@ impl InfoRequests<'_> {
     }
 }
 
-/// The name and what is asked for; `None` when the lengths do not fit.
+/// The name and the information requests; `None` when the lengths do not match.
 fn info_request(mut data: &[u8]) -> Option<(&[u8], InfoRequests<'_>)> {
     let name = string(&mut data)?;
     let (count, requests) = data.split_first_chunk::<2>()?;
@@ -152,7 +158,7 @@ fn info_request(mut data: &[u8]) -> Option<(&[u8], InfoRequests<'_>)> {
     is_whole.then_some((name, InfoRequests(requests)))
 }
 
-/// The export's name and the queries; `None` when the lengths do not fit.
+/// The export's name and the queries; `None` when the lengths do not match.
 fn meta_context_request(mut data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let name = string(&mut data)?;
     let count = number(&mut data)?;
@@ -163,14 +169,14 @@ fn meta_context_request(mut data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     data.is_empty().then_some((name, queries))
 }
 
-/// A number of 32 bits off the front.
+/// Takes a 32-bit number from the front.
 fn number(data: &mut &[u8]) -> Option<u32> {
     let (number, rest) = data.split_first_chunk::<4>()?;
     *data = rest;
     Some(u32::from_be_bytes(*number))
 }
 
-/// A string off the front, its length before it.
+/// Takes a string from the front, preceded by its length.
 fn string<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = number(data)? as usize;
     if length > STRING_BYTES_MAX {

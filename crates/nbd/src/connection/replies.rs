@@ -13,7 +13,7 @@ use crate::wire::transmission::{
     chunk, command, state,
 };
 
-/// Where a READ was.
+/// The cookie and range of a READ.
 #[derive(Clone, Copy)]
 struct ReadPlace {
     cookie: u64,
@@ -23,16 +23,17 @@ struct ReadPlace {
 }
 
 impl Connection {
-    /// A request has ended.
+    /// Replies to a request.
     ///
     /// # Panics
-    /// When there is no such request, or the reply is not one to it: see [`crate::Operation`] and [`Reply`].
+    /// When no such request is in flight, or the reply does not match it: see [`crate::Operation`]
+    /// and [`Reply`].
     pub fn reply(&mut self, id: RequestId, result: Result<Reply, NbdError>) {
-        // What was under way when the connection was closed ends unheard.
+        // Replies to requests that were in flight when the connection was closed are dropped.
         if self.stage() == super::Stage::Closed {
             return;
         }
-        let pending = self.in_flight.remove(id).expect("a reply is to a request that is under way, and the only one");
+        let pending = self.in_flight.remove(id).expect("a reply is to a request in flight, and the only one");
         let Pending { cookie, kind, .. } = pending;
         match (result, kind) {
             (Ok(Reply::Done), PendingKind::Plain | PendingKind::FastZeroes) => self.reply_simple(cookie, 0),
@@ -43,15 +44,15 @@ impl Connection {
                 self.reply_status(cookie, length, one, &extents);
             }
             (Err(error), kind) => self.reply_error(cookie, permitted(error, kind).into()),
-            (Ok(reply), kind) => panic!("{reply:?} is no reply to {kind:?}"),
+            (Ok(reply), kind) => panic!("{reply:?} does not match {kind:?}"),
         }
         self.close_when_drained();
         self.pump();
     }
 
-    /// A request that asked for nothing has been done.
+    /// Replies to a request of no bytes.
     pub(super) fn reply_empty(&mut self, command: u16, cookie: u64) {
-        // A READ gets no simple reply once structured ones were agreed on, even without data.
+        // A READ gets no simple reply once structured replies were negotiated, even without data.
         if self.structured_replies && command == command::READ {
             self.chunk(cookie, CHUNK_DONE, chunk::NONE, 0);
         } else {
@@ -74,7 +75,7 @@ impl Connection {
 
     fn reply_read(&mut self, place: ReadPlace, pieces: &[ReadPiece]) {
         let total: usize = pieces.iter().map(ReadPiece::length).sum();
-        assert_eq!(total, place.length as usize, "a read is answered for all of its length");
+        assert_eq!(total, place.length as usize, "a reply to a READ covers its whole length");
         assert!(pieces.iter().all(|piece| piece.length() > 0), "no piece is empty");
         let first_error = pieces.iter().find_map(failure);
         if !self.structured_replies {
@@ -109,8 +110,8 @@ impl Connection {
         }
     }
 
-    /// One chunk with all data, zeros and what could not be read as zeros; then the first error. What the chunk has from
-    /// the error's offset on, the client does not believe.
+    /// One chunk with all data and zeros, unreadable parts as zeros; then the first error. The
+    /// client ignores the chunk from the error's offset on.
     fn reply_unfragmented(&mut self, place: ReadPlace, pieces: &[ReadPiece]) {
         let readable = pieces.iter().take_while(|piece| failure(piece).is_none()).map(ReadPiece::length);
         let error_at = place.offset + readable.sum::<usize>() as u64;
@@ -175,12 +176,12 @@ impl Connection {
     }
 }
 
-/// Extents up to the end of what was asked for, neighbours in one state as one.
+/// Extents up to the end of the request, adjacent extents of one state merged.
 fn descriptors(length: u32, most: usize, extents: &[Extent]) -> Vec<ExtentDescriptor> {
     let mut descriptors: Vec<ExtentDescriptor> = Vec::with_capacity(extents.len().min(most));
     let mut left = length;
     for extent in extents {
-        assert!(extent.length > 0, "an extent has a length");
+        assert!(extent.length > 0, "an extent is not empty");
         let covered = u32::try_from(extent.length).unwrap_or(u32::MAX).min(left);
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(extent.is_hole, state::HOLE) | flag(extent.is_zero, state::ZERO);
@@ -195,11 +196,12 @@ fn descriptors(length: u32, most: usize, extents: &[Extent]) -> Vec<ExtentDescri
             break;
         }
     }
-    assert!(!descriptors.is_empty(), "a status is answered with at least one extent");
+    assert!(!descriptors.is_empty(), "a reply to BLOCK_STATUS has at least one extent");
     descriptors
 }
 
-/// The error that clients may be told (section "Error values"): two are for one kind of request each.
+/// The error value that the protocol permits (section "Error values"): two are for one kind of
+/// request each.
 fn permitted(error: NbdError, kind: PendingKind) -> NbdError {
     match (error, kind) {
         (NbdError::TooLarge, PendingKind::Read { unfragmented: true, .. }) => error,
@@ -209,7 +211,7 @@ fn permitted(error: NbdError, kind: PendingKind) -> NbdError {
     }
 }
 
-/// Of a part of a READ.
+/// The permitted error of a part of a READ.
 fn permitted_in_read(error: NbdError) -> NbdError {
     permitted(error, PendingKind::Plain)
 }
@@ -221,7 +223,7 @@ fn failure(piece: &ReadPiece) -> Option<NbdError> {
     }
 }
 
-/// Whether two neighbours go in one chunk.
+/// Whether two adjacent pieces go in one chunk.
 fn is_one_chunk(left: &ReadPiece, right: &ReadPiece) -> bool {
     match (left, right) {
         (ReadPiece::Data(_), ReadPiece::Data(_)) | (ReadPiece::Hole { .. }, ReadPiece::Hole { .. }) => true,

@@ -1,4 +1,4 @@
-//! Requests as they come: their headers, what is refused, their data (section "Request types").
+//! Incoming requests: their headers, refusals, their data (section "Request types").
 
 use bytes::Bytes;
 use zerocopy::FromBytes;
@@ -11,15 +11,15 @@ use crate::limits::{SHARED_DATA_BYTES_MIN, STATUS_REPLY_BYTES_MAX};
 use crate::request::{Effect, Operation, Request};
 use crate::wire::transmission::{REQUEST_MAGIC, RequestHeader, command, command_flags};
 
-/// What the handshake has agreed on.
+/// The result of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transmission {
     pub(super) export: ExportIndex,
-    /// Whether BLOCK_STATUS may be asked.
+    /// Whether BLOCK_STATUS is permitted.
     pub(super) has_allocation: bool,
 }
 
-/// A request whose header has come.
+/// A request whose header was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Incoming {
     flags: u16,
@@ -29,7 +29,7 @@ pub(super) struct Incoming {
     length: u32,
 }
 
-/// A request that gets an error.
+/// A request that is refused with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     cookie: u64,
@@ -41,7 +41,7 @@ impl Incoming {
         self.flags & flag != 0
     }
 
-    /// Bytes of data that it brings or asks for.
+    /// Bytes of data that it carries or requests.
     fn data_bytes(&self) -> usize {
         match self.command {
             command::READ | command::WRITE => self.length as usize,
@@ -49,15 +49,15 @@ impl Incoming {
         }
     }
 
-    /// Bytes that it holds until its reply.
-    pub(super) fn room_bytes(&self) -> usize {
+    /// Bytes that are reserved for it until its reply.
+    pub(super) fn reserved_bytes(&self) -> usize {
         match self.command {
             command::BLOCK_STATUS => STATUS_REPLY_BYTES_MAX,
             _ => self.data_bytes(),
         }
     }
 
-    /// Whether it asks for nothing, which is done at once.
+    /// Whether it covers no bytes; such a request completes at once.
     fn is_empty(&self) -> bool {
         self.length == 0 && self.command != command::FLUSH
     }
@@ -66,7 +66,7 @@ impl Incoming {
 impl Connection {
     pub(super) fn take_request_header(&mut self) -> bool {
         let Some(bytes) = self.input.take(size_of::<RequestHeader>()) else { return false };
-        let header = RequestHeader::read_from_bytes(&bytes).expect("as many bytes as it has were asked for");
+        let header = RequestHeader::read_from_bytes(&bytes).expect("take returned the bytes of a header");
         if header.magic.get() != REQUEST_MAGIC {
             self.fail(Fault::RequestMagic { found: header.magic.get() });
             return false;
@@ -84,12 +84,12 @@ impl Connection {
             self.close_when_drained();
             return false;
         }
-        self.expect = Expect::Room(incoming);
+        self.expect = Expect::Memory(incoming);
         true
     }
 
-    /// Goes on with a request: refuses it, or finds room for it.
-    pub(super) fn take_room(&mut self, incoming: Incoming) -> bool {
+    /// Refuses a request, or reserves memory for it.
+    pub(super) fn admit(&mut self, incoming: Incoming) -> bool {
         if let Err(refusal) = self.check(&incoming) {
             let refused = Refused { cookie: incoming.cookie, refusal };
             let left = if incoming.command == command::WRITE { incoming.length } else { 0 };
@@ -101,15 +101,15 @@ impl Connection {
             self.reply_empty(incoming.command, incoming.cookie);
             return true;
         }
-        if !self.has_own_room(incoming) || self.held_bytes() + incoming.room_bytes() > self.allowed_bytes {
+        if !self.is_within_limits(incoming) || self.held_bytes() + incoming.reserved_bytes() > self.allowed_bytes {
             return false;
         }
-        self.in_flight.reserve(incoming.room_bytes());
+        self.in_flight.reserve(incoming.reserved_bytes());
         if incoming.command == command::WRITE {
             self.expect = Expect::WriteData(incoming);
         } else {
             self.expect = Expect::RequestHeader;
-            self.hand_over(&incoming, Bytes::new());
+            self.emit_request(&incoming, Bytes::new());
         }
         true
     }
@@ -118,7 +118,7 @@ impl Connection {
         let Some(data) = self.input.take(incoming.length as usize) else { return false };
         self.expect = Expect::RequestHeader;
         let data = if data.len() < SHARED_DATA_BYTES_MIN { Bytes::copy_from_slice(&data) } else { data };
-        self.hand_over(&incoming, data);
+        self.emit_request(&incoming, data);
         true
     }
 
@@ -133,14 +133,14 @@ impl Connection {
         true
     }
 
-    /// What extents are multiples of.
+    /// The granularity of extents.
     pub(super) fn granularity_bytes(&self) -> u32 {
-        let transmission = self.transmission.as_ref().expect("requests come after the handshake");
+        let transmission = self.transmission.as_ref().expect("requests arrive after the handshake");
         self.server.export(transmission.export).granularity_bytes()
     }
 
-    /// Gives the caller a request that is in order.
-    fn hand_over(&mut self, incoming: &Incoming, data: Bytes) {
+    /// Passes a valid request to the caller.
+    fn emit_request(&mut self, incoming: &Incoming, data: Bytes) {
         let &Incoming { offset, length, .. } = incoming;
         let fua = incoming.has(command_flags::FUA);
         let mut kind = PendingKind::Plain;
@@ -164,14 +164,14 @@ impl Connection {
             }
             _ => unreachable!("other commands are refused"),
         };
-        let pending = Pending { cookie: incoming.cookie, kind, data_bytes: incoming.room_bytes() };
+        let pending = Pending { cookie: incoming.cookie, kind, data_bytes: incoming.reserved_bytes() };
         let id = self.in_flight.insert(pending);
         self.effects.push_back(Effect::Request(Request { id, operation }));
     }
 
-    /// Whether a request is in order.
+    /// Checks whether a request is valid.
     fn check(&self, incoming: &Incoming) -> Result<(), Refusal> {
-        let transmission = self.transmission.as_ref().expect("requests come after the handshake");
+        let transmission = self.transmission.as_ref().expect("requests arrive after the handshake");
         let export = self.server.export(transmission.export);
         if self.is_shutting_down {
             return Err(NbdError::Shutdown.into());
@@ -179,7 +179,7 @@ impl Connection {
         check_flags(incoming, export, self.structured_replies)?;
         match incoming.command {
             command::FLUSH if incoming.offset != 0 || incoming.length != 0 => {
-                return invalid("FLUSH has neither offset nor length");
+                return invalid("offset and length of FLUSH must be 0");
             }
             command::FLUSH => return Ok(()),
             command::WRITE | command::TRIM | command::WRITE_ZEROES if export.read_only => {
@@ -188,14 +188,16 @@ impl Connection {
             command::BLOCK_STATUS if !transmission.has_allocation => {
                 return invalid("no metadata context was selected for this export");
             }
-            command::BLOCK_STATUS if incoming.length == 0 => return invalid("BLOCK_STATUS of no bytes"),
+            command::BLOCK_STATUS if incoming.length == 0 => {
+                return invalid("the length of BLOCK_STATUS must not be 0");
+            }
             _ => {}
         }
         check_range(incoming, export)
     }
 }
 
-/// Whether a command is known, and has no flag but its own.
+/// Checks whether a command and its flags are supported.
 fn check_flags(incoming: &Incoming, export: &Export, structured_replies: bool) -> Result<(), Refusal> {
     let own = match incoming.command {
         command::READ if structured_replies => command_flags::DF,
@@ -203,17 +205,17 @@ fn check_flags(incoming: &Incoming, export: &Export, structured_replies: bool) -
         command::WRITE_ZEROES if export.fast_zero => command_flags::NO_HOLE | command_flags::FAST_ZERO,
         command::WRITE_ZEROES => command_flags::NO_HOLE,
         command::BLOCK_STATUS => command_flags::REQ_ONE,
-        command::CACHE => return invalid("CACHE was not offered"),
-        _ => return invalid("this server does not know the command"),
+        command::CACHE => return invalid("CACHE is not supported"),
+        _ => return invalid("the command is not supported"),
     };
-    // FUA may go with any command; where nothing is written it means nothing.
+    // FUA is permitted on any command; it has no effect where nothing is written.
     if incoming.flags & !(own | command_flags::FUA) != 0 {
-        return invalid("a flag that the command does not have, or that was not offered");
+        return invalid("the command does not support this flag, or the server did not offer it");
     }
     Ok(())
 }
 
-/// Whether a request keeps to the export and to its sizes of blocks.
+/// Checks a range against the size and the block sizes of the export.
 fn check_range(incoming: &Incoming, export: &Export) -> Result<(), Refusal> {
     let &Incoming { offset, length, .. } = incoming;
     if incoming.data_bytes() > export.maximum_block_bytes as usize {
@@ -224,11 +226,11 @@ fn check_range(incoming: &Incoming, export: &Export) -> Result<(), Refusal> {
             command::WRITE | command::WRITE_ZEROES => NbdError::NoSpace,
             _ => NbdError::Invalid,
         };
-        return Err(Refusal { error, message: "the range ends behind the export" });
+        return Err(Refusal { error, message: "the range ends beyond the end of the export" });
     }
     let granularity = u64::from(export.granularity_bytes());
     if !(offset | u64::from(length)).is_multiple_of(granularity) {
-        return invalid("offset or length is no multiple of the minimum block size");
+        return invalid("offset or length is not a multiple of the minimum block size");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The client: what it has asked, and what has come of it.
+//! The client: its requests, and their results.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ pub struct OptionReply {
     pub data: Vec<u8>,
 }
 
-/// What the next bytes of the server are.
+/// The next input from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Greeting,
@@ -32,19 +32,19 @@ enum Stage {
     Transmission,
 }
 
-/// A client that keeps to the protocol and sees to it that its server does.
+/// A client that obeys the protocol and checks that the server does.
 #[derive(Debug)]
 pub struct Client {
     flags: u32,
     buffer: Vec<u8>,
-    /// Bytes at the buffer's front that have been looked at.
+    /// Bytes at the buffer's front that have been processed.
     taken: usize,
     stage: Stage,
     /// Options without their last reply.
     options: VecDeque<u32>,
     replies: VecDeque<OptionReply>,
     is_structured: bool,
-    /// Size and transmission flags, as EXPORT_NAME has told them.
+    /// Size and transmission flags, from the reply to EXPORT_NAME.
     export: Option<(u64, u16)>,
     pending: BTreeMap<u64, Assembly>,
     finished: VecDeque<(u64, Result<Answer, Failure>)>,
@@ -86,7 +86,7 @@ impl Client {
         encode::client_flags(self.flags)
     }
 
-    /// Bytes that go straight to transmission.
+    /// Bytes that lead straight to transmission.
     pub fn hello(&mut self, name: &str) -> Bytes {
         [self.flags(), self.go(name)].concat().into()
     }
@@ -102,7 +102,7 @@ impl Client {
         self.option(option::GO, &encode::info_data(name.as_bytes(), &[]))
     }
 
-    /// Bytes of what leads to structured replies and BLOCK_STATUS.
+    /// Bytes that negotiate structured replies and BLOCK_STATUS.
     pub fn structured(&mut self, name: &str) -> Bytes {
         let queries: [&[u8]; 1] = [b"base:allocation"];
         let structured = self.option(option::STRUCTURED_REPLY, &[]);
@@ -113,10 +113,10 @@ impl Client {
     /// Bytes of a request, with the data of a WRITE.
     ///
     /// # Panics
-    /// When a request with this cookie is under way.
+    /// When a request with this cookie is in flight.
     pub fn ask(&mut self, ask: Ask, data: &[u8]) -> Bytes {
         let earlier = self.pending.insert(ask.cookie, Assembly::new(ask));
-        assert!(earlier.is_none(), "cookies of requests under way are different");
+        assert!(earlier.is_none(), "cookies of requests in flight are different");
         encode::request(ask, data)
     }
 
@@ -131,16 +131,16 @@ impl Client {
         self.ask(Ask { command: command::WRITE, flags: 0, cookie, offset, length }, data)
     }
 
-    /// Bytes of a DISC, behind which nothing may be sent.
+    /// Bytes of a DISC, after which nothing may be sent.
     #[must_use]
     pub fn disconnect(&self) -> Bytes {
         encode::request(Ask { command: command::DISC, flags: 0, cookie: 0, offset: 0, length: 0 }, &[])
     }
 
-    /// The server has sent these.
+    /// Processes bytes from the server.
     ///
     /// # Panics
-    /// When they are not what the protocol has for them.
+    /// When they violate the protocol.
     pub fn received(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         loop {
@@ -162,7 +162,7 @@ impl Client {
         self.replies.pop_front()
     }
 
-    /// Size and transmission flags, as the reply to EXPORT_NAME has told them.
+    /// Size and transmission flags, from the reply to EXPORT_NAME.
     #[must_use]
     pub fn export(&self) -> Option<(u64, u16)> {
         self.export
@@ -174,18 +174,18 @@ impl Client {
         self.stage == Stage::Transmission
     }
 
-    /// The next request that has ended: its cookie, and what has come of it.
+    /// The next request that has ended: its cookie and its result.
     pub fn finished(&mut self) -> Option<(u64, Result<Answer, Failure>)> {
         self.finished.pop_front()
     }
 
-    /// Whether every request has ended, and nothing is left over.
+    /// Whether every request has ended, and no input is left.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty() && self.buffer.is_empty() && self.options.is_empty()
     }
 
-    /// What has not been looked at.
+    /// Bytes that have not been processed.
     fn rest(&self) -> &[u8] {
         &self.buffer[self.taken..]
     }
@@ -234,17 +234,17 @@ impl Client {
         match u32::from_be_bytes(*self.rest().first_chunk::<4>()?) {
             SIMPLE_REPLY_MAGIC => self.simple_reply(),
             CHUNK_MAGIC => self.chunk(),
-            other => panic!("{other:#x} begins no reply"),
+            other => panic!("{other:#x} is not the magic of a reply"),
         }
     }
 
     fn simple_reply(&mut self) -> Option<usize> {
         let (header, rest) = SimpleReply::read_from_prefix(&self.buffer[self.taken..]).ok()?;
         let (cookie, error) = (header.cookie.get(), header.error.get());
-        let ask = self.pending.get(&cookie).expect("a reply to a request that is under way").ask;
+        let ask = self.pending.get(&cookie).expect("a reply to a request in flight").ask;
         let is_read = ask.command == command::READ;
         let needs_chunks = is_read || ask.command == command::BLOCK_STATUS;
-        assert!(!needs_chunks || !self.is_structured, "a structured reply was agreed on");
+        assert!(!needs_chunks || !self.is_structured, "structured replies were negotiated");
         let length = if is_read && error == 0 { ask.length as usize } else { 0 };
         let data = rest.get(..length)?;
         let assembly = self.pending.remove(&cookie).expect("it was just here");
@@ -256,9 +256,9 @@ impl Client {
         let (header, rest) = ChunkHeader::read_from_prefix(&self.buffer[self.taken..]).ok()?;
         let length = header.length.get() as usize;
         let payload = rest.get(..length)?;
-        assert!(self.is_structured, "a structured reply was not agreed on");
+        assert!(self.is_structured, "structured replies were not negotiated");
         let cookie = header.cookie.get();
-        let assembly = self.pending.get_mut(&cookie).expect("a reply to a request that is under way");
+        let assembly = self.pending.get_mut(&cookie).expect("a reply to a request in flight");
         assembly.chunk(header.flags.get(), header.kind.get(), payload);
         if header.flags.get() & CHUNK_DONE != 0 {
             let assembly = self.pending.remove(&cookie).expect("it was just here");

@@ -1,4 +1,4 @@
-//! A client's bytes, right or wrong as the caller likes.
+//! Encodes messages of a client, valid or not.
 
 use bytes::Bytes;
 use zerocopy::IntoBytes;
@@ -13,7 +13,7 @@ pub struct Ask {
     pub command: u16,
     /// See [`crate::wire::transmission::command_flags`].
     pub flags: u16,
-    /// The client's name for it.
+    /// The client's cookie.
     pub cookie: u64,
     /// Bytes.
     pub offset: u64,
@@ -52,7 +52,7 @@ pub fn meta_context_data(name: &[u8], queries: &[&[u8]]) -> Vec<u8> {
     data
 }
 
-/// A request; behind it its data, which only a WRITE has.
+/// A request, followed by its data, which only a WRITE has.
 #[must_use]
 pub fn request(ask: Ask, data: &[u8]) -> Bytes {
     let header = RequestHeader {

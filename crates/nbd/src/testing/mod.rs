@@ -1,6 +1,7 @@
-//! A client for tests, without sockets: it makes a client's bytes, and holds a server's against the protocol.
+//! A client for tests, without sockets: it encodes messages of a client, and checks those of a
+//! server against the protocol.
 //!
-//! What is absent: TLS, and any use in a product. A server that breaks the protocol makes it panic.
+//! What is absent: TLS, and any use in a product. It panics if a server violates the protocol.
 
 mod assembly;
 mod client;

@@ -1,4 +1,4 @@
-//! Connections as their callers and clients see them.
+//! Tests of connections, from the side of callers and clients.
 
 mod closing;
 mod golden;
@@ -8,5 +8,5 @@ mod random;
 mod reads;
 mod refusals;
 mod requests;
+mod testbed;
 mod tls;
-mod world;

@@ -1,12 +1,12 @@
-//! Clients that do many things at once, in bytes split anywhere, with replies in any order; a plain vector of bytes knows
-//! what must come of it.
+//! Clients with many requests in flight, bytes split anywhere, replies in any order; the results
+//! are checked against a plain vector of bytes.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use zonda_zoned::Prng;
 
-use super::world::{World, config};
+use super::testbed::{Testbed, config};
 use crate::testing::{Answer, Ask, Client, Failure};
 use crate::wire::handshake::flags;
 use crate::wire::transmission::{command, command_flags as flag};
@@ -15,17 +15,17 @@ use crate::{CloseReason, Extent, Limits, NbdError, Operation, ReadPiece, Reply, 
 const SIZE: usize = 1 << 16;
 const REQUESTS: u64 = 400;
 
-/// The export, slow and obvious: its bytes, and for each whether it is allocated.
+/// The reference model of the export: its bytes, and for each whether it is allocated.
 struct Model {
     bytes: Vec<u8>,
     allocated: Vec<bool>,
 }
 
-/// What a request must come to.
+/// The expected result of a request.
 #[derive(Debug)]
 enum Expected {
     Done,
-    /// Of a READ: these bytes, but for those that could not be read.
+    /// Of a READ: these bytes, except those that could not be read.
     Data {
         offset: u64,
         bytes: Vec<u8>,
@@ -39,12 +39,13 @@ enum Expected {
 }
 
 struct Run {
-    world: World,
+    testbed: Testbed,
     prng: Prng,
     model: Model,
-    /// By cookie, what the client must learn. Entered when the caller decides; refusals when they are asked.
+    /// Expected results by cookie. Inserted when the caller decides; refusals when they are
+    /// requested.
     expected: BTreeMap<u64, Expected>,
-    /// Cookies of requests that the caller has or will get, in the order in which they were asked.
+    /// Cookies of requests that the caller has or will get, in the order in which they were sent.
     asked: std::collections::VecDeque<u64>,
     cookies: BTreeMap<RequestId, u64>,
     structured: bool,
@@ -57,7 +58,7 @@ impl Model {
         offset as usize..offset as usize + length as usize
     }
 
-    /// Stretches of one state in a range.
+    /// Extents of a range.
     fn extents(&self, offset: u64, length: u32) -> Vec<Extent> {
         let states = &self.allocated[Model::range(offset, length)];
         states
@@ -88,7 +89,7 @@ impl Run {
         }
         let model = Model { bytes: vec![0; SIZE], allocated: vec![false; SIZE] };
         Run {
-            world: World::with_client(config, client),
+            testbed: Testbed::with_client(config, client),
             prng,
             model,
             expected: BTreeMap::new(),
@@ -113,12 +114,12 @@ impl Run {
                 _ => self.read(),
             }
         }
-        self.world.feed(&self.world.client.disconnect());
-        assert!(self.world.client.is_idle() && self.expected.is_empty());
-        assert_eq!(self.world.closed, Some(CloseReason::Disconnected));
+        self.testbed.feed(&self.testbed.client.disconnect());
+        assert!(self.testbed.client.is_idle() && self.expected.is_empty());
+        assert_eq!(self.testbed.closed, Some(CloseReason::Disconnected));
     }
 
-    /// The client asks for something; its bytes go to what it has to send.
+    /// The client makes a request; its bytes are appended to its output.
     fn ask(&mut self, cookie: u64) {
         let has_status = self.structured;
         let commands = [
@@ -158,41 +159,41 @@ impl Run {
             self.asked.push_back(cookie);
         }
         let data = if command == command::WRITE { vec![cookie as u8; length as usize] } else { vec![] };
-        let bytes = self.world.client.ask(Ask { command, flags, cookie, offset, length }, &data);
+        let bytes = self.testbed.client.ask(Ask { command, flags, cookie, offset, length }, &data);
         self.to_send.extend_from_slice(&bytes);
     }
 
-    /// Some of what the client has to send arrives.
+    /// Some of the client's output arrives.
     fn send(&mut self) {
-        if !self.world.connection.wants_bytes() {
-            assert!(!self.world.requests.is_empty() || !self.world.unsent.is_empty(), "something can go on");
+        if !self.testbed.connection.wants_bytes() {
+            assert!(!self.testbed.requests.is_empty() || !self.testbed.unsent.is_empty(), "progress is possible");
             return;
         }
         let most = *self.prng.pick(&[1, 30, 5000, 100_000]).unwrap();
         let length = self.prng.below(most + 1).min(self.to_send.len() as u64) as usize;
         let bytes: Vec<u8> = self.to_send.drain(..length).collect();
-        self.world.feed(&bytes);
+        self.testbed.feed(&bytes);
         self.note();
     }
 
     /// The client reads, or stops reading for a while.
     fn read(&mut self) {
-        self.world.hold = self.prng.chance(1, 2);
-        self.world.release();
-        self.world.settle();
+        self.testbed.hold = self.prng.chance(1, 2);
+        self.testbed.release();
+        self.testbed.run_effects();
         self.note();
-        while let Some((cookie, result)) = self.world.client.finished() {
-            let expected = self.expected.remove(&cookie).expect("an end that was decided on");
+        while let Some((cookie, result)) = self.testbed.client.finished() {
+            let expected = self.expected.remove(&cookie).expect("a result that was decided");
             check(expected, result);
             self.finished += 1;
         }
     }
 
-    /// Requests that have come to the caller.
+    /// Records requests that the caller has got.
     fn note(&mut self) {
-        for request in &self.world.requests {
+        for request in &self.testbed.requests {
             if !self.cookies.contains_key(&request.id) {
-                let cookie = self.asked.pop_front().expect("requests come as they were asked");
+                let cookie = self.asked.pop_front().expect("requests arrive in order");
                 self.cookies.insert(request.id, cookie);
             }
         }
@@ -200,17 +201,17 @@ impl Run {
 
     /// The caller ends any of its requests.
     fn answer(&mut self) {
-        let place = self.prng.below(self.world.requests.len() as u64 + 1) as usize;
-        let Some(request) = self.world.requests.remove(place) else { return };
+        let place = self.prng.below(self.testbed.requests.len() as u64 + 1) as usize;
+        let Some(request) = self.testbed.requests.remove(place) else { return };
         let cookie = self.cookies.remove(&request.id).expect("a request that was noted");
         let (result, expected) = self.end(&request);
         self.expected.insert(cookie, expected);
-        self.world.connection.reply(request.id, result);
-        self.world.settle();
+        self.testbed.connection.reply(request.id, result);
+        self.testbed.run_effects();
         self.note();
     }
 
-    /// How a request ends, and what its client must learn.
+    /// The result of a request, and what its client must receive.
     fn end(&mut self, request: &Request) -> (Result<Reply, NbdError>, Expected) {
         if self.prng.chance(1, 10) {
             return (Err(NbdError::Io), Expected::Error(NbdError::Io));
@@ -240,7 +241,8 @@ impl Run {
         (Ok(Reply::Done), Expected::Done)
     }
 
-    /// A read in pieces: holes where nothing is allocated, data cut anywhere, some of it unreadable.
+    /// A read in pieces: holes where nothing is allocated, data split anywhere, some of it
+    /// unreadable.
     fn end_read(&mut self, offset: u64, length: u32) -> (Result<Reply, NbdError>, Expected) {
         let range = Model::range(offset, length);
         let (mut pieces, mut failed) = (Vec::new(), vec![false; range.len()]);
@@ -274,24 +276,24 @@ fn check(expected: Expected, result: Result<Answer, Failure>) {
             assert_eq!(result, Ok(Answer::Status(extents)));
         }
         (Expected::Data { bytes, failed, .. }, Ok(answer)) => {
-            assert!(!failed.contains(&true), "an error was told");
+            assert!(!failed.contains(&true), "an error was reported");
             assert_eq!(answer, Answer::Data(bytes));
         }
         (Expected::Data { offset, bytes, failed }, Err(failure)) => {
             assert_eq!(failure.error, NbdError::Io);
-            let first = failed.iter().position(|&failed| failed).expect("an error only where there is one") as u64;
+            let first = failed.iter().position(|&failed| failed).expect("an error only if one occurred") as u64;
             assert!(failure.offset.is_none_or(|at| at == offset + first), "the first error, at its place");
             for (start, data) in failure.contents {
                 let place = (start - offset) as usize;
                 let readable = data.iter().zip(&failed[place..]).take_while(|(_, failed)| !**failed).count();
-                assert_eq!(data[..readable], bytes[place..place + readable], "what could be read is right");
+                assert_eq!(data[..readable], bytes[place..place + readable], "the readable data are correct");
             }
         }
     }
 }
 
 #[test]
-fn clients_read_what_they_have_written_whatever_happens_on_the_way() {
+fn clients_read_what_they_have_written_in_random_runs() {
     for seed in 0..60 {
         Run::new(seed).play();
     }

@@ -3,17 +3,17 @@
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// `NBDMAGIC`, the first eight bytes of a server.
+/// `NBDMAGIC`, the first eight bytes that a server sends.
 pub const NBD_MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// `IHAVEOPT`, of a server that speaks newstyle and before each option.
+/// `IHAVEOPT`, in the newstyle greeting and before each option.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
 /// Before each reply to an option.
 pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Zeros behind the reply to EXPORT_NAME, unless both sides agreed on none.
+/// Zeros after the reply to EXPORT_NAME, unless both sides negotiated NO_ZEROES.
 pub const EXPORT_NAME_ZEROES: usize = 124;
 /// Bytes of one information request of INFO and GO.
 pub const INFO_REQUEST_BYTES: usize = 2;
-/// The one metadata context that there is (section "base:allocation metadata context").
+/// The only metadata context supported (section "base:allocation metadata context").
 pub const BASE_ALLOCATION: &[u8] = b"base:allocation";
 
 /// Handshake flags of the server, 16 bits, and of the client, 32 bits: the same two.
@@ -26,13 +26,13 @@ pub mod flags {
 
 /// Options, NBD_OPT_*.
 pub mod option {
-    /// Begin transmission, without a way to refuse but closing.
+    /// Begin transmission; can only be refused by closing the connection.
     pub const EXPORT_NAME: u32 = 1;
     /// End the session.
     pub const ABORT: u32 = 2;
     /// Names of the exports.
     pub const LIST: u32 = 3;
-    /// Go on in TLS.
+    /// Start TLS.
     pub const STARTTLS: u32 = 5;
     /// Details of an export.
     pub const INFO: u32 = 6;
@@ -40,9 +40,9 @@ pub mod option {
     pub const GO: u32 = 7;
     /// Use structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Metadata contexts that there are.
+    /// List the metadata contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
-    /// Metadata contexts that BLOCK_STATUS shall tell.
+    /// Select the metadata contexts that BLOCK_STATUS reports.
     pub const SET_META_CONTEXT: u32 = 10;
     /// Headers with 64-bit lengths; refused.
     pub const EXTENDED_HEADERS: u32 = 11;
@@ -54,41 +54,41 @@ pub mod reply {
     pub const ACK: u32 = 1;
     /// An export.
     pub const SERVER: u32 = 2;
-    /// Something about an export.
+    /// Information about an export.
     pub const INFO: u32 = 3;
     /// A metadata context.
     pub const META_CONTEXT: u32 = 4;
     /// Set in all errors.
     pub const ERROR: u32 = 1 << 31;
-    /// The option is not known.
+    /// The option is not supported.
     pub const ERR_UNSUP: u32 = ERROR + 1;
-    /// The option is known and not allowed here.
+    /// The option is not permitted by the server's policy.
     pub const ERR_POLICY: u32 = ERROR + 2;
-    /// The option's data make no sense, or it must not come now.
+    /// The option's data are malformed, or it is not permitted now.
     pub const ERR_INVALID: u32 = ERROR + 3;
-    /// TLS first.
+    /// TLS is required.
     pub const ERR_TLS_REQD: u32 = ERROR + 5;
-    /// There is no such export.
+    /// The export does not exist.
     pub const ERR_UNKNOWN: u32 = ERROR + 6;
-    /// The server ends.
+    /// The server is shutting down.
     pub const ERR_SHUTDOWN: u32 = ERROR + 7;
-    /// The option has more data than the server takes.
+    /// The option has more data than the server accepts.
     pub const ERR_TOO_BIG: u32 = ERROR + 9;
 }
 
-/// What INFO and GO ask for and are told, NBD_INFO_*.
+/// Information types of INFO and GO, NBD_INFO_*.
 pub mod info {
     /// Size and transmission flags.
     pub const EXPORT: u16 = 0;
-    /// The name by which LIST tells it.
+    /// The canonical name, as in LIST.
     pub const NAME: u16 = 1;
-    /// Words for people.
+    /// A human-readable description.
     pub const DESCRIPTION: u16 = 2;
     /// Minimum, preferred and maximum block size.
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// The first bytes of the server.
+/// The greeting.
 ///
 /// ```text
 /// 0..8 NBDMAGIC   8..16 IHAVEOPT   16..18 handshake flags
@@ -118,7 +118,7 @@ pub struct OptionHeader {
     pub magic: U64,
     /// See [`option`].
     pub option: U32,
-    /// Bytes of data behind this header.
+    /// Bytes of data after this header.
     pub length: U32,
 }
 
@@ -138,7 +138,7 @@ pub struct OptionReplyHeader {
     pub option: U32,
     /// See [`reply`].
     pub kind: U32,
-    /// Bytes of data behind this header.
+    /// Bytes of data after this header.
     pub length: U32,
 }
 
@@ -178,7 +178,7 @@ pub struct InfoExport {
 
 const _: () = assert!(size_of::<InfoExport>() == 12);
 
-/// Data of NBD_REP_INFO: the sizes of blocks.
+/// Data of NBD_REP_INFO: block sizes.
 ///
 /// ```text
 /// 0..2 NBD_INFO_BLOCK_SIZE   2..6 minimum   6..10 preferred   10..14 maximum

@@ -1,4 +1,5 @@
-//! Messages of transmission (sections "Transmission", "Request types", "Structured reply types", "Error values").
+//! Messages of transmission (sections "Transmission", "Request types", "Structured reply types",
+//! "Error values").
 
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,9 +11,9 @@ pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// NBD_STRUCTURED_REPLY_MAGIC.
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Transmission flags: what an export can do.
+/// Transmission flags: features of an export.
 pub mod flags {
-    /// The others count.
+    /// The other flags are valid.
     pub const HAS_FLAGS: u16 = 1 << 0;
     /// Writes are refused.
     pub const READ_ONLY: u16 = 1 << 1;
@@ -26,7 +27,7 @@ pub mod flags {
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// [`super::command_flags::DF`].
     pub const SEND_DF: u16 = 1 << 7;
-    /// Several connections see one export: a flush on one holds for all.
+    /// A flush on one connection applies to all connections.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     /// [`super::command_flags::FAST_ZERO`].
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
@@ -40,15 +41,15 @@ pub mod command {
     pub const WRITE: u16 = 1;
     /// End the session when all requests have been answered.
     pub const DISC: u16 = 2;
-    /// Make durable what has been answered.
+    /// Make completed writes durable.
     pub const FLUSH: u16 = 3;
-    /// Data that nobody needs.
+    /// The data of the range are no longer needed.
     pub const TRIM: u16 = 4;
-    /// Data that will be read; refused.
+    /// Prefetch; refused.
     pub const CACHE: u16 = 5;
-    /// Zeros, without sending them.
+    /// Write zeros, without transferring them.
     pub const WRITE_ZEROES: u16 = 6;
-    /// What is allocated.
+    /// The allocation status of a range.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
@@ -93,7 +94,7 @@ pub mod state {
     pub const ZERO: u32 = 1 << 1;
 }
 
-/// A request; behind that of a WRITE come `length` bytes of data.
+/// A request; that of a WRITE is followed by `length` bytes of data.
 ///
 /// ```text
 /// 0..4 25609513h   4..6 command flags   6..8 type   8..16 cookie   16..24 offset   24..28 length
@@ -107,7 +108,7 @@ pub struct RequestHeader {
     pub flags: U16,
     /// See [`command`].
     pub command: U16,
-    /// The client's name for the request, which its reply repeats.
+    /// The client's identifier of the request, repeated in the reply.
     pub cookie: U64,
     /// Bytes from the export's start.
     pub offset: U64,
@@ -117,7 +118,7 @@ pub struct RequestHeader {
 
 const _: () = assert!(size_of::<RequestHeader>() == 28);
 
-/// A simple reply; behind that of a READ without error comes the data.
+/// A simple reply; that of a READ without error is followed by the data.
 ///
 /// ```text
 /// 0..4 67446698h   4..8 error   8..16 cookie
@@ -151,7 +152,7 @@ pub struct ChunkHeader {
     pub kind: U16,
     /// That of the request.
     pub cookie: U64,
-    /// Bytes behind this header.
+    /// Bytes after this header.
     pub length: U32,
 }
 
@@ -173,8 +174,8 @@ pub struct HolePayload {
 
 const _: () = assert!(size_of::<HolePayload>() == 12);
 
-/// Front of the payload of ERROR and of ERROR_OFFSET. Behind it is the message; behind that, of ERROR_OFFSET, an offset
-/// of 64 bits.
+/// Front of the payload of ERROR and of ERROR_OFFSET. The message follows; after that, of
+/// ERROR_OFFSET, an offset of 64 bits.
 ///
 /// ```text
 /// 0..4 error   4..6 bytes of the message

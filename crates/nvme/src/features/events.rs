@@ -1,12 +1,12 @@
-//! Asynchronous events (NVMe Base 2.0, sections 5.2 and 5.27.1.8; Zoned Namespace Command Set 1.1, section 4.1.1): which
-//! ones a host wants, and what it gets.
+//! Asynchronous events (NVMe Base 2.0, sections 5.2 and 5.27.1.8; Zoned Namespace Command Set 1.1,
+//! section 4.1.1): which events that a host enables, and the events that it gets.
 
 use zonda_zoned::NamespaceId;
 
 use crate::log::LogPage;
 
-/// The notices of Asynchronous Event Configuration (0Bh), and Optional Asynchronous Events Supported (OAES) of Identify
-/// Controller: the same bits in both.
+/// The notices of Asynchronous Event Configuration (0Bh), and Optional Asynchronous Events
+/// Supported (OAES) of Identify Controller: the same bits in both.
 pub mod notices {
     /// Bit 8: a namespace was added, removed or changed.
     pub const NAMESPACE_ATTRIBUTE: u32 = 1 << 8;
@@ -35,9 +35,10 @@ pub struct AsyncEventConfiguration(pub u32);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// Asynchronous Event Type: one of [`AsyncEvent::ERROR`], [`AsyncEvent::SMART`], [`AsyncEvent::NOTICE`], ...
+    /// Asynchronous Event Type: one of [`AsyncEvent::ERROR`], [`AsyncEvent::SMART`],
+    /// [`AsyncEvent::NOTICE`], ...
     pub event_type: u8,
-    /// Asynchronous Event Information: what of its type.
+    /// Asynchronous Event Information: the event of this type.
     pub information: u8,
     /// Log Page Identifier: reading it clears the event.
     pub log_page: u8,
@@ -46,13 +47,13 @@ pub struct AsyncEvent {
 }
 
 impl AsyncEventConfiguration {
-    /// Whether the host wants this notice; see [`notices`].
+    /// Whether the host has enabled this notice; see [`notices`].
     #[must_use]
     pub fn wants(self, notice: u32) -> bool {
         self.0 & notice != 0
     }
 
-    /// Whether the host wants to hear of any of these critical warnings of the SMART log.
+    /// Whether the host has enabled any of these critical warnings of the SMART log.
     #[must_use]
     pub fn wants_warning(self, warnings: u8) -> bool {
         self.0 as u8 & warnings != 0
@@ -71,13 +72,14 @@ impl AsyncEvent {
     /// Type 7h: vendor specific.
     pub const VENDOR: u8 = 7;
 
-    /// Error information 03h: a persistent internal error; the entry is in the error log. Linux resets the controller.
+    /// Error information 03h: a persistent internal error; the entry is in the error log. Linux
+    /// resets the controller.
     #[must_use]
     pub fn persistent_internal_error() -> AsyncEvent {
         AsyncEvent::new(AsyncEvent::ERROR, 0x03, LogPage::ErrorInformation)
     }
 
-    /// Error information 04h: an internal error that is over; the entry is in the error log.
+    /// Error information 04h: a transient internal error; the entry is in the error log.
     #[must_use]
     pub fn transient_internal_error() -> AsyncEvent {
         AsyncEvent::new(AsyncEvent::ERROR, 0x04, LogPage::ErrorInformation)
@@ -157,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_and_warnings_are_wanted_by_bit() {
+    fn notices_and_warnings_are_enabled_by_bit() {
         let configuration = AsyncEventConfiguration(notices::ZONE_DESCRIPTOR | 0x04);
         assert!(configuration.wants(notices::ZONE_DESCRIPTOR) && !configuration.wants(notices::NAMESPACE_ATTRIBUTE));
         assert!(configuration.wants_warning(0x06) && !configuration.wants_warning(0x02));

@@ -1,5 +1,5 @@
-//! Features (NVMe Base 2.0, sections 5.15 and 5.27; NVM Command Set 1.0, section 4.1.3): codes, and the dwords they are set
-//! and read with; and the asynchronous events that one of them configures.
+//! Features (NVMe Base 2.0, sections 5.15 and 5.27; NVM Command Set 1.0, section 4.1.3): codes, and
+//! the dwords they are set and read with; and the asynchronous events that one of them configures.
 
 mod events;
 
@@ -10,7 +10,8 @@ pub use events::{AsyncEvent, AsyncEventConfiguration, notices};
 
 use crate::page::Page;
 
-/// Feature Identifiers (NVMe Base 2.0, section 5.27.1) that a controller made here has, or refuses by name.
+/// Feature Identifiers (NVMe Base 2.0, section 5.27.1) that zonda's controller supports, or refuses
+/// by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Feature {
@@ -131,16 +132,16 @@ pub struct ErrorRecovery {
     pub deallocated_block_error: bool,
 }
 
-/// Number of Queues (07h, section 5.27.1.5): the dword and the result have one form.
+/// Number of Queues (07h, section 5.27.1.5): the dword and the result have the same layout.
 ///
 /// ```text
 /// 15:00 submission queues (NSQR, NSQA), zero-based | 31:16 completion queues (NCQR, NCQA), zero-based
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueCounts {
-    /// I/O submission queues asked for or allocated, at least 1.
+    /// I/O submission queues requested or allocated, at least 1.
     pub submission: u32,
-    /// I/O completion queues asked for or allocated, at least 1.
+    /// I/O completion queues requested or allocated, at least 1.
     pub completion: u32,
 }
 
@@ -243,7 +244,8 @@ impl ErrorRecovery {
 }
 
 impl QueueCounts {
-    /// Reads the dword. 65,536 queues of a kind (FFFFh) are not allowed: the controller answers Invalid Field.
+    /// Reads the dword. 65,536 queues of a kind (FFFFh) are not allowed: the controller answers
+    /// Invalid Field.
     #[must_use]
     pub fn decode(dword: u32) -> QueueCounts {
         QueueCounts { submission: (dword & 0xffff) + 1, completion: (dword >> 16) + 1 }
@@ -256,30 +258,36 @@ impl QueueCounts {
     #[must_use]
     pub fn encode(&self) -> u32 {
         let range = 1..=65_536;
-        assert!(range.contains(&self.submission) && range.contains(&self.completion), "queues to tell of: {self:?}");
+        assert!(
+            range.contains(&self.submission) && range.contains(&self.completion),
+            "queue counts out of range: {self:?}"
+        );
         (self.submission - 1) | (self.completion - 1) << 16
     }
 
-    /// Whether the host asks for what it must not (FFFFh).
+    /// Whether the host requests an invalid number of queues (FFFFh).
     #[must_use]
     pub fn is_too_many(&self) -> bool {
         self.submission == 65_536 || self.completion == 65_536
     }
 }
 
-/// The one bit of Volatile Write Cache (06h: WCE), Write Atomicity Normal (0Ah: DN), and the like.
+/// The single bit of Volatile Write Cache (06h: WCE), Write Atomicity Normal (0Ah: DN), and the
+/// like.
 #[must_use]
 pub fn flag(dword: u32) -> bool {
     dword & 1 == 1
 }
 
-/// Keep Alive Timer (0Fh, section 5.27.1.12): the timeout (KATO) in milliseconds; `None` for zero, which is off.
+/// Keep Alive Timer (0Fh, section 5.27.1.12): the timeout (KATO) in milliseconds; `None` for zero,
+/// which is off.
 #[must_use]
 pub fn keep_alive_timeout(dword: u32) -> Option<Duration> {
     (dword != 0).then(|| Duration::from_millis(dword.into()))
 }
 
-/// I/O Command Set Profile (19h, section 5.27.1.21): the place of the chosen combination in the command set vector.
+/// I/O Command Set Profile (19h, section 5.27.1.21): the place of the chosen combination in the
+/// command set vector.
 #[must_use]
 pub fn command_set_combination(dword: u32) -> usize {
     (dword & 0x1ff) as usize
@@ -333,7 +341,7 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn known_features_are_their_own_code_and_unknown_ones_come_back() {
+    fn features_survive_their_codes_and_unknown_codes_are_returned() {
         let known: Vec<u8> =
             (0..=u8::MAX).filter(|&code| Feature::try_from(code).is_ok_and(|f| f as u8 == code)).collect();
         assert_eq!(known, [1, 2, 4, 5, 6, 7, 0x0a, 0x0b, 0x0f, 0x16, 0x19, 0x81, 0x82, 0x83]);
@@ -342,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bits_lie_where_the_specification_has_them() {
+    fn the_bits_are_those_of_the_specification() {
         assert_eq!(FeatureRequest { feature: 0x0b, select: 2, save: true }.encode(), 0x8000_020b);
         assert_eq!(Arbitration { burst: 7, low_weight: 1, medium_weight: 2, high_weight: 3 }.encode(), 0x0302_0107);
         assert_eq!(PowerManagement { power_state: 3, workload_hint: 2 }.encode(), 0x43);
@@ -361,19 +369,19 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "queues to tell of")]
-    fn no_queue_at_all_has_no_code() {
+    #[should_panic(expected = "queue counts out of range")]
+    fn zero_queues_cannot_be_encoded() {
         let _ = QueueCounts { submission: 0, completion: 1 }.encode();
     }
 
     #[test]
-    fn a_keep_alive_timeout_of_zero_is_off() {
+    fn a_keep_alive_timeout_of_zero_disables_the_timer() {
         assert_eq!(keep_alive_timeout(0), None);
         assert_eq!(keep_alive_timeout(5000), Some(Duration::from_secs(5)));
     }
 
     #[test]
-    fn host_behavior_lies_at_the_bytes_of_the_specification() {
+    fn host_behavior_has_the_layout_of_the_specification() {
         assert_layout!(HostBehavior {
             advanced_command_retry: 0..=0,
             extended_telemetry: 1..=1,
@@ -384,7 +392,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_from_a_dword_is_written_to_the_same_bits(dword in any::<u32>()) {
+        fn dwords_survive_decoding_and_encoding(dword in any::<u32>()) {
             prop_assert_eq!(FeatureRequest::decode(dword).encode(), dword & 0x8000_07ff);
             prop_assert_eq!(Arbitration::decode(dword).encode(), dword & 0xffff_ff07);
             prop_assert_eq!(PowerManagement::decode(dword).encode(), dword & 0xff);

@@ -1,10 +1,12 @@
-//! The bits of the capability fields of Identify Controller (NVMe Base 2.0, Figure 275) that this stack sets or reads.
+//! The bits of the capability fields of Identify Controller (NVMe Base 2.0, Figure 275) that this
+//! stack sets or reads.
 
 /// Controller Multi-Path I/O and Namespace Sharing Capabilities (CMIC), byte 76.
 pub mod sharing {
     /// Bit 0: the subsystem may have more than one port.
     pub const MULTIPLE_PORTS: u8 = 1 << 0;
-    /// Bit 1: the subsystem may have more than one controller. Without it Linux refuses a second one.
+    /// Bit 1: the subsystem may have more than one controller. Without it Linux refuses a second
+    /// one.
     pub const MULTIPLE_CONTROLLERS: u8 = 1 << 1;
 }
 
@@ -22,11 +24,13 @@ pub mod attributes {
 pub mod log_attributes {
     /// Bit 0: SMART for each namespace.
     pub const NAMESPACE_SMART: u8 = 1 << 0;
-    /// Bit 1: Commands Supported and Effects. Linux reads it only then, and without it zones are read only.
+    /// Bit 1: Commands Supported and Effects. Linux reads it only then, and without it zones are
+    /// read only.
     pub const COMMAND_EFFECTS: u8 = 1 << 1;
     /// Bit 2: offsets, and lengths of more than 12 bits, in Get Log Page.
     pub const EXTENDED_DATA: u8 = 1 << 2;
-    /// Bit 5: Supported Log Pages *and* Feature Identifiers Supported and Effects *and* scopes in the effects.
+    /// Bit 5: Supported Log Pages *and* Feature Identifiers Supported and Effects *and* scopes in
+    /// the effects.
     pub const SUPPORTED_PAGES_AND_SCOPES: u8 = 1 << 5;
 }
 
@@ -54,9 +58,9 @@ pub mod optional_commands {
 
 /// Volatile Write Cache (VWC), byte 525.
 pub mod write_cache {
-    /// Bit 0: there is a volatile write cache, so that Flush means something.
+    /// Bit 0: there is a volatile write cache, so Flush has an effect.
     pub const PRESENT: u8 = 1 << 0;
-    /// Bits 2:1 = 10b: Flush does not take the broadcast namespace FFFFFFFFh.
+    /// Bits 2:1 = 10b: Flush does not support the broadcast namespace FFFFFFFFh.
     pub const FLUSH_ONE_NAMESPACE: u8 = 0b10 << 1;
     /// Bits 2:1 = 11b: Flush with namespace FFFFFFFFh flushes all namespaces.
     pub const FLUSH_ALL_NAMESPACES: u8 = 0b11 << 1;

@@ -1,4 +1,5 @@
-//! Identify Controller (NVMe Base 2.0, section 5.17.2.1, Figure 275; NVM Command Set 1.0, section 4.1.5.2).
+//! Identify Controller (NVMe Base 2.0, section 5.17.2.1, Figure 275; NVM Command Set 1.0, section
+//! 4.1.5.2).
 
 use zerocopy::little_endian::{U16, U32, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,7 +13,7 @@ use crate::page::{Page, PageError, ascii_field, field_text, name_field};
 /// NVMe 2.0.0 as in the Version field (VER) and the Version property.
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
-/// What a controller is and can do.
+/// Identity and capabilities of a controller.
 ///
 /// ```text
 ///    0 PCI vendor (VID, SSVID) | 4 serial (SN) | 24 model (MN) | 64 firmware (FR) | 72 RAB | 73 IEEE | 76 CMIC
@@ -29,7 +30,7 @@ pub const VERSION_2_0: u32 = 0x0002_0000;
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Controller {
-    /// PCI Vendor ID (VID); zero where there is no PCI.
+    /// PCI Vendor ID (VID); zero without PCI.
     pub pci_vendor_id: U16,
     /// PCI Subsystem Vendor ID (SSVID).
     pub pci_subsystem_vendor_id: U16,
@@ -111,7 +112,8 @@ pub struct Controller {
     pub self_test_options: u8,
     /// Firmware Update Granularity (FWUG), in 4 KiB.
     pub firmware_granularity: u8,
-    /// Keep Alive Support (KAS): granularity of the keep alive timer in 100 ms; zero is no keep alive, which Linux refuses.
+    /// Keep Alive Support (KAS): granularity of the keep alive timer in 100 ms; zero is no keep
+    /// alive, which Linux refuses.
     pub keep_alive_granularity_100ms: U16,
     /// Host Controlled Thermal Management Attributes (HCTMA).
     pub thermal_management: U16,
@@ -175,7 +177,8 @@ pub struct Controller {
     pub copy_formats: U16,
     /// SGL Support (SGLS); see [`sgl_support`].
     pub sgl_support: U32,
-    /// Maximum Number of Allowed Namespaces (MNAN); zero is as many as [`Controller::namespaces_max`].
+    /// Maximum Number of Allowed Namespaces (MNAN); zero is as many as
+    /// [`Controller::namespaces_max`].
     pub allowed_namespaces_max: U32,
     /// Maximum Domain Namespace Attachments (MAXDNA).
     pub domain_attachments_max: U128,
@@ -185,7 +188,8 @@ pub struct Controller {
     /// NVM Subsystem NVMe Qualified Name (SUBNQN); see [`Controller::subsystem_nqn`].
     pub subsystem_nqn_bytes: [u8; 256],
     _reserved_1024: [u8; 768],
-    /// I/O Queue Command Capsule Supported Size (IOCCSZ), in 16 bytes: 64 bytes of command and the data behind it.
+    /// I/O Queue Command Capsule Supported Size (IOCCSZ), in 16 bytes: 64 bytes of command and the
+    /// in-capsule data.
     pub command_capsule_16b: U32,
     /// I/O Queue Response Capsule Supported Size (IORCSZ), in 16 bytes.
     pub response_capsule_16b: U32,
@@ -221,7 +225,8 @@ pub struct PowerState {
     pub entry_latency_us: U32,
     /// Exit Latency (EXLAT), microseconds.
     pub exit_latency_us: U32,
-    /// Relative Read Throughput, Read Latency, Write Throughput and Write Latency (RRT, RRL, RWT, RWL); 0 is the best.
+    /// Relative Read Throughput, Read Latency, Write Throughput and Write Latency (RRT, RRL, RWT,
+    /// RWL); 0 is the best.
     pub relative_performance: [u8; 4],
     /// Idle Power (IDLP).
     pub idle_power: U16,
@@ -244,13 +249,13 @@ const _: () = assert!(size_of::<PowerState>() == 32);
 pub enum ControllerKind {
     /// 01h: has namespaces.
     Io = 1,
-    /// 02h: tells where controllers are.
+    /// 02h: a discovery controller.
     Discovery = 2,
     /// 03h: manages a subsystem, without I/O. Never offered here.
     Administrative = 3,
 }
 
-/// What a controller with namespaces says of itself.
+/// The Identify data of a controller with namespaces.
 #[derive(Clone, Debug)]
 pub struct IoController<'a> {
     /// At most 20 characters.
@@ -261,7 +266,7 @@ pub struct IoController<'a> {
     pub firmware_revision: &'a str,
     /// The name of the subsystem.
     pub subsystem_nqn: &'a str,
-    /// As given to the host in the answer to Connect. Linux refuses another one.
+    /// The identifier in the response to Connect. Linux refuses a different one.
     pub controller_id: u16,
     /// The largest namespace identifier.
     pub namespaces_max: u32,
@@ -269,11 +274,11 @@ pub struct IoController<'a> {
     pub max_transfer_exponent: u8,
     /// Whether writes are lost with power until they are flushed.
     pub volatile_write_cache: bool,
-    /// Whether Flush takes the namespace FFFFFFFFh.
+    /// Whether Flush supports the namespace FFFFFFFFh.
     pub flush_all_namespaces: bool,
-    /// Room for data in a command capsule, a multiple of 16 bytes.
+    /// The limit of in-capsule data, a multiple of 16 bytes.
     pub in_capsule_data_bytes: u32,
-    /// Commands that one I/O queue holds, at least 1.
+    /// Outstanding commands of one I/O queue, at least 1.
     pub max_outstanding_commands: u16,
     /// Asynchronous Event Requests that wait at the same time, at least 1.
     pub async_event_requests: u8,
@@ -287,14 +292,14 @@ pub struct IoController<'a> {
     pub total_capacity_bytes: u128,
 }
 
-/// What a discovery controller says of itself (NVMe Base 2.0, section 3.1.2.3).
+/// The Identify data of a discovery controller (NVMe Base 2.0, section 3.1.2.3).
 #[derive(Clone, Debug)]
 pub struct DiscoveryController<'a> {
     /// At most 8 characters.
     pub firmware_revision: &'a str,
-    /// The well-known discovery name, or a name of its own.
+    /// The well-known discovery NQN, or a unique one.
     pub subsystem_nqn: &'a str,
-    /// As given to the host in the answer to Connect.
+    /// The identifier in the response to Connect.
     pub controller_id: u16,
     /// MDTS; 0 is no limit.
     pub max_transfer_exponent: u8,
@@ -313,11 +318,13 @@ impl Page for Controller {
 impl Controller {
     /// A controller with namespaces, over TCP.
     ///
-    /// Commands beyond the required ones: Compare, Write Zeroes, Dataset Management and reservations; no Copy, no Format,
-    /// no namespace management, no firmware download. Events: namespace attributes and zone descriptors.
+    /// Commands beyond the required ones: Compare, Write Zeroes, Dataset Management and
+    /// reservations; no Copy, no Format, no namespace management, no firmware download. Events:
+    /// namespace attributes and zone descriptors.
     ///
     /// # Errors
-    /// [`PageError`] for a text that does not fit, an in-capsule size that is no multiple of 16, or a count of zero.
+    /// [`PageError`] for a text that does not fit, an in-capsule size that is not a multiple of 16,
+    /// or a count of zero.
     pub fn io(with: &IoController<'_>) -> Result<Controller, PageError> {
         if !with.in_capsule_data_bytes.is_multiple_of(16) {
             return Err(value(
@@ -347,7 +354,8 @@ impl Controller {
         page.attributes = (page.attributes.get() | attributes::LIMITS_EXCLUDE_METADATA | keep_alive).into();
         page.log_attributes = log_attributes::COMMAND_EFFECTS | log_attributes::EXTENDED_DATA;
         page.error_log_entries = with.error_log_entries - 1;
-        // 157h is what the specification recommends for the warning; the critical one lies above it.
+        // 157h is the recommendation of the specification for the warning; the critical threshold
+        // is higher.
         page.warning_temperature_kelvin = 0x157.into();
         page.critical_temperature_kelvin = 353.into();
         page.total_capacity_bytes = with.total_capacity_bytes.into();
@@ -370,7 +378,7 @@ impl Controller {
         Ok(page)
     }
 
-    /// A discovery controller, over TCP. It tells of changes of the discovery log page.
+    /// A discovery controller, over TCP. It reports changes of the discovery log page.
     ///
     /// # Errors
     /// [`PageError`] for a text that does not fit, or a count of zero.
@@ -392,10 +400,10 @@ impl Controller {
         Ok(page)
     }
 
-    /// The MDTS that suits every one of `geometries`: the smallest of their limits, rounded down to a power of two.
+    /// The MDTS for all `geometries`: the smallest of their limits, rounded down to a power of two.
     ///
     /// # Errors
-    /// [`PageError::Value`] where a limit is below 8 KiB, which MDTS cannot tell.
+    /// [`PageError::Value`] if a limit is below 8 KiB, which MDTS cannot express.
     pub fn max_transfer_exponent_for<'a>(geometries: impl IntoIterator<Item = &'a Geometry>) -> Result<u8, PageError> {
         let limits = geometries.into_iter().map(|geometry| (geometry.max_transfer_blocks, geometry.block_size_bytes));
         common_exponent(Self::NAME, "MDTS", limits)
@@ -419,13 +427,13 @@ impl Controller {
         field_text(&self.firmware_revision_bytes)
     }
 
-    /// The name of the subsystem (SUBNQN), as it came.
+    /// The NQN of the subsystem (SUBNQN), unchecked.
     #[must_use]
     pub fn subsystem_nqn(&self) -> String {
         field_text(&self.subsystem_nqn_bytes)
     }
 
-    /// Room for data in a command capsule (IOCCSZ less the command); zero also for a size that makes no sense.
+    /// The limit of in-capsule data (IOCCSZ less the command); zero also for an invalid size.
     #[must_use]
     pub fn in_capsule_data_bytes(&self) -> u32 {
         self.command_capsule_16b.get().saturating_mul(16).saturating_sub(COMMAND_BYTES)
@@ -437,7 +445,7 @@ impl Controller {
         self.attributes.get() & wanted == wanted
     }
 
-    /// What both kinds of Fabrics controllers have in common.
+    /// The data that both kinds of Fabrics controllers have in common.
     fn fabrics(
         firmware_revision: &str,
         subsystem_nqn: &str,
@@ -460,7 +468,7 @@ impl Controller {
         page.attributes = attributes::LONG_HOST_IDENTIFIER.into();
         page.abort_limit = 3;
         page.async_event_limit = async_event_requests - 1;
-        // One slot, read only: there is nothing to download.
+        // One slot, read only: firmware download is not supported.
         page.firmware_updates = 0b0011;
         page.keep_alive_granularity_100ms = keep_alive_granularity_100ms.into();
         page.max_outstanding_commands = max_outstanding_commands.into();

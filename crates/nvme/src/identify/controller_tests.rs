@@ -30,7 +30,7 @@ pub(super) fn example() -> IoController<'static> {
 }
 
 #[test]
-fn every_field_lies_at_the_byte_of_the_specification() {
+fn every_field_has_the_offset_of_the_specification() {
     assert_layout!(Controller {
         pci_vendor_id: 0..=1,
         pci_subsystem_vendor_id: 2..=3,
@@ -128,9 +128,9 @@ fn every_field_lies_at_the_byte_of_the_specification() {
     });
 }
 
-/// The checks that the Linux 6.12 host makes of a Fabrics controller before it accepts it.
+/// The checks of the Linux 6.12 host on a Fabrics controller.
 #[test]
-fn linux_finds_what_it_asks_of_a_tcp_controller() {
+fn a_tcp_controller_passes_the_checks_of_linux() {
     let page = Controller::io(&example()).unwrap();
     let bytes = page.bytes();
     assert_eq!(bytes[111], 1, "CNTRLTYPE");
@@ -149,7 +149,7 @@ fn linux_finds_what_it_asks_of_a_tcp_controller() {
 }
 
 #[test]
-fn an_io_controller_promises_compare_zeroes_deallocation_and_reservations() {
+fn an_io_controller_supports_compare_zeroes_deallocation_and_reservations() {
     let page = Controller::io(&example()).unwrap();
     let commands = page.optional_commands.get();
     assert_eq!(
@@ -174,7 +174,7 @@ fn an_io_controller_promises_compare_zeroes_deallocation_and_reservations() {
 }
 
 #[test]
-fn a_controller_comes_back_from_its_bytes() {
+fn a_controller_survives_encoding_and_parsing() {
     let page = Controller::io(&example()).unwrap();
     let read = Controller::parse(page.bytes()).unwrap();
     assert_eq!(read, page);
@@ -186,7 +186,7 @@ fn a_controller_comes_back_from_its_bytes() {
 }
 
 #[test]
-fn a_discovery_controller_has_no_namespaces_and_tells_of_changes_of_its_log() {
+fn a_discovery_controller_has_no_namespaces_and_reports_changes_of_its_log() {
     let page = Controller::discovery(&DiscoveryController {
         firmware_revision: "0.1",
         subsystem_nqn: "nqn.2014-08.org.nvmexpress.discovery",
@@ -205,7 +205,7 @@ fn a_discovery_controller_has_no_namespaces_and_tells_of_changes_of_its_log() {
 }
 
 #[test]
-fn impossible_wishes_are_refused_by_name() {
+fn invalid_values_are_refused_by_field_name() {
     let refused = |with: IoController<'_>| match Controller::io(&with) {
         Err(PageError::Value { field, .. } | PageError::Text { field, .. }) => field,
         other => panic!("{other:?}"),
@@ -220,7 +220,7 @@ fn impossible_wishes_are_refused_by_name() {
 }
 
 #[test]
-fn the_transfer_limit_of_a_controller_suits_all_its_namespaces() {
+fn the_transfer_limit_of_a_controller_is_valid_for_all_its_namespaces() {
     let large = Geometry { block_size_bytes: 4096, max_transfer_blocks: Blocks(256), ..Geometry::tiny() };
     let small = Geometry { block_size_bytes: 512, max_transfer_blocks: Blocks(256), ..Geometry::tiny() };
     assert_eq!(Controller::max_transfer_exponent_for([&large]), Ok(8));
@@ -229,7 +229,7 @@ fn the_transfer_limit_of_a_controller_suits_all_its_namespaces() {
 }
 
 #[test]
-fn senseless_capsule_sizes_leave_no_room_for_data() {
+fn invalid_capsule_sizes_allow_no_in_capsule_data() {
     let mut page = Controller::empty();
     assert_eq!(page.in_capsule_data_bytes(), 0);
     page.command_capsule_16b = u32::MAX.into();

@@ -1,4 +1,4 @@
-//! From the pages of a namespace back to its geometry: what an initiator knows of a remote drive.
+//! Derives the geometry of a remote namespace from its Identify data and a zone report.
 
 use zonda_zoned::limits::{COMMAND_BLOCKS_MAX, DESCRIPTOR_EXTENSION_UNIT_BYTES};
 use zonda_zoned::{Blocks, Geometry, ZoneDescriptor, ZoneState, ZoneType};
@@ -8,31 +8,36 @@ use super::transfer::transfer_blocks;
 use super::{Controller, NvmNamespace, ZnsController, ZnsNamespace};
 use crate::page::{Page, PageError};
 
-/// What tells of zones.
+/// The pages that describe zones.
 #[derive(Clone, Copy, Debug)]
 pub struct ZonedPages<'a> {
     /// Identify Namespace of the Zoned Namespace Command Set.
     pub namespace: &'a ZnsNamespace,
     /// Identify Controller of the Zoned Namespace Command Set.
     pub controller: &'a ZnsController,
-    /// A zone report from the start of the namespace: no page tells the capacity of zones. One zone is enough for a drive
-    /// known to have neither conventional zones nor zones of different capacities; all of them prove it.
+    /// A zone report from the start of the namespace, since no Identify structure has the zone
+    /// capacity. One zone is enough for a drive known to have neither conventional zones nor
+    /// different capacities; a full report checks that.
     pub zones: &'a [ZoneDescriptor],
 }
 
-/// The geometry that these pages describe; `zoned` is absent for a namespace of the NVM Command Set.
+/// The geometry that these pages describe; `zoned` is absent for a namespace of the NVM Command
+/// Set.
 ///
-/// Such a conventional namespace becomes **one conventional zone as large as the namespace**. Any other zone size
-/// would have to divide the namespace, and none does for every size; commands to conventional blocks may reach over
-/// zone boundaries anyway, so that nothing tells one zone from many.
+/// Such a conventional namespace becomes **one conventional zone as large as the namespace**. Any
+/// other zone size would have to divide the namespace, and none does for every size; commands to
+/// conventional blocks may reach over zone boundaries anyway, so that one zone and many zones are
+/// indistinguishable.
 ///
-/// What the wire rounds stays rounded: transfer limits are powers of two of 4 KiB, and those that exceed what one command
-/// can name are cut to that. An open limit above the active limit becomes the active limit.
+/// Rounding by the encoding remains: transfer limits are powers of two of 4 KiB, and those that
+/// exceed what one command can name are cut to that. An open limit above the active limit becomes
+/// the active limit.
 ///
 /// # Errors
-/// [`PageError::Value`] for a field that no [`Geometry`] can hold: zones of different capacities, a size that is no
-/// multiple of the zone size, metadata in a buffer of its own, protection information, variable zone capacity.
-/// [`PageError::Geometry`] for fields that contradict each other.
+/// [`PageError::Value`] for a field that no [`Geometry`] can hold: zones of different capacities, a
+/// size that is no multiple of the zone size, metadata in a buffer of its own, protection
+/// information, variable zone capacity. [`PageError::Geometry`] for fields that contradict each
+/// other.
 pub fn geometry_from(
     controller: &Controller,
     namespace: &NvmNamespace,
@@ -44,7 +49,11 @@ pub fn geometry_from(
         return Err(namespace_error("FLBAS", namespace.format.into(), "metadata must be at the end of each block"));
     }
     if namespace.protection_type & 0b111 != 0 {
-        return Err(namespace_error("DPS", namespace.protection_type.into(), "protection information must be off"));
+        return Err(namespace_error(
+            "DPS",
+            namespace.protection_type.into(),
+            "protection information must be disabled",
+        ));
     }
     let counted_metadata =
         if controller.has_attributes(attributes::LIMITS_EXCLUDE_METADATA) { 0 } else { u32::from(metadata_bytes) };
@@ -78,7 +87,7 @@ pub fn geometry_from(
     Ok(geometry)
 }
 
-/// Divides the one zone of `geometry` as the pages say.
+/// Divides the single zone of `geometry` as the pages specify.
 fn divide(geometry: &mut Geometry, format_index: usize, pages: &ZonedPages<'_>) -> Result<(), PageError> {
     if pages.namespace.operation_characteristics.get() & VARIABLE_ZONE_CAPACITY != 0 {
         let found = pages.namespace.operation_characteristics.get();
@@ -103,13 +112,14 @@ fn divide(geometry: &mut Geometry, format_index: usize, pages: &ZonedPages<'_>) 
     Ok(())
 }
 
-/// The capacity that all zones share, and how many conventional ones come first. Offline zones have no say.
+/// The common capacity of all zones, and the number of conventional zones before the others.
+/// Offline zones are ignored.
 fn survey(zones: &[ZoneDescriptor], zone_size: u64) -> Result<(Blocks, u32), PageError> {
     let mut capacity = None;
     let mut conventional = 0;
     for (index, zone) in zones.iter().enumerate() {
         if Some(zone.start.0) != (index as u64).checked_mul(zone_size) {
-            return Err(zone_error("ZSLBA", zone.start.0, "zones must follow one another from the start"));
+            return Err(zone_error("ZSLBA", zone.start.0, "zones must be contiguous from the start of the namespace"));
         }
         if zone.zone_type == ZoneType::Conventional {
             if conventional != index as u32 {
@@ -124,7 +134,8 @@ fn survey(zones: &[ZoneDescriptor], zone_size: u64) -> Result<(Blocks, u32), Pag
             return Err(zone_error("ZCAP", zone.capacity_blocks.0, "all zones must have the same capacity"));
         }
     }
-    let capacity = capacity.ok_or(zone_error("ZCAP", 0, "a zone that is not offline must tell its capacity"))?;
+    let capacity =
+        capacity.ok_or(zone_error("ZCAP", 0, "at least one zone must have a capacity, that is, not be offline"))?;
     Ok((capacity, conventional))
 }
 
@@ -157,7 +168,7 @@ mod tests {
         ZoneTable::new(geometry.clone()).report(Lba(0), ReportFilter::All, false, false, u32::MAX).unwrap().zones
     }
 
-    /// Through bytes and back, as over a connection.
+    /// Encodes and parses, as over a connection.
     fn travel(geometry: &Geometry) -> Result<Geometry, PageError> {
         let max_transfer_exponent = Controller::max_transfer_exponent_for([geometry])?;
         let controller = Controller::io(&IoController { max_transfer_exponent, ..example() })?;
@@ -188,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zoned_geometry_travels_whole() {
+    fn a_zoned_geometry_survives_its_pages() {
         assert_eq!(travel(&usual()), Ok(usual()));
         let no_limits = Geometry { max_active_zones: None, max_open_zones: None, read_across_zones: false, ..usual() };
         assert_eq!(travel(&no_limits), Ok(no_limits));
@@ -197,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_no_power_of_two_comes_back_smaller() {
+    fn a_limit_that_is_not_a_power_of_two_is_rounded_down() {
         let odd = Geometry { max_transfer_blocks: Blocks(100), max_append_blocks: Blocks(7), ..usual() };
         let back = travel(&odd).unwrap();
         assert_eq!((back.max_transfer_blocks, back.max_append_blocks), (Blocks(64), Blocks(4)));
@@ -215,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_counts_towards_the_limit_unless_the_controller_says_otherwise() {
+    fn metadata_counts_towards_the_limit_unless_the_controller_excludes_it() {
         let geometry = Geometry { zone_capacity_blocks: Blocks(16), conventional_zone_count: 8, ..usual() };
         let mut controller = Controller::io(&example()).unwrap();
         controller.attributes = 0.into();
@@ -225,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_without_limits_allows_what_a_command_can_name() {
+    fn a_controller_without_limits_allows_the_longest_command() {
         let mut controller = Controller::io(&example()).unwrap();
         controller.max_transfer_exponent = 0;
         let namespace = NvmNamespace::from_geometry(&usual(), &NamespaceIdentity::default()).unwrap();
@@ -238,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_no_geometry_can_hold_are_refused_by_field() {
+    fn pages_without_a_valid_geometry_are_refused_by_field() {
         let controller = Controller::io(&example()).unwrap();
         let namespace = NvmNamespace::from_geometry(&usual(), &NamespaceIdentity::default()).unwrap();
         let zns_namespace = ZnsNamespace::from_geometry(&usual()).unwrap();
@@ -269,7 +280,7 @@ mod tests {
         assert_eq!(refused(&namespace, &zns_namespace, &uneven), "ZCAP");
         uneven[3].state = ZoneState::Offline;
         let pages = ZonedPages { namespace: &zns_namespace, controller: &zns_controller, zones: &uneven };
-        assert_eq!(geometry_from(&controller, &namespace, Some(pages)), Ok(usual()), "an offline zone has no say");
+        assert_eq!(geometry_from(&controller, &namespace, Some(pages)), Ok(usual()), "an offline zone is ignored");
         assert_eq!(refused(&namespace, &zns_namespace, &all[1..]), "ZSLBA");
         let mut late = all.clone();
         late[3].zone_type = ZoneType::Conventional;
@@ -278,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_geometry_that_the_wire_can_tell_exactly_travels_whole(
+        fn every_exactly_encodable_geometry_survives_its_pages(
             block_exponent in 9u32..=12,
             metadata_bytes in 0u16..=64,
             zones in (1u32..=40, 1u64..=3000, 0u64..=500),
@@ -323,7 +334,7 @@ mod tests {
             let pages = ZonedPages { namespace: &zns_namespace, controller: &zns_controller, zones: &zones };
             let _ = geometry_from(&controller, &namespace, Some(pages));
             let _ = geometry_from(&controller, &namespace, None);
-            // Closer to sense, so that later checks are reached.
+            // Mostly valid values, so that later checks are reached.
             namespace.format = 0;
             namespace.protection_type = 0;
             namespace.formats[0].data_exponent = 9 + seed[0] % 8;

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::page::Page;
 
-/// What a namespace has whatever its command set. Newer Linux asks for it first.
+/// Namespace data that is independent of the command set. Newer Linux reads it first.
 ///
 /// ```text
 /// 0 NSFEAT | 1 NMIC | 2 RESCAP | 3 FPI | 4 ANAGRPID | 8 NSATTR | 10 NVMSETID | 12 ENDGID | 14 NSTAT
@@ -15,7 +15,8 @@ use crate::page::Page;
 pub struct IndependentNamespace {
     /// Common Namespace Features (NSFEAT).
     pub features: u8,
-    /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): bit 0 shared between controllers.
+    /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): bit 0 shared between
+    /// controllers.
     pub sharing: u8,
     /// Reservation Capabilities (RESCAP).
     pub reservations: u8,
@@ -53,12 +54,12 @@ impl IndependentNamespace {
         page
     }
 
-    /// Says that reservations can survive a loss of power (RESCAP bit 0).
+    /// Sets support of Persist Through Power Loss (RESCAP bit 0).
     pub fn set_reservations_can_persist(&mut self) {
         self.reservations |= super::RESERVATIONS_CAN_PERSIST;
     }
 
-    /// Whether the namespace can serve commands (NSTAT bit 0). Linux leaves one alone that is not.
+    /// Whether the namespace can serve commands (NSTAT bit 0). Linux ignores one that is not ready.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.status & 1 != 0
@@ -71,7 +72,7 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(IndependentNamespace {
             features: 0..=0,
             sharing: 1..=1,
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn reservations_end_with_the_power_unless_the_namespace_says_so() {
+    fn reservations_persist_through_power_loss_only_if_the_namespace_supports_it() {
         let mut page = IndependentNamespace::new(true, false);
         assert_eq!(page.bytes()[2], 0xfe);
         page.set_reservations_can_persist();
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_and_write_protection_are_bits_of_their_own() {
+    fn readiness_and_write_protection_are_separate_bits() {
         for (ready, write_protected) in [(false, false), (true, false), (false, true), (true, true)] {
             let page = IndependentNamespace::parse(IndependentNamespace::new(ready, write_protected).bytes()).unwrap();
             assert_eq!((page.is_ready(), page.attributes == 1), (ready, write_protected));

@@ -1,7 +1,8 @@
 //! What the Linux host accepts as a block device.
 //!
-//! Linux narrows what the specification allows. The rules are those of kernel 6.12 (`drivers/nvme/host/core.c` and
-//! `zns.c`, `block/blk-zoned.c`); a namespace that breaks one connects, but has no usable block device.
+//! Linux restricts what the specification allows. The rules are those of kernel 6.12
+//! (`drivers/nvme/host/core.c` and `zns.c`, `block/blk-zoned.c`); a namespace that violates one
+//! connects, but has no usable block device.
 
 use std::fmt;
 
@@ -9,22 +10,23 @@ use zonda_zoned::Geometry;
 
 use super::transfer::is_zoned;
 
-/// Why Linux makes no block device of a namespace.
+/// Why Linux creates no block device for a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinuxRefusal {
-    /// The zone size is no power of two: "invalid zone size".
+    /// The zone size is not a power of two: "invalid zone size".
     ZoneSizeNotPowerOfTwo,
-    /// The zone size in sectors of 512 bytes does not fit the 32 bits that the block layer has for it.
+    /// The zone size in sectors of 512 bytes does not fit the 32 bits of the block layer.
     ZoneTooLarge,
     /// Conventional zones among sequential ones: "invalid zone type".
     ConventionalZones,
     /// Blocks larger than a memory page of 4 KiB: the device has capacity 0.
     BlocksTooLarge,
-    /// Metadata without protection information, which Linux takes over no fabric: the device has capacity 0.
+    /// Metadata without protection information, which Linux does not support over Fabrics: the
+    /// device has capacity 0.
     Metadata,
 }
 
-/// Says whether Linux will make a block device of a namespace with this geometry.
+/// Checks whether Linux creates a block device for a namespace with this geometry.
 ///
 /// # Errors
 /// The first reason why it will not.
@@ -52,20 +54,20 @@ pub fn linux_accepts(geometry: &Geometry) -> Result<(), LinuxRefusal> {
 }
 
 impl fmt::Display for LinuxRefusal {
-    /// What Linux does not take, and what would help.
+    /// What Linux does not support, and the remedy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             LinuxRefusal::ZoneSizeNotPowerOfTwo => {
-                "Linux takes only zone sizes that are a power of two: make zone_size_blocks one, and keep the capacity"
+                "Linux supports only power-of-two zone sizes: round zone_size_blocks up, and keep the capacity"
             }
-            LinuxRefusal::ZoneTooLarge => "Linux takes only zones smaller than 2 TiB: make zone_size_blocks smaller",
+            LinuxRefusal::ZoneTooLarge => "Linux supports only zones smaller than 2 TiB: reduce zone_size_blocks",
             LinuxRefusal::ConventionalZones => {
-                "Linux takes no conventional zones in a zoned NVMe namespace: make conventional_zone_count 0"
+                "Linux does not support conventional zones in a zoned NVMe namespace: set conventional_zone_count to 0"
             }
             LinuxRefusal::BlocksTooLarge => {
-                "Linux 6.12 takes only blocks of up to 4096 bytes: make block_size_bytes smaller"
+                "Linux 6.12 supports only blocks of up to 4096 bytes: reduce block_size_bytes"
             }
-            LinuxRefusal::Metadata => "Linux takes no metadata over a fabric: make metadata_bytes 0",
+            LinuxRefusal::Metadata => "Linux does not support metadata over Fabrics: set metadata_bytes to 0",
         })
     }
 }

@@ -1,5 +1,5 @@
-//! The lists of Identify: namespaces, the identifiers of one namespace, and command sets (NVMe Base 2.0, sections
-//! 5.17.2.2, 5.17.2.3 and 5.17.2.21).
+//! The lists of Identify: namespaces, the identifiers of one namespace, and command sets (NVMe Base
+//! 2.0, sections 5.17.2.2, 5.17.2.3 and 5.17.2.21).
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,7 +8,8 @@ use zonda_zoned::NamespaceId;
 use super::{CommandSet, IDENTIFY_BYTES};
 use crate::page::{Page, PageError};
 
-/// Namespace List (NVMe Base 2.0, section 5.17.2.2): identifiers in ascending order, ended by zero unless it is full.
+/// Namespace List (NVMe Base 2.0, section 5.17.2.2): identifiers in ascending order, ended by zero
+/// unless it is full.
 ///
 /// ```text
 /// 0 identifier 0 | 4 identifier 1 | ... | 4092 identifier 1023
@@ -20,8 +21,8 @@ pub struct NamespaceList {
     pub identifiers: [U32; 1024],
 }
 
-/// I/O Command Set data structure (CNS 1Ch, NVMe Base 2.0, section 5.17.2.21): combinations of command sets that can be on
-/// together. A host chooses one by its place.
+/// I/O Command Set data structure (CNS 1Ch, NVMe Base 2.0, section 5.17.2.21): combinations of
+/// command sets that can be on together. A host chooses one by its index.
 ///
 /// ```text
 /// 0 combination 0 | 8 combination 1 | ... | 4088 combination 511
@@ -36,7 +37,7 @@ pub struct CommandSetVector {
 const _: () = assert!(size_of::<NamespaceList>() == IDENTIFY_BYTES);
 const _: () = assert!(size_of::<CommandSetVector>() == IDENTIFY_BYTES);
 
-/// What a namespace is known by. An identifier of zeros is none.
+/// The identifiers of a namespace. All zeros mean that it has no such identifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceIdentity {
     /// UUID, in the byte order of RFC 4122.
@@ -56,7 +57,7 @@ impl Page for CommandSetVector {
 }
 
 impl NamespaceList {
-    /// The page that answers "the active namespaces above `after`": as many as fit, in ascending order.
+    /// The active namespaces above `after`: as many as fit, in ascending order.
     #[must_use]
     pub fn above(after: NamespaceId, active: &[NamespaceId]) -> NamespaceList {
         let mut above: Vec<u32> = active.iter().filter(|id| id.0 > after.0).map(|id| id.0).collect();
@@ -92,7 +93,8 @@ impl CommandSetVector {
     }
 }
 
-/// Namespace Identification Descriptor list (CNS 03h, NVMe Base 2.0, section 5.17.2.3), the command set last.
+/// Namespace Identification Descriptor list (CNS 03h, NVMe Base 2.0, section 5.17.2.3), the command
+/// set last.
 ///
 /// ```text
 /// 0 type (NIDT) | 1 length (NIDL) | 2 reserved | 4 identifier, NIDL bytes; then the next descriptor without a gap
@@ -118,12 +120,12 @@ pub fn write_descriptors(identity: &NamespaceIdentity, command_set: CommandSet) 
     list
 }
 
-/// Reads a Namespace Identification Descriptor list: the identifiers, and the code of the command set if it is told.
-/// Descriptors of an unknown type are passed over.
+/// Reads a Namespace Identification Descriptor list: the identifiers, and the code of the command
+/// set if it is listed. Descriptors of an unknown type are skipped.
 ///
 /// # Errors
-/// [`PageError::Short`] where a descriptor reaches past the end of `bytes`; [`PageError::Value`] for a known type with
-/// another length than its own.
+/// [`PageError::Short`] where a descriptor reaches past the end of `bytes`; [`PageError::Value`]
+/// for a known type with another length than its own.
 pub fn parse_descriptors(bytes: &[u8]) -> Result<(NamespaceIdentity, Option<u8>), PageError> {
     let mut identity = NamespaceIdentity::default();
     let mut command_set = None;
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_list_goes_on_above_the_one_given() {
+    fn a_namespace_list_continues_above_the_given_identifier() {
         let active = [3, 1, 9, 1].map(NamespaceId);
         assert_eq!(ids(&NamespaceList::above(NamespaceId(0), &active)), [1, 3, 9]);
         assert_eq!(ids(&NamespaceList::above(NamespaceId(3), &active)), [9]);
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_follow_one_another_without_a_gap() {
+    fn identifiers_are_contiguous() {
         let identity = NamespaceIdentity { uuid: Some([0xaa; 16]), nguid: None, eui64: Some([0xbb; 8]) };
         let list = write_descriptors(&identity, CommandSet::Zoned);
         assert_eq!(list.len(), 4096);
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_identifier_is_passed_over() {
+    fn an_unknown_identifier_type_is_skipped() {
         let bytes = [9, 2, 0, 0, 1, 2, 4, 1, 0, 0, 0];
         assert_eq!(parse_descriptors(&bytes), Ok((NamespaceIdentity::default(), Some(0))));
     }

@@ -1,5 +1,6 @@
-//! The data structures of the Identify command (NVMe Base 2.0, section 5.17; NVM Command Set 1.0, section 4.1.5; Zoned
-//! Namespace Command Set 1.1, section 4.1.5), and the way between them and a [`zonda_zoned::Geometry`].
+//! The data structures of the Identify command (NVMe Base 2.0, section 5.17; NVM Command Set 1.0,
+//! section 4.1.5; Zoned Namespace Command Set 1.1, section 4.1.5), and the conversions from and to
+//! a [`zonda_zoned::Geometry`].
 
 pub mod capabilities;
 mod controller;
@@ -30,8 +31,8 @@ pub use zns_namespace::{LbaFormatExtension, ZnsNamespace, zone_resources};
 
 /// Bytes of every Identify data structure (NVMe Base 2.0, section 5.17.1).
 pub const IDENTIFY_BYTES: usize = 4096;
-/// RESCAP: bits 6:1 all types of reservations; bit 7 the key is ignored where revision 1.3 says so (Register alone).
-/// Bit 0 is for namespaces that say so.
+/// RESCAP: bits 6:1 all types of reservations; bit 7 IEKEY as in revision 1.3 (Register only). Bit
+/// 0 depends on the namespace.
 pub(crate) const RESERVATION_CAPABILITIES: u8 = 0b1111_1110;
-/// RESCAP bit 0: reservations can be made to survive a loss of power.
+/// RESCAP bit 0: Persist Through Power Loss is supported.
 pub(crate) const RESERVATIONS_CAN_PERSIST: u8 = 1;

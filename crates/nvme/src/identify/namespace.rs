@@ -1,5 +1,5 @@
-//! Identify Namespace of the NVM Command Set (NVM Command Set 1.0, section 4.1.5.1), which zoned namespaces
-//! have too.
+//! Identify Namespace of the NVM Command Set (NVM Command Set 1.0, section 4.1.5.1), which zoned
+//! namespaces have too.
 
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -21,7 +21,8 @@ use crate::page::{Page, PageError};
 pub struct NvmNamespace {
     /// Namespace Size (NSZE): blocks with an address.
     pub size_blocks: U64,
-    /// Namespace Capacity (NCAP): blocks that can be allocated. Equals the size without thin provisioning (NSFEAT bit 0).
+    /// Namespace Capacity (NCAP): blocks that can be allocated. Equals the size without thin
+    /// provisioning (NSFEAT bit 0).
     pub capacity_blocks: U64,
     /// Namespace Utilization (NUSE): blocks that are allocated.
     pub used_blocks: U64,
@@ -29,7 +30,8 @@ pub struct NvmNamespace {
     pub features: u8,
     /// Number of LBA Formats (NLBAF), zero-based.
     pub formats_count: u8,
-    /// Formatted LBA Size (FLBAS): bits 3:0 and 6:5 the format in use, bit 4 metadata at the end of each block.
+    /// Formatted LBA Size (FLBAS): bits 3:0 and 6:5 the format in use, bit 4 metadata at the end of
+    /// each block.
     pub format: u8,
     /// Metadata Capabilities (MC): bit 0 at the end of each block, bit 1 in a buffer of its own.
     pub metadata_capabilities: u8,
@@ -37,14 +39,15 @@ pub struct NvmNamespace {
     pub protection_capabilities: u8,
     /// End-to-end Data Protection Type Settings (DPS): bits 2:0 the type in use, 0 for none.
     pub protection_type: u8,
-    /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): bit 0 shared between controllers.
+    /// Namespace Multi-path I/O and Namespace Sharing Capabilities (NMIC): bit 0 shared between
+    /// controllers.
     pub sharing: u8,
     /// Reservation Capabilities (RESCAP).
     pub reservations: u8,
     /// Format Progress Indicator (FPI).
     pub format_progress: u8,
-    /// Deallocate Logical Block Features (DLFEAT): bits 2:0 = 001b deallocated blocks read as zeros, bit 3 the Deallocate
-    /// bit of Write Zeroes.
+    /// Deallocate Logical Block Features (DLFEAT): bits 2:0 = 001b deallocated blocks read as
+    /// zeros, bit 3 the Deallocate bit of Write Zeroes.
     pub deallocate_features: u8,
     /// Namespace Atomic Write Unit Normal (NAWUN).
     pub atomic_write_normal: U16,
@@ -58,7 +61,8 @@ pub struct NvmNamespace {
     pub atomic_boundary_offset: U16,
     /// Namespace Atomic Boundary Size Power Fail (NABSPF).
     pub atomic_boundary_power_fail: U16,
-    /// Namespace Optimal I/O Boundary (NOIOB), blocks; zero is none. Linux ignores it, with a warning, for zoned ones.
+    /// Namespace Optimal I/O Boundary (NOIOB), blocks; zero is none. Linux ignores it, with a
+    /// warning, for zoned ones.
     pub optimal_boundary_blocks: U16,
     /// NVM Capacity (NVMCAP), bytes.
     pub nvm_capacity_bytes: U128,
@@ -97,7 +101,7 @@ pub struct NvmNamespace {
     _vendor_384: [u8; 3712],
 }
 
-/// How large a block is, and how much metadata goes with it (NVM Command Set 1.0, section 4.1.5.1).
+/// Sizes of a block and its metadata (NVM Command Set 1.0, section 4.1.5.1).
 ///
 /// ```text
 /// 0 metadata size (MS) | 2 data size (LBADS) | 3 relative performance (RP), bits 1:0
@@ -107,7 +111,7 @@ pub struct NvmNamespace {
 pub struct LbaFormat {
     /// Metadata Size (MS), bytes of each block.
     pub metadata_bytes: U16,
-    /// LBA Data Size (LBADS), 2^n bytes; less than 9 is no format.
+    /// LBA Data Size (LBADS), 2^n bytes; less than 9 is not a valid format.
     pub data_exponent: u8,
     /// Relative Performance (RP), 0 the best.
     pub relative_performance: u8,
@@ -123,9 +127,9 @@ impl Page for NvmNamespace {
 impl NvmNamespace {
     /// The page of a namespace with this geometry, shared between controllers, all of it in use.
     ///
-    /// One format; metadata at the end of each block, the only way that Fabrics has; deallocated blocks read as zeros;
-    /// no protection information, no thin provisioning: the capacity is the size even where zones can hold less, and
-    /// only the bytes (NVMCAP) leave the gaps out.
+    /// One format; metadata at the end of each block, as Fabrics requires; deallocated blocks read
+    /// as zeros; no protection information, no thin provisioning: the capacity is the size even
+    /// where zones can hold less, and only the bytes (NVMCAP) leave the gaps out.
     ///
     /// # Errors
     /// [`PageError::Geometry`] for a geometry that cannot be.
@@ -195,7 +199,7 @@ impl NvmNamespace {
         self.deallocate_features & 0b111 == READS_ZEROS
     }
 
-    /// Says that reservations can survive a loss of power (RESCAP bit 0).
+    /// Sets support of Persist Through Power Loss (RESCAP bit 0).
     pub fn set_reservations_can_persist(&mut self) {
         self.reservations |= super::RESERVATIONS_CAN_PERSIST;
     }
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(NvmNamespace {
             size_blocks: 0..=7,
             capacity_blocks: 8..=15,
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_tells_its_size_and_format() {
+    fn a_namespace_reports_its_size_and_format() {
         let identity = NamespaceIdentity { nguid: Some([7; 16]), ..NamespaceIdentity::default() };
         let page = NvmNamespace::from_geometry(&Geometry::tiny(), &identity).unwrap();
         assert_eq!((page.size_blocks.get(), page.capacity_blocks.get()), (128, 128));
@@ -276,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn reservations_end_with_the_power_unless_the_namespace_says_so() {
+    fn reservations_persist_through_power_loss_only_if_the_namespace_supports_it() {
         let mut page = NvmNamespace::from_geometry(&Geometry::tiny(), &NamespaceIdentity::default()).unwrap();
         assert_eq!(page.bytes()[31], 0xfe);
         page.set_reservations_can_persist();
@@ -301,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_size_that_nobody_has_is_an_error() {
+    fn an_invalid_block_size_is_an_error() {
         for exponent in [0, 8, 17, 255] {
             let mut page = NvmNamespace::empty();
             page.formats[0].data_exponent = exponent;
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_blocks_are_used_than_there_are() {
+    fn the_used_blocks_do_not_exceed_the_size() {
         let mut page = NvmNamespace::from_geometry(&Geometry::tiny(), &NamespaceIdentity::default()).unwrap();
         page.set_used(Blocks(5));
         assert_eq!(page.used_blocks.get(), 5);

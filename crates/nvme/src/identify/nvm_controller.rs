@@ -8,7 +8,7 @@ use zonda_zoned::limits::DEALLOCATE_RANGES_MAX;
 use super::transfer::common_exponent;
 use crate::page::{Page, PageError};
 
-/// Limits of commands that move no data. Zero is no limit, or that none is told.
+/// Limits of commands without data transfer. Zero: no limit, or not reported.
 ///
 /// ```text
 /// 0 VSL | 1 WZSL | 2 WUSL | 3 DMRL | 4 DMRSL | 8 DMSL
@@ -22,7 +22,7 @@ pub struct NvmController {
     pub write_zeroes_exponent: u8,
     /// Write Uncorrectable Size Limit (WUSL), 2^n memory pages of 4 KiB.
     pub write_uncorrectable_exponent: u8,
-    /// Dataset Management Ranges Limit (DMRL); 256 does not fit and is told as zero.
+    /// Dataset Management Ranges Limit (DMRL); 256 does not fit and is encoded as zero.
     pub deallocate_ranges: u8,
     /// Dataset Management Range Size Limit (DMRSL), blocks of one range.
     pub deallocate_range_blocks: U32,
@@ -38,11 +38,11 @@ impl Page for NvmController {
 }
 
 impl NvmController {
-    /// The page of a controller with namespaces of these geometries: Write Zeroes may be as long as any other command
-    /// (a device holds it to the same limit), and deallocation has no limit.
+    /// The page of a controller with namespaces of these geometries: Write Zeroes may be as long as
+    /// any other command (a device holds it to the same limit), and deallocation has no limit.
     ///
     /// # Errors
-    /// [`PageError::Value`] where a limit is below 8 KiB, which WZSL cannot tell.
+    /// [`PageError::Value`] if a limit is below 8 KiB, which WZSL cannot express.
     pub fn from_geometries<'a>(geometries: impl IntoIterator<Item = &'a Geometry>) -> Result<NvmController, PageError> {
         let limits = geometries.into_iter().map(|geometry| (geometry.max_transfer_blocks, geometry.block_size_bytes));
         let mut page = NvmController::empty();
@@ -68,7 +68,7 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(NvmController {
             verify_exponent: 0..=0,
             write_zeroes_exponent: 1..=1,
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_of_ranges_is_the_256_that_the_command_has_room_for() {
+    fn without_a_limit_a_command_has_256_ranges() {
         let mut page = NvmController::empty();
         assert_eq!(page.deallocate_ranges_max(), 256);
         page.deallocate_ranges = 8;

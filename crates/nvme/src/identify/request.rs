@@ -1,6 +1,7 @@
-//! What an Identify command asks for (NVMe Base 2.0, section 5.17).
+//! The fields of an Identify command (NVMe Base 2.0, section 5.17).
 
-/// Controller or Namespace Structure (CNS): the structures that this crate knows (NVMe Base 2.0, section 5.17.1).
+/// Controller or Namespace Structure (CNS): the structures that this crate supports (NVMe Base 2.0,
+/// section 5.17.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Structure {
@@ -18,7 +19,7 @@ pub enum Structure {
     CommandSetController = 0x06,
     /// 07h: the active namespaces of one I/O command set.
     CommandSetActiveNamespaces = 0x07,
-    /// 08h: what a namespace has whatever its command set.
+    /// 08h: namespace data that is independent of the command set.
     IndependentNamespace = 0x08,
     /// 1Ch: the combinations of I/O command sets that can be on together.
     CommandSets = 0x1c,
@@ -36,7 +37,7 @@ pub enum CommandSet {
     Zoned = 0x02,
 }
 
-/// The fields of an Identify command, codes as they came: a code without a meaning gets its status from the controller.
+/// The fields of an Identify command, with raw codes: the controller refuses unknown ones.
 ///
 /// ```text
 /// Dword 10  07:00 structure (CNS)   31:16 controller identifier (CNTID)
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_zoned_namespace_structure_has_its_codes_where_a_controller_looks_for_them() {
+    fn the_request_for_the_zoned_namespace_structure_has_the_codes_of_the_specification() {
         let request = IdentifyRequest::of(Structure::CommandSetNamespace, CommandSet::Zoned);
         assert_eq!(request.encode(), (0x05, 0x0200_0000, 0));
     }
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn known_codes_are_their_own_and_unknown_ones_come_back() {
+    fn codes_survive_and_unknown_codes_are_returned() {
         let mut known = 0;
         for code in 0..=u8::MAX {
             match Structure::try_from(code) {

@@ -1,18 +1,20 @@
-//! The limits of a transfer, which the wire gives as powers of two of the smallest memory page.
+//! Transfer limits, which are encoded as powers of two of the smallest memory page.
 //!
-//! A field of zero means "no limit" (or, for Zone Append, "the limit of all commands"). So the smallest limit that can
-//! be told is twice the memory page, 8 KiB. A limit that is no power of two is told as the next smaller one.
+//! A field of zero means "no limit" (or, for Zone Append, "the limit of all commands"). So the
+//! smallest limit that can be encoded is twice the memory page, 8 KiB. A limit that is not a power
+//! of two is rounded down.
 
 use zonda_zoned::{Blocks, Geometry, limits::COMMAND_BLOCKS_MAX};
 
 use crate::page::PageError;
 
-/// The smallest memory page, CAP.MPSMIN: the unit of MDTS, ZASL, VSL and WZSL. Linux takes the same for granted of ZASL.
+/// The smallest memory page, CAP.MPSMIN: the unit of MDTS, ZASL, VSL and WZSL. Linux assumes the
+/// same for ZASL.
 pub const MEMORY_PAGE_BYTES: u32 = 4096;
 
-/// The exponent that tells a limit of `blocks` blocks; `None` below 8 KiB, which has none.
+/// The exponent for a limit of `blocks` blocks; `None` below 8 KiB, which has none.
 ///
-/// Metadata is not counted: controllers made here say so (CTRATT bit 16, MEM).
+/// Metadata is not counted: zonda's controllers report that (CTRATT bit 16, MEM).
 #[must_use]
 pub fn transfer_exponent(blocks: Blocks, block_size_bytes: u32) -> Option<u8> {
     let bytes = u128::from(blocks.0) * u128::from(block_size_bytes);
@@ -20,9 +22,11 @@ pub fn transfer_exponent(blocks: Blocks, block_size_bytes: u32) -> Option<u8> {
     (exponent > 0).then_some(exponent as u8)
 }
 
-/// The blocks of `bytes_each` bytes that a limit allows, at most what one command can name; 0 is no limit.
+/// The blocks of `bytes_each` bytes that a limit allows, at most those of the longest command; 0 is
+/// no limit.
 ///
-/// `bytes_each` includes the metadata that travels with a block, unless the controller does not count it.
+/// `bytes_each` includes the metadata that travels with a block, unless the controller does not
+/// count it.
 ///
 /// # Panics
 /// When `bytes_each` is zero.
@@ -37,7 +41,7 @@ pub fn transfer_blocks(exponent: u8, bytes_each: u32) -> Blocks {
     Blocks((bytes / u64::from(bytes_each)).min(COMMAND_BLOCKS_MAX))
 }
 
-/// The exponent for a limit that every one of `limits` allows, with the field it is for; 0 without any.
+/// The exponent for the smallest of `limits`, with the name of its field; 0 without limits.
 pub(super) fn common_exponent(
     page: &'static str,
     field: &'static str,
@@ -49,14 +53,15 @@ pub(super) fn common_exponent(
             page,
             field,
             value: blocks.0.saturating_mul(u64::from(block_size_bytes)),
-            remedy: "a limit below 8192 bytes cannot be told: allow longer transfers",
+            remedy: "a limit below 8192 bytes cannot be encoded: allow longer transfers",
         })?;
         common = Some(common.map_or(exponent, |common| common.min(exponent)));
     }
     Ok(common.unwrap_or(0))
 }
 
-/// Whether a namespace is zoned on the wire: one of conventional zones only is a namespace of the NVM Command Set.
+/// Whether a namespace uses the Zoned Namespace Command Set: one with conventional zones only uses
+/// the NVM Command Set.
 pub(super) fn is_zoned(geometry: &Geometry) -> bool {
     geometry.conventional_zone_count < geometry.zone_count
 }
@@ -66,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_told_in_powers_of_two_of_4_kib() {
+    fn a_limit_is_encoded_in_powers_of_two_of_4_kib() {
         assert_eq!(transfer_exponent(Blocks(2), 4096), Some(1));
         assert_eq!(transfer_exponent(Blocks(256), 4096), Some(8));
         assert_eq!(transfer_exponent(Blocks(255), 4096), Some(7));
@@ -81,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn no_exponent_allows_more_than_one_command_can_name() {
+    fn no_exponent_allows_more_than_the_longest_command() {
         for exponent in 0..=u8::MAX {
             let blocks = transfer_blocks(exponent, 512);
             assert!(blocks.0 <= COMMAND_BLOCKS_MAX, "{exponent}");

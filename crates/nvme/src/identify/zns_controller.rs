@@ -1,4 +1,5 @@
-//! Identify Controller of the Zoned Namespace Command Set (Zoned Namespace Command Set 1.1, section 4.1.5, CNS 06h).
+//! Identify Controller of the Zoned Namespace Command Set (Zoned Namespace Command Set 1.1, section
+//! 4.1.5, CNS 06h).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use zonda_zoned::Geometry;
@@ -14,7 +15,8 @@ use crate::page::{Page, PageError};
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ZnsController {
-    /// Zone Append Size Limit (ZASL), 2^n memory pages of 4 KiB; 0 is the limit of all commands (MDTS).
+    /// Zone Append Size Limit (ZASL), 2^n memory pages of 4 KiB; 0 is the limit of all commands
+    /// (MDTS).
     pub append_limit_exponent: u8,
     _reserved_1: [u8; 4095],
 }
@@ -26,11 +28,11 @@ impl Page for ZnsController {
 }
 
 impl ZnsController {
-    /// The page of a controller with namespaces of these geometries: the smallest of their append limits, and never more
-    /// than MDTS, of which conventional namespaces have a say.
+    /// The page of a controller with namespaces of these geometries: the smallest of their append
+    /// limits, and never more than MDTS, which conventional namespaces limit, too.
     ///
     /// # Errors
-    /// [`PageError::Value`] where a limit is below 8 KiB, which ZASL cannot tell.
+    /// [`PageError::Value`] if a limit is below 8 KiB, which ZASL cannot express.
     pub fn from_geometries<'a>(geometries: impl IntoIterator<Item = &'a Geometry>) -> Result<ZnsController, PageError> {
         let limits = geometries.into_iter().map(|geometry| {
             let blocks = if is_zoned(geometry) { geometry.max_append_blocks } else { geometry.max_transfer_blocks };

@@ -1,4 +1,5 @@
-//! Identify Namespace of the Zoned Namespace Command Set (Zoned Namespace Command Set 1.1, section 4.1.5.1).
+//! Identify Namespace of the Zoned Namespace Command Set (Zoned Namespace Command Set 1.1, section
+//! 4.1.5.1).
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -7,7 +8,7 @@ use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
 
 use crate::page::{Page, PageError};
 
-/// What a namespace has because it is zoned.
+/// Namespace data of the Zoned Namespace Command Set.
 ///
 /// ```text
 ///  0 ZOC | 2 OZCS | 4 MAR | 8 MOR | 12 RRL | 16 FRL | 20 RRL1 | 24 RRL2 | 28 RRL3 | 32 FRL1 | 36 FRL2 | 40 FRL3
@@ -16,10 +17,11 @@ use crate::page::{Page, PageError};
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct ZnsNamespace {
-    /// Zone Operation Characteristics (ZOC): bit 0 variable zone capacity, bit 1 zone active excursions. Linux refuses a
-    /// namespace with either.
+    /// Zone Operation Characteristics (ZOC): bit 0 variable zone capacity, bit 1 zone active
+    /// excursions. Linux refuses a namespace with either.
     pub operation_characteristics: U16,
-    /// Optional Zoned Command Support (OZCS): bit 0 read across zone boundaries, bit 1 Zone Random Write Areas.
+    /// Optional Zoned Command Support (OZCS): bit 0 read across zone boundaries, bit 1 Zone Random
+    /// Write Areas.
     pub optional_commands: U16,
     /// Maximum Active Resources (MAR), zero-based; FFFFFFFFh is no limit.
     pub active_resources_max: U32,
@@ -70,12 +72,13 @@ impl Page for ZnsNamespace {
 }
 
 impl ZnsNamespace {
-    /// The page of a namespace with this geometry, in LBA format 0. The page does not tell the zones' capacity nor which
-    /// of them are conventional: that is in the zone descriptors.
+    /// The page of a namespace with this geometry, in LBA format 0. The page contains neither the
+    /// zones' capacity nor which of them are conventional: that is in the zone descriptors.
     ///
     /// # Errors
-    /// [`PageError::Geometry`] for a geometry that cannot be, [`PageError::Value`] for one too large for its fields: a
-    /// Zone Random Write Area has at most 65,535 blocks, a descriptor extension 255 times 64 bytes.
+    /// [`PageError::Geometry`] for an invalid geometry, [`PageError::Value`] for one too large for
+    /// its fields: a Zone Random Write Area has at most 65,535 blocks, a descriptor extension 255
+    /// times 64 bytes.
     pub fn from_geometry(geometry: &Geometry) -> Result<ZnsNamespace, PageError> {
         geometry.validate()?;
         let mut page = ZnsNamespace::empty();
@@ -96,7 +99,7 @@ impl ZnsNamespace {
             page: Self::NAME,
             field: "ZDES",
             value: units.into(),
-            remedy: "a descriptor extension has at most 255 times 64 bytes",
+            remedy: "a descriptor extension has at most 16320 bytes (255 times 64)",
         })?;
         Ok(page)
     }
@@ -107,7 +110,8 @@ impl ZnsNamespace {
         zone_resources(self.active_resources_max.get())
     }
 
-    /// Maximum Open Resources as a count, at most the active ones, since an open zone is active; `None` is no limit.
+    /// Maximum Open Resources as a count, at most the active ones, since an open zone is active;
+    /// `None` is no limit.
     #[must_use]
     pub fn max_open_zones(&self) -> Option<u32> {
         match (zone_resources(self.open_resources_max.get()), self.max_active_zones()) {
@@ -122,7 +126,8 @@ impl ZnsNamespace {
         self.optional_commands.get() & READ_ACROSS_ZONES != 0
     }
 
-    /// The Zone Random Write Areas, if there are any (OZCS bit 1). Sizes as they came: see [`Geometry::validate`].
+    /// The Zone Random Write Areas, if there are any (OZCS bit 1). Sizes are unchecked: see
+    /// [`Geometry::validate`].
     #[must_use]
     pub fn zrwa(&self) -> Option<ZrwaGeometry> {
         (self.optional_commands.get() & HAS_ZRWA != 0).then(|| ZrwaGeometry {
@@ -134,7 +139,7 @@ impl ZnsNamespace {
     }
 }
 
-/// The count behind a zero-based resource field (MAR, MOR); `None` for FFFFFFFFh, which is no limit.
+/// The count of a zero-based resource field (MAR, MOR); `None` for FFFFFFFFh, which is no limit.
 #[must_use]
 pub fn zone_resources(code: u32) -> Option<u32> {
     (code != NO_LIMIT).then(|| code + 1)
@@ -170,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(ZnsNamespace {
             operation_characteristics: 0..=1,
             optional_commands: 2..=3,
@@ -211,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn zone_size_and_extension_size_stand_in_the_extension_of_format_zero() {
+    fn zone_size_and_extension_size_are_in_the_format_extension_zero() {
         let page = ZnsNamespace::from_geometry(&Geometry::tiny()).unwrap();
         assert_eq!(page.bytes()[2816..2826], [16, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
         assert_eq!(page.bytes()[0..4], [0, 0, 1, 0], "ZOC none, OZCS read across zones");
     }
 
     #[test]
-    fn a_random_write_area_comes_back_as_it_was() {
+    fn a_random_write_area_survives_encoding_and_parsing() {
         let zrwa = ZrwaGeometry {
             size_blocks: Blocks(8),
             flush_granularity_blocks: Blocks(4),
@@ -232,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_a_field_is_refused() {
+    fn values_that_do_not_fit_a_field_are_refused() {
         let refused = |geometry: &Geometry| match ZnsNamespace::from_geometry(geometry) {
             Err(PageError::Value { field, .. }) => field,
             other => panic!("{other:?}"),

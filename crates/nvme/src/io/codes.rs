@@ -85,7 +85,7 @@ pub fn report_filter(code: u8) -> Option<ReportFilter> {
     FILTERS.get(usize::from(code)).copied()
 }
 
-/// The code of a filter; `None` for a state that the specification has none for.
+/// The code of a filter; `None` for a state without a code in the specification.
 #[must_use]
 pub fn report_filter_code(filter: ReportFilter) -> Option<u8> {
     FILTERS.iter().position(|&known| known == filter).map(|code| code as u8)

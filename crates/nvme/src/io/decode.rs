@@ -17,12 +17,12 @@ pub(super) const ALLOCATE_ZRWA: u32 = 1 << 9;
 /// Partial Report: CDW13 bit 16 of Zone Management Receive.
 pub(super) const PARTIAL_REPORT: u32 = 1 << 16;
 
-/// Reads an I/O command to a namespace of the given format. The data pointer is not looked at.
+/// Reads an I/O command to a namespace of the given format. The data pointer is ignored.
 ///
 /// # Errors
 /// [`StatusCode::INVALID_OPCODE`] for a command that the namespace's command set does not have,
-/// [`StatusCode::INVALID_FIELD`] for a field with a value that the command does not allow, or for more blocks than one
-/// command may move.
+/// [`StatusCode::INVALID_FIELD`] for a field with a value that the command does not allow, or for
+/// more blocks than one command may move.
 pub fn decode(entry: &SubmissionEntry, format: &NamespaceFormat) -> Result<IoRequest, StatusCode> {
     let opcode = IoOpcode::try_from(entry.opcode).map_err(|_| StatusCode::INVALID_OPCODE)?;
     let start = Lba(entry.starting_lba());

@@ -10,12 +10,13 @@ use super::decode::{ALLOCATE_ZRWA, DEALLOCATE, PARTIAL_REPORT, SELECT_ALL};
 use super::{DATASET_RANGE_BYTES, NamespaceFormat, Transfer, ZONE_REPORT_UNIT_BYTES};
 use crate::{IoOpcode, SglDescriptor, SubmissionEntry};
 
-/// An entry, and the data that goes with it.
+/// An entry, and its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// The entry; the command identifier is zero, and the data pointer one of transport data of the transfer's length.
+    /// The entry; the command identifier is zero, and the data pointer one of transport data of the
+    /// transfer's length.
     pub entry: SubmissionEntry,
-    /// Which way data goes, and how many bytes.
+    /// Direction and length of the data transfer.
     pub transfer: Transfer,
 }
 
@@ -24,7 +25,8 @@ pub struct Encoded {
 pub enum EncodeError {
     /// The changed zone list is a log page: an admin command reads it.
     NotAnIoCommand,
-    /// No blocks, more than 65,536, no range, more than 256, or a range of more than 2^32 - 1 blocks.
+    /// No blocks, more than 65,536, no range, more than 256, or a range of more than 2^32 - 1
+    /// blocks.
     Count,
     /// A filter by a state that the specification does not have.
     Filter,
@@ -35,21 +37,21 @@ pub enum EncodeError {
 impl fmt::Display for EncodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            EncodeError::NotAnIoCommand => "the changed zone list is read with an admin command",
+            EncodeError::NotAnIoCommand => "reading the changed zone list is an admin command",
             EncodeError::Count => "a command moves 1 to 65536 blocks, and deallocates 1 to 256 ranges",
-            EncodeError::Filter => "a zone report has no filter for this state",
-            EncodeError::ExtensionLength => "a descriptor extension must be as long as the namespace's",
+            EncodeError::Filter => "NVMe has no report filter for this zone state",
+            EncodeError::ExtensionLength => "the length of a descriptor extension must be that of the namespace format",
         })
     }
 }
 
 impl std::error::Error for EncodeError {}
 
-/// Makes the entry of an operation on a namespace. Payloads stay with the operation: data of writes is
-/// [`super::interleave`]d, ranges are [`super::encode_ranges`].
+/// Makes the entry of an operation on a namespace. Payloads stay with the operation: data of writes
+/// is [`super::interleave`]d, ranges are [`super::encode_ranges`].
 ///
 /// # Errors
-/// [`EncodeError`] for what no single I/O command expresses.
+/// [`EncodeError`] for an operation that no single I/O command can express.
 pub fn encode(operation: &Operation, namespace: NamespaceId, format: &NamespaceFormat) -> Result<Encoded, EncodeError> {
     let entry_of = |opcode: IoOpcode| SubmissionEntry::new(opcode.code(), namespace.0);
     let (mut entry, transfer) = match operation {

@@ -1,12 +1,13 @@
-//! Extended logical blocks: each block's metadata follows its data (NVM Command Set 1.0, section 5.2.1.1). Over Fabrics
-//! there is no other way to transfer metadata.
+//! Extended logical blocks: each block's metadata follows its data (NVM Command Set 1.0, section
+//! 5.2.1.1). Over Fabrics Fabrics has no other transfer of metadata.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zonda_zoned::BlockBuffer;
 
 use super::NamespaceFormat;
 
-/// Data and metadata of consecutive blocks, interleaved; without metadata the data itself, not copied.
+/// Data and metadata of consecutive blocks, interleaved; without metadata the data itself, not
+/// copied.
 ///
 /// # Panics
 /// When data and metadata are not of the same number of blocks.
@@ -18,7 +19,7 @@ pub fn interleave(buffer: &BlockBuffer, format: &NamespaceFormat) -> Bytes {
     let (block, metadata) = (format.block_size_bytes as usize, usize::from(format.metadata_bytes));
     assert!(
         buffer.data.len() / block == buffer.metadata.len() / metadata,
-        "every block has its metadata: {} and {} bytes",
+        "data and metadata must have the same number of blocks: {} and {} bytes",
         buffer.data.len(),
         buffer.metadata.len()
     );
@@ -30,7 +31,8 @@ pub fn interleave(buffer: &BlockBuffer, format: &NamespaceFormat) -> Bytes {
     bytes.freeze()
 }
 
-/// The reverse; without metadata the bytes themselves, not copied. A part of a block at the end is dropped.
+/// The reverse; without metadata the bytes themselves, not copied. A part of a block at the end is
+/// dropped.
 #[must_use]
 pub fn split_interleaved(bytes: Bytes, format: &NamespaceFormat) -> BlockBuffer {
     if format.metadata_bytes == 0 {

@@ -1,7 +1,8 @@
 //! I/O commands, both ways: from a submission queue entry to an operation on zones, and back.
 //!
-//! A controller decodes an entry to an [`IoRequest`], moves the data that [`IoRequest::transfer`] names, and makes an
-//! operation of both with [`IoRequest::into_operation`]. A host encodes an operation with [`encode`].
+//! A controller decodes an entry to an [`IoRequest`], moves the data that [`IoRequest::transfer`]
+//! names, and makes an operation of both with [`IoRequest::into_operation`]. A host encodes an
+//! operation with [`encode`].
 
 mod codes;
 mod decode;
@@ -22,16 +23,17 @@ pub use encode::{EncodeError, Encoded, encode};
 pub use extended::{interleave, split_interleaved};
 pub use ranges::{DATASET_RANGE_BYTES, decode_ranges, encode_ranges};
 
-/// Bytes before the descriptors of a zone report (ZNS Command Set 1.1, Figure 36), and bytes of a descriptor
-/// (Figure 37).
+/// Bytes before the descriptors of a zone report (ZNS Command Set 1.1, Figure 36), and bytes of a
+/// descriptor (Figure 37).
 pub const ZONE_REPORT_UNIT_BYTES: u32 = 64;
 
-/// Of a namespace's format, what commands depend on.
+/// The properties of a namespace's format that commands depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceFormat {
     /// Bytes in a logical block.
     pub block_size_bytes: u32,
-    /// Bytes of metadata behind each block; data and metadata are interleaved (extended LBA), as Fabrics demands.
+    /// Bytes of metadata after each block; data and metadata are interleaved (extended LBA), as
+    /// Fabrics requires.
     pub metadata_bytes: u16,
     /// Whether the namespace has zones (ZNS command set), or not (NVM command set).
     pub zoned: bool,
@@ -45,7 +47,7 @@ pub struct NamespaceFormat {
     pub descriptor_extension_bytes: u32,
 }
 
-/// Which way a command's data goes, and how many bytes there are.
+/// Direction and length of a command's data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
     /// No data.
@@ -56,7 +58,7 @@ pub enum Transfer {
     ToHost(u32),
 }
 
-/// An I/O command that is well formed; whether the zones allow it is for the device to say.
+/// A well-formed I/O command; the device checks it against zone states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoRequest {
     /// Read (NVM 3.2.4).
@@ -65,7 +67,7 @@ pub enum IoRequest {
         start: Lba,
         /// How many.
         blocks: Blocks,
-        /// FUA: what is volatile must become durable first.
+        /// FUA: volatile data must be made durable first.
         force_unit_access: bool,
     },
     /// Write (NVM 3.2.6).
@@ -86,13 +88,13 @@ pub enum IoRequest {
         /// FUA: durable before it is acknowledged.
         force_unit_access: bool,
     },
-    /// Compare (NVM 3.2.1): a read, held against the host's data.
+    /// Compare (NVM 3.2.1): a read, compared with the host's data.
     Compare {
         /// First block.
         start: Lba,
         /// How many.
         blocks: Blocks,
-        /// FUA: what is volatile must become durable first.
+        /// FUA: volatile data must be made durable first.
         force_unit_access: bool,
     },
     /// Write Zeroes (NVM 3.2.8).
@@ -110,18 +112,19 @@ pub enum IoRequest {
     DatasetManagement {
         /// How many ranges follow as data.
         ranges: u16,
-        /// AD: deallocate them. Without, the command is advice that is not taken.
+        /// AD: deallocate them. Without it, the command is a hint, which is ignored.
         deallocate: bool,
     },
     /// Zone Management Send (ZNS 3.4.3).
     ManageZones {
-        /// What to do.
+        /// The action.
         action: SendAction,
         /// To which zones.
         target: ZoneTarget,
         /// ZSASO as ZRWAA: allocate a Zone Random Write Area.
         zrwa: bool,
-        /// Bytes of descriptor extension that follow as data; zero but for [`SendAction::SetDescriptorExtension`].
+        /// Bytes of descriptor extension that follow as data; zero except for
+        /// [`SendAction::SetDescriptorExtension`].
         extension_bytes: u32,
     },
     /// Zone Management Receive (ZNS 3.4.2).
@@ -134,16 +137,16 @@ pub enum IoRequest {
         extended: bool,
         /// Partial Report.
         partial: bool,
-        /// Room at the host, header included.
+        /// Length of the host's buffer, header included.
         bytes: u32,
-        /// Descriptors with their extensions that fit there.
+        /// Descriptors with their extensions that fit the buffer.
         descriptors_max: u32,
     },
 }
 
 impl NamespaceFormat {
-    /// The format of a geometry whose device may be sent at most `max_transfer_bytes`, metadata not counted, with a
-    /// command.
+    /// The format of a geometry whose device may be sent at most `max_transfer_bytes`, metadata not
+    /// counted, with a command.
     #[must_use]
     pub fn of(geometry: &Geometry, max_transfer_bytes: u32) -> NamespaceFormat {
         // Limits of a controller do not count metadata (CTRATT.MEM).
@@ -168,7 +171,7 @@ impl NamespaceFormat {
 }
 
 impl IoRequest {
-    /// Which way data goes, and how much.
+    /// Direction and length of the data transfer.
     #[must_use]
     pub fn transfer(&self, format: &NamespaceFormat) -> Transfer {
         let bytes = |blocks: Blocks| blocks.0 as u32 * format.block_bytes();
@@ -188,14 +191,14 @@ impl IoRequest {
         }
     }
 
-    /// Whether the host may describe more data than the command needs. Linux describes 4 KiB with every Dataset
-    /// Management, however few its ranges.
+    /// Whether the host may describe more data than the command needs. Linux describes 4 KiB with
+    /// every Dataset Management, however few its ranges.
     #[must_use]
     pub fn takes_longer_data(&self) -> bool {
         matches!(self, IoRequest::DatasetManagement { .. } | IoRequest::ManageZones { .. })
     }
 
-    /// The first block it names, or `None` where it names none.
+    /// The first block, or `None` for a command without blocks.
     #[must_use]
     pub fn start(&self) -> Option<Lba> {
         match *self {
@@ -223,13 +226,13 @@ impl IoRequest {
         }
     }
 
-    /// The operation, with the data that came from the host (empty where there is none).
+    /// The operation, with the data from the host (empty without a transfer).
     ///
-    /// A Compare becomes the read it is held against. A Dataset Management that deallocates nothing becomes `None`: there
-    /// is nothing to do.
+    /// A Compare becomes a read, whose data is to be compared. A Dataset Management that
+    /// deallocates nothing becomes `None`: there is nothing to do.
     ///
     /// # Errors
-    /// [`StatusCode::INVALID_FIELD`] for data that says something impossible, and
+    /// [`StatusCode::INVALID_FIELD`] for invalid data, and
     /// [`StatusCode::DATA_SGL_LENGTH_INVALID`] for data too short.
     pub fn into_operation(self, data: Bytes, format: &NamespaceFormat) -> Result<Option<Operation>, StatusCode> {
         if let Transfer::FromHost(bytes) = self.transfer(format)

@@ -22,7 +22,7 @@ struct WireRange {
 
 const _: () = assert!(size_of::<WireRange>() == 16);
 
-/// Reads ranges; those of no blocks, which ask for nothing, are left out.
+/// Reads ranges; empty ones are skipped.
 #[must_use]
 pub fn decode_ranges(bytes: &[u8]) -> Box<[LbaRange]> {
     bytes

@@ -1,4 +1,4 @@
-//! What is encoded decodes to itself, and what is wrong is refused.
+//! Operations survive encoding and decoding, and invalid commands are refused.
 
 use bytes::Bytes;
 use zonda_zoned::reference::{CommandSource, ReferenceDevice};
@@ -31,7 +31,7 @@ fn data_of(operation: &Operation, format: &NamespaceFormat) -> Bytes {
 }
 
 #[test]
-fn whatever_can_be_encoded_decodes_to_the_same_operation() {
+fn every_encodable_operation_decodes_to_itself() {
     let geometry = Geometry::tiny();
     let format = format();
     let mut device = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
@@ -49,7 +49,7 @@ fn whatever_can_be_encoded_decodes_to_the_same_operation() {
             compared += 1;
             continue;
         };
-        // A payload of another size than the command says, or none, can't travel.
+        // A payload of another size than that of the command, or none, cannot be encoded.
         if data.len() != bytes as usize {
             continue;
         }
@@ -77,7 +77,7 @@ fn more_blocks_than_one_command_may_move_are_an_invalid_field() {
 }
 
 #[test]
-fn a_namespace_without_zones_knows_no_zone_commands() {
+fn a_namespace_without_zones_supports_no_zone_commands() {
     let format = NamespaceFormat { zoned: false, ..format() };
     for opcode in [IoOpcode::ZoneAppend, IoOpcode::ZoneManagementSend, IoOpcode::ZoneManagementReceive] {
         let entry = SubmissionEntry::new(opcode.code(), 1);
@@ -131,7 +131,7 @@ fn the_linux_discard_of_one_range_in_a_page_is_one_range() {
 }
 
 #[test]
-fn advice_that_deallocates_nothing_is_nothing_to_do() {
+fn a_hint_without_deallocation_is_no_operation() {
     let format = format();
     let entry = SubmissionEntry::new(IoOpcode::DatasetManagement.code(), 1);
     let request = decode(&entry, &format).unwrap();
@@ -139,7 +139,7 @@ fn advice_that_deallocates_nothing_is_nothing_to_do() {
 }
 
 #[test]
-fn metadata_travels_behind_each_block() {
+fn metadata_is_transferred_after_each_block() {
     let format = format();
     let bytes: Bytes = (0..2 * 520u32).map(|i| i as u8).collect::<Vec<u8>>().into();
     let buffer = split_interleaved(bytes.clone(), &format);
@@ -149,7 +149,7 @@ fn metadata_travels_behind_each_block() {
 }
 
 #[test]
-fn operations_without_a_command_say_why() {
+fn operations_without_a_command_have_a_reason() {
     let format = format();
     let error = |operation| encode(&operation, NamespaceId::FIRST, &format).unwrap_err();
     assert_eq!(error(Operation::ReadChangedZones), EncodeError::NotAnIoCommand);

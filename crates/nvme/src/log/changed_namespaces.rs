@@ -25,7 +25,8 @@ impl Page for ChangedNamespaceList {
 }
 
 impl ChangedNamespaceList {
-    /// The page for these namespaces, in any order and however often named. More than 1024 become "too many".
+    /// The page for these namespaces, in any order and however often named. More than 1024 become
+    /// "too many".
     #[must_use]
     pub fn of(changed: &[NamespaceId]) -> ChangedNamespaceList {
         let mut sorted: Vec<u32> = changed.iter().map(|id| id.0).collect();
@@ -42,7 +43,7 @@ impl ChangedNamespaceList {
         page
     }
 
-    /// The namespaces that changed; `None` where they were too many to list.
+    /// The namespaces that changed; `None` if there were too many to list.
     #[must_use]
     pub fn changed(&self) -> Option<Vec<NamespaceId>> {
         if self.identifiers[0].get() == TOO_MANY {
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changed_namespaces_come_in_order_and_once() {
+    fn changed_namespaces_are_listed_in_order_and_once() {
         let page = ChangedNamespaceList::of(&[9, 2, 9].map(NamespaceId));
         assert_eq!(page.bytes()[0..12], [2, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(page.changed(), Some([2, 9].map(NamespaceId).to_vec()));

@@ -32,7 +32,7 @@ impl ChangedZonePage {
     /// The page for a list of zones of a namespace.
     ///
     /// # Panics
-    /// For a list longer than [`CHANGED_ZONES_MAX`], which would have to be marked as overflowed.
+    /// For a list longer than [`CHANGED_ZONES_MAX`], which must be marked as overflowed instead.
     #[must_use]
     pub fn of(list: &ChangedZoneList, geometry: &Geometry) -> ChangedZonePage {
         let mut page = ChangedZonePage::empty();
@@ -48,10 +48,11 @@ impl ChangedZonePage {
         page
     }
 
-    /// The list that the page tells.
+    /// The list in the page.
     ///
     /// # Errors
-    /// [`PageError::Value`] for a count that does not fit, and for a block that starts no zone of the namespace.
+    /// [`PageError::Value`] for a count that does not fit, and for a block that is not the start of
+    /// a zone.
     pub fn list(&self, geometry: &Geometry) -> Result<ChangedZoneList, PageError> {
         let count = self.count.get();
         if count == TOO_MANY {
@@ -87,7 +88,7 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(ChangedZonePage { count: 0..=1, zones: 8..=4095 });
     }
 
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_or_a_zone_that_cannot_be_is_an_error() {
+    fn an_invalid_count_or_zone_is_an_error() {
         let mut page = ChangedZonePage::empty();
         page.count = 512.into();
         assert!(page.list(&Geometry::tiny()).is_err());

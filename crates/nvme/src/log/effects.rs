@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::identify::CommandSet;
 use crate::page::Page;
 
-/// Which commands there are, and what they change. One page for each I/O command set.
+/// The supported commands and their effects. One page for each I/O command set.
 ///
 /// ```text
 /// 0 admin command 00h (ACS0) | ... | 1020 ACS255 | 1024 I/O command 00h (IOCS0) | ... | 2044 IOCS255 | 2048 reserved
@@ -25,15 +25,16 @@ const _: () = assert!(size_of::<CommandEffects>() == 4096);
 
 /// Bits of one command.
 pub mod effect {
-    /// Bit 0, CSUPP: there is such a command. Without it for Zone Append, Linux makes zones read only.
+    /// Bit 0, CSUPP: the command is supported. If Zone Append is not supported, Linux makes the
+    /// device read only.
     pub const SUPPORTED: u32 = 1 << 0;
     /// Bit 1, LBCC: changes the contents of blocks.
     pub const CONTENT_CHANGE: u32 = 1 << 1;
-    /// Bit 2, NCC: changes what Identify says of a namespace.
+    /// Bit 2, NCC: changes the Identify data of a namespace.
     pub const NAMESPACE_CHANGE: u32 = 1 << 2;
-    /// Bit 3, NIC: changes which namespaces there are.
+    /// Bit 3, NIC: changes the inventory of namespaces.
     pub const INVENTORY_CHANGE: u32 = 1 << 3;
-    /// Bit 4, CCC: changes what Identify says of the controller.
+    /// Bit 4, CCC: changes the Identify data of the controller.
     pub const CONTROLLER_CHANGE: u32 = 1 << 4;
 }
 
@@ -42,11 +43,12 @@ impl Page for CommandEffects {
 }
 
 impl CommandEffects {
-    /// The commands of a Fabrics I/O controller for one command set; `None` for a set that has none here.
+    /// The commands of a Fabrics I/O controller for one command set; `None` for an unsupported one.
     ///
-    /// Admin: Get Log Page, Identify, Abort, Set and Get Features, Asynchronous Event Request, Keep Alive. I/O: Flush,
-    /// Write, Read, Compare, Write Zeroes, Dataset Management, those of reservations; for zones also Zone Management Send and Receive and Zone
-    /// Append. No command needs to be alone.
+    /// Admin: Get Log Page, Identify, Abort, Set and Get Features, Asynchronous Event Request, Keep
+    /// Alive. I/O: Flush, Write, Read, Compare, Write Zeroes, Dataset Management, those of
+    /// reservations; for zones also Zone Management Send and Receive and Zone Append. No command
+    /// needs exclusive execution.
     #[must_use]
     pub fn of(command_set: CommandSet) -> Option<CommandEffects> {
         let zone_commands: &[(u8, u32)] = match command_set {
@@ -64,7 +66,7 @@ impl CommandEffects {
         Some(page)
     }
 
-    /// Whether there is an I/O command with this opcode.
+    /// Whether an I/O command with this opcode is supported.
     #[must_use]
     pub fn has_io(&self, opcode: u8) -> bool {
         self.io[usize::from(opcode)].get() & effect::SUPPORTED != 0
@@ -95,7 +97,7 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(CommandEffects { admin: 0..=1023, io: 1024..=2047 });
     }
 

@@ -88,7 +88,7 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(ErrorEntry {
             count: 0..=7,
             queue: 8..=9,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_zeros_was_never_used() {
+    fn an_entry_of_zeros_is_unused() {
         assert!(!ErrorEntry::empty().is_used());
         let entry = ErrorEntry::of_command(1, 2, 3, 0x0504, NamespaceId(4), Lba(5));
         assert!(entry.is_used());

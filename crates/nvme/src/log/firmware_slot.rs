@@ -38,7 +38,7 @@ impl FirmwareSlots {
         Ok(page)
     }
 
-    /// The revision that runs; `None` where the active slot is none of the seven.
+    /// The active revision; `None` if the active slot is not one of the seven.
     #[must_use]
     pub fn active_revision(&self) -> Option<String> {
         let slot = usize::from(self.active & 0b111).checked_sub(1)?;
@@ -52,12 +52,12 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(FirmwareSlots { active: 0..=0, revisions: 8..=63 });
     }
 
     #[test]
-    fn the_running_revision_is_that_of_the_active_slot() {
+    fn the_active_revision_is_that_of_the_active_slot() {
         let mut page = FirmwareSlots::only("0.1").unwrap();
         assert_eq!(page.active_revision().as_deref(), Some("0.1"));
         page.active = 7;

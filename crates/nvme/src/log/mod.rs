@@ -1,5 +1,5 @@
-//! Log pages (NVMe Base 2.0, section 5.16; Zoned Namespace Command Set 1.1, section 4.1.4), and the fields of the Get Log
-//! Page command that asks for them.
+//! Log pages (NVMe Base 2.0, section 5.16; Zoned Namespace Command Set 1.1, section 4.1.4), and the
+//! fields of the Get Log Page command that reads them.
 
 mod changed_namespaces;
 mod changed_zones;

@@ -1,6 +1,6 @@
-//! What a Get Log Page command asks for (NVMe Base 2.0, section 5.16).
+//! The fields of a Get Log Page command (NVMe Base 2.0, section 5.16).
 
-/// Log Page Identifier (LID) of the pages that this crate knows.
+/// Log Page Identifier (LID) of the pages that this crate supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LogPage {
@@ -24,7 +24,7 @@ pub enum LogPage {
     ChangedZones = 0xbf,
 }
 
-/// The fields of a Get Log Page command, codes as they came.
+/// The fields of a Get Log Page command, with raw codes.
 ///
 /// ```text
 /// Dword 10  07:00 page (LID) | 14:08 specific (LSP) | 15 retain event (RAE) | 31:16 dwords, low (NUMDL)
@@ -44,7 +44,8 @@ pub struct GetLogPage {
     pub length_bytes: u64,
     /// Log Specific Identifier (LSI).
     pub specific_id: u16,
-    /// Log Page Offset (LPOL and LPOU): bytes from the start of the page, or an index; see `offset_is_index`.
+    /// Log Page Offset (LPOL and LPOU): bytes from the start of the page, or an index; see
+    /// `offset_is_index`.
     pub offset: u64,
     /// Offset Type (OT).
     pub offset_is_index: bool,
@@ -82,11 +83,19 @@ impl GetLogPage {
     /// The command dwords 10 to 14.
     ///
     /// # Panics
-    /// For a length that is no multiple of 4, or not from 4 to 2^34.
+    /// For a length that is not a multiple of 4, or not from 4 to 2^34.
     #[must_use]
     pub fn encode(&self) -> [u32; 5] {
-        assert!(self.length_bytes.is_multiple_of(4), "a log page travels in whole dwords: {} bytes", self.length_bytes);
-        assert!((4..=1 << 34).contains(&self.length_bytes), "a length that has a code: {} bytes", self.length_bytes);
+        assert!(
+            self.length_bytes.is_multiple_of(4),
+            "the length of a log page must be a multiple of 4: {} bytes",
+            self.length_bytes
+        );
+        assert!(
+            (4..=1 << 34).contains(&self.length_bytes),
+            "the length of a log page must be 4 to 2^34: {} bytes",
+            self.length_bytes
+        );
         let last_dword = (self.length_bytes / 4 - 1) as u32;
         [
             u32::from(self.page)
@@ -102,10 +111,10 @@ impl GetLogPage {
         ]
     }
 
-    /// The part of a page that was asked for, shorter where the page ends; `None` where the offset makes no sense, which
-    /// is Invalid Field: past the end, not on a dword, or an index.
+    /// The requested part of a page, shorter where the page ends; `None` for an invalid offset,
+    /// which is Invalid Field: past the end, not on a dword, or an index.
     ///
-    /// What the host asked for beyond the end of the page has no meaning; whoever sends it fills it with zeros.
+    /// Requested bytes beyond the end of the page are undefined; the caller fills them with zeros.
     #[must_use]
     pub fn window<'a>(&self, page: &'a [u8]) -> Option<&'a [u8]> {
         if self.offset_is_index || !self.offset.is_multiple_of(4) {
@@ -144,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_length_is_told_as_the_number_of_its_last_dword() {
+    fn a_length_is_encoded_as_the_number_of_its_last_dword() {
         assert_eq!(GetLogPage::of(LogPage::Smart, 512).encode(), [0x007f_0002, 0, 0, 0, 0]);
         assert_eq!(GetLogPage::of(LogPage::Discovery, 4 << 16).encode(), [0xffff_0070, 0, 0, 0, 0]);
         assert_eq!(GetLogPage::of(LogPage::Discovery, (4 << 16) + 4).encode(), [0x0000_0070, 1, 0, 0, 0]);
@@ -167,21 +176,21 @@ mod tests {
     }
 
     #[test]
-    fn known_pages_are_their_own_code_and_unknown_ones_come_back() {
+    fn pages_survive_their_codes_and_unknown_codes_are_returned() {
         let known: Vec<u8> =
             (0..=u8::MAX).filter(|&code| LogPage::try_from(code).is_ok_and(|p| p as u8 == code)).collect();
         assert_eq!(known, [0, 1, 2, 3, 4, 5, 0x70, 0x80, 0xbf]);
     }
 
     #[test]
-    #[should_panic(expected = "whole dwords")]
+    #[should_panic(expected = "must be a multiple of 4")]
     fn a_length_of_half_a_dword_is_a_bug() {
         let _ = GetLogPage::of(LogPage::Smart, 6).encode();
     }
 
     proptest! {
         #[test]
-        fn what_is_read_from_the_dwords_is_written_to_the_same_bits(dwords in any::<[u32; 5]>()) {
+        fn dwords_survive_decoding_and_encoding(dwords in any::<[u32; 5]>()) {
             let mut meaningful = dwords;
             meaningful[4] &= 0xff80_007f;
             prop_assert_eq!(GetLogPage::decode(dwords).encode(), meaningful);

@@ -6,30 +6,32 @@ use zonda_zoned::NamespaceId;
 
 use crate::page::Page;
 
-/// What has happened to the registration or the reservation of a host.
+/// A change of the registration or the reservation of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ReservationNotice {
-    /// 1h: another host has ended the registration of this one.
+    /// 1h: another host has removed the registration of this one.
     RegistrationPreempted = 1,
-    /// 2h: the reservation was given back, or taken by another host; this one is a registrant still.
+    /// 2h: the reservation was released, or acquired by another host; this one is still a
+    /// registrant.
     ReservationReleased = 2,
     /// 3h: another host has cleared the reservation and all registrations.
     ReservationPreempted = 3,
 }
 
 impl ReservationNotice {
-    /// The bit with which Reservation Notification Mask (82h) keeps it away (NVMe Base 2.0, section 5.27.1.26).
+    /// The bit of Reservation Notification Mask (82h) that masks it (NVMe Base 2.0, section
+    /// 5.27.1.26).
     #[must_use]
     pub fn mask(self) -> u32 {
         1 << self as u8
     }
 }
 
-/// One notification; all zeros where there is none.
+/// One notification; all zeros if there is none.
 ///
 /// ```text
-/// 0 log page count | 8 type, 0 none | 9 more that wait, 255 at most | 10 reserved | 12 NSID | 16 reserved
+/// 0 log page count | 8 type, 0 none | 9 further ones, 255 at most | 10 reserved | 12 NSID | 16 reserved
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -38,7 +40,7 @@ pub struct ReservationNotification {
     pub count: U64,
     /// Reservation Notification Log Page Type, a [`ReservationNotice`]; zero for an empty page.
     pub kind: u8,
-    /// Number of Available Log Pages: notifications behind this one.
+    /// Number of Available Log Pages: notifications after this one.
     pub available: u8,
     _reserved_10: [u8; 2],
     /// NSID.
@@ -53,13 +55,18 @@ impl Page for ReservationNotification {
 }
 
 impl ReservationNotification {
-    /// The page of a notification with `behind` others waiting.
+    /// The page of a notification with `others_waiting` others waiting.
     #[must_use]
-    pub fn of(count: u64, notice: ReservationNotice, namespace: NamespaceId, behind: usize) -> ReservationNotification {
+    pub fn of(
+        count: u64,
+        notice: ReservationNotice,
+        namespace: NamespaceId,
+        others_waiting: usize,
+    ) -> ReservationNotification {
         let mut page = ReservationNotification::empty();
         page.count = count.into();
         page.kind = notice as u8;
-        page.available = u8::try_from(behind).unwrap_or(u8::MAX);
+        page.available = u8::try_from(others_waiting).unwrap_or(u8::MAX);
         page.namespace = namespace.0.into();
         page
     }
@@ -71,14 +78,15 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(ReservationNotification { count: 0..=7, kind: 8..=8, available: 9..=9, namespace: 12..=15 });
     }
 
     #[test]
-    fn a_notification_counts_those_behind_it_up_to_255() {
-        let page =
-            |behind| ReservationNotification::of(7, ReservationNotice::ReservationReleased, NamespaceId(3), behind);
+    fn a_notification_counts_those_after_it_up_to_255() {
+        let page = |others_waiting| {
+            ReservationNotification::of(7, ReservationNotice::ReservationReleased, NamespaceId(3), others_waiting)
+        };
         assert_eq!(page(2).bytes()[..16], [7, 0, 0, 0, 0, 0, 0, 0, 2, 2, 0, 0, 3, 0, 0, 0]);
         assert_eq!(page(1000).available, 255);
     }

@@ -78,7 +78,7 @@ pub mod warning {
     pub const BACKUP_FAILED: u8 = 1 << 4;
 }
 
-/// What a drive knows of its health; the page says it in the specification's units.
+/// The health of a drive; the page has it in the specification's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Bits of [`warning`].
@@ -105,9 +105,9 @@ pub struct Health {
     pub power_on_hours: u128,
     /// Starts after an end without warning.
     pub unsafe_shutdowns: u128,
-    /// Times that the medium could not give data back or take it.
+    /// Number of unrecovered media errors.
     pub media_errors: u128,
-    /// Entries ever made in the error log.
+    /// Error log entries over the life of the controller.
     pub error_log_entries: u128,
 }
 
@@ -116,7 +116,7 @@ impl Page for SmartLog {
 }
 
 impl SmartLog {
-    /// The page that tells this health.
+    /// The page of this health.
     #[must_use]
     pub fn of(health: &Health) -> SmartLog {
         let mut page = SmartLog::empty();
@@ -150,7 +150,7 @@ mod tests {
     use crate::page::assert_layout;
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(SmartLog {
             critical_warning: 0..=0,
             temperature_kelvin: 1..=2,
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn health_is_told_in_the_units_of_the_page() {
+    fn health_is_reported_in_the_units_of_the_page() {
         let health =
             Health { written_bytes: 1 << 30, media_errors: 2, warnings: warning::DEGRADED, ..Health::default() };
         let page = SmartLog::parse(SmartLog::of(&health).bytes()).unwrap();

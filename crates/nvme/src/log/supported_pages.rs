@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::LogPage;
 use crate::page::Page;
 
-/// Which log pages there are.
+/// The supported log pages.
 ///
 /// ```text
 /// 0 page 00h | 4 page 01h | ... | 1020 page FFh; each: 0 supported (LSUPP) | 1 index offset (IOS) | 31:16 specific
@@ -25,7 +25,7 @@ impl Page for SupportedLogPages {
 }
 
 impl SupportedLogPages {
-    /// The page of a controller that has `pages`, none of them with an index offset.
+    /// The page of a controller that supports `pages`, none of them with an index offset.
     #[must_use]
     pub fn of(pages: &[LogPage]) -> SupportedLogPages {
         let mut page = SupportedLogPages::empty();

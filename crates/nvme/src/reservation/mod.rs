@@ -1,6 +1,8 @@
-//! Reservations (NVMe Base 2.0, sections 7.2 to 7.5 and 8.19): what hosts that share a namespace say of who may use it.
+//! Reservations (NVMe Base 2.0, sections 7.2 to 7.5 and 8.19): access control between hosts that
+//! share a namespace.
 //!
-//! A host registers a key of its own; a registrant may acquire the reservation, whose type says what all others may still do.
+//! A host registers a key; a registrant may acquire the reservation, whose type determines the
+//! access of other hosts.
 //!
 //! ```text
 //! Register (0Dh)  dword 10  02:00 action (RREGA) | 03 ignore key (IEKEY) | 31:30 change PTPL (CPTPL)   data  0 CRKEY | 8 NRKEY
@@ -18,11 +20,13 @@ use crate::{IoOpcode, StatusCode, SubmissionEntry};
 pub use saved::{SAVED_REGISTRANTS_MAX, SAVED_RESERVATIONS_BYTES_MAX, SavedReservations, SavedReservationsError};
 pub use status::{CONTROLLER_ID_NONE, RegisteredController, ReservationStatus};
 
-/// A reservation key: a host's own choice, the same for all its controllers. Zero is no key.
+/// A reservation key: chosen by the host, the same for all its controllers. Zero is not a valid
+/// key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReservationKey(pub u64);
 
-/// Reservation Type (RTYPE; NVMe Base 2.0, section 8.19, Figure 483): what a reservation keeps others from.
+/// Reservation Type (RTYPE; NVMe Base 2.0, section 8.19, Figure 483): the accesses that a
+/// reservation excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ReservationType {
@@ -51,7 +55,7 @@ impl ReservationType {
         ReservationType::ExclusiveAccessAllRegistrants,
     ];
 
-    /// The type of a code; `None` for one that is reserved.
+    /// The type of a code; `None` for a reserved one.
     #[must_use]
     pub fn from_code(code: u8) -> Option<ReservationType> {
         ReservationType::ALL.into_iter().find(|kind| kind.code() == code)
@@ -63,7 +67,7 @@ impl ReservationType {
         self as u8
     }
 
-    /// Whether registrants that do not hold the reservation may do what the holder may.
+    /// Whether all registrants have the access of the holder.
     #[must_use]
     pub fn admits_registrants(self) -> bool {
         self.code() >= ReservationType::WriteExclusiveRegistrantsOnly.code()
@@ -88,9 +92,9 @@ impl ReservationType {
 pub enum RegisterAction {
     /// 0h: register the new key.
     Register = 0,
-    /// 1h: take the registration back.
+    /// 1h: unregister the key.
     Unregister = 1,
-    /// 2h: replace the key by the new one.
+    /// 2h: replace the key with the new one.
     Replace = 2,
 }
 
@@ -98,11 +102,11 @@ pub enum RegisterAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AcquireAction {
-    /// 0h: take a reservation that nobody has.
+    /// 0h: acquire a free reservation.
     Acquire = 0,
-    /// 1h: take it from the host with the other key, or end that host's registration.
+    /// 1h: preempt the host with the other key, or remove its registration.
     Preempt = 1,
-    /// 2h: the same, and that host's commands have ended when the answer comes.
+    /// 2h: the same, and abort that host's commands before completing.
     PreemptAndAbort = 2,
 }
 
@@ -110,7 +114,7 @@ pub enum AcquireAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReleaseAction {
-    /// 0h: give the reservation back.
+    /// 0h: release the reservation.
     Release = 0,
     /// 1h: end the reservation and all registrations.
     Clear = 1,
@@ -134,9 +138,9 @@ pub enum PersistChange {
 pub enum ReservationCommand {
     /// Reservation Register.
     Register {
-        /// What to do with the registration.
+        /// The action on the registration.
         action: RegisterAction,
-        /// IEKEY: the current key is not looked at.
+        /// IEKEY: the current key is ignored.
         ignores_key: bool,
         /// CPTPL.
         persist: PersistChange,
@@ -145,26 +149,28 @@ pub enum ReservationCommand {
     Acquire {
         /// How.
         action: AcquireAction,
-        /// What others may still do.
+        /// The type of the reservation.
         kind: ReservationType,
     },
-    /// Reservation Release. The type is that of the reservation that is given back, and nothing for [`ReleaseAction::Clear`].
+    /// Reservation Release. The type must be that of the held reservation, and is ignored for
+    /// [`ReleaseAction::Clear`].
     Release {
-        /// What to give up.
+        /// The action.
         action: ReleaseAction,
-        /// RTYPE as it came.
+        /// RTYPE, unchecked.
         kind_code: u8,
     },
     /// Reservation Report.
     Report {
-        /// Room at the host, a multiple of 4.
+        /// Length of the host's buffer, a multiple of 4.
         bytes: u64,
         /// EDS: host identifiers have 128 bits.
         extended: bool,
     },
 }
 
-/// The keys of a command, from its data: the host's current one, and the new or preempted one, zero where there is none.
+/// The keys of a command, from its data: the host's current one, and the new or preempted one, zero
+/// if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReservationKeys {
     /// CRKEY.
@@ -174,7 +180,7 @@ pub struct ReservationKeys {
 }
 
 impl ReservationKeys {
-    /// Reads what came with a command; what is missing is zero.
+    /// Reads the data of a command; missing bytes are zero.
     #[must_use]
     pub fn read(data: &[u8]) -> ReservationKeys {
         let key = |at: usize| match data.get(at..at + 8) {
@@ -197,11 +203,12 @@ impl ReservationKeys {
 const IGNORE_KEY: u32 = 1 << 3;
 
 impl ReservationCommand {
-    /// Reads a command; `None` for one that is none of reservations.
+    /// Decodes a command; `None` for one that is not a reservation command.
     ///
     /// # Errors
-    /// [`StatusCode::INVALID_FIELD`] for an action, a type or a change that is reserved, and for an Acquire or a Release that
-    /// ignores the key: only the specification's first revision knew that.
+    /// [`StatusCode::INVALID_FIELD`] for an action, a type or a change that is reserved, and for an
+    /// Acquire or a Release that ignores the key: only the specification's first revision knew
+    /// that.
     pub fn decode(entry: &SubmissionEntry) -> Result<Option<ReservationCommand>, StatusCode> {
         let dword = entry.cdw10.get();
         let ignores_key = dword & IGNORE_KEY != 0;
@@ -253,7 +260,7 @@ impl ReservationCommand {
     /// The opcode, and command dwords 10 and 11.
     ///
     /// # Panics
-    /// For a report of no bytes, or of more than 2^34, or of bytes that are no whole dwords.
+    /// For a report whose length is not 4 to 2^34, or not a multiple of 4.
     #[must_use]
     pub fn encode(&self) -> (IoOpcode, [u32; 2]) {
         match *self {
@@ -274,7 +281,7 @@ impl ReservationCommand {
         }
     }
 
-    /// Which way data goes, and how much.
+    /// Direction and length of the data transfer.
     #[must_use]
     pub fn transfer(&self) -> Transfer {
         match *self {
@@ -320,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_types_allow_others() {
+    fn each_type_has_the_access_of_the_specification() {
         let all = |of: fn(ReservationType) -> bool| ReservationType::ALL.map(of);
         assert_eq!(all(ReservationType::excludes_reads), [false, true, false, true, false, true]);
         assert_eq!(all(ReservationType::admits_registrants), [false, false, true, true, true, true]);
@@ -328,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_codes_and_an_ignored_key_where_it_counts_are_refused() {
+    fn reserved_codes_and_iekey_outside_register_are_refused() {
         let refused = |opcode: IoOpcode, dword: u32| {
             let mut entry = SubmissionEntry::new(opcode.code(), 1);
             entry.cdw10 = dword.into();
@@ -346,14 +353,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_come_back_from_their_bytes(current: u64, other: u64) {
+        fn keys_survive_their_bytes(current: u64, other: u64) {
             let keys = ReservationKeys { current: ReservationKey(current), other: ReservationKey(other) };
             prop_assert_eq!(ReservationKeys::read(&keys.to_bytes()), keys);
             prop_assert_eq!(ReservationKeys::read(&keys.to_bytes()[..8]).other, ReservationKey(0));
         }
 
         #[test]
-        fn what_can_be_read_is_written_to_the_same_command(opcode: u8, dword10: u32, dword11: u32) {
+        fn decoded_commands_encode_to_the_same_command(opcode: u8, dword10: u32, dword11: u32) {
             let mut given = SubmissionEntry::new(opcode, 1);
             given.cdw10 = dword10.into();
             given.cdw11 = dword11.into();

@@ -1,13 +1,15 @@
-//! Registrations and a reservation as bytes that survive a loss of power. NVMe leaves to each controller how it keeps them.
+//! Registrations and a reservation in a format to be saved through power loss. NVMe leaves the
+//! format to the controller.
 //!
 //! ```text
 //! byte 0..8    magic "zondresv"                     16..20  generation (GEN)
 //!      8..12   version, 1                           20      type (RTYPE); 0: no reservation       21..24  0
 //!      12..16  CRC-32C of everything from 16 on     24..28  registrants
-//!                                                   28..32  place of the holder among them; FFFFFFFFh: none, or all
+//!                                                   28..32  index of the holder among them; FFFFFFFFh: none, or all
 //!                                                   32..    24 bytes for each registrant: 0 HOSTID | 16 RKEY
 //! ```
-//! All numbers are little-endian. Without Persist Through Power Loss nothing is kept, so that the state itself needs no byte.
+//! All numbers are little-endian. Without Persist Through Power Loss nothing is saved, so that the
+//! state itself needs no byte.
 
 use std::fmt;
 
@@ -20,7 +22,7 @@ use crate::tcp::crc32c;
 
 /// Registrants that can be saved.
 pub const SAVED_REGISTRANTS_MAX: usize = 160;
-/// The longest that [`SavedReservations::to_bytes`] gets.
+/// The longest result of [`SavedReservations::to_bytes`].
 pub const SAVED_RESERVATIONS_BYTES_MAX: usize = HEADER_BYTES + SAVED_REGISTRANTS_MAX * REGISTRANT_BYTES;
 
 const MAGIC: [u8; 8] = *b"zondresv";
@@ -32,14 +34,15 @@ const REGISTRANT_BYTES: usize = size_of::<WireRegistrant>();
 const _: () = assert!(HEADER_BYTES == 32);
 const _: () = assert!(REGISTRANT_BYTES == 24);
 
-/// What is kept of a namespace whose Persist Through Power Loss state is set.
+/// The saved reservations of a namespace whose Persist Through Power Loss state is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedReservations {
     /// GEN.
     pub generation: u32,
-    /// Hosts with their keys, in the order in which they registered; at most [`SAVED_REGISTRANTS_MAX`].
+    /// Hosts with their keys, in the order in which they registered; at most
+    /// [`SAVED_REGISTRANTS_MAX`].
     pub registrants: Vec<(HostId, ReservationKey)>,
-    /// The reservation, and its holder; `None` where every registrant is one.
+    /// The reservation, and its holder; `None` if every registrant is a holder.
     pub held: Option<(ReservationType, Option<HostId>)>,
 }
 
@@ -48,10 +51,10 @@ pub struct SavedReservations {
 pub enum SavedReservationsError {
     /// A later program has written them.
     Version(u32),
-    /// They were altered, or cut, or are something else.
+    /// The checksum is wrong, or the data is too short.
     Damaged,
-    /// The checksum fits, and they say what no program writes; what that is.
-    Impossible(&'static str),
+    /// The checksum is correct, but the contents are invalid; the reason.
+    Invalid(&'static str),
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -75,14 +78,14 @@ struct WireRegistrant {
 }
 
 impl SavedReservations {
-    /// The bytes to keep.
+    /// The bytes to save.
     ///
     /// # Panics
-    /// For reservations that cannot be: see [`SavedReservationsError::Impossible`].
+    /// For invalid reservations: see [`SavedReservationsError::Invalid`].
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         if let Some(why) = self.fault() {
-            panic!("reservations to be saved: {why}");
+            panic!("invalid reservations to save: {why}");
         }
         let place = |holder| self.registrants.iter().position(|&(host, _)| host == holder);
         let holder = self.held.and_then(|(_, holder)| place(holder?)).map_or(NO_HOLDER, |place| place as u32);
@@ -105,11 +108,11 @@ impl SavedReservations {
         bytes
     }
 
-    /// Reads bytes that were kept.
+    /// Parses saved bytes.
     ///
     /// # Errors
-    /// When they are anything but what [`to_bytes`](SavedReservations::to_bytes) has made. Whoever then served the namespace
-    /// would let in hosts that are excluded.
+    /// If they are not a result of [`to_bytes`](SavedReservations::to_bytes). Serving the namespace
+    /// without its reservations would admit hosts that are excluded.
     pub fn read(bytes: &[u8]) -> Result<SavedReservations, SavedReservationsError> {
         let damaged = SavedReservationsError::Damaged;
         let (header, rest) = WireHeader::read_from_prefix(bytes).map_err(|_| damaged)?;
@@ -127,24 +130,24 @@ impl SavedReservations {
             return Err(damaged);
         }
         let registrants: Vec<_> = rest.chunks_exact(REGISTRANT_BYTES).map(registrant).collect();
-        let impossible = SavedReservationsError::Impossible;
+        let invalid = SavedReservationsError::Invalid;
         let holder = match header.holder.get() {
             NO_HOLDER => None,
-            place => Some(registrants.get(place as usize).ok_or(impossible("a holder that is not registered"))?.0),
+            place => Some(registrants.get(place as usize).ok_or(invalid("a holder that is not registered"))?.0),
         };
         let held = match header.kind {
-            0 if holder.is_some() => return Err(impossible("a holder of no reservation")),
+            0 if holder.is_some() => return Err(invalid("a holder without a reservation")),
             0 => None,
-            code => Some((ReservationType::from_code(code).ok_or(impossible("a reserved type"))?, holder)),
+            code => Some((ReservationType::from_code(code).ok_or(invalid("a reserved type"))?, holder)),
         };
         let saved = SavedReservations { generation: header.generation.get(), registrants, held };
         match saved.fault() {
-            Some(why) => Err(impossible(why)),
+            Some(why) => Err(invalid(why)),
             None => Ok(saved),
         }
     }
 
-    /// What the rules of reservations do not allow.
+    /// The violation of the rules of reservations, if any.
     fn fault(&self) -> Option<&'static str> {
         let registrants = &self.registrants;
         let is_registered = |host: HostId| registrants.iter().any(|&(other, _)| other == host);
@@ -161,10 +164,10 @@ impl SavedReservations {
         }
         match self.held {
             Some((kind, holder)) if kind.is_held_by_all() != holder.is_none() => {
-                Some("a holder that does not go with the type")
+                Some("a holder that does not match the type")
             }
             Some((_, Some(holder))) if !is_registered(holder) => Some("a holder that is not registered"),
-            Some((_, None)) if registrants.is_empty() => Some("a reservation of all registrants without any"),
+            Some((_, None)) if registrants.is_empty() => Some("a reservation of all registrants without registrants"),
             _ => None,
         }
     }
@@ -179,10 +182,10 @@ impl fmt::Display for SavedReservationsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SavedReservationsError::Version(found) => {
-                write!(f, "they are of format version {found}, and this program reads version {VERSION}")
+                write!(f, "unsupported format version {found}, this program supports version {VERSION}")
             }
-            SavedReservationsError::Damaged => f.write_str("they are damaged"),
-            SavedReservationsError::Impossible(what) => write!(f, "they have {what}"),
+            SavedReservationsError::Damaged => f.write_str("the data is damaged: wrong checksum or length"),
+            SavedReservationsError::Invalid(what) => write!(f, "invalid contents: {what}"),
         }
     }
 }
@@ -212,7 +215,7 @@ mod tests {
         }
     }
 
-    /// The bytes with a checksum that fits.
+    /// The bytes with the right checksum.
     fn summed(mut bytes: Vec<u8>) -> Vec<u8> {
         let sum = crc32c(&bytes[SUM_FROM..]);
         bytes[12..16].copy_from_slice(&sum.to_le_bytes());
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_table() {
+    fn every_field_has_the_offset_of_the_table() {
         assert_layout!(WireHeader {
             magic: 0..=7,
             version: 8..=11,
@@ -255,34 +258,34 @@ mod tests {
     }
 
     #[test]
-    fn what_no_program_writes_is_an_error_whatever_its_checksum() {
+    fn invalid_contents_are_an_error_even_with_the_right_checksum() {
         let with = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut bytes = example().to_bytes();
             change(&mut bytes);
             SavedReservations::read(&summed(bytes))
         };
-        let impossible = |why| Err(SavedReservationsError::Impossible(why));
+        let invalid = |why| Err(SavedReservationsError::Invalid(why));
         assert_eq!(with(&|_| {}), Ok(example()));
-        assert_eq!(with(&|bytes| bytes[20] = 7), impossible("a reserved type"));
-        assert_eq!(with(&|bytes| bytes[20] = 0), impossible("a holder of no reservation"));
-        assert_eq!(with(&|bytes| bytes[20] = 5), impossible("a holder that does not go with the type"));
-        assert_eq!(with(&|bytes| bytes[28..32].fill(0xff)), impossible("a holder that does not go with the type"));
-        assert_eq!(with(&|bytes| bytes[28] = 2), impossible("a holder that is not registered"));
-        assert_eq!(with(&|bytes| bytes[56..72].fill(1)), impossible("a host that is registered twice"));
-        assert_eq!(with(&|bytes| bytes[32..48].fill(0)), impossible("a registrant without an identifier or a key"));
-        assert_eq!(with(&|bytes| bytes[48..56].fill(0)), impossible("a registrant without an identifier or a key"));
+        assert_eq!(with(&|bytes| bytes[20] = 7), invalid("a reserved type"));
+        assert_eq!(with(&|bytes| bytes[20] = 0), invalid("a holder without a reservation"));
+        assert_eq!(with(&|bytes| bytes[20] = 5), invalid("a holder that does not match the type"));
+        assert_eq!(with(&|bytes| bytes[28..32].fill(0xff)), invalid("a holder that does not match the type"));
+        assert_eq!(with(&|bytes| bytes[28] = 2), invalid("a holder that is not registered"));
+        assert_eq!(with(&|bytes| bytes[56..72].fill(1)), invalid("a host that is registered twice"));
+        assert_eq!(with(&|bytes| bytes[32..48].fill(0)), invalid("a registrant without an identifier or a key"));
+        assert_eq!(with(&|bytes| bytes[48..56].fill(0)), invalid("a registrant without an identifier or a key"));
         let of_none = |bytes: &mut Vec<u8>| {
             bytes.truncate(32);
             (bytes[20], bytes[24]) = (5, 0);
             bytes[28..32].fill(0xff);
         };
-        assert_eq!(with(&of_none), impossible("a reservation of all registrants without any"));
+        assert_eq!(with(&of_none), invalid("a reservation of all registrants without registrants"));
         // A count that the bytes do not have must not be believed.
         assert_eq!(with(&|bytes| bytes[24..28].fill(0xff)), Err(SavedReservationsError::Damaged));
     }
 
     #[test]
-    fn as_many_registrants_as_can_be_are_saved() {
+    fn the_maximum_of_registrants_can_be_saved() {
         let registrants = (1..=SAVED_REGISTRANTS_MAX as u8).map(|i| (host(i), ReservationKey(7))).collect();
         let held = Some((ReservationType::WriteExclusiveAllRegistrants, None));
         let saved = SavedReservations { registrants, held, ..SavedReservations::default() };
@@ -293,7 +296,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_can_be_read_is_written_to_the_same_bytes(
+        fn parsed_reservations_are_saved_to_the_same_bytes(
             generation: u32,
             kind in 0_u8..8,
             holder in 0_u32..6,

@@ -1,4 +1,4 @@
-//! What a Reservation Report returns (NVMe Base 2.0, section 7.4).
+//! The data of a Reservation Report (NVMe Base 2.0, section 7.4).
 //!
 //! ```text
 //!  0 generation (GEN) | 4 type (RTYPE), 0 none | 5 registered controllers (REGCTL) | 9 PTPL state (PTPLS)
@@ -21,9 +21,9 @@ pub const CONTROLLER_ID_NONE: u16 = 0xffff;
 pub struct ReservationStatus {
     /// GEN: how often registrations have changed.
     pub generation: u32,
-    /// RTYPE, where there is a reservation.
+    /// RTYPE, if there is a reservation.
     pub kind: Option<ReservationType>,
-    /// PTPLS: registrations and the reservation outlive a loss of power.
+    /// PTPLS: registrations and the reservation persist through power loss.
     pub persists: bool,
     /// One for each controller of a registrant.
     pub controllers: Vec<RegisteredController>,
@@ -136,7 +136,8 @@ impl ReservationStatus {
         bytes
     }
 
-    /// Reads the structure. A report cut short by the host's room has the controllers that fit.
+    /// Reads the structure. A report that exceeds the host's buffer contains the controllers that
+    /// fit.
     ///
     /// # Errors
     /// [`PageError`] for bytes that end before the header does, and for a type that is reserved.
@@ -214,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn every_field_lies_at_the_byte_of_the_specification() {
+    fn every_field_has_the_offset_of_the_specification() {
         assert_layout!(WireHeader { generation: 0..=3, kind: 4..=4, controllers: 5..=6, persists: 9..=9 });
         assert_layout!(WireController { controller_id: 0..=1, status: 2..=2, host: 8..=15, key: 16..=23 });
         assert_layout!(WireExtendedController { controller_id: 0..=1, status: 2..=2, key: 8..=15, host: 16..=31 });
     }
 
     #[test]
-    fn a_report_comes_back_from_its_bytes_and_the_short_form_has_half_of_a_host() {
+    fn a_report_survives_its_bytes_and_the_short_form_has_64_bits_of_a_host_identifier() {
         let status = example();
         let bytes = status.to_bytes(true);
         assert_eq!(bytes.len(), 64 + 2 * 64);
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_was_cut_short_has_the_controllers_that_fit() {
+    fn a_truncated_report_has_the_controllers_that_fit() {
         let bytes = example().to_bytes(true);
         assert_eq!(ReservationStatus::read(&bytes[..130], true).unwrap().controllers.len(), 1);
         assert!(ReservationStatus::read(&bytes[..63], true).is_err());

@@ -8,20 +8,21 @@ pub(super) const DIGEST_BYTES: usize = 4;
 /// Which digests both sides agreed on in ICReq and ICResp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
-    /// HDGST_ENABLE: CRC-32C behind each header.
+    /// HDGST_ENABLE: CRC-32C after each header.
     pub header: bool,
-    /// DDGST_ENABLE: CRC-32C behind each data.
+    /// DDGST_ENABLE: CRC-32C after the data.
     pub data: bool,
 }
 
-/// What became of a data digest.
+/// The result of checking a data digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestCheck {
     /// No data digest, by agreement or because there is no data.
     Absent,
     /// It is the CRC of the data.
     Good,
-    /// It is not: the command fails with a transient transport error, the connection stays (section 3.3.1.1).
+    /// It is not: the command fails with a transient transport error, the connection stays (section
+    /// 3.3.1.1).
     Bad,
 }
 
@@ -43,7 +44,7 @@ impl Digests {
         Digests { header: code & 1 != 0, data: code & 2 != 0 }
     }
 
-    /// What both want.
+    /// The digests that both sides enable.
     #[must_use]
     pub fn and(self, other: Digests) -> Digests {
         Digests { header: self.header && other.header, data: self.data && other.data }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_check_values_of_rfc_3720_come_out() {
+    fn the_digests_match_the_check_values_of_rfc_3720() {
         // RFC 3720, appendix B.4: 32 bytes of zeros, of ones, and ascending.
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);

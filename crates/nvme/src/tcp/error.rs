@@ -1,4 +1,4 @@
-//! What ends a connection, in the terms of the TermReq PDUs.
+//! Fatal errors of a connection, as in the TermReq PDUs.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use std::fmt;
 pub enum FatalStatus {
     /// 01h: a header field has a value that it must not have; FEI is its offset.
     InvalidHeaderField = 0x01,
-    /// 02h: a PDU that must not come now.
+    /// 02h: a PDU that is not allowed in this state.
     SequenceError = 0x02,
     /// 03h: FEI is the digest that was received.
     HeaderDigestError = 0x03,
-    /// 04h: data outside what the command or the R2T asked for.
+    /// 04h: data outside the range of the command or the R2T.
     DataOutOfRange = 0x04,
-    /// 05h: more data in one PDU than the other side takes; of a host, more R2Ts than it takes.
+    /// 05h: more data in one PDU, or more R2Ts, than the peer allows.
     DataLimitExceeded = 0x05,
     /// 06h: a parameter that is not supported; FEI is its offset.
     UnsupportedParameter = 0x06,
 }
 
-/// A stream that can't be followed further. Final: the connection ends with a TermReq that says this.
+/// A fatal error of the stream: the connection is terminated with a TermReq that reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PduError {
     /// FES.
     pub status: FatalStatus,
     /// FEI: offset of the faulty field, or the faulty digest.
     pub information: u32,
-    /// As much of the faulty PDU's header as has come, at most 128 bytes.
+    /// The received part of the faulty PDU's header, at most 128 bytes.
     pub header: Box<[u8]>,
 }
 

@@ -78,7 +78,7 @@ pub struct InitializeRequest {
     pub format_version: U16,
     /// HPDA: alignment of the data the host receives, in dwords, minus one.
     pub data_alignment: u8,
-    /// DGST: digests the host wants.
+    /// DGST: digests that the host requests.
     pub digests: u8,
     /// MAXR2T: outstanding R2Ts of a command, minus one.
     pub r2t_max: U32,
@@ -112,7 +112,8 @@ pub struct InitializeResponse {
 
 const _: () = assert!(size_of::<InitializeResponse>() == 128);
 
-/// H2CTermReq and C2HTermReq (NVMe/TCP 1.0, Figures 29 and 31). The faulty PDU's header follows as data.
+/// H2CTermReq and C2HTermReq (NVMe/TCP 1.0, Figures 29 and 31). The faulty PDU's header follows as
+/// data.
 ///
 /// ```text
 /// 0..8 common header   8..10 fatal error status   10..14 fatal error information   14..24 reserved
@@ -193,7 +194,7 @@ const _: () = assert!(size_of::<DataHeader>() == 24);
 ///
 /// ```text
 ///  0..8 common header   8..10 command identifier   10..12 transfer tag
-/// 12..16 offset of the data asked for in the command's data   16..20 length   20..24 reserved
+/// 12..16 offset of the solicited data in the command's data   16..20 length   20..24 reserved
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -202,7 +203,7 @@ pub struct R2t {
     pub common: CommonHeader,
     /// CCCID.
     pub command_id: U16,
-    /// TTAG: comes back in the H2CData PDUs.
+    /// TTAG: returned in the H2CData PDUs.
     pub tag: U16,
     /// R2TO.
     pub offset: U32,
@@ -255,7 +256,8 @@ impl PduType {
         }
     }
 
-    /// Whether digests apply to it (NVMe/TCP 1.0, section 3.3.1.1: not to the exchange at the start, nor the end).
+    /// Whether digests apply to it (NVMe/TCP 1.0, section 3.3.1.1: not to the exchange at the
+    /// start, nor the end).
     #[must_use]
     pub fn has_digests(self) -> bool {
         matches!(
@@ -370,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exchange_at_the_start_lies_as_the_specification_says() {
+    fn icreq_and_icresp_have_the_layout_of_the_specification() {
         let header = Digests { header: true, data: false };
         let request = bytes_of(|writer| writer.initialize_request(&InitializeRequest::new(5, header, 0x0102_0304)));
         assert_eq!(request[..16], [0, 0, 128, 0, 128, 0, 0, 0, 0, 0, 5, 1, 3, 3, 2, 1]);
@@ -382,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn data_and_ready_to_transfer_lie_as_the_specification_says() {
+    fn data_and_ready_to_transfer_have_the_layout_of_the_specification() {
         let data = [bytes::Bytes::from_static(&[0xaa; 3])];
         let fields = [2, 1, 4, 3, 8, 7, 6, 5];
         let host = bytes_of(|writer| writer.host_data(0x0102, 0x0304, 0x0506_0708, &data, true));
@@ -398,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn capsules_and_digests_lie_as_the_specification_says() {
+    fn capsules_and_digests_have_the_layout_of_the_specification() {
         let mut writer = PduWriter::new();
         writer.set_options(Digests::BOTH, 31);
         let mut entry = SubmissionEntry::new(0x7d, 1);
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn terminations_lie_as_the_specification_says() {
+    fn terminations_have_the_layout_of_the_specification() {
         let error = PduError::new(FatalStatus::DataLimitExceeded, 0x0102_0304, &[0xbb; 2]);
         let expected = |pdu_type| {
             let header = [pdu_type, 0, 24, 0, 26, 0, 0, 0, 5, 0, 4, 3, 2, 1];

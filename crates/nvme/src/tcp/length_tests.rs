@@ -18,36 +18,36 @@ const DATA_LENGTH: usize = 16;
 
 /// A PDU that carries data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Carrier {
+enum DataPduKind {
     Capsule,
     HostData,
     ControllerData,
 }
 
-impl Carrier {
-    const ALL: [Carrier; 3] = [Carrier::Capsule, Carrier::HostData, Carrier::ControllerData];
+impl DataPduKind {
+    const ALL: [DataPduKind; 3] = [DataPduKind::Capsule, DataPduKind::HostData, DataPduKind::ControllerData];
 
     fn reader_side(self) -> Side {
-        if self == Carrier::ControllerData { Side::Host } else { Side::Controller }
+        if self == DataPduKind::ControllerData { Side::Host } else { Side::Controller }
     }
 
     fn header_bytes(self) -> usize {
-        if self == Carrier::Capsule { 72 } else { 24 }
+        if self == DataPduKind::Capsule { 72 } else { 24 }
     }
 
     fn data_bytes_max(self) -> u32 {
-        if self == Carrier::Capsule { LIMITS.capsule_data_bytes } else { LIMITS.data_bytes }
+        if self == DataPduKind::Capsule { LIMITS.capsule_data_bytes } else { LIMITS.data_bytes }
     }
 
-    /// The PDU as it travels, with so many bytes of data.
+    /// The encoded PDU, with so many bytes of data.
     fn pdu(self, digests: Digests, alignment: u8, data_bytes: u32) -> Vec<u8> {
         let data = Bytes::from(vec![0xa5; data_bytes as usize]);
         let mut writer = PduWriter::new();
         writer.set_options(digests, alignment);
         match self {
-            Carrier::Capsule => writer.command(&SubmissionEntry::new(1, 1), &data),
-            Carrier::HostData => writer.host_data(1, 2, 0, &[data], true),
-            Carrier::ControllerData => writer.controller_data(1, 0, &[data], true, false),
+            DataPduKind::Capsule => writer.command(&SubmissionEntry::new(1, 1), &data),
+            DataPduKind::HostData => writer.host_data(1, 2, 0, &[data], true),
+            DataPduKind::ControllerData => writer.controller_data(1, 0, &[data], true, false),
         }
         writer.take().concat()
     }
@@ -60,7 +60,7 @@ impl Carrier {
         }
     }
 
-    /// What a reader makes of the bytes, which must be the same however they are cut: the length of the data.
+    /// The result of a reader, which must not depend on the chunks: the length of the data.
     fn read(self, digests: Digests, pdu: &[u8]) -> Result<Option<usize>, PduError> {
         let results = [pdu.len(), 24, 1].map(|chunk_bytes| {
             let mut reader = PduReader::new(self.reader_side(), LIMITS);
@@ -100,26 +100,26 @@ impl Carrier {
 #[test]
 fn the_data_length_of_a_data_pdu_is_that_of_the_data_it_carries() {
     const CARRIED: u32 = 1000;
-    for carrier in [Carrier::HostData, Carrier::ControllerData] {
+    for kind in [DataPduKind::HostData, DataPduKind::ControllerData] {
         for digests in ALL_DIGESTS {
             for alignment in [0, 7, DATA_ALIGNMENT_MAX] {
                 let with_length = |length: u32| {
-                    let mut pdu = carrier.pdu(digests, alignment, CARRIED);
+                    let mut pdu = kind.pdu(digests, alignment, CARRIED);
                     pdu[DATA_LENGTH..DATA_LENGTH + 4].copy_from_slice(&length.to_le_bytes());
-                    carrier.reseal(digests, &mut pdu);
+                    kind.reseal(digests, &mut pdu);
                     pdu
                 };
                 let pdu = with_length(CARRIED);
-                assert_eq!(carrier.read(digests, &pdu), Ok(Some(CARRIED as usize)));
+                assert_eq!(kind.read(digests, &pdu), Ok(Some(CARRIED as usize)));
                 let (offset, whole) = (u32::from(pdu[DATA_OFFSET]), pdu.len() as u32);
                 let wrong = [0, 1, CARRIED / 2, CARRIED - 4, CARRIED - 1, CARRIED + 1, CARRIED + 4, whole, u32::MAX];
                 let nearly = [CARRIED | 1 << 16, CARRIED | 1 << 31, offset + CARRIED, LIMITS.data_bytes];
                 for length in wrong.into_iter().chain(nearly) {
-                    let refusal = carrier.refusal(digests, &with_length(length));
+                    let refusal = kind.refusal(digests, &with_length(length));
                     assert_eq!(
                         refusal,
                         (FatalStatus::InvalidHeaderField, DATA_LENGTH),
-                        "DATAL {length} where {CARRIED} bytes are carried, {carrier:?}, {digests:?}"
+                        "DATAL {length} where {CARRIED} bytes are carried, {kind:?}, {digests:?}"
                     );
                 }
             }
@@ -129,17 +129,18 @@ fn the_data_length_of_a_data_pdu_is_that_of_the_data_it_carries() {
 
 #[test]
 fn the_data_of_a_pdu_are_the_bytes_between_its_data_offset_and_its_data_digest() {
-    for carrier in Carrier::ALL {
+    for kind in DataPduKind::ALL {
         for digests in ALL_DIGESTS {
             for alignment in 0..=DATA_ALIGNMENT_MAX {
                 for data_bytes in [1, 2, 3, 4, 511, 512] {
-                    let mut stream = carrier.pdu(digests, alignment, data_bytes);
+                    let mut stream = kind.pdu(digests, alignment, data_bytes);
                     assert_eq!(stream.len() % 4, data_bytes as usize % 4, "the data begin at a multiple of four bytes");
                     let end = stream.len();
-                    // A byte behind the PDU belongs to the next one, and the last byte is waited for.
+                    // A byte after the PDU belongs to the next one, and the reader waits for the
+                    // last byte.
                     stream.push(0xff);
-                    assert_eq!(carrier.read(digests, &stream[..end - 1]), Ok(None));
-                    assert_eq!(carrier.read(digests, &stream), Ok(Some(data_bytes as usize)));
+                    assert_eq!(kind.read(digests, &stream[..end - 1]), Ok(None));
+                    assert_eq!(kind.read(digests, &stream), Ok(Some(data_bytes as usize)));
                 }
             }
         }
@@ -148,37 +149,38 @@ fn the_data_of_a_pdu_are_the_bytes_between_its_data_offset_and_its_data_digest()
 
 #[test]
 fn the_longest_data_are_accepted_and_one_byte_more_is_refused() {
-    for carrier in Carrier::ALL {
+    for kind in DataPduKind::ALL {
         for digests in ALL_DIGESTS {
-            let most = carrier.data_bytes_max();
-            assert_eq!(carrier.read(digests, &carrier.pdu(digests, 0, most)), Ok(Some(most as usize)));
-            let expected = match carrier {
-                Carrier::Capsule => (FatalStatus::InvalidHeaderField, PDU_LENGTH),
+            let most = kind.data_bytes_max();
+            assert_eq!(kind.read(digests, &kind.pdu(digests, 0, most)), Ok(Some(most as usize)));
+            let expected = match kind {
+                DataPduKind::Capsule => (FatalStatus::InvalidHeaderField, PDU_LENGTH),
                 _ => (FatalStatus::DataLimitExceeded, 0),
             };
-            assert_eq!(carrier.refusal(digests, &carrier.pdu(digests, 0, most + 1)), expected, "{carrier:?}");
+            assert_eq!(kind.refusal(digests, &kind.pdu(digests, 0, most + 1)), expected, "{kind:?}");
         }
     }
 }
 
 #[test]
-fn data_begin_behind_the_header_and_its_digest_at_a_multiple_of_four_bytes() {
-    for carrier in Carrier::ALL {
+fn data_begins_after_the_header_and_its_digest_at_a_multiple_of_four_bytes() {
+    for kind in DataPduKind::ALL {
         for digests in ALL_DIGESTS {
-            let least = carrier.header_bytes() + if digests.header { 4 } else { 0 };
+            let least = kind.header_bytes() + if digests.header { 4 } else { 0 };
             for (offset, is_valid) in
                 [(0, false), (least - 4, false), (least - 1, false), (least, true), (least + 1, false)]
             {
-                // Data at the least offset: only PDO changes, so that PLEN leaves data in each case.
-                let mut pdu = carrier.pdu(digests, 0, 64);
+                // Data at the least offset: only PDO changes, so that PLEN leaves data in each
+                // case.
+                let mut pdu = kind.pdu(digests, 0, 64);
                 assert_eq!(usize::from(pdu[DATA_OFFSET]), least);
                 pdu[DATA_OFFSET] = offset as u8;
-                carrier.reseal(digests, &mut pdu);
+                kind.reseal(digests, &mut pdu);
                 if is_valid {
-                    assert_eq!(carrier.read(digests, &pdu), Ok(Some(64)));
+                    assert_eq!(kind.read(digests, &pdu), Ok(Some(64)));
                 } else {
-                    let refusal = carrier.refusal(digests, &pdu);
-                    assert_eq!(refusal, (FatalStatus::InvalidHeaderField, DATA_OFFSET), "{carrier:?}, PDO {offset}");
+                    let refusal = kind.refusal(digests, &pdu);
+                    assert_eq!(refusal, (FatalStatus::InvalidHeaderField, DATA_OFFSET), "{kind:?}, PDO {offset}");
                 }
             }
         }
@@ -187,29 +189,30 @@ fn data_begin_behind_the_header_and_its_digest_at_a_multiple_of_four_bytes() {
 
 #[test]
 fn a_pdu_length_that_leaves_no_byte_of_data_is_refused() {
-    for carrier in Carrier::ALL {
+    for kind in DataPduKind::ALL {
         for digests in ALL_DIGESTS {
-            let before_data = carrier.header_bytes() + if digests.header { 4 } else { 0 };
+            let before_data = kind.header_bytes() + if digests.header { 4 } else { 0 };
             let behind_data = if digests.data { 4 } else { 0 };
-            // Padding up to the data, so that there are lengths between the header's end and the data's start.
-            let offset = usize::from(carrier.pdu(digests, DATA_ALIGNMENT_MAX, 1)[DATA_OFFSET]);
+            // Padding up to the data, so that there are lengths between the header's end and the
+            // data's start.
+            let offset = usize::from(kind.pdu(digests, DATA_ALIGNMENT_MAX, 1)[DATA_OFFSET]);
             for length in [0, 8, before_data - 1, before_data, before_data + 1, offset, offset + behind_data] {
-                let mut pdu = carrier.pdu(digests, DATA_ALIGNMENT_MAX, 64);
+                let mut pdu = kind.pdu(digests, DATA_ALIGNMENT_MAX, 64);
                 pdu[PDU_LENGTH..PDU_LENGTH + 4].copy_from_slice(&(length as u32).to_le_bytes());
-                carrier.reseal(digests, &mut pdu);
-                if carrier == Carrier::Capsule && length == before_data {
-                    assert_eq!(carrier.read(digests, &pdu[..length]), Ok(Some(0)), "a capsule without data");
+                kind.reseal(digests, &mut pdu);
+                if kind == DataPduKind::Capsule && length == before_data {
+                    assert_eq!(kind.read(digests, &pdu[..length]), Ok(Some(0)), "a capsule without data");
                     continue;
                 }
-                let refusal = carrier.refusal(digests, &pdu);
-                assert_eq!(refusal, (FatalStatus::InvalidHeaderField, PDU_LENGTH), "{carrier:?}, PLEN {length}");
+                let refusal = kind.refusal(digests, &pdu);
+                assert_eq!(refusal, (FatalStatus::InvalidHeaderField, PDU_LENGTH), "{kind:?}, PLEN {length}");
             }
         }
     }
 }
 
 #[test]
-fn a_pdu_that_carries_no_data_is_as_long_as_its_header() {
+fn a_pdu_without_data_is_as_long_as_its_header() {
     for (to, pdu_type) in [(Side::Host, PduType::Response), (Side::Host, PduType::ReadyToTransfer)] {
         let header_bytes = pdu_type.header_length();
         for longer in [1, 4, 64] {
@@ -223,7 +226,7 @@ fn a_pdu_that_carries_no_data_is_as_long_as_its_header() {
             let mut reader = PduReader::new(to, LIMITS);
             reader.set_digests(Digests::NONE);
             reader.push(Bytes::copy_from_slice(common.as_bytes()));
-            let error = reader.next().expect_err("there are bytes behind the header");
+            let error = reader.next().expect_err("there are bytes after the header");
             let refusal = (error.status, error.information as usize);
             assert_eq!(refusal, (FatalStatus::InvalidHeaderField, PDU_LENGTH), "{pdu_type:?}, {longer} bytes more");
         }
@@ -231,7 +234,7 @@ fn a_pdu_that_carries_no_data_is_as_long_as_its_header() {
 }
 
 #[test]
-fn a_termination_carries_at_most_128_bytes_of_the_header_it_is_about() {
+fn a_termination_has_at_most_128_bytes_of_the_faulty_header() {
     let mut pdu = vec![PduType::HostTermination as u8, 0, 24, 0];
     pdu.resize(24 + TERMINATION_DATA_BYTES_MAX + 1, 7);
     for (length, is_valid) in [(23, false), (24, true), (24 + 128, true), (24 + 129, false)] {

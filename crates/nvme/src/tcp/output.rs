@@ -1,20 +1,21 @@
-//! What waits for the socket: pieces of bytes, small ones merged, large ones as they are.
+//! Output for the socket: pieces of bytes, small ones merged, large ones not copied.
 
 use bytes::{Bytes, BytesMut};
 
-/// Data of at least so many bytes stays a piece of its own; less is copied, because a piece costs more than the copy.
+/// Data of at least so many bytes stays a piece of its own; less is copied, because a piece costs
+/// more than the copy.
 pub const ZERO_COPY_BYTES_MIN: usize = 2048;
 
 /// Bytes in which the buffer for small things grows.
 const BUFFER_BYTES: usize = 4096;
 
-const _: () = assert!(ZERO_COPY_BYTES_MIN <= BUFFER_BYTES, "what is copied fits a fresh buffer");
+const _: () = assert!(ZERO_COPY_BYTES_MIN <= BUFFER_BYTES, "copied data fits a new buffer");
 
 /// An append-only queue of bytes.
 #[derive(Debug, Default)]
 pub struct Output {
     pieces: Vec<Bytes>,
-    /// Small things behind the last piece.
+    /// Small data after the last piece.
     open: BytesMut,
     queued_bytes: usize,
 }
@@ -43,7 +44,7 @@ impl Output {
         self.copy(&ZEROS[..bytes]);
     }
 
-    /// Appends data: as a piece of its own when it is large, else as a copy.
+    /// Appends data: as a separate piece if it is large, else as a copy.
     pub fn data(&mut self, data: &Bytes) {
         if data.len() < ZERO_COPY_BYTES_MIN {
             self.copy(data);
@@ -66,7 +67,7 @@ impl Output {
         self.queued_bytes == 0
     }
 
-    /// Hands over what waits, in order.
+    /// Takes all pieces, in order.
     pub fn take(&mut self) -> Vec<Bytes> {
         self.close();
         self.queued_bytes = 0;
@@ -81,7 +82,7 @@ impl Output {
     }
 }
 
-/// `length` zeros without memory of their own: slices of one constant block.
+/// `length` zeros without an allocation: slices of one constant block.
 pub fn zeros(length: usize) -> impl Iterator<Item = Bytes> {
     const BLOCK_BYTES: usize = 64 << 10;
     static BLOCK: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_things_merge_and_large_data_is_not_copied() {
+    fn small_data_is_merged_and_large_data_is_not_copied() {
         let mut output = Output::new();
         let large = Bytes::from(vec![7; ZERO_COPY_BYTES_MIN]);
         output.copy(b"ab");
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_have_the_length_asked_for() {
+    fn zeros_have_the_requested_length() {
         for length in [0, 1, 65_536, 200_000] {
             let pieces: Vec<Bytes> = zeros(length).collect();
             assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), length);

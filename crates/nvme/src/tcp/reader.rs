@@ -19,7 +19,7 @@ const HEAD_BYTES_MAX: usize = 256;
 /// Bytes of the common header.
 const COMMON_BYTES: usize = size_of::<CommonHeader>();
 
-/// Whose stream is read.
+/// The receiver of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// A controller reads what a host sends: ICReq, CapsuleCmd, H2CData, H2CTermReq.
@@ -28,7 +28,7 @@ pub enum Side {
     Host,
 }
 
-/// The longest data that is taken.
+/// The longest data that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderLimits {
     /// Bytes of data in a command capsule.
@@ -68,7 +68,7 @@ pub enum Pdu {
         entry: SubmissionEntry,
         /// Data in the capsule; empty without.
         data: Bytes,
-        /// Whether the data is what was sent.
+        /// The result of checking the data digest.
         data_digest: DigestCheck,
     },
     /// CapsuleResp.
@@ -79,7 +79,7 @@ pub enum Pdu {
         header: DataHeader,
         /// The data.
         data: Bytes,
-        /// Whether the data is what was sent.
+        /// The result of checking the data digest.
         data_digest: DigestCheck,
     },
     /// C2HData.
@@ -88,7 +88,7 @@ pub enum Pdu {
         header: DataHeader,
         /// The data.
         data: Bytes,
-        /// Whether the data is what was sent.
+        /// The result of checking the data digest.
         data_digest: DigestCheck,
     },
     /// R2T.
@@ -99,7 +99,7 @@ pub enum Pdu {
     ControllerTermination(Termination),
 }
 
-/// What the common header says of a PDU's parts; checked.
+/// The checked layout of a PDU, from its common header.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     pdu_type: PduType,
@@ -113,9 +113,9 @@ struct Plan {
 
 /// Splits a byte stream into PDUs.
 ///
-/// Every length is checked against the type, the digests and the limits when the common header has come, before any of
-/// the data is kept. Data that lies whole in a chunk is a slice of it; else it is assembled in a buffer of its own. What
-/// is kept beyond the chunks not yet used up is at most one PDU.
+/// Every length is checked against the type, the digests and the limits as soon as the common
+/// header is complete, before any data is buffered. Data within one chunk is a slice of it; else it
+/// is assembled in a new buffer. Beyond the unprocessed chunks, at most one PDU is buffered.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -135,23 +135,23 @@ pub struct PduReader {
     side: Side,
     limits: ReaderLimits,
     digests: Digests,
-    /// The exchange of ICReq and ICResp is over.
+    /// The exchange of ICReq and ICResp is complete.
     initialized: bool,
-    /// What has been pushed and not been used.
+    /// Unprocessed chunks.
     pending: VecDeque<Bytes>,
     pending_bytes: usize,
     /// The start of a PDU whose head straddles chunks, or whose data does.
     head: [u8; HEAD_BYTES_MAX],
     head_filled: usize,
-    /// Of the PDU whose head is complete.
+    /// The layout of the PDU whose head is complete.
     plan: Option<Plan>,
-    /// Its data and data digest as far as they have come, where they straddle chunks.
+    /// Its data and data digest received so far, if they straddle chunks.
     assembly: BytesMut,
     failed: Option<PduError>,
 }
 
 impl PduReader {
-    /// A reader at the start of a stream: nothing but the exchange of ICReq and ICResp is taken.
+    /// A reader at the start of a stream: only the exchange of ICReq and ICResp is accepted.
     #[must_use]
     pub fn new(side: Side, limits: ReaderLimits) -> PduReader {
         PduReader {
@@ -169,18 +169,19 @@ impl PduReader {
         }
     }
 
-    /// The exchange of ICReq and ICResp is over, and this is what came of it. From now on all other PDUs are taken.
+    /// Completes the exchange of ICReq and ICResp with the negotiated digests. From now on all
+    /// other PDUs are accepted.
     pub fn set_digests(&mut self, digests: Digests) {
         self.digests = digests;
         self.initialized = true;
     }
 
-    /// Changes the limits, for PDUs whose head has not come yet.
+    /// Changes the limits, for PDUs whose head is not complete yet.
     pub fn set_limits(&mut self, limits: ReaderLimits) {
         self.limits = limits;
     }
 
-    /// Adds bytes behind those that are here.
+    /// Appends received bytes.
     pub fn push(&mut self, chunk: Bytes) {
         if !chunk.is_empty() {
             self.pending_bytes += chunk.len();
@@ -188,16 +189,17 @@ impl PduReader {
         }
     }
 
-    /// Bytes that are kept: a part of a PDU, and chunks not used yet.
+    /// Buffered bytes: a part of a PDU, and unprocessed chunks.
     #[must_use]
     pub fn buffered_bytes(&self) -> usize {
         self.head_filled + self.assembly.len() + self.pending_bytes
     }
 
-    /// The next PDU, or `None` until more bytes come.
+    /// The next PDU, or `None` until more bytes are received.
     ///
     /// # Errors
-    /// A stream that breaks the transport's rules. The error is final, and is returned again from then on.
+    /// A stream that breaks the transport's rules. The error is final, and is returned again from
+    /// then on.
     #[allow(clippy::should_implement_trait)] // A reader is no iterator: `None` is not its end.
     pub fn next(&mut self) -> Result<Option<Pdu>, PduError> {
         if let Some(error) = &self.failed {
@@ -244,7 +246,7 @@ impl PduReader {
         if front.len() < COMMON_BYTES {
             return Ok(None);
         }
-        // Borrowing apart: planning needs the rest of the reader.
+        // Separate borrows: planning needs the other fields of the reader.
         let mut chunk = std::mem::take(front);
         let result = self.plan_of(&chunk).and_then(|plan| {
             let total = plan.head_bytes + plan.data_bytes + plan.tail_bytes;
@@ -261,12 +263,12 @@ impl PduReader {
             self.pending.pop_front();
         } else {
             bytes::Buf::advance(&mut chunk, used);
-            *self.pending.front_mut().expect("the chunk was taken from here") = chunk;
+            *self.pending.front_mut().expect("the chunk is the first one") = chunk;
         }
         Ok(result?.map(|(_, pdu)| pdu))
     }
 
-    /// Copies bytes into the head until it has `bytes`; says whether it has.
+    /// Copies bytes into the head until it has `bytes`; returns whether it has.
     fn fill_head(&mut self, bytes: usize) -> bool {
         while self.head_filled < bytes {
             let Some(front) = self.pending.front_mut() else { return false };
@@ -281,7 +283,7 @@ impl PduReader {
         true
     }
 
-    /// The next `bytes` bytes in one piece, when all have come.
+    /// The next `bytes` bytes in one piece, once all are received.
     fn collect(&mut self, bytes: usize) -> Option<Bytes> {
         if bytes == 0 {
             return Some(Bytes::new());
@@ -310,7 +312,8 @@ impl PduReader {
         Some(std::mem::take(&mut self.assembly).freeze())
     }
 
-    /// Checks the common header at the start of `seen` against everything that is known before the rest has come.
+    /// Checks the common header at the start of `seen` against everything that is known before the
+    /// rest is received.
     fn plan_of(&self, seen: &[u8]) -> Result<Plan, PduError> {
         const FLAGS: u32 = 1;
         const HEADER_LENGTH: u32 = 2;
@@ -379,7 +382,7 @@ impl PduReader {
         Ok(Plan { pdu_type, flags: common.flags, head_bytes, data_bytes, tail_bytes })
     }
 
-    /// Checks what needs the whole head: the header digest, and the length of a data PDU.
+    /// Checks that need the whole head: the header digest, and the length of a data PDU.
     fn check_head(&self, plan: &Plan, head: &[u8]) -> Result<(), PduError> {
         const DATA_LENGTH: u32 = 16;
         let header_bytes = usize::from(plan.pdu_type.header_length());
@@ -416,7 +419,7 @@ fn digest_at(bytes: &[u8]) -> u32 {
     u32::from_le_bytes(bytes.try_into().expect("a digest has four bytes"))
 }
 
-/// Makes the PDU of a checked head, and of its data with the data digest behind it.
+/// Makes the PDU from a checked head, and its data with the data digest.
 fn assemble(plan: &Plan, head: &[u8], mut data: Bytes) -> Pdu {
     const SIZED: &str = "a header's length was checked against its type";
     let header = &head[..usize::from(plan.pdu_type.header_length())];

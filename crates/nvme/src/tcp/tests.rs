@@ -1,4 +1,4 @@
-//! The reader against the writer, against every way to cut a stream, and against garbage.
+//! The reader against the writer, with every split of a stream, and with random bytes.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::{CompletionEntry, StatusCode, SubmissionEntry};
 
 const LIMITS: ReaderLimits = ReaderLimits { capsule_data_bytes: 8192, data_bytes: 20_000 };
 
-/// What the other side sends after the exchange at the start.
+/// A PDU that the other side sends after ICReq and ICResp.
 #[derive(Clone, Debug)]
 enum Sent {
     Command(u16, Bytes),
@@ -105,11 +105,11 @@ fn assert_same(sent: &Sent, got: &Pdu, digests: Digests) {
         (Sent::Termination(header), Pdu::HostTermination(found) | Pdu::ControllerTermination(found)) => {
             assert_eq!((found.status, found.information, &found.header[..]), (2, 5, &header[..]));
         }
-        (sent, got) => panic!("{sent:?} came as {got:?}"),
+        (sent, got) => panic!("{sent:?} was read as {got:?}"),
     }
 }
 
-/// Everything in a stream, pushed in the pieces that `cuts` make of it.
+/// All PDUs of a stream, pushed in the pieces that `cuts` define.
 fn read_cut(to: Side, digests: Digests, stream: &[u8], cuts: &[usize]) -> (Vec<Pdu>, Result<(), PduError>) {
     let mut reader = PduReader::new(to, LIMITS);
     reader.set_digests(digests);
@@ -129,7 +129,7 @@ fn read_cut(to: Side, digests: Digests, stream: &[u8], cuts: &[usize]) -> (Vec<P
             }
         }
         let limit = 256 + LIMITS.data_bytes.max(LIMITS.capsule_data_bytes) as usize + 4;
-        assert!(reader.buffered_bytes() <= limit, "{} bytes kept", reader.buffered_bytes());
+        assert!(reader.buffered_bytes() <= limit, "{} bytes buffered", reader.buffered_bytes());
     }
     (pdus, Ok(()))
 }
@@ -146,7 +146,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn any_way_to_cut_a_stream_gives_the_same_pdus(
+    fn every_split_of_a_stream_gives_the_same_pdus(
         (to, all) in side().prop_flat_map(|to| (Just(to), proptest::collection::vec(sent(to), 1..8))),
         digests in digests(),
         alignment in 0..=DATA_ALIGNMENT_MAX,
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_neither_panics_nor_fills_memory(
+    fn random_bytes_cause_neither_a_panic_nor_unlimited_buffering(
         to in side(),
         digests in digests(),
         garbage in proptest::collection::vec(any::<u8>(), 0..2000),
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_with_one_byte_changed_neither_panics_nor_fills_memory(
+    fn a_changed_byte_causes_neither_a_panic_nor_unlimited_buffering(
         (to, all) in side().prop_flat_map(|to| (Just(to), proptest::collection::vec(sent(to), 1..4))),
         digests in digests(),
         place in any::<usize>(),
@@ -204,7 +204,7 @@ fn first_error(reader: &mut PduReader, bytes: &[u8]) -> PduError {
 }
 
 #[test]
-fn a_length_of_a_gigabyte_is_an_error_as_soon_as_the_common_header_is_here() {
+fn a_length_of_a_gigabyte_is_an_error_as_soon_as_the_common_header_is_complete() {
     for (pdu_type, status) in
         [(PduType::Command, FatalStatus::InvalidHeaderField), (PduType::HostData, FatalStatus::DataLimitExceeded)]
     {
@@ -230,7 +230,7 @@ fn a_command_before_the_exchange_and_an_exchange_after_it_are_sequence_errors() 
 }
 
 #[test]
-fn a_pdu_for_the_other_side_is_an_invalid_type() {
+fn a_pdu_for_the_other_side_has_an_invalid_type() {
     let response = write(Side::Host, Digests::NONE, 0, &[Sent::Response(1)]);
     let error = first_error(&mut reader(Digests::NONE), &response);
     assert_eq!((error.status, error.information), (FatalStatus::InvalidHeaderField, 0));
@@ -247,7 +247,7 @@ fn a_wrong_header_digest_ends_the_stream_and_names_the_digest() {
 }
 
 #[test]
-fn a_wrong_data_digest_is_told_with_the_command_and_the_stream_goes_on() {
+fn a_wrong_data_digest_is_reported_with_the_command_and_the_stream_continues() {
     let all = [Sent::Command(1, Bytes::from_static(b"data")), Sent::Command(2, Bytes::from_static(b"more"))];
     let mut stream = write(Side::Controller, Digests::BOTH, 0, &all);
     stream[76] ^= 1;
@@ -273,7 +273,7 @@ fn a_missing_digest_and_one_not_agreed_on_are_invalid_flags() {
 }
 
 #[test]
-fn data_shorter_than_it_says_is_an_invalid_field() {
+fn data_shorter_than_its_length_field_is_an_invalid_field() {
     let sent = Sent::Data { id: 1, offset: 0, data: Bytes::from_static(b"12345678"), last: true };
     let mut stream = write(Side::Controller, Digests::NONE, 0, &[sent]);
     stream[16] = 9;
@@ -282,7 +282,7 @@ fn data_shorter_than_it_says_is_an_invalid_field() {
 }
 
 #[test]
-fn data_that_lies_whole_in_a_chunk_is_a_slice_of_it() {
+fn data_within_one_chunk_is_a_slice_of_it() {
     let sent = Sent::Command(1, Bytes::from(vec![1; 4096]));
     let chunk = Bytes::from(write(Side::Controller, Digests::NONE, 0, &[sent.clone(), sent]));
     let mut reader = reader(Digests::NONE);

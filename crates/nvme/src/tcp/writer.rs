@@ -27,12 +27,12 @@ impl PduWriter {
         PduWriter::default()
     }
 
-    /// What holds after the exchange: the digests agreed on, and the other side's data alignment (in dwords, minus one).
+    /// Sets the negotiated digests, and the peer's data alignment (in dwords, minus one).
     ///
     /// # Panics
     /// When the alignment is more than [`DATA_ALIGNMENT_MAX`]: the exchange refuses that.
     pub fn set_options(&mut self, digests: Digests, data_alignment: u8) {
-        assert!(data_alignment <= DATA_ALIGNMENT_MAX, "an alignment of more than 128 bytes was to be refused");
+        assert!(data_alignment <= DATA_ALIGNMENT_MAX, "an alignment of more than 128 bytes is refused before");
         self.digests = digests;
         self.data_alignment = data_alignment;
     }
@@ -65,7 +65,7 @@ impl PduWriter {
     /// H2CData: the data at `offset` of a command's data.
     ///
     /// # Panics
-    /// When there is no data.
+    /// If there is no data.
     pub fn host_data(&mut self, command_id: u16, tag: u16, offset: u32, data: &[Bytes], last: bool) {
         let flags = if last { flags::LAST } else { 0 };
         self.data(PduType::HostData, flags, command_id, tag, offset, data);
@@ -74,14 +74,14 @@ impl PduWriter {
     /// C2HData: the data at `offset` of a command's data; with `success` no response follows.
     ///
     /// # Panics
-    /// When there is no data, or when `success` is not the last.
+    /// If there is no data, or if `success` is set on data that is not the last.
     pub fn controller_data(&mut self, command_id: u16, offset: u32, data: &[Bytes], last: bool, success: bool) {
-        assert!(last || !success, "only the last data can stand for the response");
+        assert!(last || !success, "only the last data can replace the response");
         let flags = if last { flags::LAST } else { 0 } | if success { flags::SUCCESS } else { 0 };
         self.data(PduType::ControllerData, flags, command_id, 0, offset, data);
     }
 
-    /// R2T: asks for `length` bytes at `offset` of a command's data.
+    /// R2T: solicits `length` bytes at `offset` of a command's data.
     pub fn ready_to_transfer(&mut self, command_id: u16, tag: u16, offset: u32, length: u32) {
         let common = self.common(PduType::ReadyToTransfer, 0, 0);
         let header = R2t {
@@ -111,7 +111,7 @@ impl PduWriter {
         self.output.queued_bytes()
     }
 
-    /// Hands over what waits, in order.
+    /// Takes all output, in order.
     pub fn take(&mut self) -> Vec<Bytes> {
         self.output.take()
     }

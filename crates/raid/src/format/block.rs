@@ -1,4 +1,4 @@
-//! What every block that describes others begins with.
+//! Common header of all blocks that describe others.
 //!
 //! ```text
 //! byte 0..4   magic: which structure it is
@@ -6,8 +6,9 @@
 //!      8..10  version of this structure
 //! ```
 //!
-//! These ten bytes mean the same in every version, so that a block of a later one is told from a damaged one. Each structure has a
-//! version of its own: superblocks and segment headers are written in version 2, everything else in version 1.
+//! These ten bytes have the same meaning in every version, so that a block of a later version can
+//! be distinguished from a damaged one. Each structure has its own version: superblocks and segment
+//! headers are written in version 2, everything else in version 1.
 
 use super::bytes::{put_u16, put_u32, u16_at, u32_at};
 use super::{BLOCK_BYTES_MIN, crc};
@@ -17,31 +18,31 @@ const CRC_AT: usize = 4;
 const VERSION_AT: usize = 8;
 /// The first version of every structure.
 pub(super) const FIRST_VERSION: u16 = 1;
-/// Where the fields of the structure itself begin.
+/// Offset of the structure's own fields.
 pub(super) const FIELDS_AT: usize = 10;
 
-/// Why a block is not the structure that was looked for.
+/// Why a block is not the expected structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
     /// Nothing but zeros: the block was never written.
     Blank,
-    /// It begins otherwise: it belongs to somebody else, or its first four bytes are damaged.
+    /// It begins otherwise: it belongs to another program, or its first four bytes are damaged.
     NotOurs,
-    /// A whole block of a version that this crate does not read.
+    /// An undamaged block of a version that this crate does not support.
     OtherVersion {
         /// Its version.
         found: u16,
     },
-    /// Ours once: its checksum does not fit, or a field has a value that no writer gives it.
+    /// Damaged: its checksum does not match, or a field has a value that no writer writes.
     Damaged,
 }
 
-/// Zeros the block and makes room for the fields of a structure that has one version only.
+/// Zeros the block and writes the header of a structure that has only one version.
 pub(super) fn begin(out: &mut [u8], magic: [u8; 4]) {
     begin_version(out, magic, FIRST_VERSION);
 }
 
-/// Zeros the block and makes room for the fields of a version of the structure.
+/// Zeros the block and writes the header of a version of the structure.
 pub(super) fn begin_version(out: &mut [u8], magic: [u8; 4], version: u16) {
     assert!(out.len() >= BLOCK_BYTES_MIN, "a member has blocks of at least 512 bytes");
     out.fill(0);
@@ -49,18 +50,18 @@ pub(super) fn begin_version(out: &mut [u8], magic: [u8; 4], version: u16) {
     put_u16(out, VERSION_AT, version);
 }
 
-/// Sums the block up, when all fields are there.
+/// Computes the checksum of the block, once all fields are written.
 pub(super) fn seal(out: &mut [u8]) {
     let sum = crc(&out[VERSION_AT..]);
     put_u32(out, CRC_AT, sum);
 }
 
-/// Checks that the block is whole, and of the only version of the structure.
+/// Checks that the block is undamaged, and has the only version of the structure.
 pub(super) fn check(block: &[u8], magic: [u8; 4]) -> Result<(), HeaderError> {
     check_version(block, magic, FIRST_VERSION).map(|_| ())
 }
 
-/// Checks that the block is whole; returns its version, at most `newest`.
+/// Checks that the block is undamaged; returns its version, at most `newest`.
 pub(super) fn check_version(block: &[u8], magic: [u8; 4], newest: u16) -> Result<u16, HeaderError> {
     if block.len() < BLOCK_BYTES_MIN {
         return Err(HeaderError::Damaged);
@@ -82,7 +83,7 @@ pub(super) fn check_version(block: &[u8], magic: [u8; 4], newest: u16) -> Result
 pub(super) mod tests {
     use super::*;
 
-    /// Flips every bit of the block in turn: the reader has to refuse each.
+    /// Flips every bit of the block, one at a time: the reader must refuse each.
     pub(crate) fn every_flipped_bit_is_noticed(block: &[u8], is_refused: impl Fn(&[u8]) -> bool) {
         let mut block = block.to_vec();
         assert!(!is_refused(&block), "the block is whole before a bit is flipped");
@@ -95,7 +96,7 @@ pub(super) mod tests {
         assert!(is_refused(&[]), "nothing is no block");
     }
 
-    /// The bytes as hexadecimal, sixteen a line, without zeros at the end.
+    /// The bytes in hexadecimal, sixteen per line, without trailing zeros.
     pub(crate) fn hex(bytes: &[u8]) -> String {
         let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         let lines = bytes[..used].chunks(16).map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect());
@@ -103,7 +104,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_block_of_another_version_is_told_from_a_damaged_a_blank_and_a_foreign_one() {
+    fn a_block_of_another_version_is_distinguished_from_a_damaged_a_blank_and_a_foreign_one() {
         let mut block = [0; 512];
         begin(&mut block, *b"TEST");
         seal(&mut block);

@@ -1,4 +1,4 @@
-//! Metadata of one block, as it travels with the block in the member's metadata bytes.
+//! Metadata of one block, stored in the member's metadata bytes of that block.
 //!
 //! ```text
 //! byte 0..20   record (of a parity block: coded)         24..28  stripe, counted from the start of the segment
@@ -13,9 +13,9 @@ use super::record::RECORD_BYTES;
 
 const BLOCK_CRC_AT: usize = RECORD_BYTES;
 const STRIPE_AT: usize = BLOCK_CRC_AT + 4;
-/// Bytes of the metadata without their seal, as they stand in a footer.
+/// Bytes of the metadata without their seal, as stored in a footer.
 pub(super) const BARE_BYTES: usize = STRIPE_AT + 4;
-/// Bytes of metadata that a member has to have with each block; more are zeros.
+/// Metadata bytes that a member needs with each block; further bytes are zeros.
 pub(crate) const OOB_BYTES: usize = BARE_BYTES + 4;
 
 const _: () = assert!(OOB_BYTES == 32 && OOB_BYTES <= zonda_zoned::limits::METADATA_BYTES_MAX as usize);
@@ -35,7 +35,7 @@ impl BlockMeta {
     /// Metadata of a block that belongs to no stripe.
     pub(crate) const BLANK: BlockMeta = BlockMeta { record: [0; RECORD_BYTES], block_crc: 0, stripe: u32::MAX };
 
-    /// Writes the metadata bytes of a block, which is the one with this number of its chunk.
+    /// Writes the metadata bytes of the block with this row within its chunk.
     #[inline]
     pub(crate) fn write_oob(&self, seed: PlaceSeed, row: u32, out: &mut [u8]) {
         let (sealed, rest) = out.split_at_mut(OOB_BYTES);
@@ -45,17 +45,18 @@ impl BlockMeta {
         rest.fill(0);
     }
 
-    /// The metadata that these bytes are; `None` if they are not whole, or of another place. Bytes behind them are not looked at.
+    /// Reads metadata; `None` if they are damaged, or of another place. Further bytes are ignored.
     #[inline]
     pub(crate) fn read_oob(seed: PlaceSeed, row: u32, bytes: &[u8]) -> Option<BlockMeta> {
         let sealed: &[u8; OOB_BYTES] = bytes.first_chunk()?;
         let is_sealed = |seed: PlaceSeed| seal(seed, &array_at(sealed, 0)) == u32_at(sealed, BARE_BYTES);
-        // Unwritten blocks are many, and not worth a sum. Seals of volumes that were written before those of rows are of no row.
+        // Unwritten blocks are frequent, and not worth a checksum. Seals of older volumes have no
+        // row.
         let is_ours = *sealed != [0; OOB_BYTES] && (is_sealed(seed.of_row(row)) || is_sealed(seed));
         is_ours.then(|| BlockMeta::read_bare(sealed))
     }
 
-    /// What these bytes say if they are metadata of any place: nothing says that they are, but that the contents have their checksum.
+    /// Reads metadata of an unknown place: only the checksum of the contents can confirm them.
     pub(crate) fn read_unsealed(bytes: &[u8]) -> Option<BlockMeta> {
         let sealed: &[u8; OOB_BYTES] = bytes.first_chunk()?;
         (*sealed != [0; OOB_BYTES]).then(|| BlockMeta::read_bare(sealed))

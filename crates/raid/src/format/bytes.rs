@@ -1,4 +1,4 @@
-//! Numbers at positions of a structure whose length the caller has checked.
+//! Integers at offsets of a structure whose length the caller has checked.
 
 pub(super) fn put_u16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
@@ -14,7 +14,7 @@ pub(super) fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// The six lower bytes of a number.
+/// The lower six bytes of an integer.
 pub(super) fn put_u48(bytes: &mut [u8], at: usize, value: u64) {
     bytes[at..at + 6].copy_from_slice(&value.to_le_bytes()[..6]);
 }

@@ -1,4 +1,4 @@
-//! The first block of a chunk on members without metadata bytes: it describes the others.
+//! The first block of a chunk on members without metadata bytes: it describes the other blocks.
 //!
 //! ```text
 //! byte 0..4    magic "ZVCM"                            12..16  stripe, counted from the start of the segment
@@ -23,7 +23,7 @@ const ENTRY_BYTES: usize = RECORD_BYTES + 4;
 
 const _: () = assert!(PLACE_AT + PLACE_BYTES <= ENTRIES_AT);
 
-/// What a chunk's first block says.
+/// Contents of a chunk's first block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkMeta {
     pub(crate) stripe: u32,
@@ -31,12 +31,12 @@ pub(crate) struct ChunkMeta {
     pub(crate) entries: Vec<([u8; RECORD_BYTES], u32)>,
 }
 
-/// How many blocks one block can describe.
+/// How many blocks one metadata block can describe.
 pub(crate) fn chunk_meta_entries_max(block_size_bytes: u32) -> usize {
     (block_size_bytes as usize).saturating_sub(ENTRIES_AT) / ENTRY_BYTES
 }
 
-/// Writes the block that describes a chunk's others. There are at most [`chunk_meta_entries_max`] of them.
+/// Writes the metadata block of a chunk, for at most [`chunk_meta_entries_max`] blocks.
 pub(crate) fn write_chunk_meta(place: &Place, stripe: u32, entries: &[([u8; RECORD_BYTES], u32)], out: &mut [u8]) {
     assert!(entries.len() <= chunk_meta_entries_max(out.len() as u32), "a chunk's blocks fit its first block");
     block::begin(out, MAGIC);
@@ -50,12 +50,12 @@ pub(crate) fn write_chunk_meta(place: &Place, stripe: u32, entries: &[([u8; RECO
     block::seal(out);
 }
 
-/// What the block says of its chunk; `None` if it is not whole, or of another place.
+/// Reads the metadata block of a chunk; `None` if it is damaged, or of another place.
 pub(crate) fn read_chunk_meta(place: &Place, block: &[u8]) -> Option<ChunkMeta> {
     read_placed_chunk_meta(block).filter(|(read, _)| read == place).map(|(_, meta)| meta)
 }
 
-/// Where the block belongs, and what it says of its chunk; `None` if it is not whole.
+/// The place and contents of a metadata block; `None` if it is damaged.
 pub(crate) fn read_placed_chunk_meta(block: &[u8]) -> Option<(Place, ChunkMeta)> {
     block::check(block, MAGIC).ok()?;
     let count = usize::from(u16_at(block, COUNT_AT));

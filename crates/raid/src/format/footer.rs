@@ -1,4 +1,5 @@
-//! The blocks at the end of a full zone: the metadata of all its blocks once more, so that they can be had in few reads.
+//! The blocks at the end of a full zone: a copy of the metadata of all its blocks, so that they can
+//! be read in few commands.
 //!
 //! ```text
 //! byte 0..4    magic "ZVFT"                            12..16  first entry: its index among those of the zone
@@ -9,7 +10,8 @@
 //! an entry: 0..20  record    20..24  CRC-32C of the block's own contents    24..28  stripe
 //! ```
 //!
-//! There is an entry for each block of the data region that does not hold the metadata of a chunk, in the order of the zone.
+//! There is an entry for each block of the data region that does not hold chunk metadata, in the
+//! order of the zone.
 
 use super::block;
 use super::block_meta::{BARE_BYTES, BlockMeta};
@@ -24,12 +26,12 @@ const ENTRIES_AT: usize = 48;
 
 const _: () = assert!(PLACE_AT + PLACE_BYTES <= ENTRIES_AT);
 
-/// How many entries a block of a footer holds.
+/// Entries per footer block.
 pub(crate) fn footer_entries_per_block(block_size_bytes: u32) -> usize {
     (block_size_bytes as usize).saturating_sub(ENTRIES_AT) / BARE_BYTES
 }
 
-/// Writes one block of a footer. It holds at most [`footer_entries_per_block`] entries.
+/// Writes one footer block with at most [`footer_entries_per_block`] entries.
 pub(crate) fn write_footer_block(place: &Place, first_entry: u32, entries: &[BlockMeta], out: &mut [u8]) {
     assert!(entries.len() <= footer_entries_per_block(out.len() as u32), "entries fit their block");
     block::begin(out, MAGIC);
@@ -42,7 +44,8 @@ pub(crate) fn write_footer_block(place: &Place, first_entry: u32, entries: &[Blo
     block::seal(out);
 }
 
-/// The index of the block's first entry, and its entries; `None` if it is not whole, or of another place.
+/// The index of the block's first entry, and its entries; `None` if it is damaged, or of another
+/// place.
 pub(crate) fn read_footer_block(place: &Place, block: &[u8]) -> Option<(u32, Vec<BlockMeta>)> {
     let is_of_place = read_footer_place(block)? == *place;
     let count = usize::from(u16_at(block, COUNT_AT));
@@ -53,7 +56,7 @@ pub(crate) fn read_footer_block(place: &Place, block: &[u8]) -> Option<(u32, Vec
     Some((u32_at(block, FIRST_ENTRY_AT), entries))
 }
 
-/// The place of a block of a footer; `None` if it is not whole.
+/// The place of a footer block; `None` if it is damaged.
 pub(crate) fn read_footer_place(block: &[u8]) -> Option<Place> {
     block::check(block, MAGIC).ok()?;
     Some(Place::read(&block[PLACE_AT..ENTRIES_AT]))

@@ -1,8 +1,10 @@
-//! What the bytes of a volume on its members mean. Byte maps stand above each structure; `docs/internals/volume-format.md` has them
-//! together, and says what each checksum protects. All numbers are little-endian.
+//! On-media format of a volume. Each structure begins with its byte map;
+//! `docs/internals/volume-format.md` has all of them, and explains what each checksum protects. All
+//! integers are little-endian.
 //!
-//! No policy lives here: which block is written where, and which of two copies counts, is for others to say. A reader takes any
-//! bytes and never panics; what it gives back is what a writer of this version wrote, as far as CRC-32C can tell.
+//! There is no policy here: which block is written where, and which of two copies counts, is
+//! decided elsewhere. Readers accept any bytes and never panic; what they return is what a writer
+//! of a supported version wrote, as far as CRC-32C can detect.
 
 mod block;
 mod block_meta;
@@ -28,17 +30,17 @@ pub use superblock::MemberState;
 pub(crate) use superblock::{EPOCH_MAX, MemberEntry, NAME_BYTES_MAX, Superblock};
 pub(crate) use tombstone::{LostPlace, Tombstone, Tombstones, read_tombstones, tombstones_per_block, write_tombstones};
 
-/// The version of the format on the media that this crate writes; it reads version 1 as well.
+/// The on-media format version that this crate writes; it reads version 1 as well.
 pub const VERSION: u16 = 2;
 /// Members of an array.
 pub(crate) const MEMBERS_MAX: usize = 16;
-const _: () = assert!(crate::limits::MEMBERS_MAX <= MEMBERS_MAX, "headers and superblocks have room for all members");
-/// The smallest block of a member, which a superblock and a segment header fit.
+const _: () = assert!(crate::limits::MEMBERS_MAX <= MEMBERS_MAX, "headers and superblocks have space for all members");
+/// The smallest supported block size: a superblock and a segment header fit it.
 pub(crate) const BLOCK_BYTES_MIN: usize = 512;
 
-/// What an array is known by: drawn once, when it is created.
+/// Unique id of an array: generated once, when it is created.
 pub type ArrayId = [u8; 16];
-/// Metadata beside each block that members need so that no block is spent on it.
+/// Metadata bytes per block that members need for metadata out of band.
 pub const METADATA_BYTES: usize = OOB_BYTES;
 
 /// CRC-32C (Castagnoli, as in iSCSI, RFC 3720 section 12.1).

@@ -1,4 +1,5 @@
-//! Blocks that are whole and say what no writer wrote: readers take them or refuse them, and never panic.
+//! Blocks with valid checksums and arbitrary contents: readers accept or refuse them, and never
+//! panic.
 
 use zonda_zoned::Prng;
 
@@ -63,7 +64,7 @@ fn blocks() -> Vec<[u8; 512]> {
     blocks
 }
 
-/// What each reader makes of a block: how many of them take it.
+/// How many of the readers accept a block.
 fn takers(block: &[u8]) -> usize {
     [
         SegmentHeader::read(block).is_ok(),

@@ -1,12 +1,14 @@
-//! Where a block belongs.
+//! The place that a block belongs to.
 //!
 //! ```text
 //! byte 0..16   array         16  member         17..25  segment
 //! ```
 //!
-//! The CRC-32C of these 25 bytes is the seed of the seals of all blocks there. Segment numbers are never used twice, so a block that
-//! was left behind by an earlier use of its zone has another seed. Two places of one array whose segment numbers differ in their lower
-//! 24 bits alone never have the same, since a CRC tells messages apart that differ within 32 bits in a row: the member's and those.
+//! The CRC-32C of these 25 bytes is the seed of the seals of all blocks there. Segment numbers are
+//! never reused, so a block that remains from an earlier use of its zone has another seed. Two
+//! places of one array whose segment numbers differ only in their lower 24 bits never have the same
+//! seed, since a CRC distinguishes messages that differ within 32 consecutive bits: those of the
+//! member and these.
 
 use super::bytes::{array_at, put_u64, u64_at};
 use super::{ArrayId, crc};
@@ -17,10 +19,10 @@ const SEGMENT_AT: usize = 17;
 /// Bytes of a place.
 pub(super) const PLACE_BYTES: usize = 25;
 
-/// Odd, so that rows have seeds of their own: 2^32 divided by the golden ratio.
+/// Odd, so that rows have different seeds: 2^32 divided by the golden ratio.
 const ROW_FACTOR: u32 = 0x9e37_79b1;
 
-/// Which zone a block belongs to, and which use of it.
+/// The zone that a block belongs to, and which use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) array: ArrayId,
@@ -34,8 +36,8 @@ pub(crate) struct Place {
 pub(crate) struct PlaceSeed(pub(super) u32);
 
 impl PlaceSeed {
-    /// The seed of the block with this number of a chunk there: a block that a drive puts down in the place of another one of its chunk is
-    /// told from that.
+    /// The seed of the block with this row of a chunk there: a block that a drive writes in place
+    /// of another block of its chunk is detected.
     #[inline]
     pub(super) fn of_row(self, row: u32) -> PlaceSeed {
         PlaceSeed(self.0 ^ (row + 1).wrapping_mul(ROW_FACTOR))

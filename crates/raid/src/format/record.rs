@@ -1,11 +1,12 @@
-//! What a block's metadata says of it.
+//! The record of a block, in its metadata.
 //!
 //! ```text
 //! byte 0..8  LBA         8..16  timestamp         16..20  CRC-32C of the data
 //! ```
 //!
-//! ZapRAID, section 3.1, keeps LBA, timestamp and stripe with each block; the stripe is a block's own and stands beside the record
-//! here, the checksum is an addition. In a parity chunk the 20 bytes are the erasure code of those of the data chunks.
+//! ZapRAID, section 3.1, stores LBA, timestamp and stripe with each block; here the stripe is
+//! stored beside the record, and the checksum is an addition. In a parity chunk the 20 bytes are
+//! the erasure code of those of the data chunks.
 
 use super::bytes::{put_u32, put_u64, u32_at, u64_at};
 
@@ -15,12 +16,12 @@ const DATA_CRC_AT: usize = 16;
 /// Bytes of a record.
 pub(crate) const RECORD_BYTES: usize = 20;
 
-/// The LBA of a block that holds nothing: it fills a stripe up.
+/// The LBA of padding, which fills a stripe up.
 pub(crate) const PADDING_LBA: u64 = u64::MAX;
-/// The LBA of a block that holds trims.
+/// The LBA of a block of tombstones.
 pub(crate) const TOMBSTONE_LBA: u64 = u64::MAX - 1;
 
-/// Whose data a block holds, since when, and their checksum.
+/// Logical block, version and checksum of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) lba: u64,

@@ -1,4 +1,4 @@
-//! The first two blocks of each zone of a segment, which are alike; in version 1 there is one.
+//! The first two blocks of each zone of a segment, which are identical; in version 1 there is one.
 //!
 //! ```text
 //! byte 0..4    magic "ZVSG"                        15      members
@@ -39,22 +39,22 @@ const IN_BAND: u8 = 1;
 const REBUILT: u8 = 2;
 const NO_ZONE: u32 = u32::MAX;
 
-const _: () = assert!(HEADER_COPIES == VERSION as u32, "the version says how many copies there are");
+const _: () = assert!(HEADER_COPIES == VERSION as u32, "the version is the number of copies");
 const _: () = assert!(ZONES_AT + 4 * MEMBERS_MAX <= BLOCK_BYTES_MIN, "a header fits the smallest block");
 
-/// What a segment is, and which zones it has.
+/// Identity and layout of a segment, and its zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// As many copies of the header stand in a row: 1 in version 1, 2 in version 2.
+    /// Copies of the header in a row: 1 in version 1, 2 in version 2.
     pub(crate) copies: u32,
     pub(crate) array: ArrayId,
-    /// Its sequence: from 1, never used twice.
+    /// Its sequence number: from 1, never reused.
     pub(crate) segment: u64,
-    /// The epoch of the array in which it was opened.
+    /// The epoch of the array when it was opened.
     pub(crate) epoch: u64,
-    /// The first timestamp that had not been given out when it was opened.
+    /// The next timestamp when it was opened.
     pub(crate) timestamp: u64,
-    /// Whose zone begins with this copy.
+    /// The member whose zone begins with this copy.
     pub(crate) member: u8,
     pub(crate) stream: u8,
     /// Whether the first block of each chunk describes the others.
@@ -62,7 +62,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) unit_blocks: u32,
     pub(crate) group_stripes: u32,
     pub(crate) stripes: u32,
-    /// Whether a rebuild wrote the zone: what it lacks need not have been missing before, and it counts once it is full.
+    /// Whether a rebuild wrote the zone: blocks that it lacks need not have been missing before,
+    /// and it counts once it is full.
     pub(crate) is_rebuilt: bool,
     /// Data chunks of a stripe.
     pub(crate) data: u8,
@@ -99,11 +100,13 @@ impl SegmentHeader {
         block::seal(out);
     }
 
-    /// The header in one of a zone's first blocks. That it speaks of the array, member and zone it was found in is for the caller to check.
+    /// Reads a header from one of a zone's first blocks. The caller checks that array, member and
+    /// zone match.
     ///
     /// # Errors
-    /// Why it is none. [`HeaderError::Damaged`] also where the header is whole and contradicts itself: no chunk of data, more chunks
-    /// or members than [`MEMBERS_MAX`], the zone of a member that is not there or took no part.
+    /// Why it is not a header. [`HeaderError::Damaged`] also if the checksum matches and the fields
+    /// are inconsistent: no data chunk, more chunks or members than [`MEMBERS_MAX`], the zone of a
+    /// member that does not exist or took no part.
     pub(crate) fn read(block: &[u8]) -> Result<SegmentHeader, HeaderError> {
         let version = block::check_version(block, MAGIC, VERSION)?;
         let zone = |member: usize| Some(u32_at(block, ZONES_AT + 4 * member)).filter(|zone| *zone != NO_ZONE);

@@ -1,4 +1,5 @@
-//! The superblock, one block in a member's metadata zones: what the array is, and who its members are.
+//! The superblock, one block in a member's metadata zones: the identity of the array, and its
+//! members.
 //!
 //! ```text
 //! byte 0..4    magic "ZVSB"                        32..40  epoch
@@ -54,36 +55,37 @@ const OFFLINE_AT: usize = 504;
 const READ_ONLY_AT: usize = 508;
 const ZONE_BYTES: usize = 4;
 
-/// Where an entry's state and epoch begin, in both versions.
+/// Offset of an entry's state and epoch, in both versions.
 const ENTRY_STATE_AT: usize = 16;
 const ENTRY_BYTES: usize = 22;
-/// The epoch of an entry has so many bits, its state the two above.
+/// Bits of an entry's epoch; the two bits above are its state.
 const ENTRY_EPOCH_BITS: u32 = 46;
-/// In version 2 the state of a member that has failed and is rejected.
+/// The state of a failed and rejected member, in version 2.
 const REJECTED: u8 = 3;
-/// In version 1 state and epoch stand apart.
+/// In version 1 state and epoch are separate.
 const ENTRY_EPOCH_AT_V1: usize = 17;
 const ENTRY_BYTES_V1: usize = 23;
 
 const IN_BAND: u8 = 1;
 const SINGLE_HEADERS: u8 = 2;
 
-/// Bytes of an array's name.
+/// Maximum length of an array's name.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// The last epoch: a member's entry has 46 bits for it. An array that changed a thousand times a second would reach it in 2,200 years.
+/// The last epoch: a member's entry has 46 bits for it. An array that changed a thousand times a
+/// second would reach it in 2,200 years.
 pub(crate) const EPOCH_MAX: u64 = (1 << ENTRY_EPOCH_BITS) - 1;
 
 const _: () = assert!(ENTRIES_AT + ENTRY_BYTES * MEMBERS_MAX <= ACCEPTED_AT, "members end before what follows them");
 const _: () = assert!(ENTRIES_AT + ENTRY_BYTES_V1 * MEMBERS_MAX <= BLOCK_BYTES_MIN, "it fits the smallest block");
 
-/// What a member is to its volume.
+/// The state of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberState {
-    /// Holds its part.
+    /// Holds all of its data.
     Active = 0,
-    /// Given up; the volume does without it.
+    /// Failed; the volume runs without it.
     Failed = 1,
-    /// Takes new stripes, and is being given the old ones.
+    /// Receives new stripes, and the old ones are being rebuilt.
     Rebuilding = 2,
 }
 
@@ -94,23 +96,25 @@ pub(crate) struct MemberEntry {
     pub(crate) state: MemberState,
     /// The epoch since which it has this state, at most [`EPOCH_MAX`].
     pub(crate) since_epoch: u64,
-    /// It failed because the other side of a split brain was chosen; never so in version 1.
+    /// It failed because the other side of a split brain was chosen; never set in version 1.
     pub(crate) is_rejected: bool,
 }
 
-/// What an array is, and who its members are.
+/// The identity of an array, and its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
     /// 1 or 2.
     pub(crate) version: u16,
-    /// So many blocks behind it hold the same superblock; always 0 in version 1.
+    /// Number of copies in the blocks behind it; always 0 in version 1.
     pub(crate) copies_behind: u8,
     /// The last segment up to which an operator accepted losses; always 0 in version 1.
     pub(crate) accepted_segment: u64,
-    /// Zones of this member that are offline, and of which it is known that they hold nothing that is needed; `None` in version 1.
+    /// Zones of this member that are offline and are known to hold nothing that is needed; `None`
+    /// in version 1.
     pub(crate) offline_zones: Option<u32>,
-    /// Zones of this member that are read only and hold nothing that is needed, as many as the block has space for: a mount takes
-    /// them for empty, since no reset can erase what they hold. None of them is a metadata zone. Always empty in version 1.
+    /// Zones of this member that are read only and hold nothing that is needed, as many as fit the
+    /// block: a mount treats them as empty, since no reset can erase them. None of them is a
+    /// metadata zone. Always empty in version 1.
     pub(crate) read_only_zones: Vec<u32>,
     pub(crate) array: ArrayId,
     /// At most [`NAME_BYTES_MAX`] bytes.
@@ -126,18 +130,19 @@ pub(crate) struct Superblock {
     /// Parity chunks of a stripe.
     pub(crate) parity: u8,
     pub(crate) is_in_band: bool,
-    /// The headers of new segments stand once, as in version 1: the volume would not fit otherwise.
+    /// New segments have single headers, as in version 1: otherwise the volume would not fit.
     pub(crate) has_single_headers: bool,
     pub(crate) small: StreamShape,
     pub(crate) large: StreamShape,
-    /// Whose copy this is.
+    /// The member whose copy this is.
     pub(crate) member: u8,
     pub(crate) members: Vec<MemberEntry>,
 }
 
 impl Superblock {
-    /// Whether another one of the same volume says the same of its members and of what was accepted, in whatever epoch.
-    pub(crate) fn says_the_same(&self, other: &Superblock) -> bool {
+    /// Whether another superblock of the volume has the same members and accepted losses, in any
+    /// epoch.
+    pub(crate) fn has_same_contents(&self, other: &Superblock) -> bool {
         (self.version, self.accepted_segment, &self.members) == (other.version, other.accepted_segment, &other.members)
     }
 
@@ -181,11 +186,12 @@ impl Superblock {
         block::seal(out);
     }
 
-    /// The superblock in a block. That its numbers make an array is for the caller to check.
+    /// Reads a superblock from a block. The caller checks that its numbers describe a valid array.
     ///
     /// # Errors
-    /// Why it is none. [`HeaderError::Damaged`] also where a field has a value that no writer gives it: no chunk of data, more chunks
-    /// or members than [`MEMBERS_MAX`], a copy of nobody, a state that is none, a name that is no UTF-8, an epoch to come.
+    /// Why it is not a superblock. [`HeaderError::Damaged`] also if a field has a value that no
+    /// writer writes: no data chunk, more chunks or members than [`MEMBERS_MAX`], an invalid member
+    /// index, state or epoch, a name that is not UTF-8.
     pub(crate) fn read(block: &[u8]) -> Result<Superblock, HeaderError> {
         let version = block::check_version(block, MAGIC, VERSION)?;
         Superblock::read_fields(block, version).filter(Superblock::is_possible).ok_or(HeaderError::Damaged)
@@ -269,14 +275,14 @@ impl MemberEntry {
 
 #[cfg(test)]
 impl Superblock {
-    /// The same with what version 1 can say.
+    /// The superblock reduced to the fields of version 1.
     pub(crate) fn into_version_1(self) -> Superblock {
         let read_only_zones = Vec::new();
         Superblock { version: 1, copies_behind: 0, accepted_segment: 0, offline_zones: None, read_only_zones, ..self }
     }
 }
 
-/// Zone 0 is a metadata zone: it ends the list.
+/// Zone 0 is a metadata zone: it terminates the list.
 fn read_only_zones(block: &[u8]) -> Vec<u32> {
     let zones = block[READ_ONLY_AT..].chunks_exact(ZONE_BYTES).map(|bytes| u32_at(bytes, 0));
     zones.take_while(|&zone| zone != 0).collect()

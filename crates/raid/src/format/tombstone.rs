@@ -1,4 +1,4 @@
-//! The contents of a block of tombstones: ranges that read as zeros, ranges that are lost, and places whose blocks are lost.
+//! A block of tombstones: trimmed ranges, lost ranges, and places of lost blocks.
 //!
 //! ```text
 //! byte 0..4   magic "ZVTB"                        10..12  entries
@@ -11,14 +11,18 @@
 //! bits of byte 8..12 in version 2:   neither 30 nor 31: trimmed range    31: lost range    30: place    both: refused
 //! ```
 //!
-//! A range that is lost holds a version that can never be read again: reads of it fail until it is written or trimmed.
+//! A lost range holds a version that can never be read again: reads of it fail until it is written
+//! or trimmed.
 //!
-//! A place is where such a version was. If the metadata there are lost too, only this entry says that the logical block of that
-//! version is known; it stays true when the block is written again. The place is named by stripe and not by slot: where the metadata
-//! of several slots are lost, a mount cannot know which of them holds which stripe. Chunk metadata do not count as blocks of a chunk.
+//! A place is where such a version was. If the metadata there are lost too, only this entry records
+//! that the logical block of that version is known; it stays valid when the block is written again.
+//! A place is named by stripe and not by slot: where the metadata of several slots are lost, a
+//! mount cannot know which of them holds which stripe. Chunk metadata do not count as blocks of a
+//! chunk.
 //!
-//! Version 2 says that a block has lost ranges or places: a reader that knows only version 1 must not take them for trims. In
-//! version 1 all entries are trimmed ranges, and the two bits are not fields.
+//! Version 2 marks a block with lost ranges or places: a reader that supports only version 1 must
+//! not mistake them for trims. In version 1 all entries are trimmed ranges, and the two bits are
+//! not fields.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,9 +39,9 @@ const ENTRIES_AT: usize = 16;
 const BLOCKS_AT: usize = 8;
 const TIMESTAMP_AT: usize = 12;
 const ENTRY_BYTES: usize = 20;
-/// In the number of blocks: the range is lost.
+/// Flag in the number of blocks: the range is lost.
 const LOST: u32 = 1 << 31;
-/// In the same field: the entry is a place.
+/// Flag in the same field: the entry is a place.
 const PLACE: u32 = 1 << 30;
 const KIND: u32 = LOST | PLACE;
 const _: () = assert!(crate::limits::TOMBSTONE_BLOCKS_MAX < PLACE as u64);
@@ -47,14 +51,15 @@ const MEMBER_AT: usize = 16;
 const BLOCK_AT: usize = 18;
 const _: () = assert!(crate::limits::UNIT_BLOCKS_MAX <= u16::MAX as u32);
 
-/// A range that reads as zeros since its trim, or that is lost.
+/// A trimmed range, which reads as zeros, or a lost range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tombstone {
     pub(crate) lba: u64,
     pub(crate) blocks: u32,
-    /// Of the trim. Of a lost range: no less than that of the version that is lost, and less than that of any newer one.
+    /// Timestamp of the trim. Of a lost range: not less than that of the lost version, and less
+    /// than that of any newer one.
     pub(crate) timestamp: u64,
-    /// The range cannot be read, instead of reading as zeros.
+    /// The range is lost: reads fail instead of returning zeros.
     pub(crate) is_lost: bool,
 }
 
@@ -64,7 +69,7 @@ impl Tombstone {
         self.lba..self.lba + u64::from(self.blocks)
     }
 
-    /// Adds one of its blocks to ranges: to the last one, if the block continues that.
+    /// Adds one of its blocks to ranges: extends the last one, if the block continues it.
     pub(crate) fn add_block(&self, lba: u64, ranges: &mut Vec<Tombstone>) {
         match ranges.last_mut() {
             Some(last)
@@ -77,18 +82,18 @@ impl Tombstone {
     }
 }
 
-/// Where a block was that is lost; the logical block that it held is known.
+/// The place of a lost block whose logical block is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LostPlace {
-    /// The sequence of its segment.
+    /// The sequence number of its segment.
     pub(crate) segment: u64,
     pub(crate) stripe: u32,
     pub(crate) member: u8,
-    /// Of the payload of the member's chunk of that stripe.
+    /// Index in the payload of the member's chunk of that stripe.
     pub(crate) block: u16,
 }
 
-/// What a block of tombstones says.
+/// Contents of a block of tombstones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tombstones {
     pub(crate) ranges: Vec<Tombstone>,
@@ -96,18 +101,18 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// How many entries of a block they take.
+    /// The number of entries that they take.
     pub(crate) fn entries(&self) -> usize {
         self.ranges.len() + self.places.len()
     }
 
-    /// Adds those of another block.
+    /// Adds the contents of another block.
     pub(crate) fn extend(&mut self, other: Tombstones) {
         self.ranges.extend(other.ranges);
         self.places.extend(other.places);
     }
 
-    /// What the ranges say of each block: of several ranges that have a block, only the one with the latest timestamp counts.
+    /// For each block only the range with the latest timestamp.
     pub(crate) fn newest_ranges(&self) -> Vec<Tombstone> {
         let mut ranges = self.ranges.clone();
         ranges.sort_by_key(|range| (Reverse(range.timestamp), range.lba));
@@ -133,12 +138,12 @@ impl Tombstones {
     }
 }
 
-/// How many entries a block of tombstones holds.
+/// Entries per block of tombstones.
 pub(crate) fn tombstones_per_block(block_size_bytes: u32) -> usize {
     (block_size_bytes as usize).saturating_sub(ENTRIES_AT) / ENTRY_BYTES
 }
 
-/// Writes a block of tombstones, at most [`tombstones_per_block`] entries.
+/// Writes a block of at most [`tombstones_per_block`] entries.
 pub(crate) fn write_tombstones(ranges: &[Tombstone], places: &[LostPlace], out: &mut [u8]) {
     let count = ranges.len() + places.len();
     assert!(count <= tombstones_per_block(out.len() as u32), "tombstones fit their block");
@@ -161,7 +166,7 @@ pub(crate) fn write_tombstones(ranges: &[Tombstone], places: &[LostPlace], out: 
     block::seal(out);
 }
 
-/// The tombstones of a block; `None` if it is not whole, or has an entry that no writer makes.
+/// Reads a block of tombstones; `None` if it is damaged, or has an invalid entry.
 pub(crate) fn read_tombstones(block: &[u8]) -> Option<Tombstones> {
     let has_lost = block::check_version(block, MAGIC, VERSION_WITH_LOST).ok()? == VERSION_WITH_LOST;
     let count = usize::from(u16_at(block, COUNT_AT));
@@ -263,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_with_a_lost_range_is_of_version_2_and_tells_it_from_a_trimmed_one() {
+    fn a_block_with_a_lost_range_is_of_version_2_and_distinguishes_it_from_a_trimmed_one() {
         let mut block = [0; 512];
         let lost = Tombstone { lba: 1, blocks: 2, timestamp: 3, is_lost: true };
         write_tombstones(&[lost, TOMBSTONE], &[], &mut block);
@@ -281,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_with_a_place_is_of_version_2_and_tells_it_from_ranges() {
+    fn a_block_with_a_place_is_of_version_2_and_distinguishes_it_from_ranges() {
         let mut block = [0; 512];
         let lost = Tombstone { lba: 1, blocks: 1, timestamp: 3, is_lost: true };
         write_tombstones(&[lost], &[PLACE_OF_LOST], &mut block);

@@ -1,4 +1,4 @@
-//! Garbage collection goes on: what it reads, and where that is written.
+//! Garbage collection, part of the volume: what it reads, and where that is written.
 
 use std::collections::BTreeSet;
 
@@ -31,12 +31,12 @@ impl Volume {
                         let is_unseen = self.is_still_to_be_scrubbed(self.segments[victim].sequence);
                         if self.spec.has_contents() && (is_unseen || self.spec.config.tuning.reads_unneeded) {
                             self.collector.read_unneeded();
-                            self.collector.hurry();
+                            self.collector.expedite();
                             self.scrub_waits_for(victim);
                         }
                     }
-                    None if self.collector.is_idle() => self.collector.rest(),
-                    // Nobody else may come to fill the stripe.
+                    None if self.collector.is_idle() => self.collector.set_idle(),
+                    // Nothing else will fill the stripe.
                     None => self.stripes.pad(&self.spec, Stream::Relocation),
                 }
             }
@@ -53,10 +53,10 @@ impl Volume {
 
     fn choose_victim(&mut self) -> Option<(SegmentIndex, Urgency)> {
         if !self.is_ready() {
-            // Nobody is there whose pace it could keep.
-            return self.victim_at_mount().map(|index| (index, Urgency::AtOnce));
+            // Before hosts come, there is no pace to keep.
+            return self.victim_at_mount().map(|index| (index, Urgency::Immediate));
         }
-        // That takes a look at all segments, and this is asked with each event.
+        // The choice examines all segments, and is requested with each event.
         if !victim::is_needed(self.space(), &self.segments) {
             return None;
         }
@@ -80,21 +80,21 @@ impl Volume {
         stream == Stream::Relocation || self.collector.allows_hosts(&self.spec) || self.is_collection_stopped()
     }
 
-    /// A stripe is written.
-    pub(super) fn pay(&mut self, stream: Stream) {
+    /// A stripe was written.
+    pub(super) fn charge(&mut self, stream: Stream) {
         let is_ready = self.is_ready();
         let Volume { spec, members, collector, now, .. } = self;
-        collector.pay(Space::new(spec, members, is_ready), *now, stream);
+        collector.charge(Space::new(spec, members, is_ready), *now, stream);
     }
 
-    /// When collection goes on although nobody writes, if that is what it waits for.
+    /// When collection continues without host writes, if that is what it waits for.
     pub(super) fn collection_due(&self) -> Option<Instant> {
         self.collector.due(&self.spec, self.stripes.buffered_blocks(), self.now)
     }
 
-    /// Blocks that still fit the segments that take moved blocks.
-    pub(super) fn room_for_moves(&self) -> u64 {
-        victim::room_for_moves(&self.spec, &self.segments, &self.stripes)
+    /// Free blocks in the open segments for moved blocks.
+    pub(super) fn space_for_moves(&self) -> u64 {
+        victim::space_for_moves(&self.spec, &self.segments, &self.stripes)
     }
 
     /// Live blocks of the segment have been read.
@@ -122,7 +122,8 @@ impl Volume {
         }
     }
 
-    /// Writes a block to where moved ones go, if it is still needed, and is what the map takes it for; says whether it is.
+    /// Moves a block, if it is still needed and is the version that the map refers to; returns
+    /// whether it is.
     pub(super) fn move_block(&mut self, from: Physical, record: Record, data: Bytes, mover: Mover) -> bool {
         if !self.is_movable(from, record) {
             return false;
@@ -141,7 +142,7 @@ impl Volume {
         true
     }
 
-    /// Whether a block is still needed, and is what the map takes it for.
+    /// Whether a block is still needed and is the version that the map refers to.
     fn is_movable(&mut self, from: Physical, record: Record) -> bool {
         self.segments[from.segment].is_live(from.member, from.offset)
             && self.map.refers_to(&mut self.stripes, record.lba, Address::media(from))
@@ -152,7 +153,7 @@ impl Volume {
     pub(super) fn on_moved_tombstones(&mut self, place: Physical, block: Result<Bytes, Status>) {
         let mut found = block.ok().and_then(|data| read_tombstones(&data));
         if found.is_none() && self.spec.has_contents() && self.is_ready() {
-            // The map knows all that its tombstones say; once for a segment will do.
+            // The map knows the contents of these tombstones; once per segment is enough.
             let is_first = self.collector.tombstones_lost();
             let known = is_first.then(|| Tombstones {
                 ranges: self.map.tombstones_in(&self.stripes, place.segment),
@@ -169,15 +170,17 @@ impl Volume {
         }
     }
 
-    /// Rewrites what is still needed of some tombstones; says how many blocks that takes.
+    /// Rewrites the tombstones that are still needed; returns the number of blocks.
     ///
-    /// A tombstone is needed while it is the newest durable version of its block: older versions may be on any member, also on one that is
-    /// absent or being rebuilt, and in segments that are not reset, and a mount that does not find the tombstone takes one of these for
-    /// the newest. Once a newer version is durable, a mount finds that one instead, whatever older versions it finds, and the version
-    /// itself stays until a newer one is durable. A version that is only on its way says nothing: it may be withdrawn, and a crash may
-    /// come first. So what counts is the durable version, and of several tombstones of a block in one segment the latest: it is the one
-    /// that the map means, and if an earlier one were moved as well, to another segment, the map might mean that one, and the latest would
-    /// be dropped.
+    /// A tombstone is needed while it is the newest durable version of its block: older versions
+    /// may be on any member, also on one that is absent or being rebuilt, and in segments that are
+    /// not reset, and a mount that does not find the tombstone would take one of these for the
+    /// newest. Once a newer version is durable, a mount finds that one instead, whatever older
+    /// versions it finds, and the version itself stays until a newer one is durable. A version in
+    /// flight does not count: it may be withdrawn, and a crash may come first. So what counts is
+    /// the durable version, and of several tombstones of a block in one segment the latest: the map
+    /// refers to it, and if an earlier one were moved as well, to another segment, the map might
+    /// refer to that one, and the latest would be dropped.
     pub(super) fn move_tombstones(&mut self, from: SegmentIndex, found: &Tombstones, mover: Mover) -> u64 {
         let mut blocks = 0;
         let mut kept: Vec<Tombstone> = Vec::new();
@@ -198,11 +201,11 @@ impl Volume {
         let mut places = self.places_to_move(from, found);
         let per_block = tombstones_per_block(self.spec.shape.block_bytes as u32);
         if mover == Mover::Mount && kept.len() + places.len() > per_block {
-            // They come from one block of a stripe that may be cut shorter: a place must not outlast the range of its marker. They are
-            // moved when the segment is collected.
+            // They come from one block of a stripe that may be cut shorter: a place must not
+            // outlast the range of its marker. They are moved when the segment is collected.
             places.clear();
         }
-        // The places fill the rest of the last block of ranges, and more blocks.
+        // The places fill the rest of the last block of ranges, and further blocks.
         while !kept.is_empty() || !places.is_empty() {
             if mover == Mover::Collector {
                 self.collector.moving_tombstones();
@@ -219,7 +222,7 @@ impl Volume {
         blocks
     }
 
-    /// Of the places that some tombstones of a segment name those that no others do, as long as they exist.
+    /// The places that some tombstones of a segment name and no others do, as long as they exist.
     fn places_to_move(&mut self, from: SegmentIndex, found: &Tombstones) -> Vec<LostPlace> {
         if found.places.is_empty() {
             return Vec::new();
@@ -236,11 +239,11 @@ mod tests {
     use zonda_zoned::{Blocks, Geometry, Prng};
 
     use super::*;
-    use crate::testing::{Drive, Request, World};
+    use crate::testing::{Drive, Request, Simulation};
     use crate::{Level, Scheme, VolumeConfig};
 
     /// A volume in which a block was written and trimmed, and the segment of its tombstone.
-    fn trimmed(lba: u64) -> (World, SegmentIndex) {
+    fn trimmed(lba: u64) -> (Simulation, SegmentIndex) {
         let zone_blocks = Blocks(64);
         let geometry = Geometry {
             metadata_bytes: 64,
@@ -251,16 +254,16 @@ mod tests {
         };
         let drives = (0..2).map(|at| Drive::new(geometry.clone(), Prng::new(at))).collect();
         let config = VolumeConfig::new("small", Scheme { level: Level::Raid1, data: 1, parity: 1 });
-        let mut world = World::create(config, drives, Prng::new(2)).expect("the drives suit");
-        world.ask(&Request::Write { start: lba, blocks: 1 }).unwrap();
-        world.rest().unwrap();
-        world.ask(&Request::Trim(vec![(lba, 1)])).unwrap();
-        world.rest().unwrap();
-        let Location::Trimmed { segment } = world.volume.map.location(lba) else { panic!("it was trimmed") };
-        (world, segment)
+        let mut simulation = Simulation::create(config, drives, Prng::new(2)).expect("the drives suit");
+        simulation.submit(&Request::Write { start: lba, blocks: 1 }).unwrap();
+        simulation.quiesce().unwrap();
+        simulation.submit(&Request::Trim(vec![(lba, 1)])).unwrap();
+        simulation.quiesce().unwrap();
+        let Location::Trimmed { segment } = simulation.volume.map.location(lba) else { panic!("it was trimmed") };
+        (simulation, segment)
     }
 
-    /// The ranges that are written elsewhere of these tombstones in a segment.
+    /// The ranges of these tombstones that are moved out of a segment.
     fn moved(volume: &mut Volume, from: SegmentIndex, ranges: &[Tombstone]) -> Vec<Tombstone> {
         let found = Tombstones { ranges: ranges.to_vec(), places: Vec::new() };
         if volume.move_tombstones(from, &found, Mover::Repair) == 0 {
@@ -276,27 +279,31 @@ mod tests {
     #[test]
     fn a_tombstone_is_moved_if_the_newest_durable_version_of_its_block_is_in_its_segment() {
         const LBA: u64 = 5;
-        let (mut world, segment) = trimmed(LBA);
+        let (mut simulation, segment) = trimmed(LBA);
         let range = |timestamp| Tombstone { lba: LBA, blocks: 1, timestamp, is_lost: false };
-        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [range(2)]);
-        assert_eq!(moved(&mut world.volume, SegmentIndex(segment.0 + 1), &[range(2)]), [], "another segment has it");
+        assert_eq!(moved(&mut simulation.volume, segment, &[range(2)]), [range(2)]);
         assert_eq!(
-            moved(&mut world.volume, segment, &[Tombstone { is_lost: true, ..range(2) }]),
+            moved(&mut simulation.volume, SegmentIndex(segment.0 + 1), &[range(2)]),
             [],
-            "no marker counts"
+            "it is in another segment"
         );
-        world.ask(&Request::Write { start: LBA, blocks: 1 }).unwrap();
-        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [range(2)], "a crash needs it until then");
-        world.rest().unwrap();
-        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [], "what was written is durable");
-        world.ask(&Request::Write { start: LBA, blocks: 1 }).unwrap();
-        assert_eq!(moved(&mut world.volume, segment, &[range(2)]), [], "and it is if it is written once more");
+        assert_eq!(
+            moved(&mut simulation.volume, segment, &[Tombstone { is_lost: true, ..range(2) }]),
+            [],
+            "a marker does not count"
+        );
+        simulation.submit(&Request::Write { start: LBA, blocks: 1 }).unwrap();
+        assert_eq!(moved(&mut simulation.volume, segment, &[range(2)]), [range(2)], "a crash needs it until then");
+        simulation.quiesce().unwrap();
+        assert_eq!(moved(&mut simulation.volume, segment, &[range(2)]), [], "the write is durable");
+        simulation.submit(&Request::Write { start: LBA, blocks: 1 }).unwrap();
+        assert_eq!(moved(&mut simulation.volume, segment, &[range(2)]), [], "and it is if it is written once more");
     }
 
     #[test]
     fn of_two_tombstones_of_a_block_in_a_segment_the_later_one_is_moved_alone() {
-        let (mut world, segment) = trimmed(5);
+        let (mut simulation, segment) = trimmed(5);
         let range = |timestamp| Tombstone { lba: 5, blocks: 1, timestamp, is_lost: false };
-        assert_eq!(moved(&mut world.volume, segment, &[range(2), range(4), range(3)]), [range(4)]);
+        assert_eq!(moved(&mut simulation.volume, segment, &[range(2), range(4), range(3)]), [range(4)]);
     }
 }

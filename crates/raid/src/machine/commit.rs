@@ -1,4 +1,4 @@
-//! A stripe is durable: the map points to its blocks, and requests end.
+//! A stripe is durable: the map is updated, and requests end.
 
 use zonda_zoned::Status;
 
@@ -70,10 +70,10 @@ impl Volume {
         for (request, parts) in ended.drain(..) {
             self.end_part(request, parts, Status::Success);
         }
-        self.stripes.give_back(ended);
+        self.stripes.return_list(ended);
     }
 
-    /// What was moved is durable where it is now.
+    /// A moved block is durable in its new place.
     fn move_ended(&mut self, mover: Mover) {
         match mover {
             Mover::Collector => self.collector.arrived(),

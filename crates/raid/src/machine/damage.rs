@@ -1,9 +1,12 @@
-//! Blocks of segments that were found damaged: each counts once, whatever found it, a mount, a read, collection, a scrub or a rebuild.
+//! Damaged blocks of segments: each counts once, no matter whether a mount, a read, collection, a
+//! scrub or a rebuild finds it.
 //!
-//! A block is damaged when its own contents show it: the medium cannot read it, or it contradicts a checksum or the parity of its stripe. It is
-//! repaired when what it held is durable elsewhere, or when nothing in its segment is needed any more and the zones are reset. A block that is
-//! needed and cannot be computed while a member is away is unreadable, also where it is the member's own; a block is lost when its marker is
-//! durable. Places are remembered until their segment is reset, so that whatever finds one again does not count it again.
+//! A block is damaged when its own contents show it: the medium cannot read it, or it contradicts a
+//! checksum or the parity of its stripe. It is repaired when its contents are durable elsewhere, or
+//! when nothing in its segment is needed any more and the zones are reset. A block that is needed
+//! and cannot be computed while a member is missing is unreadable, even if it is the missing
+//! member's own; a block is lost when its marker is durable. Places are tracked until their segment
+//! is reset, so that none is counted twice.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +15,28 @@ use crate::MemberIndex;
 use crate::limits::DAMAGED_PLACES_MAX;
 use crate::tables::{Physical, SegmentIndex};
 
-/// Blocks of members that were found damaged since the volume was mounted, the mount included, headers and footers among them.
+/// Damaged blocks of members that were found since the volume was mounted, including the mount,
+/// headers and footers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DamageCounts {
-    /// What they held is right where it is now, or not needed any more.
+    /// Their contents are intact in another place, or not needed any more.
     pub repaired: u64,
     /// They can be repaired, and are not yet: their segments are to be emptied.
     pub damaged: u64,
-    /// They are needed, and cannot be computed while a member is away.
+    /// They are needed, and cannot be computed while a member is missing.
     pub unreadable: u64,
     /// They are recorded as lost.
     pub lost: u64,
 }
 
-/// Owns the places that were found damaged, and what became of each.
+/// Owns the places of damaged blocks, and their states.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     places: BTreeMap<Place, Found>,
     counts: DamageCounts,
 }
 
-/// A block of a member's zone. An index of a segment is used again, a sequence is not.
+/// A block of a member's zone. Segment indices are reused, sequence numbers are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     sequence: u64,
@@ -55,14 +59,14 @@ impl Damage {
         self.change(place, Found::Damaged, |known| known.is_none());
     }
 
-    /// What became of it is known now, if it was not before.
+    /// The state of a block is determined now, if it was not before.
     fn change(&mut self, place: Place, to: Found, may_change: impl Fn(Option<Found>) -> bool) {
         let known = self.places.get(&place).copied();
         if !may_change(known) {
             return;
         }
         if known.is_none() && self.places.len() >= DAMAGED_PLACES_MAX {
-            // It is not remembered, so that it is counted as what most blocks become.
+            // It is not tracked, so it counts in the most frequent state.
             self.counts.repaired += 1;
             return;
         }
@@ -82,15 +86,15 @@ impl Damage {
         }
     }
 
-    /// A marker that was there before names the place: it does not count again.
+    /// An earlier marker names the place: it is not counted again.
     fn known_lost(&mut self, place: Place) {
         if self.places.len() < DAMAGED_PLACES_MAX && !self.places.contains_key(&place) {
             self.places.insert(place, Found::Lost);
         }
     }
 
-    /// The zones of a segment were reset: what was damaged in it is not needed any more.
-    fn segment_is_gone(&mut self, sequence: u64) {
+    /// The zones of a segment were reset: its damaged blocks are not needed any more.
+    fn on_segment_reset(&mut self, sequence: u64) {
         let from = |sequence| Place { sequence, member: MemberIndex(0), offset: 0 };
         let gone: Vec<Place> = self.places.range(from(sequence)..from(sequence + 1)).map(|(place, _)| *place).collect();
         for place in gone {
@@ -99,7 +103,7 @@ impl Damage {
         }
     }
 
-    /// What cannot be read is looked at once more: it counts again if it is found again.
+    /// Unreadable blocks are checked again: they count again if they are found again.
     pub(super) fn forget_unreadable(&mut self) {
         self.places.retain(|_, found| *found != Found::Unreadable);
         self.counts.unreadable = 0;
@@ -109,25 +113,25 @@ impl Damage {
         self.counts
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self) {
         let count = |wanted| self.places.values().filter(|found| **found == wanted).count() as u64;
         let known = (count(Found::Damaged), count(Found::Unreadable));
-        assert_eq!(known, (self.counts.damaged, self.counts.unreadable), "what is open is remembered");
-        assert!(count(Found::Repaired) <= self.counts.repaired, "what was repaired was counted");
+        assert_eq!(known, (self.counts.damaged, self.counts.unreadable), "open ones are tracked");
+        assert!(count(Found::Repaired) <= self.counts.repaired, "repaired blocks were counted");
     }
 }
 
-/// Whether it is not known yet what becomes of a damaged block.
+/// Whether the final state of a damaged block is still open.
 fn is_open(known: Option<Found>) -> bool {
     matches!(known, Some(Found::Damaged | Found::Unreadable))
 }
 
 impl Volume {
-    /// Blocks of members that were found damaged since the volume was mounted, the mount included.
+    /// Damaged blocks of members that were found since the volume was mounted, including the mount.
     #[must_use]
     pub fn damage(&self) -> DamageCounts {
         self.damage.counts()
@@ -146,14 +150,14 @@ impl Volume {
         }
     }
 
-    /// A block is needed, and cannot be read while a member is away.
+    /// A block is needed, and cannot be read while a member is missing.
     pub(super) fn damage_is_unreadable(&mut self, place: Physical) {
         if let Some(key) = self.place_of_damage(place) {
             self.damage.change(key, Found::Unreadable, |known| known.is_none_or(|known| known == Found::Damaged));
         }
     }
 
-    /// What a block held is durable elsewhere.
+    /// The contents of a block are durable elsewhere.
     pub(super) fn damage_is_repaired(&mut self, place: Physical) {
         if let Some(key) = self.place_of_damage(place) {
             self.damage.change(key, Found::Repaired, is_open);
@@ -167,10 +171,10 @@ impl Volume {
         }
     }
 
-    /// Segments were reset since this was last asked: nothing that is damaged in them is needed.
+    /// Segments were reset since the last call: nothing in them is needed.
     pub(super) fn count_repaired_by_resets(&mut self) {
-        for sequence in self.segments.take_gone() {
-            self.damage.segment_is_gone(sequence);
+        for sequence in self.segments.take_reset_sequences() {
+            self.damage.on_segment_reset(sequence);
         }
     }
 
@@ -179,7 +183,7 @@ impl Volume {
         Some(Place { sequence, member, offset })
     }
 
-    /// Blocks of a segment that reads have found damaged.
+    /// Damaged blocks of a segment that reads have found.
     pub(super) fn count_found_by_reads(&mut self) {
         while let Some(place) = self.reads.next_damaged() {
             self.found_damaged(place);

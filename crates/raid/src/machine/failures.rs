@@ -1,4 +1,4 @@
-//! Members that fail, and who hears of it; and what members make durable.
+//! Failing members, and durability of member caches.
 
 use zonda_zoned::{Command, Duration, Instant};
 
@@ -9,14 +9,15 @@ use crate::event::{Event, FailReason};
 use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
 
-/// A timeout that comes so much later than it was due means that the program did not run: what members have answered since was not
-/// looked at.
+/// A timeout that is handled this much later than it was due means that the program was paused:
+/// completions since then were not processed.
 const LATE_MAX: Duration = Duration::from_millis(100);
-/// While a command is in flight the volume looks at the time so often: otherwise it would not know of the program being stopped.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// While a command is in flight, the volume wakes at this interval: otherwise it would not notice a
+/// pause of the program.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Volume {
-    /// The next command for a member; to be submitted before the next one is asked for.
+    /// The next command for a member; to be submitted before the next one is requested.
     pub fn poll_command(&mut self, now: Instant, member: MemberIndex) -> Option<Command> {
         if self.is_lost() { None } else { self.members.poll_command(now, member) }
     }
@@ -26,23 +27,25 @@ impl Volume {
         self.members.has_commands()
     }
 
-    /// A member had no queue slot for a command: it comes again from [`poll_command`](Volume::poll_command) after the next completion.
+    /// A member's queue was full: the command is returned again by
+    /// [`poll_command`](Volume::poll_command) after the next completion.
     pub fn on_queue_full(&mut self, member: MemberIndex, command: Command) {
         self.members.on_queue_full(self.now, member, command);
     }
 
-    /// Whether a member whose queue is full will end something, after which it is asked again.
+    /// Whether a member with a full queue has commands in flight, whose completion will trigger a
+    /// retry.
     pub(crate) fn waits_for_completion(&self, member: MemberIndex) -> bool {
         self.members.is_blocked(member)
     }
 
-    /// How many members there are.
+    /// The number of members.
     #[must_use]
     pub fn member_count(&self) -> usize {
         self.spec.members()
     }
 
-    /// Evicts a member, as if it had been pulled. What is in flight on it counts as failed.
+    /// Fails a member, as if it had been removed. Its commands in flight count as failed.
     pub fn fail_member(&mut self, now: Instant, member: MemberIndex) {
         self.advance_to(now);
         if self.is_lost() {
@@ -52,38 +55,41 @@ impl Volume {
         self.make_progress();
     }
 
-    /// The volume is not the caller's any more: no member gets another command, and all of hosts end with an error.
-    pub fn give_up(&mut self, now: Instant, error: VolumeError) {
+    /// The caller does not own the volume any more: members receive no more commands, and all host
+    /// requests end with an error.
+    pub fn fail_volume(&mut self, now: Instant, error: VolumeError) {
         self.advance_to(now);
         self.fail(error);
         self.make_progress();
     }
 
-    /// Evicts a member that an event has shown to have failed.
-    pub(super) fn judge(&mut self, member: MemberIndex, verdict: Verdict) {
+    /// Evicts a member that has failed according to an event.
+    pub(super) fn apply_verdict(&mut self, member: MemberIndex, verdict: Verdict) {
         if verdict == Verdict::Failed {
             self.evict(member, FailReason::Errors);
         }
     }
 
-    /// A command to a zone of a segment has failed: is it the zone, or the member?
+    /// A command to a zone of a segment has failed: determines whether it is the zone, or the
+    /// member.
     pub(super) fn suspect(&mut self, member: MemberIndex, segment: SegmentIndex) {
         let verdict = self.segments.suspect(&mut self.members, member, segment);
-        self.judge(member, verdict);
+        self.apply_verdict(member, verdict);
     }
 
-    /// A member has no room for what it was to write: hosts are told so, until there is room.
-    pub(super) fn suspend_for_room(&mut self, member: MemberIndex) {
+    /// A member has no space for a write: host writes fail until there is space.
+    pub(super) fn suspend_for_space(&mut self, member: MemberIndex) {
         self.wake();
-        if self.members.suspend_for_room(self.now) {
-            self.events.push_back(Event::OutOfRoom { member });
+        if self.members.suspend_for_space(self.now) {
+            self.events.push_back(Event::OutOfSpace { member });
         }
     }
 
-    /// I/O that was suspended goes on. Members that are not needed any more are failed if they are silent or have failed just now. One
-    /// that has not failed since it may be tried again may be well: a rebuild only reads its sources, and only a write shows that the
-    /// member takes writes again. Its next command does.
-    pub(super) fn look_at_suspended(&mut self) {
+    /// Resumes suspended I/O. Members that are not needed any more are failed if they are
+    /// unresponsive or have just failed. One that has not failed since its last retry may be
+    /// working: a rebuild only reads its sources, and only a write shows that the member accepts
+    /// writes again. Its next command does.
+    pub(super) fn check_suspended(&mut self) {
         if self.members.is_suspended() {
             for (member, reason) in self.members.suspended() {
                 if !self.members.can_spare(&self.spec, member) {
@@ -101,9 +107,9 @@ impl Volume {
         }
     }
 
-    /// A member cannot be used any more.
+    /// Evicts a member that cannot be used any more.
     ///
-    /// Members that the volume cannot do without are not failed, unless by command: I/O waits for them.
+    /// Members that the volume needs are not failed, except by command: I/O waits for them.
     pub(super) fn evict(&mut self, member: MemberIndex, reason: FailReason) {
         self.wake();
         let is_needed = self.members[member].is_present() && !self.members.can_spare(&self.spec, member);
@@ -116,7 +122,7 @@ impl Volume {
         }
         let returns_too_often = self.members[member].has_returned_too_often(self.now);
         let reason = match reason {
-            FailReason::Errors | FailReason::Silence if returns_too_often => FailReason::Flapping,
+            FailReason::Errors | FailReason::Timeout if returns_too_often => FailReason::Flapping,
             reason => reason,
         };
         if !self.members.fail(member) {
@@ -126,7 +132,7 @@ impl Volume {
         self.events.push_back(Event::MemberFailed { member, reason });
         self.segments.forget_member(&self.spec, &mut self.members, member);
         if !self.knows_its_scheme() {
-            // A mount that has not read who belongs to it decides later.
+            // A mount that has not read the superblocks decides later.
         } else if !self.members.are_enough(&self.spec) {
             let (missing, rebuilding) = (self.members.missing(), self.members.rebuilding());
             self.fail(VolumeError::TooManyMissing { tolerates: self.spec.code.tolerates(), missing, rebuilding });
@@ -136,7 +142,7 @@ impl Volume {
         self.stop_rebuild_of(member);
     }
 
-    /// The volume is lost: every command ends with an error, once the handler that found out has run to its end.
+    /// The volume is lost: every command ends with an error, once the current handler has returned.
     pub(super) fn fail(&mut self, error: VolumeError) {
         if matches!(self.phase, Phase::Failed(_)) {
             return;
@@ -145,7 +151,8 @@ impl Volume {
         self.events.push_back(Event::Failed(error));
     }
 
-    /// Ends what was in flight on members that have failed. Of a volume that is lost nothing is computed, nor counted as lost.
+    /// Ends the commands of members that have failed. If the volume is lost, nothing is computed or
+    /// counted as lost.
     pub(super) fn end_aborted(&mut self) {
         while !self.is_lost() {
             let Some((member, work, completion)) = self.members.next_aborted() else { return };
@@ -153,90 +160,92 @@ impl Volume {
         }
     }
 
-    /// Something happens at this time. If it comes after a look at commands in flight was due, the program did not run meanwhile: what
-    /// it handles first when it goes on may be this.
+    /// An event occurs at this time. If it comes after a check of commands in flight was due, the
+    /// program was paused: this may be the first event that it handles afterwards.
     #[inline]
     pub(super) fn advance_to(&mut self, now: Instant) {
         if now > self.now + LATE_MAX
-            && let Some(due) = self.silence_due().filter(|&due| now > due + LATE_MAX)
+            && let Some(due) = self.timeout_check_due().filter(|&due| now > due + LATE_MAX)
         {
-            self.members.excuse_silence(now, now - due);
+            self.members.excuse_timeouts(now, now - due);
         }
         self.now = now;
     }
 
-    /// When commands in flight are looked at.
-    pub(super) fn silence_due(&self) -> Option<Instant> {
+    /// When commands in flight are checked for timeouts.
+    pub(super) fn timeout_check_due(&self) -> Option<Instant> {
         let timeout = self.spec.config.tuning.member_timeout;
         let due = self.members.answer_due(timeout)?;
-        self.members.look_due(timeout, LOOK_EVERY).map(|look| look.min(due))
+        self.members.check_due(timeout, CHECK_INTERVAL).map(|check| check.min(due))
     }
 
-    /// The time that was asked for, `due`, has come, or passed a while ago.
-    pub(super) fn look_for_silence(&mut self, due: Option<Instant>) {
+    /// The requested time, `due`, has come, or passed a while ago.
+    pub(super) fn check_timeouts(&mut self, due: Option<Instant>) {
         let excuses = !self.spec.has(SeededBug::PauseCounts);
         match due.filter(|&due| excuses && self.now > due + LATE_MAX) {
-            Some(due) => self.members.excuse_silence(self.now, self.now - due),
+            Some(due) => self.members.excuse_timeouts(self.now, self.now - due),
             None => {
-                self.fail_silent_members();
+                self.fail_unresponsive_members();
                 self.fail_flapping_members();
             }
         }
     }
 
-    /// Members that stop answering for a while again and again hold up everything, and are never silent for long enough to fail. Those
-    /// that the volume cannot do without stay.
+    /// Members that repeatedly stop answering for a while delay all I/O, and never long enough to
+    /// time out. Those that the volume needs stay.
     fn fail_flapping_members(&mut self) {
         let timeout = self.spec.config.tuning.member_timeout;
-        if self.members.look_due(timeout, LOOK_EVERY).is_none_or(|due| due > self.now) {
+        if self.members.check_due(timeout, CHECK_INTERVAL).is_none_or(|due| due > self.now) {
             return;
         }
-        for member in self.members.look_at_stalls(&self.spec, self.now) {
+        for member in self.members.check_stalls(&self.spec, self.now) {
             if self.is_ready() && self.members.can_spare(&self.spec, member) {
                 self.evict(member, FailReason::Flapping);
             }
         }
     }
 
-    fn fail_silent_members(&mut self) {
+    fn fail_unresponsive_members(&mut self) {
         let timeout = self.spec.config.tuning.member_timeout;
         for member in self.members.present() {
             if self.members.suspension_of(member).is_some() {
                 continue;
             }
             if self.members[member].answer_due(timeout).is_some_and(|due| due <= self.now) {
-                self.evict(member, FailReason::Silence);
+                self.evict(member, FailReason::Timeout);
             }
         }
         self.fail_silent_replacements();
     }
 
-    /// Writes superblocks of an epoch that is not written; stripes that waited for one count, or are written again.
+    /// Writes superblocks of an epoch that is not written; stripes that waited for it count, or are
+    /// rewritten.
     pub(super) fn pump_superblocks(&mut self) {
-        // A member that cannot record the epoch begins another one, and nothing else may be in flight that would come back to it.
+        // A member that cannot record the epoch begins another one, and nothing else may be in
+        // flight that would return to it.
         while self.members.may_write(self.now) && !self.is_lost() {
             let failed = self.members.write_superblocks(&self.spec);
             if failed.is_empty() {
                 break;
             }
             for member in failed {
-                self.judge(member, Verdict::Failed);
+                self.apply_verdict(member, Verdict::Failed);
             }
         }
         for stripe in self.members.decided(&self.spec) {
-            // A member may have failed since: what the stripe has is checked again.
+            // A member may have failed since: the stripe is checked again.
             self.stripe_ended(stripe);
         }
     }
 
-    /// The waiter goes on when all that members have acknowledged so far is durable.
+    /// Resumes the waiter when all writes that members have acknowledged so far are durable.
     pub(super) fn when_durable(&mut self, waiter: Waiter) {
         if self.members.when_durable(&self.spec, waiter) {
             self.is_durable_for(waiter);
         }
     }
 
-    /// Ends a round of flushes that all members have answered.
+    /// Ends a round of flushes that all members have completed.
     pub(super) fn end_flushes(&mut self) {
         if self.is_lost() {
             return;

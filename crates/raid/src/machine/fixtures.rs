@@ -1,4 +1,5 @@
-//! Parts of a volume for tests of one owner alone: three members, RAID 5, no drive and no host.
+//! Components of a volume for unit tests of one owner: three members, RAID 5, no drives and no
+//! hosts.
 
 use zonda_zoned::{Blocks, Completion, Geometry, Instant, Outcome, Status};
 
@@ -11,14 +12,14 @@ use crate::{Level, MemberIndex, Scheme, StreamShape, Tuning, VolumeConfig};
 /// Zones of each member.
 pub(super) const ZONES: u32 = 24;
 
-/// What the volume is: stripes of two blocks, groups of `group_stripes`.
+/// A configuration with stripes of two blocks, groups of `group_stripes`.
 pub(super) fn spec(group_stripes: u32, is_cache_volatile: bool) -> Spec {
     let mut config = config(1, group_stripes);
     config.tuning.is_cache_volatile = is_cache_volatile;
     spec_of(config)
 }
 
-/// The same with groups of one stripe, tuned otherwise.
+/// The same with groups of one stripe, and other tuning.
 pub(super) fn with_tuning(tune: impl FnOnce(&mut Tuning)) -> Spec {
     let mut config = config(1, 1);
     tune(&mut config.tuning);
@@ -43,7 +44,7 @@ fn config(unit_blocks: u32, group_stripes: u32) -> VolumeConfig {
     config
 }
 
-/// Its members, all zones free.
+/// Its members, with all zones free.
 pub(super) fn members(spec: &Spec) -> Members {
     let mut members = Members::new(spec.member_indices().map(|at| Member::new([at.0; 16], geometry())).collect());
     for member in spec.member_indices() {
@@ -53,7 +54,7 @@ pub(super) fn members(spec: &Spec) -> Members {
     members
 }
 
-/// Hands the next command over, and ends it with this status. Says what it was for.
+/// Takes the next command, and completes it with this status. Returns what it was for.
 pub(super) fn end_next(members: &mut Members, member: MemberIndex, status: Status) -> Option<(Work, Completion)> {
     let command = members.poll_command(Instant::ZERO, member)?;
     let completion = Completion { id: command.id, status, outcome: Outcome::None };
@@ -61,7 +62,8 @@ pub(super) fn end_next(members: &mut Members, member: MemberIndex, status: Statu
     Some((work, completion))
 }
 
-/// Ends all commands of segments, those of `bad` with an error, until none waits. Returns the last verdict on `bad`.
+/// Completes all commands of segments, those of `bad` with an error, until none waits. Returns the
+/// last verdict on `bad`.
 pub(super) fn end_all(
     spec: &Spec,
     members: &mut Members,

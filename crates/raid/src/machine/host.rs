@@ -1,4 +1,4 @@
-//! What hosts ask for. A command takes effect when it is taken: what a read returns is fixed then.
+//! Host requests. A request takes effect when it is accepted: what a read returns is fixed then.
 
 use bytes::Bytes;
 use zonda_zoned::{Command, CommandId, Instant, Operation, Payload, QueueFull, Status};
@@ -12,10 +12,11 @@ use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX};
 use crate::shape::Stream;
 
 impl Volume {
-    /// Takes a command of the host. Zone management ends with [`Status::InvalidField`]: the volume's zones are conventional.
+    /// Submits a host command. Zone management ends with [`Status::InvalidField`]: the volume's
+    /// zones are conventional.
     ///
     /// # Errors
-    /// [`QueueFull`] hands it back; it can be submitted again after the next completion.
+    /// [`QueueFull`] returns the command; it can be submitted again after the next completion.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         self.advance_to(now);
         let Command { id, namespace, operation } = command;
@@ -89,13 +90,13 @@ impl Volume {
             Operation::Write { blocks, .. } => (blocks.0 as usize, 0),
             Operation::WriteZeroes { .. } => (0, 1),
             Operation::Deallocate { ranges } => (0, ranges.len()),
-            // Others take no blocks.
+            // Other operations take no blocks.
             _ => (0, 0),
         };
-        let has_room = self.requests.has_room()
+        let has_space = self.requests.has_space()
             && self.stripes.buffered_blocks() + blocks <= BUFFERED_BLOCKS_MAX
-            && (ranges == 0 || self.map.has_room_for_trim(ranges));
-        if !has_room {
+            && (ranges == 0 || self.map.has_space_for_trim(ranges));
+        if !has_space {
             return Admission::Full;
         }
         Admission::Taken
@@ -121,14 +122,14 @@ impl Volume {
         map.write(&mut reach, stream, request, (start, blocks), &data);
     }
 
-    /// The map, and what writes and trims reach beside it.
+    /// The map, and the other owners that writes and trims need.
     #[inline]
     pub(super) fn map_and_reach(&mut self) -> (&mut Map, Reach<'_>) {
         let Volume { spec, segments, stripes, requests, map, now, .. } = self;
         (map, Reach { spec, segments, stripes, requests, now: *now })
     }
 
-    /// Does the next portion of trims, if there is one, and ends trims.
+    /// Processes the next portion of trims, and completes trims.
     pub(super) fn pump_trims(&mut self) {
         let (map, mut reach) = self.map_and_reach();
         map.pump_trims(&mut reach);
@@ -145,7 +146,7 @@ impl Volume {
         self.end_part(request, 1, Status::Success);
     }
 
-    /// Some parts of a request have ended.
+    /// Some parts of a request have completed.
     #[inline]
     pub(super) fn end_part(&mut self, request: u32, parts: u64, status: Status) {
         let flushes = self.spec.is_cache_volatile() && self.is_ready() && !self.spec.has(SeededBug::DryFlush);
@@ -154,7 +155,7 @@ impl Volume {
         }
     }
 
-    /// The volume is lost: nothing will end by itself any more.
+    /// The volume is lost: outstanding requests would never complete.
     pub(super) fn end_all_requests(&mut self) {
         self.map.forget_trims();
         self.requests.end_all(Status::InternalError);

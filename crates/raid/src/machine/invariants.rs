@@ -1,10 +1,10 @@
-//! What always holds between events.
+//! Invariants that hold between events.
 
 use super::{Phase, Volume};
 use crate::MemberIndex;
 
 impl Volume {
-    /// Looks at everything. For tests: it takes as long as the volume is large.
+    /// Checks all invariants. For tests: the time is proportional to the size of the volume.
     ///
     /// # Panics
     /// When an invariant is broken.
@@ -48,8 +48,8 @@ impl Volume {
         }
     }
 
-    /// A segment is pinned by whoever works on the whole of it, and read by what is in flight; by nothing else, or it would never be
-    /// reset.
+    /// A segment is pinned by operations on the whole of it, and read by those in flight; by
+    /// nothing else, or it would never be reset.
     fn check_readers(&self) {
         let mut readers = vec![0u32; self.segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
         let pieces = self.pieces.segments();

@@ -1,4 +1,4 @@
-//! Stripes go to segments, and count, or are written again.
+//! Stripes are issued to segments, and then count or are rewritten.
 
 use zonda_zoned::{Outcome, Status};
 
@@ -10,7 +10,7 @@ use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
 
 impl Volume {
-    /// Issues what can be issued.
+    /// Issues all stripes that can be issued.
     pub(super) fn pump_stream(&mut self, stream: Stream) {
         self.segments.tidy(&self.spec, &mut self.members, stream);
         if stream == Stream::Relocation && self.stripes.has_ready(stream) {
@@ -22,7 +22,7 @@ impl Volume {
             segments.open_wanted(spec, members, is_ready, stream, map.next_timestamp());
             let Some(segment) = segments.next_for(spec, stream) else { return };
             let stripe = stripes.next_ready(stream).expect("one waits");
-            self.pay(stream);
+            self.charge(stream);
             let Volume { spec, members, segments, stripes, .. } = self;
             stripes.issue(spec, members, segments, now, stripe, segment);
             segments.tidy(spec, members, stream);
@@ -64,12 +64,13 @@ impl Volume {
             return self.write_again(index);
         }
         if !self.members.is_epoch_durable() {
-            // Without its failed members a stripe counts only once the others know that these failed.
+            // Without its failed members a stripe counts only once the others have recorded their
+            // failure.
             self.members.wait_for_epoch(index);
             return;
         }
-        if self.members.found_room(self.now) {
-            self.events.push_back(Event::RoomFound);
+        if self.members.space_found(self.now) {
+            self.events.push_back(Event::SpaceAvailable);
         }
         self.commit(index, segment);
     }
@@ -78,11 +79,12 @@ impl Volume {
         let (segment, is_often) = self.stripes.take_back(index);
         self.segments.stripe_failed(&self.spec, &mut self.members, segment);
         if is_often && !self.members.is_full(self.now) {
-            // One member at a time, that with the most errors: another may have failed this once.
+            // One member at a time, the one with the most errors: another may have failed just this
+            // once.
             let failed = self.stripes[index].failed;
             let errors = |member: &MemberIndex| (self.members[*member].errors(), std::cmp::Reverse(member.0));
             let worst = self.members.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
-            // A member that is needed is blamed only if its zones are well.
+            // A member that the volume needs is blamed only if its zones are intact.
             let is_to_blame = |&member: &MemberIndex| {
                 let failures = self.members[member].failures();
                 self.members.can_spare(&self.spec, member) || failures >= u32::from(WRITE_ATTEMPTS_MAX)

@@ -1,15 +1,20 @@
 //! The last free segments of a volume in which blocks may be unreadable.
 //!
-//! A segment of which one block cannot be read is not reset while a member that is away may hold the block. What was moved out of it has taken
-//! space, and reclaimed none. So that this does not go on until no segment is free, markers of lost blocks could not be written, and no space
-//! could ever be reclaimed, the last segments ([`kept_segments`](Space::kept_segments)) are opened only for what is certain to reclaim as much:
+//! A segment with a block that cannot be read is not reset while a missing member may hold the
+//! block. Its moved blocks have taken space, and reclaimed none. To prevent that this continues
+//! until no segment is free, markers of lost blocks could not be written, and no space could ever
+//! be reclaimed, the last segments ([`kept_segments`](Space::kept_segments)) are opened only for
+//! what is certain to reclaim as much:
 //!
-//! - markers of lost blocks, which go first: they free what held these blocks;
-//! - a segment of which every block was read once before the first one is moved ([`checks_first`](Volume::checks_first)).
+//! - markers of lost blocks, which come first: they free the segments of these blocks;
+//! - a segment whose blocks were all read before the first one is moved
+//!   ([`checks_first`](Volume::checks_first)).
 //!
-//! Trims of hosts free space, too, and may take all but one. No segment is emptied that would not fit what is free.
+//! Trims of hosts free space, too, and may use all but one. No segment is emptied that does not fit
+//! the free space.
 //!
-//! That costs time only where little is free and blocks may be unreadable: where a block is known to be, or where no member can be spared.
+//! This costs time only where little space is free and blocks may be unreadable: where a block is
+//! known to be, or where no member can be spared.
 
 use super::collector::victim;
 use super::{Space, Volume};
@@ -17,11 +22,11 @@ use crate::limits::MOUNT_SEGMENTS;
 use crate::shape::Stream;
 use crate::tables::SegmentIndex;
 
-/// More are never kept.
+/// The maximum.
 const KEPT_SEGMENTS_MAX: u32 = MOUNT_SEGMENTS;
 
 impl Volume {
-    /// Whether a segment that is being emptied may turn out to hold blocks that cannot be read.
+    /// Whether a segment that is being emptied may contain unreadable blocks.
     pub(super) fn may_be_unreadable(&self) -> bool {
         let has_redundancy = self.spec.code.tolerates() > 0;
         let can_spare_all = || self.members.present().all(|member| self.members.can_spare(&self.spec, member));
@@ -30,12 +35,14 @@ impl Volume {
             || self.segments.iter().any(|(_, segment)| segment.has_lost)
     }
 
-    /// Keeps the last free segments, or lets them be opened for what waits now. Only a volume that is ready does: a mount reckons by itself.
+    /// Reserves the last free segments, or releases them for what waits now. Only when the volume
+    /// is ready: a mount has its own estimate.
     pub(super) fn keep_last_segments(&mut self) {
         self.segments.keep(0);
         let space = self.space();
         let free = space.all_free_segments();
-        // This is asked with each event, and most often more is free than could be kept.
+        // This is called with each event, and usually more segments are free than could be
+        // reserved.
         if free > KEPT_SEGMENTS_MAX || !self.is_ready() || !self.spec.has_contents() {
             return;
         }
@@ -49,35 +56,36 @@ impl Volume {
         let has_trims = self.stripes.ready(Stream::Relocation).any(|stripe| self.stripes.holds_trim(stripe));
         self.segments.keep(if has_trims { 1 } else { kept });
         if !has_trims && let Some(index) = self.collector.abandon() {
-            // It is not reset anyway: what of it waits to be moved stays where it is.
+            // It is not reset anyway: its blocks that wait to be moved stay where they are.
             let withdrawn = self.stripes.withdraw_moves(index);
             self.collector.withdrawn(withdrawn);
         }
     }
 
-    /// Blocks that a segment may hold which is emptied next; `None` if any may be chosen.
+    /// Maximum of live blocks of the segment that is emptied next; `None`: any.
     pub(super) fn fitting_blocks(&self) -> Option<u64> {
-        self.may_be_unreadable().then(|| self.room_in(self.space().all_free_segments()))
+        self.may_be_unreadable().then(|| self.space_in(self.space().all_free_segments()))
     }
 
-    /// Whether all blocks of a segment are to be read before the first one is moved: it may take one of the last free segments.
+    /// Whether all blocks of a segment are to be read before the first one is moved: it may need
+    /// one of the last free segments.
     pub(super) fn checks_first(&self, index: SegmentIndex) -> bool {
         let space = self.space();
         let others = space.all_free_segments().saturating_sub(space.kept_segments());
         let moved = victim::moved_blocks(&self.spec, &self.segments[index]);
-        self.spec.has_contents() && moved > self.room_in(others) && self.may_be_unreadable()
+        self.spec.has_contents() && moved > self.space_in(others) && self.may_be_unreadable()
     }
 
-    /// Moved blocks that fit what is open and so many free segments.
-    fn room_in(&self, segments: u32) -> u64 {
+    /// Moved blocks that fit the open segments and this many free ones.
+    fn space_in(&self, segments: u32) -> u64 {
         let blocks = self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation));
-        self.room_for_moves() + u64::from(segments) * blocks
+        self.space_for_moves() + u64::from(segments) * blocks
     }
 }
 
 impl Space<'_> {
-    /// Free segments that only what is certain to reclaim space takes, where blocks may be unreadable: those that are left to the next
-    /// mount, or one.
+    /// Free segments that are reserved for what is certain to reclaim space, where blocks may be
+    /// unreadable: those of the next mount, or one.
     fn kept_segments(self) -> u32 {
         self.mount_segments().max(1)
     }

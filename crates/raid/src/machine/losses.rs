@@ -1,17 +1,21 @@
-//! Blocks that could not be read: are they lost? Those that are get a marker in the log.
+//! Blocks that could not be read: determines whether they are lost. Lost blocks get a marker in the
+//! log.
 //!
-//! A marker also names the place of what is lost, for mounts that cannot read the metadata there (see `lost_places.rs`).
+//! A marker also names the place of the lost block, for mounts that cannot read the metadata there
+//! (see `lost_places.rs`).
 //!
-//! Whoever finds that a block cannot be read, a host, a scrub, a rebuild or collection, says [where](Volume::found_unreadable). The
-//! block is read once more, with all that could help: an error that passes is no loss, nor is a block lost while a member is away that
-//! may hold what is missing. Then a marker is written, in a block of tombstones: from the moment that it is durable the block's old
-//! place is not needed any more, and its segment can be emptied.
+//! A host read, a scrub, a rebuild or collection that cannot read a block
+//! [reports](Volume::found_unreadable) it. The block is read again, with all chunks that could
+//! help: a transient error is no loss, nor is a block lost while a missing member may hold it. Then
+//! a marker is written, in a block of tombstones: once that is durable, the block's old place is
+//! not needed any more, and its segment can be emptied.
 //!
-//! A marker has the timestamp of the version that is lost, where the block's own metadata still say it, else one between that and the
-//! next newer version. So any newer write counts over it. On a mount it counts over a copy that has the same timestamp and is damaged;
-//! where such a copy can be read after all, that one counts, since it is the version that was taken for lost (see `mount/versions.rs`).
-//! So that no other good copy can be about to arrive then, a block of which a marker is in flight is not moved, and no marker is
-//! written of a block that is being moved.
+//! A marker has the timestamp of the lost version, where the block's own metadata have it, else one
+//! between that and the next newer version. So any newer write supersedes it. On a mount it
+//! supersedes a copy with the same timestamp that is damaged; if such a copy can be read after all,
+//! the copy counts, since it is the version that was considered lost (see `mount/versions.rs`). To
+//! prevent that another good copy becomes durable then, a block whose marker is in flight is not
+//! moved, and no marker is written for a block that is being moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,22 +32,22 @@ use crate::limits::{CONFIRMED_BLOCKS_MAX, REPAIRED_STRIPES_MAX, UNREADABLE_BLOCK
 use crate::shape::Stream;
 use crate::tables::{Address, Physical, SegmentIndex};
 
-/// Owns what is known of blocks that could not be read, until they are readable, superseded, or recorded as lost.
+/// Owns the unreadable blocks, until they are readable, superseded, or recorded as lost.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// To be read once more.
+    /// To be read again.
     found: BTreeMap<Physical, Found>,
-    /// Being read once more.
+    /// Being read again.
     confirming: BTreeMap<Physical, Found>,
-    /// Lost for good, they or what describes them; what is known of each.
+    /// Lost for good, the blocks or their metadata; what is known of each.
     confirmed: BTreeMap<Physical, Confirmed>,
-    /// Places of which markers are in flight, and the logical blocks.
+    /// Places whose markers are in flight, and their logical blocks.
     recording: BTreeMap<Physical, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    /// Of its segment: once that is gone, the place may be another one's.
+    /// Sequence number of its segment: once that is reset, the place may be reused.
     sequence: u64,
     /// The logical block, where it is known.
     lba: Option<u64>,
@@ -52,19 +56,19 @@ struct Found {
 #[derive(Clone, Debug)]
 struct Confirmed {
     found: Found,
-    /// What the block's own metadata say.
+    /// The record in the block's own metadata.
     record: Option<Record>,
     /// Its contents, if only its metadata are lost.
     proven: Option<Bytes>,
 }
 
 impl Losses {
-    /// Whether more can be looked at.
-    pub(super) fn has_room(&self) -> bool {
+    /// Whether more blocks can be tracked.
+    pub(super) fn has_space(&self) -> bool {
         self.found.len() < UNREADABLE_BLOCKS_MAX / 2
     }
 
-    /// Whether nothing is being looked at, or recorded.
+    /// Whether no block is being read again or recorded.
     pub(super) fn is_idle(&self) -> bool {
         self.found.is_empty() && self.confirming.is_empty() && self.confirmed.is_empty() && self.recording.is_empty()
     }
@@ -76,25 +80,26 @@ impl Losses {
 }
 
 impl Volume {
-    /// Ranges of blocks that are lost, from `from` on, in ascending order: reads of them fail until they are written or trimmed. It is
-    /// what a mount would find, so a block is in it until what was written in its place is durable; and those of which markers are in flight.
+    /// Ranges of lost blocks from `from` on, in ascending order: reads of them fail until they are
+    /// written or trimmed. This is what a mount would find, so a block is included until its
+    /// replacement is durable, and while its marker is in flight.
     pub fn lost(&self, from: Lba) -> impl Iterator<Item = LbaRange> + '_ {
         let recording: BTreeSet<u64> = self.losses.recording.values().copied().collect();
         self.map.lost_ranges(from, recording)
     }
 
-    /// How many blocks are lost, with those of which markers are in flight.
+    /// The number of lost blocks, including those whose markers are in flight.
     pub(super) fn lost_blocks(&self) -> u64 {
         self.map.lost_blocks() + self.losses.recording.len() as u64
     }
 
-    /// A block could not be read. The logical block is found if it is not known.
+    /// A block could not be read. The logical block is determined if it is not known.
     pub(super) fn found_unreadable(&mut self, place: Physical, lba: Option<u64>) {
         let losses = &mut self.losses;
         let is_known = losses.confirming.contains_key(&place)
             || losses.confirmed.contains_key(&place)
             || losses.recording.contains_key(&place);
-        // Without contents there are no markers. What is one too many is found again.
+        // Without contents there are no markers. Blocks beyond the limit are found again later.
         if is_known || !self.spec.has_contents() || losses.found.len() >= UNREADABLE_BLOCKS_MAX {
             return;
         }
@@ -104,7 +109,7 @@ impl Volume {
         self.wake();
     }
 
-    /// Blocks that could not be read are read once more, and those that are lost get their markers.
+    /// Reads unreadable blocks again, and records those that are lost.
     pub(super) fn pump_losses(&mut self) {
         while self.losses.confirming.len() + self.losses.confirmed.len() < CONFIRMED_BLOCKS_MAX
             && let Some((place, found)) = self.losses.found.pop_first()
@@ -114,20 +119,20 @@ impl Volume {
                 self.fetch(place, 1, Purpose::Confirm);
             }
         }
-        let has_room = self.stripes.ready(Stream::Relocation).len() < REPAIRED_STRIPES_MAX;
-        if self.losses.confirming.is_empty() && !self.losses.confirmed.is_empty() && has_room {
+        let has_space = self.stripes.ready(Stream::Relocation).len() < REPAIRED_STRIPES_MAX;
+        if self.losses.confirming.is_empty() && !self.losses.confirmed.is_empty() && has_space {
             self.record_losses();
         }
     }
 
-    /// Whether a block is still to be had from a place, as far as is known.
+    /// Whether a block is still needed at a place, as far as is known.
     fn is_needed_at(&mut self, place: Physical, found: Found) -> bool {
         let segment = self.segments.get(place.segment).filter(|segment| segment.sequence == found.sequence);
         let is_live = segment.is_some_and(|segment| segment.is_live(place.member, place.offset));
         is_live && found.lba.is_none_or(|lba| self.map.refers_to(&mut self.stripes, lba, Address::media(place)))
     }
 
-    /// A block was read once more.
+    /// A block was read again.
     pub(super) fn on_confirmed(
         &mut self,
         place: Physical,
@@ -138,19 +143,19 @@ impl Volume {
         let Some(found) = self.losses.confirming.remove(&place) else { return };
         match block {
             Ok((data, record)) => {
-                // An error that has passed: the block is rewritten while it can be read.
+                // A transient error: the block is rewritten while it can be read.
                 if self.move_block(place, record, data, Mover::Repair) {
                     self.segments.forget_lost(place.segment);
-                    self.collector.lost_is_known(place.segment);
+                    self.collector.on_loss_recorded(place.segment);
                 }
             }
-            // Zones of a member that came back may bring it, once they are taken over.
+            // Zones of a re-added member may have it, once they are claimed.
             Err(_) if self.has_zones_aside(place.segment) => self.damage_is_unreadable(place),
             Err(_) if unreadable.is_lost || unreadable.proven.is_some() => {
                 let Unreadable { record, proven, .. } = unreadable;
                 self.losses.confirmed.insert(place, Confirmed { found, record, proven });
             }
-            // A member that is away may bring it.
+            // A missing member may have it.
             Err(_) => self.damage_is_unreadable(place),
         }
     }
@@ -201,7 +206,7 @@ impl Volume {
         }
     }
 
-    /// A block of which only the metadata are lost is rewritten, with a timestamp that is no earlier than its own.
+    /// Rewrites a block whose metadata are lost, with a timestamp that is no earlier than its own.
     fn rewrite_proven(&mut self, place: Physical, lba: u64, data: Bytes) {
         if self.stripes.is_moving(place) {
             return;
@@ -210,7 +215,7 @@ impl Volume {
         let record = Record { lba, timestamp, data_crc: crc(&data) };
         if self.move_block(place, record, data, Mover::Repair) {
             self.segments.forget_lost(place.segment);
-            self.collector.lost_is_known(place.segment);
+            self.collector.on_loss_recorded(place.segment);
         }
     }
 
@@ -218,7 +223,7 @@ impl Volume {
     pub(super) fn losses_recorded(&mut self, ranges: &[Tombstone], from: &[(Physical, LostPlace)], to: SegmentIndex) {
         self.wake();
         self.lost_places.forget_reset(&self.segments);
-        let mut told: Vec<(u64, u64)> = Vec::new();
+        let mut reported: Vec<(u64, u64)> = Vec::new();
         for (lba, &(place, named)) in ranges.iter().flat_map(Tombstone::lbas).zip(from) {
             self.losses.recording.remove(&place);
             let Volume { map, stripes, segments, lost_places, .. } = self;
@@ -230,15 +235,15 @@ impl Volume {
                 continue;
             }
             segments.forget_lost(place.segment);
-            self.collector.lost_is_known(place.segment);
+            self.collector.on_loss_recorded(place.segment);
             self.damage_is_lost(place);
-            match told.last_mut() {
+            match reported.last_mut() {
                 Some((start, blocks)) if *start + *blocks == lba => *blocks += 1,
-                _ => told.push((lba, 1)),
+                _ => reported.push((lba, 1)),
             }
         }
         let lost = |(lba, blocks)| Event::Lost { lba: Lba(lba), blocks: Blocks(blocks) };
-        self.events.extend(told.into_iter().map(lost));
+        self.events.extend(reported.into_iter().map(lost));
     }
 }
 
@@ -248,13 +253,13 @@ mod tests {
     use crate::MemberIndex;
 
     #[test]
-    fn a_scrub_goes_on_until_half_of_the_blocks_that_can_be_kept_wait_to_be_read_once_more() {
+    fn a_scrub_continues_until_half_of_the_trackable_blocks_wait_for_a_retry() {
         let mut losses = Losses::default();
         for offset in 0..UNREADABLE_BLOCKS_MAX as u32 / 2 {
-            assert!(losses.has_room(), "{offset} blocks wait");
+            assert!(losses.has_space(), "{offset} blocks wait");
             let place = Physical { segment: SegmentIndex(0), member: MemberIndex(0), offset };
             losses.found.insert(place, Found { sequence: 1, lba: None });
         }
-        assert!(!losses.has_room());
+        assert!(!losses.has_space());
     }
 }

@@ -1,9 +1,10 @@
-//! Places that durable markers name: what was there is lost, and it is known which logical block it was.
+//! Places named by durable markers: the block there is lost, and its logical block is known.
 //!
-//! A mount that finds a block damaged together with its metadata cannot know which logical block it held: any may have an older
-//! version than the acknowledged one. If a marker names the place, it is known: that block is lost, or was written or trimmed since.
-//! So a place stays named, whatever becomes of its logical block, until its segment is reset: collection moves the entries of places
-//! from one block of tombstones to another.
+//! A mount that finds a block damaged together with its metadata cannot know which logical block it
+//! held: any may be older than the acknowledged version. If a marker names the place, it is known:
+//! that block is lost, or was written or trimmed since. So a place stays named, whatever becomes of
+//! its logical block, until its segment is reset: collection moves the entries of places from one
+//! block of tombstones to another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,8 @@ use crate::tables::{Physical, SegmentIndex};
 /// Owns the places that durable markers name.
 #[derive(Debug, Default)]
 pub(super) struct LostPlaces {
-    /// The segment whose tombstones name each place. Places whose own segment was reset go when others are added or moved.
+    /// The segment whose tombstones name each place. Places whose own segment was reset are removed
+    /// when others are added or moved.
     holders: BTreeMap<LostPlace, SegmentIndex>,
 }
 
@@ -50,17 +52,17 @@ impl LostPlaces {
         }
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self, segments: &Segments) {
         let sequences = segments.sequences();
         for (place, holder) in self.holders.iter().filter(|(place, _)| sequences.contains(&place.segment)) {
             let holder = segments.get(*holder);
             let is_held = holder.is_some_and(|segment| !segment.tombstones.is_empty());
-            // Collection names places of tombstones that it cannot read. If it abandons their segment, and can read them the next time, the
-            // segment goes with the names.
+            // Collection names places of tombstones that it cannot read. If it abandons their
+            // segment, and can read them the next time, the segment is reset with the names.
             let goes_too = holder.is_some_and(|segment| segment.sequence == place.segment && segment.is_resetting());
             assert!(is_held || goes_too, "{place:?} is named by tombstones of a segment that exists");
         }
@@ -73,7 +75,7 @@ impl Segments {
         self.iter().map(|(_, segment)| segment.sequence).collect()
     }
 
-    /// What a marker calls a place.
+    /// The place as a marker names it.
     pub(super) fn lost_place(&self, place: Physical) -> Option<LostPlace> {
         let segment = self.get(place.segment)?;
         let (slot, block) = segment.layout.place_of(place.offset);

@@ -1,46 +1,46 @@
-//! The running volume: commands of hosts and completions of members in, commands to members and completions for hosts out.
+//! The state machine of a volume: commands of hosts and completions of members in, commands to
+//! members and completions for hosts out.
 //!
-//! State has owners, each with private fields, verbs and checks of its own:
+//! State has owners, each with private fields, operations and invariants:
 //!
 //! ```text
-//! spec.rs      what the volume is: everybody reads it, nobody changes it
+//! spec.rs      configuration and layout: read by all owners, changed by none
 //! members/     member devices: their zones, commands, superblocks and caches
 //! segments/    segments: open, filled, closed, reset
-//! stripes/     blocks in memory, and the stripes that they gather in
+//! stripes/     buffered blocks, and the stripes that they form
 //! map/         where each logical block is; trims
-//! requests.rs  what hosts wait for
-//! reads/       blocks by their places, verified or computed
-//! collector/   garbage collection: what is moved, which segment is next, how fast it goes
-//! space.rs     a view of the members: how many segments are free
+//! requests.rs  outstanding host requests
+//! reads/       blocks read from members, verified or computed
+//! collector/   garbage collection: victims, moves and pace
+//! space.rs     a view of the members: free segments
 //! ```
 //!
-//! An owner that needs another one is handed that one, as `&mut Segments` or `&Map`. Where one event concerns several owners,
-//! the volume routes it; what an owner finds out for others it returns:
+//! An owner that needs another one receives it as `&mut Segments` or `&Map`. Where an event
+//! concerns several owners, the volume routes it; results for others are returned:
 //!
 //! ```text
-//! host.rs          what hosts ask for
-//! reading.rs       reads of hosts, and who is told what was read
-//! issue.rs         stripes go to segments, and count, or are written again
-//! collecting.rs    what garbage collection reads, and where that is written
+//! host.rs          host requests
+//! reading.rs       host reads, and dispatch of blocks that were read
+//! issue.rs         stripes are issued to segments, and count or are rewritten
+//! collecting.rs    reads and writes of garbage collection
 //! commit.rs        a stripe counts: the map, requests
-//! failures.rs      members that fail; what becomes durable
-//! reconnect.rs     members whose connection is lost, and made again
-//! damage.rs        blocks that were found damaged, each counted once
-//! losses.rs        blocks that cannot be read: are they lost? markers that say so
+//! failures.rs      failing members; durability
+//! reconnect.rs     lost and restored connections of members
+//! damage.rs        damaged blocks, each counted once
+//! losses.rs        unreadable blocks, and markers of lost ones
 //! lost_places.rs   places that these markers name
 //! out_of_space.rs  no space left, and none to be reclaimed
-//! last_segments.rs what the last free segments are for where blocks may be unreadable
+//! last_segments.rs reserve of free segments where blocks may be unreadable
 //! status.rs, invariants.rs, inspect.rs
 //! ```
 //!
-//! Jobs from one end of the volume to the other: what a job remembers is its own, behind private fields and with checks of its own, and
-//! its handlers ask all owners for what they do.
+//! Long-running jobs: each has private state and invariants, and its handlers use all owners.
 //!
 //! ```text
 //! start.rs, mount/   creating and mounting
-//! rebuild/           a member is given its part again
-//! scrub/             everything is read and compared
-//! pieces/            runs of stripes on their way in, for these two
+//! rebuild/           rebuild and re-add of members
+//! scrub/             scrub
+//! pieces/            runs of stripes that these two read
 //! ```
 
 mod collecting;
@@ -89,7 +89,7 @@ use crate::{MemberIndex, VolumeError};
 use collector::Collector;
 use damage::Damage;
 pub use damage::DamageCounts;
-pub(crate) use inspect::{Look, Wrong};
+pub(crate) use inspect::{Inconsistency, MediaRead};
 use losses::Losses;
 use lost_places::LostPlaces;
 pub use map::Extent;
@@ -107,9 +107,9 @@ use start::Start;
 pub use status::{MemberReport, VolumeStatus};
 use stripes::Stripes;
 
-/// A volume over its members. It never blocks: commands and completions go in, commands and completions come out.
+/// A volume over its members. It never blocks: commands and completions go in and out.
 ///
-/// Dropping it is a crash: a mount finds all that was acknowledged.
+/// Dropping it is equivalent to a crash: a mount finds all acknowledged writes.
 #[derive(Debug)]
 pub struct Volume {
     spec: Spec,
@@ -130,11 +130,11 @@ pub struct Volume {
     events: VecDeque<Event>,
     counters: Counters,
     now: Instant,
-    /// Something has happened that others may wait for, beside what owners know.
+    /// Something has happened that others may wait for, in addition to the owners' own flags.
     has_progress: bool,
 }
 
-/// How far the volume is.
+/// The phase of a volume.
 #[derive(Debug)]
 enum Phase {
     Starting(Box<Start>),
@@ -142,59 +142,62 @@ enum Phase {
     Failed(VolumeError),
 }
 
-/// What is counted since the mount.
+/// Counters since the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Blocks that hosts have written.
+    /// Blocks written by hosts.
     pub host_blocks: u64,
     /// Blocks written to members: data, parity, padding, metadata, relocated ones.
     pub member_blocks: u64,
     /// Blocks of padding in stripes that were not full in time.
     pub padding_blocks: u64,
-    /// Blocks that garbage collection has moved.
+    /// Blocks moved by garbage collection.
     pub relocated_blocks: u64,
     /// Segments that were emptied and reset.
     pub collected_segments: u64,
-    /// Blocks that were read out of the rest of their stripe.
+    /// Blocks that were reconstructed from the rest of their stripe.
     pub reconstructed_blocks: u64,
-    /// Blocks of members that were found damaged, and are repaired: what they held is right where it is now, or not needed any more.
-    pub mended_blocks: u64,
-    /// Blocks that are lost: too much of their stripes is damaged. The same after a mount; fewer when they are written or trimmed.
+    /// Damaged blocks of members that are repaired: their contents are intact elsewhere, or not
+    /// needed any more.
+    pub repaired_blocks: u64,
+    /// Lost blocks: too much of their stripes is damaged. Unchanged by a mount; decreases when they
+    /// are written or trimmed.
     pub lost_blocks: u64,
-    /// Blocks of reads that ended with an error, counted each time: they are lost, or members that hold them are away.
+    /// Blocks of reads that ended with an error, counted each time: they are lost, or on missing
+    /// members.
     pub unreadable_blocks: u64,
 }
 
 impl Volume {
-    /// The shape that hosts see: conventional zones only.
+    /// The geometry that hosts see: conventional zones only.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.spec.geometry
     }
 
-    /// Whether the volume is created or mounted, and takes commands.
+    /// Whether the volume is created or mounted, and accepts commands.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready)
     }
 
-    /// Computes parity with another engine than the portable one.
+    /// Replaces the portable engine for parity.
     pub fn set_engine(&mut self, engine: Box<dyn Engine>) {
         self.spec.engine = engine;
     }
 
-    /// Plants a bug, for tests.
+    /// Seeds a bug, for tests.
     #[doc(hidden)]
-    pub fn plant(&mut self, bug: SeededBug) {
+    pub fn seed_bug(&mut self, bug: SeededBug) {
         self.spec.bug = Some(bug);
     }
 
-    /// What is to be had from `start` on: the blocks that are as the first one is, at most `most` of them. No more than
-    /// [`EXTENT_BLOCKS_MAX`] are looked at, so what is behind them may be in the same state. As
-    /// with a read, what counts is what was taken before. A volume that is not ready says that everything holds something.
+    /// The extent that begins at `start`, at most `most` blocks. At most [`EXTENT_BLOCKS_MAX`]
+    /// blocks are examined, so the next extent may be in the same state. As for a read, requests
+    /// count that were accepted before. A volume that is not ready reports no holes.
     ///
     /// # Panics
-    /// When `start` is behind the end of the volume, or `most` is nothing.
+    /// If `start` is behind the end of the volume, or `most` is 0.
     #[must_use]
     pub fn extent(&self, start: Lba, most: Blocks) -> Extent {
         if self.is_ready() {
@@ -214,13 +217,13 @@ impl Volume {
         self.requests.poll()
     }
 
-    /// Whether a host's command has ended that nobody has asked for.
+    /// Whether host commands have completed that were not polled.
     #[must_use]
     pub fn has_completions(&self) -> bool {
         self.requests.has_completions()
     }
 
-    /// What was counted since the mount.
+    /// Counters since the mount.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters {
@@ -230,14 +233,14 @@ impl Volume {
             collected_segments: self.segments.reset_count(),
             relocated_blocks: self.collector.relocated_blocks(),
             reconstructed_blocks: self.reads.reconstructed_blocks(),
-            mended_blocks: self.damage.counts().repaired,
+            repaired_blocks: self.damage.counts().repaired,
             lost_blocks: self.counters.lost_blocks + self.lost_blocks(),
             unreadable_blocks: self.reads.unreadable_blocks(),
         }
     }
 
-    /// A command of a member has ended. Of a member that has failed, and of a command that it was failed for, nothing is
-    /// believed any more.
+    /// A command of a member has completed. Completions of a failed member, and of an aborted
+    /// command, are ignored.
     pub fn on_completion(&mut self, now: Instant, member: MemberIndex, completion: Completion) {
         self.advance_to(now);
         if self.is_lost() {
@@ -257,19 +260,19 @@ impl Volume {
                 | Work::ScrubReport(_)
         );
         if completion.status == Status::CapacityExceeded && self.members[member].is_present() {
-            self.suspend_for_room(member);
+            self.suspend_for_space(member);
         }
         if self.members.answered(now, member, is_write && completion.status.is_success()) {
             self.resumed(member);
             self.wake();
         }
-        // Of chunks and reads only some change anything for others: their handlers say so.
+        // Of chunks and reads only some change anything for others: their handlers report that.
         self.has_progress |= !matches!(work, Work::Chunk { .. } | Work::Fetch { .. } | Work::Source { .. });
         self.dispatch(member, work, completion);
         self.make_progress_if_woken();
     }
 
-    /// The time that [`next_timeout`](Volume::next_timeout) named has come.
+    /// The time of [`next_timeout`](Volume::next_timeout) has come.
     pub fn on_timeout(&mut self, now: Instant) {
         let due = self.next_timeout();
         self.now = now;
@@ -277,12 +280,12 @@ impl Volume {
             return;
         }
         self.stripes.pad_late(&self.spec, self.now);
-        self.look_for_silence(due);
+        self.check_timeouts(due);
         self.retry_pieces();
         self.make_progress();
     }
 
-    /// When [`on_timeout`](Volume::on_timeout) is wanted.
+    /// When [`on_timeout`](Volume::on_timeout) is to be called.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.is_lost() {
@@ -290,7 +293,7 @@ impl Volume {
         }
         let stripes = Stream::ALL.iter().filter_map(|&stream| self.stripes.padding_due(&self.spec, stream));
         stripes
-            .chain(self.silence_due())
+            .chain(self.timeout_check_due())
             .chain(self.rebuild_due())
             .chain(self.scrub_due())
             .chain(self.pieces_due())
@@ -316,15 +319,15 @@ impl Volume {
             }
             Work::FinishZone { segment } => {
                 let verdict = self.segments.on_finish(&self.spec, &mut self.members, member, segment, status);
-                self.judge(member, verdict);
+                self.apply_verdict(member, verdict);
             }
             Work::ResetZone { segment } => {
                 let verdict = self.segments.on_reset(&self.spec, &mut self.members, member, segment, status);
-                self.judge(member, verdict);
+                self.apply_verdict(member, verdict);
             }
             Work::Inspect { segment } => {
                 let verdict = self.segments.on_inspect(&self.spec, &mut self.members, member, segment, status, outcome);
-                self.judge(member, verdict);
+                self.apply_verdict(member, verdict);
             }
             Work::Fetch { fetch } => self.on_fetch(fetch, status, outcome),
             Work::FetchBlock { fetch, at } => self.on_fetch_block(fetch, at, status, outcome),
@@ -332,19 +335,19 @@ impl Volume {
             Work::SourceBlock { repair, source, at } => self.on_source_block((repair, source, at), status, outcome),
             Work::Flush => {
                 let verdict = self.members.on_flush(&self.spec, member, status);
-                self.judge(member, verdict);
+                self.apply_verdict(member, verdict);
             }
             Work::Superblock => {
                 let verdict = self.members.on_superblock(&self.spec, member, status);
-                self.judge(member, verdict);
+                self.apply_verdict(member, verdict);
             }
             Work::SuperblockFlush => {
                 let verdict = self.members.on_superblock_flush(&self.spec, member, status);
-                self.judge(member, verdict);
+                self.apply_verdict(member, verdict);
             }
             Work::MetadataReset => {
                 let verdict = self.members.on_metadata_reset(&self.spec, member, status);
-                self.judge(member, verdict);
+                self.apply_verdict(member, verdict);
             }
             Work::Start(step) => self.on_start(member, step, status, outcome),
             Work::Slots { piece, slot, count } => self.on_slots(member, piece, slot, count, status, outcome),
@@ -357,13 +360,14 @@ impl Volume {
         }
     }
 
-    /// Whoever waits for something looks again before the event is over.
+    /// All waiting operations are checked again before the event is finished.
     fn wake(&mut self) {
         self.has_progress = true;
     }
 
     fn make_progress_if_woken(&mut self) {
-        // While anything is in flight a rebuild counts as going on: what ended last may be a read that changes nothing else.
+        // While anything is in flight a rebuild counts as in progress: the last completion may be a
+        // read that changes nothing else.
         let may_have_stopped = self.is_rebuilding() && self.members.are_idle();
         let is_woken = self.has_progress
             || self.segments.has_progress()
@@ -384,7 +388,7 @@ impl Volume {
             self.end_aborted();
             self.count_repaired_by_resets();
             self.end_flushes();
-            self.look_at_suspended();
+            self.check_suspended();
             let mut has_changed = false;
             match self.phase {
                 Phase::Starting(_) => {
@@ -405,7 +409,8 @@ impl Volume {
                     for stream in Stream::ALL {
                         self.pump_stream(stream);
                     }
-                    // Whatever that left without contents goes now: the next event may be one that nobody waits for.
+                    // Segments that are empty after that are reset now: the next event may be one
+                    // that nothing triggers.
                     if self.members.may_write(self.now) {
                         self.segments.reset_empty(&self.spec, &mut self.members);
                     }
@@ -419,7 +424,7 @@ impl Volume {
             if self.members.may_write(self.now) {
                 self.members.begin_flushes();
             }
-            // What was just done may have cost a member.
+            // These operations may have failed a member.
             if !has_changed && !self.members.has_aborted() && !self.is_lost() {
                 return;
             }
@@ -431,7 +436,7 @@ impl Volume {
         Space::new(&self.spec, &self.members, self.is_ready())
     }
 
-    /// Whether nothing will come of anything any more.
+    /// Whether no operation will complete any more.
     fn is_lost(&self) -> bool {
         matches!(self.phase, Phase::Failed(_))
     }

@@ -1,8 +1,9 @@
-//! Volumes that are out of space and can reclaim none. What waits for space ends with an error instead of waiting for ever; reads
-//! go on, and so do trims, which free space: their tombstones go where only relocation writes else.
+//! Volumes that are out of space and can reclaim none. Requests that need space end with an error
+//! instead of waiting for ever; reads continue, and so do trims, which free space: their tombstones
+//! are written to the segments of relocation.
 //!
-//! That happens when zones fail, on members that the volume cannot do without. No state remembers it: once there is space again,
-//! writes are taken as before.
+//! This happens when zones fail on members that the volume needs. It is not a persistent state:
+//! once there is space again, writes are accepted as before.
 
 use zonda_zoned::Status;
 
@@ -15,11 +16,12 @@ use crate::limits::RELOCATION_SEGMENTS;
 use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
-/// How a write or a trim ends for which there is no space.
+/// Status of a write or a trim for which there is no space.
 const NO_SPACE: Status = Status::CapacityExceeded;
 
 impl Volume {
-    /// Ends what waits for a segment that will never open. Says whether that changes what others can do.
+    /// Ends everything that waits for a segment that will never open. Returns whether that enables
+    /// other operations.
     pub(super) fn end_if_out_of_space(&mut self) -> bool {
         if !self.members.may_write(self.now) {
             return self.end_if_full();
@@ -27,7 +29,7 @@ impl Volume {
         for stream in [Stream::Small, Stream::Large] {
             if self.is_without_segment(stream) && !self.may_get_space(stream) {
                 if self.recount_tombstones() {
-                    // Segments that hold little else may be collected now.
+                    // Segments with little else may be collected now.
                 } else if let Some(narrowest) = self.narrowest_member() {
                     self.evict(narrowest, FailReason::Errors);
                 } else if let Some(idle) = self.idle_segment(stream) {
@@ -46,7 +48,7 @@ impl Volume {
         is_out
     }
 
-    /// A member has no room: what hosts write ends with that, until it is tried again.
+    /// A member is out of space: host writes end with that status, until they are retried.
     fn end_if_full(&mut self) -> bool {
         let mut has_changed = false;
         if self.members.is_full(self.now) {
@@ -56,7 +58,7 @@ impl Volume {
                     has_changed = true;
                 }
             }
-            // Their tombstones have no room among what is moved either.
+            // Tombstones do not fit the stream of moved blocks either.
             if self.waits_with_trims(Stream::Relocation) {
                 self.end_trims_in_relocation();
                 has_changed = true;
@@ -76,8 +78,9 @@ impl Volume {
             && !self.segments.may_open(self.space(), stream)
     }
 
-    /// Counts how many tombstones each segment still has to keep. A segment counts its tombstones as needed as they were when they were
-    /// written, since to count them down would take time with each write. Returns whether fewer are needed than a segment counted.
+    /// Counts how many tombstones each segment still has to keep. A segment counts its tombstones
+    /// as needed when they are written, since updating the count would take time with each write.
+    /// Returns whether fewer are needed than a segment counted.
     fn recount_tombstones(&mut self) -> bool {
         let counts = |segment: &Segment| segment.tombstone_ranges > 0 && !segment.tombstones.is_empty();
         let counting: Vec<SegmentIndex> =
@@ -95,7 +98,7 @@ impl Volume {
         are_fewer
     }
 
-    /// Whether something is in flight that may free space, or show that there is some.
+    /// Whether an operation in flight may free space, or find some.
     fn may_get_space(&self, stream: Stream) -> bool {
         let mut others = [Stream::Small, Stream::Large].into_iter().filter(|&other| other != stream);
         let is_written = |other: Stream| {
@@ -105,7 +108,8 @@ impl Volume {
         self.collection_moves() || others.any(is_written) || self.segments_move() || self.rebuild_moves()
     }
 
-    /// Whether garbage collection has no room to move anything to, and will have none: hosts need not wait for it.
+    /// Whether garbage collection has no space to move anything to, and will have none: hosts need
+    /// not wait for it.
     pub(super) fn is_collection_stopped(&self) -> bool {
         self.is_without_segment(Stream::Relocation)
             && !self.collection_moves()
@@ -113,13 +117,13 @@ impl Volume {
             && !self.rebuild_moves()
     }
 
-    /// Whether a rebuild goes on: it may wait for room itself, which only collection could free. Then no command is in flight, and no
-    /// time is waited for.
+    /// Whether a rebuild makes progress: it may wait for space itself, which only collection could
+    /// free. Then no command is in flight, and no timer is pending.
     fn rebuild_moves(&self) -> bool {
         self.is_rebuilding() && (!self.members.are_idle() || self.next_timeout().is_some())
     }
 
-    /// Whether segments are being opened, written, closed, or emptied of the last readers.
+    /// Whether segments are being opened, written, closed, or are waiting for their last readers.
     fn segments_move(&self) -> bool {
         self.segments.iter().any(|(_, segment)| match segment.state {
             SegmentState::Opening | SegmentState::Closing | SegmentState::Resetting => true,
@@ -128,11 +132,11 @@ impl Volume {
         })
     }
 
-    /// Whether garbage collection goes on, or will when those who read let go of what could be collected.
+    /// Whether garbage collection makes progress, or will when readers release a victim.
     fn collection_moves(&self) -> bool {
         if !self.collector.is_idle() {
             let is_stopped = self.is_without_segment(Stream::Relocation);
-            // It does not go ahead of hosts while there is room for it: then it is not what they wait for.
+            // It does not run ahead of hosts while it has space: then they do not wait for it.
             let is_paced = self.collector.has_more()
                 && !self.collector.waits_for_blocks()
                 && self.space().free_segments() > RELOCATION_SEGMENTS;
@@ -150,10 +154,11 @@ impl Volume {
             }
         }
         is_held
-            && worth + self.room_for_moves() >= self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation))
+            && worth + self.space_for_moves() >= self.spec.shape.data_blocks(self.spec.shape.layout(Stream::Relocation))
     }
 
-    /// A member that has lost zones, without which there would be room, and which the volume can do without.
+    /// A member that has lost zones, without which there would be space, and whose loss the volume
+    /// tolerates.
     fn narrowest_member(&self) -> Option<MemberIndex> {
         let zones = |member: MemberIndex| self.members[member].free_zones();
         let narrowest = self.members.present().min_by_key(|&member| zones(member))?;
@@ -164,14 +169,15 @@ impl Volume {
         (has_lost_zones && is_the_one && self.members.can_spare(&self.spec, narrowest)).then_some(narrowest)
     }
 
-    /// A segment that is open for requests of the other kind, and that nobody writes to: closed, it can be collected, and others can
-    /// be open.
+    /// A segment that is open for the other kind of requests, and that nothing is written to: once
+    /// closed, it can be collected, and others can be opened.
     fn idle_segment(&self, stream: Stream) -> Option<SegmentIndex> {
         let others = [Stream::Small, Stream::Large].into_iter().filter(|&other| other != stream);
         others.into_iter().find_map(|other| self.segments.open(other).first().copied())
     }
 
-    /// Ends the stripes of hosts that wait in a stream. Tombstones in them go on, as long as they can go anywhere.
+    /// Ends the stripes of hosts that wait in a stream. Tombstones in them continue, as long as
+    /// there is space for them.
     fn end_ready(&mut self, stream: Stream) {
         let mut ended: Vec<(u32, Status)> = Vec::new();
         let may_move = !self.is_shut(Stream::Relocation) && !self.members.is_full(self.now);
@@ -197,7 +203,7 @@ impl Volume {
                         ended.push((request, NO_SPACE));
                     }
                     Source::Moved { .. } | Source::MovedTombstones { .. } | Source::Lost { .. } => {
-                        unreachable!("what is moved has a stream of its own")
+                        unreachable!("moved blocks have a stream of their own")
                     }
                 }
             }
@@ -211,7 +217,7 @@ impl Volume {
         self.end_parts(ended);
     }
 
-    /// Not even relocation has space: tombstones that wait there become padding.
+    /// Even relocation is out of space: tombstones that wait there become padding.
     fn end_trims_in_relocation(&mut self) {
         let mut ended = Vec::new();
         let stripes: Vec<u32> = self.stripes.ready(Stream::Relocation).collect();

@@ -1,4 +1,4 @@
-//! Reads of hosts, and who is told what was read.
+//! Host reads, and dispatch of blocks that were read.
 
 use bytes::Bytes;
 use zonda_zoned::{CommandId, Outcome, Status};
@@ -12,7 +12,8 @@ use crate::shape::Stream;
 use crate::tables::{Location, Physical};
 
 impl Volume {
-    /// What a read returns is fixed when it is taken: the segments it reads from stay until it has ended.
+    /// The result of a read is fixed when it is accepted: the segments it reads from stay until it
+    /// has ended.
     #[inline]
     pub(super) fn accept_read(&mut self, id: CommandId, start: u64, blocks: u64) {
         let has_contents = self.spec.has_contents();
@@ -38,10 +39,10 @@ impl Volume {
                     let is_data = entry.blocks[block as usize].lba == start + at;
                     let data = is_data.then(|| entry.contents(block, block_bytes)).flatten();
                     if let Some(data) = data {
-                        self.requests.give(request, at as u32, data);
+                        self.requests.add_data(request, at as u32, data);
                     }
                 }
-                Location::Lost { .. } => self.requests.worsen(request, Status::UnrecoveredReadError),
+                Location::Lost { .. } => self.requests.set_error(request, Status::UnrecoveredReadError),
                 _ => {}
             }
             at += count;
@@ -55,7 +56,7 @@ impl Volume {
         self.map.location_for_hosts(lba) == Location::Media(next)
     }
 
-    /// Reads blocks that follow each other on a member.
+    /// Reads consecutive blocks of a member.
     #[inline]
     pub(super) fn fetch(&mut self, place: Physical, blocks: u32, purpose: Purpose) {
         let Volume { spec, members, segments, requests, reads, .. } = self;
@@ -108,15 +109,15 @@ impl Volume {
         }
     }
 
-    /// A block was computed, or could not be. What its member should have and has not is written again.
+    /// A block was computed, or could not be. Blocks missing on their member are rewritten.
     fn on_computed(&mut self, computed: Computed) {
         if let Some((target, record, data)) = self.reads.wants_repair(&self.members, &self.segments, &computed) {
-            let has_room =
+            let has_space =
                 !self.space().is_low() && self.stripes.ready(Stream::Relocation).len() < REPAIRED_STRIPES_MAX;
-            if has_room {
+            if has_space {
                 self.move_block(target, record, data, Mover::Repair);
             } else {
-                // Collection will come to it, and reclaim more than it takes.
+                // Collection will process it, and reclaim more than it takes.
                 self.segments.set_damaged(target.segment);
             }
         }
@@ -129,7 +130,7 @@ impl Volume {
         let Some(Ended { place, blocks, purpose, found, unreadable }) = ended else { return };
         match purpose {
             Purpose::Host { request, lba, .. } => {
-                // Nothing was found where all blocks were as they should be.
+                // Nothing was found where all blocks were intact.
                 for at in (0..).zip(&found).filter(|(_, block)| block.is_err()).map(|(at, _)| at) {
                     self.found_unreadable(Physical { offset: place.offset + at, ..place }, Some(lba + u64::from(at)));
                 }

@@ -1,7 +1,8 @@
-//! Members behind a connection that is lost, and made again while the volume is in use.
+//! Members whose connection is lost and restored while the volume is in use.
 //!
-//! A member that the volume can do without has failed. For one that it needs I/O is suspended: whoever has the device keeps the
-//! commands that it has not answered, and submits them once the connection is made again.
+//! A member whose loss the volume tolerates fails. For one that it needs, I/O is suspended: the
+//! caller keeps the commands that it has not answered, and resubmits them once the connection is
+//! restored.
 
 use zonda_zoned::{Instant, ZoneIndex};
 
@@ -11,19 +12,20 @@ use crate::tables::SegmentState;
 use crate::{MemberIndex, Membership, VolumeError};
 
 impl Volume {
-    /// The connection to a member is lost: it fails, or I/O is suspended until [`on_reconnect`](Volume::on_reconnect).
+    /// The connection to a member is lost: it fails, or I/O is suspended until
+    /// [`on_reconnect`](Volume::on_reconnect).
     pub fn on_disconnect(&mut self, now: Instant, member: MemberIndex) {
         self.advance_to(now);
         if self.is_lost() || !self.members[member].is_present() {
             return;
         }
         let is_spared = self.members.can_spare(&self.spec, member);
-        // Any answer resumes I/O that is suspended for silence.
-        self.evict(member, if is_spared { FailReason::Errors } else { FailReason::Silence });
+        // Any completion resumes I/O that is suspended because of a timeout.
+        self.evict(member, if is_spared { FailReason::Errors } else { FailReason::Timeout });
         self.make_progress();
     }
 
-    /// The connection to a member is made again, and its device is the member as it was left.
+    /// The connection to a member is restored, and its device is unchanged.
     pub fn on_reconnect(&mut self, now: Instant, member: MemberIndex) {
         self.advance_to(now);
         if self.is_lost() {
@@ -41,14 +43,14 @@ impl Volume {
         self.segments.forget_all_lost();
     }
 
-    /// Why I/O waits for a member, if it does.
+    /// Why I/O is suspended for a member, if it is.
     #[must_use]
     pub fn suspended(&self, member: MemberIndex) -> Option<FailReason> {
         self.members.suspension_of(member)
     }
 
-    /// Whether a device with this superblock is a member that takes part, as it was left: neither an older copy of it nor one that went on
-    /// without the others.
+    /// Checks that a device with this superblock is an unchanged active member: neither an older
+    /// copy of it nor one that was used without the others.
     ///
     /// # Errors
     /// What it is instead.
@@ -62,22 +64,22 @@ impl Volume {
         }
         let known = Membership::of(&self.members.superblock_of(&self.spec, member));
         if found.id() != known.id() {
-            return refuse("another device is in its place".to_owned());
+            return refuse("it is another device".to_owned());
         }
         if found.epoch > known.epoch || found.epoch == known.epoch && found.members != known.members {
             return refuse(format!(
-                "it was used without the others since: its epoch is {}, the volume has reached {}",
+                "it was used without the others since: its epoch is {}, that of the volume {}",
                 found.epoch, known.epoch
             ));
         }
         let reached = self.members.durable_epoch();
         if found.epoch < reached {
-            return refuse(format!("it is an older copy: its epoch is {}, and it had reached {reached}", found.epoch));
+            return refuse(format!("it is an older copy: its epoch is {}, but it had reached {reached}", found.epoch));
         }
         Ok(())
     }
 
-    /// Zones of a member that are full: a copy of it that was made before they were is older than the volume.
+    /// Full zones of a member: an older copy of it may lack some.
     pub fn full_zones(&self, member: MemberIndex) -> impl Iterator<Item = ZoneIndex> + '_ {
         let is_full = move |segment: &crate::tables::Segment| {
             segment.state == SegmentState::Sealed && segment.active >> member.0 & 1 == 0

@@ -1,8 +1,10 @@
-//! Requests of hosts: what they wait for, and what they bring back.
+//! Host requests: the parts that they wait for, and their results.
 //!
-//! Verbs, in their order: [`begin`](Requests::begin), [`add_parts`](Requests::add_parts) for what it waits for,
-//! [`give`](Requests::give) for blocks that were read, [`end_part`](Requests::end_part); the completion is in
-//! [`poll`](Requests::poll). A request begins with one part more than it waits for, so that it does not end before it is complete.
+//! Operations, in their order: [`begin`](Requests::begin), [`add_parts`](Requests::add_parts) for
+//! what it waits for, [`add_data`](Requests::add_data) for blocks that were read,
+//! [`end_part`](Requests::end_part); the completion is returned by [`poll`](Requests::poll). A
+//! request begins with one part more than it waits for, so that it does not complete before it is
+//! fully set up.
 
 use std::collections::VecDeque;
 
@@ -12,12 +14,12 @@ use zonda_zoned::{BlockBuffer, CommandId, Completion, Outcome, Payload, Slab, St
 use super::spec::Spec;
 use crate::limits::REQUESTS_MAX;
 
-/// Owns the requests of hosts that have not ended, and the completions of those that have.
+/// Owns the outstanding requests of hosts, and their completions.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     requests: Slab<Request>,
     completions: VecDeque<Completion>,
-    /// Blocks that hosts have written.
+    /// Blocks written by hosts.
     host_blocks: u64,
 }
 
@@ -25,69 +27,70 @@ pub(super) struct Requests {
 #[derive(Debug)]
 struct Request {
     id: CommandId,
-    /// Parts that have not ended: blocks of a write, fetches of a read, stripes or members of a flush.
+    /// Outstanding parts: blocks of a write, fetches of a read, stripes or members of a flush.
     pending: u64,
     status: Status,
     answer: Answer,
 }
 
-/// What a request brings back.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) enum Answer {
     None,
-    /// All blocks of a read came in one piece: it goes on as it came.
+    /// All blocks of a read arrived in one buffer, which is returned as it is.
     Whole(Box<BlockBuffer>),
-    /// Blocks of a read as they come in, in any order, with the first block of each piece; what is in none of them reads as zeros.
+    /// Blocks of a read, in any order, with the first block of each piece; all other blocks read as
+    /// zeros.
     Pieces {
         bytes: usize,
         pieces: Vec<(u32, Bytes)>,
     },
     /// A read without contents.
     NoContents,
-    /// A flush: stripes come first, then the members' caches.
+    /// A flush: stripes first, then the members' caches.
     Flush,
 }
 
 impl Requests {
-    /// A request that waits for so many parts.
+    /// Begins a request that waits for this many parts.
     #[inline]
     pub(super) fn begin(&mut self, id: CommandId, pending: u64, answer: Answer) -> u32 {
         self.requests.insert(Request { id, pending, status: Status::Success, answer })
     }
 
-    /// A write of so many blocks, each of which is a part.
+    /// Begins a write, each block of which is a part.
     pub(super) fn begin_write(&mut self, id: CommandId, blocks: u64) -> u32 {
         self.host_blocks += blocks;
         self.begin(id, blocks, Answer::None)
     }
 
-    /// A request waits for more.
+    /// A request waits for more parts.
     pub(super) fn add_parts(&mut self, request: u32, parts: u64) {
         self.requests[request].pending += parts;
     }
 
-    /// Blocks of a read have come, the first of them block `at` of the request.
-    pub(super) fn give(&mut self, request: u32, at: u32, data: Bytes) {
+    /// Blocks of a read have arrived, the first of them is block `at` of the request.
+    pub(super) fn add_data(&mut self, request: u32, at: u32, data: Bytes) {
         if let Answer::Pieces { pieces, .. } = &mut self.requests[request].answer {
             pieces.push((at, data));
         }
     }
 
-    /// The same of a whole buffer: most often it is all that was asked for.
+    /// The same for a whole buffer: usually it has all requested blocks.
     #[inline]
-    pub(super) fn give_all(&mut self, request: u32, at: u32, mut buffer: Box<BlockBuffer>) {
+    pub(super) fn add_buffer(&mut self, request: u32, at: u32, mut buffer: Box<BlockBuffer>) {
         let answer = &mut self.requests[request].answer;
         match answer {
             Answer::Pieces { bytes, .. } if buffer.data.len() == *bytes => {
                 buffer.metadata = Bytes::new();
                 *answer = Answer::Whole(buffer);
             }
-            _ => self.give(request, at, buffer.data),
+            _ => self.add_data(request, at, buffer.data),
         }
     }
 
     /// A request will end with an error, unless it does already.
-    pub(super) fn worsen(&mut self, request: u32, status: Status) {
+    pub(super) fn set_error(&mut self, request: u32, status: Status) {
         let entry = &mut self.requests[request];
         if entry.status.is_success() {
             entry.status = status;
@@ -99,8 +102,8 @@ impl Requests {
         self.requests[request].status = status;
     }
 
-    /// Some parts of a request have ended. A flush whose stripes have ended is one part still if caches are to be flushed: says whether
-    /// it waits for that now.
+    /// Some parts of a request have completed. A flush whose stripes have completed has one part
+    /// left if caches are to be flushed: returns whether it waits for that now.
     #[inline]
     pub(super) fn end_part(
         &mut self,
@@ -130,7 +133,7 @@ impl Requests {
             Answer::NoContents => Outcome::Data(Payload::None),
             Answer::Whole(buffer) => Outcome::Data(Payload::Bytes(buffer)),
             Answer::Pieces { bytes, pieces } => {
-                let data = together(bytes, pieces, spec.shape.block_bytes);
+                let data = concatenate(bytes, pieces, spec.shape.block_bytes);
                 Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data, metadata: Bytes::new() })))
             }
         };
@@ -143,7 +146,7 @@ impl Requests {
         self.completions.push_back(Completion::of(id, status));
     }
 
-    /// The volume is lost: nothing will end by itself any more.
+    /// The volume is lost: outstanding requests would never complete.
     pub(super) fn end_all(&mut self, status: Status) {
         let numbers: Vec<u32> = self.requests.iter().map(|(number, _)| number).collect();
         for number in numbers {
@@ -158,7 +161,7 @@ impl Requests {
         self.completions.pop_front()
     }
 
-    /// A mount goes on with the completions of the volume that it takes the place of.
+    /// A mount adopts the completions of the previous volume.
     pub(super) fn resume(&mut self, before: &mut Requests) {
         self.completions = std::mem::take(&mut before.completions);
     }
@@ -168,11 +171,11 @@ impl Requests {
     }
 
     /// Whether another request may begin.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.requests.len() < REQUESTS_MAX
     }
 
-    /// Whether a request waits for one part alone.
+    /// Whether a request waits for its last part.
     pub(super) fn awaits_last_part(&self, request: u32) -> bool {
         self.requests[request].pending == 1
     }
@@ -182,10 +185,10 @@ impl Requests {
         self.host_blocks
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self) {
         assert!(self.requests.len() <= REQUESTS_MAX, "requests are bounded");
         assert!(self.requests.iter().all(|(_, request)| request.pending > 0), "what waits for nothing has ended");
@@ -193,7 +196,7 @@ impl Requests {
 }
 
 /// All blocks of a read. No byte is written twice.
-fn together(bytes: usize, mut pieces: Vec<(u32, Bytes)>, block_bytes: usize) -> Bytes {
+fn concatenate(bytes: usize, mut pieces: Vec<(u32, Bytes)>, block_bytes: usize) -> Bytes {
     pieces.sort_unstable_by_key(|&(at, _)| at);
     let mut data = BytesMut::with_capacity(bytes);
     for (at, piece) in &pieces {
@@ -215,11 +218,11 @@ mod tests {
     fn a_read_brings_its_pieces_in_their_places_and_zeros_between_them() {
         let (spec, mut requests) = (spec(1, false), Requests::default());
         let read = requests.begin(CommandId(5), 2, Answer::Pieces { bytes: 3 * 512, pieces: Vec::new() });
-        requests.give(read, 2, Bytes::from(vec![2; 512]));
+        requests.add_data(read, 2, Bytes::from(vec![2; 512]));
         assert!(!requests.end_part(&spec, read, 1, OK, false));
         requests.check_invariants();
         assert!(!requests.has_completions(), "a part is missing");
-        requests.give(read, 0, Bytes::from(vec![1; 512]));
+        requests.add_data(read, 0, Bytes::from(vec![1; 512]));
         requests.end_part(&spec, read, 1, OK, false);
         let completion = requests.poll().expect("it has ended");
         let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { panic!("a read brings data") };
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_volume_has_not_ended_ends_with_an_error() {
+    fn outstanding_requests_of_a_lost_volume_end_with_an_error() {
         let mut requests = Requests::default();
         requests.begin_write(CommandId(1), 4);
         requests.begin(CommandId(2), 1, Answer::Flush);

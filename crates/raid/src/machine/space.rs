@@ -1,16 +1,16 @@
-//! How many segments there can be, how many are free, and how few are too few.
+//! The number of segments: possible, free, and the low threshold.
 
 use super::members::{Members, Verdict};
 use super::spec::Spec;
 use crate::MemberIndex;
 use crate::limits::{MOUNT_SEGMENTS, RELOCATION_SEGMENTS};
 
-/// A view of the members' zones as segments. It owns nothing and changes nothing.
+/// A view of the members' zones as segments, without state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Space<'a> {
     spec: &'a Spec,
     members: &'a Members,
-    /// Hosts are there: what is left to the next mount does not count as free.
+    /// The volume is ready: the reserve of the next mount does not count as free.
     is_ready: bool,
 }
 
@@ -27,18 +27,18 @@ impl<'a> Space<'a> {
         self.members
     }
 
-    /// Segments that could be opened, as far as zones go: but for those that are left to the next mount.
+    /// Segments that could be opened, as far as zones go: without the reserve of the next mount.
     pub(super) fn free_segments(self) -> u32 {
         let free = self.all_free_segments();
         if self.is_ready { free.saturating_sub(self.mount_segments()) } else { free }
     }
 
-    /// The same with those that are left to the next mount.
+    /// The same with the reserve of the next mount.
     pub(super) fn all_free_segments(self) -> u32 {
         self.members.present().map(|member| self.members[member].free_zones()).min().unwrap_or(0)
     }
 
-    /// Whether so little is free that segments are collected for it.
+    /// Whether free space is low, so that segments are collected.
     pub(super) fn is_low(self) -> bool {
         self.free_segments() < self.low_segments()
     }
@@ -46,19 +46,20 @@ impl<'a> Space<'a> {
     /// Free segments below which collection begins.
     pub(super) fn low_segments(self) -> u32 {
         let reserve = self.spare_segments() - self.mount_segments();
-        // No more than can be free while segments are open, or collection would never end.
+        // Less than can be free while segments are open, or collection would never end.
         let most = reserve.saturating_sub(self.host_segments() + 1).max(RELOCATION_SEGMENTS + 1);
         (RELOCATION_SEGMENTS + 2 + reserve / 4).min(most)
     }
 
-    /// Free segments that are left to the next mount: fewer than it should have where members are too small, or have become so.
+    /// Free segments reserved for the next mount: fewer than required where members are too small,
+    /// or have become so.
     pub(super) fn mount_segments(self) -> u32 {
         let spare = self.spare_segments().saturating_sub(self.working_segments());
         if self.spec.has_contents() { spare.min(MOUNT_SEGMENTS) } else { 0 }
     }
 
-    /// Blocks that the members have space for: those of the volume, or fewer once too many zones are out of use.
-    pub(super) fn room_blocks(self) -> u64 {
+    /// Blocks that fit the members: those of the volume, or fewer once too many zones are retired.
+    pub(super) fn writable_blocks(self) -> u64 {
         let for_contents = self.all_segments().saturating_sub(self.working_segments());
         (u64::from(for_contents) * self.spec.shape.segment_blocks()).min(self.spec.volume_blocks())
     }
@@ -69,7 +70,8 @@ impl<'a> Space<'a> {
         u32::from(tuning.small_segments) + u32::from(tuning.large_segments)
     }
 
-    /// A member with too few zones left holds up all others: it has failed, where the volume can do without it.
+    /// A member with too few zones left delays all others: it has failed, if the volume tolerates
+    /// its loss.
     pub(super) fn is_out_of_zones(spec: &Spec, members: &Members, member: MemberIndex) -> Verdict {
         let needed = needed_segments(spec) + RELOCATION_SEGMENTS + 1;
         let entry = &members[member];
@@ -77,23 +79,24 @@ impl<'a> Space<'a> {
         if is_out && members.can_spare(spec, member) { Verdict::Failed } else { Verdict::Usable }
     }
 
-    /// Segments beside those that all blocks of hosts take.
+    /// Segments beyond those that all host blocks take.
     fn spare_segments(self) -> u32 {
         self.all_segments().saturating_sub(needed_segments(self.spec))
     }
 
-    /// As many segments as there can be at once.
+    /// The maximum number of segments.
     fn all_segments(self) -> u32 {
         self.members.present().map(|member| self.members[member].zones_for_segments()).min().unwrap_or(0)
     }
 
-    /// Those of hosts, one that is being written to and those of relocation, and one that is being emptied.
+    /// Those of hosts, one that is being written and those of relocation, and one that is being
+    /// emptied.
     fn working_segments(self) -> u32 {
         self.host_segments() + 1 + RELOCATION_SEGMENTS + 1
     }
 }
 
-/// Segments that all blocks of hosts take, if none of them held anything else.
+/// Segments that all host blocks take if these hold nothing else.
 fn needed_segments(spec: &Spec) -> u32 {
     spec.volume_blocks().div_ceil(spec.shape.segment_blocks()) as u32
 }
@@ -108,16 +111,17 @@ mod tests {
     fn a_volume_has_space_for_what_segments_in_use_leave_of_the_zones_that_can_be_written() {
         let spec = spec(1, false);
         let mut members = members(&spec);
-        // One is open for hosts and one is about to be, one is being emptied; the rest are for what is moved.
+        // One is open for hosts and one is about to be, one is being emptied; the rest are for
+        // moved blocks.
         let in_use = 3 + RELOCATION_SEGMENTS;
-        let room = |members: &Members| Space::new(&spec, members, true).room_blocks();
-        assert_eq!(room(&members), spec.volume_blocks(), "at first there is space for all blocks");
+        let writable = |members: &Members| Space::new(&spec, members, true).writable_blocks();
+        assert_eq!(writable(&members), spec.volume_blocks(), "at first there is space for all blocks");
         for zone in METADATA_ZONES..ZONES {
             members[MemberIndex(1)].retire_zone(zone);
             let left = u64::from((ZONES - 1 - zone).saturating_sub(in_use));
-            assert_eq!(room(&members), spec.volume_blocks().min(left * spec.shape.segment_blocks()), "zone {zone}");
+            assert_eq!(writable(&members), spec.volume_blocks().min(left * spec.shape.segment_blocks()), "zone {zone}");
         }
-        assert_eq!(room(&members), 0);
+        assert_eq!(writable(&members), 0);
     }
 
     #[test]
@@ -129,7 +133,7 @@ mod tests {
             let left = ZONES - zone;
             let expected = if left > needed { Verdict::Usable } else { Verdict::Failed };
             let verdict = Space::is_out_of_zones(&spec, &members, MemberIndex(1));
-            assert_eq!(verdict, expected, "{left} zones are left, contents and what is moved need {needed}");
+            assert_eq!(verdict, expected, "{left} zones are left, contents and moved blocks need {needed}");
             members[MemberIndex(1)].retire_zone(zone);
         }
     }

@@ -1,4 +1,5 @@
-//! What a volume is: configuration, layout and code. Owners are given it to read; only the management calls of the volume change it.
+//! Configuration, layout and code of a volume. Owners read it; only management calls of the volume
+//! change it.
 
 use bytes::{Bytes, BytesMut};
 use zonda_erasure::{Code, Engine, Portable};
@@ -12,7 +13,7 @@ use crate::limits::MEMBERS_MAX;
 use crate::shape::{Known, Shape};
 use crate::{MemberIndex, VolumeError};
 
-/// What a volume is. It holds no state of the data path: whatever is done with a volume leaves it as it is.
+/// The specification of a volume. It has no state of the data path: I/O does not change it.
 #[derive(Debug)]
 pub(super) struct Spec {
     pub(super) shape: Shape,
@@ -24,12 +25,12 @@ pub(super) struct Spec {
     pub(super) engine: Box<dyn Engine>,
     /// A block of zeros.
     pub(super) zeros: Bytes,
-    /// A mistake that is made on purpose.
+    /// A seeded bug.
     pub(super) bug: Option<SeededBug>,
 }
 
 impl Spec {
-    /// `known` is of a volume that exists.
+    /// `known`: the parameters of an existing volume.
     pub(super) fn new(
         mut config: VolumeConfig,
         array: ArrayId,
@@ -37,7 +38,7 @@ impl Spec {
         known: Option<Known>,
     ) -> Result<Spec, VolumeError> {
         if config.name.len() > crate::format::NAME_BYTES_MAX {
-            return Err(VolumeError::Config("a volume's name has at most 64 bytes".to_owned()));
+            return Err(VolumeError::Config("the name of a volume must have at most 64 bytes".to_owned()));
         }
         let shape = Shape::new(&config, geometries, known)?;
         fit_streams(&mut config, geometries);
@@ -49,7 +50,7 @@ impl Spec {
         Ok(Spec { shape, config, array, geometry, code, engine: Box::new(Portable), zeros, bug: None })
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub(super) fn members(&self) -> usize {
         self.shape.members()
     }
@@ -72,7 +73,7 @@ impl Spec {
         self.config.tuning.is_cache_volatile
     }
 
-    /// Whether a mistake is to be made.
+    /// Whether a bug is seeded.
     pub(super) fn has(&self, bug: SeededBug) -> bool {
         self.bug == Some(bug)
     }
@@ -82,7 +83,7 @@ impl Spec {
         self.code.is_decodable(self.shape.chunks_of(members, number))
     }
 
-    /// Whether any stripe can be read from these members: with a mirror it matters which they are.
+    /// Whether every stripe can be read from these members: for a mirror it matters which they are.
     pub(super) fn are_enough(&self, members: u32) -> bool {
         if self.shape.scheme.is_rotated() {
             members.count_ones() as usize >= self.shape.data()
@@ -104,7 +105,7 @@ impl Spec {
         self.code.encode(&*self.engine, &inputs[..data], &mut outputs[..parity]);
     }
 
-    /// A block that holds tombstones; empty without contents.
+    /// A block of tombstones; empty without contents.
     pub(super) fn tombstone_block(&self, ranges: &[Tombstone], places: &[LostPlace]) -> Bytes {
         if !self.has_contents() {
             return Bytes::new();
@@ -114,7 +115,7 @@ impl Spec {
         out.freeze()
     }
 
-    /// Metadata of blocks that have none of their own, on a member of this geometry.
+    /// Metadata of blocks that have none of their own, on a member with this geometry.
     pub(super) fn no_metadata(&self, member: &Geometry, blocks: u32) -> Bytes {
         let each = usize::from(member.metadata_bytes);
         vec![0; if self.has_contents() { blocks as usize * each } else { 0 }].into()

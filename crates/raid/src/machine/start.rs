@@ -1,4 +1,4 @@
-//! Creating a volume; what creating and mounting have in common.
+//! Creation of volumes; common parts of creating and mounting.
 
 use std::collections::VecDeque;
 
@@ -25,27 +25,27 @@ use crate::shape::{Known, Shape};
 use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
 
-/// What is being done while the volume is starting.
+/// The state of a volume that is starting.
 #[derive(Debug)]
 pub(super) struct Start {
     pub(super) kind: Kind,
     pub(super) step: Step,
     /// Commands in flight.
     pub(super) pending: u32,
-    /// What the members say of their zones.
+    /// The zone reports of the members.
     pub(super) zones: Vec<Vec<ZoneDescriptor>>,
 }
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// Whether members may hold something, which is then gone.
+    /// Whether members may have contents, which are then erased.
     Create {
         may_wipe: bool,
     },
     Mount(Box<Mount>),
 }
 
-/// The steps of a start, in their order; the name of the one that fails is told.
+/// The steps of a start, in their order; errors name the step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
     ReportZones,
@@ -61,41 +61,43 @@ pub(super) enum Step {
     MoveTorn,
 }
 
-/// What a command of a start is for.
+/// The purpose of a command of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartStep {
     Report,
-    /// What is read later is to be on the medium.
+    /// Blocks that are read later are to be on the medium.
     Flush,
     Wipe,
     Superblock {
         zone: u32,
         offset: u32,
     },
-    /// Blocks with which a zone of a segment begins.
+    /// Blocks at the start of a zone of a segment.
     Header {
         zone: u32,
         first: u32,
         blocks: u32,
     },
-    /// The second header of a zone by itself, where both could not be read together and the first one can.
+    /// The second header of a zone, read alone, if both could not be read together and the first
+    /// one can.
     SecondHeader {
         zone: u32,
     },
-    /// A block of a zone whose headers cannot be read.
+    /// A block of a zone with unreadable headers.
     Identify {
         zone: u32,
         offset: u32,
     },
-    /// Blocks of the zone of the segment that is being looked at.
+    /// Blocks of the zone of the current segment.
     Blocks {
         offset: u32,
     },
-    /// A block of tombstones of a segment that is about to go; the members that show that they have no zone of it, as bits.
+    /// A block of tombstones of a segment that was about to be reset; the members that show that
+    /// they have no zone of it, as bits.
     Leaving {
         shown_without: u32,
     },
-    /// Blocks of a zone that is of no segment that is known.
+    /// Blocks of a zone without a known segment.
     Unclaimed {
         offset: u32,
         blocks: u32,
@@ -103,17 +105,17 @@ pub(super) enum StartStep {
     ResetOrphan {
         zone: u32,
     },
-    /// The zone of a segment takes no more, so that one of superblocks may be active.
+    /// The zone of a segment is finished, so that one of superblocks may be active.
     FinishForLog {
         segment: SegmentIndex,
     },
 }
 
 impl VolumeConfig {
-    /// What hosts would see of a new volume on these members, and how many of them it could lose.
+    /// The geometry of a new volume on these members, and how many of them it tolerates to lose.
     ///
     /// # Errors
-    /// As for [`Volume::create`].
+    /// As [`Volume::create`].
     pub fn preview(&self, members: &[Geometry]) -> Result<(Geometry, usize), VolumeError> {
         let spec = Spec::new(self.clone(), [0; 16], members, None)?;
         Ok((spec.geometry, spec.code.tolerates()))
@@ -121,13 +123,14 @@ impl VolumeConfig {
 }
 
 impl Volume {
-    /// A new volume on these members. The first commands that it gives empty them; [`Event::Ready`] says when it takes commands.
+    /// Creates a volume on these members. Its first commands reset them; [`Event::Ready`] reports
+    /// that it accepts commands.
     ///
-    /// `may_wipe` says that what is on the members may go; without it, members that are not empty are refused. `ids` tell the
-    /// members apart for ever.
+    /// `may_wipe` allows to erase the contents of the members; without it, members that are not
+    /// empty are refused. `ids` are the unique ids of the members.
     ///
     /// # Errors
-    /// When configuration and members do not suit each other, and what to change.
+    /// If configuration and members do not suit each other, with a remedy.
     pub fn create(
         config: VolumeConfig,
         geometries: Vec<Geometry>,
@@ -138,7 +141,7 @@ impl Volume {
         Volume::create_as(config, geometries, array, ids, may_wipe, None)
     }
 
-    /// A new volume that is laid out as version 1 was; superblocks are of version 2 all the same.
+    /// Creates a volume with the layout of version 1; superblocks are of version 2 nevertheless.
     #[cfg(test)]
     pub(crate) fn create_with_single_headers(
         config: VolumeConfig,
@@ -173,7 +176,7 @@ impl Volume {
         members: Vec<Option<Member>>,
         known: Option<Known>,
     ) -> Result<Volume, VolumeError> {
-        // Members that are absent are as those that are there, as far as anybody needs to know.
+        // Missing members are assumed to be like the present ones.
         let some = members.iter().flatten().next().map(|member| member.geometry().clone());
         let Some(some) = some else { return Err(VolumeError::Config("a volume needs members".to_owned())) };
         let members: Vec<Member> =
@@ -204,7 +207,7 @@ impl Volume {
         })
     }
 
-    /// Whether the volume knows how many members it can do without.
+    /// Whether the volume knows how many members it tolerates to lose.
     pub(super) fn knows_its_scheme(&self) -> bool {
         match &self.phase {
             Phase::Starting(start) => matches!(start.kind, Kind::Create { .. }) || start.step > Step::ReadSuperblocks,
@@ -212,7 +215,8 @@ impl Volume {
         }
     }
 
-    /// Whether a change of members is written down at once: before, a mount does it when it knows all.
+    /// Whether a change of members is recorded at once: a mount records it when it has read
+    /// everything.
     pub(super) fn writes_epochs(&self) -> bool {
         match &self.phase {
             Phase::Starting(start) => start.step >= Step::WriteSuperblocks,
@@ -238,7 +242,7 @@ impl Volume {
         self.send_start(member, step, read);
     }
 
-    /// What a mount reads is to be there after the next crash, too.
+    /// Everything that a mount reads is to survive the next crash.
     pub(super) fn flush_at_start(&mut self) {
         if self.spec.is_cache_volatile() {
             for member in self.members.present() {
@@ -288,7 +292,7 @@ impl Volume {
                 entry.zone_reset_ended(zone, was_active, status);
                 if was_active && !status.is_success() {
                     let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
-                    self.judge(member, verdict);
+                    self.apply_verdict(member, verdict);
                 }
             }
             StartStep::FinishForLog { segment } => self.on_finished_for_log(member, segment, status),
@@ -296,7 +300,8 @@ impl Volume {
         }
     }
 
-    /// A member fails while the volume starts: a new volume needs all of them, an old one does without it if it can.
+    /// A member fails while the volume starts: a new volume needs all of them, an existing one
+    /// continues without it if possible.
     pub(super) fn lose_at_start(&mut self, member: MemberIndex) {
         let Phase::Starting(start) = &self.phase else { return };
         if let Kind::Create { .. } = start.kind {
@@ -306,7 +311,7 @@ impl Volume {
         self.evict(member, FailReason::Errors);
     }
 
-    /// Goes on with the start.
+    /// Continues the start.
     pub(super) fn continue_start(&mut self) {
         loop {
             let Phase::Starting(start) = &self.phase else { return };
@@ -319,7 +324,8 @@ impl Volume {
                 Kind::Mount(_) => self.mount_step(step),
             }
             let Phase::Starting(start) = &self.phase else { return };
-            // Of some segments nothing has to be read, and some reads end at once: then no completion will come.
+            // For some segments nothing has to be read, and some reads end at once: then no
+            // completion will come.
             let reads_on =
                 matches!(step, Step::ReadSegments | Step::ReadTombstones | Step::ReadLeaving) && start.pending == 0;
             if start.step == step && !reads_on {
@@ -337,11 +343,12 @@ impl Volume {
                 for member in self.members.present() {
                     let zones = &self.start_mut().zones[member.as_usize()];
                     if !may_wipe && zones.iter().any(is_used) {
-                        let what = "it is not empty: say that its contents may go, or name another".to_owned();
+                        let what =
+                            "it is not empty; allow its contents to be erased, or choose another device".to_owned();
                         return self.fail(VolumeError::Member { member, what });
                     }
                     if zones.iter().take(METADATA_ZONES as usize).any(|zone| is_dead(zone.state)) {
-                        let what = "its first zones cannot be written, and superblocks live there".to_owned();
+                        let what = "its first zones, which hold the superblocks, cannot be written".to_owned();
                         return self.fail(VolumeError::Member { member, what });
                     }
                 }
@@ -384,10 +391,11 @@ impl Start {
         Start { kind, step: Step::ReportZones, pending: 0, zones: vec![Vec::new(); members] }
     }
 
-    /// A start goes on when what it waits for has ended: no command of it is forgotten.
+    /// A start continues when everything that it waits for has ended: no command of it is
+    /// forgotten.
     ///
     /// # Panics
-    /// When that does not hold.
+    /// If that does not hold.
     pub(super) fn check_invariants(&self, members: &Members) {
         let commands = members.in_flight().filter(|work| matches!(work, Work::Start(_))).count() as u32;
         assert!(self.pending >= commands, "{commands} commands of a start that waits for {}", self.pending);
@@ -403,21 +411,22 @@ impl Start {
 
 fn step_name(step: Step) -> &'static str {
     match step {
-        Step::ReportZones => "its zones were reported",
-        Step::Wipe => "its zones were reset",
-        Step::ReadSuperblocks => "superblocks were read",
-        Step::ReadHeaders => "headers of segments were read",
-        Step::ReadSegments => "segments were read",
-        Step::ReadTombstones => "tombstones were read",
-        Step::ReadLeaving => "segments that are about to be reset were read",
-        Step::CloseSegments => "open segments were closed",
-        Step::WriteSuperblocks => "superblocks were written",
-        Step::Reclaim => "free segments were reclaimed",
-        Step::MoveTorn => "the last stripes were moved",
+        Step::ReportZones => "its zones were being reported",
+        Step::Wipe => "its zones were being reset",
+        Step::ReadSuperblocks => "superblocks were being read",
+        Step::ReadHeaders => "segment headers were being read",
+        Step::ReadSegments => "segments were being read",
+        Step::ReadTombstones => "tombstones were being read",
+        Step::ReadLeaving => "segments pending reset were being read",
+        Step::CloseSegments => "open segments were being closed",
+        Step::WriteSuperblocks => "superblocks were being written",
+        Step::Reclaim => "free segments were being reclaimed",
+        Step::MoveTorn => "incomplete stripes were being moved",
     }
 }
 
-/// As many open segments as the members' active zones allow: one zone or two are those of superblocks, one is that of relocation.
+/// Limits the open segments to the members' active zones: one or two are those of superblocks, one
+/// is that of relocation.
 pub(super) fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
     let left = |member: &Geometry| Some(member.max_active_zones?.saturating_sub(2 + u32::from(is_mirrored(member))));
     let for_hosts = members.iter().filter_map(left).min().unwrap_or(u32::MAX).max(1);
@@ -431,19 +440,19 @@ pub(super) fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
     }
 }
 
-/// Blocks that a new volume may have, if its members keep nothing in reserve.
+/// Maximum capacity of a new volume, without overprovisioning.
 pub(super) fn usable_blocks(config: &VolumeConfig, shape: &Shape, members: &[Geometry]) -> u64 {
     let zones = members.iter().map(|member| member.zone_count - METADATA_ZONES).min().unwrap_or(0);
-    // Every stream may hold a segment that is open, and one that is being closed.
+    // Every stream may hold an open segment, and one that is being closed.
     let open = 2 * (u32::from(config.tuning.small_segments) + u32::from(config.tuning.large_segments) + 1);
-    // Where there are few zones: those that are open, and one more for hosts.
+    // With few zones: the open ones, and one more for hosts.
     let open = open.min(zones / 3).max(open / 2 + 1);
     let for_mounts = if config.tuning.has_contents { MOUNT_SEGMENTS } else { 0 };
     let usable = zones.saturating_sub(open + RELOCATION_SEGMENTS + for_mounts);
     u64::from(usable) * shape.segment_blocks()
 }
 
-/// What hosts see.
+/// The geometry that hosts see.
 pub(super) fn volume_geometry(
     config: &VolumeConfig,
     shape: &Shape,
@@ -456,17 +465,20 @@ pub(super) fn volume_geometry(
     let wanted = config.volume_blocks.unwrap_or(most);
     if (is_new && wanted > usable_blocks) || wanted == 0 {
         return Err(VolumeError::Config(format!(
-            "the members hold at most {usable_blocks} blocks ({most} with {}% in reserve), {wanted} were asked for",
+            "the members hold at most {usable_blocks} blocks ({most} with a reserve of {}%), but {wanted} were \
+             requested",
             config.tuning.reserve_percent
         )));
     }
     let most_of_all = u64::from(zones) * u64::from(shape.zone_capacity_blocks) * shape.data() as u64;
     if wanted > most_of_all {
         return Err(VolumeError::Config(format!(
-            "the superblock says {wanted} blocks, and the members hold at most {most_of_all}: it is not of these members, or damaged"
+            "the superblock has {wanted} blocks, but the members hold at most {most_of_all}: it belongs to other \
+             members, or is damaged"
         )));
     }
-    // One zone for hosts, or many of a size that divides: conventional zones have no capacity of their own.
+    // One zone for hosts, or many of a size that divides: conventional zones have no capacity of
+    // their own.
     const ZONE_BLOCKS: u64 = 65_536;
     let (zone_blocks, zone_count) =
         if wanted <= ZONE_BLOCKS { (wanted, 1) } else { (ZONE_BLOCKS, wanted / ZONE_BLOCKS) };

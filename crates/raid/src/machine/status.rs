@@ -1,4 +1,4 @@
-//! What a volume says of itself.
+//! Status of a volume.
 
 use super::Volume;
 use super::start::Step;
@@ -7,16 +7,16 @@ use crate::event::FailReason;
 use crate::format::MemberState;
 use crate::tables::SegmentState;
 
-/// How a volume is.
+/// Status of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeStatus {
     /// Its members, in their order.
     pub members: Vec<MemberReport>,
     /// Blocks that hosts see.
     pub volume_blocks: u64,
-    /// Blocks that the members have room for: fewer than `volume_blocks` once too many zones are out of use. Then writes may end with
-    /// Capacity Exceeded when so many blocks hold contents.
-    pub room_blocks: u64,
+    /// Blocks that fit the members: fewer than `volume_blocks` once too many zones are retired.
+    /// Then writes may end with Capacity Exceeded when this many blocks hold contents.
+    pub writable_blocks: u64,
     /// Blocks that hold contents.
     pub live_blocks: u64,
     /// Blocks that are lost: reads of them fail until they are written or trimmed.
@@ -29,15 +29,15 @@ pub struct VolumeStatus {
     pub segments: u32,
     /// Those of them that lack the chunks of a member.
     pub degraded_segments: u32,
-    /// Segments that hold blocks which cannot be read while a member is away, and stay until it is back, or these blocks are written
-    /// or trimmed: what else is in them cannot be reclaimed.
+    /// Segments with blocks that cannot be read while a member is missing. They cannot be reclaimed
+    /// until the member returns, or these blocks are written or trimmed.
     pub unreadable_segments: u32,
     /// Bytes of the map of logical blocks.
     pub map_bytes: u64,
     /// Bytes of the compact stripe tables.
     pub stripe_table_bytes: u64,
-    /// The same, if all zones of all members were in segments for small requests: members x S x Z x ceil(log2 G) bits
-    /// (ZapRAID, section 3.2).
+    /// The maximum, with all zones of all members in segments for small requests: members x S x Z x
+    /// ceil(log2 G) bits (ZapRAID, section 3.2).
     pub stripe_table_max_bytes: u64,
     /// Bytes of all tables of segments.
     pub segment_table_bytes: u64,
@@ -47,10 +47,10 @@ pub struct VolumeStatus {
     pub scrub: Option<(u32, u32)>,
 }
 
-/// How a member is.
+/// Status of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
-    /// What it is to the volume.
+    /// Its state.
     pub state: MemberState,
     /// Commands that have failed since the mount.
     pub errors: u64,
@@ -58,14 +58,14 @@ pub struct MemberReport {
     pub free_zones: u32,
     /// Zones that cannot be used any more.
     pub retired_zones: u32,
-    /// Why it has failed, if it has since the mount.
+    /// Why it has failed since the mount, if it has.
     pub failed: Option<FailReason>,
     /// Why I/O is suspended until it answers, if it is.
     pub suspended: Option<FailReason>,
 }
 
 impl Volume {
-    /// How the volume is. Takes a look at every segment.
+    /// The status of the volume. Examines every segment.
     #[must_use]
     pub fn status(&self) -> VolumeStatus {
         let member = |(at, member): (MemberIndex, &super::members::Member)| MemberReport {
@@ -79,7 +79,7 @@ impl Volume {
         let mut status = VolumeStatus {
             members: (0..).map(MemberIndex).zip(self.members.iter()).map(member).collect(),
             volume_blocks: self.map.blocks(),
-            room_blocks: self.space().room_blocks(),
+            writable_blocks: self.space().writable_blocks(),
             live_blocks: 0,
             lost_blocks: self.lost_blocks(),
             free_segments: self.space().free_segments(),
@@ -117,78 +117,80 @@ impl Volume {
         &self.spec.config.name
     }
 
-    /// What tells it from all other volumes.
+    /// The unique id of the volume.
     #[must_use]
     pub fn array(&self) -> crate::ArrayId {
         self.spec.array
     }
 
-    /// What a member is to the volume.
+    /// The state of a member.
     #[must_use]
     pub fn member_state(&self, member: MemberIndex) -> MemberState {
         self.members[member].state()
     }
 
-    /// The newest epoch that all members know that were left then: it grows with every mount and every change of members. A caller that
-    /// keeps it can tell a mount of this volume what is too old (`newest_epoch`).
+    /// The newest epoch that all members of that time have recorded: it grows with every mount and
+    /// every change of members. A caller that stores it can detect outdated members at a mount
+    /// (`newest_epoch`).
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.members.durable_epoch()
     }
 
-    /// The newest epoch of these in which a member's state has changed: until the caller has it, others may be taken for the volume that are
-    /// out of date.
+    /// The newest of these epochs in which a member's state has changed: until the caller has
+    /// stored it, outdated members may be taken for the volume.
     #[must_use]
     pub fn changed_epoch(&self) -> u64 {
         self.members.changed_epoch()
     }
 
-    /// Whether all members that are left know who has failed, so that a mount knows it, too.
+    /// Whether all remaining members have recorded which members failed, so that a mount knows it,
+    /// too.
     #[must_use]
     pub fn is_epoch_durable(&self) -> bool {
         self.members.is_epoch_durable()
     }
 
-    /// How its blocks are made redundant.
+    /// Its redundancy scheme.
     #[must_use]
     pub fn scheme(&self) -> crate::Scheme {
         self.spec.config.scheme
     }
 
-    /// From now on a rebuild writes, and a scrub reads, so many blocks in a second at most; `None` is as fast as members are.
+    /// Sets the rates of rebuilds (writes) and scrubs (reads); `None`: unlimited.
     pub fn set_rates(&mut self, rebuild_blocks_per_second: Option<u64>, scrub_blocks_per_second: Option<u64>) {
         self.spec.config.tuning.rebuild_blocks_per_second = rebuild_blocks_per_second;
         self.spec.config.tuning.scrub_blocks_per_second = scrub_blocks_per_second;
     }
 
-    /// What can be changed with every mount, as it is now.
+    /// The current parameters that can be changed with every mount.
     #[must_use]
     pub fn tuning(&self) -> &crate::Tuning {
         &self.spec.config.tuning
     }
 
-    /// How many members, whichever they are, the volume can do without.
+    /// The number of arbitrary members that the volume tolerates to lose.
     #[must_use]
     pub fn code_tolerates(&self) -> usize {
         self.spec.code.tolerates()
     }
 
-    /// What it does before it is ready, in words; `None` once it is.
+    /// The current step before the volume is ready, for a message; `None` once it is.
     #[must_use]
     pub fn starting(&self) -> Option<&'static str> {
         let super::Phase::Starting(start) = &self.phase else { return None };
         Some(match start.step {
-            Step::ReportZones => "zones are reported",
-            Step::Wipe => "members are emptied",
-            Step::ReadSuperblocks => "superblocks are read",
-            Step::ReadHeaders => "headers of segments are read",
-            Step::ReadSegments => "segments are read",
-            Step::ReadTombstones => "trims are read",
-            Step::ReadLeaving => "segments that were about to be reset are read",
-            Step::WriteSuperblocks => "superblocks are written",
-            Step::CloseSegments => "segments are closed",
-            Step::Reclaim => "space is reclaimed",
-            Step::MoveTorn => "blocks of torn groups are moved",
+            Step::ReportZones => "reporting zones",
+            Step::Wipe => "resetting members",
+            Step::ReadSuperblocks => "reading superblocks",
+            Step::ReadHeaders => "reading segment headers",
+            Step::ReadSegments => "reading segments",
+            Step::ReadTombstones => "reading tombstones",
+            Step::ReadLeaving => "reading segments pending reset",
+            Step::WriteSuperblocks => "writing superblocks",
+            Step::CloseSegments => "closing segments",
+            Step::Reclaim => "reclaiming space",
+            Step::MoveTorn => "rewriting incomplete stripes",
         })
     }
 
@@ -201,7 +203,7 @@ impl Volume {
         }
     }
 
-    /// Whether all members hold their parts.
+    /// Whether not all members hold their data.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         self.members.iter().any(|member| member.state() != MemberState::Active)
@@ -215,8 +217,8 @@ impl FailReason {
         match self {
             FailReason::Command => "by command",
             FailReason::Errors => "errors",
-            FailReason::Silence => "no answer",
-            FailReason::Absent => "absent",
+            FailReason::Timeout => "no answer",
+            FailReason::Missing => "absent",
             FailReason::Flapping => "flapping",
         }
     }

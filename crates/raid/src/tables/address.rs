@@ -1,7 +1,7 @@
-//! Where the contents of a logical block are, in 8 bytes.
+//! The location of a logical block's contents, in 8 bytes.
 //!
 //! ```text
-//! bits 62..64  0 nowhere: the block was never written   1 on media   2 in memory, on its way   3 trimmed
+//! bits 62..64  0 nowhere: the block was never written   1 on media   2 in memory, in flight   3 trimmed
 //! on media     bits 0..32 block from the start of the zone, 32..36 member, 36..60 segment
 //! in memory    bits 0..28 block of the stripe, 28..60 stripe
 //! trimmed      bits 36..60 segment that holds the tombstone, bits 60..62 0; 1 for a block that is lost
@@ -9,31 +9,31 @@
 
 use crate::MemberIndex;
 
-/// The packed form. Zero is nowhere, so that a table of zeros is that of an empty volume.
+/// The packed form. Zero is nowhere, so that a zeroed table is that of an empty volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address(u64);
 
-/// What a packed address says.
+/// The decoded form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     Nowhere,
     Media(Physical),
-    /// Block `block` of the stripe under way `stripe`.
+    /// Block `block` of the in-flight stripe `stripe`.
     Buffered {
         stripe: u32,
         block: u32,
     },
-    /// Reads as zeros; the tombstone that says so is in this segment.
+    /// Trimmed: reads as zeros; the tombstone is in this segment.
     Trimmed {
         segment: SegmentIndex,
     },
-    /// Cannot be read; the tombstone that says so is in this segment.
+    /// Lost: cannot be read; the marker is in this segment.
     Lost {
         segment: SegmentIndex,
     },
 }
 
-/// A place in the table of segments; used again when a segment is gone.
+/// An index in the table of segments; reused when a segment was reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentIndex(pub(crate) u32);
 
@@ -59,8 +59,8 @@ impl SegmentIndex {
 
 impl Address {
     pub(crate) const NOWHERE: Address = Address(0);
-    /// In place of what a trimmed block was before: a newer write of it is durable already. As a location it would be a segment that
-    /// cannot be.
+    /// Replaces the old location of a trimmed block when a newer write is already durable. Decodes
+    /// to an invalid segment.
     pub(crate) const SUPERSEDED: Address = Address(u64::MAX);
 
     pub(crate) fn media(place: Physical) -> Address {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_says_what_was_put_into_it() {
+    fn an_address_decodes_to_what_was_encoded() {
         let place = Physical { segment: SegmentIndex((1 << 24) - 1), member: MemberIndex(15), offset: u32::MAX };
         assert_eq!(Address::media(place).location(), Location::Media(place));
         let buffered = Location::Buffered { stripe: u32::MAX, block: (1 << 28) - 1 };
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(Address::trimmed(SegmentIndex(7)).location(), trimmed);
         let lost = Location::Lost { segment: SegmentIndex((1 << 24) - 1) };
         assert_eq!(Address::lost(SegmentIndex((1 << 24) - 1)).location(), lost);
-        assert!(!matches!(Address::SUPERSEDED.location(), Location::Lost { .. }), "what is superseded is not lost");
+        assert!(!matches!(Address::SUPERSEDED.location(), Location::Lost { .. }), "a superseded version is not lost");
         assert_eq!(Address::default().location(), Location::Nowhere);
     }
 }

@@ -1,4 +1,5 @@
-//! What a volume keeps in memory: where each logical block is, and what each segment holds.
+//! In-memory tables of a volume: the location of each logical block, and the contents of each
+//! segment.
 
 mod address;
 mod segment;

@@ -9,16 +9,16 @@ use crate::MemberIndex;
 use crate::format::{ArrayId, BlockMeta, Place, PlaceSeed};
 use crate::shape::{Layout, Shape, Stream, bits};
 
-/// How far a segment is.
+/// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SegmentState {
     /// Headers are being written.
     Opening,
     /// Takes stripes.
     Open,
-    /// Takes no more; footers, or the finishing of its zones, are under way.
+    /// Receives no more stripes; footers are being written, or zones finished.
     Closing,
-    /// Holds what it holds.
+    /// Closed.
     Sealed,
     /// Its zones are being reset.
     Resetting,
@@ -27,9 +27,9 @@ pub(crate) enum SegmentState {
 /// One segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    /// From 1, never used twice in the life of a volume, as far as members that are present show.
+    /// From 1, never reused in the life of a volume, as far as present members show.
     pub(crate) sequence: u64,
-    /// The epoch and the timestamp of the headers that opened it.
+    /// The epoch and the timestamp of its headers.
     pub(crate) opened: (u64, u64),
     pub(crate) stream: Stream,
     pub(crate) layout: Layout,
@@ -37,40 +37,43 @@ pub(crate) struct Segment {
     /// The zone on each member; `None` where the member took no part, or its zone is lost.
     pub(crate) zones: Vec<Option<u32>>,
     pub(crate) slots: Slots,
-    /// One bit for each block of payload of each member: whether the map, or a stripe under way, still needs it.
+    /// One bit per payload block of each member: whether the map, or a stripe in flight, still
+    /// needs it.
     live: Box<[u64]>,
     pub(crate) live_blocks: u32,
-    /// Tombstone blocks written here.
+    /// Tombstone blocks in it.
     pub(crate) tombstones: Vec<Physical>,
-    /// Ranges in them, at most.
+    /// Upper bound of their ranges.
     pub(crate) tombstone_ranges: u32,
-    /// Something in it could not be read: it is not collected, and goes when nothing in it is needed.
+    /// Some of it could not be read: it is not collected, and is reset when nothing in it is
+    /// needed.
     pub(crate) has_lost: bool,
     /// Members of which a command to its zones has failed, as bits.
     pub(crate) suspected: u32,
-    /// Fetches under way: the zones must stay as they are.
+    /// Fetches in flight: the zones must not change.
     pub(crate) readers: u32,
     /// The next stripe to be written.
     pub(crate) next_stripe: u32,
-    /// Stripes under way.
+    /// Stripes in flight.
     pub(crate) in_flight: u32,
     /// Complete stripes of the open group.
     pub(crate) complete_in_group: u32,
-    /// What was written last is on its way out of the members' caches: nothing follows before it is durable.
+    /// A flush of what was written last is in flight: nothing follows before it is durable.
     pub(crate) awaits_flush: bool,
-    /// A write failed: what is here stays until it is moved, nothing is added.
+    /// A write failed: its blocks stay until they are moved, nothing is added.
     pub(crate) is_broken: bool,
-    /// A member's chunks are gone: which members, as bits.
+    /// Members whose chunks are lost, as bits.
     pub(crate) lost: u32,
     /// Those of them whose zone is offline, as bits.
     pub(crate) offline: u32,
-    /// Something in it was found damaged: what is live is to be moved before more is.
+    /// Damage was found in it: its live blocks are to be moved before more is damaged.
     pub(crate) is_suspect: bool,
-    /// No footer says what its blocks are: damage would make more unknown than what is damaged.
+    /// It has no footer that describes its blocks: damage would make more blocks unknown than those
+    /// that are damaged.
     pub(crate) is_exposed: bool,
-    /// Somebody works on the whole of it; it is not to be collected.
+    /// In use as a whole (collected, scrubbed or rebuilt); it is not to be collected.
     pub(crate) is_pinned: bool,
-    /// Commands under way that open, close or reset it.
+    /// Commands in flight that open, close or reset it.
     pub(crate) pending: u32,
     /// Blocks of the footer that were written, on each member.
     pub(crate) footer_written: Vec<u32>,
@@ -79,15 +82,15 @@ pub(crate) struct Segment {
     pub(crate) sums: Vec<Box<[u32]>>,
     /// Without contents: the logical block of each block of payload of each member.
     pub(crate) lbas: Vec<Box<[u64]>>,
-    /// What seals the metadata of each member's blocks.
+    /// Seed of the seals of each member's metadata.
     pub(crate) seeds: Vec<PlaceSeed>,
-    /// When the last stripe came.
+    /// When the last stripe arrived.
     pub(crate) filled_at: Instant,
-    /// Whose zones hold an active resource, as bits.
+    /// Members whose zones hold an active resource, as bits.
     pub(crate) active: u32,
 }
 
-/// What the footers will say, for each member.
+/// Contents of the footers, for each member.
 #[derive(Debug)]
 pub(crate) struct Footers {
     pub(crate) entries: Vec<Vec<BlockMeta>>,
@@ -220,13 +223,14 @@ impl Segment {
         self.lost >> member.0 & 1 == 0
     }
 
-    /// Whether another stripe may be issued now: inside a group at any time, at its start once the last one is complete.
+    /// Whether another stripe may be issued now: within a group at any time, at its start once the
+    /// last one is complete.
     pub(crate) fn can_issue(&self) -> bool {
         let is_barrier = self.next_stripe.is_multiple_of(self.layout.group_stripes);
         self.takes_more() && !self.awaits_flush && (!is_barrier || self.in_flight == 0)
     }
 
-    /// Whether there is room for another stripe.
+    /// Whether there is space for another stripe.
     pub(crate) fn takes_more(&self) -> bool {
         self.state == SegmentState::Open && !self.is_broken && self.next_stripe < self.layout.stripes
     }
@@ -237,12 +241,13 @@ impl Segment {
     }
 }
 
-/// Segments by index; an index is used again when its segment is gone.
+/// Segments by index; an index is reused when its segment was reset.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentTable {
     entries: Vec<Option<Box<Segment>>>,
     free: Vec<u32>,
-    /// Those that may have to be emptied for what they lack, whatever else is free.
+    /// Segments that may have to be emptied because they lack something, however much space is
+    /// free.
     doubtful: BTreeSet<SegmentIndex>,
 }
 
@@ -262,7 +267,7 @@ impl SegmentTable {
         }
     }
 
-    /// A segment lacks chunks of a member that is there, or holds some that are wrong.
+    /// A segment lacks chunks of a present member, or holds damaged ones.
     pub(crate) fn doubt(&mut self, index: SegmentIndex) {
         self.doubtful.insert(index);
     }
@@ -296,12 +301,12 @@ impl SegmentTable {
 impl std::ops::Index<SegmentIndex> for SegmentTable {
     type Output = Segment;
     fn index(&self, index: SegmentIndex) -> &Segment {
-        self.entries[index.as_usize()].as_deref().expect("a segment is used while it is there")
+        self.entries[index.as_usize()].as_deref().expect("the segment exists")
     }
 }
 
 impl std::ops::IndexMut<SegmentIndex> for SegmentTable {
     fn index_mut(&mut self, index: SegmentIndex) -> &mut Segment {
-        self.entries[index.as_usize()].as_deref_mut().expect("a segment is used while it is there")
+        self.entries[index.as_usize()].as_deref_mut().expect("the segment exists")
     }
 }

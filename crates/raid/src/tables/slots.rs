@@ -1,19 +1,22 @@
-//! The compact stripe table of a segment: which stripe each slot of each zone holds, in ceil(log2 G) bits (ZapRAID, section 3.2).
+//! The compact stripe table of a segment: which stripe each slot of each zone holds, in ceil(log2
+//! G) bits (ZapRAID, section 3.2).
 //!
-//! Inside a group drives choose the order of chunks; groups themselves stay in order. So a slot's stripe is its group's first
-//! plus a number below G, and a stripe's slot on another member is found by looking through the group there.
+//! Within a group drives choose the order of chunks; groups themselves stay in order. So a slot's
+//! stripe is the first of its group plus a number below G, and a stripe's slot on another member is
+//! found by searching the group there.
 //!
-//! A group that is being written, and one that was never completed, are kept apart, one word a slot: there a slot may also be empty.
+//! A group that is being written, and one that was never completed, is stored separately, one word
+//! per slot: there a slot may also be empty.
 
 use crate::MemberIndex;
 use crate::shape::Layout;
 
-/// Which stripe is where, for all members of one segment.
+/// The stripe in each slot, for all members of one segment.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots {
     layout: Layout,
     bits: u32,
-    /// Of each member, `bits` bits a slot; empty where a group is one stripe.
+    /// For each member, `bits` bits per slot; empty where a group is one stripe.
     packed: Vec<Box<[u64]>>,
     /// Slots of groups before this one are packed.
     packed_until: u32,
@@ -54,22 +57,22 @@ impl Slots {
     /// A chunk has arrived.
     ///
     /// # Panics
-    /// When the slot is not of the open group or is taken: callers check what drives say.
+    /// If the slot is not in the open group or is occupied: callers check what drives report.
     pub(crate) fn set(&mut self, member: MemberIndex, slot: u32, stripe: u32) {
         let entry = &mut self.open[member.as_usize()][(slot - self.packed_until) as usize];
         assert_eq!(*entry, EMPTY, "a slot is filled once");
         *entry = stripe;
     }
 
-    /// Whether a chunk may have come to this slot.
+    /// Whether a chunk may have arrived in this slot.
     pub(crate) fn is_free(&self, member: MemberIndex, slot: u32) -> bool {
         slot.checked_sub(self.packed_until)
             .and_then(|at| self.open[member.as_usize()].get(at as usize))
             .is_some_and(|&stripe| stripe == EMPTY)
     }
 
-    /// A chunk that is on no medium gets a slot all the same: addresses name it, and a rebuild puts it there. It is that of its
-    /// own number where that is free.
+    /// Assigns a slot to a chunk that is on no medium: addresses name it, and a rebuild writes it
+    /// there. The slot of the stripe's own number where that is free.
     pub(crate) fn set_virtual(&mut self, member: MemberIndex, stripe: u32) -> u32 {
         let open = &mut self.open[member.as_usize()];
         let wanted = (stripe - self.packed_until) as usize;
@@ -82,7 +85,7 @@ impl Slots {
         self.packed_until + at as u32
     }
 
-    /// All chunks of the open group have their slots. The next group is open.
+    /// All chunks of the open group have their slots. Opens the next group.
     pub(crate) fn seal_group(&mut self) {
         let group = self.layout.group_range(self.packed_until);
         for member in 0..self.open.len() {
@@ -101,7 +104,7 @@ impl Slots {
         self.packed_until
     }
 
-    /// Whether all groups were complete.
+    /// Whether all groups are complete.
     pub(crate) fn are_all_packed(&self) -> bool {
         self.packed_until == self.layout.stripes
     }
@@ -144,8 +147,8 @@ impl Slots {
         (stripe != EMPTY).then_some(stripe)
     }
 
-    /// The slot that holds a member's chunk of a stripe. Members seldom change the order by much: it is looked for near the slot of
-    /// the stripe's own number first.
+    /// The slot that holds a member's chunk of a stripe. Members seldom change the order by much:
+    /// the search begins near the slot of the stripe's own number.
     pub(crate) fn slot_of(&self, member: MemberIndex, stripe: u32) -> Option<u32> {
         if stripe >= self.packed_until {
             return self.open_slot_of(member, stripe);

@@ -1,9 +1,10 @@
-//! A member that obeys the rules of zones, and promises nothing else.
+//! A simulated member: it obeys the rules of zones, and guarantees nothing else.
 //!
-//! Commands under way take effect in any order, whatever zone they are for, and are answered in any order after that: NVMe
-//! promises no more. What a crash does, and what the medium does by itself, is in `media.rs`.
+//! Commands in flight take effect in any order, whatever their zones, and complete in any order
+//! after that: NVMe guarantees no more. Crashes and media faults are in `media.rs`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::Range;
 
 use zonda_zoned::reference::ReferenceDevice;
@@ -14,86 +15,101 @@ use zonda_zoned::{
 use super::cache::Cache;
 use crate::limits::METADATA_ZONES;
 
-/// A member of a world.
+/// A member of a simulation.
 #[derive(Clone, Debug)]
 pub struct Drive {
     pub(super) device: ReferenceDevice,
     pub(super) geometry: Geometry,
     pub(super) prng: Prng,
-    /// What it does wrong.
+    /// Its faults.
     pub faults: Faults,
     presence: Presence,
-    /// Commands without effect yet.
+    /// Commands that have not taken effect yet.
     pub(super) waiting: Vec<Command>,
-    /// Commands that have taken effect, and were not answered yet.
+    /// Commands that have taken effect and have not completed.
     pub(super) ended: Vec<Completion>,
     /// Blocks that cannot be read until their zone is reset.
     pub(super) unreadable: BTreeSet<Lba>,
     /// Blocks that were damaged, until their zone is reset.
     pub(super) damaged: BTreeSet<Lba>,
-    /// What a loss of power may take along, if there is such a thing.
+    /// The volatile cache, if there is one.
     pub(super) cache: Option<Cache>,
     failed: u64,
-    /// Resets of zones, and commands to the zones of superblocks, that have failed, but for want of room.
+    /// Failed resets of zones, and failed commands to the zones of superblocks, except for lack of
+    /// space.
     pub(super) failed_resets: u32,
     pub(super) failed_superblocks: u32,
-    /// It has not kept what it said that it did, and nobody knows where: a flush has done nothing, or it is as it was a while ago.
+    /// It has violated its durability guarantees, at unknown places: a flush has done nothing, or
+    /// the drive reverted to an earlier state.
     pub(crate) is_unreliable: bool,
-    /// The zone of the last write that took effect, until somebody has looked.
+    /// The zone of the last write that took effect, until it is checked.
     pub(super) written_zone: Option<u32>,
     flushes: u64,
     writes: u64,
-    traps: Vec<Trap>,
+    planned_failures: Vec<PlannedFailure>,
 }
 
-/// Says of a command whether it is meant.
-pub type IsMeant = fn(&Geometry, &Operation) -> bool;
+/// Selects commands.
+pub type CommandFilter = fn(&Geometry, &Operation) -> bool;
 
 /// Commands that are to fail.
 #[derive(Clone, Debug)]
-struct Trap {
-    is_meant: IsMeant,
+struct PlannedFailure {
+    is_meant: CommandFilter,
     times: u32,
 }
 
-/// What a drive does wrong, of 1000 commands each. A command that fails has its effect or not.
+/// Fault rates of a drive, per 1000 commands. A command that fails has taken effect or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Commands refused for want of room.
+    /// Commands refused because the queue is full.
     pub refusals: u64,
-    /// Writes and appends that fail, but for those of superblocks.
+    /// Failed writes and appends, except those of superblocks.
     pub writes: u64,
-    /// Writes and resets in the zones of superblocks that fail.
+    /// Failed writes and resets in the zones of superblocks.
     pub superblocks: u64,
-    /// Finishes of zones that fail.
+    /// Failed finishes of zones.
     pub finishes: u64,
-    /// Resets of zones that fail.
+    /// Failed resets of zones.
     pub resets: u64,
-    /// Reads that fail, once.
+    /// Transient read errors.
     pub reads: u64,
-    /// Flushes that fail.
+    /// Failed flushes.
     pub flushes: u64,
-    /// Reports on zones that fail.
+    /// Failed zone reports.
     pub reports: u64,
-    /// Flushes that end well, and do nothing.
+    /// Flushes that succeed without effect.
     pub ignored_flushes: u64,
-    /// Writes that end well, and are not where they should be, or not as a whole.
+    /// Writes that succeed, but go to another place, or are incomplete.
     pub misdirected: u64,
 }
 
-/// Whether a drive is there.
+/// How a drive responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It answers.
-    There,
-    /// Pulled: it takes commands and never answers.
-    Silent,
+    /// It works.
+    Present,
+    /// Removed: it accepts commands and never completes them.
+    Unresponsive,
     /// It fails every command.
     Failing,
-    /// It takes commands, and goes on with them when it is there again.
+    /// It accepts commands, and continues with them when it is present again.
     Paused,
-    /// It has no room: writes end with Capacity Exceeded, and so does what needs room inside of it.
+    /// It is out of space: writes end with Capacity Exceeded, and so do commands that need space on
+    /// the drive.
     Full,
+}
+
+impl fmt::Display for Presence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Presence::Present => "present",
+            Presence::Unresponsive => "unresponsive",
+            Presence::Failing => "failing",
+            Presence::Paused => "paused",
+            Presence::Full => "out of space",
+        })
+    }
 }
 
 impl Drive {
@@ -105,7 +121,7 @@ impl Drive {
             geometry,
             prng,
             faults: Faults::default(),
-            presence: Presence::There,
+            presence: Presence::Present,
             waiting: Vec::new(),
             ended: Vec::new(),
             unreadable: BTreeSet::new(),
@@ -118,71 +134,71 @@ impl Drive {
             written_zone: None,
             flushes: 0,
             writes: 0,
-            traps: Vec::new(),
+            planned_failures: Vec::new(),
         }
     }
 
-    /// Its shape.
+    /// Its geometry.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Whether it is there.
+    /// How it responds.
     #[must_use]
     pub fn presence(&self) -> Presence {
         self.presence
     }
 
-    /// Makes it come or go. What is under way on a drive that is pulled takes effect or not.
+    /// Changes how it responds. Commands in flight on a removed drive may or may not take effect.
     pub fn set_presence(&mut self, presence: Presence) {
-        if presence == Presence::Silent {
+        if presence == Presence::Unresponsive {
             self.drop_all();
         }
         self.presence = presence;
     }
 
-    /// The next commands that are meant fail, so many of them.
-    pub fn fail_next(&mut self, times: u32, is_meant: IsMeant) {
-        self.traps.push(Trap { is_meant, times });
+    /// Makes the next `times` selected commands fail.
+    pub fn fail_next(&mut self, times: u32, is_meant: CommandFilter) {
+        self.planned_failures.push(PlannedFailure { is_meant, times });
     }
 
-    /// Commands that were to fail, and have not come yet.
+    /// Planned failures that have not occurred yet.
     #[must_use]
-    pub fn traps_left(&self) -> u32 {
-        self.traps.iter().map(|trap| trap.times).sum()
+    pub fn planned_failures_left(&self) -> u32 {
+        self.planned_failures.iter().map(|planned| planned.times).sum()
     }
 
-    /// Commands that have failed since the beginning.
+    /// Commands that have failed so far.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed
     }
 
-    /// Flushes that it was given since the beginning.
+    /// Flushes received so far.
     #[must_use]
     pub fn flushes(&self) -> u64 {
         self.flushes
     }
 
-    /// Writes and appends that it was given since the beginning.
+    /// Writes and appends received so far.
     #[must_use]
     pub fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// Whether anything will come of what it has.
+    /// Whether it has commands to process.
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.presence != Presence::Paused && (!self.waiting.is_empty() || !self.ended.is_empty())
     }
 
-    /// Takes a command.
+    /// Accepts a command.
     ///
     /// # Errors
-    /// Now and then it has no room.
+    /// At random, its queue is full.
     pub fn submit(&mut self, command: Command) -> Result<(), QueueFull> {
-        if self.presence == Presence::Silent {
+        if self.presence == Presence::Unresponsive {
             return Ok(());
         }
         if self.prng.chance(self.faults.refusals, 1000) {
@@ -194,7 +210,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Moves one command a step; says how one has ended if that was its last.
+    /// Advances one command by a step; returns its completion if that was the last one.
     pub fn step(&mut self) -> Option<Completion> {
         let (waiting, ended) = (self.waiting.len() as u64, self.ended.len() as u64);
         if waiting + ended == 0 || self.presence == Presence::Paused {
@@ -222,13 +238,13 @@ impl Drive {
         self.failed_superblocks += u32::from(is_superblock && !matches!(operation, Operation::Read { .. }));
     }
 
-    /// Does what a command says, or fails.
+    /// Executes a command, or fails it.
     pub(super) fn execute(&mut self, command: &Command) -> Completion {
         if self.presence == Presence::Failing {
             return Completion::of(command.id, Status::InternalError);
         }
-        let needs_room = !matches!(command.operation, Operation::Read { .. } | Operation::ReportZones { .. });
-        if self.presence == Presence::Full && needs_room {
+        let needs_space = !matches!(command.operation, Operation::Read { .. } | Operation::ReportZones { .. });
+        if self.presence == Presence::Full && needs_space {
             return Completion::of(command.id, Status::CapacityExceeded);
         }
         let is_superblock = self.zone_of(&command.operation).is_some_and(|zone| zone < METADATA_ZONES);
@@ -243,9 +259,11 @@ impl Drive {
         };
         let is_read = matches!(command.operation, Operation::Read { .. });
         let faults = if is_superblock && !is_read { self.faults.superblocks } else { faults };
-        let trap =
-            self.traps.iter_mut().find(|trap| trap.times > 0 && (trap.is_meant)(&self.geometry, &command.operation));
-        let is_trapped = trap.map(|trap| trap.times -= 1).is_some();
+        let planned = self
+            .planned_failures
+            .iter_mut()
+            .find(|planned| planned.times > 0 && (planned.is_meant)(&self.geometry, &command.operation));
+        let is_trapped = planned.map(|planned| planned.times -= 1).is_some();
         let fails = is_trapped || self.prng.chance(faults, 1000);
         if fails && self.prng.chance(1, 2) {
             return Completion::of(command.id, status);
@@ -272,7 +290,7 @@ impl Drive {
         if fails { Completion::of(command.id, status) } else { completion }
     }
 
-    /// Blocks that hold nothing any more are neither damaged nor unreadable.
+    /// Erased blocks are neither damaged nor unreadable any more.
     pub(super) fn forget_damage(&mut self, blocks: Range<Lba>) {
         self.unreadable.retain(|lba| !blocks.contains(lba));
         self.damaged.retain(|lba| !blocks.contains(lba));
@@ -287,13 +305,13 @@ impl Drive {
             ZoneTarget::Zone(start) => {
                 let end = start + self.geometry.zone_size_blocks;
                 self.unreadable.retain(|lba| !(start..end).contains(lba));
-                // A loss of power may bring back what was there.
+                // A power loss may restore the old contents.
                 self.damaged.retain(|lba| self.cache.is_some() || !(start..end).contains(lba));
             }
         }
     }
 
-    /// The zone that a command is for, if it is for one.
+    /// The zone that a command addresses, if any.
     pub(super) fn zone_of(&self, operation: &Operation) -> Option<u32> {
         let lba = match operation {
             Operation::Read { start, .. } | Operation::Write { start, .. } => *start,

@@ -1,57 +1,60 @@
-//! What is done to a volume beside crashes and damage that it tolerates, as a seed decides it.
+//! Hazards beyond crashes and tolerated damage, as a seed chooses them.
 //!
-//! Incidents are sequences of events that chance alone hardly ever brings about: too many members absent and back again, members
-//! that are used without each other, a loss after a scrub. Each takes place between two crashes, and ends with a volume of which
-//! it is known what it must return.
+//! Incidents are sequences of events that random faults hardly ever produce: too many members
+//! absent and back again, members used independently of each other, a loss after a scrub. Each
+//! takes place between two crashes, and ends with a volume whose contents are known.
 
 use zonda_zoned::Prng;
 
 use super::Faults;
 
-/// Of 1000 commands, at most, how many a hazard of a victim makes fail.
+/// Maximum fault rate of a victim, per 1000 commands.
 const FAULTS_MAX_PER_MILLE: u64 = 30;
 
 /// One sequence of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Incident {
-    /// More members are absent from a mount, or lost during it, than the volume can do without; then they are back.
+    /// More members are absent from a mount, or lost during it, than the volume tolerates; then
+    /// they return.
     TooManyAbsent,
-    /// More members than that have blocks that cannot be read for a while.
+    /// More members than that have temporarily unreadable blocks.
     UnreadableBlocks,
-    /// More members than that are damaged for good.
+    /// More members than that are permanently damaged.
     Damage,
-    /// Members are used without each other in turn.
+    /// Members are used independently of each other, one side after the other.
     SplitBrain,
-    /// Members come back as they were a while ago.
+    /// Members revert to an older copy.
     OldCopies,
-    /// A member that the volume cannot do without pauses for longer than the timeout.
+    /// A member that the volume needs pauses for longer than the timeout.
     NeededMemberPauses,
-    /// All members have no space, fail or pause at once.
+    /// All members run out of space, fail or pause at once.
     SharedFailure,
-    /// Damage, a scrub that ends, and then the loss of as many members as the volume tolerates.
+    /// Damage, a scrub that completes, and then the loss of as many members as the volume
+    /// tolerates.
     LossAfterScrub,
     /// The same with members that are absent from a mount, and a crash before the scrub.
     AbsenceAfterScrub,
-    /// Members fail, are damaged or absent while they are rebuilt, and so do others.
+    /// Members fail, are damaged or absent during their rebuild, and so do others.
     FailedRebuild,
     /// The same, and members that are being rebuilt are damaged.
     DamagedRebuild,
 }
 
-/// What happens beside crashes and damage within tolerance.
+/// Hazards beyond crashes and tolerated damage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hazards {
-    /// Incidents, each with the round of load after which it takes place; rounds are separated by crashes.
+    /// Incidents, each with the round of load after which it takes place; rounds are separated by
+    /// crashes.
     pub incidents: Vec<(u64, Incident)>,
-    /// Resets of zones and reports on zones fail on victims.
+    /// Resets of zones and zone reports of victims fail.
     pub fails_resets: bool,
-    /// Flushes of victims end, and do nothing.
+    /// Flushes of victims succeed without effect.
     pub ignores_flushes: bool,
-    /// Writes of victims go to other places, or end before all of it is written, and are reported as written.
+    /// Writes of victims go to other places, or are incomplete, and are reported as successful.
     pub misdirects_writes: bool,
-    /// Of 1000 steps, before how many the program does not run for a while.
+    /// Per 1000 steps, how often the program is paused.
     pub pauses_per_mille: u64,
-    /// The volume's caller keeps the newest epoch, and hands it in at mounts.
+    /// The volume's caller stores the newest epoch, and passes it to mounts.
     pub keeps_epochs: bool,
 }
 
@@ -79,9 +82,9 @@ impl Incident {
 }
 
 impl Hazards {
-    /// Draws what happens in a run with so many crashes.
+    /// Chooses the hazards of a run with this many crashes.
     #[must_use]
-    pub fn draw(root: &Prng, crashes: u64) -> Hazards {
+    pub fn generate(root: &Prng, crashes: u64) -> Hazards {
         let mut prng = root.fork("incidents");
         let count = match prng.below(20) {
             0..10 => 0,
@@ -102,13 +105,13 @@ impl Hazards {
         }
     }
 
-    /// Whether victims are damaged by what they do themselves.
+    /// Whether victims are damaged by their own faults.
     #[must_use]
     pub fn damages_victims(&self) -> bool {
         self.ignores_flushes || self.misdirects_writes
     }
 
-    /// What a victim does wrong beside its other faults.
+    /// Adds the hazards to the faults of a victim.
     pub(super) fn add_to(&self, prng: &mut Prng, faults: &mut Faults) {
         let mut rate = |is_wanted: bool, most: u64| if is_wanted { 1 + prng.below(most) } else { 0 };
         faults.resets = rate(self.fails_resets, FAULTS_MAX_PER_MILLE);

@@ -1,4 +1,4 @@
-//! What happens to a drive's medium: power cuts, rot, zones that give up.
+//! Faults of a drive's media: power loss, corruption, failing zones.
 
 use bytes::Bytes;
 use zonda_zoned::reference::ZoneImage;
@@ -12,35 +12,37 @@ use super::drive::Presence;
 use crate::limits::METADATA_ZONES;
 
 impl Drive {
-    /// The power goes, and comes back. Of the commands under way each has taken effect, or a part of it, or none; what is in a
-    /// volatile cache may be lost.
+    /// Power loss and restart. Each command in flight has taken effect, completely, in part, or not
+    /// at all; the contents of a volatile cache may be lost.
     pub fn crash(&mut self) {
         self.drop_all();
         self.lose_cache();
         self.device.power_cycle();
     }
 
-    /// Whoever gave it commands is gone: it ends them, and nobody hears of that.
-    pub fn finish_alone(&mut self) {
+    /// Its host was stopped: the drive executes them, and no one receives the
+    /// completions.
+    pub fn complete_orphaned(&mut self) {
         while self.step().is_some() || self.has_work() {}
     }
 
-    /// Nobody will hear of what is under way.
+    /// Drops the commands in flight.
     pub(super) fn drop_all(&mut self) {
         self.ended.clear();
         let mut torn = Vec::new();
-        let is_there = self.presence() == Presence::There;
-        while is_there && !self.waiting.is_empty() {
+        let is_present = self.presence() == Presence::Present;
+        while is_present && !self.waiting.is_empty() {
             let at = self.prng.below(self.waiting.len() as u64) as usize;
             let command = self.waiting.swap_remove(at);
             match self.prng.below(4) {
                 0 => {}
                 1 => torn.extend(self.tear(command)),
-                // Appends that were not reached leave no gaps; writes behind one that was lost are refused.
+                // Appends that were not executed leave no gaps; writes behind a lost one are
+                // refused.
                 _ => drop(self.execute(&command)),
             }
         }
-        // A part of a write is the last thing that a zone has seen.
+        // A partial write is the last one in its zone.
         let mut seen = Vec::new();
         for command in torn {
             let zone = self.zone_of(&command.operation);
@@ -70,10 +72,11 @@ impl Drive {
         Some(command)
     }
 
-    /// A zone gives up, as [`ReferenceDevice::degrade`](zonda_zoned::reference::ReferenceDevice::degrade).
+    /// A zone fails, as
+    /// [`ReferenceDevice::degrade`](zonda_zoned::reference::ReferenceDevice::degrade).
     pub fn degrade(&mut self, zone: u32, to: ZoneState) {
         self.device.degrade(ZoneIndex(zone), to);
-        self.forget_past_of(zone);
+        self.discard_snapshots_of(zone);
     }
 
     /// The state of a zone.
@@ -88,14 +91,14 @@ impl Drive {
         (0..METADATA_ZONES).any(|zone| matches!(self.zone_state(zone), ZoneState::ReadOnly | ZoneState::Offline))
     }
 
-    /// One of the blocks that hold something, at random, in the zones from `first` on.
+    /// A random written block in the zones from `first` on.
     pub fn some_block(&mut self, first: u32) -> Option<Lba> {
         let zones = self.zones_with_blocks(first);
         let &(zone, blocks) = self.prng.pick(&zones)?;
         Some(self.geometry.zone_start(ZoneIndex(zone)) + Blocks(self.prng.below(blocks)))
     }
 
-    /// Zones from `first` on that hold something which can be read, and how many blocks.
+    /// Zones from `first` on with readable contents, and how many blocks.
     fn zones_with_blocks(&self, first: u32) -> Vec<(u32, u64)> {
         let blocks = |zone: u32| {
             let image = self.device.image(ZoneIndex(zone));
@@ -116,7 +119,7 @@ impl Drive {
         Some(self.geometry.zone_start(ZoneIndex(zone)) + Blocks(offset))
     }
 
-    /// Whether a block holds something which can be read.
+    /// Whether a block is written and readable.
     #[must_use]
     pub fn has_block(&self, lba: Lba) -> bool {
         let Some(zone) = self.geometry.zone_of(lba) else { return false };
@@ -124,7 +127,7 @@ impl Drive {
         image.state != ZoneState::Offline && lba < self.geometry.zone_start(zone) + image.write_pointer_blocks
     }
 
-    /// Some writes are put down in the place of another block, and leave nothing in their own; some are put down in part.
+    /// At random, writes go to another block and leave their own unwritten, or are written in part.
     pub(super) fn misdirect_some(&mut self, operation: &Operation, outcome: &Outcome) {
         let misdirected = self.faults.misdirected;
         let (start, blocks) = match (operation, outcome) {
@@ -159,12 +162,12 @@ impl Drive {
         }
     }
 
-    /// Blocks that could not be read can be read.
+    /// Unreadable blocks become readable.
     pub fn make_readable(&mut self) {
         self.unreadable.clear();
     }
 
-    /// A bit flips in a block, in its data or its metadata.
+    /// Flips a bit of a block, in its data or its metadata.
     pub fn rot(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
         let completion =
@@ -182,7 +185,7 @@ impl Drive {
         self.device.set_block_bytes(lba, &data, &metadata);
     }
 
-    /// The first bit of a block's data flips.
+    /// Flips the first bit of a block's data.
     pub fn flip(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
         let completion =
@@ -207,7 +210,7 @@ impl Drive {
         self.device.set_block_bytes(lba, &data, &buffer.metadata);
     }
 
-    /// Bits flip in the data of a block alone.
+    /// Flips bits in the data of a block only.
     pub fn rot_data(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
         let completion =
@@ -227,7 +230,8 @@ impl Drive {
         self.device.set_block_bytes(lba, &vec![0; data], &vec![0; metadata]);
     }
 
-    /// A block is put down in the place of the one behind it, and leaves nothing in its own. Says whether both were written.
+    /// A block is written in place of the next one, and its own place stays blank. Returns whether
+    /// both were written.
     #[cfg(test)]
     pub(crate) fn shift(&mut self, lba: Lba) -> bool {
         let behind = lba + Blocks(1);
@@ -238,7 +242,7 @@ impl Drive {
         true
     }
 
-    /// The blocks of a zone that were written, the last one first.
+    /// The written blocks of a zone, the last one first.
     #[must_use]
     pub fn written_blocks(&self, zone: u32) -> Vec<Lba> {
         let start = self.geometry.zone_start(ZoneIndex(zone));
@@ -246,7 +250,7 @@ impl Drive {
         (0..blocks).rev().map(|at| start + Blocks(at)).collect()
     }
 
-    /// A block is overwritten, and stays as it is now.
+    /// Overwrites a block, durably.
     pub fn overwrite(&mut self, lba: Lba, data: &[u8]) {
         let metadata = vec![0; usize::from(self.geometry.metadata_bytes)];
         self.damaged.insert(lba);
@@ -269,22 +273,22 @@ impl Drive {
         drop(self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation }));
     }
 
-    /// A zone becomes empty by itself.
+    /// A zone is erased.
     pub fn erase(&mut self, zone: u32) {
         self.device.set_zone(
             ZoneIndex(zone),
             ZoneImage { state: ZoneState::Empty, write_pointer_blocks: Blocks::ZERO, zrwa: false, extension: None },
         );
-        self.forget_past_of(zone);
+        self.discard_snapshots_of(zone);
     }
 
-    /// How many blocks of a zone were written.
+    /// The number of written blocks of a zone.
     #[must_use]
     pub fn count_written(&self, zone: u32) -> u64 {
         self.device.image(ZoneIndex(zone)).write_pointer_blocks.0
     }
 
-    /// A block cannot be read any more, until its zone is reset.
+    /// A block becomes unreadable until its zone is reset.
     pub fn lose_block(&mut self, lba: Lba) {
         self.damaged.insert(lba);
         self.unreadable.insert(lba);

@@ -1,41 +1,41 @@
-//! Requests of hosts, drawn.
+//! Random requests of hosts.
 
 use std::fmt;
 
 use zonda_zoned::Prng;
 
-/// What a host asks of a volume; contents are the model's affair.
+/// A host request; contents are determined by the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Read.
     Read {
         /// First block.
         start: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
     /// Write.
     Write {
         /// First block.
         start: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
     /// Write Zeroes.
     Zero {
         /// First block.
         start: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
-    /// Deallocate: first block and blocks of each range.
+    /// Deallocate: first block and number of blocks of each range.
     Trim(Vec<(u64, u64)>),
     /// Flush.
     Flush,
 }
 
 impl Request {
-    /// Whether it names a block; a flush names all that were written.
+    /// Whether it concerns a block; a flush concerns all written ones.
     #[must_use]
     pub fn touches(&self, lba: u64) -> bool {
         let is_in = |&(start, blocks): &(u64, u64)| (start..start + blocks).contains(&lba);
@@ -51,14 +51,15 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = |blocks: u64| if blocks == 1 { "block" } else { "blocks" };
         match self {
-            Request::Read { start, blocks } => write!(f, "read of {blocks} blocks at {start}"),
-            Request::Write { start, blocks } => write!(f, "write of {blocks} blocks at {start}"),
-            Request::Zero { start, blocks } => write!(f, "write of {blocks} blocks of zeros at {start}"),
+            Request::Read { start, blocks } => write!(f, "read of {blocks} {} at {start}", unit(*blocks)),
+            Request::Write { start, blocks } => write!(f, "write of {blocks} {} at {start}", unit(*blocks)),
+            Request::Zero { start, blocks } => write!(f, "write of {blocks} {} of zeros at {start}", unit(*blocks)),
             Request::Trim(ranges) => {
                 f.write_str("trim of")?;
                 for (at, (start, blocks)) in ranges.iter().enumerate() {
-                    write!(f, "{} {blocks} blocks at {start}", if at > 0 { "," } else { "" })?;
+                    write!(f, "{} {blocks} {} at {start}", if at > 0 { "," } else { "" }, unit(*blocks))?;
                 }
                 Ok(())
             }
@@ -67,7 +68,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// How often what is asked, as weights, and how large.
+/// Weights of the kinds of requests, and their sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mix {
     /// Weight of reads.
@@ -78,13 +79,13 @@ pub struct Mix {
     pub trims: u64,
     /// Weight of flushes.
     pub flushes: u64,
-    /// Blocks of a small request, at most.
+    /// Maximum blocks of a small request.
     pub small_blocks_max: u64,
-    /// Blocks of a large request, at most.
+    /// Maximum blocks of a large request.
     pub large_blocks_max: u64,
-    /// Of 100 requests, how many are large.
+    /// Percentage of large requests.
     pub large_percent: u64,
-    /// Of 100 requests, how many fall on an eighth of the blocks.
+    /// Percentage of requests to a hot eighth of the blocks.
     pub hot_percent: u64,
 }
 
@@ -104,17 +105,17 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// The next request to a volume of so many blocks.
-    pub fn draw(&self, prng: &mut Prng, volume_blocks: u64) -> Request {
-        let drawn = prng.below(self.reads + self.writes + self.trims + self.flushes);
+    /// The next request to a volume of `volume_blocks`.
+    pub fn generate(&self, prng: &mut Prng, volume_blocks: u64) -> Request {
+        let choice = prng.below(self.reads + self.writes + self.trims + self.flushes);
         let (start, blocks) = self.range(prng, volume_blocks);
-        if drawn < self.reads {
+        if choice < self.reads {
             return Request::Read { start, blocks };
         }
-        if drawn < self.reads + self.writes {
+        if choice < self.reads + self.writes {
             return Request::Write { start, blocks };
         }
-        if drawn >= self.reads + self.writes + self.trims {
+        if choice >= self.reads + self.writes + self.trims {
             return Request::Flush;
         }
         if prng.chance(1, 3) {

@@ -1,11 +1,13 @@
 //! The oracle: which contents each logical block may have.
 //!
-//! Writes and trims are numbered in the order in which they were submitted: these are the versions of the blocks they name. While
-//! a volume is up, a read returns the version that was the newest when it was submitted. A crash leaves each block with the
-//! newest version that was acknowledged, or any submitted after it. What is read after a mount, stays.
+//! Writes and trims are numbered in the order in which they were submitted: these are the versions
+//! of the blocks they name. While a volume is up, a read returns the version that was the newest
+//! when it was submitted. A crash leaves each block with the newest acknowledged version, or any
+//! one submitted after it. Once a version was read after a mount, it stays.
 //!
-//! Where members have volatile caches, an acknowledgement promises less: a crash leaves the newest version that was acknowledged
-//! when a flush was submitted that has ended, or any submitted after it.
+//! Where members have volatile caches, an acknowledgement guarantees less: a crash leaves the
+//! newest version that was acknowledged when a completed flush was submitted, or any one submitted
+//! after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +19,12 @@ use zonda_zoned::{
 
 use super::{Promise, Request, Violation};
 
-/// Bytes of the smallest block whose contents say who it is.
+/// Smallest block size whose contents identify the block and its version.
 pub const BLOCK_BYTES_MIN: usize = 16;
-/// More versions than a volume is given.
+/// More versions than a volume ever has.
 const VERSIONS_OF_A_SIDE: u64 = 1 << 32;
 
-/// What is known of a volume's contents, and the requests that have not ended.
+/// The possible contents of a volume, and the outstanding requests.
 #[derive(Clone, Debug)]
 pub struct Model {
     block_bytes: usize,
@@ -31,23 +33,23 @@ pub struct Model {
     next_id: u64,
     next_version: u64,
     ended: u64,
-    /// More members are lost than the volume can do without: requests may end with errors.
+    /// More members are lost than the volume tolerates: requests may end with errors.
     pub is_lost: bool,
-    /// Writes and trims may end for want of room, and nothing else with an error.
+    /// Writes and trims may end for lack of space, but with no other error.
     pub may_be_full: bool,
-    /// The newest epoch that the volume has told: who mounts it knows that.
+    /// The newest epoch that the volume has reported: callers of mounts know it.
     pub newest_epoch: Option<u64>,
     refused: u64,
-    /// First block and blocks of reads that have failed.
+    /// First block and number of blocks of reads that have failed.
     failed_reads: Vec<(u64, u64)>,
-    /// What is acknowledged is durable only when it was flushed.
+    /// An acknowledged write is durable only after a flush.
     pub is_cache_volatile: bool,
 }
 
 /// One version of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Edition {
-    /// 0 is the block that was never written.
+struct BlockVersion {
+    /// 0: the block was never written.
     version: u64,
     /// A trim: it reads as zeros.
     is_zeros: bool,
@@ -57,15 +59,16 @@ struct Edition {
 
 #[derive(Clone, Debug)]
 struct Block {
-    /// Older than that, and a crash may bring them back: what replaces them was not flushed.
-    olds: Vec<Edition>,
-    /// What it has, in the order of versions; more than one after a crash, as long as nobody has looked.
-    settled: Vec<Edition>,
-    /// Submitted since, in that order, and not acknowledged.
-    in_flight: Vec<Edition>,
-    /// Submitted, and ended with an error: a crash may bring them back.
-    refused: Vec<Edition>,
-    /// Losses were accepted, and nobody has looked since: it may be older than what was acknowledged.
+    /// Older versions that a crash may restore: their replacements were not flushed.
+    superseded: Vec<BlockVersion>,
+    /// Its current version; several candidates after a crash, until it is read.
+    current: Vec<BlockVersion>,
+    /// Submitted later, in that order, and not acknowledged.
+    in_flight: Vec<BlockVersion>,
+    /// Submitted, and ended with an error: a crash may restore them.
+    refused: Vec<BlockVersion>,
+    /// Losses were accepted, and the block was not read since: it may be older than the
+    /// acknowledged version.
     may_be_older: bool,
 }
 
@@ -86,36 +89,36 @@ enum Pending {
     },
 }
 
-/// What a read may find in a block.
+/// What a read may return for a block.
 #[derive(Clone, Debug)]
 enum Expected {
-    Newest(Edition),
-    /// One of these, and the next read another.
-    Any(Vec<Edition>),
+    Newest(BlockVersion),
+    /// One of these, and the next read may return another.
+    Any(Vec<BlockVersion>),
     /// One of those that a crash may have left.
-    Settled(Vec<Edition>),
+    AfterCrash(Vec<BlockVersion>),
 }
 
 impl Expected {
     fn may_fail(&self) -> bool {
         match self {
-            Expected::Newest(edition) => edition.is_lost,
-            Expected::Any(editions) | Expected::Settled(editions) => editions.iter().any(|edition| edition.is_lost),
+            Expected::Newest(candidate) => candidate.is_lost,
+            Expected::Any(allowed) | Expected::AfterCrash(allowed) => allowed.iter().any(|candidate| candidate.is_lost),
         }
     }
 }
 
 impl Model {
-    /// A volume that nobody has written to.
+    /// A volume that was never written.
     ///
     /// # Panics
-    /// When blocks are too small to say who they are.
+    /// If blocks are too small for their number and version.
     #[must_use]
     pub fn new(volume_blocks: u64, block_bytes: usize) -> Model {
-        assert!(block_bytes >= BLOCK_BYTES_MIN, "a block says its number and its version");
+        assert!(block_bytes >= BLOCK_BYTES_MIN, "a block holds its number and its version");
         let blank = Block {
-            olds: Vec::new(),
-            settled: vec![Edition { version: 0, is_zeros: true, is_lost: false }],
+            superseded: Vec::new(),
+            current: vec![BlockVersion { version: 0, is_zeros: true, is_lost: false }],
             in_flight: Vec::new(),
             refused: Vec::new(),
             may_be_older: false,
@@ -136,8 +139,8 @@ impl Model {
         }
     }
 
-    /// Hands a request to the volume by way of `submit`. Says whether the volume had room for it.
-    pub fn ask(&mut self, request: &Request, submit: impl FnOnce(Command) -> Result<(), QueueFull>) -> bool {
+    /// Submits a request to the volume by `submit`. Returns whether the volume accepted it.
+    pub fn submit(&mut self, request: &Request, submit: impl FnOnce(Command) -> Result<(), QueueFull>) -> bool {
         let id = CommandId(self.next_id);
         let (operation, pending) = self.translate(request);
         if submit(Command { id, namespace: NamespaceId::FIRST, operation }).is_err() {
@@ -151,7 +154,7 @@ impl Model {
                 let in_flight = &mut self.blocks[lba as usize].in_flight;
                 // Ranges of a trim may overlap.
                 if in_flight.last().is_none_or(|last| last.version != *version) {
-                    in_flight.push(Edition { version: *version, is_zeros, is_lost: false });
+                    in_flight.push(BlockVersion { version: *version, is_zeros, is_lost: false });
                 }
             }
         }
@@ -159,41 +162,42 @@ impl Model {
         true
     }
 
-    /// A request has ended.
+    /// Checks the completion of a request.
     ///
     /// # Errors
-    /// What is wrong with its end.
-    pub fn hear(&mut self, completion: &Completion) -> Result<(), Violation> {
+    /// If the completion is wrong.
+    pub fn on_completion(&mut self, completion: &Completion) -> Result<(), Violation> {
         let id = completion.id;
         let Some(pending) = self.pending.remove(&id) else {
-            return Err(Violation::new(Promise::Ends, format!("request {} ends, and is not under way", id.0)));
+            return Err(Violation::new(Promise::Ends, format!("request {} completes, but is not outstanding", id.0)));
         };
         self.ended += 1;
         if !completion.status.is_success() {
-            return self.hear_error(id, completion.status, &pending);
+            return self.on_error(id, completion.status, &pending);
         }
         match pending {
             Pending::Flush { floors } => {
                 for (block, floor) in self.blocks.iter_mut().zip(floors) {
-                    block.olds.retain(|edition| edition.version >= floor);
+                    block.superseded.retain(|candidate| candidate.version >= floor);
                 }
             }
             Pending::Change { version, ranges, .. } => {
                 for lba in ranges.into_iter().flat_map(|(start, blocks)| start..start + blocks) {
-                    let Block { olds, settled, in_flight, refused, may_be_older } = &mut self.blocks[lba as usize];
+                    let Block { superseded, current, in_flight, refused, may_be_older } =
+                        &mut self.blocks[lba as usize];
                     *may_be_older = false;
                     if !self.is_cache_volatile {
-                        refused.retain(|edition| edition.version > version);
+                        refused.retain(|candidate| candidate.version > version);
                     }
-                    if let Some(at) = in_flight.iter().position(|edition| edition.version == version) {
+                    if let Some(at) = in_flight.iter().position(|candidate| candidate.version == version) {
                         let newest = in_flight[at];
                         let before = in_flight.drain(..=at).take(at);
                         if self.is_cache_volatile {
-                            olds.extend(settled.extract_if(.., |edition| edition.version < version));
-                            olds.extend(before);
+                            superseded.extend(current.extract_if(.., |candidate| candidate.version < version));
+                            superseded.extend(before);
                         }
-                        settled.retain(|edition| edition.version > version);
-                        settled.insert(0, newest);
+                        current.retain(|candidate| candidate.version > version);
+                        current.insert(0, newest);
                     }
                 }
             }
@@ -201,15 +205,15 @@ impl Model {
                 let found = match &completion.outcome {
                     Outcome::Data(Payload::Bytes(buffer)) => buffer.data.clone(),
                     other => {
-                        return Err(Violation::new(Promise::Answers, format!("read {} brings back {other:?}", id.0)));
+                        return Err(Violation::new(Promise::Answers, format!("read {} returns {other:?}", id.0)));
                     }
                 };
                 if found.len() != expected.len() * self.block_bytes {
-                    let what = format!("read {} of {} blocks brings back {} bytes", id.0, expected.len(), found.len());
+                    let what = format!("read {} of {} blocks returns {} bytes", id.0, expected.len(), found.len());
                     return Err(Violation::new(Promise::Answers, what));
                 }
                 for ((lba, expected), found) in (start..).zip(expected).zip(found.chunks(self.block_bytes)) {
-                    self.see(id, lba, &expected, found)?;
+                    self.observe(id, lba, &expected, found)?;
                 }
             }
         }
@@ -217,16 +221,17 @@ impl Model {
     }
 
     /// A request has ended with an error.
-    fn hear_error(&mut self, id: CommandId, status: Status, pending: &Pending) -> Result<(), Violation> {
-        let has_no_room = self.may_be_full && status == Status::CapacityExceeded;
+    fn on_error(&mut self, id: CommandId, status: Status, pending: &Pending) -> Result<(), Violation> {
+        let is_out_of_space = self.may_be_full && status == Status::CapacityExceeded;
         match pending {
-            Pending::Change { version, ranges, .. } if self.is_lost || has_no_room => {
-                self.refused += u64::from(has_no_room);
+            Pending::Change { version, ranges, .. } if self.is_lost || is_out_of_space => {
+                self.refused += u64::from(is_out_of_space);
                 for lba in ranges.iter().flat_map(|&(start, blocks)| start..start + blocks) {
                     // Some blocks of a request may have been written.
-                    let Block { settled, in_flight, refused, .. } = &mut self.blocks[lba as usize];
-                    let ended: Vec<Edition> = in_flight.extract_if(.., |edition| edition.version == *version).collect();
-                    settled.extend(&ended);
+                    let Block { current, in_flight, refused, .. } = &mut self.blocks[lba as usize];
+                    let ended: Vec<BlockVersion> =
+                        in_flight.extract_if(.., |candidate| candidate.version == *version).collect();
+                    current.extend(&ended);
                     refused.extend(ended);
                 }
                 Ok(())
@@ -243,38 +248,39 @@ impl Model {
         }
     }
 
-    /// The power has gone: what was under way will not end any more.
+    /// Power loss: outstanding requests never complete.
     pub fn crash(&mut self) {
-        self.die();
-        for Block { olds, settled, .. } in &mut self.blocks {
-            olds.append(settled);
-            std::mem::swap(olds, settled);
+        self.kill();
+        for Block { superseded, current, .. } in &mut self.blocks {
+            superseded.append(current);
+            std::mem::swap(superseded, current);
         }
     }
 
-    /// The volume has gone, and the power has not: what was under way will not end any more.
-    pub fn die(&mut self) {
+    /// The volume was stopped without a power loss: outstanding requests never complete.
+    pub fn kill(&mut self) {
         self.pending.clear();
-        for Block { settled, in_flight, refused, .. } in &mut self.blocks {
-            settled.append(refused);
-            settled.append(in_flight);
+        for Block { current, in_flight, refused, .. } in &mut self.blocks {
+            current.append(refused);
+            current.append(in_flight);
         }
     }
 
-    /// The volume is mounted: what it shows is durable.
+    /// The volume is mounted: what can be read is durable.
     pub fn mounted(&mut self) {
-        self.blocks.iter_mut().for_each(|block| block.olds.clear());
+        self.blocks.iter_mut().for_each(|block| block.superseded.clear());
     }
 
-    /// Losses of which it is not known what they are were accepted: each block may be as it was at any time, until it is read.
+    /// Unidentified losses were accepted: each block may have any older version, until it is read.
     pub fn accept_losses(&mut self) {
         self.blocks.iter_mut().for_each(|block| block.may_be_older = true);
     }
 
-    /// These blocks are lost, and no others: reads of them may fail until they are written or trimmed. Nothing is under way.
+    /// Exactly these blocks are lost: reads of them may fail until they are written or trimmed.
+    /// Nothing is in flight.
     pub fn lose(&mut self, lost: &BTreeSet<u64>) {
-        for (lba, Block { settled, olds, may_be_older, .. }) in (0..).zip(&mut self.blocks) {
-            settled.iter_mut().chain(olds).for_each(|edition| edition.is_lost = lost.contains(&lba));
+        for (lba, Block { current, superseded, may_be_older, .. }) in (0..).zip(&mut self.blocks) {
+            current.iter_mut().chain(superseded).for_each(|candidate| candidate.is_lost = lost.contains(&lba));
             *may_be_older = false;
         }
     }
@@ -282,16 +288,16 @@ impl Model {
     /// Whether reads of a block may fail.
     #[must_use]
     pub fn may_be_lost(&self, lba: u64) -> bool {
-        let Block { olds, settled, .. } = &self.blocks[lba as usize];
-        self.is_lost || olds.iter().chain(settled).any(|edition| edition.is_lost)
+        let Block { superseded, current, .. } = &self.blocks[lba as usize];
+        self.is_lost || superseded.iter().chain(current).any(|candidate| candidate.is_lost)
     }
 
-    /// Reads that have failed since this was asked last: first block and blocks of each.
+    /// Reads that have failed since the last call: first block and number of blocks of each.
     pub fn take_failed_reads(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.failed_reads)
     }
 
-    /// The same with versions that no other copy of this model will have: two sides of a volume are written to apart.
+    /// A copy for the other side of a split brain, with versions that no other copy uses.
     #[must_use]
     pub fn of_other_side(&self) -> Model {
         Model { next_version: self.next_version + VERSIONS_OF_A_SIDE, ..self.clone() }
@@ -302,12 +308,12 @@ impl Model {
         self.next_id
     }
 
-    /// Whether a request that is under way is a write: a trim may find nothing to be trimmed.
+    /// Whether an outstanding request is a write: a trim may find nothing to trim.
     pub(super) fn is_write(&self, id: CommandId) -> bool {
         matches!(self.pending.get(&id), Some(Pending::Change { is_write: true, .. }))
     }
 
-    /// The version of a block that these contents are, if they are one.
+    /// The version that these contents are, if they are valid.
     pub(super) fn version_of(&self, lba: u64, found: &[u8]) -> Option<u64> {
         let version = u64::from_le_bytes(found.get(8..16)?.try_into().expect("eight bytes were taken"));
         let is_known = (1..self.next_version).contains(&version) && found == self.contents(lba, version);
@@ -316,7 +322,7 @@ impl Model {
 
     /// Requests that have not ended.
     #[must_use]
-    pub fn under_way(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.pending.len()
     }
 
@@ -326,7 +332,7 @@ impl Model {
         self.ended
     }
 
-    /// Writes and trims that have ended for want of room.
+    /// Writes and trims that have ended for lack of space.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
@@ -338,16 +344,19 @@ impl Model {
         self.blocks.len() as u64
     }
 
-    /// Says that nothing is under way any more.
+    /// Checks that nothing is in flight.
     ///
     /// # Errors
-    /// When something is.
-    pub fn expect_rest(&self) -> Result<(), Violation> {
+    /// If a request is outstanding.
+    pub fn expect_idle(&self) -> Result<(), Violation> {
         match self.pending.iter().next() {
             None => Ok(()),
             Some((id, pending)) => {
-                let what =
-                    format!("{} requests do not end, request {} among them: {pending:?}", self.pending.len(), id.0);
+                let what = format!(
+                    "{} requests do not complete, among them request {}: {pending:?}",
+                    self.pending.len(),
+                    id.0
+                );
                 Err(Violation::new(Promise::Ends, what))
             }
         }
@@ -379,7 +388,7 @@ impl Model {
                 (trim, Pending::Change { version, ranges: ranges.clone(), is_write: false })
             }
             Request::Flush => {
-                let floor = |block: &Block| block.settled.iter().map(|edition| edition.version).min().unwrap_or(0);
+                let floor = |block: &Block| block.current.iter().map(|candidate| candidate.version).min().unwrap_or(0);
                 let floors = if self.is_cache_volatile { self.blocks.iter().map(floor).collect() } else { Vec::new() };
                 (Operation::Flush, Pending::Flush { floors })
             }
@@ -389,68 +398,68 @@ impl Model {
     fn expected(&self, lba: u64) -> Expected {
         let block = &self.blocks[lba as usize];
         match block.in_flight.last() {
-            // A part of a request may have failed before the rest of it has ended.
+            // A part of a request may fail before the rest has ended.
             Some(_) if self.may_be_full || self.is_lost => {
-                Expected::Any(block.settled.iter().chain(&block.in_flight).copied().collect())
+                Expected::Any(block.current.iter().chain(&block.in_flight).copied().collect())
             }
             Some(newest) => Expected::Newest(*newest),
-            None => Expected::Settled(block.settled.clone()),
+            None => Expected::AfterCrash(block.current.clone()),
         }
     }
 
-    /// Somebody has looked at a block.
-    fn see(&mut self, read: CommandId, lba: u64, expected: &Expected, found: &[u8]) -> Result<(), Violation> {
-        let is_found = |edition: &Edition| {
-            if edition.is_zeros {
+    /// A block was read.
+    fn observe(&mut self, read: CommandId, lba: u64, expected: &Expected, found: &[u8]) -> Result<(), Violation> {
+        let is_found = |candidate: &BlockVersion| {
+            if candidate.is_zeros {
                 found.iter().all(|&byte| byte == 0)
             } else {
-                found == self.contents(lba, edition.version)
+                found == self.contents(lba, candidate.version)
             }
         };
-        let editions = match expected {
-            Expected::Newest(edition) => std::slice::from_ref(edition),
-            Expected::Any(editions) | Expected::Settled(editions) => editions,
+        let allowed = match expected {
+            Expected::Newest(candidate) => std::slice::from_ref(candidate),
+            Expected::Any(allowed) | Expected::AfterCrash(allowed) => allowed,
         };
-        if self.blocks[lba as usize].may_be_older && matches!(expected, Expected::Settled(_)) {
+        if self.blocks[lba as usize].may_be_older && matches!(expected, Expected::AfterCrash(_)) {
             let is_zeros = found.iter().all(|&byte| byte == 0);
             let older = self.version_of(lba, found).or(is_zeros.then_some(0));
-            let known = editions.iter().copied().find(is_found);
-            if let Some(edition) = known.or(older.map(|version| Edition { version, is_zeros, is_lost: false })) {
-                // What was read once stays.
+            let known = allowed.iter().copied().find(is_found);
+            if let Some(candidate) = known.or(older.map(|version| BlockVersion { version, is_zeros, is_lost: false })) {
+                // A version that was read once stays.
                 let block = &mut self.blocks[lba as usize];
-                (block.settled, block.may_be_older) = (vec![edition], false);
+                (block.current, block.may_be_older) = (vec![candidate], false);
                 return Ok(());
             }
         }
-        if !editions.iter().any(is_found) {
-            let promise = if editions.len() > 1 { Promise::Durability } else { Promise::Contents };
-            let (may, is) = (names(editions), what_is(found));
+        if !allowed.iter().any(is_found) {
+            let promise = if allowed.len() > 1 { Promise::Durability } else { Promise::Contents };
+            let (may, is) = (names(allowed), what_is(found));
             let what = format!("block {lba} of read {} should have {may}, and has {is}", read.0);
             return Err(Violation::of_block(promise, lba, what));
         }
-        let settled = &self.blocks[lba as usize].settled;
-        if matches!(expected, Expected::Newest(_) | Expected::Any(_)) || !editions.contains(&settled[0]) {
-            // It has been written since.
+        let current = &self.blocks[lba as usize].current;
+        if matches!(expected, Expected::Newest(_) | Expected::Any(_)) || !allowed.contains(&current[0]) {
+            // It was written since.
             return Ok(());
         }
-        // What was submitted after the read, and has failed since, the read says nothing of.
-        let stays = |edition: &Edition| is_found(edition) || !editions.contains(edition);
-        let (kept, gone): (Vec<Edition>, Vec<Edition>) = settled.iter().copied().partition(stays);
+        // The read does not constrain versions that were submitted after it and have failed since.
+        let stays = |candidate: &BlockVersion| is_found(candidate) || !allowed.contains(candidate);
+        let (kept, gone): (Vec<BlockVersion>, Vec<BlockVersion>) = current.iter().copied().partition(stays);
         if kept.is_empty() {
-            let (was, is) = (names(settled), what_is(found));
+            let (was, is) = (names(current), what_is(found));
             let what = format!("block {lba} of read {} had {was} when it was read before, and has {is}", read.0);
             return Err(Violation::of_block(Promise::Durability, lba, what));
         }
         let block = &mut self.blocks[lba as usize];
-        block.settled = kept;
+        block.current = kept;
         if self.is_cache_volatile && !block.refused.is_empty() {
-            // It was a write that has failed which was read, and it is not flushed yet.
-            block.olds.extend(gone);
+            // The version that was read is a failed write, and is not flushed yet.
+            block.superseded.extend(gone);
         }
         Ok(())
     }
 
-    /// A block's contents: who it is, its version, and bytes that follow from both.
+    /// A block's contents: its number, its version, and bytes derived from both.
     fn contents(&self, lba: u64, version: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.block_bytes);
         bytes.extend_from_slice(&lba.to_le_bytes());
@@ -465,22 +474,22 @@ impl Model {
     }
 }
 
-fn names(editions: &[Edition]) -> String {
-    let name = |edition: &Edition| match edition {
-        Edition { version: 0, .. } => "zeros of no write".to_owned(),
-        Edition { version, is_zeros: true, .. } => format!("zeros of trim {version}"),
-        Edition { version, is_zeros: false, .. } => format!("version {version}"),
+fn names(allowed: &[BlockVersion]) -> String {
+    let name = |candidate: &BlockVersion| match candidate {
+        BlockVersion { version: 0, .. } => "zeros of no write".to_owned(),
+        BlockVersion { version, is_zeros: true, .. } => format!("zeros of trim {version}"),
+        BlockVersion { version, is_zeros: false, .. } => format!("version {version}"),
     };
-    editions.iter().map(name).collect::<Vec<_>>().join(" or ")
+    allowed.iter().map(name).collect::<Vec<_>>().join(" or ")
 }
 
-/// What the contents of a block say of themselves.
+/// What the contents of a block identify as.
 fn what_is(found: &[u8]) -> String {
     if found.iter().all(|&byte| byte == 0) {
         return "zeros".to_owned();
     }
     let number = |at: usize| found[at..at + 8].iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte));
-    format!("what begins as version {} of block {}", number(8), number(0))
+    format!("contents that begin like version {} of block {}", number(8), number(0))
 }
 
 #[cfg(test)]

@@ -1,32 +1,32 @@
-//! The order in which things come to the members' media: no member holds anything of a group, or a footer, while another one lacks a part
-//! of the group before it, be it that it is in a cache which a loss of power may take along. Mounts rely on that.
+//! The order in which blocks reach the members' media: no member holds any block of a group, or a
+//! footer, while another member lacks a durable part of the previous group. Mounts rely on that.
 
 use std::collections::BTreeSet;
 
 use zonda_zoned::{ZoneIndex, ZoneState};
 
-use super::{Drive, Promise, Violation, World};
+use super::{Drive, Promise, Simulation, Violation};
 use crate::MemberState;
 use crate::format::SegmentHeader;
 use crate::limits::METADATA_ZONES;
 
-/// Where each stripe is a group, every so many of them are looked at.
+/// Interval of checks where each stripe is a group.
 const SINGLE_STRIPES_BETWEEN_LOOKS: u64 = 8;
 
-/// How far a member is with its zone of a segment.
+/// A member's progress with its zone of a segment.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     member: usize,
-    /// Blocks that were written, and those of them that no loss of power takes along.
+    /// Written blocks, and those of them that survive a power loss.
     written: u64,
     durable: u64,
 }
 
-impl World {
-    /// Says whether a loss of power at this moment leaves what the format says.
+impl Simulation {
+    /// Checks that a power loss now would leave media as the format guarantees.
     ///
     /// # Errors
-    /// What is wrong, of promise [`Promise::Order`].
+    /// The inconsistency, as [`Promise::Order`].
     pub fn check_order(&mut self) -> Result<(), Violation> {
         let mut seen = BTreeSet::new();
         for member in 0..self.drives.len() {
@@ -40,7 +40,7 @@ impl World {
         Ok(())
     }
 
-    /// The same of one segment, if a member has just begun with another group of it, or with a footer.
+    /// The same for one segment, if a member has just begun another group of it, or a footer.
     pub(super) fn check_order_after_write(&mut self, member: usize) -> Result<(), Violation> {
         let Some(zone) = self.drives[member].written_zone.take().filter(|&zone| zone >= METADATA_ZONES) else {
             return Ok(());
@@ -67,7 +67,7 @@ impl World {
             let is_left_out = is_missing || self.drives[member].is_unreliable;
             let Some(zone) = header.zones.get(member).copied().flatten().filter(|_| !is_left_out) else { continue };
             let drive = &mut self.drives[member];
-            // Zones of a rebuild are written on their own.
+            // Zones of a rebuild are written independently.
             let own = drive.header_of(member, zone);
             if own.is_some_and(|own| (own.segment, own.epoch) == (header.segment, header.epoch)) {
                 let (written, durable) = (drive.count_written(zone), drive.durable_blocks(zone));
@@ -92,7 +92,7 @@ fn order_in(header: &SegmentHeader, all: &[Progress]) -> Result<(), Violation> {
         None => Ok(()),
         Some(behind) => {
             let what = format!(
-                "segment {}: member {} has {} blocks of it, but member {} has only {} of the {needed} before that for certain",
+                "segment {}: member {} has {} blocks, but on member {} only {} of the preceding {needed} are durable",
                 header.segment, first.member, first.written, behind.member, behind.durable
             );
             Err(Violation::new(Promise::Order, what))
@@ -101,7 +101,7 @@ fn order_in(header: &SegmentHeader, all: &[Progress]) -> Result<(), Violation> {
 }
 
 impl Drive {
-    /// The header with which a zone begins, if it is that of a segment which was opened with the zone.
+    /// The header at the start of a zone, if the zone was opened with the segment.
     fn header_of(&mut self, member: usize, zone: u32) -> Option<SegmentHeader> {
         let is_dead = matches!(self.zone_state(zone), ZoneState::Offline | ZoneState::ReadOnly);
         if is_dead || self.count_written(zone) == 0 {

@@ -1,84 +1,87 @@
-//! Worlds drawn from a seed: what the volume is, what is asked of it, what is done to it.
+//! Simulations generated from a seed: the volume, its load, and its faults.
 //!
-//! Each seed leaves most things out: what is always there hides what needs its absence (Groce et al., "Swarm Testing", ISSTA 2012).
-//! Each part is drawn from a fork of the seed of its own, so that one that is left out shifts no other.
+//! Each seed omits most features: what is always present hides bugs that need its absence (Groce et
+//! al., "Swarm Testing", ISSTA 2012). Each feature is chosen by its own fork of the seed, so that
+//! omitting one does not affect the others.
 
 use zonda_zoned::{Blocks, Duration, Geometry, Prng};
 
-use super::{Blows, Hazards, Mix, Outcome, SwarmRun, Violation};
+use super::{Hazards, InjectedFaultKinds, Mix, Outcome, SwarmRun, Violation};
 use crate::{Level, Scheme, StreamShape, Victim, Volume, VolumeConfig};
 
-/// Draws of members and configuration before these suit each other.
+/// Attempts to generate members and a configuration that suit each other.
 const DRAWS_MAX: u32 = 100;
 
-/// One run.
+/// The parameters of one run.
 #[derive(Clone, Debug)]
 pub struct Swarm {
-    /// All of it follows from this.
+    /// The seed that determines all of it.
     pub seed: u64,
-    /// What the volume is to be.
+    /// The configuration of the volume.
     pub config: VolumeConfig,
-    /// Its members.
+    /// The geometries of its members.
     pub geometries: Vec<Geometry>,
-    /// What is asked.
+    /// The mix of requests.
     pub mix: Mix,
-    /// Requests, at most.
+    /// Maximum number of requests.
     pub requests_max: u64,
-    /// Requests under way, at most, when another one is asked.
+    /// Maximum requests in flight when another one is submitted.
     pub queue_depth: usize,
     /// Steps between crashes.
     pub steps: u64,
-    /// Crashes.
+    /// Number of crashes.
     pub crashes: u64,
-    /// Of 100 mounts after them, how many are cut short by the next crash.
+    /// Percentage of mounts after them that are interrupted by the next crash.
     pub cut_mounts_percent: u64,
-    /// Whether crashes are to leave as little room as they can: every block is written at the beginning, and hosts write as soon as
-    /// they may.
+    /// Whether crashes are to leave as little free space as possible: every block is written at the
+    /// beginning, and hosts write as soon as the volume is ready.
     pub is_loop: bool,
-    /// Of 100 crashes, in how many the power stays, and the volume's program dies.
+    /// Percentage of crashes in which the program is killed without a power loss.
     pub deaths_percent: u64,
-    /// Whether crashes that are losses of power take place.
+    /// Whether power losses take place.
     pub has_power_losses: bool,
-    /// Whether crashes that are deaths of the program take place.
+    /// Whether kills of the program take place.
     pub has_deaths: bool,
-    /// Whether members that were hurt may be absent from a mount, and be there at the next one.
+    /// Whether members that may be damaged can be absent from a mount, and present at the next one.
     pub has_absences: bool,
-    /// A host asks once in so many steps: the fewer, the more is under way.
+    /// A host submits a request once in this many steps: the fewer, the more are in flight.
     pub calm: u64,
-    /// Of 1000 steps, how many hurt a victim.
-    pub blows_per_mille: u64,
-    /// How victims are hurt.
-    pub blows: Blows,
-    /// Whether whole members may be taken, and the zones of superblocks.
+    /// Injected faults per 1000 steps.
+    pub injected_faults_per_mille: u64,
+    /// Kinds of injected faults.
+    pub injected_faults: InjectedFaultKinds,
+    /// Whether whole members may fail, and zones of superblocks.
     pub is_rough: bool,
     /// Whether commands may fail.
     pub has_faults: bool,
-    /// Whether members that were hurt are replaced, so that others can be hurt.
+    /// Whether damaged members are replaced, so that others can be damaged.
     pub heals: bool,
     /// Whether volumes are scrubbed.
     pub has_scrubs: bool,
-    /// Steps from one scrub to the next, about.
+    /// Mean number of steps between scrubs.
     pub steps_between_scrubs: u64,
-    /// Of 100 quiet moments between crashes, in how many victims are damaged and scrubbed, where volumes are.
+    /// Percentage of idle moments between crashes in which victims are damaged and scrubbed, if
+    /// volumes are scrubbed.
     pub quiet_scrubs_percent: u64,
-    /// Members that are slower than others, by their place.
+    /// Members that are slower than others, by index.
     pub slow_members: Vec<usize>,
-    /// What happens beside all that.
+    /// Hazards beyond all that.
     pub hazards: Hazards,
 }
 
 impl Swarm {
-    /// Draws a run.
+    /// Generates a run.
     ///
     /// # Panics
-    /// When no members suit a configuration, out of a hundred draws.
+    /// If no members suit a configuration in a hundred attempts.
     #[must_use]
-    pub fn draw(seed: u64) -> Swarm {
+    pub fn generate(seed: u64) -> Swarm {
         let root = Prng::new(seed).fork("swarm");
-        let (config, geometries) = draw_volume(&root);
+        let (config, geometries) = generate_volume(&root);
         let mut prng = root.fork("crashes");
-        // Long runs with few crashes fill volumes; short ones with many cut into whatever is under way; and some crash again and
-        // again before anything is won back, most of all while they are mounted.
+        // Long runs with few crashes fill volumes; short ones with many interrupt whatever is in
+        // flight; and some crash again and again before any space is reclaimed, especially during
+        // mounts.
         let (steps, crashes, cut_mounts_percent) = match prng.below(10) {
             0 => (4000, prng.below(4), 33),
             1..5 => (800, prng.below(4), 33),
@@ -89,14 +92,14 @@ impl Swarm {
         let has_absences = prng.chance(1, 2);
         let deaths_percent = if prng.chance(1, 2) { 50 } else { 0 };
         let mut prng = root.fork("blows");
-        let blows_per_mille = if prng.chance(1, 2) { 1 + prng.below(12) } else { 0 };
+        let injected_faults_per_mille = if prng.chance(1, 2) { 1 + prng.below(12) } else { 0 };
         let mut prng = root.fork("load");
         let calm = 2 + prng.below(20);
-        let mut mix = draw_mix(&mut root.fork("mix"));
+        let mut mix = generate_mix(&mut root.fork("mix"));
         if is_loop {
             mix.hot_percent /= 2;
         }
-        let slow_members = draw_slow_members(&root, seed, geometries.len());
+        let slow_members = choose_slow_members(&root, seed, geometries.len());
         Swarm {
             seed,
             config,
@@ -113,8 +116,8 @@ impl Swarm {
             has_deaths: deaths_percent > 0,
             has_absences,
             calm: if is_loop { 2 + calm / 8 } else { calm },
-            blows_per_mille,
-            blows: Blows { rot: true, zones: true, members: true },
+            injected_faults_per_mille,
+            injected_faults: InjectedFaultKinds { rot: true, zones: true, members: true },
             is_rough: root.fork("rough").chance(1, 2),
             has_faults: root.fork("faults").chance(1, 2),
             heals: root.fork("heals").chance(1, 2),
@@ -122,23 +125,23 @@ impl Swarm {
             steps_between_scrubs: *root.fork("steps between scrubs").pick(&[100, 400, 2000]).expect("there are some"),
             quiet_scrubs_percent: if root.fork("quiet scrubs").chance(1, 2) { 40 } else { 0 },
             slow_members,
-            hazards: Hazards::draw(&root, crashes),
+            hazards: Hazards::generate(&root, crashes),
         }
     }
 
-    /// Begins it: the volume is created on empty drives.
+    /// Begins the run: the volume is created on empty drives.
     ///
     /// # Panics
-    /// When the volume and its members do not suit each other.
+    /// If the volume and its members do not suit each other.
     #[must_use]
     pub fn begin(&self) -> SwarmRun {
         SwarmRun::new(self.clone())
     }
 
-    /// Runs it.
+    /// Executes the run.
     ///
     /// # Errors
-    /// The first promise that was broken, with the seed and the step in its message.
+    /// The first violated guarantee, with the seed and the step in its message.
     pub fn run(&self) -> Result<Outcome, Violation> {
         let mut run = self.begin();
         run.run().map_err(|violation| {
@@ -149,13 +152,13 @@ impl Swarm {
     }
 }
 
-/// Members, and a volume for which they have room.
-fn draw_volume(root: &Prng) -> (VolumeConfig, Vec<Geometry>) {
+/// Members, and a volume that fits them.
+fn generate_volume(root: &Prng) -> (VolumeConfig, Vec<Geometry>) {
     for draw in 0..DRAWS_MAX {
         let mut prng = root.fork(&format!("volume/{draw}"));
-        let scheme = draw_scheme(&mut prng);
-        let geometries = draw_geometries(&mut prng, scheme);
-        let mut config = draw_config(&mut prng, scheme, &geometries[0]);
+        let scheme = choose_scheme(&mut prng);
+        let geometries = generate_geometries(&mut prng, scheme);
+        let mut config = generate_config(&mut prng, scheme, &geometries[0]);
         config.tuning.is_cache_volatile = prng.chance(1, 4);
         config.tuning.trim_blocks = if prng.chance(1, 2) { 1 + prng.below(64) } else { config.tuning.trim_blocks };
         let ids = vec![[0; 16]; geometries.len()];
@@ -164,17 +167,17 @@ fn draw_volume(root: &Prng) -> (VolumeConfig, Vec<Geometry>) {
             return (config, geometries);
         }
     }
-    panic!("most members that are drawn suit most configurations");
+    panic!("most generated members suit most configurations");
 }
 
-/// In three runs of four, about a quarter of the members.
-fn draw_slow_members(root: &Prng, seed: u64, members: usize) -> Vec<usize> {
+/// In three of four runs, about a quarter of the members.
+fn choose_slow_members(root: &Prng, seed: u64, members: usize) -> Vec<usize> {
     let has_any = root.fork("slow members").chance(3, 4);
     let mut speeds = Prng::new(seed).fork("speeds");
     (0..members).filter(|_| speeds.chance(1, 4) && has_any).collect()
 }
 
-fn draw_mix(prng: &mut Prng) -> Mix {
+fn generate_mix(prng: &mut Prng) -> Mix {
     let mut mix = Mix::default();
     if prng.chance(1, 2) {
         mix.reads = prng.below(20);
@@ -192,7 +195,7 @@ fn draw_mix(prng: &mut Prng) -> Mix {
     mix
 }
 
-fn draw_scheme(prng: &mut Prng) -> Scheme {
+fn choose_scheme(prng: &mut Prng) -> Scheme {
     let scheme = |level, data, parity| Scheme { level, data, parity };
     let schemes = [
         scheme(Level::Raid5, 2, 1),
@@ -211,8 +214,9 @@ fn draw_scheme(prng: &mut Prng) -> Scheme {
     *prng.pick(&schemes).expect("there are schemes")
 }
 
-/// Small drives that differ in what drives of one volume may differ in. More of them have the smallest shape than can be missing.
-fn draw_geometries(prng: &mut Prng, scheme: Scheme) -> Vec<Geometry> {
+/// Small drives that differ as drives of one volume may differ. More of them have the smallest
+/// geometry than can be missing.
+fn generate_geometries(prng: &mut Prng, scheme: Scheme) -> Vec<Geometry> {
     let block_size_bytes = if prng.chance(1, 8) { 4096 } else { 512 };
     let capacity = 16 + prng.below(49);
     let zone_count = 12 + prng.below(13) as u32;
@@ -249,11 +253,11 @@ fn draw_geometries(prng: &mut Prng, scheme: Scheme) -> Vec<Geometry> {
     (0..scheme.members()).map(|at| one(prng, at)).collect()
 }
 
-fn draw_config(prng: &mut Prng, scheme: Scheme, geometry: &Geometry) -> VolumeConfig {
+fn generate_config(prng: &mut Prng, scheme: Scheme, geometry: &Geometry) -> VolumeConfig {
     let mut config = VolumeConfig::new("swarm", scheme);
     let group = |prng: &mut Prng| if prng.chance(1, 4) { 1 } else { 1 + prng.below(64) as u32 };
     config.small = StreamShape { unit_blocks: 1 + prng.below(3) as u32, group_stripes: group(prng) };
-    // What is collected fills whole stripes: a segment has to have some of them.
+    // Collected blocks fill whole stripes: a segment must have several of them.
     let large_blocks_max = (geometry.zone_capacity_blocks.0 / 6).min(8);
     config.large = StreamShape { unit_blocks: 1 + prng.below(large_blocks_max) as u32, group_stripes: group(prng) };
     let tuning = &mut config.tuning;

@@ -1,47 +1,47 @@
-//! Promises, and how they were broken.
+//! Guarantees, and their violations.
 
 use std::fmt;
 
-/// A promise that was not kept.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one.
+    /// The guarantee.
     pub promise: Promise,
-    /// The logical block concerned, if it is one.
+    /// The logical block concerned, if any.
     pub lba: Option<u64>,
-    /// What exactly, for a person.
+    /// A human-readable description.
     pub message: String,
 }
 
-/// What volumes promise.
+/// The guarantees of volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Requests end as they must.
+    /// Requests complete with the right status and data.
     Answers,
-    /// Every request ends, once; a volume comes to rest.
+    /// Every request completes, once; a volume quiesces.
     Ends,
-    /// Reads return what was written last when they were submitted.
+    /// Reads return the version that was the newest when they were submitted.
     Contents,
-    /// What was acknowledged is there after a crash, and what was read once stays.
+    /// Acknowledged writes survive crashes, and a version that was read once stays.
     Durability,
-    /// A volume mounts while it has members enough.
+    /// A volume can be mounted while it has enough members.
     Mounts,
-    /// Members that did nothing wrong are kept.
+    /// Members without faults are not failed.
     Members,
-    /// What was acknowledged is on all members: a volume can lose as many as it tolerates.
+    /// Acknowledged writes are on all members: a volume can lose as many as it tolerates.
     Redundancy,
-    /// What members hold came in the order that mounts rely on.
+    /// Blocks reach the members in the order that mounts rely on.
     Order,
 }
 
 impl Violation {
-    /// A broken promise that is not one of a block.
+    /// A violation that does not concern a block.
     #[must_use]
     pub fn new(promise: Promise, message: String) -> Violation {
         Violation { promise, lba: None, message }
     }
 
-    /// A block that is not as it must be.
+    /// A violation that concerns a block.
     #[must_use]
     pub fn of_block(promise: Promise, lba: u64, message: String) -> Violation {
         Violation { promise, lba: Some(lba), message }

@@ -1,4 +1,4 @@
-//! Members that may have few zones active.
+//! Members with few active zones.
 
 use zonda_zoned::{Geometry, ZoneState};
 
@@ -6,13 +6,13 @@ use super::failures::geometry;
 use super::script::{Kind, Script, plain_config};
 use crate::{Event, Scheme};
 
-/// The log of superblocks has one of them, and what takes stripes two.
+/// One of them is the superblock log's, and two are those of open segments.
 const ACTIVE_ZONES: u32 = 3;
 /// The member whose cache was lost.
-const HURT: usize = 1;
+const MEMBER_WITH_LOST_CACHE: usize = 1;
 
-/// All zones of a member that may be active are those of segments: the one of its superblocks is full, and two zones that had been filled
-/// lack their last block. Returns how many stripes were written.
+/// All zones of a member that may be active belong to segments: the one of its superblocks is full,
+/// and two zones that had been filled lack their last block. Returns how many stripes were written.
 fn without_an_active_zone_for_superblocks() -> (Script, u64) {
     let geometry =
         Geometry { max_active_zones: Some(ACTIVE_ZONES), max_open_zones: Some(ACTIVE_ZONES), ..geometry(64) };
@@ -23,8 +23,8 @@ fn without_an_active_zone_for_superblocks() -> (Script, u64) {
         stripes += 1;
     }
     script.crash(&[]);
-    script.degrade(HURT, 0, ZoneState::Full);
-    (1..=2).for_each(|segment| script.lose_end(HURT, segment, 1));
+    script.degrade(MEMBER_WITH_LOST_CACHE, 0, ZoneState::Full);
+    (1..=2).for_each(|segment| script.lose_end(MEMBER_WITH_LOST_CACHE, segment, 1));
     (script, stripes)
 }
 
@@ -49,7 +49,7 @@ fn a_mount_that_is_cut_short_after_it_has_finished_a_zone_for_superblocks_is_rep
     script.mount(&[]);
     let finishes: Vec<usize> =
         script.sent.iter().filter(|sent| sent.kind == Kind::Finish).map(|sent| sent.member).collect();
-    assert_eq!(finishes, [HURT], "one zone, and only where it has to be");
+    assert_eq!(finishes, [MEMBER_WITH_LOST_CACHE], "one zone, and only where that is necessary");
     script.crash(&[]);
     script.hold(|_| false);
     script.mount(&[]);
@@ -59,16 +59,13 @@ fn a_mount_that_is_cut_short_after_it_has_finished_a_zone_for_superblocks_is_rep
 #[test]
 fn a_member_that_fails_to_finish_a_zone_for_superblocks_is_done_without() {
     let (mut script, stripes) = without_an_active_zone_for_superblocks();
-    script.fail(|sent| sent.kind == Kind::Finish && sent.member == HURT);
+    script.fail(|sent| sent.kind == Kind::Finish && sent.member == MEMBER_WITH_LOST_CACHE);
     script.mount(&[]);
     script.fail(|_| false);
     assert!(script.volume.is_ready(), "{:?}", script.events);
-    assert!(
-        script
-            .events
-            .iter()
-            .any(|event| matches!(event, Event::MemberFailed { member, .. } if member.as_usize() == HURT))
-    );
+    assert!(script.events.iter().any(
+        |event| matches!(event, Event::MemberFailed { member, .. } if member.as_usize() == MEMBER_WITH_LOST_CACHE)
+    ));
     script.events.retain(|event| *event == Event::Ready);
     expect_all(&mut script, stripes);
 }

@@ -1,4 +1,4 @@
-//! How often a volume tries, until a member is failed.
+//! How often a volume retries before a member is failed.
 
 use super::script::{Kind, Script, Sent, plain_config};
 use crate::limits::{MEMBER_FAILURES_MAX, WRITE_ATTEMPTS_MAX};

@@ -1,4 +1,4 @@
-//! Reads, writes and trims of a volume that nothing happens to.
+//! Reads, writes and trims of a volume without faults.
 
 use bytes::Bytes;
 use zonda_layers::Memory;
@@ -7,7 +7,7 @@ use zonda_zoned::{
     Outcome, Payload, Prng, Status, ZonedDevice,
 };
 
-use crate::{Event, Level, MountOptions, Scheme, StreamShape, Volume, VolumeConfig, VolumeOn};
+use crate::{Event, Level, MountOptions, Scheme, StreamShape, Volume, VolumeConfig, VolumeDevice};
 
 pub(super) fn geometry(metadata_bytes: u16) -> Geometry {
     Geometry {
@@ -33,17 +33,17 @@ pub(super) fn config(scheme: Scheme) -> VolumeConfig {
     config
 }
 
-fn volume(scheme: Scheme, metadata_bytes: u16) -> VolumeOn<Memory> {
+fn volume(scheme: Scheme, metadata_bytes: u16) -> VolumeDevice<Memory> {
     let members = scheme.members();
     let ids: Vec<[u8; 16]> = (0..members as u8).map(|at| [at + 1; 16]).collect();
     let geometries = vec![geometry(metadata_bytes); members];
-    let volume = Volume::create(config(scheme), geometries, [9; 16], &ids, false).expect("they suit");
+    let volume = Volume::create(config(scheme), geometries, [9; 16], &ids, false).expect("a valid configuration");
     let devices = (0..members).map(|_| Some(Memory::new(geometry(metadata_bytes), u64::MAX))).collect();
-    let mut volume = VolumeOn::new(volume, devices);
-    volume.turn(Instant::ZERO);
+    let mut volume = VolumeDevice::new(volume, devices);
+    volume.process(Instant::ZERO);
     assert_eq!(volume.volume_mut().poll_event(), Some(Event::Ready));
     let status = volume.volume().status();
-    assert_eq!(status.room_blocks, status.volume_blocks, "{scheme:?}: a new volume has room for all its blocks");
+    assert_eq!(status.writable_blocks, status.volume_blocks, "{scheme:?}: a new volume has space for all its blocks");
     volume
 }
 
@@ -108,7 +108,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
         let mut command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
         while let Err(full) = volume.submit(now, command) {
             command = full.0;
-            now = volume.next_wakeup().expect("a full volume has something under way");
+            now = volume.next_wakeup().expect("a full volume has commands in flight");
             volume.poll(now, &mut completions);
         }
         if prng.chance(1, 3) {
@@ -127,7 +127,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
             ended += 1;
             assert_eq!(completion.status, Status::Success, "{scheme:?} {}", completion.id.0);
             let Outcome::Data(Payload::Bytes(found)) = completion.outcome else { continue };
-            let at = expected.iter().position(|(id, ..)| *id == completion.id).expect("a read was asked for");
+            let at = expected.iter().position(|(id, ..)| *id == completion.id).expect("a read was submitted");
             let (_, versions, start) = expected.swap_remove(at);
             for (at, (block, &version)) in found.data.chunks(512).zip(&versions).enumerate() {
                 let lba = start + at as u64;
@@ -160,7 +160,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
 }
 
 /// The volume after a crash, without some of its members.
-fn remounted(volume: VolumeOn<Memory>, without: &[usize]) -> VolumeOn<Memory> {
+fn remounted(volume: VolumeDevice<Memory>, without: &[usize]) -> VolumeDevice<Memory> {
     let (volume, mut members) = volume.into_parts();
     let tuning = volume.tuning().clone();
     drop(volume);
@@ -169,20 +169,20 @@ fn remounted(volume: VolumeOn<Memory>, without: &[usize]) -> VolumeOn<Memory> {
     }
     members.iter_mut().flatten().for_each(Memory::power_cycle);
     let geometries = members.iter().map(|member| Some(member.as_ref()?.geometry(NamespaceId::FIRST).clone())).collect();
-    let volume = Volume::mount(geometries, tuning, MountOptions::of([9; 16])).expect("it was one");
-    let mut volume = VolumeOn::new(volume, members);
-    volume.turn(Instant::ZERO);
+    let volume = Volume::mount(geometries, tuning, MountOptions::of([9; 16])).expect("it is a volume");
+    let mut volume = VolumeDevice::new(volume, members);
+    volume.process(Instant::ZERO);
     let events: Vec<Event> = std::iter::from_fn(|| volume.volume_mut().poll_event()).collect();
     assert_eq!(events.last(), Some(&Event::Ready), "{events:?}");
     volume
 }
 
-fn compare_all(volume: &mut VolumeOn<Memory>, model: &[u64]) {
+fn compare_all(volume: &mut VolumeDevice<Memory>, model: &[u64]) {
     let mut completions = CompletionQueue::new();
     for (lba, &version) in (0..).zip(model) {
         let operation = Operation::Read { start: Lba(lba), blocks: Blocks(1) };
         let command = Command { id: CommandId(lba), namespace: NamespaceId::FIRST, operation };
-        volume.submit(Instant::ZERO, command).expect("there is room for one");
+        volume.submit(Instant::ZERO, command).expect("one command fits");
         volume.poll(Instant::ZERO, &mut completions);
         let completion = completions.pop().expect("memory answers at once");
         assert_eq!(completion.status, Status::Success, "block {lba}");
@@ -192,8 +192,8 @@ fn compare_all(volume: &mut VolumeOn<Memory>, model: &[u64]) {
     }
 }
 
-/// The extents of the whole volume, block by block, each asked for at most so many blocks.
-fn holes(volume: &VolumeOn<Memory>, most: u64) -> Vec<bool> {
+/// The extents of the whole volume, block by block, each requested for at most `most` blocks.
+fn holes(volume: &VolumeDevice<Memory>, most: u64) -> Vec<bool> {
     let mut holes = Vec::new();
     let blocks = volume.volume().geometry().namespace_blocks().0;
     while (holes.len() as u64) < blocks {
@@ -212,10 +212,10 @@ fn blocks_are_holes_when_they_were_never_written_or_trimmed_since_and_then_they_
     assert!(holes(&volume, u64::MAX).iter().all(|&is_hole| is_hole), "nothing was written");
     let (mut prng, mut completions) = (Prng::new(3), CompletionQueue::new());
     let mut model: Vec<u64> = vec![0; blocks as usize];
-    let submit = |volume: &mut VolumeOn<Memory>, id, operation| {
+    let submit = |volume: &mut VolumeDevice<Memory>, id, operation| {
         volume
             .submit(Instant::ZERO, Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation })
-            .expect("few are under way");
+            .expect("few are in flight");
     };
     for round in 1..200 {
         let count = 1 + prng.below(24);

@@ -1,4 +1,5 @@
-//! A volume on slow members that can be hurt and that append in an order of their own, and what should be in it.
+//! A volume on slow members that can be damaged and that append in an order of their own, and the
+//! expected contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,31 +12,31 @@ use zonda_zoned::{
 };
 
 use super::basics::{contents, geometry};
-use crate::{Event, MemberIndex, MemberState, MountOptions, Volume, VolumeConfig, VolumeOn};
+use crate::{Event, MemberIndex, MemberState, MountOptions, Volume, VolumeConfig, VolumeDevice};
 
-/// Memory that takes its time, and whose medium can be hurt.
+/// Memory with latency, whose medium can be damaged.
 #[derive(Debug)]
 pub(super) struct Slow {
     inner: Memory,
     prng: Prng,
-    /// What has ended, by when it is told.
+    /// Completed commands, by the time of their completion.
     ended: BTreeMap<(Instant, u64), Completion>,
     order: u64,
     /// An append that others overtake, and since when.
     held: Option<(Instant, Command)>,
-    /// Blocks that are read otherwise than they were written, until their zone is reset.
+    /// Blocks that read differently than they were written, until their zone is reset.
     pub(super) rotten: BTreeSet<u64>,
     /// Blocks that cannot be read.
     pub(super) latent: BTreeSet<u64>,
-    /// Writes that fail, of those to come.
+    /// The number of next writes that fail.
     pub(super) failing_writes: u64,
-    /// Whether it answers.
-    pub(super) is_silent: bool,
-    /// It answers nothing before this time.
+    /// Whether commands are never completed.
+    pub(super) is_unresponsive: bool,
+    /// It completes nothing before this time.
     pub(super) pauses_until: Option<Instant>,
     /// Zones that were reset.
     pub(super) reset: BTreeSet<u32>,
-    /// Blocks read and blocks written, and commands that did it.
+    /// Blocks read and blocks written, and the number of commands.
     pub(super) read: (u64, u64),
     pub(super) written: (u64, u64),
 }
@@ -51,7 +52,7 @@ impl Slow {
             rotten: BTreeSet::new(),
             latent: BTreeSet::new(),
             failing_writes: 0,
-            is_silent: false,
+            is_unresponsive: false,
             pauses_until: None,
             reset: BTreeSet::new(),
             read: (0, 0),
@@ -59,7 +60,7 @@ impl Slow {
         }
     }
 
-    /// Whoever gave it commands is gone: none is answered.
+    /// Its host was stopped: no command is completed.
     pub(super) fn ended_all(&mut self) {
         self.ended.clear();
         self.held = None;
@@ -82,7 +83,7 @@ impl Slow {
         (2..zones.geometry().zone_count).flat_map(blocks).collect()
     }
 
-    fn hurt(&self, start: Lba, payload: Payload) -> Payload {
+    fn corrupt(&self, start: Lba, payload: Payload) -> Payload {
         let Payload::Bytes(buffer) = payload else { return payload };
         let mut data = BytesMut::from(&buffer.data[..]);
         for (lba, block) in (start.0..).zip(data.chunks_mut(512)) {
@@ -100,7 +101,7 @@ impl ZonedDevice for Slow {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        if self.is_silent {
+        if self.is_unresponsive {
             return Ok(());
         }
         let is_append = matches!(command.operation, Operation::Append { .. });
@@ -113,7 +114,7 @@ impl ZonedDevice for Slow {
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        self.release(now).expect("memory has room");
+        self.release(now).expect("memory accepts it");
         while let Some(entry) = self.ended.first_entry().filter(|entry| entry.key().0 <= now) {
             completions.push(entry.remove());
         }
@@ -172,7 +173,7 @@ impl Slow {
         }
         while let Some(mut completion) = ended.pop() {
             if let (Some(start), Outcome::Data(payload)) = (read, completion.outcome.clone()) {
-                completion.outcome = Outcome::Data(self.hurt(start, payload));
+                completion.outcome = Outcome::Data(self.corrupt(start, payload));
             }
             self.order += 1;
             let at = now.max(self.pauses_until.unwrap_or(now)) + Duration::from_micros(5 + self.prng.below(50));
@@ -182,13 +183,13 @@ impl Slow {
     }
 }
 
-/// A volume, and what should be in it.
+/// A volume, and its expected contents.
 pub(super) struct Bench {
-    pub(super) volume: VolumeOn<Slow>,
+    pub(super) volume: VolumeDevice<Slow>,
     pub(super) model: Vec<u64>,
     pub(super) now: Instant,
     pub(super) events: Vec<Event>,
-    /// Reads may fail: what more members have lost than the volume tolerates.
+    /// Reads may fail: more members have lost blocks than the volume tolerates.
     pub(super) may_lose: bool,
     /// Blocks of which reads have failed.
     pub(super) failed: BTreeSet<u64>,
@@ -196,9 +197,9 @@ pub(super) struct Bench {
     prng: Prng,
     version: u64,
     next_id: u64,
-    /// Reads, and what they should bring.
+    /// Reads, and the versions that they should return.
     expected: BTreeMap<CommandId, (u64, Vec<u64>)>,
-    under_way: u64,
+    in_flight: u64,
 }
 
 impl Bench {
@@ -210,9 +211,9 @@ impl Bench {
         let members = config.scheme.members();
         let ids: Vec<[u8; 16]> = (0..members as u8).map(|at| [at + 1; 16]).collect();
         let geometries = vec![geometry.clone(); members];
-        let volume = Volume::create(config, geometries, [9; 16], &ids, false).expect("they suit");
+        let volume = Volume::create(config, geometries, [9; 16], &ids, false).expect("a valid configuration");
         let devices = (0..members as u64).map(|at| Some(Slow::new(geometry.clone(), seed * 16 + at))).collect();
-        let volume = VolumeOn::new(volume, devices);
+        let volume = VolumeDevice::new(volume, devices);
         let mut bench = Bench {
             volume,
             model: Vec::new(),
@@ -225,7 +226,7 @@ impl Bench {
             version: 0,
             next_id: 0,
             expected: BTreeMap::new(),
-            under_way: 0,
+            in_flight: 0,
         };
         bench.run_out();
         assert_eq!(bench.events, [Event::Ready]);
@@ -233,24 +234,24 @@ impl Bench {
         bench
     }
 
-    /// So much time passes, with what happens in it.
+    /// Lets this much time pass, with all activity in it.
     pub(super) fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         while self.volume.next_wakeup().is_some_and(|next| next <= until) && self.step() {}
         self.now = until;
     }
 
-    /// Moves on to the next thing that happens. Says whether there is any.
+    /// Advances to the next event. Returns whether there is any.
     pub(super) fn step(&mut self) -> bool {
-        // What a volume was told to do begins now.
-        self.volume.turn(self.now);
-        let Some(next) = self.volume.next_wakeup() else { return self.listen() };
+        // New management calls take effect now.
+        self.volume.process(self.now);
+        let Some(next) = self.volume.next_wakeup() else { return self.drain_events() };
         self.now = self.now.max(next);
         let mut completions = CompletionQueue::new();
         self.volume.poll(self.now, &mut completions);
-        self.listen();
+        self.drain_events();
         while let Some(completion) = completions.pop() {
-            self.under_way -= 1;
+            self.in_flight -= 1;
             if self.may_lose
                 && completion.status == Status::UnrecoveredReadError
                 && let Some((start, versions)) = self.expected.remove(&completion.id)
@@ -269,13 +270,13 @@ impl Bench {
         true
     }
 
-    /// Some steps, as far as there are any.
+    /// Several steps, as far as there are any.
     pub(super) fn steps(&mut self, count: u32) {
         let _ = (0..count).all(|_| self.step());
     }
 
-    /// Says whether there was anything to be heard.
-    fn listen(&mut self) -> bool {
+    /// Returns whether there was any event.
+    fn drain_events(&mut self) -> bool {
         let before = self.events.len();
         self.events.extend(std::iter::from_fn(|| self.volume.volume_mut().poll_event()));
         self.events.len() > before
@@ -283,14 +284,14 @@ impl Bench {
 
     pub(super) fn run_out(&mut self) {
         while self.step() {}
-        assert_eq!(self.under_way, 0, "every command ends");
+        assert_eq!(self.in_flight, 0, "every command ends");
         self.volume.volume().check_invariants();
     }
 
-    /// Until something is told.
+    /// Runs until an event is reported.
     pub(super) fn run_until(&mut self, event: &Event) {
         while !self.events.contains(event) {
-            assert!(self.step(), "{event:?} should come: {:?}", self.events);
+            assert!(self.step(), "{event:?} is expected: {:?}", self.events);
         }
         self.events.clear();
         self.volume.volume().check_invariants();
@@ -301,9 +302,9 @@ impl Bench {
         let mut command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
         while let Err(full) = self.volume.submit(self.now, command) {
             command = full.0;
-            assert!(self.step(), "a full volume has something under way");
+            assert!(self.step(), "a full volume has commands in flight");
         }
-        self.under_way += 1;
+        self.in_flight += 1;
     }
 
     pub(super) fn write(&mut self, start: u64, count: u64) {
@@ -331,7 +332,7 @@ impl Bench {
         self.submit(Operation::Read { start: Lba(start), blocks: Blocks(count) });
     }
 
-    /// Some of everything.
+    /// A mix of all requests.
     pub(super) fn churn(&mut self, count: u64) {
         for _ in 0..count {
             let blocks = self.model.len() as u64;
@@ -348,8 +349,8 @@ impl Bench {
                 }
                 _ => self.read(start, count),
             }
-            while self.under_way > 8 {
-                assert!(self.step(), "what is under way ends");
+            while self.in_flight > 8 {
+                assert!(self.step(), "commands in flight complete");
             }
             if self.next_id.is_multiple_of(64) {
                 self.volume.volume().check_invariants();
@@ -360,19 +361,19 @@ impl Bench {
     pub(super) fn fill(&mut self) {
         for start in (0..self.model.len() as u64).step_by(8) {
             self.write(start, (self.model.len() as u64 - start).min(8));
-            while self.under_way > 8 {
-                assert!(self.step(), "what is under way ends");
+            while self.in_flight > 8 {
+                assert!(self.step(), "commands in flight complete");
             }
         }
         self.run_out();
     }
 
-    /// Every block is written again, and what comes of that within a little while is done; a slow scrub does not go on meanwhile.
+    /// Rewrites every block, and runs for a little while; a slow scrub makes no progress meanwhile.
     pub(super) fn overwrite(&mut self) {
         for start in (0..self.model.len() as u64).step_by(8) {
             self.write(start, (self.model.len() as u64 - start).min(8));
-            while self.under_way > 0 {
-                assert!(self.step(), "what is under way ends");
+            while self.in_flight > 0 {
+                assert!(self.step(), "commands in flight complete");
             }
         }
         let until = self.now + Duration::from_millis(50);
@@ -384,14 +385,14 @@ impl Bench {
     pub(super) fn read_all(&mut self) {
         for lba in 0..self.model.len() as u64 {
             self.read(lba, 1);
-            while self.under_way > 8 {
-                assert!(self.step(), "what is under way ends");
+            while self.in_flight > 8 {
+                assert!(self.step(), "commands in flight complete");
             }
         }
         self.run_out();
     }
 
-    /// Without another member all is there, and nothing was lost on the way.
+    /// Without another member everything can be read, and nothing was lost.
     pub(super) fn survives(&mut self, member: u8) {
         self.fail(member);
         self.read_all();
@@ -403,51 +404,55 @@ impl Bench {
         self.volume.replace(MemberIndex(member), None);
     }
 
-    /// An empty device takes a member's place.
+    /// An empty device replaces a member.
     pub(super) fn replace(&mut self, member: u8) {
         let seed = self.prng.next_u64();
         let geometry = self.geometry.clone();
         self.volume.replace(MemberIndex(member), Some(Slow::new(geometry.clone(), seed)));
         let id = [100 + member; 16];
-        self.volume.volume_mut().replace_member(self.now, MemberIndex(member), geometry, id).expect("it suits");
+        self.volume
+            .volume_mut()
+            .replace_member(self.now, MemberIndex(member), geometry, id)
+            .expect("a suitable device");
     }
 
-    /// A member is failed, and its device pulled: what it has not done is not done.
+    /// Fails a member, and removes its device: its outstanding commands are dropped.
     pub(super) fn pull(&mut self, member: u8) -> Slow {
         self.volume.volume_mut().fail_member(self.now, MemberIndex(member));
-        let mut device = self.volume.replace(MemberIndex(member), None).expect("it is there");
+        let mut device = self.volume.replace(MemberIndex(member), None).expect("it is present");
         device.ended_all();
         device
     }
 
-    /// It is there again, and asks to be taken back.
-    pub(super) fn give_back(&mut self, member: u8, device: Slow) {
+    /// The device is attached again, and re-added.
+    pub(super) fn reattach(&mut self, member: u8, device: Slow) {
         let geometry = self.geometry.clone();
         self.volume.replace(MemberIndex(member), Some(device));
-        self.volume.volume_mut().readd_member(self.now, MemberIndex(member), geometry).expect("it suits");
+        self.volume.volume_mut().readd_member(self.now, MemberIndex(member), geometry).expect("a suitable device");
     }
 
     pub(super) fn device(&mut self, member: u8) -> &mut Slow {
-        self.volume.member_mut(MemberIndex(member)).expect("it is there")
+        self.volume.member_mut(MemberIndex(member)).expect("it is present")
     }
 
     pub(super) fn state(&self, member: u8) -> MemberState {
         self.volume.volume().status().members[usize::from(member)].state
     }
 
-    /// The power goes and comes back.
+    /// A power loss and a mount.
     pub(super) fn remount(&mut self) {
         self.begin_remount();
         self.run_until_ready();
     }
 
-    /// The same, but for what comes of it.
+    /// The same, without waiting for the mount.
     pub(super) fn begin_remount(&mut self) {
-        // In the meantime there is one that nobody asks anything.
+        // In the meantime there is another volume without activity.
         let geometries = vec![Some(self.geometry.clone())];
-        let nobody =
+        let idle =
             Volume::mount(geometries, crate::Tuning::default(), MountOptions::default()).expect("a mount begins");
-        let (volume, mut members) = std::mem::replace(&mut self.volume, VolumeOn::new(nobody, vec![None])).into_parts();
+        let (volume, mut members) =
+            std::mem::replace(&mut self.volume, VolumeDevice::new(idle, vec![None])).into_parts();
         let tuning = volume.tuning().clone();
         drop(volume);
         for member in members.iter_mut().flatten() {
@@ -457,14 +462,14 @@ impl Bench {
         }
         let geometries =
             members.iter().map(|member| Some(member.as_ref()?.geometry(NamespaceId::FIRST).clone())).collect();
-        let volume = Volume::mount(geometries, tuning, MountOptions::of([9; 16])).expect("it was one");
-        self.volume = VolumeOn::new(volume, members);
+        let volume = Volume::mount(geometries, tuning, MountOptions::of([9; 16])).expect("it is a volume");
+        self.volume = VolumeDevice::new(volume, members);
         self.expected.clear();
-        self.under_way = 0;
+        self.in_flight = 0;
     }
 
     fn run_until_ready(&mut self) {
-        self.volume.turn(self.now);
+        self.volume.process(self.now);
         while !self.volume.volume().is_ready() {
             assert!(self.step(), "a mount ends: {:?}", self.events);
         }

@@ -1,4 +1,5 @@
-//! The limits on what is in flight: up to the limit commands are taken, the next one is handed back, and all that were taken end.
+//! The limits of commands in flight: up to the limit commands are accepted, the next one is
+//! returned, and all accepted ones complete.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::{Level, MemberIndex, Scheme};
 
 const ONE_MEMBER: Scheme = Scheme { level: Level::Raid0, data: 1, parity: 0 };
 
-/// For a volume of more blocks than one request may name.
+/// For a volume with more blocks than one request may name.
 fn many_zones() -> Geometry {
     Geometry { zone_count: 64, ..geometry(64) }
 }
@@ -26,18 +27,18 @@ fn read(start: u64) -> Operation {
     Operation::Read { start: Lba(start), blocks: Blocks(1) }
 }
 
-/// The volume takes no more: it hands this command back as it was.
+/// The volume accepts no more: it returns this command unchanged.
 fn expect_full(script: &mut Script, operation: &Operation, what: &str) {
-    let Err(full) = script.try_submit(operation.clone()) else { panic!("the volume takes {what}") };
+    let Err(full) = script.try_submit(operation.clone()) else { panic!("the volume accepts {what}") };
     assert_eq!(full.0.operation, *operation, "the command is handed back as it was");
 }
 
-/// All that was taken ends; then the volume takes this command, and it ends too.
+/// All accepted commands complete; then the volume accepts this command, and it completes too.
 fn expect_all_to_end(mut script: Script, taken: &BTreeSet<CommandId>, operation: Operation) {
     script.release();
     assert!(taken.iter().all(|&id| script.has_ended(id)), "everything in flight ends");
     let id = script.submit(operation);
-    assert!(script.has_ended(id), "there is room again");
+    assert!(script.has_ended(id), "there is space again");
 }
 
 #[test]
@@ -45,7 +46,7 @@ fn the_request_beyond_the_limit_is_handed_back_and_all_others_end() {
     let mut script = script();
     let taken: BTreeSet<CommandId> = (0..REQUESTS_MAX as u64)
         .map(|number| {
-            script.try_submit(write(number % 64, 1, number + 1)).expect("a request within the limit is taken")
+            script.try_submit(write(number % 64, 1, number + 1)).expect("a request within the limit is accepted")
         })
         .collect();
     for operation in [write(0, 1, 7), read(0), Operation::Flush, read(200)] {
@@ -59,14 +60,14 @@ fn the_block_beyond_the_buffer_is_handed_back_and_all_others_are_written() {
     let mut script = script();
     let blocks = REQUEST_BLOCKS_MAX;
     let mut taken: BTreeSet<CommandId> = (1..BUFFERED_BLOCKS_MAX as u64 / blocks)
-        .map(|version| script.try_submit(write(0, blocks, version)).expect("blocks within the limit are taken"))
+        .map(|version| script.try_submit(write(0, blocks, version)).expect("blocks within the limit are accepted"))
         .collect();
-    taken.insert(script.try_submit(write(0, blocks - 1, 70)).expect("there is room for one block less"));
+    taken.insert(script.try_submit(write(0, blocks - 1, 70)).expect("one block less fits"));
     expect_full(&mut script, &write(0, 2, 71), "a block beyond the limit");
     taken.insert(script.try_submit(write(0, 1, 72)).expect("the last block fits"));
     expect_full(&mut script, &write(0, 1, 73), "a block beyond the limit");
-    // Reads need no room there.
-    taken.insert(script.try_submit(read(0)).expect("a read is taken"));
+    // Reads need no space there.
+    taken.insert(script.try_submit(read(0)).expect("a read is accepted"));
     expect_all_to_end(script, &taken, write(0, blocks, 74));
 }
 
@@ -77,7 +78,7 @@ fn a_member_is_never_given_more_commands_than_the_limit() {
     script.release();
     assert!(script.has_ended(write));
     let reads: BTreeSet<CommandId> =
-        (0..MEMBER_COMMANDS_MAX + 10).map(|_| script.try_submit(read(0)).expect("there is room")).collect();
+        (0..MEMBER_COMMANDS_MAX + 10).map(|_| script.try_submit(read(0)).expect("there is space")).collect();
     script.hold(|sent| sent.kind == Kind::Read);
     script.run();
     assert_eq!(script.held(), MEMBER_COMMANDS_MAX, "the rest waits in the volume");
@@ -110,5 +111,5 @@ fn a_request_of_one_block_too_many_is_refused_and_all_blocks_of_the_largest_one_
         let id = script.submit(operation);
         assert_eq!(script.status(id), Some(Status::InvalidField));
     }
-    assert_eq!(script.volume.counters().host_blocks, REQUEST_BLOCKS_MAX, "what is refused does not count");
+    assert_eq!(script.volume.counters().host_blocks, REQUEST_BLOCKS_MAX, "refused requests do not count");
 }

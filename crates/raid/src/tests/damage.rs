@@ -1,11 +1,11 @@
-//! Damage in what was written last, where no footer says what it was: what is read is right, or an error, or the volume is not
-//! mounted; never an older version.
+//! Damage in the last blocks written, where no footer describes them: reads return the right
+//! version or an error, or the mount is refused; never an older version.
 
 use zonda_zoned::{Lba, Prng, ZoneState};
 
 use super::failures::{config, geometry};
 use crate::limits::METADATA_ZONES;
-use crate::testing::{Drive, Request, World};
+use crate::testing::{Drive, Request, Simulation};
 use crate::{Level, MountOptions, Scheme, VolumeError};
 
 const SINGLE: Scheme = Scheme { level: Level::Raid0, data: 1, parity: 0 };
@@ -20,13 +20,14 @@ const BLOCKS_BACK: usize = 9;
 enum Damage {
     /// The contents are wrong, and metadata are right.
     Data,
-    /// Nothing of it can be read.
+    /// It cannot be read at all.
     Unreadable,
-    /// It reads as zeros, and so do its metadata. Of the last chunk nothing tells that from a write that was cut short.
+    /// It reads as zeros, and so do its metadata. For the last chunk this is indistinguishable from
+    /// an interrupted write.
     Blank,
 }
 
-/// What came of a mount.
+/// The result of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mounted {
     /// Reads that failed.
@@ -39,51 +40,52 @@ enum Mounted {
 enum When {
     /// After a crash.
     Crash,
-    /// After the program has ended with nothing in flight.
+    /// After the program has been stopped with nothing in flight.
     Stop,
-    /// After a mount has closed what was open, and was cut short.
+    /// After a mount has closed open segments, and was interrupted.
     Closed,
 }
 
 /// A volume in which the first blocks were written twice, and some of them trimmed last.
-fn volume(scheme: Scheme, metadata_bytes: u16, has_trim: bool) -> World {
+fn volume(scheme: Scheme, metadata_bytes: u16, has_trim: bool) -> Simulation {
     let prng = Prng::new(7);
     let mut config = config(scheme);
     config.tuning.large_segments = 0;
     let drives =
         (0..scheme.members()).map(|at| Drive::new(geometry(metadata_bytes), prng.fork(&format!("drive/{at}"))));
-    let mut world = World::create(config, drives.collect(), prng.fork("world")).expect("they suit");
-    world.model.is_lost = true;
-    world.suspects = u32::MAX;
+    let mut simulation =
+        Simulation::create(config, drives.collect(), prng.fork("world")).expect("a valid configuration");
+    simulation.model.is_lost = true;
+    simulation.suspects = u32::MAX;
     for version in 0..3 {
         for start in (0..6).filter(|start| version < 2 || *start > 2 && !has_trim) {
-            assert!(world.ask(&Request::Write { start, blocks: 1 }).expect("the volume is right"));
-            world.rest().expect("the volume comes to rest");
+            assert!(simulation.submit(&Request::Write { start, blocks: 1 }).expect("the volume is right"));
+            simulation.quiesce().expect("the volume quiesces");
         }
     }
     if has_trim {
-        assert!(world.ask(&Request::Trim(vec![(1, 3)])).expect("the volume is right"));
-        world.rest().expect("the volume comes to rest");
+        assert!(simulation.submit(&Request::Trim(vec![(1, 3)])).expect("the volume is right"));
+        simulation.quiesce().expect("the volume quiesces");
     }
-    let zones = METADATA_ZONES..world.drives[0].geometry().zone_count;
+    let zones = METADATA_ZONES..simulation.drives[0].geometry().zone_count;
     assert!(
-        zones.into_iter().all(|zone| world.drives[0].zone_state(zone) != ZoneState::Full),
+        zones.into_iter().all(|zone| simulation.drives[0].zone_state(zone) != ZoneState::Full),
         "there is no footer yet"
     );
-    world
+    simulation
 }
 
-/// The blocks that were written last to the zone of a member that holds the newest of them.
+/// The last blocks written to the zone of a member that holds the newest of them.
 fn last_blocks(drive: &Drive) -> Vec<Lba> {
     let zones = METADATA_ZONES..drive.geometry().zone_count;
     let held = zones.filter(|&zone| !matches!(drive.zone_state(zone), ZoneState::Empty | ZoneState::Offline));
     let blocks = held.map(|zone| drive.written_blocks(zone)).max_by_key(Vec::len).unwrap_or_default();
-    // The header is not what this is about.
+    // Headers are not tested here.
     let count = blocks.len().saturating_sub(1);
     blocks.into_iter().take(count).collect()
 }
 
-fn hurt(drive: &mut Drive, lba: Lba, damage: Damage) {
+fn apply_damage(drive: &mut Drive, lba: Lba, damage: Damage) {
     match damage {
         Damage::Data => drive.rot_data(lba),
         Damage::Unreadable => drive.lose_block(lba),
@@ -91,10 +93,10 @@ fn hurt(drive: &mut Drive, lba: Lba, damage: Damage) {
     }
 }
 
-/// Mounts, and reads each block: what is read is right, or an error.
-fn mount(world: &mut World, without: u32) -> Mounted {
-    let mounted = world.mount(without);
-    match world.volume.failure() {
+/// Mounts, and reads each block: it is right, or an error.
+fn mount(simulation: &mut Simulation, without: u32) -> Mounted {
+    let mounted = simulation.mount(without);
+    match simulation.volume.failure() {
         Some(VolumeError::UnidentifiedLosses { blocks, .. }) => {
             assert!(*blocks > 0);
             return Mounted::Refused;
@@ -102,21 +104,21 @@ fn mount(world: &mut World, without: u32) -> Mounted {
         Some(error) => panic!("{error}"),
         None => mounted.expect("it is mounted"),
     }
-    // Reads of blocks that are known to be lost fail without a look at a member.
-    let known = world.volume.lost(Lba(0)).flat_map(|range| range.start.0..range.start.0 + range.blocks.0);
+    // Reads of blocks that are known to be lost fail without reading a member.
+    let known = simulation.volume.lost(Lba(0)).flat_map(|range| range.start.0..range.start.0 + range.blocks.0);
     let lost = known.filter(|&lba| lba < 8).count() as u64;
-    let before = world.volume.counters().unreadable_blocks;
+    let before = simulation.volume.counters().unreadable_blocks;
     for start in 0..8 {
-        assert!(world.ask(&Request::Read { start, blocks: 1 }).expect("the volume is right"));
-        world.rest().unwrap_or_else(|violation| panic!("{violation}"));
+        assert!(simulation.submit(&Request::Read { start, blocks: 1 }).expect("the volume is right"));
+        simulation.quiesce().unwrap_or_else(|violation| panic!("{violation}"));
     }
-    Mounted::With(lost + world.volume.counters().unreadable_blocks - before)
+    Mounted::With(lost + simulation.volume.counters().unreadable_blocks - before)
 }
 
-/// Names the case of a run that panics.
-struct Here(String);
+/// Reports the case of a run that panics.
+struct PanicContext(String);
 
-impl Drop for Here {
+impl Drop for PanicContext {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.0);
@@ -124,55 +126,56 @@ impl Drop for Here {
     }
 }
 
-fn end(world: &mut World, when: When) {
+fn end(simulation: &mut Simulation, when: When) {
     match when {
-        When::Crash => world.crash(),
-        When::Stop => world.die(),
+        When::Crash => simulation.crash(),
+        When::Stop => simulation.kill(),
         When::Closed => {
-            world.crash();
-            // Until zones are finished: what is open is neither read nor moved.
-            world.mount_in_haste(0).expect("it is mounted");
-            world.crash();
+            simulation.crash();
+            // Until zones are finished: open ones are neither read nor moved.
+            simulation.mount_until_ready(0).expect("it is mounted");
+            simulation.crash();
         }
     }
 }
 
-/// Damages each of the last blocks of a volume, the same of all members `hurt_members`, and mounts without some. Says what came of each.
+/// Damages each of the last blocks of a volume, the same for all `damaged_members`, and mounts
+/// without some. Returns the result of each.
 fn damage_each(
     scheme: Scheme,
     metadata_bytes: u16,
     damage: Damage,
     has_trim: bool,
-    hurt_members: &[usize],
+    damaged_members: &[usize],
     without: u32,
 ) -> Vec<Mounted> {
     let mut all = Vec::new();
     for when in [When::Crash, When::Stop, When::Closed] {
         for back in 0..BLOCKS_BACK {
             let what = format!(
-                "{scheme:?}, {metadata_bytes} bytes, {damage:?}, trim: {has_trim}, {hurt_members:?} without {without:b}"
+                "{scheme:?}, {metadata_bytes} bytes, {damage:?}, trim: {has_trim}, {damaged_members:?} without {without:b}"
             );
             if damage == Damage::Blank && back < 2 {
                 continue;
             }
-            let _here = Here(format!("{what}, {when:?}, block {back} from the end"));
-            let mut world = volume(scheme, metadata_bytes, has_trim);
-            end(&mut world, when);
-            for &at in hurt_members {
-                let Some(&lba) = last_blocks(&world.drives[at]).get(back) else { continue };
-                hurt(&mut world.drives[at], lba, damage);
+            let _context = PanicContext(format!("{what}, {when:?}, block {back} from the end"));
+            let mut simulation = volume(scheme, metadata_bytes, has_trim);
+            end(&mut simulation, when);
+            for &at in damaged_members {
+                let Some(&lba) = last_blocks(&simulation.drives[at]).get(back) else { continue };
+                apply_damage(&mut simulation.drives[at], lba, damage);
             }
-            let first = mount(&mut world, without);
+            let first = mount(&mut simulation, without);
             for _ in 0..3 {
-                world.crash();
-                let again = mount(&mut world, without);
-                assert_eq!(again, first, "a later mount does not forget it");
+                simulation.crash();
+                let again = mount(&mut simulation, without);
+                assert_eq!(again, first, "a later mount has the same result");
             }
             if first == Mounted::Refused {
-                world.crash();
-                world.options = MountOptions { accepts_losses: true, ..MountOptions::default() };
-                let _ = world.mount(without);
-                assert!(world.volume.is_ready(), "losses are accepted: {:?}", world.volume.failure());
+                simulation.crash();
+                simulation.options = MountOptions { accepts_losses: true, ..MountOptions::default() };
+                let _ = simulation.mount(without);
+                assert!(simulation.volume.is_ready(), "losses are accepted: {:?}", simulation.volume.failure());
             }
             all.push(first);
         }
@@ -200,7 +203,8 @@ fn without_redundancy_a_block_that_cannot_be_read_refuses_the_mount() {
     for scheme in [SINGLE, RAID0] {
         for metadata_bytes in [64, 0] {
             let mounted = damage_each(scheme, metadata_bytes, Damage::Unreadable, false, &[0], 0);
-            // Where a block in front of the chunk describes it, that one alone says what the others were.
+            // If a block in front of the chunk describes it, only that one has the metadata of the
+            // others.
             let (last, before) = (mounted[0], mounted[1]);
             let is_described = metadata_bytes == 0;
             assert_eq!(last, if is_described { Mounted::With(1) } else { Mounted::Refused }, "{scheme:?}");
@@ -259,22 +263,22 @@ fn both_copies_of_a_mirror_damaged_never_bring_back_an_older_version() {
 }
 
 #[test]
-fn what_a_mount_closes_without_a_footer_is_emptied_once_and_its_zones_are_free_again() {
+fn segments_that_a_mount_closes_without_footers_are_emptied_once_and_their_zones_freed() {
     for scheme in [SINGLE, RAID1, RAID5] {
-        let mut world = volume(scheme, 64, true);
-        world.model.is_lost = false;
+        let mut simulation = volume(scheme, 64, true);
+        simulation.model.is_lost = false;
         for _ in 0..3 {
-            let drive = &world.drives[0];
+            let drive = &simulation.drives[0];
             let is_held = |zone: &u32| drive.zone_state(*zone) != ZoneState::Empty;
             let held: Vec<u32> = (METADATA_ZONES..drive.geometry().zone_count).filter(is_held).collect();
             assert_eq!(held.len(), 1, "{scheme:?}: all of it fits one zone");
-            world.crash();
-            assert_eq!(mount(&mut world, 0), Mounted::With(0));
-            assert_eq!(world.drives[0].zone_state(held[0]), ZoneState::Empty, "{scheme:?}: it was moved");
-            let moved = world.volume.counters().relocated_blocks;
-            assert!(moved <= world.volume.status().live_blocks, "{scheme:?}: {moved} blocks are moved");
-            world.rest().expect("the volume comes to rest");
-            assert_eq!(world.volume.counters().relocated_blocks, moved, "nothing is moved to and fro");
+            simulation.crash();
+            assert_eq!(mount(&mut simulation, 0), Mounted::With(0));
+            assert_eq!(simulation.drives[0].zone_state(held[0]), ZoneState::Empty, "{scheme:?}: it was moved");
+            let moved = simulation.volume.counters().relocated_blocks;
+            assert!(moved <= simulation.volume.status().live_blocks, "{scheme:?}: {moved} blocks are moved");
+            simulation.quiesce().expect("the volume quiesces");
+            assert_eq!(simulation.volume.counters().relocated_blocks, moved, "nothing is moved back and forth");
         }
     }
 }
@@ -298,12 +302,12 @@ fn blank_blocks_in_front_of_others_were_written_and_are_damaged() {
 fn each_block_of_those_that_were_written_last_is_counted_by_the_mount_that_finds_it_damaged() {
     for metadata_bytes in [64, 0] {
         for back in 0..BLOCKS_BACK {
-            let mut world = volume(RAID1, metadata_bytes, false);
-            world.crash();
-            let Some(&lba) = last_blocks(&world.drives[0]).get(back) else { break };
-            world.drives[0].flip(lba);
-            world.mount_in_haste(0).expect("it is mounted");
-            let found = world.volume.damage();
+            let mut simulation = volume(RAID1, metadata_bytes, false);
+            simulation.crash();
+            let Some(&lba) = last_blocks(&simulation.drives[0]).get(back) else { break };
+            simulation.drives[0].flip(lba);
+            simulation.mount_until_ready(0).expect("it is mounted");
+            let found = simulation.volume.damage();
             assert_eq!(found.repaired + found.damaged, 1, "{metadata_bytes} bytes, {back} back: {found:?}");
         }
     }
@@ -311,54 +315,58 @@ fn each_block_of_those_that_were_written_last_is_counted_by_the_mount_that_finds
 
 #[test]
 fn a_moved_copy_that_is_damaged_does_not_count_before_the_one_that_it_was_moved_from() {
-    let mut world = volume(SINGLE, 64, false);
-    let zones = METADATA_ZONES..world.drives[0].geometry().zone_count;
-    let is_held = |world: &World, zone: u32| world.drives[0].zone_state(zone) != ZoneState::Empty;
-    let source = zones.clone().find(|&zone| is_held(&world, zone)).expect("blocks were written");
-    world.crash();
-    world.mount_in_haste(0).expect("it is mounted");
-    // What is open is moved; the power goes when a stripe of it has arrived.
-    let has_stripe = |world: &World, zone: u32| zone != source && world.drives[0].written_blocks(zone).len() > 1;
+    let mut simulation = volume(SINGLE, 64, false);
+    let zones = METADATA_ZONES..simulation.drives[0].geometry().zone_count;
+    let is_held = |simulation: &Simulation, zone: u32| simulation.drives[0].zone_state(zone) != ZoneState::Empty;
+    let source = zones.clone().find(|&zone| is_held(&simulation, zone)).expect("blocks were written");
+    simulation.crash();
+    simulation.mount_until_ready(0).expect("it is mounted");
+    // Open segments are moved; the power fails when a stripe of them has arrived.
+    let has_stripe =
+        |simulation: &Simulation, zone: u32| zone != source && simulation.drives[0].written_blocks(zone).len() > 1;
     let target = loop {
-        world.step(u64::MAX).expect("the volume is right");
-        if let Some(zone) = zones.clone().find(|&zone| has_stripe(&world, zone)) {
+        simulation.step(u64::MAX).expect("the volume is right");
+        if let Some(zone) = zones.clone().find(|&zone| has_stripe(&simulation, zone)) {
             break zone;
         }
     };
-    world.crash();
-    assert!(is_held(&world, source), "what is moved is still where it was");
-    let moved = world.drives[0].written_blocks(target);
-    moved[..moved.len() - 1].iter().for_each(|&lba| world.drives[0].rot_data(lba));
-    assert_eq!(mount(&mut world, 0), Mounted::With(0));
+    simulation.crash();
+    assert!(is_held(&simulation, source), "the moved block is still in its old place");
+    let moved = simulation.drives[0].written_blocks(target);
+    moved[..moved.len() - 1].iter().for_each(|&lba| simulation.drives[0].rot_data(lba));
+    assert_eq!(mount(&mut simulation, 0), Mounted::With(0));
 }
 
-/// One drive puts one block down in the place of the one behind it: with redundancy nothing is lost, whichever block it was.
+/// One drive writes one block in place of the next one: with redundancy nothing is lost, whichever
+/// block it was.
 #[test]
-fn a_block_in_the_place_of_the_one_behind_it_is_not_taken_for_that() {
+fn a_block_written_in_place_of_the_next_one_is_not_taken_for_it() {
     let raid6 = Scheme { level: Level::Raid6, data: 2, parity: 2 };
     for (scheme, metadata_bytes) in [(RAID1, 64), (RAID5, 64), (raid6, 64), (raid6, 0)] {
         let mut tried = 0;
         for at in 0..scheme.members() {
             let begin = || {
-                let mut world = super::failures::world(scheme, metadata_bytes, 11);
+                let mut simulation = super::failures::simulation(scheme, metadata_bytes, 11);
                 for start in [0, 8, 4, 16, 2] {
-                    assert!(world.ask(&Request::Write { start, blocks: 8 }).expect("the volume is right"));
-                    world.rest().expect("the volume comes to rest");
+                    assert!(simulation.submit(&Request::Write { start, blocks: 8 }).expect("the volume is right"));
+                    simulation.quiesce().expect("the volume quiesces");
                 }
-                world.crash();
-                world
+                simulation.crash();
+                simulation
             };
             let zones = METADATA_ZONES..begin().drives[at].geometry().zone_count;
             let blocks: Vec<Lba> = zones.flat_map(|zone| begin().drives[at].written_blocks(zone)).collect();
             for lba in blocks {
-                let mut world = begin();
-                if !world.drives[at].shift(lba) {
+                let mut simulation = begin();
+                if !simulation.drives[at].shift(lba) {
                     continue;
                 }
                 tried += 1;
-                world.suspects = 1 << at;
-                world.mount(0).unwrap_or_else(|violation| panic!("{scheme:?}, block {lba} of {at}: {violation}"));
-                world.read_all().unwrap_or_else(|violation| panic!("{scheme:?}, block {lba} of {at}: {violation}"));
+                simulation.suspects = 1 << at;
+                simulation.mount(0).unwrap_or_else(|violation| panic!("{scheme:?}, block {lba} of {at}: {violation}"));
+                simulation
+                    .read_all()
+                    .unwrap_or_else(|violation| panic!("{scheme:?}, block {lba} of {at}: {violation}"));
             }
         }
         assert!(tried > 20, "{tried} blocks of {scheme:?}");

@@ -1,4 +1,5 @@
-//! All short histories of the smallest volumes, with every crash and every fault. A failure names a case; this replays it:
+//! All short histories of the smallest volumes, with every crash and every fault. A failure names a
+//! case; this command replays it:
 //!
 //! ```text
 //! cargo run -p zonda-raid --example enumerate -- 'raid5/oob/g1/plp/w0 fail0/end/flip 1:16 data'
@@ -7,9 +8,9 @@
 use crate::SeededBug;
 use crate::testing::enumerate::{Case, Depth, Op, Report, Setup, What, explore, histories, replay};
 
-/// Failures that are known.
+/// Known failures.
 struct Known {
-    /// Words of the names of their kinds.
+    /// Words in the names of their kinds.
     words: &'static [&'static str],
     /// One of the causes in these names.
     cause: &'static str,
@@ -19,7 +20,7 @@ struct Known {
     after: &'static str,
 }
 
-/// What is to be repaired.
+/// Failures that are to be repaired.
 const KNOWN: &[Known] = &[];
 
 impl Known {
@@ -35,7 +36,7 @@ fn is_known(kind: &str) -> bool {
     KNOWN.iter().any(|known| known.covers(kind))
 }
 
-/// Tries all histories of up to so many operations.
+/// Explores all histories of up to `length` operations.
 fn of(setup: Setup, length: usize, is_full: bool, depth: Depth) -> Report {
     let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, is_full);
     let mut report = Report::default();
@@ -59,22 +60,24 @@ fn expect_none_but_known(mut report: Report) {
     assert!(report.found.is_empty(), "promises that were not kept:\n{report}");
 }
 
-/// The volumes of a level, each with the first of the histories that it takes, every second one. Each history meets metadata in both
-/// places and both kinds of caches: caches alternate from one volume to the next, so turns go the other way round in every second pair.
-fn in_turn(level: &str, groups: &[u32]) -> impl Iterator<Item = (Setup, usize)> {
+/// The volumes of a level, each with the offset of its histories, of which it takes every second
+/// one. Each history is combined with metadata in both places and both kinds of caches: caches
+/// alternate from one volume to the next, so offsets are swapped in every second pair.
+fn alternating(level: &str, groups: &[u32]) -> impl Iterator<Item = (Setup, usize)> {
     let setups = Setup::all(groups).into_iter().filter(move |setup| setup.level() == level);
     setups.enumerate().map(|(number, setup)| (setup, (number + number / 2) % 2))
 }
 
-/// Histories of two operations with one thing wrong, and of one operation with two. Levels share the sizes of groups between them, and
-/// the volumes of a level share the histories of two operations. All sizes of each level are tried with all histories, and with longer
-/// ones, by `soak_`, which takes long.
+/// Histories of two operations with one thing wrong, and of one operation with two. Levels share
+/// the sizes of groups between them, and the volumes of a level share the histories of two
+/// operations. All sizes of each level are tried with all histories, and with longer ones, by
+/// `soak_`, which takes long.
 fn keeps_its_promises(level: &str, groups: &[u32]) {
     let mut report = Report::default();
-    for (setup, turn) in in_turn(level, groups) {
+    for (setup, offset) in alternating(level, groups) {
         report.add(of(setup, 1, false, Depth::SINGLE));
         let alphabet = Op::alphabet(setup.scheme().members(), setup.scheme().parity > 0, false);
-        for history in histories(&alphabet, 2).into_iter().skip(turn).step_by(2) {
+        for history in histories(&alphabet, 2).into_iter().skip(offset).step_by(2) {
             report.add(explore(setup, &history, Depth::SINGLE));
         }
     }
@@ -115,7 +118,8 @@ fn raid_10_keeps_its_promises_after_every_short_history() {
     keeps_its_promises("raid10", &[4]);
 }
 
-/// Members that come back are caught up: whatever they missed, and wherever the power fails meanwhile. Each volume takes these histories.
+/// Members that return are caught up: whatever they missed, and whenever the power fails meanwhile.
+/// Each volume takes these histories.
 fn keeps_its_promises_when_members_come_back(level: &str, setups: impl Iterator<Item = (Setup, usize)>, step: usize) {
     let histories = [
         "w0 fail0 w1 readd",
@@ -128,8 +132,8 @@ fn keeps_its_promises_when_members_come_back(level: &str, setups: impl Iterator<
         "fill away0 fill fill back w0 away0 w1 back",
         "fill fail0 w0 readdcut18 away0 fill back",
     ];
-    // A mirror of two of which one comes back after the other one has: if the zone of its newest superblock is lost as well, it cannot be
-    // told from one that went on by itself.
+    // A mirror of two of which one returns after the other one has: if the zone of its newest
+    // superblock is lost as well, it cannot be distinguished from one that was used alone.
     let one_by_one = (level != "raid1").then_some("fill away0 fill fill back away1 w0 back");
     let mut report = Report::default();
     for (setup, first) in setups {
@@ -145,17 +149,17 @@ fn keeps_its_promises_when_members_come_back(level: &str, setups: impl Iterator<
 
 #[test]
 fn raid_1_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid1", in_turn("raid1", &[4]), 2);
+    keeps_its_promises_when_members_come_back("raid1", alternating("raid1", &[4]), 2);
 }
 
 #[test]
 fn raid_5_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid5", in_turn("raid5", &[1]), 2);
+    keeps_its_promises_when_members_come_back("raid5", alternating("raid5", &[1]), 2);
 }
 
 #[test]
 fn raid_6_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid6", in_turn("raid6", &[4]), 2);
+    keeps_its_promises_when_members_come_back("raid6", alternating("raid6", &[4]), 2);
 }
 
 fn soak(level: &str) {
@@ -199,7 +203,7 @@ fn failures_that_are_known_have_not_been_repaired() {
     for known in KNOWN {
         let is_meant = |kind: &String| known.covers(kind);
         let is_found = explored(known.after, Depth::PAIRS).iter().any(is_meant);
-        assert!(is_found, "\"{}\" is repaired: take it out of the list", known.reason);
+        assert!(is_found, "\"{}\" is repaired: remove it from the list", known.reason);
     }
 }
 
@@ -232,7 +236,8 @@ fn a_case_is_replayed_by_its_name() {
     assert!(replay(&seeded).is_err(), "the parity is wrong, and a member is absent");
 }
 
-/// A rebuild of a member that had failed: longer than other histories here, and with a crash and a member absent it shows what they do not.
+/// A rebuild of a member that had failed: longer than other histories here, and with a crash and a
+/// member absent it covers what they do not.
 #[test]
 fn a_rebuild_that_is_cut_short_while_another_member_is_absent_keeps_its_promises() {
     for after in ["raid1/oob/g1/plp/w0 fail0 rebuild", "raid5/oob/g4/plp/w0 fail0 rebuild"] {
@@ -241,7 +246,7 @@ fn a_rebuild_that_is_cut_short_while_another_member_is_absent_keeps_its_promises
     }
 }
 
-/// Whatever is damaged while a volume is in use: a scrub leaves nothing of it that is needed.
+/// After any damage while a volume is in use, a scrub leaves none that is needed.
 #[test]
 fn a_scrub_leaves_no_damage_after_any_short_history() {
     let mut report = Report::default();
@@ -265,7 +270,7 @@ fn damage_behind_the_last_stripe_of_a_rebuilt_zone_is_not_taken_for_a_stripe() {
     }
 }
 
-/// Bugs that histories find, each with one that does.
+/// Seeded bugs, each with a history that finds it.
 const SEEDED: &[(SeededBug, &str, Depth)] = &[
     (SeededBug::HastyAcknowledgement, "raid0/oob/g1/plp/w0", Depth::SINGLE),
     (SeededBug::WrongParity, "raid5/oob/g1/plp/w0", Depth::SINGLE),
@@ -299,12 +304,13 @@ const SEEDED: &[(SeededBug, &str, Depth)] = &[
     (SeededBug::UnscrubbedSuperblocks, "raid1/oob/g1/plp/w0", Depth::SCRUBS),
 ];
 
-/// What is there to be found is found: by crashes, damage, absent members, caches that are lost, and what is done after that.
+/// Every kind of bug is found: by crashes, damage, absent members, lost caches, and later
+/// operations.
 #[test]
 fn seeded_bugs_are_found_after_short_histories() {
     for &(bug, after, depth) in SEEDED {
         let case: Case = format!("{after}/end").parse().expect("the name of a history");
-        // By a promise that is not kept, and by nothing else.
+        // By a violated guarantee, and by nothing else.
         let found = |setup: Setup| {
             let mut found = explore(setup, &case.history, depth).found;
             found.retain(|kind, found| !is_known(kind) && !matches!(found.failure.what, What::Panics | What::Hangs));

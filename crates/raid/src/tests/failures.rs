@@ -1,9 +1,9 @@
-//! Members that fail, one way at a time.
+//! Failing members, one kind of failure at a time.
 
 use zonda_zoned::{Blocks, Duration, Geometry, Operation, Payload, Prng, Status, ZoneAction, ZoneState, ZoneTarget};
 
 use crate::limits::METADATA_ZONES;
-use crate::testing::{Drive, IsMeant, Presence, Request, World};
+use crate::testing::{CommandFilter, Drive, Presence, Request, Simulation};
 use crate::{Event, FailReason, Level, MemberIndex, MemberState, Scheme, StreamShape, VolumeConfig};
 
 const RAID5: Scheme = Scheme { level: Level::Raid5, data: 3, parity: 1 };
@@ -33,136 +33,140 @@ pub(super) fn config(scheme: Scheme) -> VolumeConfig {
     config
 }
 
-pub(super) fn world(scheme: Scheme, metadata_bytes: u16, seed: u64) -> World {
+pub(super) fn simulation(scheme: Scheme, metadata_bytes: u16, seed: u64) -> Simulation {
     let prng = Prng::new(seed);
     let drives =
         (0..scheme.members()).map(|at| Drive::new(geometry(metadata_bytes), prng.fork(&format!("drive/{at}"))));
-    World::create(config(scheme), drives.collect(), prng.fork("world")).expect("they suit")
+    Simulation::create(config(scheme), drives.collect(), prng.fork("world")).expect("a valid configuration")
 }
 
-/// The world goes on for so many steps, and keeps its promises.
-pub(super) fn go_on(world: &mut World, steps: u64) {
+/// Runs this many steps, and checks all guarantees.
+pub(super) fn run_steps(simulation: &mut Simulation, steps: u64) {
     for step in 0..steps {
-        world.step(6).unwrap_or_else(|violation| panic!("step {step}: {violation}"));
+        simulation.step(6).unwrap_or_else(|violation| panic!("step {step}: {violation}"));
     }
 }
 
-/// Everything ends, and everything is there.
-pub(super) fn expect_all(world: &mut World) {
-    world.rest().unwrap_or_else(|violation| panic!("{violation}"));
-    world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+/// Everything completes, and everything is readable.
+pub(super) fn expect_all(simulation: &mut Simulation) {
+    simulation.quiesce().unwrap_or_else(|violation| panic!("{violation}"));
+    simulation.read_all().unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// The power goes, and the volume is mounted with all of its members.
-pub(super) fn crash_and_mount(world: &mut World) {
-    world.crash();
-    world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+/// A power loss, and a mount with all members.
+pub(super) fn crash_and_mount(simulation: &mut Simulation) {
+    simulation.crash();
+    simulation.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
-/// A world in which everything was written, some of it many times.
-fn written(scheme: Scheme, metadata_bytes: u16) -> World {
-    let mut world = world(scheme, metadata_bytes, 1);
-    let blocks = world.model.volume_blocks();
+/// A simulation in which everything was written, some of it many times.
+fn written(scheme: Scheme, metadata_bytes: u16) -> Simulation {
+    let mut simulation = simulation(scheme, metadata_bytes, 1);
+    let blocks = simulation.model.volume_blocks();
     for start in (0..blocks).step_by(8) {
-        while !world.ask(&Request::Write { start, blocks: 8.min(blocks - start) }).unwrap() {
-            world.rest().unwrap();
+        while !simulation.submit(&Request::Write { start, blocks: 8.min(blocks - start) }).unwrap() {
+            simulation.quiesce().unwrap();
         }
     }
-    go_on(&mut world, 2000);
-    world
+    run_steps(&mut simulation, 2000);
+    simulation
 }
 
-fn given_up(world: &World) -> Vec<(MemberIndex, FailReason)> {
+fn failed_members(simulation: &Simulation) -> Vec<(MemberIndex, FailReason)> {
     let member = |event: &Event| match event {
         Event::MemberFailed { member, reason } => Some((*member, *reason)),
         _ => None,
     };
-    world.events.iter().filter_map(member).collect()
+    simulation.events.iter().filter_map(member).collect()
 }
 
 #[test]
-fn a_member_that_stops_answering_is_given_up_and_nothing_is_lost() {
+fn a_member_that_stops_answering_is_failed_and_nothing_is_lost() {
     for metadata_bytes in [64, 0] {
-        let mut world = written(RAID5, metadata_bytes);
-        world.suspects = 0b0010;
-        world.drives[1].set_presence(Presence::Silent);
-        go_on(&mut world, 1000);
-        expect_all(&mut world);
-        assert_eq!(given_up(&world), [(MemberIndex(1), FailReason::Silence)]);
-        go_on(&mut world, 2000);
-        expect_all(&mut world);
+        let mut simulation = written(RAID5, metadata_bytes);
+        simulation.suspects = 0b0010;
+        simulation.drives[1].set_presence(Presence::Unresponsive);
+        run_steps(&mut simulation, 1000);
+        expect_all(&mut simulation);
+        assert_eq!(failed_members(&simulation), [(MemberIndex(1), FailReason::Timeout)]);
+        run_steps(&mut simulation, 2000);
+        expect_all(&mut simulation);
     }
 }
 
 #[test]
-fn a_member_that_fails_every_command_is_given_up_and_nothing_is_lost() {
+fn a_member_that_fails_every_command_is_failed_and_nothing_is_lost() {
     for metadata_bytes in [64, 0] {
-        let mut world = written(RAID5, metadata_bytes);
-        world.suspects = 0b1000;
-        world.drives[3].set_presence(Presence::Failing);
-        go_on(&mut world, 3000);
-        expect_all(&mut world);
-        assert_eq!(given_up(&world), [(MemberIndex(3), FailReason::Errors)]);
-        assert!(world.volume.counters().reconstructed_blocks > 0);
+        let mut simulation = written(RAID5, metadata_bytes);
+        simulation.suspects = 0b1000;
+        simulation.drives[3].set_presence(Presence::Failing);
+        run_steps(&mut simulation, 3000);
+        expect_all(&mut simulation);
+        assert_eq!(failed_members(&simulation), [(MemberIndex(3), FailReason::Errors)]);
+        assert!(simulation.volume.counters().reconstructed_blocks > 0);
     }
 }
 
 #[test]
-fn as_many_members_as_there_are_parities_can_go_one_after_the_other_or_at_once() {
+fn as_many_members_as_parity_chunks_can_fail_one_after_another_or_at_once() {
     for pause in [0, 1500] {
-        let mut world = written(RAID6, 64);
-        world.suspects = 0b0101;
-        world.drives[0].set_presence(Presence::Silent);
-        go_on(&mut world, pause);
-        world.drives[2].set_presence(Presence::Failing);
-        go_on(&mut world, 1500);
-        expect_all(&mut world);
-        assert_eq!(given_up(&world).len(), 2);
+        let mut simulation = written(RAID6, 64);
+        simulation.suspects = 0b0101;
+        simulation.drives[0].set_presence(Presence::Unresponsive);
+        run_steps(&mut simulation, pause);
+        simulation.drives[2].set_presence(Presence::Failing);
+        run_steps(&mut simulation, 1500);
+        expect_all(&mut simulation);
+        assert_eq!(failed_members(&simulation).len(), 2);
     }
 }
 
 #[test]
-fn with_more_members_gone_than_it_can_do_without_requests_wait_until_one_is_failed_by_command() {
-    let presences = [Presence::Silent, Presence::Failing];
+fn with_more_members_missing_than_tolerated_requests_wait_until_one_is_failed_by_command() {
+    let presences = [Presence::Unresponsive, Presence::Failing];
     for (first, second) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         for pause in [0, 7, 1000] {
-            let mut world = written(RAID5, 64);
-            (world.suspects, world.model.is_lost) = (0b0011, true);
-            world.drives[0].set_presence(presences[first]);
-            go_on(&mut world, pause);
-            world.drives[1].set_presence(presences[second]);
-            go_on(&mut world, 500);
-            world.wait(Duration::from_secs(100)).unwrap();
-            assert!(world.events.iter().any(|event| matches!(event, Event::Suspended { .. })), "{:?}", world.events);
+            let mut simulation = written(RAID5, 64);
+            (simulation.suspects, simulation.model.is_lost) = (0b0011, true);
+            simulation.drives[0].set_presence(presences[first]);
+            run_steps(&mut simulation, pause);
+            simulation.drives[1].set_presence(presences[second]);
+            run_steps(&mut simulation, 500);
+            simulation.wait(Duration::from_secs(100)).unwrap();
+            assert!(
+                simulation.events.iter().any(|event| matches!(event, Event::Suspended { .. })),
+                "{:?}",
+                simulation.events
+            );
             for member in [0, 1] {
-                world.volume.fail_member(world.now(), MemberIndex(member));
+                simulation.volume.fail_member(simulation.now(), MemberIndex(member));
             }
-            world.hear().unwrap();
-            world.rest().unwrap_or_else(|violation| panic!("{violation}"));
-            assert!(world.events.iter().any(|event| matches!(event, Event::Failed(_))), "{:?}", world.events);
-            assert!(world.ask(&Request::Write { start: 0, blocks: 1 }).unwrap());
-            assert_eq!(world.model.under_way(), 0, "it is refused at once");
+            simulation.check_output().unwrap();
+            simulation.quiesce().unwrap_or_else(|violation| panic!("{violation}"));
+            assert!(simulation.events.iter().any(|event| matches!(event, Event::Failed(_))), "{:?}", simulation.events);
+            assert!(simulation.submit(&Request::Write { start: 0, blocks: 1 }).unwrap());
+            assert_eq!(simulation.model.in_flight(), 0, "it is refused at once");
         }
     }
 }
 
 #[test]
 fn a_volume_without_redundancy_returns_nothing_wrong_and_fails_with_a_member_that_is_failed_by_command() {
-    let mut world = written(Scheme { level: Level::Raid0, data: 2, parity: 0 }, 64);
-    world.rest().unwrap();
-    world.model.is_lost = true;
+    let mut simulation = written(Scheme { level: Level::Raid0, data: 2, parity: 0 }, 64);
+    simulation.quiesce().unwrap();
+    simulation.model.is_lost = true;
     for _ in 0..20 {
-        let lba = world.drives[0].some_block(METADATA_ZONES).expect("it holds something");
-        world.drives[0].rot(lba);
+        let lba = simulation.drives[0].some_block(METADATA_ZONES).expect("it holds written blocks");
+        simulation.drives[0].rot(lba);
     }
-    world.read_all().expect("blocks are right, or errors");
-    assert!(world.volume.counters().lost_blocks > 0);
-    world.suspects = 0b01;
-    world.drives[0].set_presence(Presence::Silent);
-    go_on(&mut world, 100);
-    world.volume.fail_member(world.now(), MemberIndex(0));
-    world.hear().unwrap();
-    world.rest().expect("every request ends");
+    simulation.read_all().expect("blocks are right, or errors");
+    assert!(simulation.volume.counters().lost_blocks > 0);
+    simulation.suspects = 0b01;
+    simulation.drives[0].set_presence(Presence::Unresponsive);
+    run_steps(&mut simulation, 100);
+    simulation.volume.fail_member(simulation.now(), MemberIndex(0));
+    simulation.check_output().unwrap();
+    simulation.quiesce().expect("every request ends");
 }
 
 /// A data zone of a drive in one of these states.
@@ -172,18 +176,18 @@ fn zone_that_is(drive: &Drive, states: &[ZoneState]) -> u32 {
 }
 
 #[test]
-fn a_zone_that_dies_open_or_full_costs_neither_blocks_nor_its_member() {
+fn a_zone_that_fails_open_or_full_loses_neither_blocks_nor_its_member() {
     let open = [ZoneState::ImplicitlyOpened, ZoneState::ExplicitlyOpened, ZoneState::Closed];
     for metadata_bytes in [64, 0] {
         for states in [&open[..], &[ZoneState::Full], &[ZoneState::Empty]] {
             for to in [ZoneState::ReadOnly, ZoneState::Offline] {
-                let mut world = written(RAID5, metadata_bytes);
-                let zone = zone_that_is(&world.drives[2], states);
-                world.drives[2].degrade(zone, to);
-                go_on(&mut world, 4000);
-                expect_all(&mut world);
-                assert_eq!(given_up(&world), [], "{states:?} to {to}");
-                let retired = world.volume.status().members[2].retired_zones;
+                let mut simulation = written(RAID5, metadata_bytes);
+                let zone = zone_that_is(&simulation.drives[2], states);
+                simulation.drives[2].degrade(zone, to);
+                run_steps(&mut simulation, 4000);
+                expect_all(&mut simulation);
+                assert_eq!(failed_members(&simulation), [], "{states:?} to {to}");
+                let retired = simulation.volume.status().members[2].retired_zones;
                 assert_eq!(retired, 1, "{states:?} to {to}");
             }
         }
@@ -191,42 +195,42 @@ fn a_zone_that_dies_open_or_full_costs_neither_blocks_nor_its_member() {
 }
 
 #[test]
-fn what_was_in_a_zone_that_went_offline_is_moved_to_where_it_has_all_its_chunks() {
-    let mut world = written(RAID5, 64);
-    world.rest().unwrap();
-    let zone = zone_that_is(&world.drives[2], &[ZoneState::Full]);
-    world.drives[2].degrade(zone, ZoneState::Offline);
-    expect_all(&mut world);
-    expect_all(&mut world);
-    assert_eq!(world.volume.status().degraded_segments, 0, "{:?}", world.volume.status());
-    assert!(world.volume.counters().reconstructed_blocks > 0);
+fn blocks_of_a_zone_that_went_offline_are_moved_to_complete_stripes() {
+    let mut simulation = written(RAID5, 64);
+    simulation.quiesce().unwrap();
+    let zone = zone_that_is(&simulation.drives[2], &[ZoneState::Full]);
+    simulation.drives[2].degrade(zone, ZoneState::Offline);
+    expect_all(&mut simulation);
+    expect_all(&mut simulation);
+    assert_eq!(simulation.volume.status().degraded_segments, 0, "{:?}", simulation.volume.status());
+    assert!(simulation.volume.counters().reconstructed_blocks > 0);
 }
 
 #[test]
-fn blocks_that_cannot_be_read_or_are_rotten_are_computed_and_written_anew() {
+fn unreadable_and_corrupt_blocks_are_reconstructed_and_rewritten() {
     for (metadata_bytes, rots) in [(64, false), (64, true), (0, false), (0, true)] {
-        let mut world = written(RAID5, metadata_bytes);
-        world.rest().unwrap();
+        let mut simulation = written(RAID5, metadata_bytes);
+        simulation.quiesce().unwrap();
         for _ in 0..60 {
-            let lba = world.drives[1].some_block(METADATA_ZONES).expect("it holds something");
+            let lba = simulation.drives[1].some_block(METADATA_ZONES).expect("it holds written blocks");
             if rots {
-                world.drives[1].rot(lba);
+                simulation.drives[1].rot(lba);
             } else {
-                world.drives[1].lose_block(lba);
+                simulation.drives[1].lose_block(lba);
             }
         }
-        expect_all(&mut world);
-        assert!(world.volume.counters().mended_blocks > 0);
-        // What there was no room for is left to collection.
-        world.rest().unwrap();
-        expect_all(&mut world);
-        let counters = world.volume.counters();
-        expect_all(&mut world);
-        let now = world.volume.counters();
-        assert_eq!(now.mended_blocks, counters.mended_blocks, "they are mended once");
+        expect_all(&mut simulation);
+        assert!(simulation.volume.counters().repaired_blocks > 0);
+        // Blocks for which there was no space are left to collection.
+        simulation.quiesce().unwrap();
+        expect_all(&mut simulation);
+        let counters = simulation.volume.counters();
+        expect_all(&mut simulation);
+        let now = simulation.volume.counters();
+        assert_eq!(now.repaired_blocks, counters.repaired_blocks, "they are repaired once");
         assert_eq!(now.reconstructed_blocks, counters.reconstructed_blocks, "and not computed again");
-        assert_eq!(world.volume.counters().lost_blocks, 0);
-        assert_eq!(given_up(&world), []);
+        assert_eq!(simulation.volume.counters().lost_blocks, 0);
+        assert_eq!(failed_members(&simulation), []);
     }
 }
 
@@ -241,8 +245,8 @@ fn is_management(geometry: &Geometry, operation: &Operation, wanted: &ZoneAction
 }
 
 #[test]
-fn a_header_a_footer_a_chunk_a_finish_or_a_reset_that_fails_costs_neither_blocks_nor_the_member() {
-    let kinds: [(&str, IsMeant); 5] = [
+fn a_header_a_footer_a_chunk_a_finish_or_a_reset_that_fails_loses_neither_blocks_nor_the_member() {
+    let kinds: [(&str, CommandFilter); 5] = [
         ("header", |_, operation| begins_with(operation, b"ZVSG")),
         ("footer", |_, operation| begins_with(operation, b"ZVFT")),
         ("append", |_, operation| matches!(operation, Operation::Append { .. })),
@@ -251,102 +255,106 @@ fn a_header_a_footer_a_chunk_a_finish_or_a_reset_that_fails_costs_neither_blocks
     ];
     for metadata_bytes in [64, 0] {
         for (name, is_meant) in kinds {
-            let mut world = written(RAID5, metadata_bytes);
-            world.drives[0].fail_next(2, is_meant);
+            let mut simulation = written(RAID5, metadata_bytes);
+            simulation.drives[0].fail_next(2, is_meant);
             for _ in 0..50 {
-                go_on(&mut world, 500);
-                if world.drives[0].traps_left() == 0 {
+                run_steps(&mut simulation, 500);
+                if simulation.drives[0].planned_failures_left() == 0 {
                     break;
                 }
             }
-            go_on(&mut world, 2000);
-            expect_all(&mut world);
-            assert_eq!(world.drives[0].traps_left(), 0, "{name}s were written");
-            assert_eq!(given_up(&world), [], "{name}");
+            run_steps(&mut simulation, 2000);
+            expect_all(&mut simulation);
+            assert_eq!(simulation.drives[0].planned_failures_left(), 0, "{name}s were written");
+            assert_eq!(failed_members(&simulation), [], "{name}");
         }
     }
 }
 
 #[test]
-fn a_member_that_cannot_write_its_superblock_is_given_up() {
-    let mut world = written(RAID6, 64);
-    world.suspects = 0b0011;
-    world.drives[1].fail_next(1, |_, operation| begins_with(operation, b"ZVSB"));
-    world.drives[0].set_presence(Presence::Silent);
-    go_on(&mut world, 500);
-    expect_all(&mut world);
-    assert_eq!(given_up(&world).len(), 2);
-    assert_eq!(world.volume.status().members[1].state, MemberState::Failed);
+fn a_member_that_cannot_write_its_superblock_is_failed() {
+    let mut simulation = written(RAID6, 64);
+    simulation.suspects = 0b0011;
+    simulation.drives[1].fail_next(1, |_, operation| begins_with(operation, b"ZVSB"));
+    simulation.drives[0].set_presence(Presence::Unresponsive);
+    run_steps(&mut simulation, 500);
+    expect_all(&mut simulation);
+    assert_eq!(failed_members(&simulation).len(), 2);
+    assert_eq!(simulation.volume.status().members[1].state, MemberState::Failed);
 }
 
 #[test]
-fn a_member_that_can_never_finish_a_zone_is_given_up() {
-    let mut world = written(RAID5, 64);
-    world.suspects = 0b0001;
-    world.drives[0].faults.finishes = 1000;
-    // Short of its end a zone is finished when its segment is broken.
-    world.drives[0].fail_next(1, |_, operation| matches!(operation, Operation::Append { .. }));
-    go_on(&mut world, 3000);
-    expect_all(&mut world);
-    assert_eq!(given_up(&world), [(MemberIndex(0), FailReason::Errors)]);
+fn a_member_that_can_never_finish_a_zone_is_failed() {
+    let mut simulation = written(RAID5, 64);
+    simulation.suspects = 0b0001;
+    simulation.drives[0].faults.finishes = 1000;
+    // A zone is finished before it is full when its segment is broken.
+    simulation.drives[0].fail_next(1, |_, operation| matches!(operation, Operation::Append { .. }));
+    run_steps(&mut simulation, 3000);
+    expect_all(&mut simulation);
+    assert_eq!(failed_members(&simulation), [(MemberIndex(0), FailReason::Errors)]);
 }
 
-/// The data zones of a drive that hold nothing.
+/// The empty data zones of a drive.
 fn empty_zones(drive: &Drive) -> Vec<u32> {
     (METADATA_ZONES..drive.geometry().zone_count).filter(|&zone| drive.zone_state(zone) == ZoneState::Empty).collect()
 }
 
 const RAID0: Scheme = Scheme { level: Level::Raid0, data: 2, parity: 0 };
 
-/// A full world whose first member loses its free zones one after another, all but so many, until writes are refused.
-fn worn_out(scheme: Scheme, metadata_bytes: u16, zones_left: usize) -> World {
-    let mut world = written(scheme, metadata_bytes);
+/// A full simulation whose first member loses its free zones one after another, all but
+/// `zones_left`, until writes are refused.
+fn out_of_space(scheme: Scheme, metadata_bytes: u16, zones_left: usize) -> Simulation {
+    let mut simulation = written(scheme, metadata_bytes);
     if scheme.parity > 0 {
-        // Nobody is to spare from here on.
-        world.suspects = 1 << scheme.data;
-        world.drives[usize::from(scheme.data)].set_presence(Presence::Silent);
-        go_on(&mut world, 1000);
-        expect_all(&mut world);
+        // No member can be spared from here on.
+        simulation.suspects = 1 << scheme.data;
+        simulation.drives[usize::from(scheme.data)].set_presence(Presence::Unresponsive);
+        run_steps(&mut simulation, 1000);
+        expect_all(&mut simulation);
     }
-    world.model.may_be_full = true;
-    world.mix.trims = 0;
-    while world.model.refused() == 0 || empty_zones(&world.drives[0]).len() > zones_left {
-        let before = world.model.ended();
-        let empty = empty_zones(&world.drives[0]);
+    simulation.model.may_be_full = true;
+    simulation.mix.trims = 0;
+    while simulation.model.refused() == 0 || empty_zones(&simulation.drives[0]).len() > zones_left {
+        let before = simulation.model.ended();
+        let empty = empty_zones(&simulation.drives[0]);
         if empty.len() > zones_left {
-            world.drives[0].degrade(empty[0], ZoneState::ReadOnly);
+            simulation.drives[0].degrade(empty[0], ZoneState::ReadOnly);
         }
-        go_on(&mut world, 300);
-        expect_all(&mut world);
-        assert!(world.model.ended() > before && world.model.ended() < 50_000, "writes come to an end");
+        run_steps(&mut simulation, 300);
+        expect_all(&mut simulation);
+        assert!(
+            simulation.model.ended() > before && simulation.model.ended() < 50_000,
+            "writes are refused in the end"
+        );
     }
-    world
+    simulation
 }
 
 #[test]
-fn a_volume_that_is_worn_out_refuses_writes_and_can_be_read() {
+fn a_volume_out_of_space_refuses_writes_and_can_be_read() {
     for (scheme, metadata_bytes) in [(RAID0, 64), (RAID0, 0), (RAID5, 64)] {
         for zones_left in 0..4 {
-            let mut world = worn_out(scheme, metadata_bytes, zones_left);
-            let refused = world.model.refused();
-            // Until the segments that are open are full.
+            let mut simulation = out_of_space(scheme, metadata_bytes, zones_left);
+            let refused = simulation.model.refused();
+            // Until the open segments are full.
             for start in (0..400).map(|round| round * 7 % 64) {
-                assert!(world.ask(&Request::Write { start, blocks: 3 }).unwrap());
-                world.rest().unwrap_or_else(|violation| panic!("{scheme:?}, {zones_left} left: {violation}"));
+                assert!(simulation.submit(&Request::Write { start, blocks: 3 }).unwrap());
+                simulation.quiesce().unwrap_or_else(|violation| panic!("{scheme:?}, {zones_left} left: {violation}"));
             }
-            assert!(world.model.refused() > refused, "{scheme:?}, {zones_left} left");
-            let status = world.volume.status();
-            assert!(status.room_blocks < status.volume_blocks, "{scheme:?}, {zones_left} left: {status:?}");
-            expect_all(&mut world);
+            assert!(simulation.model.refused() > refused, "{scheme:?}, {zones_left} left");
+            let status = simulation.volume.status();
+            assert!(status.writable_blocks < status.volume_blocks, "{scheme:?}, {zones_left} left: {status:?}");
+            expect_all(&mut simulation);
             let expected = usize::from(scheme.parity);
-            assert_eq!(given_up(&world).len(), expected, "{scheme:?}: nobody that is needed");
-            assert_eq!(world.volume.counters().lost_blocks, 0);
+            assert_eq!(failed_members(&simulation).len(), expected, "{scheme:?}: no needed member");
+            assert_eq!(simulation.volume.counters().lost_blocks, 0);
         }
     }
 }
 
 #[test]
-fn whatever_zones_wear_out_every_request_ends_and_what_was_acknowledged_can_be_read() {
+fn whichever_zones_fail_every_request_completes_and_acknowledged_blocks_can_be_read() {
     let mut refused = 0;
     for seed in 0..20 {
         let mut prng = Prng::new(seed);
@@ -354,108 +362,109 @@ fn whatever_zones_wear_out_every_request_ends_and_what_was_acknowledged_can_be_r
         let mut config = config(scheme);
         config.tuning.trim_blocks = 1 + prng.below(200);
         let drives = (0..scheme.members()).map(|at| Drive::new(geometry(64), prng.fork(&format!("drive/{at}"))));
-        let mut world = World::create(config, drives.collect(), prng.fork("world")).expect("they suit");
-        world.model.may_be_full = true;
+        let mut simulation =
+            Simulation::create(config, drives.collect(), prng.fork("world")).expect("a valid configuration");
+        simulation.model.may_be_full = true;
         if scheme == RAID5 {
-            world.suspects = 0b1000;
-            world.drives[3].set_presence(Presence::Silent);
+            simulation.suspects = 0b1000;
+            simulation.drives[3].set_presence(Presence::Unresponsive);
         }
-        go_on(&mut world, 3000);
+        run_steps(&mut simulation, 3000);
         for round in 0..40 {
-            let drive = &mut world.drives[prng.below(u64::from(scheme.data)) as usize];
+            let drive = &mut simulation.drives[prng.below(u64::from(scheme.data)) as usize];
             let zones: Vec<u32> = (METADATA_ZONES..drive.geometry().zone_count)
                 .filter(|&zone| drive.zone_state(zone) != ZoneState::ReadOnly)
                 .collect();
             if let Some(&zone) = prng.pick(&zones) {
                 drive.degrade(zone, ZoneState::ReadOnly);
             }
-            go_on(&mut world, 200);
+            run_steps(&mut simulation, 200);
             if round % 3 == 0 {
-                expect_all(&mut world);
+                expect_all(&mut simulation);
             }
         }
-        expect_all(&mut world);
-        assert_eq!(given_up(&world).len(), usize::from(scheme.parity), "seed {seed}");
-        refused += u64::from(world.model.refused() > 0);
+        expect_all(&mut simulation);
+        assert_eq!(failed_members(&simulation).len(), usize::from(scheme.parity), "seed {seed}");
+        refused += u64::from(simulation.model.refused() > 0);
     }
-    assert_eq!(refused, 20, "all of them had no room in the end");
+    assert_eq!(refused, 20, "all of them found no space in the end");
 }
 
 #[test]
-fn what_a_volume_that_is_worn_out_has_acknowledged_is_there_after_a_crash() {
+fn blocks_that_a_volume_out_of_space_acknowledged_survive_a_crash() {
     for (scheme, metadata_bytes) in [(RAID0, 64), (RAID0, 0), (RAID5, 64)] {
-        let mut world = worn_out(scheme, metadata_bytes, 2);
-        crash_and_mount(&mut world);
-        expect_all(&mut world);
+        let mut simulation = out_of_space(scheme, metadata_bytes, 2);
+        crash_and_mount(&mut simulation);
+        expect_all(&mut simulation);
     }
 }
 
 #[test]
-fn a_member_that_is_worn_out_goes_before_a_write_is_refused_where_it_can_be_spared() {
+fn a_redundant_member_out_of_zones_is_failed_before_a_write_is_refused() {
     for metadata_bytes in [64, 0] {
-        let mut world = written(RAID5, metadata_bytes);
-        world.suspects = 0b0001;
+        let mut simulation = written(RAID5, metadata_bytes);
+        simulation.suspects = 0b0001;
         for _ in 0..100 {
-            if let Some(&zone) = empty_zones(&world.drives[0]).first() {
-                world.drives[0].degrade(zone, ZoneState::ReadOnly);
+            if let Some(&zone) = empty_zones(&simulation.drives[0]).first() {
+                simulation.drives[0].degrade(zone, ZoneState::ReadOnly);
             }
-            go_on(&mut world, 300);
-            expect_all(&mut world);
-            if !given_up(&world).is_empty() {
+            run_steps(&mut simulation, 300);
+            expect_all(&mut simulation);
+            if !failed_members(&simulation).is_empty() {
                 break;
             }
         }
-        assert_eq!(given_up(&world), [(MemberIndex(0), FailReason::Errors)]);
-        go_on(&mut world, 1000);
-        expect_all(&mut world);
+        assert_eq!(failed_members(&simulation), [(MemberIndex(0), FailReason::Errors)]);
+        run_steps(&mut simulation, 1000);
+        expect_all(&mut simulation);
     }
 }
 
 #[test]
-fn a_trim_makes_room_in_a_volume_that_is_worn_out() {
+fn a_trim_frees_space_in_a_volume_out_of_space() {
     for (scheme, metadata_bytes) in [(RAID0, 64), (RAID0, 0), (RAID5, 64)] {
-        let mut world = worn_out(scheme, metadata_bytes, 2);
-        let (refused, blocks) = (world.model.refused(), world.model.volume_blocks());
-        assert!(world.ask(&Request::Trim(vec![(blocks / 4, blocks / 2)])).unwrap());
-        world.rest().unwrap_or_else(|violation| panic!("{scheme:?}: {violation}"));
-        assert_eq!(world.model.refused(), refused, "{scheme:?}: the trim finds room");
-        world.volume.check_invariants();
+        let mut simulation = out_of_space(scheme, metadata_bytes, 2);
+        let (refused, blocks) = (simulation.model.refused(), simulation.model.volume_blocks());
+        assert!(simulation.submit(&Request::Trim(vec![(blocks / 4, blocks / 2)])).unwrap());
+        simulation.quiesce().unwrap_or_else(|violation| panic!("{scheme:?}: {violation}"));
+        assert_eq!(simulation.model.refused(), refused, "{scheme:?}: the trim finds space");
+        simulation.volume.check_invariants();
         for start in (blocks / 4..blocks / 2).step_by(8) {
-            assert!(world.ask(&Request::Write { start, blocks: 4 }).unwrap());
-            world.rest().unwrap();
+            assert!(simulation.submit(&Request::Write { start, blocks: 4 }).unwrap());
+            simulation.quiesce().unwrap();
         }
-        assert_eq!(world.model.refused(), refused, "{scheme:?}: and there is room for writes again");
-        expect_all(&mut world);
-        crash_and_mount(&mut world);
-        expect_all(&mut world);
+        assert_eq!(simulation.model.refused(), refused, "{scheme:?}: and there is space for writes again");
+        expect_all(&mut simulation);
+        crash_and_mount(&mut simulation);
+        expect_all(&mut simulation);
     }
 }
 
 #[test]
 fn where_nothing_can_be_written_trims_end_with_an_error_too() {
     for metadata_bytes in [64, 0] {
-        let mut world = worn_out(RAID0, metadata_bytes, 2);
-        for zone in METADATA_ZONES..world.drives[0].geometry().zone_count {
-            if world.drives[0].zone_state(zone) != ZoneState::ReadOnly {
-                world.drives[0].degrade(zone, ZoneState::ReadOnly);
+        let mut simulation = out_of_space(RAID0, metadata_bytes, 2);
+        for zone in METADATA_ZONES..simulation.drives[0].geometry().zone_count {
+            if simulation.drives[0].zone_state(zone) != ZoneState::ReadOnly {
+                simulation.drives[0].degrade(zone, ZoneState::ReadOnly);
             }
         }
-        let (refused, blocks) = (world.model.refused(), world.model.volume_blocks());
+        let (refused, blocks) = (simulation.model.refused(), simulation.model.volume_blocks());
         for _ in 0..3 {
-            assert!(world.ask(&Request::Trim(vec![(0, blocks)])).unwrap());
-            assert!(world.ask(&Request::Write { start: 5, blocks: 1 }).unwrap());
-            assert!(world.ask(&Request::Flush).unwrap());
-            expect_all(&mut world);
+            assert!(simulation.submit(&Request::Trim(vec![(0, blocks)])).unwrap());
+            assert!(simulation.submit(&Request::Write { start: 5, blocks: 1 }).unwrap());
+            assert!(simulation.submit(&Request::Flush).unwrap());
+            expect_all(&mut simulation);
         }
-        assert!(world.model.refused() >= refused + 6, "all of them");
-        assert_eq!(given_up(&world), [], "it can still be read");
+        assert!(simulation.model.refused() >= refused + 6, "all of them");
+        assert_eq!(failed_members(&simulation), [], "it can still be read");
     }
 }
 
 #[test]
 fn zone_management_is_refused_and_a_range_beyond_the_end_too() {
-    let mut world = world(RAID5, 64, 1);
-    let blocks = world.model.volume_blocks();
+    let mut simulation = simulation(RAID5, 64, 1);
+    let blocks = simulation.model.volume_blocks();
     let command = |operation| zonda_zoned::Command {
         id: zonda_zoned::CommandId(7),
         namespace: zonda_zoned::NamespaceId::FIRST,
@@ -468,48 +477,48 @@ fn zone_management_is_refused_and_a_range_beyond_the_end_too() {
         (Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::All }, Status::InvalidField),
     ];
     for (operation, status) in refused {
-        world.volume.submit(world.now(), command(operation)).expect("there is room");
-        assert_eq!(world.volume.poll_completion().map(|completion| completion.status), Some(status));
+        simulation.volume.submit(simulation.now(), command(operation)).expect("it is accepted");
+        assert_eq!(simulation.volume.poll_completion().map(|completion| completion.status), Some(status));
     }
 }
 
 #[test]
 fn zones_that_cannot_be_reset_at_a_mount_stay_counted_among_the_active_ones() {
     for seed in 0..20 {
-        let mut world = world(RAID5, 64, seed);
-        go_on(&mut world, 300 + seed * 10);
-        world.crash();
-        let is_reset: IsMeant = |geometry, operation| {
+        let mut simulation = simulation(RAID5, 64, seed);
+        run_steps(&mut simulation, 300 + seed * 10);
+        simulation.crash();
+        let is_reset: CommandFilter = |geometry, operation| {
             let Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) } = operation
             else {
                 return false;
             };
             geometry.zone_of(*start).is_some_and(|zone| zone.0 >= METADATA_ZONES)
         };
-        world.drives.iter_mut().for_each(|drive| drive.fail_next(2, is_reset));
-        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
-        // Two of five are stuck at most: with those that the volume opens there are never more active than may be, or members
-        // would be given up for it.
-        go_on(&mut world, 1500);
-        expect_all(&mut world);
-        assert!(!world.volume.is_degraded(), "seed {seed}");
+        simulation.drives.iter_mut().for_each(|drive| drive.fail_next(2, is_reset));
+        simulation.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        // Two of five are stuck at most: with those that the volume opens there are never more
+        // active than allowed, or members would be failed for it.
+        run_steps(&mut simulation, 1500);
+        expect_all(&mut simulation);
+        assert!(!simulation.volume.is_degraded(), "seed {seed}");
     }
 }
 
 #[test]
 fn a_header_that_cannot_be_read_at_once_is_read_again_and_its_zone_is_kept() {
     for metadata_bytes in [64, 0] {
-        let mut world = written(RAID5, metadata_bytes);
-        world.crash();
-        let is_header: IsMeant = |geometry, operation| {
+        let mut simulation = written(RAID5, metadata_bytes);
+        simulation.crash();
+        let is_header: CommandFilter = |geometry, operation| {
             let Operation::Read { start, .. } = operation else { return false };
             let zone = geometry.zone_of(*start).filter(|zone| zone.0 >= METADATA_ZONES);
             zone.is_some_and(|zone| geometry.zone_start(zone) == *start)
         };
-        world.drives[1].fail_next(3, is_header);
-        world.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
-        assert_eq!(world.drives[1].traps_left(), 0);
-        assert_eq!(world.volume.status().degraded_segments, 0, "no zone of member 1 is lost");
-        expect_all(&mut world);
+        simulation.drives[1].fail_next(3, is_header);
+        simulation.mount(0).unwrap_or_else(|violation| panic!("{violation}"));
+        assert_eq!(simulation.drives[1].planned_failures_left(), 0);
+        assert_eq!(simulation.volume.status().degraded_segments, 0, "no zone of member 1 is lost");
+        expect_all(&mut simulation);
     }
 }

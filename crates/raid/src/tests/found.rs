@@ -1,5 +1,6 @@
-//! What a mount finds that looks like damage or absence, and costs nothing: zones that were finished without contents, damage where
-//! nothing is needed, second logs that could not be active, tombstones that were rewritten.
+//! Findings of a mount that look like damage or absence, and lose nothing: zones that were finished
+//! while empty, damage where nothing is needed, second logs that could not be active, rewritten
+//! tombstones.
 
 use zonda_zoned::{Geometry, Instant, Status};
 
@@ -27,7 +28,8 @@ fn zones_that_were_finished_before_anything_was_written_to_them_refuse_no_mount(
         let blocks = scheme.data as u64;
         let write = script.write(0, blocks, 1);
         assert!(script.has_ended(write));
-        // Segments whose headers cannot be written are closed; the power goes before their zones are reset.
+        // Segments whose headers cannot be written are closed; the power fails before their zones
+        // are reset.
         script.hold(|sent| sent.kind == Kind::Reset);
         script.fail(|sent| sent.kind == Kind::Header);
         let has_failed = (0..200).any(|_| {
@@ -60,7 +62,8 @@ fn damage_on_a_member_that_is_being_rebuilt_refuses_no_mount_where_the_other_one
         let write = script.write(lba, 1, 1);
         assert!(script.has_ended(write));
     }
-    // The rebuild of what was there waits for its first zone; what is written from now on both members have.
+    // The rebuild of the old blocks waits for its first zone; both members have the blocks that are
+    // written from now on.
     script.hold(|sent| sent.member == 0 && sent.kind == Kind::Header && sent.segment == 1);
     script.replace(0);
     let write = script.write(6, 1, 1);
@@ -71,7 +74,8 @@ fn damage_on_a_member_that_is_being_rebuilt_refuses_no_mount_where_the_other_one
     script
         .hold(|sent| sent.member == 0 && (sent.kind == Kind::Header && sent.segment == 1 || sent.kind == Kind::Reset));
     empty(&mut script, segment, 2);
-    // The zone of the active member is reset, and that of the other one is not, and is damaged all over.
+    // The zone of the active member is reset, and that of the other one is not, and is completely
+    // damaged.
     let start = script.zone_start(0, segment);
     let size = geometry(64).zone_size_blocks.0;
     script.unreadable.extend((start + u64::from(HEADER_COPIES)..start + size).map(|lba| (0, lba)));
@@ -92,13 +96,13 @@ fn a_log_of_superblocks_takes_its_second_zone_at_the_end_of_the_mount_that_could
         assert!(script.has_ended(write));
     }
     assert_eq!(script.host_segment(), 5, "five segments are open");
-    // So many as may be active on members of which one log was written, as in version 1.
+    // As many as may be active on members of which one log was written, as in version 1.
     (0..2).for_each(|member| script.erase(member, 1));
     script.set_max_active_zones(6);
     expect_ready(&mut script, &[]);
     for member in 0..2 {
         let logs = (0..METADATA_ZONES).map(|zone| script.written(member, zone)).filter(|&blocks| blocks > 0).count();
-        assert_eq!(logs as u32, METADATA_ZONES, "both zones of member {member} have it before hosts come");
+        assert_eq!(logs as u32, METADATA_ZONES, "both zones of member {member} have it before the volume is ready");
     }
     for lba in 0..20 {
         assert_eq!(script.version(lba), 1);
@@ -113,7 +117,7 @@ fn tombstones_that_could_not_be_read_and_were_rewritten_refuse_no_mount() {
             let write = script.write(lba, 1, 1);
             assert!(script.has_ended(write));
         }
-        // One block of tombstones, or more than the ranges of one fit: no two of them are next to each other.
+        // One block of tombstones, or more than the ranges of one fit: no two of them are adjacent.
         let segment = script.host_segment();
         let from = script.sent.len();
         for range in 0..ranges {
@@ -127,7 +131,7 @@ fn tombstones_that_could_not_be_read_and_were_rewritten_refuse_no_mount() {
             script.unreadable.insert((0, lba));
         }
         let damaged: std::collections::BTreeSet<u64> = chunks.iter().map(|sent| sent.segment).collect();
-        // They are emptied, and the power goes before their zones are reset.
+        // They are emptied, and the power fails before their zones are reset.
         let held = damaged.clone();
         script.hold(move |sent| sent.kind == Kind::Reset && held.contains(&sent.segment));
         script.volume.start_scrub(Instant::ZERO);
@@ -153,7 +157,8 @@ fn chunks_that_never_arrived_are_no_damage() {
             config.large = config.small;
             config.tuning.scrub_blocks_per_second = None;
             let mut script = Script::on(config, geometry(metadata_bytes));
-            // A chunk without metadata beside its blocks begins with a block that describes the other.
+            // A chunk without metadata beside its blocks begins with a block that describes the
+            // other.
             let blocks = if metadata_bytes == 0 { 3 } else { 6 };
             for version in 1..=before {
                 let write = script.write(0, blocks, version);

@@ -1,4 +1,4 @@
-//! Blocks that are lost: reads of them fail, also after a mount, until they are written or trimmed.
+//! Lost blocks: reads of them fail, also after a mount, until they are written or trimmed.
 
 use zonda_zoned::{Blocks, Lba, LbaRange, Status};
 
@@ -11,7 +11,8 @@ use crate::{Event, Level, MountOptions, Scheme, StreamShape, VolumeError};
 
 const BAD: Status = Status::UnrecoveredReadError;
 
-/// A volume whose first three blocks were written twice, each time as one stripe of the first segment, which another one follows.
+/// A volume whose first three blocks were written twice, each time as one stripe of the first
+/// segment, which is followed by another one.
 fn written_twice() -> Script {
     let mut script = Script::create(plain_config(Scheme::raid5(3)));
     for (start, version) in [(0, 1), (0, 2), (3, 1)] {
@@ -21,15 +22,15 @@ fn written_twice() -> Script {
     script
 }
 
-/// The chunks of a stripe on these members cannot be read any more.
-fn hurt(script: &mut Script, members: &[usize], segment: u64, stripe: u64) {
+/// The chunks of a stripe on these members become unreadable.
+fn make_unreadable(script: &mut Script, members: &[usize], segment: u64, stripe: u64) {
     for &member in members {
         let lba = script.zone_start(member, segment) + u64::from(HEADER_COPIES) + stripe;
         script.unreadable.insert((member, lba));
     }
 }
 
-/// Fills the newest segment for requests of hosts with other blocks.
+/// Fills the newest segment for host requests with other blocks.
 fn fill_segment(script: &mut Script) {
     let segment = script.host_segment();
     while script.count(Kind::Footer, segment) == 0 {
@@ -37,7 +38,7 @@ fn fill_segment(script: &mut Script) {
     }
 }
 
-/// How reads of the first three blocks end: the version, or an error.
+/// The results of reads of the first three blocks: the version, or an error.
 fn read_three(script: &mut Script) -> [Result<u64, Status>; 3] {
     [0, 1, 2].map(|lba| {
         let id = script.read(lba);
@@ -55,7 +56,7 @@ fn lost(script: &Script) -> Vec<(u64, u64)> {
 /// Two damaged chunks of the newest versions, where one can be computed.
 fn with_losses() -> (Script, Vec<u64>) {
     let mut script = written_twice();
-    hurt(&mut script, &[0, 1], 1, 1);
+    make_unreadable(&mut script, &[0, 1], 1, 1);
     let found = read_three(&mut script);
     let lost: Vec<u64> = (0..).zip(found).filter(|(_, found)| *found == Err(BAD)).map(|(lba, _)| lba).collect();
     assert!(!lost.is_empty() && found.iter().all(|found| matches!(found, Ok(2) | Err(_))), "{found:?}");
@@ -81,7 +82,7 @@ fn a_place_that_a_marker_names_excuses_no_other_place_of_its_segment() {
     let (mut script, lost_blocks) = with_losses();
     script.crash(&[]);
     // Nothing was read of this stripe: no marker names it.
-    hurt(&mut script, &[0, 1], 1, 2);
+    make_unreadable(&mut script, &[0, 1], 1, 2);
     script.mount(&[]);
     match script.events[..] {
         [Event::Failed(VolumeError::UnidentifiedLosses { segment: 1, blocks, .. })] => {
@@ -89,9 +90,9 @@ fn a_place_that_a_marker_names_excuses_no_other_place_of_its_segment() {
         }
         ref events => panic!("{events:?}"),
     }
-    // The other stripe alone is excused.
+    // Only the other stripe is excused.
     script.unreadable.clear();
-    hurt(&mut script, &[0, 1], 1, 1);
+    make_unreadable(&mut script, &[0, 1], 1, 1);
     script.crash(&[]);
     script.mount(&[]);
     assert_eq!(script.events, [Event::Ready]);
@@ -127,14 +128,15 @@ fn a_place_stays_named_while_its_segment_exists_whatever_becomes_of_its_block_an
 #[test]
 fn a_place_is_named_even_if_its_block_is_written_before_the_marker_is_durable() {
     let mut script = written_twice();
-    hurt(&mut script, &[0, 1], 1, 1);
+    make_unreadable(&mut script, &[0, 1], 1, 1);
     script.hold(|sent| sent.is_relocation && sent.kind == Kind::Chunk);
     assert!(read_three(&mut script).contains(&Err(BAD)) && script.held() > 0, "a marker is in flight");
     let write = script.write(0, 3, 3);
     assert!(script.has_ended(write));
     script.hold(|_| false);
     script.release();
-    // The segment of the marker is collected, the one of the place is not reset, and lacks what its footers say.
+    // The segment of the marker is collected, the one of the place is not reset, and lacks blocks
+    // that its footers list.
     let marker =
         script.sent.iter().rfind(|sent| sent.is_relocation && sent.kind == Kind::Chunk).expect("it is durable");
     let marker = marker.segment;
@@ -159,12 +161,12 @@ fn a_place_is_named_even_if_its_block_is_written_before_the_marker_is_durable() 
 }
 
 #[test]
-fn each_lost_block_is_told_once_counted_once_and_listed() {
+fn each_lost_block_is_reported_once_counted_once_and_listed() {
     let (mut script, lost_blocks) = with_losses();
     for _ in 0..3 {
         assert!(read_three(&mut script).contains(&Err(BAD)));
     }
-    let told: Vec<u64> = script
+    let reported: Vec<u64> = script
         .events
         .iter()
         .filter_map(|event| match event {
@@ -173,7 +175,7 @@ fn each_lost_block_is_told_once_counted_once_and_listed() {
         })
         .flatten()
         .collect();
-    assert_eq!(told, lost_blocks);
+    assert_eq!(reported, lost_blocks);
     let listed: Vec<u64> = lost(&script).into_iter().flat_map(|(start, blocks)| start..start + blocks).collect();
     assert_eq!(listed, lost_blocks);
     assert_eq!(script.volume.counters().lost_blocks, lost_blocks.len() as u64);
@@ -210,7 +212,7 @@ fn a_lost_block_is_no_hole_and_is_lost_until_it_is_written_or_trimmed() {
 #[test]
 fn a_copy_that_can_be_read_again_counts_over_its_marker_only_if_it_is_the_version_that_was_lost() {
     let (mut script, lost_blocks) = with_losses();
-    // The blocks' own metadata could not be read either: nobody knows which version the copies are.
+    // The blocks' own metadata could not be read either: the versions of the copies are unknown.
     script.unreadable.clear();
     script.crash(&[]);
     script.mount(&[]);
@@ -225,7 +227,7 @@ fn a_block_is_not_lost_while_a_member_is_away_that_may_hold_what_is_missing() {
     let mut script = written_twice();
     script.volume.fail_member(zonda_zoned::Instant::ZERO, crate::MemberIndex(0));
     script.run();
-    hurt(&mut script, &[1], 1, 1);
+    make_unreadable(&mut script, &[1], 1, 1);
     let found = read_three(&mut script);
     assert!(found.contains(&Err(BAD)), "{found:?}");
     assert_eq!((script.volume.status().lost_blocks, lost(&script)), (0, Vec::new()));
@@ -234,7 +236,7 @@ fn a_block_is_not_lost_while_a_member_is_away_that_may_hold_what_is_missing() {
 }
 
 #[test]
-fn an_error_that_passes_is_no_loss() {
+fn a_transient_error_is_no_loss() {
     let mut script = written_twice();
     script.fail(|sent| sent.kind == Kind::Read);
     let read = script.read(0);
@@ -250,7 +252,7 @@ fn collection_leaves_markers_of_lost_blocks_and_their_segment_is_reset() {
     // A tombstone is moved out of the segment, too.
     script.trim(5, 1);
     fill_segment(&mut script);
-    hurt(&mut script, &[0, 1], 1, 1);
+    make_unreadable(&mut script, &[0, 1], 1, 1);
     let mut rounds = 0;
     while script.count(Kind::Reset, 1) == 0 {
         // Other blocks are written, until the first segment is the next to be emptied.
@@ -284,7 +286,8 @@ fn collection_leaves_markers_of_lost_blocks_and_their_segment_is_reset() {
     }
 }
 
-/// A volume of which a stripe lacks two members' blocks: one that is rebuilt, and blocks that cannot be read on another.
+/// A volume with a stripe that lacks two members' blocks: one that is rebuilt, and unreadable
+/// blocks on another.
 fn rebuilt_with_losses(metadata_bytes: u16, seed: u64) -> (Bench, Vec<u64>) {
     let mut config = config(Scheme { level: Level::Raid6, data: 3, parity: 2 });
     config.small = StreamShape { unit_blocks: 2, group_stripes: 4 };
@@ -307,7 +310,7 @@ fn rebuilt_with_losses(metadata_bytes: u16, seed: u64) -> (Bench, Vec<u64>) {
 }
 
 #[test]
-fn what_a_rebuild_cannot_compute_is_no_older_version_after_a_mount() {
+fn blocks_that_a_rebuild_cannot_compute_never_read_as_older_versions_after_a_mount() {
     for (metadata_bytes, seed) in [(64, 1), (0, 2), (64, 3)] {
         let (mut bench, lost) = rebuilt_with_losses(metadata_bytes, seed);
         assert!(lost.len() > 3, "{} blocks are lost", lost.len());
@@ -326,18 +329,18 @@ fn what_a_rebuild_cannot_compute_is_no_older_version_after_a_mount() {
 }
 
 #[test]
-fn what_a_rebuild_cannot_compute_is_no_older_version_even_if_no_marker_was_durable() {
+fn blocks_that_a_rebuild_cannot_compute_never_read_as_older_versions_even_if_no_marker_was_durable() {
     for member in 0..4 {
         let mut script = written_twice();
-        // The segment is open: it has no footers that would say what its blocks were.
+        // The segment is open: it has no footers with the metadata of its blocks.
         let other = (member + 1) % 4;
         let holders = [0, 1, 2].map(|lba| {
             let from = script.sent.len();
             script.read(lba);
             script.sent[from].member
         });
-        hurt(&mut script, &[other], 1, 1);
-        // Markers go where moved blocks go, and never arrive.
+        make_unreadable(&mut script, &[other], 1, 1);
+        // Markers are written where moved blocks go, and never arrive.
         script.hold(|sent| sent.is_relocation && sent.kind == Kind::Chunk);
         script.replace(member);
         assert!(script.events.contains(&Event::Rebuilt { member: crate::MemberIndex(member as u8) }));
@@ -345,7 +348,7 @@ fn what_a_rebuild_cannot_compute_is_no_older_version_even_if_no_marker_was_durab
         script.hold(|_| false);
         script.mount(&[]);
         if let Some(failure) = script.volume.failure() {
-            // Nothing says what the block of the other member was.
+            // Nothing identifies the block of the other member.
             assert!(matches!(failure, VolumeError::UnidentifiedLosses { .. }), "{member}: {failure:?}");
             script.crash(&[]);
             script.mount_with(&[], MountOptions { accepts_losses: true, ..MountOptions::default() });
@@ -374,12 +377,13 @@ fn a_row_that_a_rebuild_cannot_compute_is_lost_and_the_stripe_is_not_taken_for_o
             config.small = StreamShape { unit_blocks: 2, group_stripes: 4 };
             let mut script = Script::on(config, geometry(metadata_bytes));
             let rows = if metadata_bytes == 0 { 1 } else { 2 };
-            // The one stripe of a segment without a footer; the last row of one member cannot be read.
+            // The one stripe of a segment without a footer; the last row of one member cannot be
+            // read.
             let write = script.write(0, 3 * rows, 1);
             assert!(script.has_ended(write));
             let last = script.zone_start(other, 1) + u64::from(HEADER_COPIES) + 1;
             script.unreadable.insert((other, last));
-            // What is moved out of the damaged segment never arrives.
+            // Blocks that are moved out of the damaged segment never arrive.
             script.hold(|sent| sent.is_relocation && sent.kind == Kind::Chunk);
             script.replace(member);
             script.crash(&[]);
@@ -401,8 +405,8 @@ fn a_row_that_a_rebuild_cannot_compute_is_lost_and_the_stripe_is_not_taken_for_o
     }
 }
 
-/// A mirror on whose first member no header of the first segment can be read, and whose other member shows no zone of it; whether
-/// its newest versions are elsewhere.
+/// A mirror on whose first member no header of the first segment can be read, and whose other
+/// member has no zone of it; `is_superseded`: its newest versions are elsewhere.
 fn mirror_with_an_unclaimed_zone(metadata_bytes: u16, is_superseded: bool) -> Script {
     let mut config = plain_config(Scheme { level: Level::Raid1, data: 1, parity: 1 });
     config.small.unit_blocks = 2;
@@ -467,15 +471,15 @@ fn a_zone_that_no_header_names_and_of_which_all_is_elsewhere_is_reset() {
 fn accepting_losses_accepts_none_of_segments_that_are_opened_afterwards() {
     let mut script = written_twice();
     script.crash(&[]);
-    hurt(&mut script, &[0, 1], 1, 1);
+    make_unreadable(&mut script, &[0, 1], 1, 1);
     let accepting = MountOptions { accepts_losses: true, ..MountOptions::default() };
     script.mount_with(&[], accepting);
-    assert_eq!(script.events.first(), Some(&Event::Ready));
-    // What is left of the segment is moved to a new one.
+    assert_eq!(script.events[..2], [Event::LossesAccepted { blocks: 1 }, Event::Ready]);
+    // The remaining blocks of the segment are moved to a new one.
     let headers = script.sent.iter().filter(|sent| sent.kind == Kind::Header);
     let opened = headers.map(|sent| sent.segment).min().expect("a segment is opened");
     script.crash(&[]);
-    hurt(&mut script, &[0, 1], opened, 0);
+    make_unreadable(&mut script, &[0, 1], opened, 0);
     script.mount(&[]);
     match script.events[..] {
         [Event::Failed(VolumeError::UnidentifiedLosses { segment, .. })] => assert_eq!(segment, opened),
@@ -494,7 +498,8 @@ fn a_stripe_that_was_cut_short_is_not_lost_after_a_mount_that_was_cut_short_whil
         others += 1;
         script.write(others, 1, 1);
     }
-    // The first stripe of the next segment arrives on one member, and its contents rot there.
+    // The first stripe of the next segment arrives on one member, and its contents are corrupted
+    // there.
     script.hold(|sent| sent.kind == Kind::Chunk && sent.member == 0);
     script.write(0, 1, 2);
     let segment = script.host_segment();
@@ -512,7 +517,7 @@ fn a_stripe_that_was_cut_short_is_not_lost_after_a_mount_that_was_cut_short_whil
 }
 
 #[test]
-fn accepting_a_zone_that_nobody_knows_accepts_what_else_is_lost_of_segments_that_are_there() {
+fn accepting_an_unidentified_zone_accepts_other_losses_of_existing_segments() {
     for accepts in [false, true] {
         let mut config = plain_config(Scheme { level: Level::Raid0, data: 1, parity: 0 });
         config.small.group_stripes = 4;
@@ -535,7 +540,7 @@ fn accepting_a_zone_that_nobody_knows_accepts_what_else_is_lost_of_segments_that
             script.crash(&[]);
             script.hold(|_| false);
         }
-        hurt(&mut script, &[0], 3, 0);
+        make_unreadable(&mut script, &[0], 3, 0);
         script.mount(&[]);
         let is_refused =
             matches!(script.events[..], [Event::Failed(VolumeError::UnidentifiedLosses { segment: 3, .. })]);
@@ -562,7 +567,7 @@ fn a_copy_that_proves_good_after_a_mount_counts_over_the_marker_of_its_own_versi
         assert_eq!(bench.volume.volume().status().lost_blocks, lost);
         bench.remount();
         bench.run_out();
-        assert_eq!(bench.volume.volume().status().lost_blocks, lost, "copies that are damaged still count for nothing");
+        assert_eq!(bench.volume.volume().status().lost_blocks, lost, "copies that are still damaged do not count");
         (1..3).for_each(|member| bench.device(member).rotten.clear());
         bench.remount();
         bench.may_lose = false;
@@ -579,7 +584,7 @@ fn tombstones_that_a_rebuild_cannot_compute_are_written_once_more() {
         let trim = script.trim(0, 2);
         assert!(script.has_ended(trim));
         script.write(6, 3, 1);
-        hurt(&mut script, &[(member + 1) % 4], 1, 3);
+        make_unreadable(&mut script, &[(member + 1) % 4], 1, 3);
         script.replace(member);
         assert!(script.events.contains(&Event::Rebuilt { member: crate::MemberIndex(member as u8) }));
         for _ in 0..2 {

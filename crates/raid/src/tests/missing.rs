@@ -1,4 +1,4 @@
-//! A member that is being rebuilt does not stand in for one that is missing.
+//! A member that is being rebuilt does not substitute for a missing one.
 
 use super::basics::config;
 use super::bench::Bench;
@@ -36,7 +36,7 @@ fn indices(members: &[u8]) -> Vec<MemberIndex> {
     members.iter().copied().map(MemberIndex).collect()
 }
 
-/// Mounts what is there, and says why that failed, if it did.
+/// Mounts the members, and returns why that failed, if it did.
 fn remount(bench: &mut Bench) -> Option<VolumeError> {
     bench.events.clear();
     bench.begin_remount();
@@ -49,7 +49,8 @@ fn remount(bench: &mut Bench) -> Option<VolumeError> {
     }
 }
 
-/// Without the members `away` the volume is not mounted; with them everything is there, and stays there when the rebuild is done.
+/// Without the members `away` the volume is not mounted; with them everything is readable, also
+/// after the rebuild.
 fn expect_refused_without(scheme: Scheme, replaced: &[u8], away: &[u8]) {
     let mut bench = rebuilding(scheme, replaced);
     let tolerates = bench.volume.volume().code_tolerates();
@@ -82,7 +83,7 @@ fn a_mount_without_a_member_that_a_rebuild_needs_is_refused_until_it_is_back() {
 fn a_mount_of_raid_6_counts_members_that_are_missing_and_those_that_are_rebuilt() {
     expect_refused_without(RAID6, &[1], &[2, 3]);
     expect_refused_without(RAID6, &[0, 1], &[2]);
-    // One of each is what it can do without.
+    // It tolerates the loss of one of each.
     let mut bench = rebuilding(RAID6, &[1]);
     bench.volume.replace(MemberIndex(2), None);
     assert_eq!(remount(&mut bench), None);
@@ -94,14 +95,14 @@ fn a_member_that_goes_away_for_a_moment_during_a_rebuild_costs_no_block() {
     for scheme in [RAID5, RAID1, Scheme::raid5(3)] {
         let mut bench = rebuilding(scheme, &[1]);
         bench.events.clear();
-        bench.device(0).is_silent = true;
+        bench.device(0).is_unresponsive = true;
         for _ in 0..10_000 {
             if bench.events.iter().any(|event| matches!(event, Event::Failed(_))) || !bench.step() {
                 break;
             }
         }
-        assert_eq!(bench.volume.volume().counters().lost_blocks, 0, "nothing is written off");
-        bench.device(0).is_silent = false;
+        assert_eq!(bench.volume.volume().counters().lost_blocks, 0, "nothing is recorded as lost");
+        bench.device(0).is_unresponsive = false;
         assert_eq!(remount(&mut bench), None, "{scheme:?}");
         bench.read_all();
         while bench.state(1) == MemberState::Rebuilding {
@@ -111,8 +112,8 @@ fn a_member_that_goes_away_for_a_moment_during_a_rebuild_costs_no_block() {
     }
 }
 
-/// A mount of RAID 6 in which two members fail, after so many steps of it. Says by how many epochs the volume is newer then; `None` if
-/// the mount had begun to write before.
+/// A mount of RAID 6 in which two members fail, after this many steps. Returns by how many epochs
+/// the volume is newer then; `None` if the mount had begun to write before.
 fn epochs_of_a_mount_that_loses_two_members(steps: u32) -> Option<u64> {
     let mut bench = Bench::new(config(RAID6), 64, 31);
     bench.churn(40);

@@ -1,14 +1,14 @@
-//! What hosts read and write while garbage collection moves it.
+//! Host reads and writes of blocks that garbage collection moves.
 
 use zonda_zoned::Duration;
 
 use super::script::{Kind, Script, plain_config};
 use crate::{Level, Scheme, Victim, VolumeConfig};
 
-/// A block that is written again and again, so that little else is left of each segment.
+/// A block that is rewritten many times, so that few other blocks are left in each segment.
 const FILLER: u64 = 100;
 
-/// One member, blocks of which each stripe has one.
+/// One member, and stripes of one block.
 fn config() -> VolumeConfig {
     let mut config = plain_config(Scheme { level: Level::Raid0, data: 1, parity: 0 });
     config.volume_blocks = Some(132);
@@ -27,7 +27,8 @@ fn fill_segment(script: &mut Script) {
     }
 }
 
-/// Segments with one block each that is needed, block 0 in the first of them, until collection has begun to move one.
+/// Segments with one needed block each, block 0 in the first of them, until collection has begun to
+/// move one.
 fn until_collection(script: &mut Script) -> u64 {
     for lba in 0..16 {
         script.write(lba, 1, 1);
@@ -45,21 +46,23 @@ fn a_moved_block_does_not_replace_what_was_written_since_to_its_old_address() {
     let mut script = one_member();
     script.hold(|sent| sent.is_relocation && sent.kind == Kind::Chunk);
     until_collection(&mut script);
-    // The write of the moved block takes long: meanwhile block 0 is written again, and its first segment is free.
+    // The write of the moved block takes long: meanwhile block 0 is rewritten, and its first
+    // segment is free.
     let is_moved = script.sent.iter().any(|sent| sent.kind == Kind::Read && sent.segment == 1);
     assert!(is_moved && script.held() == 1, "block 0 is being moved");
     assert_eq!(script.count(Kind::Reset, 1), 0);
     let rewritten = script.write(0, 1, 2);
     assert!(script.has_ended(rewritten));
     assert!(script.count(Kind::Reset, 1) > 0, "nothing in the first segment is needed");
-    // The next segment takes its place in the table, and its first block is block 0 again: at the address that it is moved from.
+    // The next segment reuses its index in the table, and its first block is block 0 again: at the
+    // address that it is moved from.
     fill_segment(&mut script);
     let newest = script.write(0, 1, 3);
     assert!(script.has_ended(newest));
     assert_eq!(script.version(0), 3);
     assert_eq!(script.held(), 1, "the moved block is still being written");
     script.release();
-    assert_eq!(script.version(0), 3, "the moved block is older than what was written since");
+    assert_eq!(script.version(0), 3, "the moved block is older than the later write");
     script.crash(&[]);
     script.mount(&[]);
     assert_eq!(script.version(0), 3, "after a mount, too");
@@ -77,11 +80,11 @@ fn a_moved_block_takes_the_place_of_the_version_before_a_write_that_is_in_flight
     script.release_those(|sent| sent.segment == moved_to);
     assert!(!script.has_ended(write) && script.held() > 0);
     assert!(script.count(Kind::Reset, 1) > 0, "the version that was acknowledged is where it was moved to");
-    assert_eq!(script.version(0), 2, "reads see the write from the moment it is taken");
+    assert_eq!(script.version(0), 2, "reads see the write from the moment it is accepted");
     script.crash(&[]);
     script.hold(|_| false);
     script.mount(&[]);
-    assert_eq!(script.version(0), 1, "the write was never acknowledged, and the moved block is there");
+    assert_eq!(script.version(0), 1, "the write was never acknowledged, and the moved block is present");
 }
 
 #[test]
@@ -105,23 +108,24 @@ fn a_segment_that_is_being_read_is_neither_collected_nor_reset() {
     script.hold(|sent| sent.kind == Kind::Read && sent.segment == 1);
     let read = script.read(0);
     assert_eq!(script.held(), 1);
-    // Collection has a choice of segments with one block each; the one that is being read is the first.
+    // Collection can choose among segments with one block each; the one that is being read is the
+    // first.
     for lba in 1..40 {
         let write = script.write(lba % 16 + 1, 1, lba);
-        assert!(script.has_ended(write), "writes go on while a segment is read: collection empties others");
+        assert!(script.has_ended(write), "writes continue while a segment is read: collection empties others");
         for _ in 0..40 {
             let write = script.write(FILLER, 1, lba);
-            assert!(script.has_ended(write), "writes go on while a segment is read: collection empties others");
+            assert!(script.has_ended(write), "writes continue while a segment is read: collection empties others");
         }
     }
     assert!(script.volume.counters().relocated_blocks > 0, "segments were collected");
     assert_eq!(script.count(Kind::Read, 1), 1, "of the segment that is being read collection reads nothing");
-    // Nothing in it is needed any more, but for the read.
+    // Nothing in it is needed any more, except for the read.
     let overwritten = script.write(0, 1, 2);
     assert!(script.has_ended(overwritten));
     assert_eq!(script.count(Kind::Reset, 1), 0, "a segment is not reset under its readers");
     script.release();
-    assert_eq!(script.version_of(read, 0), 1, "a read brings what was there when it was taken");
-    assert!(script.count(Kind::Reset, 1) > 0, "with its last reader gone the segment is reset");
+    assert_eq!(script.version_of(read, 0), 1, "a read returns the version at its submission");
+    assert!(script.count(Kind::Reset, 1) > 0, "without readers the segment is reset");
     assert_eq!(script.version(0), 2);
 }

@@ -1,4 +1,4 @@
-//! Members that fail are replaced, and hold everything again.
+//! Failed members are replaced, and completely rebuilt.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ fn lose_and_replace(scheme: Scheme, group_stripes: u32, metadata_bytes: u16, fir
     bench.churn(200);
     bench.read_all();
     assert_eq!(bench.volume.volume().counters().lost_blocks, 0);
-    assert_eq!(bench.volume.volume().counters().mended_blocks, 0, "what was rebuilt is whole");
+    assert_eq!(bench.volume.volume().counters().repaired_blocks, 0, "rebuilt blocks are intact");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn an_idle_volume_is_rebuilt_too() {
 }
 
 #[test]
-fn with_few_active_zones_hosts_and_a_rebuild_take_turns() {
+fn with_few_active_zones_hosts_and_a_rebuild_alternate() {
     let geometry = Geometry { max_active_zones: Some(3), max_open_zones: Some(3), ..geometry(64) };
     let mut bench = Bench::on(config(Scheme::raid5(3)), geometry, 14);
     bench.fill();
@@ -147,7 +147,7 @@ fn with_few_active_zones_hosts_and_a_rebuild_take_turns() {
 }
 
 #[test]
-fn a_rebuild_keeps_to_its_rate_and_tells_how_far_it_is() {
+fn a_rebuild_keeps_to_its_rate_and_reports_its_progress() {
     let mut config = config(Scheme::raid5(3));
     config.tuning.rebuild_blocks_per_second = Some(1000);
     let mut bench = Bench::on(config, Geometry { zone_count: 27, ..geometry(64) }, 2);
@@ -190,7 +190,7 @@ fn sources_are_read_in_large_reads() {
 }
 
 #[test]
-fn a_rebuild_goes_on_after_a_mount() {
+fn a_rebuild_resumes_after_a_mount() {
     for group_stripes in [1, 8, 64] {
         for metadata_bytes in [64, 0] {
             let mut config = grouped(Scheme::raid5(3), group_stripes);
@@ -225,7 +225,7 @@ fn a_rebuild_goes_on_after_a_mount() {
 }
 
 #[test]
-fn writes_that_fail_cost_a_zone_and_many_the_member() {
+fn a_failed_write_retires_a_zone_and_many_fail_the_member() {
     let mut bench = Bench::new(config(Scheme::raid5(3)), 64, 5);
     bench.fill();
     bench.fail(1);
@@ -302,7 +302,7 @@ fn sources_that_are_bad_are_replaced_by_others() {
         bench.run_out();
         bench.fail(1);
         bench.run_out();
-        // Of each stripe one more chunk at most.
+        // At most one more chunk of each stripe.
         let blocks = bench.device(0).full_blocks();
         bench.device(0).rotten = blocks.iter().copied().filter(|lba| lba % 64 > 0 && lba % 3 == 0).collect();
         bench.device(0).latent = blocks.iter().copied().filter(|lba| lba % 64 > 0 && lba % 37 == 0).collect();
@@ -321,9 +321,9 @@ fn a_device_that_does_not_answer_does_not_become_a_member() {
     bench.fail(1);
     bench.run_out();
     bench.replace(1);
-    bench.device(1).is_silent = true;
+    bench.device(1).is_unresponsive = true;
     bench.events.clear();
-    bench.run_until(&Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Silence });
+    bench.run_until(&Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Timeout });
     bench.read_all();
     bench.replace(1);
     bench.run_until(&rebuilt(1));
@@ -346,7 +346,7 @@ fn groups_that_are_larger_than_memory_is_spent_on_are_rebuilt_in_parts() {
 }
 
 #[test]
-fn a_device_that_does_not_suit_is_refused() {
+fn an_unsuitable_device_is_refused() {
     let mut bench = Bench::new(config(Scheme::raid5(3)), 64, 11);
     let geometry = geometry(64);
     let now = bench.now;
@@ -359,12 +359,12 @@ fn a_device_that_does_not_suit_is_refused() {
     let volume = bench.volume.volume_mut();
     let mut try_with = |geometry| volume.replace_member(now, MemberIndex(1), geometry, [7; 16]);
     let smaller = Geometry { zone_capacity_blocks: Blocks(63), ..geometry.clone() };
-    assert!(remedy(try_with(smaller)).contains("blocks in a zone"));
+    assert!(remedy(try_with(smaller)).contains("blocks per zone"));
     let bare = Geometry { metadata_bytes: 0, ..geometry.clone() };
     assert!(remedy(try_with(bare)).contains("bytes of metadata"));
     let fewer = Geometry { zone_count: 20, ..geometry.clone() };
     assert!(remedy(try_with(fewer)).contains("zones"));
-    try_with(geometry.clone()).expect("it suits");
+    try_with(geometry.clone()).expect("a suitable device");
     assert!(remedy(try_with(geometry)).contains("being replaced already"));
 }
 
@@ -424,23 +424,23 @@ fn a_rebuild_reads_no_more_members_than_it_needs_while_all_is_well() {
 }
 
 #[test]
-fn a_mount_tells_all_members_who_has_failed_before_anybody_writes_without_it() {
+fn a_mount_records_a_failed_member_on_all_others_before_any_write_without_it() {
     let mut bench = Bench::new(config(Scheme::raid5(3)), 64, 77);
     bench.fill();
-    // The power goes when one member alone knows.
+    // The power fails when only one member has recorded it.
     for member in [2, 3] {
-        bench.device(member).is_silent = true;
+        bench.device(member).is_unresponsive = true;
     }
     bench.volume.volume_mut().fail_member(bench.now, MemberIndex(1));
     bench.steps(2);
     for member in [2, 3] {
-        bench.device(member).is_silent = false;
+        bench.device(member).is_unresponsive = false;
     }
     bench.remount();
-    assert_eq!(bench.state(1), MemberState::Failed, "one member is enough to know it");
+    assert_eq!(bench.state(1), MemberState::Failed, "one member that has recorded it is enough");
     bench.churn(50);
     bench.run_out();
-    // Now that member is gone, and the one that failed is back.
+    // Now that member is missing, and the one that failed is present.
     bench.events.clear();
     bench.volume.replace(MemberIndex(0), None);
     bench.begin_remount();

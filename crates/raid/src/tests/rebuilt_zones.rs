@@ -1,4 +1,5 @@
-//! Zones that a rebuild has written: what a mount makes of them where nothing else is left of their segments, and reads that waited.
+//! Zones written by a rebuild: mounts where nothing else is left of their segments, and reads that
+//! waited.
 
 use zonda_zoned::Instant;
 
@@ -15,7 +16,8 @@ fn a_slot_that_a_rebuild_left_blank_refuses_no_mount_without_the_member_that_it_
     let mut script = Script::create(config);
     let write = script.write(0, 1, 1);
     assert!(script.has_ended(write));
-    // Of the second stripe one member has the chunk, and the other one fails the write; a third stripe is behind it on both.
+    // Of the second stripe one member has the chunk, and the other one fails the write; a third
+    // stripe follows on both.
     script.fail(|sent| sent.kind == Kind::Chunk && sent.member == 1);
     script.hold(|sent| sent.kind == Kind::Chunk && sent.member == 1);
     script.write(1, 1, 1);
@@ -44,7 +46,8 @@ fn a_read_that_waits_for_a_member_that_fails_finds_its_block_on_the_member_that_
         let mut script = Script::on(plain_config(scheme), geometry(metadata_bytes));
         let write = script.write(0, 3, 1);
         assert!(script.has_ended(write));
-        // Block 0 is on member 0, which is rebuilt later: it is computed from the others, of which one does not answer.
+        // Block 0 is on member 0, which is rebuilt later: it is computed from the others, of which
+        // one does not answer.
         script.hold(|sent| sent.member == 0 && sent.kind == Kind::Header);
         script.replace(0);
         script.hold(|sent| sent.member == 1 && sent.kind == Kind::Read);

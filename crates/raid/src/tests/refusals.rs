@@ -1,4 +1,4 @@
-//! Members that have no room, although nothing is under way on them.
+//! Members with a full queue and nothing in flight.
 
 use zonda_layers::Memory;
 use zonda_zoned::{
@@ -7,9 +7,9 @@ use zonda_zoned::{
 };
 
 use super::basics::{config, geometry};
-use crate::{Event, FailReason, MemberIndex, Scheme, Volume, VolumeOn};
+use crate::{Event, FailReason, MemberIndex, Scheme, Volume, VolumeDevice};
 
-/// Memory that refuses commands, so many of them.
+/// Memory that refuses commands, `times` of them.
 struct Refusing {
     inner: Memory,
     times: u64,
@@ -37,19 +37,21 @@ impl ZonedDevice for Refusing {
     }
 }
 
-/// A volume of which member 1 will refuse so many commands, and a write that it was given. Runs until nothing waits.
-fn write_while_refused(times: u64) -> (VolumeOn<Refusing>, Vec<Status>) {
+/// A volume of which member 1 will refuse `times` commands, and a write to it. Runs until nothing
+/// waits.
+fn write_while_refused(times: u64) -> (VolumeDevice<Refusing>, Vec<Status>) {
     let scheme = Scheme::raid5(2);
     let ids: Vec<[u8; 16]> = (0..3).map(|at| [at + 1; 16]).collect();
-    let volume = Volume::create(config(scheme), vec![geometry(64); 3], [9; 16], &ids, false).expect("they suit");
+    let volume =
+        Volume::create(config(scheme), vec![geometry(64); 3], [9; 16], &ids, false).expect("a valid configuration");
     let device = || Some(Refusing { inner: Memory::new(geometry(64), u64::MAX), times: 0 });
-    let mut volume = VolumeOn::new(volume, (0..3).map(|_| device()).collect());
-    volume.turn(Instant::ZERO);
+    let mut volume = VolumeDevice::new(volume, (0..3).map(|_| device()).collect());
+    volume.process(Instant::ZERO);
     assert_eq!(volume.volume_mut().poll_event(), Some(Event::Ready));
-    volume.member_mut(MemberIndex(1)).expect("it is there").times = times;
+    volume.member_mut(MemberIndex(1)).expect("it is present").times = times;
     let write = Operation::Write { start: Lba(0), blocks: Blocks(2), payload: Payload::None };
     let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
-    volume.submit(Instant::ZERO, command).expect("an idle volume has room");
+    volume.submit(Instant::ZERO, command).expect("an idle volume accepts it");
     let (mut ended, mut completions) = (Vec::new(), CompletionQueue::new());
     while let Some(now) = volume.next_wakeup() {
         volume.poll(now, &mut completions);
@@ -61,16 +63,16 @@ fn write_while_refused(times: u64) -> (VolumeOn<Refusing>, Vec<Status>) {
 }
 
 #[test]
-fn a_member_that_has_no_room_although_nothing_is_under_way_is_asked_again() {
+fn a_member_with_a_full_queue_and_nothing_in_flight_is_retried() {
     let (mut volume, ended) = write_while_refused(5);
     assert_eq!(ended, [Status::Success]);
-    assert_eq!(volume.volume_mut().poll_event(), None, "nobody is given up for that");
+    assert_eq!(volume.volume_mut().poll_event(), None, "no member is failed for that");
 }
 
 #[test]
-fn a_member_that_never_has_room_is_given_up_like_one_that_is_silent() {
+fn a_member_whose_queue_stays_full_fails_like_one_that_times_out() {
     let (mut volume, ended) = write_while_refused(u64::MAX);
     assert_eq!(ended, [Status::Success]);
-    let given_up = Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Silence };
-    assert_eq!(volume.volume_mut().poll_event(), Some(given_up));
+    let timed_out = Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Timeout };
+    assert_eq!(volume.volume_mut().poll_event(), Some(timed_out));
 }

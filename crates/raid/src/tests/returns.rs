@@ -1,4 +1,4 @@
-//! Members that have failed come back with what they hold, and are caught up.
+//! Failed members are re-added with their contents, and catch up.
 
 use zonda_zoned::{Duration, Geometry};
 
@@ -21,15 +21,15 @@ fn rebuilt(member: u8) -> Event {
 }
 
 fn returned(member: u8) -> Event {
-    Event::Returned { member: MemberIndex(member) }
+    Event::Readded { member: MemberIndex(member) }
 }
 
-/// Why a member is not taken back.
+/// Why a member is not re-added.
 fn refusal(bench: &mut Bench, member: u8) -> VolumeError {
     bench.events.clear();
     loop {
         let refused = bench.events.iter().find_map(|event| match event {
-            Event::NotReturned { member: other, error } if other.0 == member => Some(error.clone()),
+            Event::ReaddRefused { member: other, error } if other.0 == member => Some(error.clone()),
             _ => None,
         });
         if let Some(error) = refused {
@@ -46,7 +46,7 @@ fn written(device: &Slow) -> u64 {
 }
 
 #[test]
-fn a_member_that_comes_back_is_given_only_what_it_missed() {
+fn a_readded_member_receives_only_what_it_missed() {
     for scheme in [MIRROR, Scheme::raid5(3), RAID6] {
         for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (64, 64), (8, 0)] {
             let mut bench = Bench::new(grouped(scheme, group_stripes), metadata_bytes, 31);
@@ -60,7 +60,7 @@ fn a_member_that_comes_back_is_given_only_what_it_missed() {
             bench.run_out();
             let before = written(&device);
             bench.events.clear();
-            bench.give_back(1, device);
+            bench.reattach(1, device);
             bench.run_until(&returned(1));
             assert_eq!(bench.state(1), MemberState::Rebuilding);
             bench.run_until(&rebuilt(1));
@@ -87,7 +87,7 @@ fn a_member_that_was_away_while_everything_was_rewritten_and_collected_brings_no
             bench.fill();
             bench.churn(300);
             bench.run_out();
-            bench.give_back(1, device);
+            bench.reattach(1, device);
             bench.churn(50);
             bench.run_until(&rebuilt(1));
             bench.read_all();
@@ -99,15 +99,15 @@ fn a_member_that_was_away_while_everything_was_rewritten_and_collected_brings_no
 }
 
 #[test]
-fn members_come_back_in_turn_and_again() {
+fn members_are_readded_in_turn_and_repeatedly() {
     let mut bench = Bench::new(grouped(RAID6, 8), 64, 33);
     bench.fill();
     for _ in 0..2 {
         let (first, second) = (bench.pull(0), bench.pull(3));
         bench.churn(60);
-        bench.give_back(3, second);
+        bench.reattach(3, second);
         bench.churn(20);
-        bench.give_back(0, first);
+        bench.reattach(0, first);
         while bench.volume.volume().is_degraded() {
             bench.churn(5);
         }
@@ -129,15 +129,15 @@ fn a_crash_in_the_middle_leaves_a_member_that_is_caught_up_after_the_mount() {
                 bench.churn(150);
                 bench.run_out();
                 bench.events.clear();
-                bench.give_back(1, device);
+                bench.reattach(1, device);
                 bench.steps(steps);
                 let has_ended = bench.events.contains(&rebuilt(1));
                 bench.remount();
                 if bench.state(1) == MemberState::Failed {
-                    // Nobody knew of it yet.
-                    let mut device = bench.volume.replace(MemberIndex(1), None).expect("it is there");
+                    // It was not recorded yet.
+                    let mut device = bench.volume.replace(MemberIndex(1), None).expect("it is present");
                     device.reset.clear();
-                    bench.give_back(1, device);
+                    bench.reattach(1, device);
                 }
                 bench.run_out();
                 assert_eq!(bench.state(1), MemberState::Active, "after {steps} steps");
@@ -154,20 +154,20 @@ fn a_crash_in_the_middle_leaves_a_member_that_is_caught_up_after_the_mount() {
 }
 
 #[test]
-fn a_member_that_fails_while_it_is_caught_up_comes_back_once_more() {
+fn a_member_that_fails_while_it_catches_up_can_be_readded_again() {
     for steps in [0, 10, 40, 80, 120, 200] {
         let mut bench = Bench::new(grouped(Scheme::raid5(3), 8), 64, 35);
         bench.fill();
         let device = bench.pull(2);
         bench.churn(100);
-        bench.give_back(2, device);
+        bench.reattach(2, device);
         bench.steps(steps);
         let device = bench.pull(2);
         bench.run_out();
         bench.churn(100);
         bench.run_out();
         bench.events.clear();
-        bench.give_back(2, device);
+        bench.reattach(2, device);
         bench.run_until(&rebuilt(2));
         bench.run_out();
         bench.survives(0);
@@ -175,7 +175,7 @@ fn a_member_that_fails_while_it_is_caught_up_comes_back_once_more() {
 }
 
 #[test]
-fn nothing_is_reset_before_all_members_know_that_it_is_being_rebuilt() {
+fn no_zone_is_reset_before_all_members_have_recorded_the_rebuild() {
     let mut bench = Bench::new(grouped(Scheme::raid5(3), 8), 64, 36);
     bench.fill();
     let mut device = bench.pull(1);
@@ -183,7 +183,7 @@ fn nothing_is_reset_before_all_members_know_that_it_is_being_rebuilt() {
     bench.run_out();
     device.reset.clear();
     let epoch = bench.volume.volume().epoch();
-    bench.give_back(1, device);
+    bench.reattach(1, device);
     while bench.device(1).reset.is_empty() {
         assert!(bench.step(), "there is something to be reset");
     }
@@ -198,7 +198,7 @@ fn a_device_that_is_not_the_member_is_refused_and_stays_as_it_was() {
         bench.fill();
         let device = prepare(&mut bench);
         let before = written(&device);
-        bench.give_back(1, device);
+        bench.reattach(1, device);
         let error = refusal(&mut bench, 1).to_string();
         assert_eq!(written(bench.device(1)), before, "nothing was written: {error}");
         bench.read_all();
@@ -211,7 +211,7 @@ fn a_device_that_is_not_the_member_is_refused_and_stays_as_it_was() {
     assert!(wiped.contains("no superblock of this volume") && wiped.contains("replace"), "{wiped}");
     let other = refused(&|bench: &mut Bench| {
         bench.pull(1);
-        Bench::new(config(MIRROR), 64, 99).volume.replace(MemberIndex(0), None).expect("it is there")
+        Bench::new(config(MIRROR), 64, 99).volume.replace(MemberIndex(0), None).expect("it is present")
     });
     assert!(other.contains("member 0 of this volume"), "{other}");
     let replaced = refused(&|bench: &mut Bench| {
@@ -221,11 +221,11 @@ fn a_device_that_is_not_the_member_is_refused_and_stays_as_it_was() {
         bench.fail(1);
         device
     });
-    assert!(replaced.contains("another device has taken its place"), "{replaced}");
+    assert!(replaced.contains("another device has replaced it"), "{replaced}");
 }
 
 #[test]
-fn a_member_that_went_on_by_itself_is_refused() {
+fn a_member_that_was_used_alone_is_refused() {
     let mut bench = Bench::new(grouped(MIRROR, 8), 64, 38);
     bench.fill();
     let mut device = bench.pull(1);
@@ -236,14 +236,14 @@ fn a_member_that_went_on_by_itself_is_refused() {
     let options = crate::MountOptions::of([9; 16]);
     let volume = crate::Volume::mount(vec![None, Some(alone)], config(MIRROR).tuning, options).expect("a mount begins");
     device.ended_all();
-    let mut other = crate::VolumeOn::new(volume, vec![None, Some(device)]);
+    let mut other = crate::VolumeDevice::new(volume, vec![None, Some(device)]);
     let mut now = bench.now;
     while !other.volume().is_ready() {
-        other.turn(now);
+        other.process(now);
         now = zonda_zoned::ZonedDevice::next_wakeup(&other).unwrap_or(now).max(now);
     }
-    let device = other.replace(MemberIndex(1), None).expect("it is there");
-    bench.give_back(1, device);
+    let device = other.replace(MemberIndex(1), None).expect("it is present");
+    bench.reattach(1, device);
     let error = refusal(&mut bench, 1);
     assert!(matches!(error, VolumeError::SplitBrain { .. }), "{error}");
     bench.read_all();
@@ -276,18 +276,18 @@ fn segments_that_were_opened_under_the_numbers_of_collected_ones_are_not_taken_f
         fill(&mut bench);
         bench.run_out();
         bench.events.clear();
-        bench.give_back(1, device);
+        bench.reattach(1, device);
         if crashes {
             let before = written(bench.device(0));
             while written(bench.device(0)) == before {
                 assert!(bench.step(), "it is recorded");
             }
-            assert!(bench.device(1).reset.is_empty(), "its zones are as they were");
+            assert!(bench.device(1).reset.is_empty(), "its zones are unchanged");
             bench.remount();
             assert_eq!(bench.state(1), MemberState::Rebuilding);
         }
         bench.run_until(&rebuilt(1));
-        assert_eq!(bench.device(1).reset.intersection(&zones).count(), 4, "what it held is of other segments");
+        assert_eq!(bench.device(1).reset.intersection(&zones).count(), 4, "its zones belong to other segments");
         bench.survives(0);
     }
 }
@@ -307,11 +307,11 @@ fn zones_in_which_a_drive_chose_another_order_than_the_table_has_after_a_mount_a
     bench.run_out();
     let before = written(&device);
     bench.events.clear();
-    bench.give_back(1, device);
+    bench.reattach(1, device);
     bench.run_until(&rebuilt(1));
     assert!(written(bench.device(1)) - before > 60, "a zone at least is written");
     bench.read_all();
-    assert_eq!(bench.volume.volume().counters().reconstructed_blocks, 0, "every block is where the map has it");
+    assert_eq!(bench.volume.volume().counters().reconstructed_blocks, 0, "every block is in its place");
     bench.survives(0);
 }
 
@@ -319,13 +319,13 @@ fn zones_in_which_a_drive_chose_another_order_than_the_table_has_after_a_mount_a
 fn the_fourth_failure_within_ten_minutes_is_flapping_and_an_operator_forgives_it() {
     let mut bench = Bench::new(grouped(Scheme::raid5(3), 8), 64, 40);
     bench.fill();
-    let silent = Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Silence };
+    let timed_out = Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Timeout };
     let flapping = Event::MemberFailed { member: MemberIndex(1), reason: FailReason::Flapping };
-    for expected in [&silent, &silent, &silent, &flapping] {
-        bench.device(1).is_silent = true;
+    for expected in [&timed_out, &timed_out, &timed_out, &flapping] {
+        bench.device(1).is_unresponsive = true;
         bench.write(0, 1);
         bench.run_until(expected);
-        let mut device = bench.volume.replace(MemberIndex(1), None).expect("it is there");
+        let mut device = bench.volume.replace(MemberIndex(1), None).expect("it is present");
         assert_eq!(
             bench.volume.volume().status().members[1].failed,
             Some(match expected {
@@ -333,17 +333,17 @@ fn the_fourth_failure_within_ten_minutes_is_flapping_and_an_operator_forgives_it
                 _ => unreachable!(),
             })
         );
-        device.is_silent = false;
+        device.is_unresponsive = false;
         device.ended_all();
         bench.run_out();
         bench.volume.volume_mut().forgive_flapping(MemberIndex(if expected == &flapping { 1 } else { 0 }));
-        bench.give_back(1, device);
+        bench.reattach(1, device);
         bench.run_until(&rebuilt(1));
         bench.run_out();
     }
-    bench.device(1).is_silent = true;
+    bench.device(1).is_unresponsive = true;
     bench.write(0, 1);
-    bench.run_until(&silent);
+    bench.run_until(&timed_out);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_member_that_stops_answering_again_and_again_is_failed_unless_the_volume_nee
 }
 
 #[test]
-fn a_geometry_that_does_not_suit_and_a_member_that_has_not_failed_are_refused_at_once() {
+fn an_unsuitable_geometry_and_a_member_that_has_not_failed_are_refused_at_once() {
     let mut bench = Bench::new(config(Scheme::raid5(3)), 64, 42);
     let now = bench.now;
     let volume = bench.volume.volume_mut();
@@ -390,9 +390,9 @@ fn a_geometry_that_does_not_suit_and_a_member_that_has_not_failed_are_refused_at
     let smaller = Geometry { zone_count: 20, ..geometry(64) };
     let error = volume.readd_member(now, MemberIndex(1), smaller).expect_err("it is another device");
     assert!(error.to_string().contains("does not suit"), "{error}");
-    bench.give_back(1, device);
+    bench.reattach(1, device);
     let volume = bench.volume.volume_mut();
-    let error = volume.readd_member(now, MemberIndex(1), geometry(64)).expect_err("it is on its way");
-    assert!(error.to_string().contains("coming back"), "{error}");
+    let error = volume.readd_member(now, MemberIndex(1), geometry(64)).expect_err("it is being re-added");
+    assert!(error.to_string().contains("being re-added already"), "{error}");
     bench.run_until(&rebuilt(1));
 }

@@ -1,5 +1,5 @@
-//! A volume on members whose commands a test holds back and releases: it decides what takes effect, in which order, and what a
-//! crash drops.
+//! A volume on members whose commands a test holds back and releases: the test decides what takes
+//! effect, in which order, and what a crash drops.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use super::basics::contents;
 use super::failures::geometry;
 use crate::format::{HEADER_COPIES, SegmentHeader};
 use crate::limits::METADATA_ZONES;
-use crate::machine::{Look, Wrong};
+use crate::machine::{Inconsistency, MediaRead};
 use crate::{Event, MemberIndex, MountOptions, Scheme, StreamShape, Volume, VolumeConfig};
 
-/// What a member is asked for.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Superblock,
@@ -32,14 +32,14 @@ pub(super) enum Kind {
     Report,
 }
 
-/// A command that a member was given.
+/// A command that was sent to a member.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) member: usize,
     pub(super) kind: Kind,
-    /// The sequence of the segment that its zone belongs to; 0 if there is none.
+    /// The sequence number of the segment of its zone; 0 if there is none.
     pub(super) segment: u64,
-    /// Whether that segment takes moved blocks.
+    /// Whether that segment receives moved blocks.
     pub(super) is_relocation: bool,
     /// From the start of the zone.
     pub(super) offset: u32,
@@ -52,41 +52,43 @@ impl Sent {
     }
 }
 
-/// Says which commands are meant.
-type Meant = Box<dyn Fn(&Sent) -> bool>;
+/// Selects commands.
+type SentFilter = Box<dyn Fn(&Sent) -> bool>;
 
-/// Time that passes by itself: less than any timeout of a member.
+/// The time step: less than any timeout of a member.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Commands to members without end.
+/// More commands than a volume that quiesces sends.
 const COMMANDS_MAX: usize = 100_000;
 
 pub(super) struct Script {
     pub(super) volume: Volume,
     pub(super) config: VolumeConfig,
-    /// All that members were given, in that order.
+    /// All commands sent to members, in that order.
     pub(super) sent: Vec<Sent>,
     pub(super) events: Vec<Event>,
-    /// What on the members was not as the volume takes it to be, when it last became ready.
-    pub(super) wrong_when_ready: Vec<Wrong>,
+    /// Inconsistencies on the members when it last became ready.
+    pub(super) inconsistencies_when_ready: Vec<Inconsistency>,
     /// Blocks of members that cannot be read.
     pub(super) unreadable: BTreeSet<(usize, u64)>,
     devices: Vec<ReferenceDevice>,
     geometry: Geometry,
-    holds: Meant,
-    /// Commands for which this is true fail, and have no effect.
-    fails: Meant,
+    holds: SentFilter,
+    /// Selected commands fail, without effect.
+    fails: SentFilter,
     held: Vec<(Sent, Command)>,
-    /// The segment of each zone, by what its header says: sequence, stream, and the first block behind its stripes.
+    /// The segment of each zone, from its header: sequence number, stream, and the first block
+    /// behind its stripes.
     segments: BTreeMap<(usize, u32), (u64, u8, u32)>,
-    /// What zones were at their member's last flush, where they have changed since.
+    /// Zones at their member's last flush, if they have changed since.
     unflushed: BTreeMap<(usize, u32), ZoneImage>,
     answers: BTreeMap<CommandId, Completion>,
     next_id: u64,
     now: Instant,
 }
 
-/// Stripes of one block a member, groups of one stripe, and one segment open for all requests of hosts.
+/// Stripes of one block per member, groups of one stripe, and one open segment for all host
+/// requests.
 pub(super) fn plain_config(scheme: Scheme) -> VolumeConfig {
     let mut config = VolumeConfig::new("script", scheme);
     config.small = StreamShape { unit_blocks: 1, group_stripes: 1 };
@@ -106,11 +108,11 @@ impl Script {
         let ids: Vec<[u8; 16]> = (0..members as u8).map(|at| [at + 1; 16]).collect();
         let volume = Volume::create(config.clone(), vec![geometry.clone(); members], [9; 16], &ids, false);
         let mut script = Script {
-            volume: volume.expect("they suit"),
+            volume: volume.expect("a valid configuration"),
             config,
             sent: Vec::new(),
             events: Vec::new(),
-            wrong_when_ready: Vec::new(),
+            inconsistencies_when_ready: Vec::new(),
             unreadable: BTreeSet::new(),
             devices: vec![ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes); members],
             geometry,
@@ -129,23 +131,23 @@ impl Script {
         script
     }
 
-    /// From now on commands for which this is true are held back.
+    /// From now on the selected commands are held back.
     pub(super) fn hold(&mut self, holds: impl Fn(&Sent) -> bool + 'static) {
         self.holds = Box::new(holds);
     }
 
-    /// From now on commands for which this is true fail.
+    /// From now on the selected commands fail.
     pub(super) fn fail(&mut self, fails: impl Fn(&Sent) -> bool + 'static) {
         self.fails = Box::new(fails);
     }
 
-    /// Nothing is held back any more; what is, takes effect and ends.
+    /// Nothing is held back any more; held commands take effect and complete.
     pub(super) fn release(&mut self) {
         self.hold(|_| false);
         self.release_those(|_| true);
     }
 
-    /// Of what is held back these commands take effect and end.
+    /// Of the held commands the selected ones take effect and complete.
     pub(super) fn release_those(&mut self, meant: impl Fn(&Sent) -> bool) {
         let released: Vec<_> = self.held.extract_if(.., |(sent, _)| meant(sent)).collect();
         for (sent, command) in released {
@@ -154,7 +156,7 @@ impl Script {
         self.run();
     }
 
-    /// The first of these commands that is held back takes effect and ends. Says whether there is one.
+    /// The first selected held command takes effect and completes. Returns whether there is one.
     pub(super) fn release_first(&mut self, meant: impl Fn(&Sent) -> bool) -> bool {
         let Some(at) = self.held.iter().position(|(sent, _)| meant(sent)) else { return false };
         let (sent, command) = self.held.remove(at);
@@ -163,12 +165,12 @@ impl Script {
         true
     }
 
-    /// How many commands are held back.
+    /// The number of held commands.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Everything happens that can, and time passes.
+    /// Everything that can happen happens, and time passes.
     pub(super) fn run(&mut self) {
         let from = self.now;
         let most = self.sent.len() + COMMANDS_MAX;
@@ -189,7 +191,7 @@ impl Script {
             }
             let events: Vec<Event> = std::iter::from_fn(|| self.volume.poll_event()).collect();
             if events.contains(&Event::Ready) {
-                self.wrong_when_ready = self.wrong_on_media();
+                self.inconsistencies_when_ready = self.inconsistencies_on_media();
             }
             self.events.extend(events);
             while let Some(completion) = self.volume.poll_completion() {
@@ -213,7 +215,7 @@ impl Script {
             self.unflushed.entry((sent.member, zone)).or_insert(image);
         }
         if let (Kind::Reset, Some(zone)) = (sent.kind, zone) {
-            // What cannot be read is what was written, not the zone: a reset zone is a new one.
+            // Blocks that cannot be read were written before a reset: a reset zone is intact.
             let start = self.geometry.zone_start(ZoneIndex(zone)).0;
             let blocks = start..start + self.geometry.zone_size_blocks.0;
             self.unreadable.retain(|(at, lba)| *at != sent.member || !blocks.contains(lba));
@@ -307,12 +309,12 @@ impl Script {
     }
 
     pub(super) fn submit(&mut self, operation: Operation) -> CommandId {
-        let id = self.try_submit(operation).expect("the volume takes the command");
+        let id = self.try_submit(operation).expect("the volume accepts the command");
         self.run();
         id
     }
 
-    /// Blocks are written, each with this version of its contents.
+    /// Writes blocks, each with this version of its contents.
     pub(super) fn write(&mut self, start: u64, blocks: u64, version: u64) -> CommandId {
         self.submit(write(start, blocks, version))
     }
@@ -325,24 +327,24 @@ impl Script {
         self.submit(Operation::Read { start: Lba(start), blocks: Blocks(1) })
     }
 
-    /// Time passes, and nothing happens.
+    /// Time passes without events.
     pub(super) fn pass(&mut self, time: Duration) {
         self.now += time;
     }
 
-    /// How a command has ended.
+    /// The status of a completed command.
     pub(super) fn status(&self, id: CommandId) -> Option<Status> {
         self.answers.get(&id).map(|answer| answer.status)
     }
 
-    /// Whether a command has ended; then it has succeeded.
+    /// Whether a command has completed; then it has succeeded.
     pub(super) fn has_ended(&self, id: CommandId) -> bool {
         let Some(answer) = self.answers.get(&id) else { return false };
         assert_eq!(answer.status, Status::Success, "command {}", id.0);
         true
     }
 
-    /// The version that a read has brought, 0 for zeros.
+    /// The version that a read has returned, 0 for zeros.
     pub(super) fn version_of(&self, id: CommandId, lba: u64) -> u64 {
         assert!(self.has_ended(id), "the read of block {lba} ends");
         let Outcome::Data(Payload::Bytes(found)) = &self.answers[&id].outcome else { panic!("a read brings data") };
@@ -352,13 +354,13 @@ impl Script {
         version
     }
 
-    /// The version that a block has now.
+    /// The current version of a block.
     pub(super) fn version(&mut self, lba: u64) -> u64 {
         let id = self.read(lba);
         self.version_of(id, lba)
     }
 
-    /// A member fails, and an empty device takes its place.
+    /// A member fails, and is replaced by an empty device.
     pub(super) fn replace(&mut self, member: usize) {
         self.volume.fail_member(self.now, MemberIndex(member as u8));
         self.run();
@@ -366,11 +368,11 @@ impl Script {
         self.segments.retain(|(at, _), _| *at != member);
         self.unreadable.retain(|(at, _)| *at != member);
         let (geometry, id) = (self.geometry.clone(), [100 + member as u8; 16]);
-        self.volume.replace_member(self.now, MemberIndex(member as u8), geometry, id).expect("it suits");
+        self.volume.replace_member(self.now, MemberIndex(member as u8), geometry, id).expect("a suitable device");
         self.run();
     }
 
-    /// A zone of a member becomes empty.
+    /// A zone of a member is erased.
     pub(super) fn erase(&mut self, member: usize, zone: u32) {
         let empty = ReferenceDevice::new(self.geometry.clone(), PayloadKind::Bytes).image(ZoneIndex(zone));
         self.devices[member].set_zone(ZoneIndex(zone), empty);
@@ -391,20 +393,20 @@ impl Script {
         self.devices[member].set_zone(zone, image);
     }
 
-    /// What on the members is not as the volume takes it to be.
-    fn wrong_on_media(&mut self) -> Vec<Wrong> {
+    /// The inconsistencies on the members.
+    fn inconsistencies_on_media(&mut self) -> Vec<Inconsistency> {
         let Script { volume, devices, .. } = self;
-        volume.wrong_on_media(false, &mut |member, start| {
+        volume.inconsistencies_on_media(false, &mut |member, start| {
             let operation = Operation::Read { start, blocks: Blocks(1) };
             let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
             match devices[member.as_usize()].execute(&command).outcome {
-                Outcome::Data(Payload::Bytes(buffer)) => Look::Block(buffer.data, buffer.metadata),
-                _ => Look::Unreadable,
+                Outcome::Data(Payload::Bytes(buffer)) => MediaRead::Block(buffer.data, buffer.metadata),
+                _ => MediaRead::Unreadable,
             }
         })
     }
 
-    /// A member fails, as if it had been pulled; what is held back for it takes effect, or never does.
+    /// A member fails, as if it had been removed; its held commands take effect, or never do.
     pub(super) fn fail_member(&mut self, member: usize) {
         self.volume.fail_member(self.now, MemberIndex(member as u8));
         self.run();
@@ -420,13 +422,13 @@ impl Script {
         self.devices[member].image(ZoneIndex(zone)).write_pointer_blocks.0
     }
 
-    /// Mounts from now on are told that members may have so many zones active.
+    /// Later mounts see that members may have this many active zones.
     pub(super) fn set_max_active_zones(&mut self, zones: u32) {
         self.geometry.max_active_zones = Some(zones);
         self.geometry.max_open_zones = Some(zones);
     }
 
-    /// Zones of a member that are full and hold nothing.
+    /// Full zones of a member without contents.
     pub(super) fn full_blank_zones(&mut self, member: usize) -> usize {
         let zones = METADATA_ZONES..self.geometry.zone_count;
         let starts = zones.filter(|&zone| self.devices[member].image(ZoneIndex(zone)).state == ZoneState::Full);
@@ -442,7 +444,8 @@ impl Script {
         starts.into_iter().filter(is_blank).count()
     }
 
-    /// The power goes: what is held back never takes effect, and these members lose what they have not flushed.
+    /// A power loss: held commands never take effect, and these members lose what they have not
+    /// flushed.
     pub(super) fn crash(&mut self, losing_caches: &[usize]) {
         self.held.clear();
         self.answers.clear();
@@ -454,7 +457,7 @@ impl Script {
         self.devices.iter_mut().for_each(ReferenceDevice::power_cycle);
     }
 
-    /// Mounts the members but for these, as far as that comes while commands are held back.
+    /// Mounts the members except these, as far as that is possible while commands are held back.
     pub(super) fn mount(&mut self, without: &[usize]) {
         self.mount_with(without, MountOptions::default());
     }

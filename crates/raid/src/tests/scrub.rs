@@ -1,11 +1,11 @@
-//! Blocks that are wrong are found and mended before they are needed.
+//! Damaged blocks are found and repaired before they are needed.
 
 use super::basics::config;
 use super::bench::Bench;
 use super::rebuild::long_zones;
 use crate::{Event, Level, Scheme, StreamShape};
 
-/// Of the members of these tests, between the starts of two zones.
+/// Distance between the starts of two zones of these members.
 const ZONE_BLOCKS: u64 = 68;
 
 fn scrub(bench: &mut Bench) -> (u64, u64, u64) {
@@ -14,7 +14,7 @@ fn scrub(bench: &mut Bench) -> (u64, u64, u64) {
     loop {
         assert!(bench.step(), "a scrub ends");
         let scrubbed = |event: &Event| match event {
-            Event::Scrubbed { blocks, mended, lost, .. } => Some((*blocks, *mended, *lost)),
+            Event::Scrubbed { blocks, repaired, lost, .. } => Some((*blocks, *repaired, *lost)),
             _ => None,
         };
         if let Some(found) = bench.events.iter().find_map(scrubbed) {
@@ -45,21 +45,21 @@ const SCHEMES: [Scheme; 5] = [
 ];
 
 #[test]
-fn a_volume_that_is_whole_stays_as_it_is() {
+fn a_scrub_of_an_undamaged_volume_changes_nothing() {
     for scheme in SCHEMES {
         for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (64, 64), (8, 0)] {
             let mut bench = bench(scheme, group_stripes, metadata_bytes, 1);
             let before = bench.volume.volume().counters();
-            let (blocks, mended, lost) = scrub(&mut bench);
+            let (blocks, repaired, lost) = scrub(&mut bench);
             assert!(blocks > bench.volume.volume().status().live_blocks, "{blocks} blocks");
-            assert_eq!((mended, lost), (0, 0), "{scheme:?}");
+            assert_eq!((repaired, lost), (0, 0), "{scheme:?}");
             assert_eq!(bench.volume.volume().counters(), before);
         }
     }
 }
 
 #[test]
-fn rotten_and_unreadable_blocks_are_mended() {
+fn corrupt_and_unreadable_blocks_are_repaired() {
     for scheme in SCHEMES {
         for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (64, 64), (8, 0)] {
             let mut bench = bench(scheme, group_stripes, metadata_bytes, 2);
@@ -67,12 +67,12 @@ fn rotten_and_unreadable_blocks_are_mended() {
             let data = blocks.into_iter().filter(|lba| lba % ZONE_BLOCKS > 1);
             bench.device(1).rotten = data.clone().filter(|lba| lba % 31 == 0).collect();
             bench.device(1).latent = data.filter(|lba| lba % 97 == 0).collect();
-            let (_, mended, lost) = scrub(&mut bench);
-            assert!(mended > 5, "{scheme:?}: {mended}");
+            let (_, repaired, lost) = scrub(&mut bench);
+            assert!(repaired > 5, "{scheme:?}: {repaired}");
             assert_eq!(lost, 0, "{scheme:?}");
             let before = bench.volume.volume().counters();
             let is_copy = scheme.level == Level::Raid1;
-            assert!(before.mended_blocks > 0 || is_copy, "{scheme:?}: member 1 holds data");
+            assert!(before.repaired_blocks > 0 || is_copy, "{scheme:?}: member 1 holds data");
             bench.read_all();
             let after = bench.volume.volume().counters();
             assert_eq!(after.reconstructed_blocks, before.reconstructed_blocks, "nothing is left to be found");
@@ -105,8 +105,8 @@ fn a_second_scrub_finds_nothing() {
     let blocks = bench.device(2).full_blocks();
     bench.device(2).rotten = blocks.into_iter().filter(|lba| lba % ZONE_BLOCKS > 1 && lba % 50 == 7).collect();
     assert!(scrub(&mut bench).1 > 0);
-    let (_, mended, lost) = scrub(&mut bench);
-    assert_eq!((mended, lost), (0, 0));
+    let (_, repaired, lost) = scrub(&mut bench);
+    assert_eq!((repaired, lost), (0, 0));
 }
 
 #[test]
@@ -122,16 +122,16 @@ fn blocks_of_a_member_that_has_failed_are_computed_by_a_scrub_and_none_of_them_i
             bench.fail(0);
             bench.run_out();
             let before = bench.volume.volume().counters();
-            let (blocks, mended, lost) = scrub(&mut bench);
+            let (blocks, repaired, lost) = scrub(&mut bench);
             assert!(blocks > 0);
-            assert_eq!((mended, lost), (0, 0), "{scheme:?}, units of {unit_blocks}");
+            assert_eq!((repaired, lost), (0, 0), "{scheme:?}, units of {unit_blocks}");
             assert_eq!(bench.volume.volume().counters(), before, "{scheme:?}, units of {unit_blocks}");
         }
     }
 }
 
 #[test]
-fn what_cannot_be_mended_is_told() {
+fn unrepairable_blocks_are_reported() {
     let mut bench = bench(Scheme::raid5(3), 1, 64, 4);
     // The same stripes on all members: groups of one.
     for member in 0..4 {
@@ -144,7 +144,7 @@ fn what_cannot_be_mended_is_told() {
 }
 
 #[test]
-fn hosts_go_on_while_a_volume_is_scrubbed() {
+fn host_io_continues_during_a_scrub() {
     let mut bench = bench(Scheme::raid5(3), 8, 0, 5);
     for round in 0..5 {
         let blocks = bench.device(round % 4).full_blocks();
@@ -156,7 +156,8 @@ fn hosts_go_on_while_a_volume_is_scrubbed() {
             bench.churn(3);
         }
         bench.run_out();
-        // What was written meanwhile is not on rotten blocks, but reads and collection of what was may have had to mend.
+        // New blocks are not on corrupt ones, but reads and collection of old ones may have caused
+        // repairs.
         bench.device(round % 4).rotten.clear();
     }
     bench.read_all();
@@ -185,8 +186,9 @@ fn a_scrub_keeps_to_its_rate_and_can_be_stopped() {
     bench.read_all();
 }
 
-/// Every block is written again: nothing is needed in the segments that were full before, so all of them are reset.
-fn expect_all_segments_to_go(bench: &mut Bench) {
+/// Rewrites every block: nothing is needed in the segments that were full before, so all of them
+/// are reset.
+fn expect_all_segments_to_be_reset(bench: &mut Bench) {
     let full = bench.device(0).full_zones();
     assert!(full.len() > 4, "segments are full");
     bench.device(0).reset.clear();
@@ -207,13 +209,13 @@ fn a_scrub_that_is_stopped_leaves_no_segment_pinned() {
         bench.volume.volume_mut().start_scrub(now);
         bench.steps(steps);
         stopped_while_reading += u32::from(bench.volume.volume().status().scrub.is_some());
-        // A second one does not take the place of the first.
+        // A second one does not replace the first.
         bench.volume.volume_mut().start_scrub(now);
         bench.volume.volume_mut().stop_scrub();
         bench.volume.volume().check_invariants();
         assert_eq!(bench.volume.volume().status().scrub, None);
-        expect_all_segments_to_go(&mut bench);
-        // And another scrub looks at everything.
+        expect_all_segments_to_be_reset(&mut bench);
+        // And another scrub reads everything.
         let (blocks, ..) = scrub(&mut bench);
         assert!(blocks > bench.volume.volume().status().live_blocks);
     }
@@ -224,7 +226,7 @@ fn a_scrub_that_is_stopped_leaves_no_segment_pinned() {
 fn a_segment_that_was_overwritten_while_it_was_scrubbed_is_reset_when_the_scrub_leaves_it() {
     for is_stopped in [false, true] {
         let mut config = config(Scheme::raid5(3));
-        // So slow that the scrub waits in the first segment, with nothing of it in flight.
+        // So slow that the scrub waits in the first segment, with no read in flight.
         config.tuning.scrub_blocks_per_second = Some(100);
         let mut bench = Bench::new(config, 64, 9);
         bench.fill();
@@ -258,7 +260,7 @@ fn a_scrub_that_ends_or_loses_a_member_leaves_no_segment_pinned() {
         bench.run_out();
         assert_eq!(bench.volume.volume().status().scrub, None, "it ends without the member");
         bench.fill();
-        expect_all_segments_to_go(&mut bench);
+        expect_all_segments_to_be_reset(&mut bench);
     }
 }
 
@@ -279,7 +281,7 @@ fn a_scrub_and_a_rebuild_both_end() {
     bench.read_all();
 }
 
-/// A volume of which little is written: all of it is in segments that are open.
+/// A volume with few written blocks: all of them are in open segments.
 fn with_open_segments(group_stripes: u32, metadata_bytes: u16) -> Bench {
     let mut config = config(Scheme { level: Level::Raid6, data: 3, parity: 2 });
     config.small = StreamShape { unit_blocks: 1, group_stripes };
@@ -302,16 +304,16 @@ fn blocks_in_open_segments_are_repaired() {
             bench.device(member).rotten =
                 (ZONE_BLOCKS * 2..ZONE_BLOCKS * 60).filter(|lba| lba % ZONE_BLOCKS > 1 && lba % 5 == 0).collect();
         }
-        let (blocks, mended, lost) = scrub(&mut bench);
-        assert!(blocks > 100 && mended > 10, "{blocks} blocks, {mended} repaired");
+        let (blocks, repaired, lost) = scrub(&mut bench);
+        assert!(blocks > 100 && repaired > 10, "{blocks} blocks, {repaired} repaired");
         assert_eq!(lost, 0);
-        // What is rotten is not needed any more, and what was written since is not rotten.
+        // Corrupt blocks are not needed any more, and new ones are not corrupt.
         (1..3).for_each(|member| bench.device(member).rotten.clear());
         let before = bench.volume.volume().counters().reconstructed_blocks;
         bench.read_all();
         assert_eq!(bench.volume.volume().counters().reconstructed_blocks, before);
-        let (_, mended, lost) = scrub(&mut bench);
-        assert_eq!((mended, lost), (0, 0));
+        let (_, repaired, lost) = scrub(&mut bench);
+        assert_eq!((repaired, lost), (0, 0));
     }
 }
 
@@ -336,7 +338,7 @@ fn hosts_write_to_open_segments_while_these_are_scrubbed() {
 }
 
 #[test]
-fn a_scrub_that_has_repaired_and_lost_blocks_says_how_many_and_a_second_one_finds_none() {
+fn a_scrub_reports_how_many_blocks_it_has_repaired_and_lost_and_a_second_one_finds_none() {
     for (group_stripes, metadata_bytes) in [(1, 64), (8, 64), (8, 0)] {
         let mut bench = bench(Scheme::raid5(3), group_stripes, metadata_bytes, 12);
         for member in 0..4 {
@@ -344,17 +346,17 @@ fn a_scrub_that_has_repaired_and_lost_blocks_says_how_many_and_a_second_one_find
             bench.device(member).rotten = blocks.filter(|lba| lba % ZONE_BLOCKS % 10 < 2 && lba % 3 > 0).collect();
         }
         bench.may_lose = true;
-        let (_, mended, lost) = scrub(&mut bench);
-        assert!(mended > 5 && lost > 5, "{mended} repaired, {lost} lost");
+        let (_, repaired, lost) = scrub(&mut bench);
+        assert!(repaired > 5 && lost > 5, "{repaired} repaired, {lost} lost");
         let volume = bench.volume.volume();
         assert_eq!(volume.status().lost_blocks, lost);
         assert_eq!(volume.lost(zonda_zoned::Lba(0)).map(|range| range.blocks.0).sum::<u64>(), lost);
         for _ in 0..2 {
-            let (_, mended, more) = scrub(&mut bench);
-            assert_eq!((mended, more), (0, 0), "all was repaired, or recorded");
+            let (_, repaired, more) = scrub(&mut bench);
+            assert_eq!((repaired, more), (0, 0), "all was repaired, or recorded");
             bench.failed.clear();
             bench.read_all();
-            assert_eq!(bench.failed.len() as u64, lost, "what is lost is what was told");
+            assert_eq!(bench.failed.len() as u64, lost, "the lost blocks are those reported");
             bench.remount();
             assert_eq!(bench.volume.volume().status().lost_blocks, lost);
         }
@@ -369,12 +371,12 @@ fn segments_with_damaged_headers_and_footers_are_emptied() {
         let blocks = bench.device(2).full_blocks();
         let last = |zone: u32| blocks.iter().copied().filter(|lba| lba / ZONE_BLOCKS == u64::from(zone)).max().unwrap();
         let at = |zone: u32| if is_footer { last(zone) } else { u64::from(zone) * ZONE_BLOCKS };
-        let hurt: Vec<u64> = zones.iter().map(|&zone| at(zone)).collect();
-        bench.device(2).latent = hurt[..2].iter().copied().collect();
-        bench.device(2).rotten = hurt[2..].iter().copied().collect();
+        let damaged: Vec<u64> = zones.iter().map(|&zone| at(zone)).collect();
+        bench.device(2).latent = damaged[..2].iter().copied().collect();
+        bench.device(2).rotten = damaged[2..].iter().copied().collect();
         bench.device(2).reset.clear();
-        let (_, mended, lost) = scrub(&mut bench);
-        assert_eq!((mended, lost), (3, 0), "footers: {is_footer}");
+        let (_, repaired, lost) = scrub(&mut bench);
+        assert_eq!((repaired, lost), (3, 0), "footers: {is_footer}");
         assert!(zones.iter().all(|zone| bench.device(2).reset.contains(zone)), "footers: {is_footer}");
         assert_eq!(scrub(&mut bench).1, 0);
         bench.read_all();

@@ -1,8 +1,8 @@
-//! Zones that failed while nothing was in them: a scrub finds them.
+//! Empty zones that failed: a scrub finds them.
 
 use zonda_zoned::{Instant, Lba, ZoneState};
 
-use super::failures::go_on;
+use super::failures::run_steps;
 use super::headers::zones;
 use super::script::{Script, plain_config};
 use super::sides::written;
@@ -44,7 +44,7 @@ fn a_free_zone_that_went_offline_before_a_scrub_refuses_no_mount_without_other_m
 fn a_free_zone_that_has_failed_before_a_scrub_is_no_part_of_later_segments() {
     for to in [ZoneState::Offline, ZoneState::ReadOnly] {
         let mut script = with_failed_zone(to);
-        assert_eq!(script.volume.status().members[0].retired_zones, 0, "nobody knows");
+        assert_eq!(script.volume.status().members[0].retired_zones, 0, "it is not detected");
         scrub(&mut script);
         let member = &script.volume.status().members[0];
         assert_eq!((member.retired_zones, member.errors), (1, 0), "{to:?}");
@@ -57,25 +57,25 @@ fn a_free_zone_that_has_failed_before_a_scrub_is_no_part_of_later_segments() {
 
 #[test]
 fn a_zone_that_was_read_only_and_unused_before_a_scrub_refuses_no_mount_without_other_members() {
-    let mut world = written(RAID1, 64, 1);
-    let (_, start) = zones(&mut world.drives[0])[0];
-    let zone = world.drives[0].geometry().zone_of(start).expect("it is one").0;
-    world.drives[0].degrade(zone, ZoneState::ReadOnly);
+    let mut simulation = written(RAID1, 64, 1);
+    let (_, start) = zones(&mut simulation.drives[0])[0];
+    let zone = simulation.drives[0].geometry().zone_of(start).expect("it is one").0;
+    simulation.drives[0].degrade(zone, ZoneState::ReadOnly);
     for _ in 0..20 {
-        // What the zone holds is overwritten, and its reset fails.
-        world.fill().unwrap_or_else(|violation| panic!("{violation}"));
-        go_on(&mut world, 1000);
+        // The contents of the zone are overwritten, and its reset fails.
+        simulation.fill().unwrap_or_else(|violation| panic!("{violation}"));
+        run_steps(&mut simulation, 1000);
     }
-    assert_eq!(world.volume.status().members[0].retired_zones, 1);
-    let now = world.time();
-    world.volume.start_scrub(now);
-    world.rest().unwrap_or_else(|violation| panic!("{violation}"));
-    assert!(world.volume.status().scrub.is_none(), "the scrub has ended");
-    world.crash();
+    assert_eq!(simulation.volume.status().members[0].retired_zones, 1);
+    let now = simulation.time();
+    simulation.volume.start_scrub(now);
+    simulation.quiesce().unwrap_or_else(|violation| panic!("{violation}"));
+    assert!(simulation.volume.status().scrub.is_none(), "the scrub has ended");
+    simulation.crash();
     for copy in 0..u64::from(HEADER_COPIES) {
-        world.drives[0].flip(Lba(start.0 + copy));
+        simulation.drives[0].flip(Lba(start.0 + copy));
     }
-    world.mount(0b10).unwrap_or_else(|violation| panic!("{violation}"));
-    assert_eq!(world.volume.status().members[0].retired_zones, 1);
-    world.read_all().unwrap_or_else(|violation| panic!("{violation}"));
+    simulation.mount(0b10).unwrap_or_else(|violation| panic!("{violation}"));
+    assert_eq!(simulation.volume.status().members[0].retired_zones, 1);
+    simulation.read_all().unwrap_or_else(|violation| panic!("{violation}"));
 }

@@ -1,4 +1,5 @@
-//! What a version that may never have been complete replaces stays until a mount has written that version again.
+//! A version that a possibly incomplete version replaces stays until a mount has rewritten the
+//! latter.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,8 @@ use crate::format::HEADER_COPIES;
 use crate::limits::METADATA_ZONES;
 use crate::{Level, Scheme};
 
-/// The segment of which block 0 alone is left, with version 1; other blocks were written to segments behind it.
+/// The segment in which only block 0 is left, with version 1; other blocks were written to later
+/// segments.
 const OLD: u64 = 1;
 
 fn with_one_block_left(small_segments: u8) -> Script {
@@ -33,18 +35,19 @@ fn first_holder(stripe: u32) -> usize {
     stripe as usize % 4
 }
 
-/// Holds the chunk of each stripe back that the member behind the holder of its first block is given.
+/// Holds back one chunk of each stripe: that of the member behind the holder of its first block.
 fn tear_stripes(script: &mut Script) {
     script.hold(|sent| sent.kind == Kind::Chunk && sent.member == (first_holder(sent.stripe()) + 1) % 4);
 }
 
-/// The holder of the first block of the stripe that was written last.
+/// The holder of the first block of the last stripe.
 fn last_holder(script: &Script) -> usize {
     let last = script.sent.iter().rev().find(|sent| sent.kind == Kind::Chunk).expect("a stripe was written");
     first_holder(last.stripe())
 }
 
-/// After a crash a mount comes as far as it can without writing stripes. The segment that holds the older version stays.
+/// After a crash, runs a mount as far as possible without writing stripes. The segment that holds
+/// the older version stays.
 fn expect_old_to_stay(script: &mut Script, old: u64) {
     script.crash(&[]);
     script.hold(|sent| sent.kind == Kind::Chunk);
@@ -66,7 +69,7 @@ fn expect_old_without(script: &mut Script, member: usize) {
     assert_eq!(script.version(0), 1, "the version that was acknowledged");
 }
 
-/// The torn version is written again: the segment of the older one is free.
+/// The torn version is rewritten: the segment of the older one is free.
 fn expect_old_to_go(script: &mut Script, old: u64, version: u64) {
     script.release();
     assert!(script.volume.is_ready(), "{:?}", script.events);
@@ -112,7 +115,8 @@ fn a_torn_trim_keeps_the_segment_of_the_version_before_it() {
 fn a_torn_write_keeps_the_version_before_it_that_was_moved_to_a_later_segment() {
     for is_lost in [false, true] {
         let mut script = with_one_block_left(1);
-        // A read of block 0 finds it damaged: it is written again where moved blocks go. Meanwhile it is overwritten.
+        // A read of block 0 finds it damaged: it is rewritten in the stream of moved blocks.
+        // Meanwhile it is overwritten.
         let zone = u64::from(METADATA_ZONES) * geometry(64).zone_size_blocks.0;
         script.unreadable.insert((first_holder(0), zone + u64::from(HEADER_COPIES)));
         script.hold(|sent| sent.kind == Kind::Read);
@@ -127,7 +131,7 @@ fn a_torn_write_keeps_the_version_before_it_that_was_moved_to_a_later_segment() 
         let moved = script.sent.iter().filter(|sent| sent.kind == Kind::Chunk && sent.is_relocation);
         let moved_to = moved.map(|sent| sent.segment).max().expect("the damaged block is moved");
         assert!(moved_to > host, "a mount finds the torn version first");
-        assert!(script.count(Kind::Reset, OLD) > 0, "the older version is where it was moved to, and nowhere else");
+        assert!(script.count(Kind::Reset, OLD) > 0, "the older version is only in its new place");
         expect_old_to_stay(&mut script, moved_to);
         if is_lost {
             expect_old_without(&mut script, holder);
@@ -167,11 +171,12 @@ fn a_torn_trim_that_is_written_again_is_not_needed_where_it_was() {
         version += 1;
         script.write(1, 1, version);
     }
-    // The next segment has its header on one member when the other one fails, and no superblock says so before the crash.
+    // The next segment has its header on one member when the other one fails, and no superblock
+    // records that before the crash.
     script.hold(|sent| sent.kind == Kind::Superblock || sent.kind == Kind::Header && sent.member == 0);
     let torn = script.trim(0, 1);
     script.fail_member(0);
-    assert!(!script.has_ended(torn), "it does not count before it is known that the first member has failed");
+    assert!(!script.has_ended(torn), "it does not count before the failure of the first member is recorded");
     let segment = script.host_segment();
     assert_eq!(script.count(Kind::Chunk, segment), 1, "the tombstone is on the second member");
     script.release_those(|sent| sent.kind == Kind::Header);
@@ -180,6 +185,6 @@ fn a_torn_trim_that_is_written_again_is_not_needed_where_it_was() {
     script.hold(|_| false);
     script.mount(&[]);
     assert!(script.volume.is_ready(), "{:?}", script.events);
-    assert_eq!(script.wrong_when_ready, [], "what is needed is on both members");
+    assert_eq!(script.inconsistencies_when_ready, [], "needed blocks are on both members");
     assert_eq!(script.version(0), 0, "a trim that can be read counts");
 }

@@ -24,7 +24,7 @@ pub(super) struct FilePool {
 struct Shared {
     state: Mutex<State>,
     has_work: Condvar,
-    /// Tells the loop that something is finished.
+    /// Signals the loop that an operation has finished.
     signal: Waker,
 }
 
@@ -34,7 +34,7 @@ struct State {
     finished: Vec<Finished>,
     idle: usize,
     is_closed: bool,
-    /// A bug in a thread, which the loop makes its own.
+    /// A panic of a thread, which the loop resumes.
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -44,7 +44,7 @@ impl FilePool {
         Ok(FilePool { shared: Arc::new(shared), threads: Vec::new(), threads_max })
     }
 
-    /// Readable when something is finished.
+    /// Readable when an operation has finished.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.shared.signal.event()
     }
@@ -80,7 +80,7 @@ impl FilePool {
         std::mem::take(&mut state.finished)
     }
 
-    /// Waits for what is under way; what no thread has begun is dropped.
+    /// Waits for operations in progress; those that no thread has begun are dropped.
     pub(super) fn close(&mut self) -> Vec<Finished> {
         let mut state = self.shared.lock();
         state.is_closed = true;
@@ -93,7 +93,8 @@ impl FilePool {
         std::mem::take(&mut self.shared.lock().finished)
     }
 
-    /// One more thread. If there is none to be had the others do the work, or without any this one does.
+    /// Spawns a thread. If that fails, the others do the work, or without any the calling thread
+    /// does.
     fn spawn(&mut self) {
         let shared = Arc::clone(&self.shared);
         let builder = std::thread::Builder::new().name("zonda-files".to_owned());
@@ -107,7 +108,7 @@ impl FilePool {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics with the lock")
+        self.state.lock().expect("no thread panics while it holds the lock")
     }
 
     fn serve(&self) {
@@ -115,7 +116,7 @@ impl Shared {
             let mut state = self.lock();
             state.idle += 1;
             while state.queue.is_empty() && !state.is_closed {
-                state = self.has_work.wait(state).expect("nobody panics with the lock");
+                state = self.has_work.wait(state).expect("no thread panics while it holds the lock");
             }
             state.idle -= 1;
             let Some((key, work)) = state.queue.pop_front() else { return };

@@ -1,4 +1,5 @@
-//! The epoll backend: sockets are tried first and waited for when they would block; files are for a pool of threads.
+//! The epoll backend: sockets are tried first and waited for when they would block; files are for a
+//! pool of threads.
 
 mod file_pool;
 mod sockets;
@@ -18,12 +19,12 @@ use zonda_zoned::{Duration, Instant};
 use crate::clock::{Clock, timespec};
 use crate::entries::Entries;
 use crate::work::{Work, cancelled};
-use crate::{RingOptions, Socket, Waker, lane, limits};
+use crate::{RingOptions, Socket, Waker, limits, send_queue};
 
 use file_pool::FilePool;
 pub(crate) use sockets::Interest;
 
-/// Marks of events that are no socket's; slots are far below.
+/// User data of events that belong to no socket; slots are far below.
 const WOKEN: u64 = u64::MAX;
 const FILES: u64 = u64::MAX - 1;
 const TIMER: u64 = u64::MAX - 2;
@@ -32,23 +33,23 @@ pub(crate) struct Epoll {
     epoll: OwnedFd,
     /// Ends a wait to the nanosecond; epoll itself counts in milliseconds on older kernels.
     timer: OwnedFd,
-    /// What the timer is set to.
+    /// The expiry of the timer.
     timer_at: Option<Instant>,
     clock: Clock,
     spin: Duration,
     waker: Waker,
     is_woken: bool,
     files: FilePool,
-    /// Sockets that epoll watches, by slot. A slot whose socket is gone is swept now and then.
+    /// Sockets that epoll watches, by slot. Slots of dropped sockets are swept from time to time.
     watched: Slab<Weak<Socket>>,
-    /// Slots at which it is worth while to sweep.
+    /// The number of slots at which to sweep.
     sweep_at: usize,
     /// Keys of operations that have not been tried yet.
     pending: VecDeque<usize>,
     /// Sockets with something to send.
     senders: Vec<Rc<Socket>>,
-    /// The last turn did not ask epoll.
-    has_put_off: bool,
+    /// The last iteration did not call `epoll_wait`.
+    has_deferred: bool,
     events: Vec<Event>,
 }
 
@@ -75,7 +76,7 @@ impl Epoll {
             sweep_at: 64,
             pending: VecDeque::new(),
             senders: Vec::new(),
-            has_put_off: false,
+            has_deferred: false,
             events: Vec::with_capacity(limits::EVENTS_PER_WAIT),
         })
     }
@@ -92,31 +93,32 @@ impl Epoll {
         match &entries.get(key).work {
             Work::Send { socket, .. } => {
                 let socket = Rc::clone(socket);
-                lane::fail(entries, &socket, Errno::CANCELED.raw_os_error());
+                send_queue::fail(entries, &socket, Errno::CANCELED.raw_os_error());
             }
             Work::Accept { listener: socket } | Work::Receive { socket, .. } | Work::Connect { socket } => {
-                // One that was not tried yet is in `pending`, and ends there.
+                // An operation that was not tried yet is in `pending`, and ends there.
                 if socket.interest.borrow_mut().forget(key) {
                     entries.finish(key, Err(cancelled()));
                 }
             }
-            // A thread that has begun goes on, and its result is dropped.
-            Work::Away => self.files.cancel(key),
+            // A thread that has begun finishes, and its result is dropped.
+            Work::Taken => self.files.cancel(key),
             Work::File(_) => {}
         }
     }
 
-    pub(crate) fn turn(&mut self, entries: &mut Entries, until: Option<Instant>) -> io::Result<()> {
+    pub(crate) fn run_once(&mut self, entries: &mut Entries, until: Option<Instant>) -> io::Result<()> {
         let mut has_looked = false;
         let mut spin_until = None;
         loop {
             self.prepare(entries)?;
             if entries.has_news || self.is_woken {
-                // Operations that end at once must not keep the others waiting for ever, so every second turn asks.
-                if !has_looked && self.has_put_off {
+                // Operations that end at once must not starve the others, so every second iteration
+                // calls epoll.
+                if !has_looked && self.has_deferred {
                     self.wait(entries, true)?;
                 }
-                self.has_put_off = !has_looked && !self.has_put_off;
+                self.has_deferred = !has_looked && !self.has_deferred;
                 entries.has_news = false;
                 self.is_woken = false;
                 return Ok(());
@@ -135,7 +137,7 @@ impl Epoll {
         }
     }
 
-    /// Ends everything; file operations under way are waited for.
+    /// Ends everything, and waits for file operations in progress.
     pub(crate) fn close(&mut self, entries: &mut Entries) -> bool {
         for (key, work, result) in self.files.close() {
             entries.get_mut(key).is_lent = false;
@@ -149,7 +151,7 @@ impl Epoll {
         true
     }
 
-    /// Tries what is new.
+    /// Tries new operations.
     fn prepare(&mut self, entries: &mut Entries) -> io::Result<()> {
         self.send(entries)?;
         while let Some(key) = self.pending.pop_front() {
@@ -165,8 +167,8 @@ impl Epoll {
                     self.serve(entries, &socket)?;
                 }
                 _ => {
-                    let Work::File(file) = std::mem::replace(&mut entry.work, Work::Away) else {
-                        panic!("sends are in their lanes")
+                    let Work::File(file) = std::mem::replace(&mut entry.work, Work::Taken) else {
+                        panic!("sends are in their send queues")
                     };
                     entry.is_lent = true;
                     self.files.submit(key, file);
@@ -209,8 +211,8 @@ impl Epoll {
         }
     }
 
-    /// The timer stays set over turns with the same end; one that rings early, for an end that was set before, costs one more
-    /// round.
+    /// The timer stays armed over iterations with the same deadline; one that expires early, for an
+    /// earlier deadline, costs one more iteration.
     fn set_timer(&mut self, now: Instant, until: Option<Instant>) -> io::Result<()> {
         let Some(until) = until else { return Ok(()) };
         if self.timer_at == Some(until) {

@@ -1,4 +1,4 @@
-//! Sockets under epoll, edge-triggered: an edge makes a socket ready until a call says that it would block.
+//! Sockets under epoll, edge-triggered: an edge makes a socket ready until a call returns `EAGAIN`.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -11,18 +11,19 @@ use rustix::net::SocketFlags;
 
 use super::Epoll;
 use crate::entries::Entries;
-use crate::lane::{self, Sending};
+use crate::send_queue::{self, Sending};
 use crate::work::Work;
 use crate::{Outcome, Socket, filled};
 
-/// What is known of a socket, and who waits for it.
+/// The readiness of a socket, and the operations that wait for it.
 #[derive(Debug)]
 pub(crate) struct Interest {
-    /// Where it is in the table of watched sockets.
+    /// Its slot in the table of watched sockets.
     slot: Option<usize>,
     /// A receive or an accept is worth trying.
     is_readable: bool,
-    /// The end of the stream has come or will: a short receive does not mean that there is nothing more.
+    /// The end of the stream has been reached or will be: a short receive does not mean that the
+    /// socket is empty.
     is_ending: bool,
     /// Operations that wait for it to be readable (or, for a connect, writable), oldest first.
     pub(crate) waiting: VecDeque<usize>,
@@ -35,7 +36,7 @@ impl Default for Interest {
 }
 
 impl Interest {
-    /// Takes a cancelled operation out; `false` when it was not in.
+    /// Removes a cancelled operation; `false` when it was not waiting.
     pub(crate) fn forget(&mut self, key: usize) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|&waiting| waiting != key);
@@ -46,16 +47,17 @@ impl Interest {
 impl Epoll {
     pub(super) fn send(&mut self, entries: &mut Entries) -> io::Result<()> {
         while let Some(socket) = self.senders.pop() {
-            socket.lane.borrow_mut().is_listed = false;
-            if lane::send_now(entries, &socket) == Sending::Blocked {
-                socket.lane.borrow_mut().is_busy = true;
+            socket.send_queue.borrow_mut().is_listed = false;
+            if send_queue::send_now(entries, &socket) == Sending::Blocked {
+                socket.send_queue.borrow_mut().is_busy = true;
                 self.watch(&socket)?;
             }
         }
         Ok(())
     }
 
-    /// An edge of the socket in `slot`, or of one that had it before: then nothing comes of it.
+    /// Handles an edge of the socket in `slot`; one of an earlier socket in that slot has no
+    /// effect.
     pub(super) fn ready(&mut self, entries: &mut Entries, slot: usize, flags: EventFlags) -> io::Result<()> {
         let Some(socket) = self.watched.get(slot).and_then(std::rc::Weak::upgrade) else { return Ok(()) };
         let is_over = flags.intersects(EventFlags::HUP | EventFlags::ERR);
@@ -70,15 +72,15 @@ impl Epoll {
                 self.connected(entries, socket);
                 return Ok(());
             }
-            lane::release(entries, &socket);
-            if lane::wants_listing(&socket) {
+            send_queue::release(entries, &socket);
+            if send_queue::wants_listing(&socket) {
                 self.senders.push(Rc::clone(&socket));
             }
         }
         self.serve(entries, &socket)
     }
 
-    /// Tries what waits for the socket, until it would block.
+    /// Tries the operations that wait for the socket, until it would block.
     pub(super) fn serve(&mut self, entries: &mut Entries, socket: &Rc<Socket>) -> io::Result<()> {
         let mut interest = socket.interest.borrow_mut();
         while interest.is_readable
@@ -86,15 +88,15 @@ impl Epoll {
         {
             let entry = entries.get_mut(key);
             let result = match &mut entry.work {
-                // It waits for an edge whatever happens.
+                // A connect always waits for an edge.
                 Work::Connect { .. } => break,
                 Work::Accept { listener } => accept(listener),
                 Work::Receive { buffer, .. } => {
-                    let room = filled::spare(buffer);
+                    let spare = filled::spare(buffer);
                     filled::receive_now(socket.as_fd(), buffer).map(|count| {
                         entry.moved = count as u64;
-                        // Less than asked: empty, and what comes later makes an edge.
-                        interest.is_readable = count == room || count == 0 || interest.is_ending;
+                        // A short receive: the socket is empty, and later bytes cause an edge.
+                        interest.is_readable = count == spare || count == 0 || interest.is_ending;
                         Outcome::Received(std::mem::take(buffer))
                     })
                 }
@@ -114,7 +116,7 @@ impl Epoll {
         if must_watch { self.watch(socket) } else { Ok(()) }
     }
 
-    /// Has epoll watch the socket. When it is ready already, that makes an edge too.
+    /// Adds the socket to epoll. If it is ready already, that causes an edge too.
     fn watch(&mut self, socket: &Rc<Socket>) -> io::Result<()> {
         let mut interest = socket.interest.borrow_mut();
         let is_mine = |slot: usize| self.watched.get(slot).is_some_and(|known| known.as_ptr() == Rc::as_ptr(socket));
@@ -137,7 +139,7 @@ impl Epoll {
         Ok(result?)
     }
 
-    /// Takes dropped sockets out of the table, when it has doubled since the last time.
+    /// Removes dropped sockets from the table, when it has doubled since the last time.
     fn sweep(&mut self) {
         if self.watched.len() >= self.sweep_at {
             self.watched.retain(|_, socket| socket.strong_count() > 0);
@@ -150,7 +152,7 @@ impl Epoll {
         front.is_some_and(|key| matches!(entries.get(key).work, Work::Connect { .. }))
     }
 
-    /// A connection stands or has failed.
+    /// A connection is established or has failed.
     fn connected(&mut self, entries: &mut Entries, socket: Rc<Socket>) {
         let mut interest = socket.interest.borrow_mut();
         let key = interest.waiting.pop_front().expect("a connect waits");
@@ -158,11 +160,12 @@ impl Epoll {
             self.watched.remove(slot);
         }
         drop(interest);
-        // Its next user may be another ring, so this one lets go of it. A failure means that it was not watched.
+        // Its next user may be another ring, so remove it here. An error means that it was not
+        // watched.
         let _ = epoll::delete(&self.epoll, &socket);
-        entries.get_mut(key).work = Work::Away;
+        entries.get_mut(key).work = Work::Taken;
         let ended = socket.end_connect();
-        let socket = Rc::into_inner(socket).expect("nobody else has it yet");
+        let socket = Rc::into_inner(socket).expect("the operation holds the only reference");
         entries.finish(key, ended.map(|()| Outcome::Connected(socket)));
     }
 }

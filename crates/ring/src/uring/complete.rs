@@ -7,10 +7,10 @@ use super::Uring;
 use super::sys::{Completion, Event};
 use crate::entries::Entries;
 use crate::work::{Progress, Work, cancelled};
-use crate::{Outcome, Socket, lane};
+use crate::{Outcome, Socket, send_queue};
 
 impl Uring {
-    /// Takes all completions there are.
+    /// Takes all completions from the queue.
     pub(super) fn reap(&mut self, entries: &mut Entries) {
         let mut completions = std::mem::take(&mut self.completions);
         self.queue.reap(entries, &mut completions);
@@ -38,10 +38,10 @@ impl Uring {
                 return self.sent(entries, &socket, completion.result);
             }
             Work::Accept { .. } => match completion.result {
-                Err(error) if is_passing(&error) => None,
+                Err(error) if is_transient(&error) => None,
                 Err(error) => Some(Err(error)),
                 Ok(_) => {
-                    let fd = completion.accepted.expect("an accept that succeeds brings a socket");
+                    let fd = completion.accepted.expect("an accept that succeeds returns a socket");
                     Some(Ok(Outcome::Accepted(Socket::from_fd(fd))))
                 }
             },
@@ -49,10 +49,12 @@ impl Uring {
                 Err(error) if error.kind() == ErrorKind::Interrupted => None,
                 Err(error) => Some(Err(error)),
                 Ok(_) => Some(socket.end_connect()).map(|ended| {
-                    let Work::Connect { socket } = std::mem::replace(&mut entry.work, Work::Away) else {
+                    let Work::Connect { socket } = std::mem::replace(&mut entry.work, Work::Taken) else {
                         panic!("a connect is a connect")
                     };
-                    ended.map(|()| Outcome::Connected(Rc::into_inner(socket).expect("nobody else has it yet")))
+                    ended.map(|()| {
+                        Outcome::Connected(Rc::into_inner(socket).expect("the operation holds the only reference"))
+                    })
                 }),
             },
             Work::Receive { buffer, .. } => match completion.result {
@@ -72,7 +74,7 @@ impl Uring {
                     Progress::Ended(result) => Some(result),
                 }
             }
-            Work::Away => panic!("io_uring has no threads of ours"),
+            Work::Taken => panic!("io_uring uses no thread pool"),
         };
         match result {
             Some(result) => entries.finish(key, result),
@@ -82,15 +84,15 @@ impl Uring {
     }
 
     fn sent(&mut self, entries: &mut Entries, socket: &Rc<Socket>, result: io::Result<usize>) {
-        lane::advance(entries, socket, result);
-        lane::release(entries, socket);
-        if lane::wants_listing(socket) {
+        send_queue::advance(entries, socket, result);
+        send_queue::release(entries, socket);
+        if send_queue::wants_listing(socket) {
             self.senders.push(Rc::clone(socket));
         }
     }
 }
 
-/// A connection that was gone before it was taken is not the listener's end.
-fn is_passing(error: &io::Error) -> bool {
+/// A connection that was closed before it was accepted is no failure of the listener.
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
 }

@@ -1,9 +1,11 @@
-//! The io_uring backend: everything through one queue, but for sends that the socket takes at once.
+//! The io_uring backend: everything goes through one queue, except sends that the socket accepts at
+//! once.
 //!
-//! A send is tried as a plain system call first, all sends of a socket in one; only what the socket does not take goes to the
-//! ring. The end of a send through the ring would end the wait that is meant for the answer, and cost a second enter. Measured
-//! with `examples/echo.rs` (4 KiB, queue depth 1, both threads on one processor, Linux 6.18): 15.7 us a round trip, against 16.5
-//! us with all sends through the ring. Asking the kernel to wait for a socket before it tries to receive
+//! A send is tried as a plain system call first, all sends of a socket in one; only the rest goes
+//! to the ring. The completion of a send through the ring would end the wait that is meant for the
+//! reply, and cost a second enter. Measured with `examples/echo.rs` (4 KiB, queue depth 1, both
+//! threads on one processor, Linux 6.18): 15.7 us a round trip, against 16.5 us with all sends
+//! through the ring. Asking the kernel to wait for a socket before it tries to receive
 //! (`IORING_RECVSEND_POLL_FIRST`) gained nothing, so that is not done.
 
 mod complete;
@@ -21,7 +23,7 @@ use crate::clock::Clock;
 use crate::entries::Entries;
 use crate::spin::Spin;
 use crate::work::Work;
-use crate::{RingOptions, Socket, Waker, lane, limits};
+use crate::{RingOptions, Socket, Waker, limits, send_queue};
 
 use sys::{Completion, Queue};
 
@@ -35,18 +37,18 @@ pub(crate) struct Uring {
     is_woken: bool,
     /// Keys of operations that are not with the kernel yet.
     pending: VecDeque<usize>,
-    /// Keys of operations that the kernel shall cancel.
+    /// Keys of operations that the kernel is to cancel.
     cancels: Vec<usize>,
     /// Sockets with something to send.
     senders: Vec<Rc<Socket>>,
-    /// Operations that the kernel has.
+    /// Operations that the kernel owns.
     lent: usize,
-    /// Those of them on files: the kernel may need a processor for a worker thread.
+    /// Those of them on files: the kernel may need a CPU for a worker thread.
     lent_files: usize,
-    /// Something is in the submission queue that gains by being handed over soon.
+    /// The submission queue has an entry that should be submitted soon.
     is_urgent: bool,
-    /// The last turn left its receives in the submission queue.
-    has_put_off: bool,
+    /// The last iteration left its receives in the submission queue.
+    has_deferred: bool,
     /// Completions of one round, kept for their memory.
     completions: Vec<Completion>,
 }
@@ -66,10 +68,10 @@ impl Uring {
             lent: 0,
             lent_files: 0,
             is_urgent: false,
-            has_put_off: false,
+            has_deferred: false,
             completions: Vec::new(),
         };
-        // A filter on system calls may allow the making of a ring, and refuse its use.
+        // A seccomp filter may allow io_uring_setup and refuse io_uring_enter.
         uring.arm_waker();
         uring.queue.enter(0, None)?;
         Ok(uring)
@@ -88,18 +90,18 @@ impl Uring {
         if let Work::Send { socket, .. } = &entry.work {
             let socket = Rc::clone(socket);
             let error = Errno::CANCELED.raw_os_error();
-            if !socket.lane.borrow().is_busy {
-                return lane::fail(entries, &socket, error);
+            if !socket.send_queue.borrow().is_busy {
+                return send_queue::fail(entries, &socket, error);
             }
-            lane::break_off(&socket, error);
-            self.cancels.extend(lane::front(&socket));
+            send_queue::break_off(&socket, error);
+            self.cancels.extend(send_queue::front(&socket));
         } else if entry.is_lent {
             self.cancels.push(key);
         }
-        // What is neither waits in `pending`, and ends there.
+        // Any other operation waits in `pending`, and ends there.
     }
 
-    pub(crate) fn turn(&mut self, entries: &mut Entries, until: Option<Instant>) -> io::Result<()> {
+    pub(crate) fn run_once(&mut self, entries: &mut Entries, until: Option<Instant>) -> io::Result<()> {
         let mut has_looked = false;
         let mut waiting_since = None;
         loop {
@@ -110,7 +112,7 @@ impl Uring {
                 entries.has_news = false;
                 self.is_woken = false;
                 self.end_wait(waiting_since);
-                return self.hand_over();
+                return self.submit_staged();
             }
             let now = self.clock.now();
             let left = until.map_or(limits::SLEEP_MAX, |until| until.since(now).min(limits::SLEEP_MAX));
@@ -123,7 +125,7 @@ impl Uring {
                 self.enter_if_needed()?;
                 continue;
             }
-            // What polling has not brought is slept for.
+            // Sleep if polling has found nothing.
             let may_spin = waiting_since.is_none() && self.lent_files == 0;
             let budget = if may_spin { self.spin.budget() } else { Duration::ZERO };
             waiting_since.get_or_insert(now);
@@ -135,11 +137,11 @@ impl Uring {
         }
     }
 
-    /// Waits until the kernel has given everything back; `false` when it keeps something for too long.
+    /// Waits until the kernel has returned all buffers; `false` on timeout.
     pub(crate) fn close(&mut self, entries: &mut Entries) -> bool {
-        let patience = self.clock.now() + limits::CLOSE_PATIENCE;
+        let deadline = self.clock.now() + limits::CLOSE_TIMEOUT;
         while self.lent > 0 {
-            let left = patience.since(self.clock.now());
+            let left = deadline.since(self.clock.now());
             if left == Duration::ZERO || self.prepare(entries).is_err() || self.enter(1, Some(left)).is_err() {
                 return false;
             }
@@ -148,14 +150,15 @@ impl Uring {
         true
     }
 
-    /// Submits before the turn ends, without waiting. When only receives and accepts are there, the next turn's wait can
-    /// take them along for free, as long as that happens once in a row.
-    fn hand_over(&mut self) -> io::Result<()> {
+    /// Submits staged entries before the iteration ends, without waiting. If they are only receives
+    /// and accepts, the next iteration's wait can submit them for free, unless the last one did so
+    /// too.
+    fn submit_staged(&mut self) -> io::Result<()> {
         if !self.queue.needs_enter() {
             return Ok(());
         }
-        if !self.is_urgent && !self.has_put_off {
-            self.has_put_off = true;
+        if !self.is_urgent && !self.has_deferred {
+            self.has_deferred = true;
             return Ok(());
         }
         self.enter(0, None)
@@ -182,7 +185,7 @@ impl Uring {
 
     fn enter(&mut self, least: usize, timeout: Option<Duration>) -> io::Result<()> {
         self.is_urgent = false;
-        self.has_put_off = false;
+        self.has_deferred = false;
         self.queue.enter(least, timeout)
     }
 }

@@ -5,18 +5,18 @@ use std::rc::Rc;
 
 use super::Uring;
 use crate::entries::Entries;
-use crate::lane::{self, Sending};
+use crate::send_queue::{self, Sending};
 use crate::work::{FileStep, Progress, Work, cancelled};
 
 impl Uring {
-    /// Sends what can be sent at once, and stages the rest of what is to be done.
+    /// Sends what can be sent at once, and stages the rest.
     pub(super) fn prepare(&mut self, entries: &mut Entries) -> io::Result<()> {
         self.arm_waker();
         self.send(entries)?;
         while let Some(key) = self.pending.pop_front() {
             if entries.get(key).is_cancelled {
                 entries.finish(key, Err(cancelled()));
-            } else if !self.cut_here(entries, key) {
+            } else if !self.truncate_now(entries, key) {
                 self.lend(entries, key)?;
             }
         }
@@ -38,17 +38,17 @@ impl Uring {
 
     fn send(&mut self, entries: &mut Entries) -> io::Result<()> {
         while let Some(socket) = self.senders.pop() {
-            socket.lane.borrow_mut().is_listed = false;
-            if lane::send_now(entries, &socket) == Sending::Blocked {
-                let key = lane::front(&socket).expect("what is blocked is in the queue");
-                socket.lane.borrow_mut().is_busy = true;
+            socket.send_queue.borrow_mut().is_listed = false;
+            if send_queue::send_now(entries, &socket) == Sending::Blocked {
+                let key = send_queue::front(&socket).expect("a blocked send is in the queue");
+                socket.send_queue.borrow_mut().is_busy = true;
                 self.lend(entries, key)?;
             }
         }
         Ok(())
     }
 
-    /// Hands one operation to the kernel. When the queue is full, what is in it goes first.
+    /// Stages one operation. If the submission queue is full, its entries are submitted first.
     fn lend(&mut self, entries: &mut Entries, key: usize) -> io::Result<()> {
         while !self.queue.lend(entries, key) {
             if let Err(error) = self.enter(0, None) {
@@ -62,11 +62,11 @@ impl Uring {
         Ok(())
     }
 
-    /// The kernel would take nothing now: the next turn tries again.
+    /// The kernel accepted nothing: the next iteration tries again.
     fn put_back(&mut self, entries: &Entries, key: usize) {
         if let Work::Send { socket, .. } = &entries.get(key).work {
-            socket.lane.borrow_mut().is_busy = false;
-            if lane::wants_listing(socket) {
+            socket.send_queue.borrow_mut().is_busy = false;
+            if send_queue::wants_listing(socket) {
                 self.senders.push(Rc::clone(socket));
             }
         } else {
@@ -74,9 +74,9 @@ impl Uring {
         }
     }
 
-    /// Sets the length of a file here and now where the ring cannot (before Linux 6.9). It is rare, and touches metadata
-    /// alone.
-    fn cut_here(&mut self, entries: &mut Entries, key: usize) -> bool {
+    /// Sets the length of a file synchronously where the ring cannot (before Linux 6.9). It is
+    /// rare, and changes only metadata.
+    fn truncate_now(&mut self, entries: &mut Entries, key: usize) -> bool {
         if self.queue.can_set_length() {
             return false;
         }

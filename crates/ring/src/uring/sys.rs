@@ -1,9 +1,11 @@
-//! Memory lent to the kernel: the submission and completion queues. One of the two rooms with unsafe code.
+//! Memory lent to the kernel: the submission and completion queues. One of the two files with
+//! unsafe code.
 //!
-//! What makes it sound. A request points into the heap memory of an entry (buffers, pieces) or of a [`Message`] kept here.
-//! Lending marks the entry; the table keeps a marked entry, and does not touch its work, until its completion is reaped here and
-//! the mark is taken off. If the table goes before that, it leaks marked entries, and so does this room with messages.
-//! Moving an entry inside the table moves no heap memory.
+//! Soundness: a request points into the heap memory of an entry (buffers, pieces) or of a
+//! [`Message`] kept here. Lending marks the entry; the table keeps a marked entry, and does not
+//! touch its work, until its completion is reaped here and the mark is cleared. If the table is
+//! dropped before that, it leaks marked entries, and this module leaks their messages. Moving an
+//! entry inside the table moves no heap memory.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -20,17 +22,17 @@ use zonda_zoned::Duration;
 
 use crate::entries::Entries;
 use crate::work::{FileStep, FileWork, HOLE, Work, zeros};
-use crate::{filled, lane, limits};
+use crate::{filled, limits, send_queue};
 
 /// The two queues shared with the kernel.
 pub(super) struct Queue {
     ring: IoUring,
-    /// What the kernel reads to find the pieces of an operation, by its key.
+    /// Message headers and vectors that the kernel reads, by the key of the operation.
     messages: BTreeMap<usize, Box<Message>>,
     can_set_length: bool,
 }
 
-/// Something that came back from the kernel.
+/// A completion queue entry.
 pub(super) struct Completion {
     pub(super) event: Event,
     pub(super) result: io::Result<usize>,
@@ -41,11 +43,11 @@ pub(super) struct Completion {
 pub(super) enum Event {
     /// The waker's event was readable.
     Woken,
-    /// The operation with this key is not with the kernel any more.
+    /// The operation with this key has ended in the kernel.
     Ended(usize),
 }
 
-/// Several pieces as the kernel reads them.
+/// Several pieces in the layout that the kernel reads.
 struct Message {
     header: Header,
     vectors: Vec<Vector>,
@@ -70,12 +72,12 @@ struct Header {
     flags: u32,
 }
 
-/// Marks of requests that are no operation; keys are far below.
+/// User data of requests that are no operation; keys are far below.
 const WOKEN: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
 impl Queue {
-    /// A ring with as many of the flags as the kernel knows.
+    /// Creates a ring with as many of the flags as the kernel supports.
     pub(super) fn new(entries: u32) -> io::Result<Queue> {
         let ring = make(entries)?;
         let parameters = ring.params();
@@ -92,7 +94,7 @@ impl Queue {
         self.can_set_length
     }
 
-    /// Hands the operation over; `false` when the submission queue is full.
+    /// Stages the operation; `false` when the submission queue is full.
     pub(super) fn lend(&mut self, entries: &mut Entries, key: usize) -> bool {
         if self.ring.submission().is_full() {
             return false;
@@ -105,15 +107,16 @@ impl Queue {
             }
         };
         entries.get_mut(key).is_lent = true;
-        // SAFETY: the request points into memory of the entry, which is marked as lent just above (for a send also of those behind it, which stay
-        // as long as the front of their lane does), or of its message, which is
-        // kept just above; both stay until `reap` sees the completion of this key.
+        // SAFETY: the request points into memory of the entry, which is marked as lent just above
+        // (for a send also of those behind it, which stay as long as the front of their send queue
+        // does), or of its message, which is stored just above; both stay until `reap` sees the
+        // completion of this key.
         let pushed = unsafe { self.ring.submission().push(&request.user_data(key as u64)) };
-        pushed.expect("there is room in the queue");
+        pushed.expect("the queue is not full");
         true
     }
 
-    /// Asks the kernel to end an operation; `false` when the submission queue is full.
+    /// Asks the kernel to cancel an operation; `false` when the submission queue is full.
     pub(super) fn cancel(&mut self, key: usize) -> bool {
         let request = opcode::AsyncCancel::new(key as u64).build().user_data(CANCEL);
         // SAFETY: the request points to no memory.
@@ -123,11 +126,12 @@ impl Queue {
     /// Waits for the waker's event; `false` when the submission queue is full.
     pub(super) fn poll_event(&mut self, event: BorrowedFd<'_>) -> bool {
         let request = poll(event.as_raw_fd(), PollFlags::IN).user_data(WOKEN);
-        // SAFETY: the request points to no memory. The descriptor lives as long as the ring: the ring owns a waker.
+        // SAFETY: the request points to no memory. The descriptor lives as long as the ring: the
+        // ring owns a waker.
         unsafe { self.ring.submission().push(&request) }.is_ok()
     }
 
-    /// No completion is there, none waits inside the kernel for an enter.
+    /// The completion queue is empty, and no completion waits inside the kernel for an enter.
     pub(super) fn is_quiet(&mut self) -> bool {
         let submission = self.ring.submission();
         let is_calm = !submission.taskrun() && !submission.cq_overflow();
@@ -135,14 +139,14 @@ impl Queue {
         is_calm && self.ring.completion().is_empty()
     }
 
-    /// Something is to be submitted, or waits inside the kernel for an enter.
+    /// An entry is to be submitted, or a completion waits inside the kernel for an enter.
     pub(super) fn needs_enter(&mut self) -> bool {
         let submission = self.ring.submission();
         !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
     }
 
-    /// Submits, and waits for `least` completions for at most `timeout`. That the time is over, a signal, and completions that must
-    /// be reaped first are no errors: the caller looks again.
+    /// Submits, and waits for `least` completions for at most `timeout`. A timeout, a signal, and
+    /// completions that must be reaped first are no errors: the caller checks the queue again.
     pub(super) fn enter(&mut self, least: usize, timeout: Option<Duration>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         let result = match timeout {
@@ -161,7 +165,7 @@ impl Queue {
         }
     }
 
-    /// Takes back what has ended. Bytes received and read are in their buffers afterwards.
+    /// Reaps completions. Bytes received and read are in their buffers afterwards.
     pub(super) fn reap(&mut self, entries: &mut Entries, completions: &mut Vec<Completion>) {
         for entry in self.ring.completion() {
             let returned = entry.result();
@@ -186,7 +190,7 @@ impl Queue {
 
     /// The request for an operation that is not lent.
     fn describe(&mut self, entries: &mut Entries, key: usize) -> Described {
-        assert!(!entries.get(key).is_lent, "an operation is handed over once at a time");
+        assert!(!entries.get(key).is_lent, "an operation is submitted once at a time");
         match &mut entries.get_mut(key).work {
             Work::Accept { listener } => {
                 let flags = SocketFlags::CLOEXEC.bits() as i32;
@@ -196,13 +200,13 @@ impl Queue {
             Work::Connect { socket } => Described::Plain(poll(fd_of(socket).0, PollFlags::OUT)),
             Work::Receive { socket, buffer } => {
                 let fd = fd_of(socket);
-                let room = filled::room(buffer);
-                Described::Plain(opcode::Recv::new(fd, room.as_mut_ptr().cast(), room.len() as u32).build())
+                let spare = filled::spare_for_call(buffer);
+                Described::Plain(opcode::Recv::new(fd, spare.as_mut_ptr().cast(), spare.len() as u32).build())
             }
             Work::Send { .. } => {
                 let Work::Send { socket, .. } = &entries.get(key).work else { panic!("it is a send") };
                 let mut slices = Vec::new();
-                lane::describe(entries, socket, &mut slices);
+                send_queue::describe(entries, socket, &mut slices);
                 let message = Message::new(&slices);
                 let flags = (SendFlags::NOSIGNAL.bits()) | WAIT_ALL;
                 let header: *const Header = &raw const message.header;
@@ -210,10 +214,10 @@ impl Queue {
                 Described::Message(request, message)
             }
             Work::File(_) => {
-                let Work::File(file) = &mut entries.get_mut(key).work else { panic!("it is a file's") };
+                let Work::File(file) = &mut entries.get_mut(key).work else { panic!("it is file work") };
                 self.describe_file(file)
             }
-            Work::Away => panic!("io_uring has no threads of ours"),
+            Work::Taken => panic!("io_uring uses no thread pool"),
         }
     }
 
@@ -221,8 +225,8 @@ impl Queue {
         let fd = Fd(file.fd.as_raw_fd());
         Described::Plain(match &mut file.step {
             FileStep::Read { offset, buffer } => {
-                let room = filled::room(buffer);
-                opcode::Read::new(fd, room.as_mut_ptr().cast(), room.len() as u32).offset(*offset).build()
+                let spare = filled::spare_for_call(buffer);
+                opcode::Read::new(fd, spare.as_mut_ptr().cast(), spare.len() as u32).offset(*offset).build()
             }
             FileStep::Write { offset, pieces } => {
                 let mut slices = Vec::new();
@@ -266,7 +270,7 @@ impl Drop for Queue {
 }
 
 impl Message {
-    /// The pieces, described in memory that stays where it is when the box moves.
+    /// Describes the pieces in heap memory, which does not move with the box.
     fn new(slices: &[io::IoSlice<'_>]) -> Box<Message> {
         let vectors: Vec<Vector> =
             slices.iter().map(|slice| Vector { base: slice.as_ptr(), length: slice.len() }).collect();
@@ -289,30 +293,31 @@ enum Described {
     Message(squeue::Entry, Box<Message>),
 }
 
-/// `MSG_WAITALL`: the kernel goes on by itself after a short send.
+/// `MSG_WAITALL`: the kernel continues by itself after a short send.
 const WAIT_ALL: u32 = 0x100;
 
-/// Takes the mark off an entry that the kernel has ended, and takes in what it has written.
+/// Clears the mark of an entry that the kernel has ended, and adds the bytes it wrote to the
+/// buffer.
 fn take_back(entries: &mut Entries, key: usize, completion: &mut Completion) {
     let entry = entries.get_mut(key);
-    assert!(entry.is_lent, "what comes back was lent");
+    assert!(entry.is_lent, "a completed entry was lent");
     entry.is_lent = false;
     let Ok(count) = completion.result else { return };
     match &mut entry.work {
         Work::Receive { buffer, .. } | Work::File(FileWork { step: FileStep::Read { buffer, .. }, .. }) => {
-            // SAFETY: the kernel has written `count` bytes from the start of the spare capacity that it was lent, and the buffer
-            // was not touched since.
+            // SAFETY: the kernel has written `count` bytes from the start of the spare capacity
+            // that it was lent, and the buffer was not touched since.
             unsafe { filled::append(buffer, count) };
         }
         Work::Accept { .. } => {
-            // SAFETY: the result of an accept is a descriptor made for us, which nobody else owns.
+            // SAFETY: the result of an accept is a new descriptor, which nothing else owns.
             completion.accepted = Some(unsafe { OwnedFd::from_raw_fd(count as RawFd) });
         }
         _ => {}
     }
 }
 
-/// The ring with the flags of the newest kernel that takes them.
+/// Creates the ring with the most recent set of flags that the kernel accepts.
 fn make(entries: u32) -> io::Result<IoUring> {
     let mut result = Err(io::ErrorKind::Unsupported.into());
     for level in 0..3 {

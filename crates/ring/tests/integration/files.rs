@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use crate::support::{error_of, next, once};
 use zonda_ring::{Bytes, BytesMut, File, FileOptions, Operation, Outcome, Ring};
 
-/// A file of its own in a directory of its own.
+/// A new file in a new directory.
 fn scratch() -> (tempfile::TempDir, Rc<File>) {
     let directory = tempfile::tempdir().unwrap();
     let file = File::open(&directory.path().join("file"), FileOptions::create_new()).unwrap();
@@ -105,7 +105,7 @@ on_both_backends! {
         file.set_length(1 << 20).unwrap();
         file.write_at(&[7; 10], 500_000).unwrap();
         assert_eq!(file.next_data(500_005).unwrap(), Some(500_005));
-        let found = file.next_data(0).unwrap().expect("there are data");
+        let found = file.next_data(0).unwrap().expect("the file has data");
         assert!(found <= 500_000, "{found}");
         let allocate = Operation::Allocate { file: Rc::clone(&file), offset: 1 << 19, length: 1 << 20 };
         let done = once(ring, allocate);
@@ -125,7 +125,7 @@ on_both_backends! {
         }
     }
 
-    fn a_read_only_file_refuses_a_write_and_all_else_that_changes_it(ring: &Ring) {
+    fn a_read_only_file_refuses_writes_holes_and_truncation(ring: &Ring) {
         let (directory, made) = scratch();
         made.write_at(b"text", 0).unwrap();
         let file = Rc::new(File::open(&directory.path().join("file"), FileOptions::read_only()).unwrap());
@@ -145,7 +145,7 @@ on_both_backends! {
         assert_eq!(file.write_at(b"x", 0).unwrap_err().kind(), ErrorKind::StorageFull);
     }
 
-    fn a_write_that_fails_says_how_far_it_got(ring: &Ring) {
+    fn a_write_that_fails_reports_the_bytes_written(ring: &Ring) {
         let (_directory, file) = scratch();
         // The largest offset that a file can have ends every file system.
         let offset = i64::MAX as u64 - 3;
@@ -171,7 +171,7 @@ on_both_backends! {
 }
 
 #[test]
-fn options_say_what_a_file_may_be() {
+fn open_fails_where_the_options_do_not_match_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     assert_eq!(File::open(&path, FileOptions::read_write()).unwrap_err().kind(), ErrorKind::NotFound);
@@ -182,7 +182,7 @@ fn options_say_what_a_file_may_be() {
 }
 
 #[test]
-fn a_pipe_is_refused_at_once_and_a_file_waits_as_files_do() {
+fn a_pipe_is_refused_at_once_and_a_file_is_opened_blocking() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -190,7 +190,7 @@ fn a_pipe_is_refused_at_once_and_a_file_waits_as_files_do() {
         let refused = File::open(&path, options).unwrap_err();
         assert_eq!(
             (refused.kind(), refused.to_string().as_str()),
-            (ErrorKind::InvalidInput, "it is a pipe, and not a file")
+            (ErrorKind::InvalidInput, "it is a pipe, not a file")
         );
     }
     let file = File::open(&directory.path().join("file"), FileOptions::create_new()).unwrap();
@@ -198,7 +198,7 @@ fn a_pipe_is_refused_at_once_and_a_file_waits_as_files_do() {
 }
 
 #[test]
-fn a_lock_is_refused_to_the_second_and_goes_with_the_first() {
+fn a_lock_is_refused_to_the_second_file_until_the_first_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("file");
     let first = File::open(&path, FileOptions::create_new()).unwrap();

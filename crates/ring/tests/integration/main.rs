@@ -3,6 +3,6 @@
 #[macro_use]
 mod support;
 
+mod event_loop;
 mod files;
 mod sockets;
-mod turns;

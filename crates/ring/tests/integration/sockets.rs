@@ -27,9 +27,9 @@ on_both_backends! {
         for round in 0..3_u8 {
             let message = vec![round; 4096];
             assert_eq!(once(ring, send(&near, vec![message.clone().into()])).bytes, 4096);
-            let heard = receive(ring, &far, 4096, 4096);
-            assert_eq!(heard, message);
-            once(ring, send(&far, vec![heard.into()])).result.unwrap();
+            let received = receive(ring, &far, 4096, 4096);
+            assert_eq!(received, message);
+            once(ring, send(&far, vec![received.into()])).result.unwrap();
             assert_eq!(receive(ring, &near, 4096, 4096), message);
         }
     }
@@ -52,8 +52,8 @@ on_both_backends! {
         let pieces = sent.chunks(211).map(Bytes::copy_from_slice).collect();
         let client = ring.client();
         client.submit(1, send(&near, pieces));
-        let heard = receive(ring, &far, sent.len(), 3_000);
-        assert!(heard == sent, "the bytes are the same");
+        let received = receive(ring, &far, sent.len(), 3_000);
+        assert!(received == sent, "the bytes are the same");
         let done = next(ring, &client);
         assert!(matches!(done.result, Ok(Outcome::Sent)));
         assert_eq!(done.bytes, sent.len() as u64);
@@ -87,22 +87,22 @@ on_both_backends! {
         let client = ring.client();
         client.submit(0, send(&near, vec![sent.clone().into()]));
         client.submit(1, send(&far, vec![sent.clone().into()]));
-        let mut heard = [Vec::new(), Vec::new()];
+        let mut received = [Vec::new(), Vec::new()];
         client.submit(10, receive_into(&near, 1 << 16));
         client.submit(11, receive_into(&far, 1 << 16));
         while client.outstanding() > 0 {
             let done = next(ring, &client);
             let Outcome::Received(buffer) = done.result.unwrap() else { continue };
             let side = done.token as usize - 10;
-            heard[side].extend_from_slice(&buffer);
-            if heard[side].len() < sent.len() {
+            received[side].extend_from_slice(&buffer);
+            if received[side].len() < sent.len() {
                 client.submit(done.token, receive_into([&near, &far][side], 1 << 16));
             }
         }
-        assert!(heard[0] == sent && heard[1] == sent, "the bytes are the same");
+        assert!(received[0] == sent && received[1] == sent, "the bytes are the same");
     }
 
-    fn an_empty_send_ends_in_its_turn(ring: &Ring) {
+    fn an_empty_send_completes(ring: &Ring) {
         let (near, _far) = connection(ring);
         let done = once(ring, send(&near, vec![Bytes::new()]));
         assert!(matches!(done.result, Ok(Outcome::Sent)) && done.bytes == 0);
@@ -121,7 +121,7 @@ on_both_backends! {
         }
     }
 
-    fn a_send_to_a_peer_that_is_gone_fails_and_so_do_all_later_ones(ring: &Ring) {
+    fn a_send_to_a_disconnected_peer_fails_and_so_do_all_later_ones(ring: &Ring) {
         let (near, far) = Socket::pair().unwrap();
         let near = Rc::new(near);
         drop(far);
@@ -143,7 +143,7 @@ on_both_backends! {
         assert_eq!(second.unwrap_err().kind(), ErrorKind::AddrInUse);
     }
 
-    fn one_listener_takes_many_connections(ring: &Ring) {
+    fn one_listener_accepts_many_connections(ring: &Ring) {
         let listener = Rc::new(Socket::listen(&loopback()).unwrap());
         let address = listener.local_address().unwrap();
         let client = ring.client();
@@ -194,8 +194,8 @@ on_both_backends! {
         client.submit(2, Operation::Accept(Rc::clone(&listener)));
         client.submit(3, send(&near, vec![vec![0; 16 << 20].into()]));
         client.submit(4, send(&near, vec![vec![0; 16].into()]));
-        ring.turn(Some(ring.now())).unwrap();
-        ring.turn(Some(ring.now())).unwrap();
+        ring.run_once(Some(ring.now())).unwrap();
+        ring.run_once(Some(ring.now())).unwrap();
         assert_eq!(client.outstanding(), 4);
         near.shutdown(Shutdown::Both).unwrap();
         listener.shutdown(Shutdown::Both).unwrap();
@@ -218,11 +218,11 @@ on_both_backends! {
         for token in 0..20 {
             client.submit(token, receive_into(&far, 10));
         }
-        ring.turn(Some(ring.now())).unwrap();
+        ring.run_once(Some(ring.now())).unwrap();
         once(ring, send(&near, vec![pattern(150).into()])).result.unwrap();
         near.shutdown(Shutdown::Write).unwrap();
-        let heard: u64 = (0..20).map(|_| next(ring, &client).bytes).sum();
-        assert_eq!(heard, 150);
+        let received: u64 = (0..20).map(|_| next(ring, &client).bytes).sum();
+        assert_eq!(received, 150);
     }
 
     fn a_socket_taken_by_one_ring_is_served_by_the_ring_of_another_thread(ring: &Ring) {
@@ -238,8 +238,8 @@ on_both_backends! {
         let backend = ring.backend();
         let other = std::thread::spawn(move || crate::support::run_with(backend, far, |ring, far| {
             let far = Rc::new(far);
-            let heard = receive(ring, &far, 10_000, 1_000);
-            once(ring, send(&far, vec![heard.into()])).result.unwrap();
+            let received = receive(ring, &far, 10_000, 1_000);
+            once(ring, send(&far, vec![received.into()])).result.unwrap();
         }));
         once(ring, send(&near, vec![pattern(10_000).into()])).result.unwrap();
         assert_eq!(receive(ring, &near, 10_000, 10_000), pattern(10_000));
@@ -248,8 +248,8 @@ on_both_backends! {
 }
 
 #[test]
-#[should_panic(expected = "a receive has room")]
-fn a_receive_without_room_is_a_bug() {
+#[should_panic(expected = "a receive needs spare capacity")]
+fn a_receive_without_spare_capacity_panics() {
     let ring = Ring::new(RingOptions::default()).unwrap();
     let (near, _far) = Socket::pair().unwrap();
     ring.client().submit(0, Operation::Receive { socket: Rc::new(near), buffer: BytesMut::new() });

@@ -1,19 +1,20 @@
-//! Everything that was taken ends, and soon.
+//! Every submitted command completes, within a time limit.
 
 use zonda_zoned::{Duration, Instant};
 
+use crate::observe::CheckError;
 use crate::outcome::FailureKind;
-use crate::survey::Trouble;
 
-/// A device that is left alone ends something within this time. The slowest thing a drawn drive does is a Finish of all
-/// its zones: a thousand programs of half a millisecond, or of 50 ms in the rare case, that share one die.
+/// Maximum virtual time between two completions of a device with commands in flight. The slowest
+/// operation of a generated drive is a Finish of all zones: a thousand programs of 0.5 ms, rarely
+/// of 50 ms, on one die.
 pub(crate) const QUIET_TIME_MAX: Duration = Duration::from_secs(60);
-/// A device that is left alone ends something within so many events.
+/// Maximum number of events between two completions of a device with commands in flight.
 pub(crate) const QUIET_EVENTS_MAX: u64 = 1_000_000;
-/// A command of a performance run ends within this time.
+/// Maximum latency of a command in a performance run.
 pub(crate) const LATENCY_MAX: Duration = Duration::from_secs(20);
 
-/// Watches that something ends as long as something is under way.
+/// Watchdog: commands complete while commands are in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     since: Instant,
@@ -21,32 +22,32 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Something was taken or has ended, or nothing is under way.
+    /// A command was accepted or has completed, or none is in flight.
     pub(crate) fn progress(&mut self, now: Instant) {
         *self = Watch { since: now, events: 0 };
     }
 
-    /// An event passed, after which `under_way` commands are; `oldest` tells of the one taken first.
-    pub(crate) fn check(&mut self, now: Instant, oldest: impl FnOnce() -> String) -> Result<(), Trouble> {
+    /// Counts an event after which commands are in flight; `oldest` describes the oldest of them.
+    pub(crate) fn check(&mut self, now: Instant, oldest: impl FnOnce() -> String) -> Result<(), CheckError> {
         self.events += 1;
         let quiet = now.since(self.since);
         if quiet <= QUIET_TIME_MAX && self.events <= QUIET_EVENTS_MAX {
             return Ok(());
         }
-        let message = format!("{}; nothing has ended for {quiet} and {} events", oldest(), self.events);
-        Err(Trouble::new(FailureKind::Starved, None, message))
+        let message = format!("{}; no completion for {quiet} and {} events", oldest(), self.events);
+        Err(CheckError::new(FailureKind::Starved, None, message))
     }
 }
 
-/// The device says that it has nothing to do, and something is under way.
-pub(crate) fn asleep(oldest: &str) -> Trouble {
-    Trouble::new(FailureKind::Starved, None, format!("{oldest}; the device waits for nothing"))
+/// The error of a device without a next wakeup while commands are in flight.
+pub(crate) fn asleep(oldest: &str) -> CheckError {
+    CheckError::new(FailureKind::Starved, None, format!("{oldest}; the device has no next wakeup"))
 }
 
-/// Holds the time of one command against the bound of a performance run.
-pub(crate) fn check_latency(told: impl FnOnce() -> String, latency: Duration) -> Result<(), Trouble> {
+/// Checks the latency of a command against the limit of a performance run.
+pub(crate) fn check_latency(name: impl FnOnce() -> String, latency: Duration) -> Result<(), CheckError> {
     if latency <= LATENCY_MAX {
         return Ok(());
     }
-    Err(Trouble::new(FailureKind::Slow, None, format!("{} took {latency}, and may take {LATENCY_MAX}", told())))
+    Err(CheckError::new(FailureKind::Slow, None, format!("{} took {latency}, the limit is {LATENCY_MAX}", name())))
 }

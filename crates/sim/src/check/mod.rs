@@ -1,7 +1,7 @@
-//! The checkers, one file each. Safety first: what a device says and what it keeps; then liveness.
+//! The checkers, one file each: safety (completions, limits and stored data) and liveness.
 
 pub(crate) mod answers;
 pub(crate) mod limits;
 pub(crate) mod liveness;
-pub(crate) mod quiet;
+pub(crate) mod quiescent;
 pub(crate) mod survival;

@@ -1,22 +1,22 @@
-//! A world with files told for a person.
+//! Describes a file store scenario.
 
 use std::fmt::Write;
 
 use zonda_files::testing::Mix;
 use zonda_zoned::Duration;
 
-use super::world::FilesWorld;
-use crate::story::{describe_flash, describe_layers, describe_limits};
-use crate::world::Layer;
+use super::simulation::FilesSimulation;
+use crate::event_trace::{describe_flash, describe_layers, describe_limits};
+use crate::simulation::Layer;
 
-/// The world in a few lines.
-pub(crate) fn describe(world: &FilesWorld) -> String {
+/// Describes the scenario in a few lines.
+pub(crate) fn describe(simulation: &FilesSimulation) -> String {
     let mut text = String::new();
     let mut line = |head: &str, tail: String| {
-        writeln!(text, "  {head:<8}{tail}").expect("a string takes what is written to it");
+        writeln!(text, "  {head:<8}{tail}").expect("writing to a string cannot fail");
     };
-    let geometry = &world.geometry;
-    let log = world.log_zones();
+    let geometry = &simulation.geometry;
+    let log = simulation.log_zones();
     line(
         "drive",
         format!(
@@ -29,46 +29,46 @@ pub(crate) fn describe(world: &FilesWorld) -> String {
         ),
     );
     line("limits", describe_limits(geometry));
-    line("flash", describe_flash(&world.profile));
-    let faults = (!world.faults.is_empty()).then(|| Layer::Fault(world.faults.clone()));
-    line("layers", describe_layers(world.layers.iter().chain(&faults)));
-    let config = &world.config;
+    line("flash", describe_flash(&simulation.profile));
+    let faults = (!simulation.faults.is_empty()).then(|| Layer::Fault(simulation.faults.clone()));
+    line("layers", describe_layers(simulation.layers.iter().chain(&faults)));
+    let config = &simulation.config;
     let migration = config.migration.map_or_else(
-        || "nothing is moved".to_owned(),
+        || "no migration".to_owned(),
         |migration| {
             format!(
-                "data are moved below {}% empty zones out of {}% garbage",
+                "migration below {}% empty zones from zones with {}% garbage",
                 migration.start_empty_zones_percent, migration.garbage_percent
             )
         },
     );
     let mut store = format!(
-        "writes of {} B, finishes from {}% on, {migration}",
+        "writes of {} B, finish threshold {}%, {migration}",
         config.write_unit_bytes, config.finish_threshold_percent
     );
-    if world.flushes {
+    if simulation.flushes {
         store += ", with flushes";
     }
-    if !world.mounts.is_empty() {
-        store += "; other numbers with each mount";
+    if !simulation.mounts.is_empty() {
+        store += "; different configuration with each mount";
     }
     line("store", store);
-    line("load", describe_load(world));
+    line("load", describe_load(simulation));
     let every = |every: Option<u64>| every.map_or_else(|| "never".to_owned(), |every| format!("every {every} events"));
     line(
-        "world",
+        "faults",
         format!(
-            "power is lost {}, the program dies {}, a zone degrades {}",
-            every(world.power_loss_every),
-            every(world.death_every),
-            every(world.degradation_every)
+            "power loss {}, process kill {}, zone degradation {}",
+            every(simulation.power_loss_every),
+            every(simulation.death_every),
+            every(simulation.degradation_every)
         ),
     );
     text
 }
 
-fn describe_load(world: &FilesWorld) -> String {
-    let load = &world.load;
+fn describe_load(simulation: &FilesSimulation) -> String {
+    let load = &simulation.load;
     let total: u64 = load.mix.weights.iter().sum();
     let favoured: Vec<&str> = Mix::KINDS
         .into_iter()
@@ -81,7 +81,7 @@ fn describe_load(world: &FilesWorld) -> String {
         text += &format!(", mostly {}", favoured.join(" and "));
     }
     if load.pause > Duration::ZERO {
-        text += &format!(", with pauses of {}", load.pause);
+        text += &format!(", mean pause {}", load.pause);
     }
     text
 }

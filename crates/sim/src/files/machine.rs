@@ -1,4 +1,4 @@
-//! A drive with its layers, and the store above them: what a loss of power takes apart.
+//! A drive with its layers and the store above them, rebuilt after every power loss.
 
 use std::collections::VecDeque;
 
@@ -7,78 +7,80 @@ use zonda_layers::{Fault, Shared};
 use zonda_ssd::Ssd;
 use zonda_zoned::{Command, Completion, CompletionQueue, Instant, Prng, QueueFull, ZonedDevice};
 
-use super::world::FilesWorld;
-use crate::stack::{Device, pile_up};
+use super::simulation::FilesSimulation;
+use crate::stack::{Device, build_layers};
 
 /// A drive with power, the layers over it, and a store.
 pub(super) struct Machine {
     pub(super) drive: Shared<Ssd>,
     layers: Layers,
     pub(super) store: FileStore,
-    /// Completions that have not reached the store.
+    /// Completions that are not yet delivered to the store.
     inbox: VecDeque<Completion>,
-    /// Commands that have not ended for the store.
-    pub(super) under_way: usize,
-    /// The store may have a command to hand out.
+    /// Commands whose completions are not yet delivered.
+    pub(super) in_flight: usize,
+    /// The store may have a command to submit.
     pub(super) may_have_commands: bool,
 }
 
-/// The layers over a drive. Faults can be switched off: commands then go by another way.
+/// The layers over a drive. Faults can be disabled: commands then bypass the fault layer.
 struct Layers {
     clean: Shared<Device>,
     faulty: Option<Fault<Shared<Device>>>,
-    strikes: bool,
+    is_faulty: bool,
 }
 
 impl Machine {
-    /// Puts layers and a store on a drive. `life` counts how often that was done: each life has its own randomness.
-    pub(super) fn new(world: &FilesWorld, drive: Shared<Ssd>, store: FileStore, life: u64) -> Machine {
-        let (lower, _) = pile_up(&world.root, &world.layers, &drive, life);
+    /// Builds layers and a store over a drive. `life` counts mounts: each life has its own random
+    /// numbers.
+    pub(super) fn new(simulation: &FilesSimulation, drive: Shared<Ssd>, store: FileStore, life: u64) -> Machine {
+        let (lower, _) = build_layers(&simulation.root, &simulation.layers, &drive, life);
         let clean = Shared::new(lower);
-        let faulty = (!world.faults.is_empty()).then(|| {
-            let prng = world.root.fork(&format!("strikes/{life}"));
-            Fault::new(clean.clone(), world.faults.clone(), prng)
+        let faulty = (!simulation.faults.is_empty()).then(|| {
+            let prng = simulation.root.fork(&format!("strikes/{life}"));
+            Fault::new(clean.clone(), simulation.faults.clone(), prng)
         });
-        let layers = Layers { clean, faulty, strikes: false };
-        Machine { drive, layers, store, inbox: VecDeque::new(), under_way: 0, may_have_commands: true }
+        let layers = Layers { clean, faulty, is_faulty: false };
+        Machine { drive, layers, store, inbox: VecDeque::new(), in_flight: 0, may_have_commands: true }
     }
 
-    /// From now on commands fail, or they do not.
+    /// Enables or disables faults.
     pub(super) fn set_faults(&mut self, are_on: bool) {
-        self.layers.strikes = are_on && self.layers.faulty.is_some();
+        self.layers.is_faulty = are_on && self.layers.faulty.is_some();
     }
 
-    /// Whether commands may fail now.
+    /// Whether faults are enabled.
     pub(super) fn has_faults(&self) -> bool {
-        self.layers.strikes
+        self.layers.is_faulty
     }
 
-    /// Faults that have struck in this life.
-    pub(super) fn struck(&self) -> u64 {
+    /// Number of faults injected in this life.
+    pub(super) fn injected_faults(&self) -> u64 {
         let counters = self.layers.faulty.iter().flat_map(Fault::counters);
         counters.map(|counters| counters.struck).sum()
     }
 
-    /// Hands one command from the store to the drive, if there is one and there is room. Returns it as it was.
+    /// Submits one command of the store to the drive, if there is one and the queue is not full;
+    /// returns a copy.
     pub(super) fn submit(&mut self, now: Instant, queue_depth: usize) -> Option<Command> {
         let Some(command) = self.store.poll_command(now) else {
             self.may_have_commands = false;
             return None;
         };
-        let told = Command { operation: command.operation.clone(), ..command };
+        let submitted = Command { operation: command.operation.clone(), ..command };
         let refused =
-            if self.under_way >= queue_depth { Err(QueueFull(command)) } else { self.layers.submit(now, command) };
+            if self.in_flight >= queue_depth { Err(QueueFull(command)) } else { self.layers.submit(now, command) };
         if let Err(QueueFull(command)) = refused {
-            assert!(self.under_way > 0, "a drive with nothing to do takes a command");
+            assert!(self.in_flight > 0, "an idle drive accepts a command");
             self.store.on_queue_full(command);
             self.may_have_commands = false;
             return None;
         }
-        self.under_way += 1;
-        Some(told)
+        self.in_flight += 1;
+        Some(submitted)
     }
 
-    /// Whether a completion waits to reach the store.
+    /// Whether a completion waits for delivery.
     pub(super) fn has_completions(&self) -> bool {
         !self.inbox.is_empty()
     }
@@ -92,42 +94,42 @@ impl Machine {
         }
     }
 
-    /// Hands one of the completions that wait to the store; any, as they come from queues of their own.
+    /// Delivers a random one of the waiting completions, as from several completion queues.
     pub(super) fn deliver(&mut self, now: Instant, prng: &mut Prng) -> Completion {
         let place = prng.below(self.inbox.len() as u64) as usize;
-        let completion = self.inbox.remove(place).expect("a completion waits");
-        self.under_way -= 1;
+        let completion = self.inbox.remove(place).expect("a completion is waiting");
+        self.in_flight -= 1;
         self.may_have_commands = true;
         self.store.on_completion(now, completion.clone());
         completion
     }
 
-    /// When the drive has news.
+    /// The next wakeup of the drive.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.layers.next_wakeup()
     }
 
-    /// Whether nothing will happen before somebody asks for something.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.under_way == 0 && !self.may_have_commands
+    /// Whether no command is in flight or waiting.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && !self.may_have_commands
     }
 
-    /// The store's program is gone. The drive ends what it was given, and nobody hears of it; returns the drive, and when
-    /// that was.
+    /// Ends the store's process, and waits until the drive has completed all commands; returns the
+    /// drive, and the time.
     pub(super) fn drain(mut self, mut now: Instant) -> (Shared<Ssd>, Instant) {
-        while self.under_way > self.inbox.len() {
-            let wakeup = self.next_wakeup().expect("a drive with commands under way has something to do");
+        while self.in_flight > self.inbox.len() {
+            let wakeup = self.next_wakeup().expect("a drive with commands in flight has a next wakeup");
             now = now.max(wakeup);
             self.poll(now);
         }
         (self.drive, now)
     }
 
-    /// The power goes: everything but the drive is gone.
+    /// Drops everything but the drive, for a power loss.
     pub(super) fn into_drive(self) -> Ssd {
         let Machine { drive, layers, .. } = self;
         drop(layers);
-        let Ok(drive) = drive.take_inner() else { panic!("the layers are gone, and no other handle is left") };
+        let Ok(drive) = drive.take_inner() else { panic!("the layers were dropped, and held the only other handles") };
         drive
     }
 }
@@ -135,7 +137,7 @@ impl Machine {
 impl Layers {
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         match &mut self.faulty {
-            Some(faulty) if self.strikes => faulty.submit(now, command),
+            Some(faulty) if self.is_faulty => faulty.submit(now, command),
             _ => self.clean.submit(now, command),
         }
     }

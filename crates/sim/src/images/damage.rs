@@ -1,7 +1,9 @@
-//! Files that are damaged while the drive stands still: on a copy of them, so that the scenario goes on as if nothing had happened.
+//! Damage of image files while the drive is stopped, on a copy of them, so that the scenario
+//! continues unaffected.
 //!
-//! What was not hit must be there as ever. What was hit is right, or it is an error; wrong data, and blocks that count as never written,
-//! are excused only where `docs/internals/image-format.md` says so, under "What each damage gives".
+//! Undamaged blocks must be unchanged. A damaged block has its data, or reading it fails; wrong
+//! data, and blocks that read as never written, are excused only where
+//! `docs/internals/image-format.md` says so, under "What each damage gives".
 
 use std::collections::BTreeSet;
 
@@ -11,19 +13,19 @@ use zonda_zoned::{Blocks, Lba, Prng, Status, ZoneIndex};
 
 use super::disk::{Disk, Faults};
 use super::drive::Drive;
-use super::lives::{Stop, damaged_blocks, told_stop};
+use super::lives::{Stop, damaged_blocks, describe_stop};
 use super::run::ImagesRun;
+use crate::observe::CheckError;
 use crate::outcome::FailureKind;
-use crate::survey::Trouble;
 
 /// Bytes of one copy of the superblock.
 const SUPERBLOCK_COPY_BYTES: u64 = 32 << 10;
 /// Pages of a journal before its first record.
 const MARK_PAGES: usize = 2;
-/// Damage of one kind that is tried after one stop, each on a copy of its own.
+/// Number of random damages after one stop, each on its own copy.
 const TRIES: u64 = 3;
 
-/// Something that happens to files.
+/// A kind of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Damage {
     /// Bits of a byte flip.
@@ -40,27 +42,28 @@ enum Damage {
         file: ImageFile,
         length: u64,
     },
-    /// They are brought back from a copy of the stop before.
+    /// These files are replaced by a copy from the previous stop.
     OldCopy(&'static [ImageFile]),
 }
 
-/// The files at an earlier stop, and what the opening after it found.
+/// The files at an earlier stop, and the state after the next opening.
 pub(super) struct Old {
     pub(super) disk: Disk,
     pub(super) observed: Option<Observed>,
 }
 
-/// What must hold of a drive that was opened with the damage.
-enum Demand {
-    /// Everything is there.
+/// The requirement on a drive that is opened with the damage.
+enum Requirement {
+    /// All blocks are as expected.
     All,
-    /// Everything, but for these blocks of a file.
+    /// All blocks are as expected, except these, which were damaged in this file.
     AllBut(ImageFile, BTreeSet<Lba>),
-    /// As it was then.
+    /// The state equals that of the earlier stop.
     Old,
-    /// Tags of an earlier stop: what was written in place in conventional zones is there, or unreadable.
+    /// With tags of an earlier stop: blocks written in place in conventional zones are as expected,
+    /// or unreadable.
     InPlace,
-    /// Records that nobody can tell from those that were never written are gone.
+    /// None: records are lost that cannot be distinguished from records that were never written.
     Nothing,
 }
 
@@ -74,15 +77,15 @@ impl Damage {
                 bytes[page * PAGE..end].fill(0);
             }
             Damage::Cut { file, length } => disk.bytes(*file).truncate(*length as usize),
-            Damage::OldCopy(files) => disk.bring_back(files, &old.expect("there was a stop before").disk),
+            Damage::OldCopy(files) => disk.restore(files, &old.expect("there is an earlier stop").disk),
         }
     }
 }
 
 impl ImagesRun<'_> {
-    /// Damages copies of the files, and looks at what becomes of each.
-    pub(super) fn damage_copies(&mut self, disk: &Disk, stop: Stop) -> Result<(), Trouble> {
-        let events = &self.world.events;
+    /// Damages copies of the files, and checks the result of each.
+    pub(super) fn damage_copies(&mut self, disk: &Disk, stop: Stop) -> Result<(), CheckError> {
+        let events = &self.simulation.events;
         let mut prng = self.prng.fork("damage");
         let mut all = Vec::new();
         if prng.chance(events.rot_percent, 100) {
@@ -91,7 +94,7 @@ impl ImagesRun<'_> {
             all.extend(self.rot_at_end(&mut prng));
         }
         if prng.chance(events.truncation_percent, 100) {
-            let file = *prng.pick(&ImageFile::ALL).expect("there are files");
+            let file = *prng.pick(&ImageFile::ALL).expect("the list of files is not empty");
             let length = disk.clone().bytes(file).len() as u64;
             all.push(Damage::Cut { file, length: prng.below(length) });
         }
@@ -99,13 +102,13 @@ impl ImagesRun<'_> {
             let files = [&[ImageFile::State][..], &[ImageFile::Journal], &[ImageFile::Tags], &ImageFile::ALL];
             all.extend(files.map(Damage::OldCopy));
         }
-        // What a file that fails has left is judged without any more damage.
+        // The state after failed file operations is checked without further damage.
         let all = if stop.had_faults { Vec::new() } else { all };
         for damage in all {
             self.faults += 1;
-            self.try_damage(disk, stop, &damage).map_err(|trouble| {
-                let message = format!("after {}, {damage:x?}: {}", told_stop(stop), trouble.message);
-                Trouble { message, ..trouble }
+            self.try_damage(disk, stop, &damage).map_err(|error| {
+                let message = format!("after {}, {damage:x?}: {}", describe_stop(stop), error.message);
+                CheckError { message, ..error }
             })?;
         }
         if events.old_copies_percent > 0 {
@@ -114,9 +117,10 @@ impl ImagesRun<'_> {
         Ok(())
     }
 
-    /// Bits of a block of a conventional zone that was overwritten once since the opening: an intent tells what may be there.
+    /// A bit flip in a block of a conventional zone that was overwritten once since the opening: an
+    /// intent records its possible contents.
     fn rot_in_place(&self, prng: &mut Prng) -> Option<Damage> {
-        let geometry = &self.world.geometry;
+        let geometry = &self.simulation.geometry;
         let capacity = geometry.zone_capacity_blocks.0;
         let blocks = (0..geometry.conventional_zone_count).map(ZoneIndex).flat_map(|zone| {
             (0..capacity)
@@ -129,9 +133,9 @@ impl ImagesRun<'_> {
         Some(Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) })
     }
 
-    /// Bits of the last block of a zone that is written at its pointer.
+    /// A bit flip in the last written block of a sequential zone.
     fn rot_at_end(&self, prng: &mut Prng) -> Option<Damage> {
-        let geometry = &self.world.geometry;
+        let geometry = &self.simulation.geometry;
         let zones = (geometry.conventional_zone_count..geometry.zone_count).map(ZoneIndex);
         let ends: Vec<u64> = zones
             .filter_map(|zone| {
@@ -144,8 +148,8 @@ impl ImagesRun<'_> {
         Some(Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) })
     }
 
-    fn try_damage(&mut self, disk: &Disk, stop: Stop, damage: &Damage) -> Result<(), Trouble> {
-        let wrong = |message: String| Err(Trouble::new(FailureKind::UndetectedDamage, None, message));
+    fn try_damage(&mut self, disk: &Disk, stop: Stop, damage: &Damage) -> Result<(), CheckError> {
+        let wrong = |message: String| Err(CheckError::new(FailureKind::UndetectedDamage, None, message));
         let mut copy = disk.clone();
         copy.faults = Faults::default();
         damage.apply(&mut copy, self.old.as_ref());
@@ -156,42 +160,48 @@ impl ImagesRun<'_> {
                 let error = refusal.1;
                 let is_same = checked.as_ref().err() == Some(&error) && inspected.as_ref().err() == Some(&error);
                 if !is_same && self.bug.is_none() {
-                    return wrong(format!("refused, and a check says {checked:?}: {error}"));
+                    return wrong(format!("opening is refused with \"{error}\", but a check reports {checked:?}"));
                 }
                 self.hash.mix(2);
-                return if may_be_refused(damage, disk, stop) { Ok(()) } else { wrong(format!("refused: {error}")) };
+                return if may_be_refused(damage, disk, stop) {
+                    Ok(())
+                } else {
+                    wrong(format!("opening is refused: {error}"))
+                };
             }
         };
         let is_shown = inspected.as_ref().is_ok_and(|inspection| *drive.image.zones() == inspection.zones);
         if !is_shown && self.bug.is_none() {
-            return wrong("the opening finds other zones than an inspection shows".to_owned());
+            return wrong("the zones differ between opening and inspection".to_owned());
         }
-        // A loss of power may have taken back a checkpoint that was copied before it was synced, and another one has its number.
+        // A power loss may have undone a checkpoint that was copied before it was synced, and
+        // another one has its number now.
         let is_certain = *damage != Damage::OldCopy(&[ImageFile::State])
             || self.old.as_ref().is_some_and(|old| old.disk.is_synced(ImageFile::State));
         if must_be_refused(damage) && is_certain {
-            return wrong("it is opened, and should be refused".to_owned());
+            return wrong("the image is opened, but must be refused".to_owned());
         }
         let observed = drive.observe();
         self.hash.mix(3);
-        self.judge_damaged(damage, stop, &observed)?;
+        self.check_damaged(damage, stop, &observed)?;
         let damaged_blocks = checked.as_ref().map_or(Vec::new(), damaged_blocks);
-        self.judge_findings(&observed, &damaged_blocks)?;
+        self.check_findings(&observed, &damaged_blocks)?;
         let again = Drive::open(drive.kill(), self.bug).map(|mut again| again.observe());
         match again {
             Ok(again) if self.is_same(&observed, &again, damage, stop) => Ok(()),
-            Ok(_) => wrong("a second opening finds other zones or blocks than the first".to_owned()),
+            Ok(_) => wrong("zones or blocks differ between the first and the second opening".to_owned()),
             Err(refusal) => wrong(format!("a second opening is refused: {}", refusal.1)),
         }
     }
 
-    /// Whether a second opening, after a kill in which nothing was in progress, has found what the first one has. In a ZRWA a block
-    /// that was hit may be accepted as it is, and its tag may move the zone's write pointer.
+    /// Whether a second opening, after a kill with nothing in progress, found the same state as the
+    /// first one. In a ZRWA a damaged block may be accepted as it is, and its tag may move the
+    /// zone's write pointer.
     fn is_same(&self, first: &Observed, second: &Observed, damage: &Damage, stop: Stop) -> bool {
-        let geometry = &self.world.geometry;
-        let hit = match self.demand_of(damage, stop) {
-            Demand::AllBut(_, hit) if geometry.zrwa.is_some() => hit,
-            Demand::InPlace => return self.in_place(first).eq(self.in_place(second)),
+        let geometry = &self.simulation.geometry;
+        let hit = match self.requirement_of(damage, stop) {
+            Requirement::AllBut(_, hit) if geometry.zrwa.is_some() => hit,
+            Requirement::InPlace => return self.in_place(first).eq(self.in_place(second)),
             _ => return first == second,
         };
         let may_have_zrwa = |zone: ZoneIndex| {
@@ -205,33 +215,34 @@ impl ImagesRun<'_> {
             })
     }
 
-    fn judge_damaged(&self, damage: &Damage, stop: Stop, observed: &Observed) -> Result<(), Trouble> {
-        let nobody = BTreeSet::new();
-        let (file, hit) = match self.demand_of(damage, stop) {
-            Demand::Nothing => return Ok(()),
-            Demand::Old => {
+    fn check_damaged(&self, damage: &Damage, stop: Stop, observed: &Observed) -> Result<(), CheckError> {
+        let none = BTreeSet::new();
+        let (file, hit) = match self.requirement_of(damage, stop) {
+            Requirement::Nothing => return Ok(()),
+            Requirement::Old => {
                 let then = self.old.as_ref().and_then(|old| old.observed.as_ref());
                 if then.is_some_and(|then| then != observed) {
-                    let message = "files that were brought back together are not as they were".to_owned();
-                    return Err(Trouble::new(FailureKind::UndetectedDamage, None, message));
+                    let message =
+                        "the state after restoring all files differs from that of the earlier stop".to_owned();
+                    return Err(CheckError::new(FailureKind::UndetectedDamage, None, message));
                 }
                 return Ok(());
             }
-            Demand::InPlace => return self.judge_in_place(stop, observed),
-            Demand::All => (ImageFile::Superblock, nobody),
-            Demand::AllBut(file, hit) => (file, hit),
+            Requirement::InPlace => return self.check_in_place(stop, observed),
+            Requirement::All => (ImageFile::Superblock, none),
+            Requirement::AllBut(file, hit) => (file, hit),
         };
-        let geometry = &self.world.geometry;
+        let geometry = &self.simulation.geometry;
         let mut cut = BTreeSet::new();
         for (zone, image) in (0..).map(ZoneIndex).zip(&observed.zones) {
             let Err(violation) = self.ledger.judge_zone(zone, image, stop.crash, true) else { continue };
             let pointer = geometry.zone_start(zone) + image.write_pointer_blocks;
-            let may_end_at_hit = stop.crash != Crash::Close && !stop.is_rested && hit.contains(&pointer);
-            // In a ZRWA the tags say how far the zone was written, whatever they hold.
+            let may_end_at_hit = stop.crash != Crash::Close && !stop.is_flushed && hit.contains(&pointer);
+            // In a ZRWA the write pointer follows from the tags, even from damaged ones.
             let is_hit = hit.iter().any(|lba| geometry.zone_of(*lba) == Some(zone));
             let is_moved = stop.crash != Crash::Close && file == ImageFile::Tags && geometry.zrwa.is_some() && is_hit;
             if !may_end_at_hit && !is_moved {
-                return Err(Trouble::new(FailureKind::UndetectedDamage, zone, violation.message));
+                return Err(CheckError::new(FailureKind::UndetectedDamage, zone, violation.message));
             }
             cut.insert(zone);
         }
@@ -243,89 +254,92 @@ impl ImagesRun<'_> {
                 contents.as_ref().is_ok_and(|(data, metadata)| data.iter().chain(metadata).all(|&byte| byte == 0));
             let offset = Blocks(lba.0 - geometry.zone_start(zone).0);
             let is_behind = cut.contains(&zone) && is_zero && offset >= image.write_pointer_blocks;
-            let is_told = *contents == Err(Status::UnrecoveredReadError);
-            let is_excused = hit.contains(lba) && (is_told || self.may_be_accepted(*lba, contents, stop));
+            let is_reported = *contents == Err(Status::UnrecoveredReadError);
+            let is_excused = hit.contains(lba) && (is_reported || self.may_be_accepted(*lba, contents, stop));
             if !is_behind && !is_excused {
-                return Err(Trouble::new(FailureKind::UndetectedDamage, zone, violation.message));
+                return Err(CheckError::new(FailureKind::UndetectedDamage, zone, violation.message));
             }
         }
         Ok(())
     }
 
-    /// Blocks that lie in conventional zones and are written in place: there data contradict a tag of zeros that is older.
+    /// Blocks of conventional zones that are written in place: their data contradict an older tag
+    /// of zeros.
     fn in_place<'o>(&self, observed: &'o Observed) -> impl Iterator<Item = &'o (Lba, Contents)> {
-        let geometry = &self.world.geometry;
+        let geometry = &self.simulation.geometry;
         let zones = if self.logs_contents() { 0 } else { geometry.conventional_zone_count };
         let end = geometry.zone_start(ZoneIndex(zones));
         observed.blocks.iter().take_while(move |(lba, _)| *lba < end)
     }
 
-    fn judge_in_place(&self, stop: Stop, observed: &Observed) -> Result<(), Trouble> {
-        // What was being overwritten when the drive stopped is accepted as it is.
-        if stop.crash != Crash::Close && !stop.is_rested {
+    fn check_in_place(&self, stop: Stop, observed: &Observed) -> Result<(), CheckError> {
+        // Blocks that were being overwritten at the stop are accepted as they are.
+        if stop.crash != Crash::Close && !stop.is_flushed {
             return Ok(());
         }
         for (lba, contents) in self.in_place(observed) {
-            let zone = self.world.geometry.zone_of(*lba).expect("it was read");
+            let zone = self.simulation.geometry.zone_of(*lba).expect("it was read");
             let judged = self.ledger.judge_block(*lba, contents, &observed.zones[zone.as_usize()], stop.crash);
             if let (Err(violation), true) = (judged, *contents != Err(Status::UnrecoveredReadError)) {
-                return Err(Trouble::new(FailureKind::UndetectedDamage, zone, violation.message));
+                return Err(CheckError::new(FailureKind::UndetectedDamage, zone, violation.message));
             }
         }
         Ok(())
     }
 
-    /// Whether contents of overwrites go through the journal.
+    /// Whether the contents of overwrites are journaled.
     fn logs_contents(&self) -> bool {
-        let geometry = &self.world.geometry;
+        let geometry = &self.simulation.geometry;
         geometry.metadata_bytes > 0 || geometry.block_size_bytes as usize > PAGE
     }
 
-    /// Whether damage of a block may be taken for what was written: where blocks are written in place, and this one was since the opening.
+    /// Whether a damaged block may be accepted as written: if blocks are written in place, and this
+    /// one was since the opening.
     fn may_be_accepted(&self, lba: Lba, contents: &Contents, stop: Stop) -> bool {
-        let geometry = &self.world.geometry;
-        if stop.crash == Crash::Close || stop.is_rested || self.logs_contents() {
+        let geometry = &self.simulation.geometry;
+        if stop.crash == Crash::Close || stop.is_flushed || self.logs_contents() {
             return false;
         }
         if geometry.zone_of(lba).is_some_and(|zone| zone.0 >= geometry.conventional_zone_count) {
             return geometry.zrwa.is_some();
         }
-        // An intent tells old and new contents, and damage may bring the old ones back. With a second overwrite anything is accepted.
+        // An intent records old and new contents, and damage may restore the old ones. After a
+        // second overwrite any contents are accepted.
         self.ledger.changes(lba) > 1 || self.ledger.changes(lba) == 1 && self.ledger.has_held(lba, contents)
     }
 
-    fn demand_of(&self, damage: &Damage, stop: Stop) -> Demand {
+    fn requirement_of(&self, damage: &Damage, stop: Stop) -> Requirement {
         let (file, bytes) = match damage {
             Damage::Rot { file, at, .. } => (*file, *at..at + 1),
             Damage::ZeroedPage { file, page } => (*file, page * PAGE..(page + 1) * PAGE),
-            Damage::Cut { .. } => return Demand::All,
-            Damage::OldCopy([ImageFile::Journal]) if stop.crash == Crash::Close => return Demand::All,
-            Damage::OldCopy([ImageFile::Journal]) => return Demand::Nothing,
-            Damage::OldCopy([ImageFile::Tags]) => return Demand::InPlace,
-            Damage::OldCopy(_) => return Demand::Old,
+            Damage::Cut { .. } => return Requirement::All,
+            Damage::OldCopy([ImageFile::Journal]) if stop.crash == Crash::Close => return Requirement::All,
+            Damage::OldCopy([ImageFile::Journal]) => return Requirement::Nothing,
+            Damage::OldCopy([ImageFile::Tags]) => return Requirement::InPlace,
+            Damage::OldCopy(_) => return Requirement::Old,
         };
-        let geometry = &self.world.geometry;
+        let geometry = &self.simulation.geometry;
         let unit = match file {
-            ImageFile::Superblock | ImageFile::State => return Demand::All,
-            // Of a journal it is certain how far it was synced when its last mark is on file.
-            ImageFile::Journal if stop.crash == Crash::Close || stop.is_idle => return Demand::All,
-            ImageFile::Journal => return Demand::Nothing,
+            ImageFile::Superblock | ImageFile::State => return Requirement::All,
+            // How far a journal was synced is certain only if its last mark is written.
+            ImageFile::Journal if stop.crash == Crash::Close || stop.is_idle => return Requirement::All,
+            ImageFile::Journal => return Requirement::Nothing,
             ImageFile::Data => geometry.block_size_bytes as usize,
             ImageFile::Tags => (8 + usize::from(geometry.metadata_bytes)).next_power_of_two(),
         };
         let capacity = geometry.zone_capacity_blocks.0;
         let place = |index: u64| geometry.zone_start(ZoneIndex((index / capacity) as u32)) + Blocks(index % capacity);
         let hit = (bytes.start / unit..bytes.end.div_ceil(unit)).map(|index| place(index as u64));
-        Demand::AllBut(file, hit.collect())
+        Requirement::AllBut(file, hit.collect())
     }
 }
 
-/// Whether an image may be refused with the damage.
+/// Whether opening an image with this damage may be refused.
 fn may_be_refused(damage: &Damage, disk: &Disk, stop: Stop) -> bool {
     match damage {
         Damage::Rot { file, .. } | Damage::ZeroedPage { file, .. } => match file {
             ImageFile::Data | ImageFile::Tags | ImageFile::Superblock => false,
-            // A checkpoint that was being written may have one good copy.
+            // A checkpoint that was being written may have a single valid copy.
             ImageFile::State => {
                 let is_state = |finding: &Finding| *finding == Finding::Copy { file: ImageFile::State };
                 check(&mut disk.clone(), &mut |_| {}).is_ok_and(|report| report.findings.iter().any(is_state))
@@ -337,7 +351,7 @@ fn may_be_refused(damage: &Damage, disk: &Disk, stop: Stop) -> bool {
     }
 }
 
-/// Whether it must be.
+/// Whether opening an image with this damage must be refused.
 fn must_be_refused(damage: &Damage) -> bool {
     match damage {
         Damage::Rot { .. } | Damage::ZeroedPage { .. } => false,
@@ -346,11 +360,11 @@ fn must_be_refused(damage: &Damage) -> bool {
     }
 }
 
-/// A byte or a page of any file; of data and tags one that was written.
+/// Damage of a byte or a page of any file; of data and tags, in an allocated page.
 fn rot(disk: &Disk, prng: &mut Prng) -> Damage {
-    let file = *prng.pick(&ImageFile::ALL).expect("there are files");
+    let file = *prng.pick(&ImageFile::ALL).expect("the list of files is not empty");
     let page = match file {
-        // The records of a short life lie in the first pages behind the marks.
+        // The records of a short life are in the first pages after the marks.
         ImageFile::Journal if prng.chance(3, 4) => MARK_PAGES + prng.below(2) as usize,
         _ => prng.pick(&disk.allocated(file)).copied().unwrap_or(0),
     };

@@ -1,17 +1,17 @@
-//! A scenario with an image told for a person.
+//! Describes an image scenario.
 
 use std::fmt::Write;
 
-use super::world::ImagesWorld;
-use crate::story::describe_limits;
+use super::simulation::ImagesSimulation;
+use crate::event_trace::describe_limits;
 
-/// The scenario in a few lines.
-pub(crate) fn describe(world: &ImagesWorld) -> String {
+/// Describes the scenario in a few lines.
+pub(crate) fn describe(simulation: &ImagesSimulation) -> String {
     let mut text = String::new();
     let mut line = |head: &str, tail: String| {
-        writeln!(text, "  {head:<8}{tail}").expect("a string takes what is written to it");
+        writeln!(text, "  {head:<8}{tail}").expect("writing to a string cannot fail");
     };
-    let geometry = &world.geometry;
+    let geometry = &simulation.geometry;
     let mut drive = format!(
         "{} zones of {} blocks of {} B, {} B of metadata",
         geometry.zone_count, geometry.zone_capacity_blocks, geometry.block_size_bytes, geometry.metadata_bytes
@@ -21,28 +21,28 @@ pub(crate) fn describe(world: &ImagesWorld) -> String {
     }
     line("drive", drive);
     line("limits", describe_limits(geometry));
-    line("journal", format!("{} bytes", world.spec().journal_bytes));
-    let load = &world.load;
+    line("journal", format!("{} bytes", simulation.spec().journal_bytes));
+    let load = &simulation.load;
     line(
         "load",
         format!(
-            "{} openings, up to {} commands after each, up to {} at a time",
+            "{} openings, up to {} commands after each, queue depth up to {}",
             load.lives, load.commands_of_life, load.queue_depth
         ),
     );
-    let events = &world.events;
+    let events = &simulation.events;
     line(
         "ends",
         format!(
-            "kills {}, losses of power {}, shutdowns {}; of 100 creations {} and of 100 openings {} are cut short",
+            "weights: kills {}, power losses {}, shutdowns {}; interrupted: {}% of creations, {}% of openings",
             events.kills, events.power_losses, events.closes, events.cut_creations_percent, events.cut_openings_percent
         ),
     );
     line(
         "events",
         format!(
-            "of 100 lives: operations fail in {}, no space in {}, a zone degrades in {}; of 100 stops: rot {}, \
-             truncated files {}, old copies {}",
+            "file faults in {}% of lives, full file system in {}%, zone degradation in {}%; after stops: silent \
+             corruption {}%, truncation {}%, old copies {}%",
             events.faults_percent,
             events.full_disk_percent,
             events.degradations_percent,

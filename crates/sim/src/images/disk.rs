@@ -1,8 +1,9 @@
 //! The files of an image on a simulated disk: a page cache over a medium, page by page.
 //!
-//! A write goes to the cache; a sync brings the pages that were written before it to the medium; a loss of power leaves of each page
-//! that was written since the medium's or any state of the cache in between. Where a sync fails, the pages that it was to write are
-//! clean in the cache, and may or may not be on the medium (as Linux does): no later sync writes them, until they are written again.
+//! A write goes to the cache; a sync writes the pages that were dirtied before it to the medium; a
+//! power loss leaves each page that was written since in the state of the medium or in any later
+//! state of the cache. If a sync fails, its pages are marked clean, and may or may not be on the
+//! medium (as Linux does): no later sync writes them until they are dirtied again.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +12,24 @@ use zonda_image::testing::SimFile;
 use zonda_image::{FileError, FileOperation, Files, ImageFile};
 use zonda_zoned::Prng;
 
-/// Operations that fail, while they do.
+/// The faults that are injected currently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
-    /// Only operations on this file, if on one.
+    /// Only operations on this file fail; `None`: on any file.
     pub(super) file: Option<ImageFile>,
-    /// One write or hole in so many, about; 0: none.
+    /// On average one of this many writes and holes fails; 0: none.
     pub(super) writes: u64,
-    /// One sync in so many, about; 0: none.
+    /// On average one of this many syncs fails; 0: none.
     pub(super) syncs: u64,
-    /// One read in so many, about; 0: none.
+    /// On average one of this many reads fails; 0: none.
     pub(super) reads: u64,
-    /// Once an operation has failed, no other does.
+    /// Only one operation fails.
     pub(super) once: bool,
-    /// The file system has no free page: what is written in place, holes and syncs succeed.
+    /// The file system has no free page: only writes to allocated pages, holes and syncs succeed.
     pub(super) is_full: bool,
 }
 
-/// An operation that has failed.
+/// A failed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
     pub(super) operation: FileOperation,
@@ -39,13 +40,13 @@ pub(super) struct Failed {
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     files: BTreeMap<ImageFile, SimFile>,
-    /// Counts changes; a sync covers those before the tick at which it was handed out.
+    /// Counts changes; a sync covers those before the tick at which it was submitted.
     pub(super) tick: u64,
     pub(super) faults: Faults,
     prng: Prng,
-    /// Blocking operations that change something, until the program is killed in the middle of one.
+    /// Number of blocking changes until the process is killed during one.
     pub(super) changes_left: Option<u64>,
-    /// What has failed since somebody last looked.
+    /// Failed operations since the last check.
     pub(super) failed: Vec<Failed>,
 }
 
@@ -65,28 +66,28 @@ impl Disk {
         &mut self.files.entry(file).or_default().bytes
     }
 
-    /// Pages of a file that take space.
+    /// Allocated pages of a file.
     pub(super) fn allocated(&self, file: ImageFile) -> Vec<usize> {
         self.files.get(&file).map(|file| file.allocated.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// Whether a file is on the medium as it is in the cache.
+    /// Whether the cache and the medium have the same state of a file.
     pub(super) fn is_synced(&self, file: ImageFile) -> bool {
         self.files.get(&file).is_none_or(SimFile::is_synced)
     }
 
-    /// Brings files back from a copy: everything of it is on the medium.
-    pub(super) fn bring_back(&mut self, files: &[ImageFile], copy: &Disk) {
+    /// Restores files from a copy, cache and medium alike.
+    pub(super) fn restore(&mut self, files: &[ImageFile], copy: &Disk) {
         for file in files {
             if let Some(held) = copy.files.get(file) {
                 let mut held = held.clone();
-                held.settle();
+                held.sync_all();
                 self.files.insert(*file, held);
             }
         }
     }
 
-    /// Carries an operation out that was handed out at `tick`.
+    /// Executes an operation that was submitted at `tick`.
     pub(super) fn carry_out(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
         if let Some(error) = self.failure_of(operation) {
             match operation {
@@ -109,7 +110,7 @@ impl Disk {
         self.files.entry(operation.file()).or_default().carry_out(operation, self.tick, tick)
     }
 
-    /// How an operation fails, if it does.
+    /// The error of an operation, if it fails.
     fn failure_of(&mut self, operation: &FileOperation) -> Option<FileError> {
         let faults = self.faults;
         if faults.is_full && self.files.entry(operation.file()).or_default().lacks_space(operation) {
@@ -134,21 +135,21 @@ impl Disk {
         Some(FileError::Other("an injected error".to_owned()))
     }
 
-    /// What a kill leaves of an operation.
+    /// Executes an operation in part, as a kill may leave it.
     pub(super) fn carry_out_in_part(&mut self, operation: &FileOperation) {
         self.tick += 1;
         let file = self.files.entry(operation.file()).or_default();
         file.carry_out_in_part(operation, self.tick, &mut self.prng);
     }
 
-    /// Of what was not synced, each page may be there or not.
+    /// Loses unsynced pages at random.
     pub(super) fn lose_power(&mut self) {
         let Disk { files, prng, .. } = self;
         files.values_mut().for_each(|file| file.lose_power(prng));
     }
 
-    /// Some time passes: pages whose sync failed have left the cache, so that what is on the medium comes back, or are on the medium.
-    /// Returns whether there were any.
+    /// Evicts pages whose sync failed from the cache, so that the state of the medium becomes
+    /// visible. Returns whether there were any.
     pub(super) fn forget_failed_syncs(&mut self) -> bool {
         let Disk { files, prng, .. } = self;
         files.values_mut().map(|file| u32::from(file.forget_failed_syncs(prng))).sum::<u32>() > 0
@@ -156,7 +157,7 @@ impl Disk {
 
     fn change(&mut self, operation: &FileOperation) -> Result<(), FileError> {
         if let Some(left) = self.changes_left {
-            let killed = FileError::Other("the program was killed".to_owned());
+            let killed = FileError::Other("the process was killed".to_owned());
             let Some(left) = left.checked_sub(1) else { return Err(killed) };
             self.changes_left = Some(left);
             if left == 0 {

@@ -7,56 +7,56 @@ use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Instant, Name
 use super::disk::Disk;
 use crate::images::ImageBug;
 
-/// Commands of the tester itself count from here, those of the load from 0.
+/// Ids of commands of the tester itself start here, those of the load at 0.
 const OWN_IDS: u64 = 1 << 40;
 
-/// A drive while its program runs.
+/// An open drive.
 pub(super) struct Drive {
     pub(super) disk: Disk,
     pub(super) image: Image,
     pub(super) report: RecoveryReport,
-    /// Operations that are out, each with the tick at which it was handed out.
-    out: Vec<(FileCommand, u64)>,
+    /// File operations in progress, each with the tick at which it was submitted.
+    in_progress: Vec<(FileCommand, u64)>,
     next_id: u64,
 }
 
 impl Drive {
-    /// Opens the image on a disk; a disk on which it cannot be opened comes back.
+    /// Opens the image on a disk; returns the disk with the error if that fails.
     pub(super) fn open(mut disk: Disk, bug: Option<ImageBug>) -> Result<Drive, Box<(Disk, ImageError)>> {
         match open_with_bug(&mut disk, bug) {
             Ok((image, report)) => {
                 image.check_invariants();
-                Ok(Drive { disk, image, report, out: Vec::new(), next_id: OWN_IDS })
+                Ok(Drive { disk, image, report, in_progress: Vec::new(), next_id: OWN_IDS })
             }
             Err(error) => Err(Box::new((disk, error))),
         }
     }
 
     pub(super) fn submit(&mut self, now: Instant, command: Command) {
-        self.image.submit(now, command).expect("a drive takes more commands than any scenario has at a time");
+        self.image.submit(now, command).expect("the queue is longer than that of any scenario");
         self.collect();
     }
 
-    /// Takes file operations from the machine.
+    /// Takes file operations from the image.
     pub(super) fn collect(&mut self) {
         while let Some(command) = self.image.poll_effect() {
-            self.out.push((command, self.disk.tick));
+            self.in_progress.push((command, self.disk.tick));
         }
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
-        self.out.is_empty()
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_progress.is_empty()
     }
 
-    /// Carries one of the operations that are out out, whichever.
+    /// Executes a random one of the operations in progress.
     pub(super) fn step(&mut self, prng: &mut Prng) -> bool {
-        if self.out.is_empty() {
+        if self.in_progress.is_empty() {
             return false;
         }
-        let choice = prng.below(self.out.len() as u64) as usize;
-        let (FileCommand { ticket, operation }, tick) = self.out.remove(choice);
+        let choice = prng.below(self.in_progress.len() as u64) as usize;
+        let (FileCommand { id, operation }, tick) = self.in_progress.remove(choice);
         let result = self.disk.carry_out(&operation, tick);
-        self.image.on_file_done(ticket, result);
+        self.image.on_file_done(id, result);
         self.collect();
         true
     }
@@ -67,30 +67,30 @@ impl Drive {
         std::iter::from_fn(|| queue.pop()).collect()
     }
 
-    /// One command of the tester, to its end, on a drive that does nothing else.
+    /// Runs one command of the tester to completion, on an idle drive.
     pub(super) fn run(&mut self, operation: Operation) -> Completion {
         let id = CommandId(self.next_id);
         self.next_id += 1;
         self.submit(Instant::ZERO, Command { id, namespace: NamespaceId::FIRST, operation });
-        let mut oldest_first = Prng::new(self.next_id);
-        while self.step(&mut oldest_first) {}
+        let mut order = Prng::new(self.next_id);
+        while self.step(&mut order) {}
         let completions = self.poll();
-        // A checkpoint that cannot be written leaves nothing to wait for: the command is never answered.
+        // If a checkpoint cannot be written, the command never completes.
         completions
             .into_iter()
             .find(|completion| completion.id == id)
             .unwrap_or(Completion::of(id, Status::InternalError))
     }
 
-    /// Everything there is to see.
+    /// The state of all zones and blocks.
     pub(super) fn observe(&mut self) -> Observed {
         let zones = self.image.zones().clone();
         Observed::of(&zones, |operation| self.run(operation))
     }
 
-    /// The program is killed: operations that are out are done, in part or not at all.
+    /// Kills the process: operations in progress are executed completely, in part or not at all.
     pub(super) fn kill(mut self) -> Disk {
-        for (command, _) in std::mem::take(&mut self.out) {
+        for (command, _) in std::mem::take(&mut self.in_progress) {
             self.disk.carry_out_in_part(&command.operation);
         }
         self.disk

@@ -1,9 +1,11 @@
-//! Images: a file-backed drive on a disk that fails, fills up, rots and loses power.
+//! Image scenarios: a file-backed drive on a disk that fails, fills up, corrupts data and loses
+//! power.
 //!
-//! [`zonda_image`] keeps a drive in five files, and says itself what is to be read, written and synced; here a simulated disk does
-//! it, in any order, and remembers page by page what was synced. A drive has several lives: each opens the image, takes commands, and
-//! ends with a kill, a loss of power, or in order. [`zonda_image::testing::Ledger`] says what the next life may find. After a stop a
-//! copy of the files may be damaged, to see that damage is found.
+//! [`zonda_image`] stores a drive in five files, and requests file operations; here a simulated
+//! disk executes them, in any order, and tracks for each page what was synced. A drive has several
+//! lives: each opens the image, runs commands, and ends with a kill, a power loss, or a clean
+//! shutdown. [`zonda_image::testing::Ledger`] decides which state the next life may find. After a
+//! stop a copy of the files may be damaged, to check that the damage is detected.
 
 mod damage;
 mod describe;
@@ -11,9 +13,9 @@ mod disk;
 mod drive;
 mod lives;
 mod run;
-mod world;
+mod simulation;
 
 pub(crate) use describe::describe;
 pub(crate) use run::ImagesRun;
-pub(crate) use world::{FORK, ImageEvents, ImageLoad, ImagesWorld};
+pub(crate) use simulation::{FORK, ImageEvents, ImageLoad, ImagesSimulation};
 pub(crate) use zonda_image::SeededBug as ImageBug;

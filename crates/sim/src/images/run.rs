@@ -1,4 +1,4 @@
-//! One run of a scenario with an image: life after life, each with its load, its faults and its end.
+//! One run of an image scenario: several lives, each with a load, faults and an end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,41 +14,41 @@ use super::ImageBug;
 use super::damage::Old;
 use super::disk::Faults;
 use super::drive::Drive;
-use super::world::ImagesWorld;
+use super::simulation::ImagesSimulation;
+use crate::event_trace::{CommandRecord, End, EventTrace};
 use crate::hash::Hash;
-use crate::options::{Bug, Options, WorldKind};
+use crate::observe::CheckError;
+use crate::options::{Bug, Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
-use crate::story::{End, Teller, Told};
-use crate::survey::Trouble;
 
-/// Own flushes of the tester in the books of a life count down from here.
+/// Ids of the tester's own flushes start here.
 const FLUSH_IDS: u64 = 1 << 39;
 
-/// One run of a scenario, with everything that changes in it.
-pub(crate) struct ImagesRun<'w> {
-    pub(super) world: &'w ImagesWorld,
-    options: &'w Options,
-    /// Absent before the first opening and between two lives.
+/// The state of one run of a scenario.
+pub(crate) struct ImagesRun<'s> {
+    pub(super) simulation: &'s ImagesSimulation,
+    options: &'s Options,
+    /// `None` before the first opening and between two lives.
     pub(super) drive: Option<Drive>,
     pub(super) ledger: Ledger,
     source: CommandSource,
     pub(super) prng: Prng,
-    pub(super) kept: Kept,
-    /// The counters when the drive was last opened.
+    pub(super) reservations: ReservationState,
+    /// The counters at the last opening.
     pub(super) counters: Counters,
-    /// What may fail in this life.
+    /// Which commands may fail in this life.
     pub(super) may_fail: MayFail,
-    /// A command has failed because a file did, and nobody has looked at what became of it.
+    /// A command failed because of a file operation, and the state is not yet checked.
     pub(super) has_failed: bool,
-    /// A sync of data or tags has failed in this life: no flush can promise anything.
+    /// A sync of data or tags failed in this life: no flush can succeed any more.
     pub(super) has_failed_sync: bool,
-    /// Zones that have become read only because what a failed write left could not be cleared.
-    pub(super) given_up: BTreeSet<ZoneIndex>,
-    /// Blocks are lost because an overwrite failed and could not be repaired either: nothing more can be said of them.
-    pub(super) is_over: bool,
+    /// Zones that became read only because a failed write could not be cleared.
+    pub(super) failed_zones: BTreeSet<ZoneIndex>,
+    /// Blocks are lost because an overwrite failed and could not be repaired: the run ends.
+    pub(super) is_unrecoverable: bool,
     pub(crate) now: Instant,
     pub(super) hash: Hash,
-    pub(crate) teller: Teller,
+    pub(crate) trace: EventTrace,
     pub(super) commands: u64,
     /// Commands that have not ended.
     in_progress: BTreeMap<CommandId, OperationKind>,
@@ -56,50 +56,50 @@ pub(crate) struct ImagesRun<'w> {
     pub(super) crashes: u64,
     pub(super) faults: u64,
     pub(super) bug: Option<ImageBug>,
-    /// The files at the stop before.
+    /// The files at the previous stop.
     pub(super) old: Option<Old>,
 }
 
-/// What hosts must put up with.
+/// Which commands may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MayFail {
     Nothing,
-    /// What needs space, and what comes behind that.
-    ForWantOfSpace,
+    /// Commands that need space, and those that follow them.
+    OutOfSpace,
     Anything,
 }
 
-/// What the drive was told to keep of reservations.
+/// The reservations that the drive was requested to save.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct ReservationState {
     pub(super) now: Vec<u8>,
-    /// While nobody knows whether it is kept; after a failure, what a crash may bring up.
+    /// Changes in progress; after a failed save, also what a crash may restore.
     pub(super) next: Vec<Vec<u8>>,
     pub(super) is_changing: bool,
 }
 
-impl<'w> ImagesRun<'w> {
-    pub(crate) fn new(world: &'w ImagesWorld, options: &'w Options, teller: Teller) -> ImagesRun<'w> {
+impl<'s> ImagesRun<'s> {
+    pub(crate) fn new(simulation: &'s ImagesSimulation, options: &'s Options, trace: EventTrace) -> ImagesRun<'s> {
         let bug = match options.bug {
             Some(Bug::Images(bug)) => Some(bug),
             _ => None,
         };
-        let geometry = &world.geometry;
+        let geometry = &simulation.geometry;
         ImagesRun {
             drive: None,
             ledger: Ledger::new(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes), geometry),
-            source: CommandSource::new(geometry, PayloadKind::Bytes, world.root.fork("commands")),
-            prng: world.root.fork("run"),
-            kept: Kept::default(),
+            source: CommandSource::new(geometry, PayloadKind::Bytes, simulation.root.fork("commands")),
+            prng: simulation.root.fork("run"),
+            reservations: ReservationState::default(),
             counters: Counters::default(),
             may_fail: MayFail::Nothing,
             has_failed: false,
             has_failed_sync: false,
-            given_up: BTreeSet::new(),
-            is_over: false,
+            failed_zones: BTreeSet::new(),
+            is_unrecoverable: false,
             now: Instant::ZERO,
             hash: Hash::default(),
-            teller,
+            trace,
             commands: 0,
             in_progress: BTreeMap::new(),
             own_ids: FLUSH_IDS,
@@ -107,33 +107,33 @@ impl<'w> ImagesRun<'w> {
             faults: 0,
             bug,
             old: None,
-            world,
+            simulation,
             options,
         }
     }
 
-    /// Runs to the end, or to the first thing that is wrong.
-    pub(crate) fn run(&mut self) -> Result<(), Trouble> {
+    /// Runs to the end, or to the first error.
+    pub(crate) fn run(&mut self) -> Result<(), CheckError> {
         let (disk, stop) = self.create()?;
         self.begin_life(disk, stop)?;
-        for life in 0..self.world.load.lives {
+        for life in 0..self.simulation.load.lives {
             self.load(life)?;
             let (disk, crash) = self.stop()?;
             self.damage_copies(&disk, crash)?;
             self.begin_life(disk, crash)?;
-            if self.is_over || self.commands >= self.world.load.commands {
+            if self.is_unrecoverable || self.commands >= self.simulation.load.commands {
                 break;
             }
         }
         Ok(())
     }
 
-    /// The verdict on what was run.
+    /// The outcome of the run.
     pub(crate) fn outcome(&self, seed: u64) -> Outcome {
         Outcome {
             seed,
             mode: self.options.mode,
-            world: WorldKind::Images,
+            scenario: ScenarioKind::Images,
             commands: self.commands,
             events: self.now.0,
             power_losses: self.crashes,
@@ -145,67 +145,68 @@ impl<'w> ImagesRun<'w> {
     }
 
     pub(super) fn drive(&mut self) -> &mut Drive {
-        self.drive.as_mut().expect("the drive is open while it is asked for something")
+        self.drive.as_mut().expect("the drive is open during a life")
     }
 
-    /// Commands, with what goes wrong meanwhile, until they are enough or one has failed and the drive is to stop.
-    fn load(&mut self, life: u64) -> Result<(), Trouble> {
-        let world = self.world;
-        let mut prng = world.root.fork(&format!("life/{life}"));
-        let mut commands = prng.below(world.load.commands_of_life + 1);
-        let depth = 1 + prng.below(world.load.queue_depth) as usize;
-        let mut faults = self.draw_faults(&mut prng);
-        let degrades_at = prng.chance(world.events.degradations_percent, 100).then(|| prng.below(commands + 1));
-        let is_full_at = prng.chance(world.events.full_disk_percent, 100).then(|| prng.below(commands + 1));
+    /// Runs the commands of a life with its faults, until all are done or the drive stops after a
+    /// failed command.
+    fn load(&mut self, life: u64) -> Result<(), CheckError> {
+        let simulation = self.simulation;
+        let mut prng = simulation.root.fork(&format!("life/{life}"));
+        let mut commands = prng.below(simulation.load.commands_of_life + 1);
+        let depth = 1 + prng.below(simulation.load.queue_depth) as usize;
+        let mut faults = self.generate_faults(&mut prng);
+        let degrades_at = prng.chance(simulation.events.degradations_percent, 100).then(|| prng.below(commands + 1));
+        let is_full_at = prng.chance(simulation.events.full_disk_percent, 100).then(|| prng.below(commands + 1));
         self.drive().disk.faults = faults;
         self.may_fail = if faults == Faults::default() { MayFail::Nothing } else { MayFail::Anything };
         (self.has_failed, self.has_failed_sync) = (false, false);
-        let mut asked = 0;
-        while asked < commands && self.commands < world.load.commands {
-            let has_room = self.ledger.outstanding() < depth;
-            if has_room && (self.drive().is_waiting() || self.prng.chance(1, 3)) {
-                if is_full_at == Some(asked) {
+        let mut submitted = 0;
+        while submitted < commands && self.commands < simulation.load.commands {
+            let has_slot = self.ledger.outstanding() < depth;
+            if has_slot && (self.drive().is_idle() || self.prng.chance(1, 3)) {
+                if is_full_at == Some(submitted) {
                     faults.is_full = true;
                     self.drive().disk.faults.is_full = true;
                     if self.may_fail == MayFail::Nothing {
-                        self.may_fail = MayFail::ForWantOfSpace;
+                        self.may_fail = MayFail::OutOfSpace;
                     }
-                    self.teller.tell(self.now, || "the file system is full".to_owned());
+                    self.trace.log(self.now, || "the file system is full".to_owned());
                 }
-                if degrades_at == Some(asked) {
+                if degrades_at == Some(submitted) {
                     self.degrade();
                 }
-                asked += 1;
-                self.ask();
+                submitted += 1;
+                self.submit_next();
             } else {
                 self.step();
             }
             self.take_completions()?;
             if self.has_failed {
-                let goes_on = self.go_on_after_failure(&mut faults)?;
-                if !goes_on {
+                let continues = self.continue_after_failure(&mut faults)?;
+                if !continues {
                     return Ok(());
                 }
-                // A drive whose commands fail all the time gets no further.
+                // Bounds a life in which commands fail all the time.
                 commands = commands.saturating_sub(8);
             }
         }
         Ok(())
     }
 
-    fn draw_faults(&mut self, prng: &mut Prng) -> Faults {
-        if !prng.chance(self.world.events.faults_percent, 100) {
+    fn generate_faults(&mut self, prng: &mut Prng) -> Faults {
+        if !prng.chance(self.simulation.events.faults_percent, 100) {
             return Faults::default();
         }
         let files = [ImageFile::Data, ImageFile::Tags, ImageFile::Journal, ImageFile::State];
         if prng.chance(1, 4) {
-            // One sync, and all goes on as if nothing had been.
+            // A single sync fails, and the life continues.
             let file = prng.pick(&files[..3]).copied();
             return Faults { file, syncs: 1 + prng.below(3), once: true, ..Faults::default() };
         }
         let one_in = |prng: &mut Prng| if prng.chance(1, 2) { 0 } else { 1 + prng.below(30) };
         Faults {
-            file: prng.chance(3, 4).then(|| *prng.pick(&files).expect("there are files")),
+            file: prng.chance(3, 4).then(|| *prng.pick(&files).expect("the list of files is not empty")),
             writes: one_in(prng),
             syncs: one_in(prng),
             reads: if prng.chance(1, 3) { 1 + prng.below(30) } else { 0 },
@@ -215,10 +216,11 @@ impl<'w> ImagesRun<'w> {
     }
 
     /// Submits the next command of the load.
-    fn ask(&mut self) {
+    fn submit_next(&mut self) {
         let command = loop {
             let command = self.source.next(&self.ledger.oracle);
-            // Of a command to all zones that fails in one of them while it is in progress in others, no oracle knows the rest.
+            // The result of a Select All that fails in one zone while others are in progress cannot
+            // be predicted.
             let is_select_all = matches!(command.operation, Operation::ManageZones { target: ZoneTarget::All, .. });
             if !is_select_all || self.may_fail == MayFail::Nothing {
                 break command;
@@ -226,12 +228,12 @@ impl<'w> ImagesRun<'w> {
         };
         self.commands += 1;
         self.submit(command);
-        if self.world.load.has_reservations && self.prng.chance(1, 12) && !self.kept.is_changing {
+        if self.simulation.load.has_reservations && self.prng.chance(1, 12) && !self.reservations.is_changing {
             let bytes = vec![self.prng.below(256) as u8; self.prng.below(4001) as usize];
-            self.drive().image.keep_reservations(bytes.clone().into());
+            self.drive().image.save_reservations(bytes.clone().into());
             self.drive().collect();
-            self.kept.next.push(bytes);
-            self.kept.is_changing = true;
+            self.reservations.next.push(bytes);
+            self.reservations.is_changing = true;
         }
         if self.prng.chance(1, 100) {
             self.drive().image.checkpoint();
@@ -245,15 +247,15 @@ impl<'w> ImagesRun<'w> {
     fn submit(&mut self, command: Command) {
         self.now = Instant(self.now.0 + 1);
         self.hash.submission(self.now, &command);
-        let told = Told::new(command.id, &command.operation, &self.world.geometry, self.now);
-        self.in_progress.insert(command.id, told.kind);
-        self.teller.taken(told);
+        let record = CommandRecord::new(command.id, &command.operation, &self.simulation.geometry, self.now);
+        self.in_progress.insert(command.id, record.kind);
+        self.trace.command_submitted(record);
         self.ledger.submitted(&command);
         let now = self.now;
         self.drive().submit(now, command);
     }
 
-    /// Carries out one file operation, if one is out.
+    /// Executes one file operation, if one is in progress.
     pub(super) fn step(&mut self) -> bool {
         self.now = Instant(self.now.0 + 1);
         let mut prng = self.prng.clone();
@@ -262,61 +264,65 @@ impl<'w> ImagesRun<'w> {
         stepped
     }
 
-    pub(super) fn take_completions(&mut self) -> Result<(), Trouble> {
+    pub(super) fn take_completions(&mut self) -> Result<(), CheckError> {
         let failed = std::mem::take(&mut self.drive().disk.failed);
         self.faults += failed.len() as u64;
         for failed in &failed {
             let operation = &failed.operation;
             let is_sync = matches!(operation, FileOperation::Sync { .. });
             self.has_failed_sync |= is_sync && matches!(operation.file(), ImageFile::Data | ImageFile::Tags);
-            self.teller.tell(self.now, || format!("{}: {}", brief(operation), failed.error));
+            self.trace.log(self.now, || format!("{}: {}", describe_operation(operation), failed.error));
         }
         for completion in self.drive().poll() {
             self.hash.completion(self.now, &completion);
-            self.teller.ended(completion.id, End::Completed(self.now, completion.status));
+            self.trace.command_ended(completion.id, End::Completed(self.now, completion.status));
             let kind = self.in_progress.remove(&completion.id);
             let may_fail = self.may_fail != MayFail::Nothing;
             let is_as_expected = self.ledger.completed(&completion, may_fail).map_err(broken)?;
-            if !is_as_expected && self.may_fail == MayFail::ForWantOfSpace {
-                self.judge_want_of_space(kind, completion.status)?;
+            if !is_as_expected && self.may_fail == MayFail::OutOfSpace {
+                self.check_out_of_space(kind, completion.status)?;
             }
             self.has_failed |= !is_as_expected;
         }
-        if let Some(is_kept) = self.drive().image.take_reservations_kept() {
-            self.kept.is_changing = false;
-            if is_kept {
-                self.kept.now = self.kept.next.pop().expect("a change ends once");
-                self.kept.next.clear();
+        if let Some(is_saved) = self.drive().image.take_reservations_saved() {
+            self.reservations.is_changing = false;
+            if is_saved {
+                self.reservations.now = self.reservations.next.pop().expect("one change is in progress");
+                self.reservations.next.clear();
             } else if self.may_fail != MayFail::Anything {
-                return Err(Trouble::new(FailureKind::WrongAnswer, None, "reservations are not kept".to_owned()));
+                return Err(CheckError::new(FailureKind::WrongAnswer, None, "reservations are not saved".to_owned()));
             }
         }
         Ok(())
     }
 
-    /// On a full file system a write that fails says so, and nothing fails but writes and what comes behind them.
-    fn judge_want_of_space(&self, kind: Option<OperationKind>, status: Status) -> Result<(), Trouble> {
+    /// Checks a failed command on a full file system: a write must fail with Capacity Exceeded, and
+    /// only writes and commands that follow them may fail.
+    fn check_out_of_space(&self, kind: Option<OperationKind>, status: Status) -> Result<(), CheckError> {
         let needs_space = matches!(
             kind,
             Some(OperationKind::Write | OperationKind::Append | OperationKind::WriteZeroes | OperationKind::Deallocate)
         );
         if needs_space && status != Status::CapacityExceeded || kind == Some(OperationKind::Flush) {
-            let message = format!("a {kind:?} on a full file system ended with \"{status}\"");
-            return Err(Trouble::new(FailureKind::WrongAnswer, None, message));
+            let message = format!(
+                "a {} on a full file system completed with \"{status}\"",
+                kind.map_or("command", OperationKind::name)
+            );
+            return Err(CheckError::new(FailureKind::WrongAnswer, None, message));
         }
         Ok(())
     }
 
-    /// Everything that is in progress ends.
-    pub(super) fn drain(&mut self) -> Result<(), Trouble> {
+    /// Waits until every command and file operation has completed.
+    pub(super) fn drain(&mut self) -> Result<(), CheckError> {
         while self.step() {
             self.take_completions()?;
         }
         self.take_completions()?;
         let outstanding = self.ledger.outstanding();
         if outstanding > 0 || !self.drive().image.is_idle() {
-            let message = format!("{outstanding} commands never end, though no file operation is in progress");
-            return Err(Trouble::new(FailureKind::Starved, None, message));
+            let message = format!("{outstanding} commands never complete, though no file operation is in progress");
+            return Err(CheckError::new(FailureKind::Starved, None, message));
         }
         self.drive().image.check_invariants();
         Ok(())
@@ -324,7 +330,7 @@ impl<'w> ImagesRun<'w> {
 }
 
 impl ImagesRun<'_> {
-    /// A flush of the tester itself, which the books of the life have.
+    /// Submits a flush of the tester, which the ledger records.
     pub(super) fn flush(&mut self) {
         self.own_ids += 1;
         let id = CommandId(self.own_ids);
@@ -332,18 +338,18 @@ impl ImagesRun<'_> {
     }
 }
 
-/// A promise that was not kept as what went wrong.
-pub(super) fn broken(violation: Violation) -> Trouble {
+/// The error of a violation.
+pub(super) fn broken(violation: Violation) -> CheckError {
     let kind = match violation.promise {
         Promise::Answer => FailureKind::WrongAnswer,
         Promise::Zone => FailureKind::ImpossibleZone,
         Promise::Block => FailureKind::WrongContents,
     };
-    Trouble::new(kind, violation.zone, violation.message)
+    CheckError::new(kind, violation.zone, violation.message)
 }
 
-/// A file operation as it is told.
-pub(super) fn brief(operation: &FileOperation) -> String {
+/// Describes a file operation for the trace.
+pub(super) fn describe_operation(operation: &FileOperation) -> String {
     let file = operation.file();
     match operation {
         FileOperation::Read { offset, length, .. } => format!("read of {length} bytes of {file} at {offset}"),

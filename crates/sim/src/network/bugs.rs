@@ -1,31 +1,32 @@
-//! Mistakes that the world makes on purpose, in the place of a server or a host that makes them.
+//! Seeded bugs that the simulation itself implements, in place of a faulty server or host.
 
-/// A mistake between hosts and drives, to see whether it is found.
+/// A seeded bug between hosts and drives, to test that the simulator finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkBug {
     /// A write is acknowledged before the device has it.
     PrematureResponse,
-    /// What is for one connection is sent over another.
+    /// PDUs of one connection are sent on another.
     MisdeliveredResponse,
-    /// A block of a write that comes in several PDUs is lost on its way to the device.
+    /// A block of a write is lost on its way to the device.
     DroppedChunk,
-    /// The first completion after a connection is lost gets lost too.
+    /// The first completion after a connection loss is dropped.
     LostCompletion,
-    /// A server repeats the last append or reset of a connection that it has lost.
+    /// The server repeats the last append or reset after a connection loss.
     ReplayedCommand,
-    /// The server forgets to say that bytes have left.
+    /// The server does not report to the target that bytes were sent.
     ForgottenSent,
-    /// A host that has connected again goes on at once, though commands of its old connections may still come.
+    /// A reconnected host continues at once, though commands of its old connections may still be
+    /// executed.
     ImpatientHost,
-    /// A command that conflicts with a reservation is carried out.
+    /// A command that conflicts with a reservation succeeds.
     IgnoredConflict,
-    /// A report says the wrong thing of who holds a reservation.
+    /// A reservation report has a wrong holder status.
     MisreportedHolder,
-    /// A change of reservations is answered, and was never made durable.
+    /// A reservation change completes without being saved.
     UnkeptReservation,
-    /// A server that starts takes the reservations as they were before the last change.
+    /// A restarted server loads the reservations from before the last change.
     StaleReservations,
-    /// The server tells hosts apart by a part of their identifiers.
+    /// The server compares only a part of host identifiers.
     HalvedHostId,
 }
 

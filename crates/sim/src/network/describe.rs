@@ -1,28 +1,28 @@
-//! A network told for a person.
+//! Describes a network scenario.
 
 use std::fmt::Write;
 
-use super::world::Network;
+use super::simulation::Network;
 
-/// The world in a few lines.
-pub(crate) fn describe(world: &Network) -> String {
+/// Describes the scenario in a few lines.
+pub(crate) fn describe(simulation: &Network) -> String {
     let mut text = String::new();
     let mut line = |head: &str, tail: String| {
-        writeln!(text, "  {head:<8}{tail}").expect("a string takes what is written to it");
+        writeln!(text, "  {head:<8}{tail}").expect("writing to a string cannot fail");
     };
-    for (place, drive) in world.drives.iter().enumerate() {
+    for (place, drive) in simulation.drives.iter().enumerate() {
         let geometry = &drive.geometry;
-        let kind = if drive.profile.is_some() { "a model" } else { "in memory" };
+        let kind = if drive.profile.is_some() { "SSD model" } else { "in memory" };
         let faults = if drive.faults.is_empty() { "" } else { ", with faults" };
         line(
             &format!("drive {place}"),
             format!("{} zones of {} blocks, {kind}{faults}", geometry.zone_count, geometry.zone_size_blocks),
         );
     }
-    for (place, host) in world.hosts.iter().enumerate() {
+    for (place, host) in simulation.hosts.iter().enumerate() {
         let config = &host.config;
         let mut tail = format!(
-            "drive {} from zone {} on, {} commands, {} at a time over {} queues of {}",
+            "drive {} from zone {}, {} commands, queue depth {}, {} I/O queues with {} entries",
             host.drive,
             host.window.first,
             host.load.commands,
@@ -38,28 +38,31 @@ pub(crate) fn describe(world: &Network) -> String {
         }
         line(&format!("host {place}"), tail);
     }
-    if let Some(sharing) = &world.sharing {
-        let keeps = if sharing.keeps { ", which keeps reservations" } else { "" };
+    if let Some(sharing) = &simulation.sharing {
+        let keeps = if sharing.keeps { ", reservations persist through power loss" } else { "" };
         line(
             "sharing",
             format!(
-                "{} hosts on drive {}{keeps}, {} commands of each",
+                "{} hosts on drive {}{keeps}, {} commands each",
                 sharing.hosts,
-                world.drives.len() - 1,
+                simulation.drives.len() - 1,
                 sharing.commands
             ),
         );
     }
-    let limits = &world.target.limits;
+    let limits = &simulation.target.limits;
     line(
         "target",
         format!(
-            "transfers of {} B, {} B in a capsule, {} B on the way in and out of a connection, {} connections",
+            "transfers up to {} B, in-capsule data up to {} B, buffers of {} B per connection, {} connections",
             limits.transfer_bytes, limits.in_capsule_bytes, limits.receive_bytes, limits.connections
         ),
     );
-    let kinds: Vec<&str> = world.chaos.iter().map(|kind| kind.name()).collect();
-    let what = if kinds.is_empty() || world.chaos_max == 0 { "nothing".to_owned() } else { kinds.join(", ") };
-    line("world", format!("{what}; {} times, about every {} events", world.chaos_max, world.chaos_every));
+    let kinds: Vec<&str> = simulation.chaos.iter().map(|kind| kind.name()).collect();
+    let faults = if kinds.is_empty() || simulation.chaos_max == 0 { "none".to_owned() } else { kinds.join(", ") };
+    line(
+        "faults",
+        format!("{faults}; up to {} faults, about every {} events", simulation.chaos_max, simulation.chaos_every),
+    );
     text
 }

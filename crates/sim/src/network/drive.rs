@@ -1,4 +1,4 @@
-//! A drive below the target, with what is above it. It outlives servers.
+//! A drive below the target, with its layers. It outlives the servers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,32 +6,33 @@ use zonda_layers::{Delay, Fault, Memory, Shared};
 use zonda_ssd::Ssd;
 use zonda_zoned::{Command, CommandId, CompletionQueue, Instant, PayloadKind, Prng, QueueFull, ZonedDevice};
 
-use super::world::DriveShape;
+use super::simulation::DriveShape;
 
 type Device = Box<dyn ZonedDevice>;
 
-/// Bytes that a drive in memory may keep: enough for any that is drawn.
+/// Capacity of a drive in memory: enough for any generated one.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// The bit in the identifiers of commands that no target has submitted.
-const UNASKED: u64 = 1 << 63;
+/// This bit is set in the ids of commands that were not submitted by a target.
+const INTERNAL: u64 = 1 << 63;
 
-/// A drive with what is above it.
+/// A drive with its layers.
 pub(crate) struct Drive {
-    /// Absent only while the power is off.
+    /// `None` only while power is off.
     handle: Option<Handle>,
-    /// What the target submits to; absent only while the server dies.
+    /// The layers that the target submits to; `None` only while the server is killed.
     stack: Option<Stack>,
-    /// Those of servers that have died: what they have under way ends, and nobody hears of it.
+    /// Stacks of killed servers: their commands in flight complete, and the completions are
+    /// dropped.
     orphans: Vec<Stack>,
-    /// Commands so far.
+    /// Commands submitted so far.
     submitted: u64,
-    /// Commands that the drive had no room for, in order, with their numbers.
+    /// Commands that did not fit into the drive's queue, in order, with their numbers.
     backlog: VecDeque<(u64, Command)>,
-    /// Writes that were acknowledged and that the drive does not have.
+    /// Writes that were acknowledged before they are submitted to the drive, by a seeded bug.
     pub(super) late: VecDeque<Command>,
-    /// What a server that repeats itself would repeat.
+    /// The command that the server repeats, by a seeded bug.
     pub(super) last: Option<Command>,
-    unasked: u64,
+    internal: u64,
 }
 
 #[derive(Clone)]
@@ -40,10 +41,10 @@ enum Handle {
     Memory(Shared<Memory>),
 }
 
-/// The layers over a drive, and the number of each command under way.
+/// The layers over a drive, and the number of each command in flight.
 struct Stack {
     device: Device,
-    under_way: BTreeMap<CommandId, u64>,
+    in_flight: BTreeMap<CommandId, u64>,
 }
 
 impl Drive {
@@ -60,13 +61,13 @@ impl Drive {
             backlog: VecDeque::new(),
             late: VecDeque::new(),
             last: None,
-            unasked: 0,
+            internal: 0,
         };
         drive.rebuild(shape, root, 0);
         drive
     }
 
-    /// Another handle on the drive, as a device.
+    /// Another handle on the drive.
     pub(crate) fn device(&self) -> Device {
         match self.handle() {
             Handle::Model(drive) => Box::new(drive.clone()),
@@ -74,8 +75,8 @@ impl Drive {
         }
     }
 
-    /// The server dies: what the drive has been given happens, what it has not is lost. With its power the drive loses what
-    /// it may.
+    /// The server is killed: submitted commands are executed, commands in the backlog are lost. If
+    /// power is lost, the drive also loses what a power loss may lose.
     pub(super) fn lose_server(
         &mut self,
         loses_power: bool,
@@ -84,13 +85,13 @@ impl Drive {
         prng: &mut Prng,
         life: u64,
     ) {
-        self.orphans.extend(self.stack.take().filter(|stack| !stack.under_way.is_empty()));
+        self.orphans.extend(self.stack.take().filter(|stack| !stack.in_flight.is_empty()));
         self.backlog.clear();
         self.late.clear();
         self.last = None;
         if loses_power {
             self.orphans.clear();
-            self.handle = Some(match self.handle.take().expect("the power is on") {
+            self.handle = Some(match self.handle.take().expect("power is on") {
                 Handle::Model(drive) => {
                     let Ok(drive) = drive.take_inner() else { panic!("no other handle is left") };
                     let media = drive.power_loss(prng);
@@ -106,19 +107,19 @@ impl Drive {
         self.rebuild(shape, root, life);
     }
 
-    /// Gives it a command, after those before.
-    pub(super) fn give(&mut self, now: Instant, command: Command) {
+    /// Submits a command, in order.
+    pub(super) fn submit(&mut self, now: Instant, command: Command) {
         self.submitted += 1;
         self.backlog.push_back((self.submitted, command));
         if self.backlog.len() == 1 {
-            self.hand_over(now);
+            self.submit_backlog(now);
         }
     }
 
-    /// Gives it a command that no target has submitted, and whose end nobody hears of.
-    pub(super) fn give_unasked(&mut self, now: Instant, command: Command) {
-        self.unasked += 1;
-        self.give(now, Command { id: CommandId(self.unasked | UNASKED), ..command });
+    /// Submits a command that the target has not submitted, and whose completion is dropped.
+    pub(super) fn submit_internal(&mut self, now: Instant, command: Command) {
+        self.internal += 1;
+        self.submit(now, Command { id: CommandId(self.internal | INTERNAL), ..command });
     }
 
     pub(super) fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
@@ -126,19 +127,19 @@ impl Drive {
         for orphan in &mut self.orphans {
             orphan.device.poll(now, &mut all);
             while let Some(completion) = all.pop() {
-                orphan.under_way.remove(&completion.id);
+                orphan.in_flight.remove(&completion.id);
             }
         }
-        self.orphans.retain(|orphan| !orphan.under_way.is_empty());
+        self.orphans.retain(|orphan| !orphan.in_flight.is_empty());
         let stack = self.stack();
         stack.device.poll(now, &mut all);
         while let Some(completion) = all.pop() {
-            stack.under_way.remove(&completion.id).expect("a drive ends what it was given");
-            if completion.id.0 & UNASKED == 0 {
+            stack.in_flight.remove(&completion.id).expect("a drive completes only submitted commands");
+            if completion.id.0 & INTERNAL == 0 {
                 completions.push(completion);
             }
         }
-        self.hand_over(now);
+        self.submit_backlog(now);
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
@@ -151,11 +152,12 @@ impl Drive {
         self.submitted
     }
 
-    /// Whether all commands up to a number have ended, so that no loss of power can take one of them back.
+    /// Whether all commands up to a number have completed, so that no power loss can undo one of
+    /// them.
     pub(crate) fn has_ended(&self, number: u64) -> bool {
         let stacks = self.stack.iter().chain(&self.orphans);
         let mut numbers =
-            stacks.flat_map(|stack| stack.under_way.values()).chain(self.backlog.iter().map(|(of, _)| of));
+            stacks.flat_map(|stack| stack.in_flight.values()).chain(self.backlog.iter().map(|(of, _)| of));
         numbers.all(|of| *of > number)
     }
 
@@ -166,11 +168,11 @@ impl Drive {
     }
 
     fn handle(&self) -> &Handle {
-        self.handle.as_ref().expect("the power is on")
+        self.handle.as_ref().expect("power is on")
     }
 
     fn stack(&mut self) -> &mut Stack {
-        self.stack.as_mut().expect("the server has its drives")
+        self.stack.as_mut().expect("the server is up")
     }
 
     fn rebuild(&mut self, shape: &DriveShape, root: &Prng, life: u64) {
@@ -180,11 +182,11 @@ impl Drive {
             true => Box::new(late),
             false => Box::new(Fault::new(late, shape.faults.clone(), prng("faults"))),
         };
-        self.stack = Some(Stack { device, under_way: BTreeMap::new() });
+        self.stack = Some(Stack { device, in_flight: BTreeMap::new() });
     }
 
-    /// Gives the drive what waits, as far as it has room.
-    fn hand_over(&mut self, now: Instant) {
+    /// Submits commands from the backlog, until the queue of the drive is full.
+    fn submit_backlog(&mut self, now: Instant) {
         while let Some((number, command)) = self.backlog.pop_front() {
             let stack = self.stack();
             let id = command.id;
@@ -192,7 +194,7 @@ impl Drive {
                 self.backlog.push_front((number, command));
                 return;
             }
-            stack.under_way.insert(id, number);
+            stack.in_flight.insert(id, number);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What machines want done: bytes into pipes and out of them, commands to drives.
+//! Executes the effects of the state machines: bytes to and from pipes, commands to drives.
 
 use bytes::Bytes;
 use zonda_initiator::{Effect as HostEffect, Event as HostEvent, QueueId};
@@ -7,14 +7,14 @@ use zonda_target::{ConnectionId, Effect};
 use super::bugs::NetworkBug;
 use super::link::{Link, Owner};
 use super::run::NetworkRun;
-use crate::survey::Trouble;
+use crate::observe::CheckError;
 
-/// How much of a host's first words a stranger can know: ICReq, and a Connect with its data.
+/// How much of a host's first bytes a rogue client can replay: ICReq, and a Connect with its data.
 const CAPTURED_BYTES_MAX: usize = 1_224;
 
 impl NetworkRun<'_> {
-    /// Carries out what all machines want, until none wants anything.
-    pub(super) fn settle(&mut self) -> Result<(), Trouble> {
+    /// Executes the effects of all state machines, until there are none left.
+    pub(super) fn run_effects(&mut self) -> Result<(), CheckError> {
         loop {
             let mut has_moved = self.target_effects();
             for host in 0..self.hosts.len() {
@@ -28,7 +28,7 @@ impl NetworkRun<'_> {
                 break;
             }
         }
-        self.links.retain(|_, link| !link.is_gone());
+        self.links.retain(|_, link| !link.is_closed());
         Ok(())
     }
 
@@ -41,7 +41,7 @@ impl NetworkRun<'_> {
                 Effect::Pause { connection } => self.of_connection(connection, |link| link.is_paused = true),
                 Effect::Resume { connection } => self.of_connection(connection, |link| link.is_paused = false),
                 Effect::Close { connection, reason } => {
-                    self.teller.tell(self.now, || format!("the target closes connection {connection}: {reason}"));
+                    self.trace.log(self.now, || format!("the target closes connection {connection}: {reason}"));
                     self.of_connection(connection, |link| {
                         link.connection = None;
                         link.is_paused = false;
@@ -53,17 +53,17 @@ impl NetworkRun<'_> {
                     self.hash.mix(command.id.0 ^ u64::from(device.0) << 56);
                     self.server.submit(self.now, device, command);
                 }
-                Effect::KeepReservations { bytes, .. } => {
-                    let store = self.server.store.as_mut().expect("one device keeps reservations");
-                    store.keep(self.now, bytes);
+                Effect::SaveReservations { bytes, .. } => {
+                    let store = self.server.store.as_mut().expect("the target saves reservations of this device only");
+                    store.save(self.now, bytes);
                 }
                 Effect::Authenticate { connection } => {
-                    let target = self.server.target.as_mut().expect("its effects are being carried out");
+                    let target = self.server.target.as_mut().expect("its effects are being executed");
                     if let Some(step) = target.auth_step(connection) {
                         target.authenticated(self.now, step.run());
                     }
                 }
-                // Devices of a simulation are given commands at once.
+                // A simulation submits commands to devices at once, so that none can be abandoned.
                 Effect::Abandon { .. } | Effect::Event(_) => {}
             }
         }
@@ -115,7 +115,7 @@ impl NetworkRun<'_> {
                     }
                 }
                 HostEffect::Event(HostEvent::Lost(error)) => {
-                    self.teller.tell(self.now, || format!("host {host}: {error}"));
+                    self.trace.log(self.now, || format!("host {host}: {error}"));
                 }
                 HostEffect::Event(_) => {}
             }
@@ -129,7 +129,7 @@ impl NetworkRun<'_> {
         self.links.values_mut().rev().find(|link| link.host_end && is_it(link.owner))
     }
 
-    /// Moves what waits into sockets.
+    /// Moves queued bytes into the pipes.
     fn pump(&mut self) -> bool {
         let mut has_moved = false;
         for link in self.links.values_mut() {
@@ -155,13 +155,14 @@ impl NetworkRun<'_> {
     pub(super) fn open_link(&mut self, owner: Owner) -> u64 {
         let id = self.next_link;
         self.next_link += 1;
-        let shapes = *self.pipe_prng.pick(&self.world.pipes).expect("there are kinds of connections");
-        let link = Link::new(owner, self.now, shapes, &self.world.root.fork(&format!("link/{id}")));
+        let shapes =
+            *self.pipe_prng.pick(&self.simulation.pipes).expect("a network has at least one kind of connection");
+        let link = Link::new(owner, self.now, shapes, &self.simulation.root.fork(&format!("link/{id}")));
         self.links.insert(id, link);
         id
     }
 
-    /// A connection comes to the target.
+    /// A connection request arrives at the target.
     pub(super) fn link_opens(&mut self, id: u64) {
         let now = self.now;
         let link = self.links.get_mut(&id).expect("it is due");
@@ -185,7 +186,7 @@ impl NetworkRun<'_> {
         }
     }
 
-    /// Something has come to the target.
+    /// Bytes arrive at the target.
     pub(super) fn link_up(&mut self, id: u64) {
         let now = self.now;
         let link = self.links.get_mut(&id).expect("it is due");
@@ -196,24 +197,25 @@ impl NetworkRun<'_> {
         let chunk = link.up.read(now);
         self.hash.mix(now.0 ^ id << 48 ^ (chunk.len() as u64) << 1);
         if self.captured_from == Some(id) && self.captured.len() < CAPTURED_BYTES_MAX {
-            let room = CAPTURED_BYTES_MAX - self.captured.len();
-            self.captured.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            let missing = CAPTURED_BYTES_MAX - self.captured.len();
+            self.captured.extend_from_slice(&chunk[..chunk.len().min(missing)]);
         }
         match (link.connection, &mut self.server.target) {
             (Some(connection), Some(target)) => {
                 if !link.host_end {
                     let bytes = chunk.len();
-                    self.teller.tell(now, || format!("{bytes} B come to the target of a host that has let go"));
+                    self.trace
+                        .log(now, || format!("the target receives {bytes} B of a connection that its host has closed"));
                 }
                 target.received(now, connection, chunk);
             }
-            // A server that is down, machine and all, does not answer.
+            // A server whose machine is down does not answer.
             (_, None) => {}
             _ => link.answer_to_host(now),
         }
     }
 
-    /// Something has come to the host.
+    /// Bytes arrive at the host.
     pub(super) fn link_down(&mut self, id: u64) {
         let now = self.now;
         let link = self.links.get_mut(&id).expect("it is due");
@@ -226,15 +228,15 @@ impl NetworkRun<'_> {
         match link.owner {
             _ if !link.host_end => link.answer_to_target(now),
             Owner::Host { host, queue, .. } => {
-                let machine = self.hosts[host].machine.as_mut().expect("who has a connection has a machine");
+                let machine = self.hosts[host].machine.as_mut().expect("a host with a connection has a state machine");
                 machine.received(now, queue, chunk);
             }
             Owner::Sharing { host, queue } => self.sharing_received(host, queue, id, chunk),
-            Owner::Stranger => {}
+            Owner::Rogue => {}
         }
     }
 
-    /// The target sees that a connection is gone.
+    /// The target is notified that a connection is lost.
     pub(super) fn target_loses(&mut self, id: u64) {
         let link = self.links.get_mut(&id).expect("it is due");
         link.target_reset_at = None;
@@ -246,7 +248,7 @@ impl NetworkRun<'_> {
         }
     }
 
-    /// A host sees that a connection is gone.
+    /// A host is notified that a connection is lost.
     pub(super) fn host_loses(&mut self, id: u64, reason: &str) {
         let link = self.links.get_mut(&id).expect("it is due");
         link.host_reset_at = None;

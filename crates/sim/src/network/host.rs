@@ -1,4 +1,4 @@
-//! A host: its machine, what it asks for, and what it was told.
+//! A host: its initiator, its load, and its model of the expected state.
 
 use std::collections::BTreeMap;
 
@@ -10,74 +10,74 @@ use zonda_zoned::{
     QueueFull, Status,
 };
 
-use super::look::{Look, is_of_look};
+use super::simulation::{DriveShape, HostShape, seed_of};
+use super::verify::{VerifyPass, is_verify_id};
 use super::window::Window;
-use super::world::{DriveShape, HostShape, seed_of};
 use crate::check::answers;
+use crate::event_trace::{CommandRecord, End, EventTrace};
 use crate::hash::Hash;
 use crate::ledger::Ledger;
+use crate::observe::CheckError;
 use crate::outcome::FailureKind;
-use crate::story::{End, Teller, Told};
-use crate::survey::Trouble;
-use crate::world::Load;
+use crate::simulation::Load;
 
-/// Commands drawn before one is taken whatever it is.
-const DRAWS_MAX: u32 = 40;
-/// How long a host waits that could not connect at all.
+/// Commands that are rejected by weight before one is accepted regardless.
+const ATTEMPTS_MAX: u32 = 40;
+/// How long a host waits before it retries a failed connect.
 const RETRY: Duration = Duration::from_millis(200);
-/// A command of a host that nobody disturbs ends within this time, at a drive in memory. It may wait behind all that others
-/// have under way, on the slowest connection that is drawn.
+/// Maximum latency of a command of a host without injected faults, on a drive in memory. It may
+/// wait for all commands in flight of other hosts, on the slowest generated connection.
 const LATENCY_MAX: Duration = Duration::from_secs(2);
-/// And at a model of a drive: the slowest thing that one does takes most of it.
+/// The same on an SSD model: mostly the duration of its slowest operation.
 const MODEL_LATENCY_MAX: Duration = Duration::from_secs(100);
 
-/// What a host is doing.
+/// The stage of a host.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// Its machine is gone.
+    /// The host is down.
     Down,
     Connecting,
-    /// Connected; commands of connections that it has lost may still come to the drive, or be under way there up to a
-    /// number.
+    /// Connected, but commands of its lost connections may still reach the drive, or are in flight
+    /// there up to this number.
     Fenced(Option<u64>),
-    /// It reads its zones, and holds them against the books.
-    Looking(Box<Look>),
+    /// It reads its zones and compares them with its model.
+    Verifying(Box<VerifyPass>),
     Working,
-    /// All its work is done and has been looked at.
-    Resting,
+    /// All its commands are done and verified.
+    Finished,
 }
 
-/// How sure the oracle is of the zones.
+/// How uncertain the state of the zones is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Doubt {
+pub(crate) enum Uncertainty {
     None,
-    /// Commands may have happened or not.
+    /// Some commands may have been executed or not.
     Commands,
-    /// And the power went.
+    /// The same after a power loss.
     Power,
 }
 
-/// What a host has on paper, and goes by.
-pub(crate) struct Books {
+/// The model of a host: the expected state of its zones.
+pub(crate) struct HostModel {
     pub(crate) oracle: ReferenceDevice,
     pub(crate) ledger: Ledger,
     source: CommandSource,
 }
 
-/// What all hosts share.
-pub(crate) struct Desk<'a> {
+/// The state of the run that hosts use.
+pub(crate) struct RunContext<'a> {
     pub(crate) now: Instant,
     pub(crate) hash: &'a mut Hash,
-    pub(crate) teller: &'a mut Teller,
+    pub(crate) trace: &'a mut EventTrace,
     pub(crate) next_id: &'a mut u64,
     pub(crate) commands: &'a mut u64,
     pub(crate) faults: &'a mut u64,
 }
 
-/// A command under way.
+/// A command in flight.
 struct Flight {
     expected: Completion,
-    told: Told,
+    record: CommandRecord,
 }
 
 /// One host.
@@ -87,25 +87,25 @@ pub(crate) struct Host {
     pub(crate) window: Window,
     load: Load,
     latency_max: Duration,
-    /// Its drive fails commands now and then.
+    /// Its drive sometimes fails commands.
     has_faults: bool,
     pub(crate) machine: Option<Initiator>,
-    /// Connections lost so far.
+    /// Number of connection losses.
     pub(crate) epoch: u64,
     pub(crate) stage: Stage,
-    pub(crate) books: Option<Books>,
-    pub(crate) doubt: Doubt,
-    /// The power went while it looked, or the drive failed it: it has to look again.
-    is_look_stale: bool,
+    pub(crate) model: Option<HostModel>,
+    pub(crate) uncertainty: Uncertainty,
+    /// Power was lost during the verification, or a read failed: it must be repeated.
+    is_verify_stale: bool,
     flights: BTreeMap<CommandId, Flight>,
-    /// A command that the machine had no room for.
+    /// A command that the initiator refused because its queues are full.
     refused: Option<Command>,
     is_blocked: bool,
     pub(crate) left: u64,
-    until_look: u64,
+    until_verify: u64,
     pub(crate) wake_at: Option<Instant>,
     pub(crate) stalled_until: Instant,
-    /// What the world has done to it is over.
+    /// Consequences of injected faults are excused until then.
     pub(crate) disturbed_until: Instant,
     ready_at: Instant,
     seeds: Prng,
@@ -126,14 +126,14 @@ impl Host {
             machine: None,
             epoch: 0,
             stage: Stage::Down,
-            books: None,
-            doubt: Doubt::None,
-            is_look_stale: false,
+            model: None,
+            uncertainty: Uncertainty::None,
+            is_verify_stale: false,
             flights: BTreeMap::new(),
             refused: None,
             is_blocked: false,
             left: shape.load.commands,
-            until_look: shape.load.phase_commands,
+            until_verify: shape.load.phase_commands,
             wake_at: Some(Instant(1)),
             stalled_until: Instant::ZERO,
             disturbed_until: Instant::ZERO,
@@ -145,224 +145,228 @@ impl Host {
         }
     }
 
-    /// What the world does to it excuses it until then.
+    /// Excuses consequences of an injected fault until then.
     pub(crate) fn disturb(&mut self, until: Instant) {
         self.disturbed_until = self.disturbed_until.max(until);
     }
 
-    /// Whether all its work is done and has been looked at.
+    /// Whether all its commands are done and verified.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Resting) && self.doubt == Doubt::None
+        matches!(self.stage, Stage::Finished) && self.uncertainty == Uncertainty::None
     }
 
-    /// Work that it is to do after the world has stopped doing things.
+    /// Number of commands to run after all faults have ended.
     pub(crate) fn reserve(&self) -> u64 {
         self.load.commands / 5
     }
 
-    /// Its drive has lost power.
-    pub(crate) fn power_is_lost(&mut self) {
-        self.doubt = Doubt::Power;
-        self.is_look_stale = true;
+    /// Notes that its drive has lost power.
+    pub(crate) fn note_power_loss(&mut self) {
+        self.uncertainty = Uncertainty::Power;
+        self.is_verify_stale = true;
     }
 
-    /// The time has come that the host waited for.
-    pub(crate) fn act(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
+    /// Acts when the host's timer expires.
+    pub(crate) fn act(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
         self.wake_at = None;
         match &self.stage {
             Stage::Down => {
                 let random_seed = seed_of(&mut self.seeds);
                 let mut machine = Initiator::new(InitiatorConfig { random_seed, ..self.config.clone() });
-                machine.start(desk.now);
+                machine.start(context.now);
                 self.machine = Some(machine);
                 self.stage = Stage::Connecting;
                 Ok(())
             }
             Stage::Connecting => {
-                let machine = self.machine.as_mut().expect("a host that connects has a machine");
+                let machine = self.machine.as_mut().expect("a connecting host has an initiator");
                 if let State::Failed(_) = machine.state() {
-                    machine.start(desk.now);
+                    machine.start(context.now);
                 }
                 Ok(())
             }
-            Stage::Working => self.submit_next(desk),
-            Stage::Fenced(_) | Stage::Looking(_) | Stage::Resting => Ok(()),
+            Stage::Working => self.submit_next(context),
+            Stage::Fenced(_) | Stage::Verifying(_) | Stage::Finished => Ok(()),
         }
     }
 
-    /// Takes what has ended, and sees where the machine stands.
-    pub(crate) fn collect(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
+    /// Processes completions and the state of the initiator.
+    pub(crate) fn collect(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
         let Some(machine) = &mut self.machine else { return Ok(()) };
         let mut completions = std::mem::take(&mut self.completions);
-        machine.poll(desk.now, &mut completions);
+        machine.poll(context.now, &mut completions);
         let is_ready = *machine.state() == State::Ready;
         let has_failed = matches!(machine.state(), State::Failed(_));
         let mut result = Ok(());
         while let (Ok(()), Some(completion)) = (&result, completions.pop()) {
             self.is_blocked = false;
-            result = self.end(desk, completion, is_ready);
+            result = self.end(context, completion, is_ready);
         }
         self.completions = completions;
         result?;
         let was_connected = !matches!(self.stage, Stage::Down | Stage::Connecting);
         if is_ready && !was_connected {
-            self.connected(desk)?;
+            self.connected(context)?;
         } else if !is_ready && was_connected {
-            self.lost(desk)?;
+            self.lost(context)?;
         }
         if has_failed && self.wake_at.is_none() && matches!(self.stage, Stage::Connecting) {
-            self.wake_at = Some(desk.now + RETRY);
+            self.wake_at = Some(context.now + RETRY);
         }
-        self.go_on(desk)
+        self.advance(context)
     }
 
-    /// Its connections are gone, or its machine is.
-    pub(crate) fn forget_connections(&mut self, desk: &mut Desk<'_>) {
+    /// Drops the commands in flight, after the connections are lost or the host is killed.
+    pub(crate) fn forget_connections(&mut self, context: &mut RunContext<'_>) {
         self.epoch += 1;
         for id in std::mem::take(&mut self.flights).into_keys() {
-            self.doubt = self.doubt.max(Doubt::Commands);
-            desk.teller.ended(id, End::Lost);
+            self.uncertainty = self.uncertainty.max(Uncertainty::Commands);
+            context.trace.command_ended(id, End::Lost);
         }
-        if let Some(books) = &mut self.books {
-            books.ledger.forget_commands();
+        if let Some(model) = &mut self.model {
+            model.ledger.forget_commands();
         }
         self.is_blocked = false;
         self.wake_at = None;
     }
 
-    /// Nothing of its old connections can come any more: it looks at its zones.
-    pub(crate) fn begin_look(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
-        let books = self.books.as_ref().expect("a host that has been connected has books");
-        self.stage = Stage::Looking(Box::new(Look::new(&self.window, &books.ledger.geometry)));
-        self.is_look_stale = false;
-        self.until_look = self.load.phase_commands;
-        self.go_on(desk)
+    /// Starts to verify the zones, once no command of an old connection can be executed any more.
+    pub(crate) fn begin_verify(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
+        let model = self.model.as_ref().expect("a host that has been connected has a model");
+        self.stage = Stage::Verifying(Box::new(VerifyPass::new(&self.window, &model.ledger.geometry)));
+        self.is_verify_stale = false;
+        self.until_verify = self.load.phase_commands;
+        self.advance(context)
     }
 
-    /// What it has under way that was taken first.
+    /// Describes the oldest command in flight, or the stage.
     pub(crate) fn oldest(&self) -> String {
         match self.flights.values().next() {
-            Some(flight) => format!("{} of host {}", flight.told.name(), self.index),
+            Some(flight) => format!("{} of host {}", flight.record.name(), self.index),
             None => format!("host {} is {}", self.index, self.stage.name()),
         }
     }
 
-    fn connected(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
+    fn connected(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
         let machine = self.machine.as_ref().expect("the machine is ready");
         let geometry = machine.geometry().expect("it is ready").clone();
         let geometry = self.window.geometry(&geometry);
-        match &self.books {
-            Some(books) if books.ledger.geometry != geometry => {
-                let message = format!("host {} finds another geometry than before", self.index);
-                return Err(Trouble::new(FailureKind::WrongAnswer, None, message));
+        match &self.model {
+            Some(model) if model.ledger.geometry != geometry => {
+                let message = format!("host {}: the geometry differs from that of the previous connection", self.index);
+                return Err(CheckError::new(FailureKind::WrongAnswer, None, message));
             }
             Some(_) => {}
             None => {
-                self.books = Some(Books {
+                self.model = Some(HostModel {
                     oracle: ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes),
                     ledger: Ledger::new(&geometry),
                     source: CommandSource::new(&geometry, PayloadKind::Bytes, self.commands.fork("source")),
                 });
             }
         }
-        self.ready_at = desk.now;
+        self.ready_at = context.now;
         self.stage = Stage::Fenced(None);
         let index = self.index;
-        desk.teller.tell(desk.now, || format!("host {index} is connected"));
+        context.trace.log(context.now, || format!("host {index} is connected"));
         Ok(())
     }
 
-    fn lost(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
+    fn lost(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
         let machine = self.machine.as_ref().expect("it was connected");
         if let Some(flight) = self.flights.values().next() {
-            let message = format!("{} of host {} never ended", flight.told.name(), self.index);
-            return Err(Trouble::new(FailureKind::Starved, None, message));
+            let message = format!("{} of host {} never completed", flight.record.name(), self.index);
+            return Err(CheckError::new(FailureKind::Starved, None, message));
         }
-        assert_eq!(machine.outstanding(), 0, "what is outstanding ends with the connection");
-        let (index, under) = (self.index, self.stage.name());
-        desk.teller.tell(desk.now, || format!("host {index} has lost its connection while {under}"));
+        assert_eq!(machine.outstanding(), 0, "outstanding commands end with the connection");
+        let (index, stage) = (self.index, self.stage.name());
+        context.trace.log(context.now, || format!("host {index} lost its connection while {stage}"));
         if self.ready_at > self.disturbed_until {
-            let message = format!("host {index} has lost its connection while {under}, and nobody broke it");
-            return Err(Trouble::new(FailureKind::BrokenConnection, None, message));
+            let message = format!("host {index} lost its connection while {stage}, without an injected fault");
+            return Err(CheckError::new(FailureKind::BrokenConnection, None, message));
         }
-        self.forget_connections(desk);
+        self.forget_connections(context);
         self.stage = Stage::Connecting;
         Ok(())
     }
 
-    fn go_on(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
-        let is_between_looks = self.is_between_looks();
+    fn advance(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
+        let has_commands_before_verify = self.has_commands_before_verify();
         match &mut self.stage {
-            Stage::Looking(look) => {
-                let machine = self.machine.as_mut().expect("who looks is connected");
-                look.submit(desk.now, machine)?;
-                if !look.is_done() {
+            Stage::Verifying(verify) => {
+                let machine = self.machine.as_mut().expect("a verifying host is connected");
+                verify.submit(context.now, machine)?;
+                if !verify.is_done() {
                     return Ok(());
                 }
-                if self.is_look_stale {
-                    return self.begin_look(desk);
+                if self.is_verify_stale {
+                    return self.begin_verify(context);
                 }
-                let Stage::Looking(look) = std::mem::replace(&mut self.stage, Stage::Working) else {
-                    unreachable!("the host was looking")
+                let Stage::Verifying(verify) = std::mem::replace(&mut self.stage, Stage::Working) else {
+                    unreachable!("the host was verifying")
                 };
-                let books = self.books.as_mut().expect("who looks has books");
-                look.judge(self.index, books, self.doubt, desk)?;
-                self.doubt = Doubt::None;
+                let model = self.model.as_mut().expect("a verifying host has a model");
+                verify.check(self.index, model, self.uncertainty, context)?;
+                self.uncertainty = Uncertainty::None;
                 if self.left == 0 {
-                    self.stage = Stage::Resting;
+                    self.stage = Stage::Finished;
                 } else {
-                    self.wake_at = Some(desk.now);
+                    self.wake_at = Some(context.now);
                 }
                 Ok(())
             }
-            Stage::Working if is_between_looks => {
+            Stage::Working if has_commands_before_verify => {
                 if self.wake_at.is_none() && !self.is_blocked && self.flights.len() < self.load.queue_depth {
-                    self.wake_at = Some(desk.now);
+                    self.wake_at = Some(context.now);
                 }
                 Ok(())
             }
-            Stage::Working if self.flights.is_empty() => self.begin_look(desk),
-            // The power went after it had looked.
-            Stage::Resting if self.doubt > Doubt::None => self.begin_look(desk),
+            Stage::Working if self.flights.is_empty() => self.begin_verify(context),
+            // Power was lost after the verification.
+            Stage::Finished if self.uncertainty > Uncertainty::None => self.begin_verify(context),
             _ => Ok(()),
         }
     }
 
-    fn is_between_looks(&self) -> bool {
-        self.left > 0 && self.until_look > 0
+    fn has_commands_before_verify(&self) -> bool {
+        self.left > 0 && self.until_verify > 0
     }
 
-    fn submit_next(&mut self, desk: &mut Desk<'_>) -> Result<(), Trouble> {
-        if !self.is_between_looks() || self.flights.len() >= self.load.queue_depth {
+    fn submit_next(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
+        if !self.has_commands_before_verify() || self.flights.len() >= self.load.queue_depth {
             return Ok(());
         }
-        let now = desk.now;
-        let command = self.refused.take().unwrap_or_else(|| self.draw(desk));
-        let operation = self.window.operation_out(&command.operation).expect("it was drawn to fit");
-        let machine = self.machine.as_mut().expect("who works is connected");
+        let now = context.now;
+        let command = self.refused.take().unwrap_or_else(|| self.next_command(context));
+        let operation = self.window.operation_out(&command.operation).expect("it was generated to fit");
+        let machine = self.machine.as_mut().expect("a working host is connected");
         let out = Command { operation, ..command };
         if let Err(QueueFull(_)) = machine.submit(now, out) {
             if self.flights.is_empty() {
-                let message = format!("host {} has nothing under way, and no command is taken", self.index);
-                return Err(Trouble::new(FailureKind::Starved, None, message));
+                let message =
+                    format!("host {} has no command in flight, but the initiator refuses a command", self.index);
+                return Err(CheckError::new(FailureKind::Starved, None, message));
             }
             self.refused = Some(command);
             self.is_blocked = true;
             return Ok(());
         }
-        let books = self.books.as_mut().expect("who works has books");
-        let expected = books.oracle.execute(&command);
+        let model = self.model.as_mut().expect("a working host has a model");
+        let expected = model.oracle.execute(&command);
         if expected.status.is_success() {
-            books.ledger.take(command.id, &command.operation, &expected.outcome);
+            model.ledger.take(command.id, &command.operation, &expected.outcome);
         }
-        desk.hash.submission(now, &command);
-        *desk.commands += 1;
-        let geometry = &books.ledger.geometry;
-        let told = Told { host: Some(self.index as u32), ..Told::new(command.id, &command.operation, geometry, now) };
-        desk.teller.taken(told);
-        self.flights.insert(command.id, Flight { expected, told });
+        context.hash.submission(now, &command);
+        *context.commands += 1;
+        let geometry = &model.ledger.geometry;
+        let record = CommandRecord {
+            host: Some(self.index as u32),
+            ..CommandRecord::new(command.id, &command.operation, geometry, now)
+        };
+        context.trace.command_submitted(record);
+        self.flights.insert(command.id, Flight { expected, record });
         self.left -= 1;
-        self.until_look -= 1;
+        self.until_verify -= 1;
         let pause = self.load.pause.0;
         if pause > 0 {
             self.wake_at = Some(now + Duration(self.mix.exponential(pause)));
@@ -370,77 +374,77 @@ impl Host {
         Ok(())
     }
 
-    fn draw(&mut self, desk: &mut Desk<'_>) -> Command {
-        let books = self.books.as_mut().expect("who works has books");
-        let most = self.load.weights.into_iter().max().expect("there are kinds of operations");
-        let mut drawn = None;
-        for _ in 0..DRAWS_MAX {
-            let command = books.source.next(&books.oracle);
+    fn next_command(&mut self, context: &mut RunContext<'_>) -> Command {
+        let model = self.model.as_mut().expect("a working host has a model");
+        let most = self.load.weights.into_iter().max().expect("there are operation kinds");
+        let mut last = None;
+        for _ in 0..ATTEMPTS_MAX {
+            let command = model.source.next(&model.oracle);
             if self.window.operation_out(&command.operation).is_none() {
                 continue;
             }
             let weight = self.load.weights[OperationKind::of(&command.operation) as usize];
             let is_wanted = weight == most || self.mix.chance(weight, most);
-            drawn = Some(command);
+            last = Some(command);
             if is_wanted {
                 break;
             }
         }
         let flush = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: Operation::Flush };
-        let id = CommandId(*desk.next_id);
-        *desk.next_id += 1;
-        Command { id, ..drawn.unwrap_or(flush) }
+        let id = CommandId(*context.next_id);
+        *context.next_id += 1;
+        Command { id, ..last.unwrap_or(flush) }
     }
 
-    fn end(&mut self, desk: &mut Desk<'_>, completion: Completion, is_ready: bool) -> Result<(), Trouble> {
-        let now = desk.now;
-        desk.hash.completion(now, &completion);
+    fn end(&mut self, context: &mut RunContext<'_>, completion: Completion, is_ready: bool) -> Result<(), CheckError> {
+        let now = context.now;
+        context.hash.completion(now, &completion);
         let is_loss = !is_ready && matches!(completion.status, Status::AbortedPowerLoss | Status::NamespaceNotReady);
         let is_fault = self.has_faults && matches!(completion.status, Status::InternalError | Status::WriteFault);
-        if is_of_look(completion.id) {
+        if is_verify_id(completion.id) {
             return match &mut self.stage {
                 _ if is_loss => Ok(()),
-                Stage::Looking(look) if is_fault => {
-                    *desk.faults += 1;
-                    self.is_look_stale = true;
-                    look.give_up(completion.id);
+                Stage::Verifying(verify) if is_fault => {
+                    *context.faults += 1;
+                    self.is_verify_stale = true;
+                    verify.drop_read(completion.id);
                     Ok(())
                 }
-                Stage::Looking(look) => look.take(completion),
+                Stage::Verifying(verify) => verify.take(completion),
                 _ => Err(stray(&completion, self.index)),
             };
         }
-        let Some(Flight { expected, told }) = self.flights.remove(&completion.id) else {
+        let Some(Flight { expected, record }) = self.flights.remove(&completion.id) else {
             return Err(stray(&completion, self.index));
         };
-        let books = self.books.as_mut().expect("who has commands under way has books");
+        let model = self.model.as_mut().expect("a host with commands in flight has a model");
         if is_loss && completion.status != expected.status {
-            self.doubt = self.doubt.max(Doubt::Commands);
+            self.uncertainty = self.uncertainty.max(Uncertainty::Commands);
             if completion.status == Status::NamespaceNotReady {
-                books.ledger.withdraw(completion.id);
+                model.ledger.withdraw(completion.id);
             }
-            desk.teller.ended(completion.id, End::Lost);
+            context.trace.command_ended(completion.id, End::Lost);
             return Ok(());
         }
-        desk.teller.ended(completion.id, End::Completed(now, completion.status));
+        context.trace.command_ended(completion.id, End::Completed(now, completion.status));
         if is_fault {
-            // It may have happened: the host has nothing else under way, and looks.
-            *desk.faults += 1;
-            self.doubt = self.doubt.max(Doubt::Commands);
-            self.until_look = 0;
+            // The command may have been executed: the host has no other in flight, and verifies.
+            *context.faults += 1;
+            self.uncertainty = self.uncertainty.max(Uncertainty::Commands);
+            self.until_verify = 0;
             return Ok(());
         }
         let completion = Completion { outcome: self.window.outcome_back(completion.outcome), ..completion };
-        let zone = told.place.map(|(zone, _)| zone);
-        answers::check(told.kind.name(), &expected, &completion)
-            .map_err(|trouble| Trouble { zone, ..trouble.of_host(self.index) })?;
+        let zone = record.place.map(|(zone, _)| zone);
+        answers::check(record.kind.name(), &expected, &completion)
+            .map_err(|error| CheckError { zone, ..error.of_host(self.index) })?;
         if completion.status.is_success() {
-            books.ledger.acknowledge(completion.id);
+            model.ledger.acknowledge(completion.id);
         }
-        let latency = now.since(told.taken_at);
-        if told.taken_at > self.disturbed_until && latency > self.latency_max {
-            let message = format!("{} of host {} took {latency}, and nobody disturbed it", told.name(), self.index);
-            return Err(Trouble::new(FailureKind::Slow, zone, message));
+        let latency = now.since(record.submitted_at);
+        if record.submitted_at > self.disturbed_until && latency > self.latency_max {
+            let message = format!("{} of host {} took {latency}, without an injected fault", record.name(), self.index);
+            return Err(CheckError::new(FailureKind::Slow, zone, message));
         }
         Ok(())
     }
@@ -451,15 +455,15 @@ impl Stage {
         match self {
             Stage::Down => "down",
             Stage::Connecting => "connecting",
-            Stage::Fenced(_) => "waiting for its old connections to end",
-            Stage::Looking(_) => "looking at its zones",
+            Stage::Fenced(_) => "waiting for its old connections to be closed",
+            Stage::Verifying(_) => "verifying its zones",
             Stage::Working => "working",
-            Stage::Resting => "resting",
+            Stage::Finished => "finished",
         }
     }
 }
 
-fn stray(completion: &Completion, host: usize) -> Trouble {
-    let message = format!("command {} of host {host} ended, and is not under way", completion.id);
-    Trouble::new(FailureKind::StrayCompletion, None, message)
+fn stray(completion: &Completion, host: usize) -> CheckError {
+    let message = format!("command {} of host {host} completed but is not in flight", completion.id);
+    CheckError::new(FailureKind::StrayCompletion, None, message)
 }

@@ -1,4 +1,4 @@
-//! A connection between a host, or a stranger, and the target.
+//! A connection between a host, or a rogue client, and the target.
 
 use zonda_initiator::QueueId;
 use zonda_target::ConnectionId;
@@ -6,10 +6,10 @@ use zonda_zoned::{Duration, Instant, Prng};
 
 use super::pipe::{Pipe, PipeShape};
 
-/// Whose a connection is.
+/// The client of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A queue of a host; the epoch counts its connections lost so far.
+    /// A queue of a host; the epoch counts the host's connection losses.
     Host {
         host: usize,
         queue: QueueId,
@@ -20,28 +20,28 @@ pub(crate) enum Owner {
         host: usize,
         queue: usize,
     },
-    Stranger,
+    Rogue,
 }
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) owner: Owner,
-    /// When the target hears of it; `None` once it has.
+    /// When the connection request arrives at the target; `None` afterwards.
     pub(crate) opens_at: Option<Instant>,
-    /// Absent while the target has not taken it, and after it has let go of it.
+    /// `None` before the target has accepted it, and after the target has closed it.
     pub(crate) connection: Option<ConnectionId>,
-    /// The host still has its end.
+    /// The host has not closed its end.
     pub(crate) host_end: bool,
-    /// The host's machine is dead, or what it says is lost: nobody answers for it.
+    /// The host's machine is down, or its packets are lost: the target gets no reset.
     pub(crate) is_mute: bool,
     pub(crate) up: Pipe,
     pub(crate) down: Pipe,
-    /// Bytes to the host that the target has not counted as this connection's.
+    /// Bytes to the host that belong to another connection, by a seeded bug.
     pub(crate) foreign_bytes: usize,
-    /// The target does not read.
+    /// The target has paused reading.
     pub(crate) is_paused: bool,
-    /// When each side hears that the connection is broken.
+    /// When each side is notified of a connection reset.
     pub(crate) host_reset_at: Option<Instant>,
     pub(crate) target_reset_at: Option<Instant>,
     latency: Duration,
@@ -66,12 +66,12 @@ impl Link {
         }
     }
 
-    /// Whether nobody has an end of it any more.
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether both ends are closed.
+    pub(crate) fn is_closed(&self) -> bool {
         !self.host_end && self.connection.is_none() && self.opens_at.is_none()
     }
 
-    /// The host lets go of it: what it has sent still arrives.
+    /// The host closes its end: bytes already sent still arrive.
     pub(crate) fn host_closes(&mut self) {
         self.host_end = false;
         self.host_reset_at = None;
@@ -82,25 +82,26 @@ impl Link {
         }
     }
 
-    /// The host's machine dies without a word.
+    /// The host's machine crashes, and sends nothing more.
     pub(crate) fn host_dies(&mut self) {
         self.host_closes();
         self.up.forget_waiting();
         self.is_mute = true;
     }
 
-    /// Breaks it: each side hears of it in its own time.
+    /// Resets the connection: each side is notified at its own time.
     pub(crate) fn reset(&mut self, host_at: Instant, target_at: Instant) {
         self.reset_host(host_at);
         self.reset_target(target_at);
     }
 
-    /// The host has sent to an end that is gone.
+    /// The target's end is closed: it answers bytes from the host with a reset.
     pub(crate) fn answer_to_host(&mut self, now: Instant) {
         self.reset_host(now + self.latency);
     }
 
-    /// The target has sent to an end that is gone. A dead machine does not answer.
+    /// The host's end is closed: it answers bytes from the target with a reset, unless its machine
+    /// is down.
     pub(crate) fn answer_to_target(&mut self, now: Instant) {
         if !self.is_mute {
             self.reset_target(now + self.latency);

@@ -1,17 +1,17 @@
-//! Hosts and servers that die and come back, and the end of all that.
+//! Kills and restarts of hosts and servers, and the end of all faults.
 
 use zonda_zoned::{Duration, Instant};
 
 use super::chaos::AFTERMATH;
 use super::host::{Host, Stage};
 use super::link::Owner;
-use super::run::{EVER, NetworkRun};
+use super::run::{FOREVER, NetworkRun};
 
-/// The longest that a server stays down.
+/// Maximum time for which a server stays down.
 const OUTAGE_NS_MAX: u64 = 3_000_000_000;
 
 impl NetworkRun<'_> {
-    /// A host's process ends, or its machine.
+    /// Kills a host's process, or silently its machine.
     pub(super) fn kill_host(&mut self, index: usize, is_silent: bool, back_at: Instant) {
         self.with_host(index, Host::forget_connections);
         let host = &mut self.hosts[index];
@@ -29,12 +29,12 @@ impl NetworkRun<'_> {
                 }
             }
         }
-        let how = if is_silent { " without a word" } else { "" };
-        self.teller.tell(self.now, || format!("host {index} dies{how}, until {back_at}"));
+        let how = if is_silent { "crashes" } else { "is killed" };
+        self.trace.log(self.now, || format!("host {index} {how}, restart at {back_at}"));
     }
 
-    /// A host takes its leave, and a new one comes.
-    pub(super) fn dismiss_host(&mut self, index: usize) {
+    /// Shuts a host down in order, and restarts it.
+    pub(super) fn shut_down_host(&mut self, index: usize) {
         let now = self.now;
         if let Some(machine) = self.hosts[index].machine.as_mut() {
             machine.shut_down(now);
@@ -43,12 +43,13 @@ impl NetworkRun<'_> {
         self.kill_host(index, false, now + Duration(1));
     }
 
-    /// The server dies, with its drives' power or without.
+    /// Kills the server, or cuts the power of server and drives.
     pub(super) fn kill_server(&mut self, loses_power: bool, until: Instant) {
         let now = self.now;
-        let up_at = Instant(until.0.min(now.0 + 1 + self.draw_below(OUTAGE_NS_MAX)));
-        self.server.die(self.world, loses_power, up_at, &mut self.chaos_prng);
-        // A process that dies takes its connections along at once; of a machine nobody hears.
+        let up_at = Instant(until.0.min(now.0 + 1 + self.random_below(OUTAGE_NS_MAX)));
+        self.server.kill(self.simulation, loses_power, up_at, &mut self.chaos_prng);
+        // The kernel of a killed process resets its connections; a machine without power sends
+        // nothing.
         let is_silent = loses_power && self.chaos_prng.chance(1, 2);
         for link in self.links.values_mut() {
             link.connection = None;
@@ -63,54 +64,54 @@ impl NetworkRun<'_> {
             }
         }
         for host in &mut self.hosts {
-            // Who has nothing to say notices only when he does.
+            // An idle host notices only when it sends the next command.
             host.disturb(Instant(up_at.0.max(now.0)) + AFTERMATH);
             if loses_power {
-                host.power_is_lost();
+                host.note_power_loss();
             }
         }
         self.sharing_server_ends();
-        let what = if loses_power { "the power goes" } else { "the server dies" };
-        self.teller.tell(now, || format!("{what}, until {up_at}"));
+        let what = if loses_power { "power loss" } else { "the server is killed" };
+        self.trace.log(now, || format!("{what}, restart at {up_at}"));
     }
 
     fn sharing_server_ends(&mut self) {
         if let Some(sharing) = &mut self.sharing {
             sharing.server_ends();
         }
-        self.calm_sharing();
+        self.update_sharing_disturbance();
     }
 
-    /// The server ends what is under way, closes every connection, and starts again.
+    /// Drains the server: commands in flight complete, and every connection is closed.
     pub(super) fn drain_server(&mut self) {
         let now = self.now;
         let Some(target) = &mut self.server.target else { return };
         target.drain(now);
         self.server.is_draining = true;
-        self.hosts.iter_mut().for_each(|host| host.disturb(EVER));
-        self.teller.tell(now, || "the server drains".to_owned());
+        self.hosts.iter_mut().for_each(|host| host.disturb(FOREVER));
+        self.trace.log(now, || "the server is draining".to_owned());
     }
 
-    /// A server that has drained starts again.
+    /// Restarts a drained server.
     pub(super) fn restart_drained(&mut self) {
         let Some(target) = self.server.target.as_ref().filter(|target| target.is_drained()) else { return };
-        assert_eq!(target.statistics().connections, 0, "a server that has drained has closed every connection");
-        let up_at = self.now + Duration(1 + self.draw_below(OUTAGE_NS_MAX / 10));
+        assert_eq!(target.statistics().connections, 0, "a drained server has closed every connection");
+        let up_at = self.now + Duration(1 + self.random_below(OUTAGE_NS_MAX / 10));
         self.server.go_down(up_at);
         self.sharing_server_ends();
         for host in &mut self.hosts {
             host.disturbed_until = up_at + AFTERMATH;
         }
-        self.teller.tell(self.now, || format!("the server has drained, and starts again at {up_at}"));
+        self.trace.log(self.now, || format!("the server is drained, restart at {up_at}"));
     }
 
-    /// The world stops doing things, and takes back what it holds.
-    pub(super) fn heal(&mut self) {
+    /// Ends all faults.
+    pub(super) fn end_faults(&mut self) {
         let now = self.now;
-        self.healed_at = Some(now);
+        self.faults_ended_at = Some(now);
         for link in self.links.values_mut() {
-            link.up.heal(now);
-            link.down.heal(now);
+            link.up.end_faults(now);
+            link.down.end_faults(now);
         }
         for host in &mut self.hosts {
             host.stalled_until = host.stalled_until.min(now);
@@ -124,8 +125,8 @@ impl NetworkRun<'_> {
         if let Some(at) = &mut self.server.up_at {
             *at = (*at).min(now);
         }
-        self.close_strangers(Instant(u64::MAX));
-        self.calm_sharing();
-        self.teller.tell(now, || "everything is healed".to_owned());
+        self.close_rogue_clients(Instant(u64::MAX));
+        self.update_sharing_disturbance();
+        self.trace.log(now, || "all faults end".to_owned());
     }
 }

@@ -1,7 +1,9 @@
-//! Worlds with a network: some hosts reach drives through one target, and everything between them goes wrong.
+//! Network scenarios: hosts reach drives through one target, with faults of hosts, network, server
+//! and drives.
 //!
-//! A run is a loop over what is due next: bytes that arrive, timers, devices, and what the world does to all of them. The
-//! machines of hosts and target are those of `zonda_initiator` and `zonda_target`; drives are models or in memory.
+//! A run is a loop over the next event: bytes that arrive, timers, devices, and injected faults.
+//! The state machines of hosts and target are those of `zonda_initiator` and `zonda_target`; drives
+//! are SSD models or in memory.
 
 mod bugs;
 mod chaos;
@@ -11,15 +13,15 @@ mod effects;
 mod host;
 mod link;
 mod lives;
-mod look;
 mod pipe;
-mod rest;
+mod quiesce;
+mod rogue;
 mod run;
 mod server;
 mod sharing;
-mod stranger;
+mod simulation;
+mod verify;
 mod window;
-mod world;
 
 pub use bugs::NetworkBug;
 pub(crate) use chaos::ChaosKind;
@@ -27,5 +29,5 @@ pub(crate) use describe::describe;
 pub(crate) use pipe::PipeShape;
 pub(crate) use run::NetworkRun;
 pub(crate) use sharing::SharingTraits;
+pub(crate) use simulation::{DriveShape, FORK, HostShape, HostTraits, Network, TargetTraits};
 pub(crate) use window::Window;
-pub(crate) use world::{DriveShape, FORK, HostShape, HostTraits, Network, TargetTraits};

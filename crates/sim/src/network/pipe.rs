@@ -1,4 +1,5 @@
-//! One direction of a connection: bytes in order, late, in pieces of any size, in bounded buffers.
+//! One direction of a connection: bytes in order, with latency, in segments of any size, in bounded
+//! buffers.
 
 use std::collections::VecDeque;
 
@@ -8,26 +9,26 @@ use zonda_zoned::{Duration, Instant, Prng};
 
 use crate::scenario::DurationDef;
 
-/// What a direction of a connection is like.
+/// Properties of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PipeShape {
     #[serde(rename = "latency_ns", with = "DurationDef")]
     pub(crate) latency: Duration,
-    /// On top of it, at most.
+    /// Maximum additional latency.
     #[serde(rename = "jitter_ns", with = "DurationDef")]
     pub(crate) jitter: Duration,
     pub(crate) bytes_per_second: u64,
-    /// Bytes between the two ends, those that have arrived and not been read included.
+    /// Bytes in flight, including those that have arrived and not been read.
     pub(crate) buffer_bytes: usize,
-    /// Bytes that travel together, at most.
+    /// Maximum size of a segment.
     pub(crate) segment_bytes_max: u64,
-    /// Bytes that the other side reads at a time, at most.
+    /// Maximum size of a read by the receiver.
     pub(crate) read_bytes_max: u64,
 }
 
-/// What is held when everything is healed is held no longer than this.
-const HEALING: Duration = Duration::from_secs(1);
+/// After all faults have ended, held bytes arrive within this time.
+const RECOVERY: Duration = Duration::from_secs(1);
 
 /// One direction of a connection.
 #[derive(Debug)]
@@ -35,15 +36,15 @@ pub(crate) struct Pipe {
     shape: PipeShape,
     bytes_per_second: u64,
     prng: Prng,
-    /// At the sender, in no socket yet.
+    /// Bytes that the sender has not yet written to the socket.
     waiting: VecDeque<Bytes>,
     flight: VecDeque<(Instant, Bytes)>,
     flight_bytes: usize,
     /// When the last byte in flight arrives.
     last_at: Instant,
-    /// Nothing arrives before.
+    /// No byte arrives earlier.
     held_until: Instant,
-    /// Nothing comes after what waits.
+    /// The sender closes its end after the queued bytes.
     is_closing: bool,
     end_at: Option<Instant>,
     is_ended: bool,
@@ -72,17 +73,17 @@ impl Pipe {
         }
     }
 
-    /// The sender closes its end: what waits is still sent.
+    /// The sender closes its end: queued bytes are still sent.
     pub(crate) fn close(&mut self) {
         self.is_closing = true;
     }
 
-    /// The sender's end is gone, with what waits.
+    /// Drops the bytes that the sender has not yet written.
     pub(crate) fn forget_waiting(&mut self) {
         self.waiting.clear();
     }
 
-    /// Everything between the ends is lost.
+    /// Drops all bytes between the ends.
     pub(crate) fn clear(&mut self) {
         self.waiting.clear();
         self.flight.clear();
@@ -97,9 +98,9 @@ impl Pipe {
         self.bytes_per_second = bytes_per_second;
     }
 
-    /// Everything that was done to it is over, or soon will be: what has been held for long still comes late.
-    pub(crate) fn heal(&mut self, now: Instant) {
-        self.held_until = self.held_until.min(now + HEALING);
+    /// Ends all faults: held bytes still arrive late, within a bound.
+    pub(crate) fn end_faults(&mut self, now: Instant) {
+        self.held_until = self.held_until.min(now + RECOVERY);
         self.bytes_per_second = self.shape.bytes_per_second;
         let latest = now + self.shape.latency + self.shape.jitter;
         self.last_at = self.last_at.min(latest);
@@ -109,7 +110,7 @@ impl Pipe {
         self.end_at = self.end_at.map(|at| at.min(latest));
     }
 
-    /// Moves what waits into the socket, as far as there is room; says how many bytes that were.
+    /// Moves queued bytes into the socket, until its buffer is full; returns their number.
     pub(crate) fn pump(&mut self, now: Instant) -> usize {
         let mut moved = 0;
         while self.flight_bytes < self.shape.buffer_bytes
@@ -133,24 +134,24 @@ impl Pipe {
         moved
     }
 
-    /// When there is something to read; the end counts.
+    /// When the next bytes, or the end of the stream, can be read.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         let at = self.flight.front().map(|(at, _)| *at).or(self.end_at)?;
         Some(at.max(self.held_until))
     }
 
-    /// Whether the end is all that is left to read.
+    /// Whether only the end of the stream is left to read.
     pub(crate) fn is_at_end(&self) -> bool {
         self.flight.is_empty() && self.end_at.is_some()
     }
 
-    /// Reads the end: nothing comes any more.
+    /// Reads the end of the stream.
     pub(crate) fn take_end(&mut self) {
         self.end_at = None;
         self.is_ended = true;
     }
 
-    /// Reads what has arrived, up to some bytes.
+    /// Reads bytes that have arrived, up to a random number.
     pub(crate) fn read(&mut self, now: Instant) -> Bytes {
         let most = (1 + self.prng.below(self.shape.read_bytes_max)) as usize;
         let Some(first) = self.next(now, most) else { return Bytes::new() };
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_arrive_in_order_whatever_their_pieces_and_then_the_end() {
+    fn bytes_arrive_in_order_in_any_segmentation_and_then_the_end() {
         let mut pipe = pipe(20);
         let sent: Vec<u8> = (0..200).collect();
         pipe.push([Bytes::copy_from_slice(&sent[..90]), Bytes::copy_from_slice(&sent[90..])]);
@@ -210,7 +211,7 @@ mod tests {
         let (mut now, mut read) = (Instant(1), Vec::new());
         pipe.pump(now);
         while !pipe.is_at_end() {
-            now = now.max(pipe.next_at().expect("something is on its way"));
+            now = now.max(pipe.next_at().expect("bytes are in flight"));
             let chunk = pipe.read(now);
             assert!((1..=11).contains(&chunk.len()));
             read.extend_from_slice(&chunk);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_reads_takes_as_much_as_its_buffer_holds() {
+    fn a_pipe_without_a_reader_accepts_as_much_as_its_buffer_holds() {
         let mut pipe = pipe(64);
         pipe.push([Bytes::from_static(&[7; 500])]);
         assert_eq!(pipe.pump(Instant(1)), 64);
@@ -231,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_comes_later_and_soon_when_it_is_healed() {
+    fn held_bytes_arrive_soon_after_faults_end() {
         let mut pipe = pipe(64);
         pipe.push([Bytes::from_static(b"abc")]);
         pipe.pump(Instant(1));
         let later = Instant(10_000_000_000);
         pipe.hold_until(later);
         assert_eq!(pipe.next_at(), Some(later));
-        pipe.heal(Instant(100));
-        assert_eq!(pipe.next_at(), Some(Instant(100) + HEALING));
+        pipe.end_faults(Instant(100));
+        assert_eq!(pipe.next_at(), Some(Instant(100) + RECOVERY));
     }
 }

@@ -1,4 +1,4 @@
-//! One run of a network: time jumps to what is due next, and everything that must hold is checked after it.
+//! One run of a network: time advances to the next event, and invariants are checked after it.
 
 use std::collections::BTreeMap;
 
@@ -6,62 +6,62 @@ use zonda_initiator::Initiator;
 use zonda_zoned::{CompletionQueue, Duration, Instant, Prng};
 
 use super::bugs::NetworkBug;
-use super::host::{Desk, Host, Stage};
+use super::host::{Host, RunContext, Stage};
 use super::link::{Link, Owner};
 use super::server::Server;
 use super::sharing::Sharing;
-use super::world::Network;
+use super::simulation::Network;
+use crate::event_trace::EventTrace;
 use crate::hash::Hash;
-use crate::options::{Bug, Options, WorldKind};
+use crate::observe::CheckError;
+use crate::options::{Bug, Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
-use crate::story::Teller;
-use crate::survey::Trouble;
 
-/// When the world has stopped doing things, every host ends its work within this time.
-const HEALING_MAX: Duration = Duration::from_secs(1_500);
-/// And within so many events.
+/// After all faults have ended, every host finishes within this time.
+const RECOVERY_MAX: Duration = Duration::from_secs(1_500);
+/// Maximum number of events of a run.
 const EVENTS_MAX: u64 = 3_000_000;
-/// Until everything is healed.
-pub(super) const EVER: Instant = Instant(u64::MAX >> 1);
+/// Until all faults end.
+pub(super) const FOREVER: Instant = Instant(u64::MAX >> 1);
 
-/// One run of a world, with everything that changes in it.
-pub(crate) struct NetworkRun<'w> {
-    pub(crate) world: &'w Network,
-    options: &'w Options,
+/// The state of one run of a network.
+pub(crate) struct NetworkRun<'s> {
+    pub(crate) simulation: &'s Network,
+    options: &'s Options,
     pub(super) server: Server,
     pub(super) hosts: Vec<Host>,
     /// Hosts that share a namespace by reservations.
     pub(super) sharing: Option<Sharing>,
     pub(super) links: BTreeMap<u64, Link>,
     pub(super) next_link: u64,
-    /// Connections of strangers, and when they end.
-    pub(super) strangers: Vec<(Instant, u64)>,
-    /// How an admin queue began.
+    /// Connections of rogue clients, and when they are closed.
+    pub(super) rogue_clients: Vec<(Instant, u64)>,
+    /// The first bytes of an admin queue.
     pub(super) captured: Vec<u8>,
     pub(super) captured_from: Option<u64>,
     pub(crate) now: Instant,
     pub(super) hash: Hash,
-    pub(crate) teller: Teller,
+    pub(crate) trace: EventTrace,
     next_id: u64,
     commands: u64,
     pub(super) events: u64,
     pub(super) faults: u64,
-    next_strike: u64,
-    strikes_left: u64,
-    /// When the world stopped doing things.
-    pub(super) healed_at: Option<Instant>,
+    next_fault: u64,
+    faults_left: u64,
+    /// When all faults ended.
+    pub(super) faults_ended_at: Option<Instant>,
     pub(super) chaos_prng: Prng,
     pub(super) pipe_prng: Prng,
     order: Prng,
     pub(super) bug: Option<NetworkBug>,
     pub(super) bug_prng: Prng,
     scratch: CompletionQueue,
-    due: Vec<What>,
+    due: Vec<DueEvent>,
 }
 
-/// Something that can be due.
+/// An event that can be due.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum DueEvent {
     Open(u64),
     Up(u64),
     Down(u64),
@@ -72,75 +72,75 @@ enum What {
     Timer(usize),
     Host(usize),
     Server,
-    Strangers,
-    /// A host that shares.
+    RogueClients,
+    /// A host of the shared namespace.
     Sharing(usize),
-    /// The device that keeps reservations.
-    Keeping,
+    /// The device that saves reservations.
+    SaveReservations,
 }
 
-impl<'w> NetworkRun<'w> {
-    pub(crate) fn new(world: &'w Network, options: &'w Options, teller: Teller) -> NetworkRun<'w> {
+impl<'s> NetworkRun<'s> {
+    pub(crate) fn new(simulation: &'s Network, options: &'s Options, trace: EventTrace) -> NetworkRun<'s> {
         let bug = match options.bug {
             Some(Bug::Network(bug)) => Some(bug),
             _ => None,
         };
-        let hosts = world.hosts.iter().enumerate().map(|(index, shape)| {
-            Host::new(index, shape, &world.drives[shape.drive], &world.root.fork(&format!("life/{index}")))
+        let hosts = simulation.hosts.iter().enumerate().map(|(index, shape)| {
+            Host::new(index, shape, &simulation.drives[shape.drive], &simulation.root.fork(&format!("life/{index}")))
         });
         let mut run = NetworkRun {
-            server: Server::new(world, bug),
+            server: Server::new(simulation, bug),
             hosts: hosts.collect(),
-            sharing: world.sharing.as_ref().map(|sharing| Sharing::new(sharing, world, bug)),
+            sharing: simulation.sharing.as_ref().map(|sharing| Sharing::new(sharing, simulation, bug)),
             links: BTreeMap::new(),
             next_link: 0,
-            strangers: Vec::new(),
+            rogue_clients: Vec::new(),
             captured: Vec::new(),
             captured_from: None,
             now: Instant::ZERO,
             hash: Hash::default(),
-            teller,
+            trace,
             next_id: 0,
             commands: 0,
             events: 0,
             faults: 0,
-            next_strike: 0,
-            strikes_left: if world.chaos.is_empty() { 0 } else { world.chaos_max },
-            healed_at: None,
-            chaos_prng: world.root.fork("strikes"),
-            pipe_prng: world.root.fork("routes"),
-            order: world.root.fork("order"),
+            next_fault: 0,
+            faults_left: if simulation.chaos.is_empty() { 0 } else { simulation.chaos_max },
+            faults_ended_at: None,
+            chaos_prng: simulation.root.fork("strikes"),
+            pipe_prng: simulation.root.fork("routes"),
+            order: simulation.root.fork("order"),
             bug,
-            bug_prng: world.root.fork("planted"),
+            bug_prng: simulation.root.fork("planted"),
             scratch: CompletionQueue::new(),
             due: Vec::new(),
-            world,
+            simulation,
             options,
         };
-        run.schedule_strike();
+        run.schedule_fault();
         run
     }
 
-    /// Runs to the end, or to the first thing that is wrong.
-    pub(crate) fn run(&mut self) -> Result<(), Trouble> {
+    /// Runs to the end, or to the first error.
+    pub(crate) fn run(&mut self) -> Result<(), CheckError> {
         while !self.hosts.iter().all(Host::is_done)
             || !self.sharing.as_ref().is_none_or(Sharing::is_done)
-            || self.healed_at.is_none()
+            || self.faults_ended_at.is_none()
         {
             self.step()?;
         }
-        self.come_to_rest()
+        self.quiesce()
     }
 
-    /// The verdict on what was run.
+    /// The outcome of the run.
     pub(crate) fn outcome(&self, seed: u64) -> Outcome {
         Outcome {
             seed,
             mode: self.options.mode,
-            world: WorldKind::Network,
+            scenario: ScenarioKind::Network,
             commands: self.commands,
             events: self.events,
-            power_losses: self.server.deaths,
+            power_losses: self.server.kills,
             faults: self.faults,
             virtual_time: self.now.since(Instant::ZERO),
             hash: self.hash.value(),
@@ -148,44 +148,44 @@ impl<'w> NetworkRun<'w> {
         }
     }
 
-    /// One event, and what the world does before it.
-    fn step(&mut self) -> Result<(), Trouble> {
-        if self.healed_at.is_none() {
+    /// One event, after any fault that is due.
+    fn step(&mut self) -> Result<(), CheckError> {
+        if self.faults_ended_at.is_none() {
             let has_little_left = |host: &Host| host.left <= host.reserve();
-            let is_due = self.events >= self.next_strike;
+            let is_due = self.events >= self.next_fault;
             let have_little_left =
                 self.hosts.iter().all(has_little_left) && self.sharing.as_ref().is_none_or(Sharing::has_little_left);
-            if self.strikes_left == 0 && is_due || have_little_left {
-                self.heal();
+            if self.faults_left == 0 && is_due || have_little_left {
+                self.end_faults();
             } else if is_due {
-                self.strikes_left -= 1;
-                self.strike();
-                self.schedule_strike();
-                self.settle()?;
+                self.faults_left -= 1;
+                self.inject_fault();
+                self.schedule_fault();
+                self.run_effects()?;
             }
         }
         if !self.advance()? {
-            if self.healed_at.is_none() {
-                self.heal();
+            if self.faults_ended_at.is_none() {
+                self.end_faults();
                 return Ok(());
             }
-            return Err(Trouble::new(FailureKind::Starved, None, format!("{}; nothing is due", self.oldest())));
+            return Err(CheckError::new(FailureKind::Starved, None, format!("{}; no event is due", self.oldest())));
         }
-        if let Some(healed_at) = self.healed_at
-            && self.now.since(healed_at) > HEALING_MAX
+        if let Some(faults_ended_at) = self.faults_ended_at
+            && self.now.since(faults_ended_at) > RECOVERY_MAX
         {
-            let message = format!("{} after {HEALING_MAX} without disturbance", self.oldest());
-            return Err(Trouble::new(FailureKind::Starved, None, message));
+            let message = format!("{}, {RECOVERY_MAX} after all faults have ended", self.oldest());
+            return Err(CheckError::new(FailureKind::Starved, None, message));
         }
         if self.events > EVENTS_MAX {
-            let message = format!("{} after {EVENTS_MAX} events", self.oldest());
-            return Err(Trouble::new(FailureKind::Starved, None, message));
+            let message = format!("{}, after {EVENTS_MAX} events", self.oldest());
+            return Err(CheckError::new(FailureKind::Starved, None, message));
         }
         Ok(())
     }
 
-    /// Jumps to what is due next and does it; says whether there was anything.
-    pub(super) fn advance(&mut self) -> Result<bool, Trouble> {
+    /// Advances to the next event and processes it; returns whether there was one.
+    pub(super) fn advance(&mut self) -> Result<bool, CheckError> {
         let mut due = std::mem::take(&mut self.due);
         due.clear();
         let mut next = Instant(u64::MAX);
@@ -206,9 +206,9 @@ impl<'w> NetworkRun<'w> {
         self.now = next;
         self.events += 1;
         self.act(what)?;
-        self.settle()?;
+        self.run_effects()?;
         if self.release_fences()? {
-            self.settle()?;
+            self.run_effects()?;
         }
         self.expire_lost();
         if self.server.is_draining {
@@ -218,98 +218,99 @@ impl<'w> NetworkRun<'w> {
         Ok(true)
     }
 
-    fn each_due(&self, mut tell: impl FnMut(Instant, What)) {
+    fn each_due(&self, mut visit: impl FnMut(Instant, DueEvent)) {
         for (&id, link) in &self.links {
             if let Some(at) = link.opens_at {
-                tell(at, What::Open(id));
+                visit(at, DueEvent::Open(id));
                 continue;
             }
             if let Some(at) = link.up.next_at().filter(|_| !link.is_paused) {
-                tell(at, What::Up(id));
+                visit(at, DueEvent::Up(id));
             }
             if let Some(at) = link.down.next_at() {
                 let stalled_until = match link.owner {
                     Owner::Host { host, .. } if link.host_end => self.hosts[host].stalled_until,
                     _ => Instant::ZERO,
                 };
-                tell(at.max(stalled_until), What::Down(id));
+                visit(at.max(stalled_until), DueEvent::Down(id));
             }
             if let Some(at) = link.host_reset_at {
-                tell(at, What::HostReset(id));
+                visit(at, DueEvent::HostReset(id));
             }
             if let Some(at) = link.target_reset_at {
-                tell(at, What::TargetReset(id));
+                visit(at, DueEvent::TargetReset(id));
             }
         }
         if let Some(at) = self.server.target.as_ref().and_then(|target| target.next_timeout()) {
-            tell(at, What::Target);
+            visit(at, DueEvent::Target);
         }
         for (place, drive) in self.server.drives.iter().enumerate() {
             if let Some(at) = drive.next_wakeup() {
-                tell(at, What::Drive(place));
+                visit(at, DueEvent::Drive(place));
             }
         }
         for (index, host) in self.hosts.iter().enumerate() {
             if let Some(at) = host.machine.as_ref().and_then(Initiator::next_timeout) {
-                tell(at, What::Timer(index));
+                visit(at, DueEvent::Timer(index));
             }
             if let Some(at) = host.wake_at {
-                tell(at, What::Host(index));
+                visit(at, DueEvent::Host(index));
             }
         }
         if let Some(at) = self.server.up_at {
-            tell(at, What::Server);
+            visit(at, DueEvent::Server);
         }
         if let Some(sharing) = &self.sharing {
-            sharing.wakeups().for_each(|(host, at)| tell(at, What::Sharing(host)));
+            sharing.wakeups().for_each(|(host, at)| visit(at, DueEvent::Sharing(host)));
         }
         if let Some(at) = self.server.store.as_ref().and_then(|store| store.next_at()) {
-            tell(at, What::Keeping);
+            visit(at, DueEvent::SaveReservations);
         }
-        if let Some(at) = self.strangers.iter().map(|(until, _)| *until).min() {
-            tell(at, What::Strangers);
+        if let Some(at) = self.rogue_clients.iter().map(|(until, _)| *until).min() {
+            visit(at, DueEvent::RogueClients);
         }
     }
 
-    fn act(&mut self, what: What) -> Result<(), Trouble> {
+    fn act(&mut self, what: DueEvent) -> Result<(), CheckError> {
         let now = self.now;
         match what {
-            What::Open(id) => self.link_opens(id),
-            What::Up(id) => self.link_up(id),
-            What::Down(id) => self.link_down(id),
-            What::HostReset(id) => self.host_loses(id, "connection reset by peer"),
-            What::TargetReset(id) => self.target_loses(id),
-            What::Target => self.server.target.as_mut().expect("it has a timer").timeout(now),
-            What::Drive(place) => self.server.poll(now, place, &mut self.scratch),
-            What::Timer(index) => self.hosts[index].machine.as_mut().expect("it has a timer").timeout(now),
-            What::Host(index) => self.with_host(index, Host::act)?,
-            What::Server => {
-                self.server.come_up(self.world);
-                self.calm_sharing();
-                self.teller.tell(now, || "the server is back".to_owned());
+            DueEvent::Open(id) => self.link_opens(id),
+            DueEvent::Up(id) => self.link_up(id),
+            DueEvent::Down(id) => self.link_down(id),
+            DueEvent::HostReset(id) => self.host_loses(id, "connection reset by peer"),
+            DueEvent::TargetReset(id) => self.target_loses(id),
+            DueEvent::Target => self.server.target.as_mut().expect("it has a timer").timeout(now),
+            DueEvent::Drive(place) => self.server.poll(now, place, &mut self.scratch),
+            DueEvent::Timer(index) => self.hosts[index].machine.as_mut().expect("it has a timer").timeout(now),
+            DueEvent::Host(index) => self.with_host(index, Host::act)?,
+            DueEvent::Server => {
+                self.server.come_up(self.simulation);
+                self.update_sharing_disturbance();
+                self.trace.log(now, || "the server is up".to_owned());
             }
-            What::Strangers => self.close_strangers(now),
-            What::Sharing(host) => self.sharing_acts(host)?,
-            What::Keeping => self.end_keeping(),
+            DueEvent::RogueClients => self.close_rogue_clients(now),
+            DueEvent::Sharing(host) => self.sharing_acts(host)?,
+            DueEvent::SaveReservations => self.end_save(),
         }
         Ok(())
     }
 
-    pub(super) fn with_host<R>(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut Desk<'_>) -> R) -> R {
-        let mut desk = Desk {
+    pub(super) fn with_host<R>(&mut self, host: usize, act: impl FnOnce(&mut Host, &mut RunContext<'_>) -> R) -> R {
+        let mut context = RunContext {
             now: self.now,
             hash: &mut self.hash,
-            teller: &mut self.teller,
+            trace: &mut self.trace,
             next_id: &mut self.next_id,
             commands: &mut self.commands,
             faults: &mut self.faults,
         };
-        act(&mut self.hosts[host], &mut desk)
+        act(&mut self.hosts[host], &mut context)
     }
 
-    /// Hosts go on of whose old connections nothing can come any more: the target has let go of them, and the drive has
-    /// ended what came of them, so that no loss of power takes it back. A real host waits until that is certain.
-    fn release_fences(&mut self) -> Result<bool, Trouble> {
+    /// Releases hosts whose old connections can have no more effect: the target has closed them,
+    /// and the drive has completed their commands, so that no power loss undoes them. A real host
+    /// waits until that is certain.
+    fn release_fences(&mut self) -> Result<bool, CheckError> {
         let mut has_released = false;
         for index in 0..self.hosts.len() {
             let host = &self.hosts[index];
@@ -318,7 +319,7 @@ impl<'w> NetworkRun<'w> {
                 let Owner::Host { host: of, epoch, .. } = link.owner else { return false };
                 of == index && epoch < host.epoch && link.connection.is_some()
             };
-            let drive = &self.server.drives[self.world.hosts[index].drive];
+            let drive = &self.server.drives[self.simulation.hosts[index].drive];
             let is_free = match number {
                 _ if self.bug == Some(NetworkBug::ImpatientHost) => true,
                 Some(number) => drive.has_ended(number),
@@ -330,29 +331,31 @@ impl<'w> NetworkRun<'w> {
                 }
             };
             if is_free {
-                self.with_host(index, Host::begin_look)?;
+                self.with_host(index, Host::begin_verify)?;
                 has_released = true;
             }
         }
         Ok(has_released)
     }
 
-    fn check(&self, what: What) {
+    fn check(&self, what: DueEvent) {
         if let Some(target) = &self.server.target {
             target.check_invariants();
         }
         let host = match what {
-            What::Timer(host) | What::Host(host) => Some(host),
-            What::Open(id) | What::Down(id) | What::HostReset(id) => match self.links.get(&id).map(|link| link.owner) {
-                Some(Owner::Host { host, .. }) => Some(host),
-                _ => None,
-            },
+            DueEvent::Timer(host) | DueEvent::Host(host) => Some(host),
+            DueEvent::Open(id) | DueEvent::Down(id) | DueEvent::HostReset(id) => {
+                match self.links.get(&id).map(|link| link.owner) {
+                    Some(Owner::Host { host, .. }) => Some(host),
+                    _ => None,
+                }
+            }
             _ => None,
         };
         if let Some(machine) = host.and_then(|host| self.hosts[host].machine.as_ref()) {
             machine.check_invariants();
         }
-        if self.events.is_multiple_of(self.world.check_every) {
+        if self.events.is_multiple_of(self.simulation.check_every) {
             self.server.drives.iter().for_each(super::drive::Drive::check_invariants);
         }
     }
@@ -365,22 +368,23 @@ impl<'w> NetworkRun<'w> {
         self.hash.mix(value);
     }
 
-    /// After everything is healed and while there is a server, nobody disturbs the hosts that share.
-    pub(super) fn calm_sharing(&mut self) {
-        let is_calm = self.healed_at.is_some() && self.server.target.is_some() && !self.server.is_draining;
-        let until = if is_calm { self.now + super::chaos::AFTERMATH } else { EVER };
+    /// Updates until when the hosts of the shared namespace are excused: once all faults have ended
+    /// and the server is up, for a short time; else without limit.
+    pub(super) fn update_sharing_disturbance(&mut self) {
+        let is_undisturbed = self.faults_ended_at.is_some() && self.server.target.is_some() && !self.server.is_draining;
+        let until = if is_undisturbed { self.now + super::chaos::AFTERMATH } else { FOREVER };
         if let Some(sharing) = &mut self.sharing {
             sharing.disturb_until(until);
         }
     }
 
     fn oldest(&self) -> String {
-        let host = self.hosts.iter().find(|host| !matches!(host.stage, Stage::Resting));
-        host.map_or_else(|| "all hosts rest".to_owned(), Host::oldest)
+        let host = self.hosts.iter().find(|host| !matches!(host.stage, Stage::Finished));
+        host.map_or_else(|| "all hosts are finished".to_owned(), Host::oldest)
     }
 
-    fn schedule_strike(&mut self) {
-        self.next_strike = self.events + 1 + self.chaos_prng.below(2 * self.world.chaos_every);
+    fn schedule_fault(&mut self) {
+        self.next_fault = self.events + 1 + self.chaos_prng.below(2 * self.simulation.chaos_every);
     }
 }
 
@@ -388,35 +392,35 @@ impl<'w> NetworkRun<'w> {
 mod tests {
     use super::*;
 
-    /// A run in which the first host floods its drive, and reads nothing once it works.
-    fn with_a_deaf_flood(seed: u64, options: &Options) -> Option<u64> {
-        let mut world = Network::new(seed, options);
-        world.chaos.clear();
-        if world.hosts.len() < 2 {
+    /// A run in which the first host floods its drive, and stops reading once it works.
+    fn run_with_flooding_host(seed: u64, options: &Options) -> Option<u64> {
+        let mut simulation = Network::new(seed, options);
+        simulation.chaos.clear();
+        if simulation.hosts.len() < 2 {
             return None;
         }
-        let flood = &mut world.hosts[0].load;
+        let flood = &mut simulation.hosts[0].load;
         (flood.commands, flood.phase_commands, flood.queue_depth) = (100_000, 100_000, 64);
         flood.pause = Duration::ZERO;
-        let mut run = NetworkRun::new(&world, options, Teller::default());
-        run.next_strike = u64::MAX;
+        let mut run = NetworkRun::new(&simulation, options, EventTrace::default());
+        run.next_fault = u64::MAX;
         while !run.hosts[1..].iter().all(Host::is_done) {
-            if let Err(trouble) = run.step() {
-                panic!("seed {seed}: {}", trouble.message);
+            if let Err(error) = run.step() {
+                panic!("seed {seed}: {}", error.message);
             }
             if matches!(run.hosts[0].stage, Stage::Working) && run.hosts[0].left < 99_990 {
-                run.hosts[0].stalled_until = EVER;
-                run.hosts[0].disturb(EVER);
+                run.hosts[0].stalled_until = FOREVER;
+                run.hosts[0].disturb(FOREVER);
             }
-            assert!(run.healed_at.is_none() && run.events < EVENTS_MAX, "seed {seed}");
+            assert!(run.faults_ended_at.is_none() && run.events < EVENTS_MAX, "seed {seed}");
         }
         Some(run.commands)
     }
 
     #[test]
-    fn a_host_that_floods_and_never_reads_keeps_no_other_from_its_work() {
+    fn a_host_that_floods_and_never_reads_does_not_block_other_hosts() {
         let options = Options::default();
-        let runs = (0..40).filter_map(|seed| with_a_deaf_flood(seed, &options));
+        let runs = (0..40).filter_map(|seed| run_with_flooding_host(seed, &options));
         assert!(runs.count() > 20);
     }
 }

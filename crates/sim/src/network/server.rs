@@ -1,4 +1,5 @@
-//! The server: a target, and the drives it gives commands to. It can die and come back; drives may lose power with it.
+//! The server: a target and its drives. It can be killed and restarted; drives may lose power with
+//! it.
 
 use zonda_target::{DeviceKey, Target};
 use zonda_zoned::{
@@ -8,84 +9,84 @@ use zonda_zoned::{
 use super::bugs::NetworkBug;
 use super::drive::Drive;
 use super::sharing::Store;
-use super::world::{DriveShape, Network};
+use super::simulation::{DriveShape, Network};
 
-/// By how many device completions a write is late that was acknowledged too early.
+/// A prematurely acknowledged write is submitted after this many completions of the device.
 const PREMATURE_BY: usize = 3;
 
 /// The target while it is up, and the drives.
 pub(crate) struct Server {
     pub(crate) target: Option<Target>,
     pub(crate) drives: Vec<Drive>,
-    /// Of the device that keeps reservations, the last one.
+    /// The store for reservations of the last device.
     pub(crate) store: Option<Store>,
-    /// When it comes back.
+    /// When it restarts.
     pub(crate) up_at: Option<Instant>,
-    pub(crate) deaths: u64,
+    pub(crate) kills: u64,
     bug: Option<NetworkBug>,
     bugs: Prng,
-    /// It takes nothing more, and goes down when it has ended what it has.
+    /// It accepts no further command, and goes down when all commands have completed.
     pub(crate) is_draining: bool,
-    /// Hosts take their leave for good: a planted bug has had its time.
+    /// The run ends: seeded bugs have no more effect.
     pub(crate) is_ending: bool,
-    /// A connection has been lost since a completion got lost: the bug strikes.
+    /// A connection was lost since the last dropped completion: a seeded bug drops the next one.
     has_lost_connection: bool,
 }
 
 impl Server {
-    pub(crate) fn new(world: &Network, bug: Option<NetworkBug>) -> Server {
+    pub(crate) fn new(simulation: &Network, bug: Option<NetworkBug>) -> Server {
         let drive =
-            |(place, shape): (usize, &DriveShape)| Drive::new(shape, &world.root.fork(&format!("drive/{place}")));
+            |(place, shape): (usize, &DriveShape)| Drive::new(shape, &simulation.root.fork(&format!("drive/{place}")));
         Server {
-            target: Some(Target::new(world.target.clone()).expect("a drawn target is valid")),
-            drives: world.drives.iter().enumerate().map(drive).collect(),
-            store: world
+            target: Some(Target::new(simulation.target.clone()).expect("a generated target is valid")),
+            drives: simulation.drives.iter().enumerate().map(drive).collect(),
+            store: simulation
                 .sharing
                 .as_ref()
                 .filter(|sharing| sharing.keeps)
-                .map(|sharing| Store::new(sharing.fails, world.root.fork("store"))),
+                .map(|sharing| Store::new(sharing.fails, simulation.root.fork("store"))),
             up_at: None,
-            deaths: 0,
+            kills: 0,
             bug,
-            bugs: world.root.fork("bugs"),
+            bugs: simulation.root.fork("bugs"),
             is_draining: false,
             is_ending: false,
             has_lost_connection: false,
         }
     }
 
-    /// The process is gone, with every connection and everything under way.
-    pub(crate) fn die(&mut self, world: &Network, lose_power: bool, up_at: Instant, prng: &mut Prng) {
+    /// Kills the process, with every connection and all commands in flight.
+    pub(crate) fn kill(&mut self, simulation: &Network, lose_power: bool, up_at: Instant, prng: &mut Prng) {
         self.go_down(up_at);
-        self.deaths += 1;
+        self.kills += 1;
         for (place, drive) in self.drives.iter_mut().enumerate() {
-            let root = world.root.fork(&format!("drive/{place}"));
-            drive.lose_server(lose_power, &world.drives[place], &root, prng, self.deaths);
+            let root = simulation.root.fork(&format!("drive/{place}"));
+            drive.lose_server(lose_power, &simulation.drives[place], &root, prng, self.kills);
         }
     }
 
-    /// There is no target until then.
+    /// Removes the target until a restart.
     pub(crate) fn go_down(&mut self, up_at: Instant) {
         self.target = None;
         if let Some(store) = &mut self.store {
-            store.cut();
+            store.interrupt();
         }
         self.is_draining = false;
         self.up_at = Some(up_at);
     }
 
-    pub(crate) fn come_up(&mut self, world: &Network) {
+    pub(crate) fn come_up(&mut self, simulation: &Network) {
         self.up_at = None;
-        let mut config = world.target.clone();
+        let mut config = simulation.target.clone();
         if let Some(store) = &self.store {
             let is_stale = self.bug == Some(NetworkBug::StaleReservations) && self.bugs.chance(1, 2);
-            let found = if is_stale { store.found_before() } else { store.found() };
-            config.kept_reservations.insert(DeviceKey(world.drives.len() as u32 - 1), found);
+            let saved = if is_stale { store.saved_before() } else { store.saved() };
+            config.saved_reservations.insert(DeviceKey(simulation.drives.len() as u32 - 1), saved);
         }
         self.target = Some(Target::new(config).expect("it was valid before"));
     }
 
-    /// Gives a command of the target to its drive.
+    /// Submits a command of the target to its drive.
     pub(crate) fn submit(&mut self, now: Instant, device: DeviceKey, command: Command) {
         let drive = &mut self.drives[device.0 as usize];
         let is_write = matches!(command.operation, Operation::Write { .. });
@@ -93,28 +94,28 @@ impl Server {
             Some(NetworkBug::PrematureResponse) if is_write && self.bugs.chance(1, 4) => {
                 let completion = Completion::of(command.id, Status::Success);
                 drive.late.push_back(command);
-                let target = self.target.as_mut().expect("it has just submitted");
+                let target = self.target.as_mut().expect("it has just submitted a command");
                 return target.completed(now, device, completion);
             }
             Some(NetworkBug::DroppedChunk) if self.bugs.chance(1, 20) => {
-                return drive.give(now, without_a_block(command));
+                return drive.submit(now, without_a_block(command));
             }
             Some(NetworkBug::ReplayedCommand) if changes_zones(&command.operation) => {
                 drive.last = Some(command.clone());
             }
             _ => {}
         }
-        drive.give(now, command);
+        drive.submit(now, command);
     }
 
-    /// A drive has news.
+    /// Polls a drive for completions.
     pub(crate) fn poll(&mut self, now: Instant, place: usize, scratch: &mut CompletionQueue) {
         let drive = &mut self.drives[place];
         drive.poll(now, scratch);
         if drive.late.len() >= PREMATURE_BY
             && let Some(late) = drive.late.pop_front()
         {
-            drive.give_unasked(now, late);
+            drive.submit_internal(now, late);
         }
         while let Some(completion) = scratch.pop() {
             if self.bug == Some(NetworkBug::LostCompletion) && std::mem::take(&mut self.has_lost_connection) {
@@ -126,7 +127,7 @@ impl Server {
         }
     }
 
-    /// The server has lost a connection.
+    /// Notes that the server has lost a connection.
     pub(crate) fn connection_lost(&mut self, now: Instant) {
         if self.is_ending {
             return;
@@ -135,20 +136,20 @@ impl Server {
         if self.bug == Some(NetworkBug::ReplayedCommand) && self.target.is_some() {
             for drive in &mut self.drives {
                 if let Some(again) = drive.last.take() {
-                    drive.give_unasked(now, again);
+                    drive.submit_internal(now, again);
                 }
             }
         }
     }
 }
 
-/// Whether to do it again makes a difference.
+/// Whether repeating the operation changes the state of a zone.
 fn changes_zones(operation: &Operation) -> bool {
     let is_reset = matches!(operation, Operation::ManageZones { action: ZoneAction::Reset, .. });
     is_reset || matches!(operation, Operation::Append { .. })
 }
 
-/// A write whose first block is lost: zeros are in its place.
+/// A write whose first block is replaced by zeros.
 fn without_a_block(mut command: Command) -> Command {
     let (Operation::Write { payload: Payload::Bytes(buffer), blocks, .. }
     | Operation::Append { payload: Payload::Bytes(buffer), blocks, .. }) = &mut command.operation

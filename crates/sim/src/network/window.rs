@@ -2,12 +2,12 @@
 
 use zonda_zoned::{Blocks, Geometry, Lba, LbaRange, Operation, Outcome, ZoneIndex, ZoneTarget};
 
-/// Consecutive zones of a namespace; to their host they begin at zero.
+/// Consecutive zones of a namespace; their host numbers them from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) first: ZoneIndex,
     pub(crate) count: u32,
-    /// First block, and how many.
+    /// The first block, and the number of blocks.
     start: Lba,
     blocks: u64,
     is_whole: bool,
@@ -24,7 +24,7 @@ impl Window {
         }
     }
 
-    /// The geometry that the host goes by.
+    /// The geometry from the host's perspective.
     pub(crate) fn geometry(&self, namespace: &Geometry) -> Geometry {
         Geometry { zone_count: self.count, ..namespace.clone() }
     }
@@ -37,7 +37,8 @@ impl Window {
         Lba(lba.0 - self.start.0)
     }
 
-    /// An operation as the target gets it; `None` for one that would touch or show zones of others.
+    /// Translates an operation for the target; `None` for one that would address zones of other
+    /// hosts.
     pub(crate) fn operation_out(&self, operation: &Operation) -> Option<Operation> {
         if self.is_whole {
             return Some(operation.clone());
@@ -74,7 +75,7 @@ impl Window {
         })
     }
 
-    /// What an operation brought, as its host counts.
+    /// Translates an outcome to the host's addresses.
     pub(crate) fn outcome_back(&self, outcome: Outcome) -> Outcome {
         match outcome {
             Outcome::Appended(lba) if lba >= self.start => Outcome::Appended(self.back(lba)),
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operation_moves_to_its_window_and_none_leaves_it() {
+    fn operations_are_translated_to_the_window_and_never_leave_it() {
         let window = Window::new(&Geometry::tiny(), ZoneIndex(2), 2);
         let read = |start, blocks| Operation::Read { start: Lba(start), blocks: Blocks(blocks) };
         assert_eq!(window.operation_out(&read(3, 2)), Some(read(35, 2)));

@@ -5,39 +5,39 @@ use zonda_config::ConfigError;
 use zonda_zoned::{PayloadKind, Prng};
 
 use super::parts::{LayerText, PayloadKindDef};
-use crate::world::{Layer, Load, World};
+use crate::simulation::{Layer, Load, Simulation};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DriveScenario {
     #[serde(with = "PayloadKindDef")]
     payload: PayloadKind,
-    /// In events, as the two that follow.
+    /// In events, as the two fields below.
     power_loss_every: Option<u64>,
     degradation_every: Option<u64>,
     check_every: u64,
     /// The drive's profile.
     profile: String,
     load: Load,
-    /// The first is the lowest.
+    /// The lowest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     layers: Vec<LayerText>,
 }
 
 impl DriveScenario {
-    pub(super) fn of(world: &World) -> DriveScenario {
+    pub(super) fn of(simulation: &Simulation) -> DriveScenario {
         DriveScenario {
-            payload: world.keeps,
-            power_loss_every: world.power_loss_every,
-            degradation_every: world.degradation_every,
-            check_every: world.check_every,
-            profile: world.profile_text.clone(),
-            load: world.load.clone(),
-            layers: world.layers.iter().map(LayerText::of).collect(),
+            payload: simulation.keeps,
+            power_loss_every: simulation.power_loss_every,
+            degradation_every: simulation.degradation_every,
+            check_every: simulation.check_every,
+            profile: simulation.profile_text.clone(),
+            load: simulation.load.clone(),
+            layers: simulation.layers.iter().map(LayerText::of).collect(),
         }
     }
 
-    pub(super) fn world(&self, root: Prng) -> Result<World, ConfigError> {
+    pub(super) fn simulation(&self, root: Prng) -> Result<Simulation, ConfigError> {
         let profile = super::profile("drive.profile", &self.profile)?;
         let whole = profile.geometry();
         let layers: Vec<Layer> = self.layers.iter().map(LayerText::layer).collect();
@@ -47,13 +47,13 @@ impl DriveScenario {
             [slice] => {
                 slice.geometry(&whole).map_err(|error| ConfigError::new(format!("drive.layers: slice: {error}")))?
             }
-            _ => return Err(ConfigError::new("drive.layers: there is at most one slice")),
+            _ => return Err(ConfigError::new("drive.layers: more than one slice")),
         };
         super::at_least_one("drive.check_every", self.check_every)?;
         super::every("drive.power_loss_every", self.power_loss_every)?;
         super::every("drive.degradation_every", self.degradation_every)?;
         self.load.check("drive.load")?;
-        Ok(World {
+        Ok(Simulation {
             root,
             profile_text: self.profile.clone(),
             profile,

@@ -1,4 +1,4 @@
-//! Clients at a store of files on a drive.
+//! Clients of a file store on a drive.
 
 use serde::{Deserialize, Serialize};
 use zonda_config::ConfigError;
@@ -7,9 +7,9 @@ use zonda_files::{FileStore, FilesConfig, Migration};
 use zonda_zoned::{Geometry, PayloadKind, Prng};
 
 use super::parts::{Fault, LayerText, PayloadKindDef};
-use crate::files::{ClientLoad, FilesWorld, UUID};
+use crate::files::{ClientLoad, FilesSimulation, UUID};
 
-/// A loss of power or a death takes a mount, and at most two mounts that fail before it.
+/// A power loss or process kill is followed by at most two failed mounts and a successful one.
 const MOUNTS_OF_A_LOSS: u64 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ const MOUNTS_OF_A_LOSS: u64 = 3;
 pub(crate) struct FilesScenario {
     flushes: bool,
     queue_depth: usize,
-    /// In events, as the three that follow.
+    /// In events, as the three fields below.
     power_loss_every: Option<u64>,
     death_every: Option<u64>,
     degradation_every: Option<u64>,
@@ -26,10 +26,11 @@ pub(crate) struct FilesScenario {
     profile: String,
     load: ClientLoad,
     config: Config,
-    /// The configuration of each mount, from the first one on again when all are used; that of the format if there are none.
+    /// The configuration of each mount, reused cyclically; if empty, every mount uses that of the
+    /// format.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     mounts: Vec<Config>,
-    /// Below the faults; the first is the lowest.
+    /// Layers below the fault layer, the lowest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     layers: Vec<LayerText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -103,24 +104,24 @@ mod migration {
 }
 
 impl FilesScenario {
-    pub(super) fn of(world: &FilesWorld) -> FilesScenario {
+    pub(super) fn of(simulation: &FilesSimulation) -> FilesScenario {
         FilesScenario {
-            flushes: world.flushes,
-            queue_depth: world.queue_depth,
-            power_loss_every: world.power_loss_every,
-            death_every: world.death_every,
-            degradation_every: world.degradation_every,
-            check_every: world.check_every,
-            profile: world.profile_text.clone(),
-            load: world.load.clone(),
-            config: Config(world.config),
-            mounts: world.mounts.iter().copied().map(Config).collect(),
-            layers: world.layers.iter().map(LayerText::of).collect(),
-            faults: world.faults.iter().cloned().map(Fault).collect(),
+            flushes: simulation.flushes,
+            queue_depth: simulation.queue_depth,
+            power_loss_every: simulation.power_loss_every,
+            death_every: simulation.death_every,
+            degradation_every: simulation.degradation_every,
+            check_every: simulation.check_every,
+            profile: simulation.profile_text.clone(),
+            load: simulation.load.clone(),
+            config: Config(simulation.config),
+            mounts: simulation.mounts.iter().copied().map(Config).collect(),
+            layers: simulation.layers.iter().map(LayerText::of).collect(),
+            faults: simulation.faults.iter().cloned().map(Fault).collect(),
         }
     }
 
-    pub(super) fn world(&self, root: Prng) -> Result<FilesWorld, ConfigError> {
+    pub(super) fn simulation(&self, root: Prng) -> Result<FilesSimulation, ConfigError> {
         let profile = super::profile("files.profile", &self.profile)?;
         let geometry = profile.geometry();
         suits("files.config", &geometry, self.config)?;
@@ -139,7 +140,7 @@ impl FilesScenario {
         super::every("files.power_loss_every", self.power_loss_every)?;
         super::every("files.death_every", self.death_every)?;
         super::every("files.degradation_every", self.degradation_every)?;
-        Ok(FilesWorld {
+        Ok(FilesSimulation {
             root,
             profile_text: self.profile.clone(),
             profile: Box::new(profile),
@@ -158,7 +159,8 @@ impl FilesScenario {
         })
     }
 
-    /// Leaves out configurations of mounts that a run with so many losses of power and deaths cannot reach.
+    /// Drops configurations of mounts that a run with this number of power losses and kills cannot
+    /// reach.
     pub(super) fn trim(&mut self, losses: u64) {
         let reached = losses.saturating_mul(MOUNTS_OF_A_LOSS).max(1);
         self.mounts.truncate(usize::try_from(reached).unwrap_or(usize::MAX));

@@ -1,11 +1,11 @@
-//! A drive that is kept in files.
+//! A file-backed drive image.
 
 use serde::{Deserialize, Serialize};
 use zonda_config::ConfigError;
 use zonda_zoned::{Geometry, Prng};
 
 use super::parts::GeometryDef;
-use crate::images::{ImageEvents, ImageLoad, ImagesWorld};
+use crate::images::{ImageEvents, ImageLoad, ImagesSimulation};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,12 +17,12 @@ pub(crate) struct ImagesScenario {
 }
 
 impl ImagesScenario {
-    pub(super) fn of(world: &ImagesWorld) -> ImagesScenario {
-        let ImagesWorld { geometry, load, events, .. } = world;
+    pub(super) fn of(simulation: &ImagesSimulation) -> ImagesScenario {
+        let ImagesSimulation { geometry, load, events, .. } = simulation;
         ImagesScenario { load: load.clone(), events: events.clone(), geometry: geometry.clone() }
     }
 
-    pub(super) fn world(&self, root: Prng) -> Result<ImagesWorld, ConfigError> {
+    pub(super) fn simulation(&self, root: Prng) -> Result<ImagesSimulation, ConfigError> {
         let ImagesScenario { load, events, geometry } = self.clone();
         geometry.validate().map_err(|error| ConfigError::new(format!("images.geometry: {error}")))?;
         super::at_least_one("images.load.queue_depth", load.queue_depth)?;
@@ -37,8 +37,8 @@ impl ImagesScenario {
             ("old_copies", events.old_copies_percent),
         ];
         if let Some((name, percent)) = percents.iter().find(|(_, percent)| *percent > 100) {
-            return Err(ConfigError::new(format!("images.events.{name}_percent = {percent} is more than 100")));
+            return Err(ConfigError::new(format!("images.events.{name}_percent = {percent} must be at most 100")));
         }
-        Ok(ImagesWorld { root, geometry, load, events })
+        Ok(ImagesSimulation { root, geometry, load, events })
     }
 }

@@ -1,10 +1,12 @@
-//! A scenario as data: everything that a seed generates before a run.
+//! Scenarios as data: everything that is generated from a seed before a run.
 //!
-//! An entry of the bugbase keeps its scenario, so that it replays without the generator: a change of the generator rewrites no
-//! entry. What a run draws while it runs (which event is next, contents) comes from forks of [`Scenario::seed`], by label.
+//! An entry of the bug base stores its scenario, so that it replays without the generator: a change
+//! of the generator does not affect stored entries. Random numbers of the run itself (the order of
+//! events, contents) come from labelled forks of [`Scenario::seed`].
 //!
-//! Types of other crates are described for serde here (`parts`, and each kind beside it). A field that is added to one of them
-//! needs a default here: the value with which entries that lack it were recorded.
+//! The serde descriptions of types of other crates are here (`parts`, and one module per kind). A
+//! field that is added to one of these types needs a default here: the value with which entries
+//! without the field were recorded.
 
 mod drive;
 mod files;
@@ -18,8 +20,8 @@ use zonda_config::ConfigError;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::Prng;
 
-use crate::options::{Options, WorldKind};
-use crate::simulate::AnyWorld;
+use crate::options::{Options, ScenarioKind};
+use crate::simulate::AnySimulation;
 pub(crate) use drive::DriveScenario;
 pub(crate) use files::{FilesScenario, MixDef};
 pub(crate) use images::ImagesScenario;
@@ -27,17 +29,17 @@ pub(crate) use network::NetworkScenario;
 pub(crate) use parts::{DurationDef, is_unlimited, operation_weights, unlimited};
 pub(crate) use volumes::VolumesScenario;
 
-/// Everything that a seed generates before a run, as an entry of the bugbase keeps it.
+/// Everything that is generated from a seed before a run, as stored in an entry of the bug base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// What a run draws while it runs comes from this seed.
+    /// The seed of the random numbers of the run.
     seed: u64,
-    /// The fork of the seed from which all of that comes; the seed itself if absent.
+    /// Label of the fork of the seed that the run uses; `None`: the seed itself.
     fork: Option<String>,
     body: Body,
 }
 
-/// What is simulated.
+/// The generated scenario, by kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Body {
     Drive(Box<DriveScenario>),
@@ -47,7 +49,8 @@ enum Body {
     Images(Box<ImagesScenario>),
 }
 
-/// A scenario as it stands in the file of an entry: one table for the randomness of the run, and one for what is simulated.
+/// A scenario as stored in the file of an entry: a table for the random numbers of the run, and one
+/// for the scenario.
 #[derive(Default, Serialize)]
 pub(crate) struct ScenarioText {
     pub(crate) run: Option<RunText>,
@@ -58,70 +61,76 @@ pub(crate) struct ScenarioText {
     pub(crate) images: Option<ImagesScenario>,
 }
 
-/// Where the randomness of a run comes from.
+/// The source of the random numbers of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunText {
-    /// As text, because a TOML integer has one bit less.
+    /// As a string, because TOML integers are signed.
     seed: String,
     fork: Option<String>,
 }
 
 impl Scenario {
-    /// The scenario that a seed generates.
+    /// Generates the scenario of a seed.
     #[must_use]
     pub fn generate(seed: u64, options: &Options) -> Scenario {
-        let (fork, body) = match AnyWorld::new(seed, options) {
-            AnyWorld::Drive(world) => (None, Body::Drive(Box::new(DriveScenario::of(&world)))),
-            AnyWorld::Network(world) => {
-                (Some(crate::network::FORK), Body::Network(Box::new(NetworkScenario::of(&world))))
+        let (fork, body) = match AnySimulation::new(seed, options) {
+            AnySimulation::Drive(simulation) => (None, Body::Drive(Box::new(DriveScenario::of(&simulation)))),
+            AnySimulation::Network(simulation) => {
+                (Some(crate::network::FORK), Body::Network(Box::new(NetworkScenario::of(&simulation))))
             }
-            AnyWorld::Files(world) => (Some(crate::files::FORK), Body::Files(Box::new(FilesScenario::of(&world)))),
-            AnyWorld::Volumes(world) => (None, Body::Volumes(Box::new(VolumesScenario::of(&world)))),
-            AnyWorld::Images(world) => (Some(crate::images::FORK), Body::Images(Box::new(ImagesScenario::of(&world)))),
+            AnySimulation::Files(simulation) => {
+                (Some(crate::files::FORK), Body::Files(Box::new(FilesScenario::of(&simulation))))
+            }
+            AnySimulation::Volumes(simulation) => (None, Body::Volumes(Box::new(VolumesScenario::of(&simulation)))),
+            AnySimulation::Images(simulation) => {
+                (Some(crate::images::FORK), Body::Images(Box::new(ImagesScenario::of(&simulation))))
+            }
         };
         Scenario { seed, fork: fork.map(str::to_owned), body }
     }
 
-    /// What is simulated.
+    /// The kind of the scenario.
     #[must_use]
-    pub fn kind(&self) -> WorldKind {
+    pub fn kind(&self) -> ScenarioKind {
         match self.body {
-            Body::Drive(_) => WorldKind::Drive,
-            Body::Network(_) => WorldKind::Network,
-            Body::Files(_) => WorldKind::Files,
-            Body::Volumes(_) => WorldKind::Volumes,
-            Body::Images(_) => WorldKind::Images,
+            Body::Drive(_) => ScenarioKind::Drive,
+            Body::Network(_) => ScenarioKind::Network,
+            Body::Files(_) => ScenarioKind::Files,
+            Body::Volumes(_) => ScenarioKind::Volumes,
+            Body::Images(_) => ScenarioKind::Images,
         }
     }
 
-    /// The scenario, ready to run.
+    /// The simulation of the scenario.
     ///
     /// # Errors
-    /// What in it cannot be: a profile with a mistake, parts that do not suit each other.
-    pub(crate) fn world(&self) -> Result<AnyWorld, ConfigError> {
+    /// The first invalid value: an invalid profile, or inconsistent parts.
+    pub(crate) fn simulation(&self) -> Result<AnySimulation, ConfigError> {
         let root = Prng::new(self.seed);
         let root = self.fork.as_ref().map_or(root.clone(), |label| root.fork(label));
         Ok(match &self.body {
-            Body::Drive(scenario) => AnyWorld::Drive(Box::new(scenario.world(root)?)),
-            Body::Network(scenario) => AnyWorld::Network(Box::new(scenario.world(root)?)),
-            Body::Files(scenario) => AnyWorld::Files(Box::new(scenario.world(root)?)),
-            Body::Images(scenario) => AnyWorld::Images(Box::new(scenario.world(root)?)),
-            Body::Volumes(scenario) if self.fork.is_none() => AnyWorld::Volumes(Box::new(scenario.world(self.seed)?)),
+            Body::Drive(scenario) => AnySimulation::Drive(Box::new(scenario.simulation(root)?)),
+            Body::Network(scenario) => AnySimulation::Network(Box::new(scenario.simulation(root)?)),
+            Body::Files(scenario) => AnySimulation::Files(Box::new(scenario.simulation(root)?)),
+            Body::Images(scenario) => AnySimulation::Images(Box::new(scenario.simulation(root)?)),
+            Body::Volumes(scenario) if self.fork.is_none() => {
+                AnySimulation::Volumes(Box::new(scenario.simulation(self.seed)?))
+            }
             Body::Volumes(_) => {
-                return Err(ConfigError::new("run.fork: the run of a volume draws from the seed itself"));
+                return Err(ConfigError::new("run.fork: not allowed for a volume, whose run uses the seed itself"));
             }
         })
     }
 
-    /// Leaves out what a run with so many losses of power and deaths cannot reach.
+    /// Drops parts that a run with this number of power losses and kills cannot reach.
     pub(crate) fn trim(&mut self, losses: u64) {
         if let Body::Files(scenario) = &mut self.body {
             scenario.trim(losses);
         }
     }
 
-    /// The scenario as it stands in a file.
+    /// The scenario as stored in a file.
     pub(crate) fn to_text(&self) -> ScenarioText {
         let run = Some(RunText { seed: self.seed.to_string(), fork: self.fork.clone() });
         match self.body.clone() {
@@ -133,16 +142,16 @@ impl Scenario {
         }
     }
 
-    /// Reads a scenario back, and checks that it can run.
+    /// Parses and validates a scenario.
     ///
     /// # Errors
-    /// A table that is missing or too many, or what [`Scenario::world`] refuses.
+    /// A missing or superfluous table, or an error of [`Scenario::simulation`].
     pub(crate) fn of_text(text: ScenarioText) -> Result<Scenario, ConfigError> {
-        let run = text
-            .run
-            .ok_or_else(|| ConfigError::new("missing table [run], which says where the randomness comes from"))?;
-        let seed =
-            run.seed.parse().map_err(|_| ConfigError::new(format!("run.seed = \"{}\" is not a number", run.seed)))?;
+        let run = text.run.ok_or_else(|| ConfigError::new("missing table [run], which has the seed of the run"))?;
+        let seed = run
+            .seed
+            .parse()
+            .map_err(|_| ConfigError::new(format!("run.seed = \"{}\" is not an unsigned 64-bit integer", run.seed)))?;
         let bodies = [
             text.drive.map(|scenario| Body::Drive(Box::new(scenario))),
             text.network.map(|scenario| Body::Network(Box::new(scenario))),
@@ -152,26 +161,27 @@ impl Scenario {
         ];
         let mut bodies = bodies.into_iter().flatten();
         let (Some(body), None) = (bodies.next(), bodies.next()) else {
-            let message = "an entry has exactly one of the tables [drive], [network], [files], [volumes] and [images]";
+            let message =
+                "an entry must have exactly one of the tables [drive], [network], [files], [volumes] and [images]";
             return Err(ConfigError::new(message));
         };
         let scenario = Scenario { seed, fork: run.fork, body };
-        scenario.world()?;
+        scenario.simulation()?;
         Ok(scenario)
     }
 }
 
-/// A drive's profile.
+/// Parses a drive's profile.
 fn profile(name: &str, text: &str) -> Result<Profile, ConfigError> {
     Profile::parse(text).map_err(|error| ConfigError::new(format!("{name}: {}", error.message)))
 }
 
-/// A number that nothing works without.
+/// Checks that a number is not zero.
 pub(crate) fn at_least_one(name: &str, number: u64) -> Result<(), ConfigError> {
     if number == 0 { Err(ConfigError::new(format!("{name} must be at least 1"))) } else { Ok(()) }
 }
 
-/// What happens about every so many events.
+/// Checks an optional mean number of events.
 fn every(name: &str, every: Option<u64>) -> Result<(), ConfigError> {
     every.map_or(Ok(()), |every| at_least_one(name, every))
 }

@@ -10,7 +10,7 @@ use super::parts::{Delay, DurationDef, Fault, GeometryDef, ZoneIndexDef, hex};
 use crate::network::{
     ChaosKind, DriveShape, HostShape, HostTraits, Network, PipeShape, SharingTraits, TargetTraits, Window,
 };
-use crate::world::Load;
+use crate::simulation::Load;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,7 +33,7 @@ pub(crate) struct NetworkScenario {
 #[serde(deny_unknown_fields)]
 struct TargetText {
     authenticates: bool,
-    /// Challenges come from it.
+    /// Seed of its challenges.
     #[serde(with = "hex")]
     seed: [u8; 32],
     #[serde(with = "LimitsDef")]
@@ -62,17 +62,17 @@ struct LimitsDef {
     handshake: Duration,
 }
 
-/// Of scenarios from before there was such a limit.
+/// Default for scenarios that were recorded before this limit existed.
 fn half_open_per_address() -> usize {
     zonda_target::limits::HALF_OPEN_MAX
 }
 
-/// The same.
+/// Default for scenarios that were recorded before this limit existed.
 fn discovery_controllers() -> usize {
     zonda_target::limits::DISCOVERY_CONTROLLERS_MAX
 }
 
-/// The same.
+/// Default for scenarios that were recorded before this limit existed.
 fn auth_steps() -> usize {
     zonda_target::limits::AUTH_STEPS_MAX
 }
@@ -81,7 +81,7 @@ fn auth_steps() -> usize {
 #[serde(deny_unknown_fields)]
 struct DriveText {
     has_volatile_cache: bool,
-    /// A model of this profile; in memory if absent.
+    /// The profile of an SSD model; `None`: a drive in memory.
     profile: Option<String>,
     #[serde(with = "GeometryDef")]
     geometry: Geometry,
@@ -94,7 +94,7 @@ struct DriveText {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostText {
-    /// By its place.
+    /// By index.
     drive: usize,
     #[serde(with = "ZoneIndexDef")]
     first_zone: ZoneIndex,
@@ -111,9 +111,9 @@ struct HostText {
     command_timeout: Duration,
     #[serde(rename = "reconnect_ns", with = "DurationDef")]
     reconnect: Duration,
-    /// The target proves a secret to it, too.
+    /// The host authenticates the target, too.
     authenticates_target: bool,
-    /// Challenges and its identifier come from it.
+    /// Seed of its challenges and of its host identifier.
     #[serde(with = "hex")]
     seed: [u8; 32],
     load: Load,
@@ -135,28 +135,28 @@ struct PipesText {
 }
 
 impl NetworkScenario {
-    pub(super) fn of(world: &Network) -> NetworkScenario {
-        let target = &world.target_traits;
+    pub(super) fn of(simulation: &Network) -> NetworkScenario {
+        let target = &simulation.target_traits;
         NetworkScenario {
-            chaos: world.chaos.iter().map(|kind| kind.name().to_owned()).collect(),
-            chaos_every: world.chaos_every,
-            chaos_max: world.chaos_max,
-            check_every: world.check_every,
+            chaos: simulation.chaos.iter().map(|kind| kind.name().to_owned()).collect(),
+            chaos_every: simulation.chaos_every,
+            chaos_max: simulation.chaos_max,
+            check_every: simulation.check_every,
             target: TargetText {
                 authenticates: target.authenticates,
                 seed: target.seed,
                 limits: target.limits.clone(),
             },
-            drives: world.drives.iter().map(DriveText::of).collect(),
-            hosts: world.hosts.iter().map(HostText::of).collect(),
-            sharing: world.sharing.clone(),
-            pipes: world.pipes.iter().map(|(to, from)| PipesText { to_target: *to, from_target: *from }).collect(),
+            drives: simulation.drives.iter().map(DriveText::of).collect(),
+            hosts: simulation.hosts.iter().map(HostText::of).collect(),
+            sharing: simulation.sharing.clone(),
+            pipes: simulation.pipes.iter().map(|(to, from)| PipesText { to_target: *to, from_target: *from }).collect(),
         }
     }
 
-    pub(super) fn world(&self, root: Prng) -> Result<Network, ConfigError> {
+    pub(super) fn simulation(&self, root: Prng) -> Result<Network, ConfigError> {
         let chaos = self.chaos.iter().map(|name| {
-            let unknown = || ConfigError::new(format!("network.chaos: \"{name}\" is not a fault of a network"));
+            let unknown = || ConfigError::new(format!("network.chaos: \"{name}\" is not a network fault"));
             ChaosKind::by_name(name).ok_or_else(unknown)
         });
         let drives: Vec<DriveShape> = self.drives.iter().map(DriveText::shape).collect::<Result<_, _>>()?;
@@ -180,7 +180,7 @@ impl NetworkScenario {
         if let Some(sharing) = &self.sharing {
             sharing.check().map_err(|what| ConfigError::new(format!("network.sharing: must be {what}")))?;
             if authenticates || drives.is_empty() {
-                return Err(ConfigError::new("network.sharing: needs a drive, and hosts that do not authenticate"));
+                return Err(ConfigError::new("network.sharing: requires a drive and hosts without authentication"));
             }
         }
         let target = target_traits.config(&drives, &hosts, self.sharing.as_ref());
@@ -219,7 +219,7 @@ impl DriveText {
             None => None,
         };
         if profile.as_ref().is_some_and(|profile| profile.geometry() != self.geometry) {
-            return Err(ConfigError::new("network.drives: geometry and profile differ"));
+            return Err(ConfigError::new("network.drives: the geometry differs from that of the profile"));
         }
         Ok(DriveShape {
             geometry: self.geometry.clone(),
@@ -255,10 +255,13 @@ impl HostText {
 
     fn shape(&self, place: usize, drives: &[DriveShape], authenticates: bool) -> Result<HostShape, ConfigError> {
         let mistake = |what: String| ConfigError::new(format!("network.hosts[{place}]: {what}"));
-        let drive = drives.get(self.drive).ok_or_else(|| mistake(format!("there is no drive {}", self.drive)))?;
+        let drive = drives.get(self.drive).ok_or_else(|| mistake(format!("drive {} does not exist", self.drive)))?;
         let end = u64::from(self.first_zone.0) + u64::from(self.zones);
         if self.zones == 0 || end > u64::from(drive.geometry.zone_count) {
-            return Err(mistake(format!("zones up to {end} of a drive with {}", drive.geometry.zone_count)));
+            return Err(mistake(format!(
+                "{} zones from zone {} exceed the {} zones of the drive",
+                self.zones, self.first_zone, drive.geometry.zone_count
+            )));
         }
         self.load.check("network.hosts: load")?;
         let traits = HostTraits {

@@ -1,4 +1,5 @@
-//! Types of other crates as serde sees them: the names here are those of the bugbase's files.
+//! Serde descriptions of types of other crates: the names here are the keys of the bug base's
+//! files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, When};
 use zonda_zoned::{Blocks, Duration, Geometry, Lba, NamespaceId, PayloadKind, Status, ZoneIndex, ZrwaGeometry};
 
-use crate::world::Layer;
+use crate::simulation::Layer;
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Blocks")]
@@ -105,10 +106,10 @@ struct MatcherDef {
     namespace: NamespaceId,
     #[serde(with = "operations")]
     operations: OperationSet,
-    /// The first zone, and the one after the last.
+    /// The first zone, and the one after the last (exclusive).
     #[serde(default, with = "zone_range", skip_serializing_if = "Option::is_none")]
     zones: Option<Range<ZoneIndex>>,
-    /// The first block, and the one after the last.
+    /// The first block, and the one after the last (exclusive).
     #[serde(default, with = "lba_range", skip_serializing_if = "Option::is_none")]
     lbas: Option<Range<Lba>>,
 }
@@ -137,12 +138,12 @@ struct FaultRuleDef {
     matches: Matcher,
 }
 
-/// A rule of a layer of delays.
+/// A rule of a delay layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Delay(#[serde(with = "DelayRuleDef")] pub(super) DelayRule);
 
-/// A rule of a layer of faults.
+/// A rule of a fault layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Fault(#[serde(with = "FaultRuleDef")] pub(super) FaultRule);
@@ -218,7 +219,7 @@ mod when {
             _ => None,
         };
         let allowed = "\"always\", \"once\", \"every 3\", \"after 3\" or \"1 of 20\"";
-        when.ok_or_else(|| de::Error::custom(format!("when = \"{text}\" is none of {allowed}")))
+        when.ok_or_else(|| de::Error::custom(format!("when = \"{text}\" must be {allowed}")))
     }
 }
 
@@ -248,7 +249,7 @@ mod effect {
             _ => None,
         };
         let allowed = "\"fail: STATUS\", \"fail after: STATUS\", \"corrupt read\", \"drop\" or \"drop after\"";
-        effect.ok_or_else(|| de::Error::custom(format!("effect = \"{text}\" is none of {allowed}")))
+        effect.ok_or_else(|| de::Error::custom(format!("effect = \"{text}\" must be {allowed}")))
     }
 }
 
@@ -308,7 +309,7 @@ mod lba_range {
     }
 }
 
-/// How often each kind of operation is asked for.
+/// Relative weight of each kind of operation.
 pub(crate) mod operation_weights {
     use super::{Deserializer, OperationKind, Serializer, weights_from, weights_to};
 
@@ -323,7 +324,8 @@ pub(crate) mod operation_weights {
     }
 }
 
-/// Weights by name. A name that is not there has weight 0: what is new to the generator is not asked for in an old entry.
+/// Weights by name. A missing name has weight 0, so that an old entry does not use operations that
+/// are added later.
 pub(super) fn weights_to<const N: usize, S: Serializer>(
     names: [&'static str; N],
     weights: &[u64; N],
@@ -333,7 +335,7 @@ pub(super) fn weights_to<const N: usize, S: Serializer>(
     named.serialize(to)
 }
 
-/// As [`weights_to`] wrote them.
+/// The inverse of [`weights_to`].
 pub(super) fn weights_from<'de, const N: usize, D: Deserializer<'de>>(
     names: [&'static str; N],
     from: D,
@@ -341,10 +343,10 @@ pub(super) fn weights_from<'de, const N: usize, D: Deserializer<'de>>(
     let mut named = BTreeMap::<String, u64>::deserialize(from)?;
     let weights = names.map(|name| named.remove(name).unwrap_or(0));
     if let Some(name) = named.keys().next() {
-        return Err(de::Error::custom(format!("\"{name}\" is none of {}", names.join(", "))));
+        return Err(de::Error::custom(format!("\"{name}\" must be one of {}", names.join(", "))));
     }
     if weights.iter().all(|weight| *weight == 0) {
-        return Err(de::Error::custom("at least one weight must not be 0"));
+        return Err(de::Error::custom("at least one weight must be greater than 0"));
     }
     Ok(weights)
 }
@@ -370,7 +372,7 @@ pub(super) mod hex {
     }
 }
 
-/// A number without a limit is absent: TOML has no integer that large.
+/// The default of a limit that is absent: TOML has no integer for `u64::MAX`.
 pub(crate) fn unlimited() -> u64 {
     u64::MAX
 }

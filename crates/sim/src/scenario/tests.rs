@@ -2,10 +2,10 @@ use super::*;
 use crate::options::Mode;
 use crate::simulate::{run, run_twice};
 
-const KINDS: [WorldKind; 5] =
-    [WorldKind::Drive, WorldKind::Network, WorldKind::Files, WorldKind::Volumes, WorldKind::Images];
+const KINDS: [ScenarioKind; 5] =
+    [ScenarioKind::Drive, ScenarioKind::Network, ScenarioKind::Files, ScenarioKind::Volumes, ScenarioKind::Images];
 
-/// As in the file of an entry.
+/// The tables of an entry's file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -27,19 +27,19 @@ fn read(text: &str) -> Result<Scenario, ConfigError> {
 }
 
 fn message(text: &str) -> String {
-    read(text).expect_err("the text has a mistake").message
+    read(text).expect_err("the text is invalid").message
 }
 
 #[test]
-fn a_scenario_reads_back_as_it_was_generated_and_says_everything_that_was() {
+fn a_stored_scenario_equals_the_generated_one() {
     for kind in KINDS {
-        let options = Options::of_world(kind);
+        let options = Options::of_scenario(kind);
         for seed in (0..60).chain([u64::MAX]) {
             let scenario = Scenario::generate(seed, &options);
             assert_eq!(scenario.kind(), kind);
             let again = read(&written(&scenario)).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
             assert_eq!(again, scenario, "seed {seed}");
-            let (generated, stored) = (AnyWorld::new(seed, &options), again.world().unwrap());
+            let (generated, stored) = (AnySimulation::new(seed, &options), again.simulation().unwrap());
             assert_eq!(format!("{stored:?}"), format!("{generated:?}"), "seed {seed}");
         }
     }
@@ -47,14 +47,14 @@ fn a_scenario_reads_back_as_it_was_generated_and_says_everything_that_was() {
 
 fn runs_as_from_its_seed(seed: u64, options: &Options) {
     let scenario = read(&written(&Scenario::generate(seed, options))).unwrap();
-    let stored = run_twice(seed, &scenario.world().unwrap(), options);
+    let stored = run_twice(seed, &scenario.simulation().unwrap(), options);
     assert_eq!(stored, run(seed, options), "seed {seed}");
 }
 
 #[test]
 fn a_stored_scenario_runs_byte_for_byte_as_from_its_seed() {
     for kind in KINDS {
-        (0..6).for_each(|seed| runs_as_from_its_seed(seed, &Options::of_world(kind)));
+        (0..6).for_each(|seed| runs_as_from_its_seed(seed, &Options::of_scenario(kind)));
     }
     let short = Options { commands_max: Some(300), ..Options::of(Mode::Performance) };
     [short, Options::of(Mode::Lite)].iter().for_each(|options| runs_as_from_its_seed(3, options));
@@ -64,15 +64,15 @@ fn a_stored_scenario_runs_byte_for_byte_as_from_its_seed() {
 #[ignore = "soak"]
 fn soak_stored_scenarios_run_byte_for_byte_as_from_their_seeds() {
     for kind in KINDS {
-        (6..200).for_each(|seed| runs_as_from_its_seed(seed, &Options::of_world(kind)));
+        (6..200).for_each(|seed| runs_as_from_its_seed(seed, &Options::of_scenario(kind)));
     }
 }
 
 #[test]
-fn a_store_whose_mounts_vary_keeps_those_that_a_run_can_reach_and_runs_the_same() {
-    let options = Options::of_world(WorldKind::Files);
-    let varying = (0..40).filter(|&seed| match AnyWorld::new(seed, &options) {
-        AnyWorld::Files(world) => !world.mounts.is_empty() && world.death_every.is_some(),
+fn trimming_unreachable_mounts_does_not_change_a_run() {
+    let options = Options::of_scenario(ScenarioKind::Files);
+    let varying = (0..40).filter(|&seed| match AnySimulation::new(seed, &options) {
+        AnySimulation::Files(simulation) => !simulation.mounts.is_empty() && simulation.death_every.is_some(),
         _ => false,
     });
     for seed in varying.take(3) {
@@ -80,21 +80,21 @@ fn a_store_whose_mounts_vary_keeps_those_that_a_run_can_reach_and_runs_the_same(
         let mut scenario = Scenario::generate(seed, &options);
         scenario.trim(whole.power_losses);
         assert!(written(&scenario).len() < written(&Scenario::generate(seed, &options)).len());
-        assert_eq!(run_twice(seed, &scenario.world().unwrap(), &options), whole, "seed {seed}");
+        assert_eq!(run_twice(seed, &scenario.simulation().unwrap(), &options), whole, "seed {seed}");
     }
 }
 
 #[test]
-fn an_unknown_key_is_refused_by_name_wherever_it_is() {
+fn an_unknown_key_is_refused_by_name_in_every_table() {
     for (kind, place) in [
-        (WorldKind::Drive, "[drive.load]\n"),
-        (WorldKind::Network, "[network.target.limits]\n"),
-        (WorldKind::Files, "[files.load.mix]\n"),
-        (WorldKind::Volumes, "[volumes.config.tuning]\n"),
-        (WorldKind::Images, "[images.events]\n"),
-        (WorldKind::Volumes, "[run]\n"),
+        (ScenarioKind::Drive, "[drive.load]\n"),
+        (ScenarioKind::Network, "[network.target.limits]\n"),
+        (ScenarioKind::Files, "[files.load.mix]\n"),
+        (ScenarioKind::Volumes, "[volumes.config.tuning]\n"),
+        (ScenarioKind::Images, "[images.events]\n"),
+        (ScenarioKind::Volumes, "[run]\n"),
     ] {
-        let text = written(&Scenario::generate(1, &Options::of_world(kind)));
+        let text = written(&Scenario::generate(1, &Options::of_scenario(kind)));
         assert!(text.contains(place), "{text}");
         let text = text.replacen(place, &format!("{place}surprise = 1\n"), 1);
         assert!(message(&text).contains("surprise"), "{}", message(&text));
@@ -104,44 +104,44 @@ fn an_unknown_key_is_refused_by_name_wherever_it_is() {
 #[test]
 fn a_missing_key_is_named() {
     for (kind, key) in [
-        (WorldKind::Drive, "check_every"),
-        (WorldKind::Network, "chaos_every"),
-        (WorldKind::Files, "queue_depth"),
-        (WorldKind::Volumes, "member_timeout_ns"),
-        (WorldKind::Images, "rot_percent"),
+        (ScenarioKind::Drive, "check_every"),
+        (ScenarioKind::Network, "chaos_every"),
+        (ScenarioKind::Files, "queue_depth"),
+        (ScenarioKind::Volumes, "member_timeout_ns"),
+        (ScenarioKind::Images, "rot_percent"),
     ] {
-        let text = written(&Scenario::generate(1, &Options::of_world(kind)));
+        let text = written(&Scenario::generate(1, &Options::of_scenario(kind)));
         let less: String = text.lines().filter(|line| !line.starts_with(key)).map(|line| format!("{line}\n")).collect();
         assert!(message(&less).contains(key), "{}", message(&less));
     }
 }
 
 #[test]
-fn a_scenario_without_its_run_or_with_two_bodies_is_refused() {
+fn a_scenario_without_run_or_with_two_kinds_is_refused() {
     let drive = written(&Scenario::generate(1, &Options::default()));
     assert!(message(&drive.replace("[run]\nseed = \"1\"\n", "")).contains("[run]"));
     assert!(message("[run]\nseed = \"1\"\n").contains("exactly one of the tables"));
-    let volumes = written(&Scenario::generate(1, &Options::of_world(WorldKind::Volumes)));
+    let volumes = written(&Scenario::generate(1, &Options::of_scenario(ScenarioKind::Volumes)));
     let both =
         drive + volumes.split_once("[volumes]").map(|(_, body)| format!("\n[volumes]{body}")).as_deref().unwrap();
     assert!(message(&both).contains("exactly one of the tables"), "{}", message(&both));
 }
 
 #[test]
-fn parts_that_do_not_suit_each_other_are_refused_and_nothing_panics() {
+fn inconsistent_parts_are_refused_without_a_panic() {
     for (kind, from, to) in [
-        (WorldKind::Drive, "\nzones = ", "\nzones = 0 # "),
-        (WorldKind::Drive, "check_every = ", "check_every = 0 # "),
-        (WorldKind::Network, "io_queues = ", "io_queues = 0 # "),
-        (WorldKind::Network, "first_zone = ", "first_zone = 1000 # "),
-        (WorldKind::Files, "finish_threshold_percent = ", "finish_threshold_percent = 200 # "),
-        (WorldKind::Volumes, "large_percent = ", "large_percent = 101 # "),
-        (WorldKind::Volumes, "slow_members = [", "slow_members = [99,"),
-        (WorldKind::Volumes, "unit_blocks = ", "unit_blocks = 0 # "),
-        (WorldKind::Images, "zone_count = ", "zone_count = 0 # "),
-        (WorldKind::Images, "rot_percent = ", "rot_percent = 101 # "),
+        (ScenarioKind::Drive, "\nzones = ", "\nzones = 0 # "),
+        (ScenarioKind::Drive, "check_every = ", "check_every = 0 # "),
+        (ScenarioKind::Network, "io_queues = ", "io_queues = 0 # "),
+        (ScenarioKind::Network, "first_zone = ", "first_zone = 1000 # "),
+        (ScenarioKind::Files, "finish_threshold_percent = ", "finish_threshold_percent = 200 # "),
+        (ScenarioKind::Volumes, "large_percent = ", "large_percent = 101 # "),
+        (ScenarioKind::Volumes, "slow_members = [", "slow_members = [99,"),
+        (ScenarioKind::Volumes, "unit_blocks = ", "unit_blocks = 0 # "),
+        (ScenarioKind::Images, "zone_count = ", "zone_count = 0 # "),
+        (ScenarioKind::Images, "rot_percent = ", "rot_percent = 101 # "),
     ] {
-        let text = written(&Scenario::generate(1, &Options::of_world(kind)));
+        let text = written(&Scenario::generate(1, &Options::of_scenario(kind)));
         assert!(text.contains(from), "{from}: {text}");
         assert!(read(&text.replacen(from, to, 1)).is_err(), "{to}");
     }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use zonda_config::ConfigError;
-use zonda_raid::testing::{Blows, Hazards, Incident, Mix, Swarm};
+use zonda_raid::testing::{Hazards, Incident, InjectedFaultKinds, Mix, Swarm};
 use zonda_raid::{Level, Scheme, StreamShape, Tuning, Victim, Volume, VolumeConfig};
 use zonda_zoned::Duration;
 
 use super::parts::{DurationDef, Member, is_unlimited, is_zero, unlimited};
-use crate::volumes::VolumesWorld;
+use crate::volumes::VolumesSimulation;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +24,8 @@ pub(crate) struct VolumesScenario {
     has_deaths: bool,
     has_absences: bool,
     calm: u64,
-    blows_per_mille: u64,
+    #[serde(rename = "blows_per_mille")]
+    injected_faults_per_mille: u64,
     is_rough: bool,
     has_faults: bool,
     heals: bool,
@@ -32,12 +33,12 @@ pub(crate) struct VolumesScenario {
     steps_between_scrubs: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     quiet_scrubs_percent: u64,
-    /// By their place.
+    /// By index.
     slow_members: Vec<usize>,
     #[serde(default, with = "HazardsDef", skip_serializing_if = "is_harmless")]
     hazards: Hazards,
-    #[serde(with = "BlowsDef")]
-    blows: Blows,
+    #[serde(rename = "blows", with = "InjectedFaultKindsDef")]
+    injected_faults: InjectedFaultKinds,
     #[serde(with = "MixDef")]
     mix: Mix,
     #[serde(with = "VolumeConfigDef")]
@@ -46,8 +47,8 @@ pub(crate) struct VolumesScenario {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Blows", deny_unknown_fields)]
-struct BlowsDef {
+#[serde(remote = "InjectedFaultKinds", deny_unknown_fields)]
+struct InjectedFaultKindsDef {
     rot: bool,
     zones: bool,
     members: bool,
@@ -65,7 +66,7 @@ struct HazardsDef {
     keeps_epochs: bool,
 }
 
-/// Entries that were recorded before there were hazards have none.
+/// Entries that were recorded before hazards existed have none.
 fn is_harmless(hazards: &Hazards) -> bool {
     *hazards == Hazards::default()
 }
@@ -90,7 +91,7 @@ mod incidents {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u64, Incident)>, D::Error> {
         let incident = |Item { after_round, name }: Item| {
             let known = Incident::ALL.into_iter().find(|(other, _)| *other == name);
-            let (_, incident) = known.ok_or_else(|| de::Error::custom(format!("no incident is named \"{name}\"")))?;
+            let (_, incident) = known.ok_or_else(|| de::Error::custom(format!("\"{name}\" is not an incident")))?;
             Ok((after_round, incident))
         };
         Vec::<Item>::deserialize(from)?.into_iter().map(incident).collect()
@@ -183,8 +184,8 @@ enum VictimDef {
 }
 
 impl VolumesScenario {
-    pub(super) fn of(world: &VolumesWorld) -> VolumesScenario {
-        let swarm = world.swarm.clone();
+    pub(super) fn of(simulation: &VolumesSimulation) -> VolumesScenario {
+        let swarm = simulation.swarm.clone();
         VolumesScenario {
             requests_max: swarm.requests_max,
             queue_depth: (swarm.queue_depth != usize::MAX).then_some(swarm.queue_depth),
@@ -197,7 +198,7 @@ impl VolumesScenario {
             has_deaths: swarm.has_deaths,
             has_absences: swarm.has_absences,
             calm: swarm.calm,
-            blows_per_mille: swarm.blows_per_mille,
+            injected_faults_per_mille: swarm.injected_faults_per_mille,
             is_rough: swarm.is_rough,
             has_faults: swarm.has_faults,
             heals: swarm.heals,
@@ -206,14 +207,14 @@ impl VolumesScenario {
             quiet_scrubs_percent: swarm.quiet_scrubs_percent,
             slow_members: swarm.slow_members,
             hazards: swarm.hazards,
-            blows: swarm.blows,
+            injected_faults: swarm.injected_faults,
             mix: swarm.mix,
             config: swarm.config,
             members: swarm.geometries.into_iter().map(Member).collect(),
         }
     }
 
-    pub(super) fn world(&self, seed: u64) -> Result<VolumesWorld, ConfigError> {
+    pub(super) fn simulation(&self, seed: u64) -> Result<VolumesSimulation, ConfigError> {
         let scenario = self.clone();
         let swarm = Swarm {
             seed,
@@ -231,8 +232,8 @@ impl VolumesScenario {
             has_deaths: scenario.has_deaths,
             has_absences: scenario.has_absences,
             calm: scenario.calm,
-            blows_per_mille: scenario.blows_per_mille,
-            blows: scenario.blows,
+            injected_faults_per_mille: scenario.injected_faults_per_mille,
+            injected_faults: scenario.injected_faults,
             is_rough: scenario.is_rough,
             has_faults: scenario.has_faults,
             heals: scenario.heals,
@@ -249,7 +250,7 @@ impl VolumesScenario {
         Volume::create(swarm.config.clone(), swarm.geometries.clone(), [0; 16], &ids, false)
             .map_err(|error| ConfigError::new(format!("volumes.config: {error}")))?;
         if let Some(slow) = swarm.slow_members.iter().find(|slow| **slow >= swarm.geometries.len()) {
-            return Err(ConfigError::new(format!("volumes.slow_members: there is no member {slow}")));
+            return Err(ConfigError::new(format!("volumes.slow_members: member {slow} does not exist")));
         }
         let mix = &swarm.mix;
         super::at_least_one("volumes.mix", mix.reads + mix.writes + mix.trims + mix.flushes)?;
@@ -262,9 +263,9 @@ impl VolumesScenario {
             ("mix.hot_percent", mix.hot_percent),
         ] {
             if percent > 100 {
-                return Err(ConfigError::new(format!("volumes.{name} = {percent} is more than 100")));
+                return Err(ConfigError::new(format!("volumes.{name} = {percent} must be at most 100")));
             }
         }
-        Ok(VolumesWorld { swarm })
+        Ok(VolumesSimulation { swarm })
     }
 }

@@ -1,13 +1,14 @@
-//! Worlds with volumes: a redundant volume over drives that fail, rot, go and come back.
+//! Volume scenarios: a redundant volume over drives that fail, corrupt data, and are removed and
+//! added again.
 //!
-//! The world itself is [`zonda_raid::testing`]: drives that end commands in any order, an atlas that keeps what is done to them
-//! within what the volume tolerates, a host that asks, and a model that says which contents each block may have. Here a seed and
-//! options make one, its verdict is told as those of all worlds, and it is made small.
+//! The simulation is [`zonda_raid::testing`]: drives that complete commands in any order, faults
+//! within what the volume tolerates, a host, and a model of the allowed contents of each block.
+//! This module generates it from a seed and options, and converts its results.
 
 mod describe;
 mod run;
-mod world;
+mod simulation;
 
 pub(crate) use describe::describe;
 pub(crate) use run::VolumesRun;
-pub(crate) use world::VolumesWorld;
+pub(crate) use simulation::VolumesSimulation;

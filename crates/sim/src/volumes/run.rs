@@ -1,65 +1,65 @@
-//! One run of a world with a volume.
+//! One run of a volume scenario.
 
 use zonda_raid::testing::{Promise, SwarmRun, Violation};
 use zonda_zoned::{Duration, Instant};
 
-use super::world::VolumesWorld;
-use crate::options::{Bug, Options, WorldKind};
+use super::simulation::VolumesSimulation;
+use crate::event_trace::{EventTrace, TAIL_MAX};
+use crate::observe::CheckError;
+use crate::options::{Bug, Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
-use crate::story::{TAIL_MAX, Teller};
-use crate::survey::Trouble;
 
-/// One run of a world.
-pub(crate) struct VolumesRun<'w> {
-    options: &'w Options,
+/// One run of a simulation.
+pub(crate) struct VolumesRun<'s> {
+    options: &'s Options,
     run: SwarmRun,
-    pub(crate) teller: Teller,
+    pub(crate) trace: EventTrace,
 }
 
-impl<'w> VolumesRun<'w> {
-    pub(crate) fn new(world: &VolumesWorld, options: &'w Options, teller: Teller) -> VolumesRun<'w> {
-        let mut run = world.swarm.begin();
+impl<'s> VolumesRun<'s> {
+    pub(crate) fn new(simulation: &VolumesSimulation, options: &'s Options, trace: EventTrace) -> VolumesRun<'s> {
+        let mut run = simulation.swarm.begin();
         if let Some(Bug::Volumes(bug)) = options.bug {
-            run.world_mut().plant(bug);
+            run.simulation_mut().seed_bug(bug);
         }
-        if teller.listens() {
-            run.listen(teller.watched_block());
+        if trace.is_enabled() {
+            run.record_trace(trace.watched_block());
         }
-        VolumesRun { options, run, teller }
+        VolumesRun { options, run, trace }
     }
 
-    /// Runs to the end, or to the first thing that is wrong.
-    pub(crate) fn run(&mut self) -> Result<(), Trouble> {
+    /// Runs to the end, or to the first error.
+    pub(crate) fn run(&mut self) -> Result<(), CheckError> {
         self.run.run().map_err(broken)
     }
 
-    /// The time in the world.
+    /// The virtual time.
     pub(crate) fn now(&self) -> Instant {
-        self.run.world().time()
+        self.run.simulation().time()
     }
 
-    /// Tells what the world has written down.
-    pub(crate) fn tell(&mut self, trouble: Option<&Trouble>) {
-        let journal = &self.run.world().journal;
+    /// Copies the journal of the simulation to the trace.
+    pub(crate) fn copy_journal(&mut self, error: Option<&CheckError>) {
+        let journal = &self.run.simulation().journal;
         for (at, line) in journal.lines() {
-            self.teller.tell(*at, || line.clone());
+            self.trace.log(*at, || line.clone());
         }
-        if let Some(trouble) = trouble {
-            self.teller.tail_is(journal.tail(trouble.block, TAIL_MAX));
+        if let Some(error) = error {
+            self.trace.set_tail(journal.tail(error.block, TAIL_MAX));
         }
     }
 
-    /// The verdict on what was run.
+    /// The outcome of the run.
     pub(crate) fn outcome(&self, seed: u64) -> Outcome {
         let outcome = self.run.outcome();
         Outcome {
             seed,
             mode: self.options.mode,
-            world: WorldKind::Volumes,
-            commands: self.run.world().drawn,
+            scenario: ScenarioKind::Volumes,
+            commands: self.run.simulation().generated,
             events: self.run.steps() + outcome.completions,
             power_losses: outcome.crashes,
-            faults: outcome.failed_commands + outcome.blows,
+            faults: outcome.failed_commands + outcome.injected_faults,
             virtual_time: Duration(self.now().0),
             hash: outcome.hash,
             failure: None,
@@ -67,8 +67,8 @@ impl<'w> VolumesRun<'w> {
     }
 }
 
-/// A promise that was not kept as what went wrong.
-fn broken(violation: Violation) -> Trouble {
+/// The error of a violation.
+fn broken(violation: Violation) -> CheckError {
     let kind = match violation.promise {
         Promise::Answers => FailureKind::WrongAnswer,
         Promise::Ends => FailureKind::Starved,
@@ -79,5 +79,5 @@ fn broken(violation: Violation) -> Trouble {
         Promise::Redundancy => FailureKind::LostRedundancy,
         Promise::Order => FailureKind::WrongOrder,
     };
-    Trouble::new(kind, None, violation.message).of_block(violation.lba)
+    CheckError::new(kind, None, violation.message).of_block(violation.lba)
 }

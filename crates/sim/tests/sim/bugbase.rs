@@ -1,4 +1,4 @@
-//! Every entry of the bugbase replays as it says.
+//! Every entry of the bug base replays as recorded.
 #![allow(clippy::disallowed_methods, reason = "the entries are files, and only tests and the command line read them")]
 
 use std::fs;
@@ -9,8 +9,8 @@ use zonda_sim::{Bug, BugbaseEntry, Options, Outcome, Scenario, VolumesBug, bugs,
 /// Seeds within which every seeded bug must be found; of volumes, some take more than 500.
 const SEEDS: u64 = 1000;
 
-/// Seeded bugs that runs from seeds find.
-fn bugs_of_worlds() -> impl Iterator<Item = (&'static str, Bug)> {
+/// Seeded bugs that are found by runs from seeds.
+fn bugs_found_by_seeds() -> impl Iterator<Item = (&'static str, Bug)> {
     let is_enumerated = |bug: &Bug| VolumesBug::ENUMERATED.iter().any(|other| *bug == Bug::from(*other));
     bugs().into_iter().filter(move |(_, bug)| !is_enumerated(bug))
 }
@@ -37,7 +37,7 @@ fn entries() -> Vec<(PathBuf, BugbaseEntry)> {
 #[test]
 fn every_entry_replays() {
     let entries = entries();
-    assert!(entries.len() >= bugs_of_worlds().count(), "each seeded bug has an entry");
+    assert!(entries.len() >= bugs_found_by_seeds().count(), "each seeded bug has an entry");
     for (file, entry) in entries {
         entry.check().unwrap_or_else(|what| panic!("{}: {what}", file.display()));
     }
@@ -46,13 +46,13 @@ fn every_entry_replays() {
 #[test]
 fn every_seeded_bug_has_an_entry() {
     let entries = entries();
-    for (name, bug) in bugs_of_worlds() {
+    for (name, bug) in bugs_found_by_seeds() {
         assert!(entries.iter().any(|(_, entry)| entry.options.bug == Some(bug)), "{name} has no entry in sim/bugbase");
     }
 }
 
-/// The generator may change: an entry replays the scenario that it holds, whatever its seed generates now. Of all entries, every so
-/// many-th.
+/// The generator may change: an entry replays its stored scenario, whatever its seed generates now.
+/// Tests every `step`-th entry.
 fn entries_replay_without_their_seeds(step: usize) {
     for (file, entry) in entries().into_iter().step_by(step) {
         let seed = entry.seed;
@@ -62,7 +62,7 @@ fn entries_replay_without_their_seeds(step: usize) {
     }
 }
 
-/// Entries are in the order of their bugs' names, so that those of every kind of world are among them.
+/// Entries are ordered by the names of their bugs, so that every kind of scenario is among them.
 #[test]
 fn entries_replay_without_the_seeds_that_generated_them() {
     entries_replay_without_their_seeds(4);
@@ -82,13 +82,14 @@ fn every_entry_reads_back_as_it_would_be_written_and_has_the_name_of_its_file() 
     }
 }
 
-/// An entry no longer fails when the drive, a layer or a run has changed so much that its scenario leads elsewhere. This makes the
-/// entries of seeded bugs again, of the first seeds that find them:
-/// `cargo test --release -p zonda-sim --test sim -- --ignored the_entries_of_planted_bugs`.
+/// An entry no longer fails when the drive, a layer or the run itself has changed so much that its
+/// scenario takes another course. This regenerates the entries of all seeded bugs, from the first
+/// seeds that find them:
+/// `cargo test --release -p zonda-sim --test sim -- --ignored all_entries_of_seeded_bugs`.
 #[test]
 #[ignore = "writes files"]
-fn the_entries_of_planted_bugs_are_made_again() {
-    for (name, bug) in bugs_of_worlds() {
+fn all_entries_of_seeded_bugs_are_regenerated() {
+    for (name, bug) in bugs_found_by_seeds() {
         let old = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
         for file in old.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with(name)) {
             fs::remove_file(file).unwrap();
@@ -97,17 +98,17 @@ fn the_entries_of_planted_bugs_are_made_again() {
     }
 }
 
-/// The same for those that have no entry, or one that does not replay:
-/// `cargo test -p zonda-sim --test sim -- --ignored the_entries_of_seeded_bugs_that_are_missing`.
+/// The same for seeded bugs without an entry, or with one that does not replay:
+/// `cargo test -p zonda-sim --test sim -- --ignored missing_entries_of_seeded_bugs`.
 #[test]
 #[ignore = "writes files"]
-fn the_entries_of_seeded_bugs_that_are_missing_are_made() {
+fn missing_entries_of_seeded_bugs_are_generated() {
     let entries = entries();
     for (file, _) in entries.iter().filter(|(_, entry)| entry.options.bug.is_some() && entry.check().is_err()) {
         fs::remove_file(file).unwrap();
     }
     let is_kept = |bug| entries.iter().any(|(_, entry)| entry.options.bug == Some(bug) && entry.check().is_ok());
-    bugs_of_worlds().filter(|(_, bug)| !is_kept(*bug)).for_each(|(name, bug)| make_entry(name, bug));
+    bugs_found_by_seeds().filter(|(_, bug)| !is_kept(*bug)).for_each(|(name, bug)| make_entry(name, bug));
 }
 
 fn make_entry(name: &str, bug: Bug) {

@@ -1,35 +1,35 @@
-//! Networks over many seeds: without bugs they are good, and every seeded bug is found.
+//! Networks over many seeds: without bugs they pass, and every seeded bug is found.
 
-use zonda_sim::{NetworkBug, Options, Part, WorldKind, run};
+use zonda_sim::{NetworkBug, Options, Part, ScenarioKind, run};
 
-use crate::common::{assert_found, assert_good, made_small_and_kept_and_told};
+use crate::common::{assert_found, assert_good, shrunk_stored_and_traced};
 
 /// Seeds within which every seeded bug must be found.
 const SEEDS: u64 = 500;
 
-/// So many networks are good, and every hundred of them meet this much.
-fn many_networks_are_good(seeds: u64) {
-    let options = Options::of_world(WorldKind::Network);
-    let (mut commands, mut faults, mut deaths) = (0, 0, 0);
+/// Runs this number of seeds, which must pass and meet a minimum of faults.
+fn many_networks_pass(seeds: u64) {
+    let options = Options::of_scenario(ScenarioKind::Network);
+    let (mut commands, mut faults, mut kills) = (0, 0, 0);
     for outcome in assert_good(&options, 0..seeds) {
-        assert_eq!(outcome.world, WorldKind::Network);
+        assert_eq!(outcome.scenario, ScenarioKind::Network);
         commands += outcome.commands;
         faults += outcome.faults;
-        deaths += outcome.power_losses;
+        kills += outcome.power_losses;
     }
     assert!(commands > 100 * seeds, "{commands} commands");
-    assert!(faults > 5 * seeds && deaths > seeds / 2, "{faults} faults, {deaths} deaths of servers");
+    assert!(faults > 5 * seeds && kills > seeds / 2, "{faults} faults, {kills} kills of servers");
 }
 
 #[test]
-fn networks_are_good() {
-    many_networks_are_good(60);
+fn networks_pass() {
+    many_networks_pass(60);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_networks_are_good() {
-    many_networks_are_good(300);
+fn soak_networks_pass() {
+    many_networks_pass(300);
 }
 
 #[test]
@@ -38,30 +38,31 @@ fn soak_every_bug_of_a_network_is_found() {
     assert_found(NetworkBug::ALL.map(|(name, bug)| (name, bug.into())), SEEDS);
 }
 
-fn undisturbed_networks_are_good(seeds: u64) {
-    let without = [Part::Cuts, Part::Blackholes, Part::Deaths, Part::Stalls, Part::Crashes, Part::Strangers];
+fn networks_without_faults_pass(seeds: u64) {
+    let without = [Part::Cuts, Part::Blackholes, Part::Deaths, Part::Stalls, Part::Crashes, Part::RogueClients];
     let without = without.into_iter().chain([Part::PowerLoss, Part::Faults]).collect();
-    let options = Options { without, ..Options::of_world(WorldKind::Network) };
+    let options = Options { without, ..Options::of_scenario(ScenarioKind::Network) };
     for outcome in assert_good(&options, 0..seeds) {
         assert_eq!((outcome.faults, outcome.power_losses), (0, 0));
     }
 }
 
 #[test]
-fn a_network_without_disturbances_is_good_and_has_none() {
-    undisturbed_networks_are_good(20);
+fn a_network_without_fault_parts_passes_and_meets_none() {
+    networks_without_faults_pass(20);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_networks_without_disturbances_are_good_and_have_none() {
-    undisturbed_networks_are_good(60);
+fn soak_networks_without_fault_parts_pass_and_meet_none() {
+    networks_without_faults_pass(60);
 }
 
-/// The hosts that share a namespace, and everything about it, can be left out; then no other part of a scenario changes.
+/// Leaving out the hosts that share a namespace by reservations changes no other part of a
+/// scenario.
 #[test]
 fn reservations_are_in_some_networks_and_can_be_left_out() {
-    let with = Options::of_world(WorldKind::Network);
+    let with = Options::of_scenario(ScenarioKind::Network);
     let without = Options { without: [Part::Reservations].into(), ..with.clone() };
     let differs = |seed: &u64| run(*seed, &with) != run(*seed, &without);
     let differing = (0..24).filter(differs).count();
@@ -69,22 +70,22 @@ fn reservations_are_in_some_networks_and_can_be_left_out() {
 }
 
 #[test]
-fn of_all_kinds_of_worlds_there_is_one_in_five_and_drives_are_those_of_always() {
-    use WorldKind::{Drive, Files, Images, Network, Volumes};
-    let all = Options::of_world(WorldKind::All);
+fn with_all_kinds_one_seed_of_five_makes_each_kind() {
+    use ScenarioKind::{Drive, Files, Images, Network, Volumes};
+    let all = Options::of_scenario(ScenarioKind::All);
     for kind in [Drive, Network, Files, Volumes, Images] {
-        assert_eq!((0..40).filter(|seed| all.world_of(*seed) == kind).count(), 8);
+        assert_eq!((0..40).filter(|seed| all.scenario_of(*seed) == kind).count(), 8);
     }
     for seed in [1, 6, 11, 16] {
         assert_eq!(run(seed, &all), run(seed, &Options::default()));
     }
     for (seed, kind) in [(5, Network), (7, Files), (8, Volumes), (9, Images)] {
-        assert_eq!(run(seed, &all), run(seed, &Options::of_world(kind)));
+        assert_eq!(run(seed, &all), run(seed, &Options::of_scenario(kind)));
     }
 }
 
 #[test]
-fn a_failure_of_a_network_is_made_small_and_kept_and_told() {
+fn a_failure_of_a_network_is_shrunk_stored_and_traced() {
     let options = Options::default().with_bug(NetworkBug::DroppedChunk);
-    made_small_and_kept_and_told(SEEDS, &options, "--bug dropped-chunk");
+    shrunk_stored_and_traced(SEEDS, &options, "--bug dropped-chunk");
 }

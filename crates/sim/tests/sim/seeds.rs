@@ -1,4 +1,4 @@
-//! The simulator over many seeds: a drive without bugs is good, and every seeded bug is found.
+//! Drives over many seeds: without bugs they pass, and every seeded bug is found.
 
 use zonda_sim::{Mode, Options, run};
 use zonda_ssd::SeededBug;
@@ -9,35 +9,35 @@ use crate::common::{assert_found, assert_good};
 const SEEDS: u64 = 500;
 
 #[test]
-fn lite_worlds_are_good() {
+fn lite_scenarios_pass() {
     assert_good(&Options::of(Mode::Lite), 0..100);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_lite_worlds_are_good() {
+fn soak_lite_scenarios_pass() {
     assert_good(&Options::of(Mode::Lite), 0..500);
 }
 
 #[test]
-fn swarm_worlds_are_good() {
+fn swarm_scenarios_pass() {
     assert_good(&Options::default(), 0..100);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_swarm_worlds_are_good() {
+fn soak_swarm_scenarios_pass() {
     assert_good(&Options::default(), 0..500);
 }
 
 #[test]
-fn performance_worlds_are_good() {
+fn performance_scenarios_pass() {
     assert_good(&Options { commands_max: Some(10_000), ..Options::of(Mode::Performance) }, 0..1);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_performance_worlds_are_good() {
+fn soak_performance_scenarios_pass() {
     assert_good(&Options { commands_max: Some(10_000), ..Options::of(Mode::Performance) }, 0..5);
 }
 
@@ -48,7 +48,7 @@ fn soak_every_seeded_bug_is_found() {
 }
 
 #[test]
-fn swarm_worlds_meet_everything_they_are_made_of() {
+fn swarm_scenarios_meet_power_losses_and_faults() {
     let mut without_power_loss = 0;
     let (mut power_losses, mut faults) = (0, 0);
     for seed in 0..100 {

@@ -1,8 +1,10 @@
-//! Kinds of storage elements: their names in profiles, their shapes, and what zones and drives of them are made of.
+//! Kinds of storage elements: their names in profiles, their shapes, and how zones and drives are
+//! composed of them.
 //!
-//! A zone is a grid of erase units: a row is a segment, one erase unit on each of the zone's LUNs; a slot is one of those
-//! LUNs. An element covers `width` neighbouring LUNs and `height` rows of it, and is erased, written and invalid as a
-//! whole. The five kinds are those of SilentZNS, Section 4 and Figure 5.
+//! A zone is a grid of erase units: a row is a segment, one erase unit on each of the zone's LUNs;
+//! a slot is one of those LUNs. An element covers `width` neighbouring LUNs and `height` rows of
+//! it, and is erased, written and invalid as a whole. The five kinds are those of SilentZNS,
+//! Section 4 and Figure 5.
 
 use std::fmt;
 
@@ -11,10 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::profile::Profile;
 
-/// The zone allocation policy: what a zone is built of.
+/// The zone allocation policy: the elements a zone is built of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationKind {
-    /// A zone's erase units are its own for ever.
+    /// The erase units of a zone never change.
     Fixed,
     /// An erase unit of each LUN of the drive.
     Superblock,
@@ -26,11 +28,11 @@ pub enum AllocationKind {
     Hchunk(u32),
 }
 
-/// What can stand in a profile.
+/// The values a profile may have.
 const NAMES: [&str; 5] = ["fixed", "superblock", "block", "vchunk-N", "hchunk-N"];
 
 impl AllocationKind {
-    /// The kind that a text names, as profiles write it.
+    /// Parses a kind, as profiles write it.
     #[must_use]
     pub fn from_text(text: &str) -> Option<AllocationKind> {
         match text {
@@ -81,8 +83,8 @@ impl<'de> Deserialize<'de> for AllocationKind {
     }
 }
 
-/// How a zone is made of elements, and a drive of them. Of a profile that has passed its checks, all divisions here come
-/// out even.
+/// How a zone is made of elements, and a drive of them. Of a profile that has passed its checks,
+/// all divisions here are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ElementGrid {
     /// LUNs of the drive.
@@ -97,8 +99,8 @@ pub(crate) struct ElementGrid {
     pub(crate) width: u32,
     /// Erase units of an element on each of its LUNs.
     pub(crate) height: u32,
-    /// LUN groups one allocation chooses from, takes at least, and how many elements it takes of each at most: Leligible,
-    /// Lmin and K of SilentZNS, Table 2.
+    /// LUN groups one allocation chooses from, takes at least, and how many elements it takes of
+    /// each at most: Leligible, Lmin and K of SilentZNS, Table 2.
     pub(crate) groups_eligible: u32,
     pub(crate) groups_min: u32,
     pub(crate) per_group_max: u32,
@@ -148,7 +150,8 @@ impl ElementGrid {
         self.element_slots() * self.element_rows()
     }
 
-    /// Groups of LUNs that an element lies across: each LUN is one, but for vertical chunks and superblocks.
+    /// Groups of LUNs that an element lies across: each LUN is one, but for vertical chunks and
+    /// superblocks.
     pub(crate) fn groups(&self) -> u32 {
         self.luns / self.width
     }

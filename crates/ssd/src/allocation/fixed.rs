@@ -1,4 +1,4 @@
-//! `fixed`: a zone's erase units are its own for ever.
+//! `fixed`: the erase units of a zone never change.
 
 use zonda_zoned::ZoneIndex;
 
@@ -11,7 +11,8 @@ use crate::counters::Wear;
 use crate::layout::Layout;
 use crate::profile::{Placement, Profile};
 
-/// The policy of today's drives: zone and flash are bound together, and FINISH pads to the zone's capacity.
+/// The policy of today's drives: each zone has fixed erase units, and FINISH pads to the zone's
+/// capacity.
 #[derive(Debug)]
 pub struct FixedAllocator {
     /// One stripe for each group of dies.
@@ -23,7 +24,7 @@ pub struct FixedAllocator {
     erase_unit_bytes: u64,
     /// Units of each zone, slot by slot; absent until the zone is first programmed.
     zones: Vec<Option<Box<[Element]>>>,
-    /// Zones at the start that are not this policy's.
+    /// Zones at the start that this policy does not allocate.
     conventional_zones: usize,
     allocations: u64,
 }
@@ -130,7 +131,7 @@ impl ZoneAllocator for FixedAllocator {
         wear
     }
 
-    /// A zone counts to the dies that its index gives it, whatever dies round robin gave it last.
+    /// A zone is counted for the dies of its index, whatever dies round robin assigned last.
     fn erases_of_die(&self, die: DieIndex) -> Vec<u32> {
         let (slots, rows) = (usize::from(self.groups[0].slots()), self.grid.rows as usize);
         let (group, slot) = (usize::from(die.0) / slots, usize::from(die.0) % slots);

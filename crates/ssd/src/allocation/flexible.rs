@@ -1,4 +1,5 @@
-//! `superblock`, `block`, `vchunk-N`, `hchunk-N`: a zone gets its elements at its first write, the least worn ones.
+//! `superblock`, `block`, `vchunk-N`, `hchunk-N`: a zone gets the least worn elements at its first
+//! write.
 
 use zonda_zoned::ZoneIndex;
 
@@ -13,7 +14,7 @@ use crate::counters::Wear;
 use crate::layout::Layout;
 use crate::profile::{Placement, Profile};
 
-/// Flexible zone allocation, after SilentZNS: zones are built of elements on the fly.
+/// Flexible zone allocation, after SilentZNS: zones are composed of elements at run time.
 #[derive(Debug)]
 pub struct FlexibleAllocator {
     kind: AllocationKind,
@@ -22,17 +23,19 @@ pub struct FlexibleAllocator {
     erase_unit_bytes: u64,
     placement: Placement,
     pool: Pool,
-    /// The first element of each zone; the others are linked to it, segment after segment, slot after slot.
+    /// The first element of each zone; the others are linked to it, segment after segment, slot
+    /// after slot.
     zones: Vec<u32>,
-    /// Zones at the start that are not this policy's.
+    /// Zones at the start that this policy does not allocate.
     conventional_zones: u32,
     /// The dies of each run of as many LUNs as a zone has.
     stripes: Vec<Stripe>,
-    /// The set of eligible LUNs whose turn is next.
+    /// The next set of eligible LUNs.
     next_set: u32,
     allocations: u64,
     relaxed_allocations: u64,
-    /// What an allocation chose, and what a zone has in the order of its links; kept for their memory.
+    /// The elements that an allocation chose, and those of a zone in the order of its links; kept
+    /// to reuse their memory.
     chosen: Vec<u32>,
     cells: Vec<u32>,
 }
@@ -61,7 +64,7 @@ impl FlexibleAllocator {
         }
     }
 
-    /// Sets of LUNs that take turns.
+    /// Sets of LUNs that are used round robin.
     fn sets(&self) -> u32 {
         self.grid.groups() / self.grid.groups_eligible
     }
@@ -76,8 +79,9 @@ impl FlexibleAllocator {
         }
     }
 
-    /// Chooses a zone's elements: from the set whose turn it is, or the next one that can serve. Where none can, the limits
-    /// on LUNs are set aside, because a drive never refuses a write for a policy of its own.
+    /// Chooses a zone's elements: from the next set, or the first one after it that has enough.
+    /// Where none has, the limits on LUNs are set aside, because a drive never rejects a write
+    /// because of its allocation policy.
     fn choose(&mut self, zone: ZoneIndex) {
         self.allocations += 1;
         let sets = self.sets();
@@ -96,12 +100,14 @@ impl FlexibleAllocator {
         self.next_set = (first + 1) % sets;
         let elements = self.grid.elements_per_zone();
         let anything = Demand { groups: 0..self.grid.groups(), elements, groups_min: 1, per_group_max: elements };
-        // Each zone owns as many elements as a zone has at most, and there are as many for each zone.
-        assert!(self.pool.choose(&anything, &mut self.chosen), "there are elements for every zone at once");
+        // Each zone owns at most `elements_per_zone` elements, and the drive has that many for each
+        // zone.
+        assert!(self.pool.choose(&anything, &mut self.chosen), "the drive has elements for all zones");
     }
 
-    /// Lays what was chosen out on the zone's grid: down the first slot, then down the next one. So a LUN that gives as
-    /// many elements as there are rows, or fewer, never meets itself in a row.
+    /// Arranges the chosen elements on the zone's grid: down the first slot, then down the next
+    /// one. So a LUN with as many elements as there are rows, or fewer, is never used twice in a
+    /// row.
     fn lay_out(&mut self) {
         let (slots, rows) = (self.grid.element_slots(), self.grid.element_rows());
         self.cells.clear();
@@ -110,7 +116,7 @@ impl FlexibleAllocator {
         }
     }
 
-    /// What a zone has, in the order of its links.
+    /// The elements of a zone, in the order of its links.
     fn collect(&mut self, zone: ZoneIndex) {
         self.cells.clear();
         let mut element = self.zones[zone.as_usize()];
@@ -129,8 +135,8 @@ impl FlexibleAllocator {
         self.zones[zone.as_usize()] = next;
     }
 
-    /// Completes the cells of a zone that gave up its untouched ones before: in its own LUNs as far as these have free
-    /// elements.
+    /// Completes the cells of a zone that released its untouched ones before: in its own LUNs as
+    /// far as these have free elements.
     fn top_up(&mut self) {
         let slots = self.grid.element_slots() as usize;
         for place in self.cells.len()..self.grid.elements_per_zone() as usize {
@@ -140,7 +146,7 @@ impl FlexibleAllocator {
                 costs.min().map(|(_, group)| group)
             };
             let group = own.filter(|group| self.pool.free_in(*group) > 0).or_else(cheapest);
-            let group = group.expect("there are elements for every zone at once");
+            let group = group.expect("the drive has elements for all zones");
             self.cells.push(self.pool.take_cheapest(group).expect("the group has a free element"));
         }
     }
@@ -172,8 +178,9 @@ impl FlexibleAllocator {
         self.erase_unit_bytes * u64::from(self.grid.height)
     }
 
-    /// Elements of a zone that hold a byte of its first `bytes`. They are the first of its links, as data fill a row of the
-    /// grid from the left, and leave it only when its every slot holds some.
+    /// Elements of a zone that hold a byte of its first `bytes`. They are the first of its links,
+    /// as data fill a row of the grid from the left, and leave it only when its every slot holds
+    /// some.
     fn touched(&self, bytes: u64) -> usize {
         let element_bytes = self.element_bytes_on_slot();
         let slots = (0..self.grid.slots as u16).step_by(self.grid.width as usize);
@@ -181,10 +188,10 @@ impl FlexibleAllocator {
     }
 
     /// Frees elements from this one on to the end of its zone.
-    fn give_back_from(&mut self, mut element: u32) {
+    fn release_from(&mut self, mut element: u32) {
         while element != NONE {
             let next = self.pool.next(element);
-            self.pool.give_back(element);
+            self.pool.release(element);
             element = next;
         }
     }
@@ -219,7 +226,7 @@ impl ZoneAllocator for FlexibleAllocator {
             element = self.pool.next(element);
         }
         match self.pool.state(element) {
-            // Retired: a table from outside may say so of a zone that can still be written.
+            // Retired: an external table may have it for a zone that can still be written.
             ElementState::Written | ElementState::Retired => None,
             ElementState::Allocated => {
                 self.pool.set_state(element, ElementState::Written);
@@ -251,7 +258,7 @@ impl ZoneAllocator for FlexibleAllocator {
             return;
         }
         for _ in 0..self.touched(written_bytes) {
-            assert!(element != NONE, "zone {zone} has an element for everything that is written");
+            assert!(element != NONE, "zone {zone} has an element for all written data");
             (last, element) = (element, self.pool.next(element));
         }
         if last == NONE {
@@ -259,13 +266,13 @@ impl ZoneAllocator for FlexibleAllocator {
         } else {
             self.pool.set_next(last, NONE);
         }
-        self.give_back_from(element);
+        self.release_from(element);
     }
 
     fn reset(&mut self, zone: ZoneIndex) {
         if !self.is_retired(zone) {
             let first = std::mem::replace(&mut self.zones[zone.as_usize()], NONE);
-            self.give_back_from(first);
+            self.release_from(first);
         }
     }
 
@@ -283,7 +290,7 @@ impl ZoneAllocator for FlexibleAllocator {
         }
         let mut element = self.zones[zone.as_usize()];
         for _ in 0..self.touched(written_bytes) {
-            assert!(element != NONE, "zone {zone} has an element for everything that is written");
+            assert!(element != NONE, "zone {zone} has an element for all written data");
             self.pool.set_state(element, ElementState::Written);
             element = self.pool.next(element);
         }
@@ -361,7 +368,7 @@ impl ZoneAllocator for FlexibleAllocator {
             let (mut element, mut count) = (*first, 0);
             while element != NONE {
                 let was_owned = std::mem::replace(&mut is_owned[element as usize], true);
-                assert!(!was_owned, "element {element} has one owner, and zone {zone} is another");
+                assert!(!was_owned, "element {element} has two owners, one of which is zone {zone}");
                 assert!(!self.pool.state(element).is_free(), "an element of zone {zone} is not free");
                 count += 1;
                 element = self.pool.next(element);
@@ -369,6 +376,6 @@ impl ZoneAllocator for FlexibleAllocator {
             assert!(count <= self.grid.elements_per_zone(), "zone {zone} has {count} elements");
             owned += count;
         }
-        assert!(owned + self.pool.check_invariants() == self.pool.len(), "an element is free, or has an owner");
+        assert!(owned + self.pool.check_invariants() == self.pool.len(), "an element is free or has an owner");
     }
 }

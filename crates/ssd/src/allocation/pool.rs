@@ -1,8 +1,10 @@
-//! The elements of a drive: their wear and state, the free ones by wear, and the exact choice of the least worn.
+//! The elements of a drive: their wear and state, the free ones by wear, and the exact choice of
+//! the least worn.
 //!
-//! What the tables cost: a word of 32 bits for wear and state of each element, and one for a link, which leads to the next
-//! free element of the same wear, or to the next element of the same zone. Free elements of each LUN group hang in buckets,
-//! one for each wear and state that occurs there, in a small sorted vector; taking the least worn is constant time.
+//! Memory of the tables: a word of 32 bits for wear and state of each element, and one for a link,
+//! which leads to the next free element of the same wear, or to the next element of the same zone.
+//! Free elements of each LUN group are in buckets, one for each wear and state that occurs there,
+//! in a small sorted vector; taking the least worn is constant time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,16 +29,16 @@ pub(super) struct Pool {
     links: Vec<u32>,
     groups: Vec<FreeElements>,
     elements_per_group: u32,
-    /// Groups of an allocation by their cheapest element; kept for its memory.
+    /// Groups of an allocation by their cheapest element; kept to reuse its memory.
     candidates: Vec<Reverse<(u32, u32)>>,
-    /// Elements taken of each group of an allocation; kept for its memory.
+    /// Elements taken of each group of an allocation; kept to reuse its memory.
     taken: Vec<u32>,
 }
 
 /// Free elements of one LUN group.
 #[derive(Debug, Default)]
 struct FreeElements {
-    /// From the dearest to the cheapest.
+    /// From the most to the least expensive.
     buckets: Vec<Bucket>,
     count: u32,
 }
@@ -48,7 +50,7 @@ struct Bucket {
     first: u32,
 }
 
-/// What an allocation asks for: constraints 2, 3, 5 and 6 of SilentZNS, Section 5.
+/// The demand of an allocation: constraints 2, 3, 5 and 6 of SilentZNS, Section 5.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Demand {
     /// LUN groups to choose from.
@@ -59,7 +61,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// As many elements of each group: there is nothing to choose but the least worn ones.
+    /// The same number of elements of each group: the least worn ones are chosen.
     fn is_even(&self) -> bool {
         let groups = self.groups.end - self.groups.start;
         self.groups_min == groups && u64::from(groups) * u64::from(self.per_group_max) == u64::from(self.elements)
@@ -149,8 +151,9 @@ impl Pool {
         *word = word.checked_add(1 << STATE_BITS).expect("an element is not erased half a billion times");
     }
 
-    /// An element that no zone owns any more can be allocated again: as it was, if it was not written.
-    pub(super) fn give_back(&mut self, element: u32) {
+    /// An element that no zone owns any more can be allocated again: as it was, if it was not
+    /// written.
+    pub(super) fn release(&mut self, element: u32) {
         let state = match self.state(element) {
             ElementState::Allocated => ElementState::Empty,
             ElementState::AllocatedInvalid | ElementState::Written => ElementState::Invalid,
@@ -160,11 +163,11 @@ impl Pool {
         self.hang(element);
     }
 
-    /// Chooses elements so that their wear adds up to the least there is, and takes them: LUN group by LUN group, within a
-    /// group the least worn first. Among elements of the same wear, empty ones come before those that have to be erased.
-    /// False, and nothing is taken, where the demand cannot be met.
+    /// Chooses elements with the least total wear, and takes them: LUN group by LUN group, within a
+    /// group the least worn first. Among elements of the same wear, empty ones come before those
+    /// that have to be erased. False, and nothing is taken, where the demand cannot be met.
     ///
-    /// The proof that this is the least is in `docs/internals/zone-allocation.md`.
+    /// The proof that this is optimal is in `docs/internals/zone-allocation.md`.
     pub(super) fn choose(&mut self, demand: &Demand, chosen: &mut Vec<u32>) -> bool {
         chosen.clear();
         if !self.can_serve(demand) {
@@ -173,7 +176,7 @@ impl Pool {
         if demand.is_even() {
             for group in demand.groups.clone() {
                 for _ in 0..demand.per_group_max {
-                    chosen.push(self.take_cheapest(group).expect("as many are free"));
+                    chosen.push(self.take_cheapest(group).expect("enough are free"));
                 }
             }
         } else {
@@ -193,8 +196,8 @@ impl Pool {
         groups >= u64::from(least) && elements >= u64::from(demand.elements) && least <= demand.elements
     }
 
-    /// The cheapest element of each of those groups whose cheapest is cheapest, as many as are needed; then the cheapest
-    /// that are left.
+    /// The cheapest element of each of the groups with the cheapest elements, as many as are
+    /// needed; then the cheapest remaining ones.
     fn choose_unevenly(&mut self, demand: &Demand, chosen: &mut Vec<u32>) {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
@@ -204,7 +207,7 @@ impl Pool {
         self.taken.resize(demand.groups.len(), 0);
         let first = demand.groups.start;
         for _ in 0..demand.groups_min {
-            let Reverse((_, group)) = candidates.pop().expect("as many groups have free elements");
+            let Reverse((_, group)) = candidates.pop().expect("enough groups have free elements");
             chosen.push(self.take_cheapest(group).expect("its cheapest was seen"));
             self.taken[(group - first) as usize] = 1;
         }
@@ -214,7 +217,7 @@ impl Pool {
             }
         }
         while chosen.len() < demand.elements as usize {
-            let Reverse((_, group)) = candidates.pop().expect("as many elements are free");
+            let Reverse((_, group)) = candidates.pop().expect("enough elements are free");
             chosen.push(self.take_cheapest(group).expect("its cheapest was seen"));
             let taken = &mut self.taken[(group - first) as usize];
             *taken += 1;
@@ -246,7 +249,7 @@ impl Pool {
         Some(element)
     }
 
-    /// Hangs a free element in its bucket.
+    /// Adds a free element to its bucket.
     fn hang(&mut self, element: u32) {
         let cost = cost_of(self.words[element as usize]);
         let group = self.group_of(element);
@@ -271,7 +274,7 @@ impl Pool {
         size_of_val(&self.words[..]) + size_of_val(&self.links[..]) + size_of_val(&self.groups[..]) + buckets
     }
 
-    /// Asserts that each free element hangs once, in the bucket of its cost; returns how many there are.
+    /// Asserts that each free element is in one bucket, that of its cost; returns their number.
     pub(super) fn check_invariants(&self) -> u32 {
         let mut hung = vec![false; self.words.len()];
         for (group, free) in self.groups.iter().enumerate() {
@@ -281,16 +284,22 @@ impl Pool {
                 let mut element = bucket.first;
                 assert!(element != NONE, "an empty bucket is removed");
                 while element != NONE {
-                    assert!(!std::mem::replace(&mut hung[element as usize], true), "element {element} hangs once");
+                    assert!(
+                        !std::mem::replace(&mut hung[element as usize], true),
+                        "element {element} is in one bucket"
+                    );
                     assert!(self.group_of(element) as usize == group && self.state(element).is_free());
-                    assert!(cost_of(self.words[element as usize]) == bucket.cost, "in the bucket of its cost");
+                    assert!(
+                        cost_of(self.words[element as usize]) == bucket.cost,
+                        "element {element} is in the bucket of its cost"
+                    );
                     (element, count) = (self.links[element as usize], count + 1);
                 }
             }
             assert!(count == free.count, "group {group} has {count} free elements, not {}", free.count);
         }
         let free = self.words.iter().filter(|word| state_of(**word).is_free()).count();
-        assert!(free == hung.iter().filter(|hangs| **hangs).count(), "every free element hangs");
+        assert!(free == hung.iter().filter(|hangs| **hangs).count(), "every free element is in a bucket");
         free as u32
     }
 }

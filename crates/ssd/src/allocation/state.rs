@@ -1,4 +1,4 @@
-//! What is known of one element, and of all.
+//! State of one element, and statistics of all.
 
 use serde::Serialize;
 
@@ -11,27 +11,28 @@ pub struct Element {
     pub state: ElementState,
 }
 
-/// What an element holds: the availability `a` of SilentZNS, Section 5, with two states more.
+/// State of an element: the availability `a` of SilentZNS, Section 5, with two more states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ElementState {
-    /// Erased, and no zone's.
+    /// Erased, owned by no zone.
     #[default]
     Empty = 0,
-    /// Erased, and a zone's.
+    /// Erased, owned by a zone.
     Allocated = 1,
-    /// A zone's, and programmed at least in part.
+    /// Owned by a zone, and programmed at least in part.
     Written = 2,
-    /// Holds what a zone held before its reset, and is no zone's: to be erased before it is programmed again.
+    /// Holds stale data of a zone that was reset, owned by no zone: must be erased before it is
+    /// programmed again.
     Invalid = 3,
-    /// As [`Invalid`](Self::Invalid), but a zone's already: its first program erases it.
+    /// As [`Invalid`](Self::Invalid), but owned by a zone: its first program erases it.
     AllocatedInvalid = 4,
     /// Of a zone that went offline: never used again.
     Retired = 5,
 }
 
 impl ElementState {
-    /// All states, by their numbers; the numbers that stand for none are `Retired`, as nothing is done with that.
+    /// All states, by their numbers; undefined numbers are `Retired`, which is never used.
     pub(super) const ALL: [ElementState; 8] = [
         ElementState::Empty,
         ElementState::Allocated,
@@ -60,12 +61,12 @@ impl ElementState {
 pub struct AllocationFacts {
     /// The policy as profiles write it.
     pub policy: String,
-    /// Elements of the drive, those of conventional zones apart. Of `fixed`, which knows no smaller part of a zone, these
-    /// are erase units; none of them is ever merely allocated.
+    /// Elements of the drive, those of conventional zones apart. Of `fixed`, which has no smaller
+    /// part of a zone, these are erase units; none of them is ever merely allocated.
     pub elements: u64,
-    /// Of them, those that are erased and no zone's.
+    /// Of them, those that are erased and owned by no zone.
     pub empty: u64,
-    /// Of them, those that are a zone's and hold nothing of it yet.
+    /// Of them, those that are owned by a zone and hold none of its data yet.
     pub allocated: u64,
     /// Of them, those that hold a zone's data or padding.
     pub written: u64,
@@ -77,12 +78,13 @@ pub struct AllocationFacts {
     pub elements_per_zone: u32,
     /// Flash of one element, in bytes.
     pub element_bytes: u64,
-    /// What a drive needs to remember which elements are whose: for each of a zone's elements a number, in as many whole
-    /// bytes as the number of elements takes; `fixed` has one number a zone, of a zone. In bytes.
+    /// Memory for the mapping of zones to elements: for each element of a zone a number, in as many
+    /// whole bytes as the number of elements takes; `fixed` has one number a zone, of a zone. In
+    /// bytes.
     pub mapping_bytes: u64,
     /// Zones that were given their elements.
     pub allocations: u64,
-    /// Of them, those for which the limits on LUNs had to be set aside.
+    /// Of them, those that had to exceed the limits on LUNs.
     pub relaxed_allocations: u64,
 }
 

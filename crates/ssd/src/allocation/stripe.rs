@@ -1,8 +1,9 @@
-//! Where a zone's erase units lie.
+//! Location of a zone's erase units.
 
 use std::sync::Arc;
 
-/// A die of the drive, which is also its LUN, counted channel first: die `d` is on channel `d % channels`.
+/// A die of the drive, which is also its LUN, counted channel first: die `d` is on channel
+/// `d % channels`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DieIndex(pub u16);
 
@@ -15,10 +16,11 @@ pub struct UnitOfZone {
     pub row: u32,
 }
 
-/// The dies of a zone: its data go round them, one read unit each.
+/// The dies of a zone: its data are striped over them in read units.
 ///
-/// Mostly a slot is one die from the zone's start to its end, and zones on the same dies share one list. Where an
-/// allocation took more erase units of one die than of another, each segment has dies of its own.
+/// Mostly a slot is one die from the zone's start to its end, and zones on the same dies share one
+/// list. Where an allocation took more erase units of one die than of another, each segment has
+/// dies of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stripe {
     dies: Arc<[DieIndex]>,

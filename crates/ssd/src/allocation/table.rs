@@ -1,4 +1,4 @@
-//! Elements over restarts: wear, state and owner of each, as plain data and as bytes.
+//! The element table: wear, state and owner of each element, as plain data and serialized.
 //!
 //! All numbers are little-endian.
 //!
@@ -9,12 +9,12 @@
 //!    8      4  CRC-32C of everything from byte 12 on
 //!   12      4  policy: 0 fixed, 1 superblock, 2 block, 3 vchunk, 4 hchunk
 //!   16      4  N of a vchunk or hchunk, else 0
-//!   20      4  elements of a zone
-//!   24      4  the set of eligible LUNs whose turn is next
+//!   20      4  elements per zone
+//!   24      4  next set of eligible LUNs
 //!   28      4  E, elements
-//!   32      4  Z, zones that are not conventional
+//!   32      4  Z, sequential zones
 //!   36    4 E  of each element: erases x 8 + state
-//!    +    4 Z  of each zone: how many elements it has
+//!    +    4 Z  of each zone: number of its elements
 //!    +    4 x  of each zone, one after the other: its elements' numbers, x in all
 //! ```
 
@@ -32,43 +32,43 @@ const HEADER_BYTES: usize = 36;
 /// States of an element in its word.
 const STATES: u32 = 8;
 
-/// Wear and state of a drive's elements, and whose they are: what a drive must remember of its flash beside its zones.
+/// Wear, state and owner of the elements of a drive: its persistent state besides its zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElementTable {
     /// The policy of the drive.
     pub policy: AllocationKind,
     /// Elements of a zone.
     pub elements_per_zone: u32,
-    /// The set of eligible LUNs whose turn is next.
+    /// The next set of eligible LUNs.
     pub next_set: u32,
     /// Each element, LUN group by LUN group. Of `fixed`: each erase unit, zone by zone.
     pub elements: Vec<Element>,
-    /// The elements of each zone that is not conventional, segment by segment. Of `fixed`, where they never change, none
-    /// are listed.
+    /// The elements of each zone that is not conventional, segment by segment. Of `fixed`, where
+    /// they never change, none are listed.
     pub zones: Vec<Vec<u32>>,
 }
 
 /// Why a table of elements cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElementTableError {
-    /// The bytes are something else.
+    /// The bytes are not an element table.
     NotATable,
     /// The bytes are of another version.
     Version {
-        /// Theirs.
+        /// The version found.
         found: u32,
     },
-    /// There are more or fewer bytes than the table says.
+    /// There are more or fewer bytes than the header of the table states.
     Length {
-        /// As many as it says.
+        /// The length by the header.
         expected: u64,
-        /// As many as there are.
+        /// The actual length.
         found: u64,
     },
-    /// The bytes were changed.
+    /// The checksum does not match.
     Checksum,
-    /// The table contradicts itself.
-    Contradiction(String),
+    /// The table is inconsistent.
+    Inconsistent(String),
     /// The table is of a drive with another shape or policy.
     OtherDrive(String),
 }
@@ -77,29 +77,29 @@ impl fmt::Display for ElementTableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ElementTableError::NotATable => {
-                f.write_str("these bytes are no table of elements: give those that ElementTable::to_bytes made")
+                f.write_str("not an element table: expected the bytes written by ElementTable::to_bytes")
             }
             ElementTableError::Version { found } => write!(
                 f,
-                "the table of elements has version {found}, this program reads version {VERSION}: use the program that \
-                 wrote it, or begin with new elements"
+                "the element table has version {found}, and this program supports version {VERSION}: use the program that \
+                 wrote it, or start with new elements"
             ),
             ElementTableError::Length { expected, found } => write!(
                 f,
-                "the table of elements has {found} bytes and says that it has {expected}: it was cut off or added to; \
-                 take an earlier copy, or begin with new elements"
+                "the element table has {found} bytes, but its header states {expected}: it was truncated or extended; \
+                 restore an earlier copy, or start with new elements"
             ),
             ElementTableError::Checksum => f.write_str(
-                "the table of elements does not have its checksum: it was changed after it was written; take an earlier \
-                 copy, or begin with new elements",
+                "the checksum of the element table does not match: it was modified after it was written; restore an earlier \
+                 copy, or start with new elements",
             ),
-            ElementTableError::Contradiction(what) => write!(
+            ElementTableError::Inconsistent(what) => write!(
                 f,
-                "the table of elements contradicts itself: {what}; take an earlier copy, or begin with new elements"
+                "the element table is inconsistent: {what}; restore an earlier copy, or start with new elements"
             ),
             ElementTableError::OtherDrive(what) => write!(
                 f,
-                "the table of elements is of another drive: {what}; use the profile that it was written with, or begin \
+                "the element table belongs to another drive: {what}; use the profile that it was written with, or start \
                  with new elements"
             ),
         }
@@ -134,7 +134,7 @@ impl ElementTable {
         bytes
     }
 
-    /// The table that the bytes say.
+    /// Parses a table.
     ///
     /// # Errors
     /// Bytes that [`to_bytes`](Self::to_bytes) would not make.
@@ -160,7 +160,8 @@ impl ElementTable {
         numbers.expect_exactly(counts.iter().map(|count| u64::from(*count)).sum())?;
         let mut of_zone = |count: u32| (0..count).map(|_| numbers.take()).collect::<Result<Vec<u32>, _>>();
         let table = ElementTable {
-            policy: kind_of(policy).ok_or_else(|| contradiction(format!("there is no policy {policy:?}")))?,
+            policy: kind_of(policy)
+                .ok_or_else(|| inconsistent(format!("unknown policy number {} with size {}", policy.0, policy.1)))?,
             elements_per_zone,
             next_set,
             elements,
@@ -170,29 +171,29 @@ impl ElementTable {
         Ok(table)
     }
 
-    /// Whether the table contradicts itself.
+    /// Checks the table for consistency.
     fn check(&self) -> Result<(), ElementTableError> {
         if let Some(element) = self.elements.iter().position(|element| element.erases > ELEMENT_ERASES_MAX) {
-            return Err(contradiction(format!("element {element} was erased more often than can be")));
+            return Err(inconsistent(format!("element {element} has too many erases")));
         }
         let mut is_owned = vec![false; self.elements.len()];
         for (zone, elements) in self.zones.iter().enumerate() {
             if elements.len() > self.elements_per_zone as usize {
-                return Err(contradiction(format!("zone {zone} has {} elements", elements.len())));
+                return Err(inconsistent(format!("zone {zone} has {} elements", elements.len())));
             }
             let is_retired = |element: &u32| {
                 self.elements.get(*element as usize).is_some_and(|element| element.state == ElementState::Retired)
             };
             let retired = elements.iter().filter(|element| is_retired(element)).count();
             if retired > 0 && retired < elements.len() {
-                return Err(contradiction(format!("zone {zone} went offline, and some of its elements did not")));
+                return Err(inconsistent(format!("zone {zone} is offline, but not all of its elements are retired")));
             }
             for element in elements {
                 let Some(is_owned) = is_owned.get_mut(*element as usize) else {
-                    return Err(contradiction(format!("zone {zone} has element {element}, which there is not")));
+                    return Err(inconsistent(format!("zone {zone} has element {element}, which does not exist")));
                 };
                 if std::mem::replace(is_owned, true) {
-                    return Err(contradiction(format!("element {element} is twice a zone's")));
+                    return Err(inconsistent(format!("element {element} is listed twice")));
                 }
             }
         }
@@ -203,16 +204,14 @@ impl ElementTable {
             self.elements.iter().zip(&is_owned).position(|(element, is_owned)| element.state.is_free() == *is_owned);
         match wrong {
             Some(element) if is_owned[element] => {
-                Err(contradiction(format!("element {element} is free, and a zone's")))
+                Err(inconsistent(format!("element {element} is free, but listed for a zone")))
             }
-            Some(element) => {
-                Err(contradiction(format!("element {element} is {:?}, and no zone's", self.elements[element].state)))
-            }
+            Some(element) => Err(inconsistent(format!("element {element} is not free, but has no owner"))),
             None => Ok(()),
         }
     }
 
-    /// Whether the table is one of a drive with this policy and grid.
+    /// Checks that the table is of a drive with this policy and grid.
     pub(super) fn check_for(&self, kind: AllocationKind, grid: &ElementGrid) -> Result<(), ElementTableError> {
         let elements = match kind {
             AllocationKind::Fixed => u64::from(grid.zones) * u64::from(grid.elements_per_zone()),
@@ -223,14 +222,14 @@ impl ElementTable {
             return other(format!("its zones are allocated by \"{}\", not by \"{kind}\"", self.policy));
         }
         if self.elements.len() as u64 != elements {
-            return other(format!("it has {} elements, not {elements}", self.elements.len()));
+            return other(format!("its number of elements is {}, not {elements}", self.elements.len()));
         }
         if self.elements_per_zone != grid.elements_per_zone() {
             let expected = grid.elements_per_zone();
-            return other(format!("its zones have {} elements each, not {expected}", self.elements_per_zone));
+            return other(format!("its number of elements per zone is {}, not {expected}", self.elements_per_zone));
         }
         if self.zones.len() != grid.zones as usize {
-            return other(format!("it has {} zones, not {}", self.zones.len(), grid.zones));
+            return other(format!("its number of zones is {}, not {}", self.zones.len(), grid.zones));
         }
         self.check()
     }
@@ -252,7 +251,7 @@ impl Numbers<'_> {
         Ok(u32::from_le_bytes(*number))
     }
 
-    /// Before memory is taken for so many numbers: are they there?
+    /// Checks that so many numbers remain, before memory is allocated for them.
     fn expect_more(&self, numbers: u64) -> Result<(), ElementTableError> {
         let (expected, found) = (self.at as u64 + 4 * numbers, self.bytes.len() as u64);
         if found < expected { Err(ElementTableError::Length { expected, found }) } else { Ok(()) }
@@ -264,13 +263,13 @@ impl Numbers<'_> {
     }
 }
 
-fn contradiction(what: String) -> ElementTableError {
-    ElementTableError::Contradiction(what)
+fn inconsistent(what: String) -> ElementTableError {
+    ElementTableError::Inconsistent(what)
 }
 
 fn element_of(word: u32) -> Result<Element, ElementTableError> {
     let state = ElementState::from_number(word % STATES);
-    let state = state.ok_or_else(|| contradiction(format!("there is no state {}", word % STATES)))?;
+    let state = state.ok_or_else(|| inconsistent(format!("unknown state {}", word % STATES)))?;
     Ok(Element { erases: word / STATES, state })
 }
 

@@ -1,4 +1,4 @@
-//! Zone allocation by itself, for whoever measures how long it takes.
+//! Zone allocation by itself, for benchmarks.
 
 use zonda_zoned::{Prng, ZoneIndex};
 
@@ -8,11 +8,12 @@ use crate::profile::Profile;
 
 /// One in so many zones is hot.
 const ZONES_A_HOT_ZONE: u64 = 16;
-/// One in so many zones is reset as soon as it is written, so that there are elements of all wears to choose from.
+/// One in so many zones is reset as soon as it is written, so that there are elements of all wears
+/// to choose from.
 const ZONES_AN_EMPTY_ZONE: u32 = 4;
 
-/// A drive's zone allocator that has seen much use, some zones far more than others. One zone is kept empty, to be
-/// allocated and given back. It knows no clock: whoever measures has one.
+/// A drive's zone allocator that has seen much use, some zones far more than others. One zone is
+/// kept empty, to be allocated and released. It has no clock: the caller measures the time.
 ///
 /// ```
 /// use zonda_ssd::allocation::AllocationTrial;
@@ -25,7 +26,7 @@ const ZONES_AN_EMPTY_ZONE: u32 = 4;
 /// let mut trial = AllocationTrial::new(&profile, 100, Prng::new(1));
 /// trial.allocate_one();
 /// assert_eq!(trial.facts().allocated, 4, "an erase unit on each of four dies");
-/// trial.give_back();
+/// trial.release();
 /// assert_eq!(trial.facts().allocated, 0);
 /// ```
 #[derive(Debug)]
@@ -39,8 +40,9 @@ pub struct AllocationTrial {
 }
 
 impl AllocationTrial {
-    /// The allocator of a profile after so many cycles of allocation, use and reset: three in four of them of one zone in
-    /// sixteen, so that wear is uneven. Three quarters of the zones stay written.
+    /// The allocator of a profile after so many cycles of allocation, use and reset: three in four
+    /// of them of one zone in sixteen, so that wear is uneven. Three quarters of the zones stay
+    /// written.
     ///
     /// # Panics
     /// When the profile has fewer than two zones that are not conventional.
@@ -62,28 +64,28 @@ impl AllocationTrial {
         trial
     }
 
-    /// The zone that is measured gets its place.
+    /// Allocates the measured zone.
     ///
     /// # Panics
     /// When it has one already.
     pub fn allocate_one(&mut self) {
-        assert!(!std::mem::replace(&mut self.allocated, true), "the zone is given back before it is allocated again");
+        assert!(!std::mem::replace(&mut self.allocated, true), "the zone is released before it is allocated again");
         std::hint::black_box(self.allocator.allocate(ZoneIndex(self.first_zone)));
     }
 
-    /// The zone that is measured is written and reset, so that its elements have one erase more in the end; then some other
-    /// zone is used, so that no two allocations find the same.
+    /// The zone that is measured is written and reset, so that its elements have one erase more in
+    /// the end; then some other zone is used, so that no two allocations start from the same state.
     ///
     /// # Panics
     /// When the zone has not been allocated.
-    pub fn give_back(&mut self) {
+    pub fn release(&mut self) {
         assert!(std::mem::take(&mut self.allocated), "the zone was allocated");
         self.fill(ZoneIndex(self.first_zone));
         self.allocator.reset(ZoneIndex(self.first_zone));
         self.cycle();
     }
 
-    /// How things stand.
+    /// Statistics of the elements.
     #[must_use]
     pub fn facts(&self) -> AllocationFacts {
         self.allocator.facts()

@@ -4,23 +4,23 @@ use std::fmt;
 
 use zonda_config::ConfigError;
 
-/// What is wrong with a description, and in which of its files.
+/// An error in a description, and the file it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// What is wrong, where in the file, and what to do.
+    /// The error, its place in the file, and the remedy.
     pub error: ConfigError,
-    /// Which file.
+    /// The file.
     pub source: ErrorSource,
 }
 
 /// The file that an error is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorSource {
-    /// The text that was handed in.
+    /// The job file itself.
     JobFile,
     /// A profile that the job file names by its path.
     Profile {
-        /// The path as it stands in the job file.
+        /// The path as written in the job file.
         path: String,
         /// The file's text, which the error's place belongs to.
         text: String,

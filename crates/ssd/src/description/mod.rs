@@ -1,11 +1,11 @@
-//! A drive as people describe it in a file: the name of a profile, and changes to its numbers.
+//! A drive as a file describes it: the name of a profile, and changes to its numbers.
 //!
 //! ```
 //! use zonda_config::parse;
 //! use zonda_ssd::description::{DriveSpec, Profiles};
 //!
 //! let profiles = Profiles::without_files(zonda_profiles::BUILTIN);
-//! let spec: DriveSpec = parse("profile = \"tiny\"\nset = { \"geometry.zones\" = 8 }").expect("the text is right");
+//! let spec: DriveSpec = parse("profile = \"tiny\"\nset = { \"geometry.zones\" = 8 }").expect("the text is valid");
 //! let drive = spec.plan(&profiles).expect("the drive can be built");
 //! assert_eq!(drive.profile().geometry().zone_count, 8);
 //!

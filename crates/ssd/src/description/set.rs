@@ -1,7 +1,8 @@
 //! `[drive.set]`: single numbers of a profile, changed.
 //!
-//! The changes go into the profile's table, the table is written out again, and the new text is read as any profile: so
-//! that a changed number meets every check that a number in a file does, and a new key needs no code here.
+//! The changes are made in the profile's table, the table is serialized, and the new text is parsed
+//! as any profile: so a changed number is checked like a number in a file, and a new key needs no
+//! code here.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use zonda_config::{ConfigError, Spanned, did_you_mean};
 const SOURCE: &str = "set in the job file";
 /// The keys of a profile that are not numbers, and need no source.
 const WORDS: [&str; 3] = ["name", "title", "description"];
-/// The table of sources, which nobody sets.
+/// The table of sources, which cannot be set.
 const SOURCES: &str = "sources";
 
 /// One value for one dotted key.
@@ -27,7 +28,8 @@ struct Setting {
     value_span: Range<usize>,
 }
 
-/// The profile that `text` says, with these changes, and the text that says it. `profile` is what `text` says without them.
+/// The profile of `text` with these changes, and its text. `profile` is that of `text` without
+/// them.
 pub(super) fn apply(
     text: &str,
     profile: Profile,
@@ -37,7 +39,7 @@ pub(super) fn apply(
     if settings.is_empty() {
         return Ok((profile, text.to_owned()));
     }
-    let base: Table = toml::from_str(text).expect("the text was read as a profile before");
+    let base: Table = toml::from_str(text).expect("the text was parsed as a profile before");
     let known = known_keys(&base, &profile);
     for setting in &settings {
         check_key(setting, &base, &known)?;
@@ -48,27 +50,28 @@ pub(super) fn apply(
     Ok((profile, text))
 }
 
-/// Where the value stands that a key is set to, if it is.
+/// The place of the value that a key is set to, if it is.
 pub(super) fn place_of(key: &str, set: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Option<Range<usize>> {
     let settings = flatten(set).ok()?;
     settings.into_iter().find(|setting| setting.key == key).map(|setting| setting.value_span)
 }
 
-/// Tables set the keys they name and leave the others, whether they are written as tables or as dotted keys.
+/// Tables set the keys they name and leave the others, whether they are written as tables or as
+/// dotted keys.
 fn flatten(set: &BTreeMap<Spanned<String>, Spanned<Value>>) -> Result<Vec<Setting>, ConfigError> {
     let mut settings = Vec::new();
     for (key, value) in set {
         flatten_into(key.get_ref().clone(), value.get_ref().clone(), (key.span(), value.span()), &mut settings);
     }
     if let Some(endless) = settings.iter().find(|setting| setting.key.split('.').count() > KEY_NAMES_MAX) {
-        let error = endless.at_key("no key of a profile has so many names".to_owned());
-        return Err(error.help("zonda drive show PROFILE lists the keys that there are"));
+        let error = endless.at_key("the key has too many names".to_owned());
+        return Err(error.help("zonda drive show PROFILE lists the keys"));
     }
     settings.sort_by_key(|setting| setting.key_span.start);
     for (index, setting) in settings.iter().enumerate() {
         if settings[..index].iter().any(|earlier| earlier.key == setting.key) {
             let message = format!("\"{}\" is set twice", setting.key);
-            return Err(ConfigError::new(message).within(setting.key_span.clone()).help("leave one of the two"));
+            return Err(ConfigError::new(message).within(setting.key_span.clone()).help("remove one of the two"));
         }
     }
     Ok(settings)
@@ -114,7 +117,8 @@ fn collect(table: &Table, path: &str, keys: &mut Vec<String>) {
     }
 }
 
-/// A key may be one that the profile leaves out: then whether it exists is for the profile's reader to say.
+/// A key may be one that the profile leaves out: then the parser of the profile decides whether it
+/// exists.
 fn check_key(setting: &Setting, base: &Table, known: &[String]) -> Result<(), ConfigError> {
     if known.contains(&setting.key) {
         return Ok(());
@@ -127,9 +131,9 @@ fn check_key(setting: &Setting, base: &Table, known: &[String]) -> Result<(), Co
     }
     let help = match nearest(&setting.key, known) {
         Some(nearest) => format!("did you mean \"{nearest}\"?"),
-        None => "the keys are those of the profile, dotted, like \"write_buffer.capacity\"".to_owned(),
+        None => "use the dotted keys of the profile, such as \"write_buffer.capacity\"".to_owned(),
     };
-    let message = format!("the profile has no key \"{}\"", setting.key);
+    let message = format!("unknown profile key \"{}\"", setting.key);
     Err(setting.at_key(message).help(format!("{help} (zonda drive show PROFILE lists them all)")))
 }
 
@@ -168,7 +172,8 @@ fn changed(base: &Table, settings: &[&Setting]) -> Result<String, ConfigError> {
         if !WORDS.contains(&setting.key.as_str())
             && let Some(Value::Table(sources)) = table.get_mut(SOURCES)
         {
-            // What was said of the parts of the old value, such as the laws of a list, is not said of the new one.
+            // Sources of parts of the old value, such as the distributions of a list, do not apply
+            // to the new one.
             let below = format!("{}.", setting.key);
             sources.retain(|key, _| !key.starts_with(&below));
             sources.insert(setting.key.clone(), Value::String(SOURCE.to_owned()));
@@ -177,8 +182,9 @@ fn changed(base: &Table, settings: &[&Setting]) -> Result<String, ConfigError> {
     Ok(toml::to_string(&table).expect("a table that was read can be written"))
 }
 
-/// Points an error about the changed profile at the change behind it: the one it names; else the one without which all
-/// is well; else, of the changes made one after the other, the first with which this error is there.
+/// Points an error about the changed profile at the change behind it: the one it names; else the
+/// one without which the profile is valid; else, of the changes made one after the other, the first
+/// with which this error occurs.
 fn blame(error: ConfigError, base: &Table, settings: &[Setting]) -> ConfigError {
     let message_of = |settings: &[&Setting]| {
         changed(base, settings).and_then(|text| Profile::parse(&text)).err().map(|error| error.message)
@@ -187,18 +193,18 @@ fn blame(error: ConfigError, base: &Table, settings: &[Setting]) -> ConfigError 
         let rest: Vec<&Setting> = settings.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, s)| s).collect();
         message_of(&rest).is_none()
     };
-    let is_there_from = |index: usize| {
+    let occurs_from = |index: usize| {
         let first: Vec<&Setting> = settings[..=index].iter().collect();
         message_of(&first).as_ref() == Some(&error.message)
     };
     let named = settings.iter().find(|setting| error.message.contains(&setting.key));
     let culprit = named
         .or_else(|| settings.iter().enumerate().find(|(index, _)| is_well_without(*index)).map(|(_, setting)| setting))
-        .or_else(|| settings.iter().enumerate().find(|(index, _)| is_there_from(*index)).map(|(_, setting)| setting));
+        .or_else(|| settings.iter().enumerate().find(|(index, _)| occurs_from(*index)).map(|(_, setting)| setting));
     let span = culprit.map_or(0..0, |setting| setting.value_span.clone());
     let message = match culprit {
         Some(setting) if named.is_none() => {
-            format!("\"{}\" does not fit this profile: {}", setting.key, error.message)
+            format!("\"{}\" is not valid for this profile: {}", setting.key, error.message)
         }
         _ => error.message.clone(),
     };

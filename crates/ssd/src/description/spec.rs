@@ -1,4 +1,4 @@
-//! `profile`, `payload` and `set`: which drive, with which changes.
+//! `profile`, `payload` and `set`: a drive and the changes of its numbers.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,20 @@ use super::{Profiles, SpecError, set};
 use crate::limits::{MAPPED_BLOCKS_MAX, ZONE_UNITS_MAX, ZONES_MAX};
 use crate::profile::Profile;
 
-/// What stands for a layer where drives are taken without layers: it is not looked at.
+/// Placeholder of a layer for drives without layers: ignored.
 pub type AnyLayer = IgnoredAny;
 
-/// The table of a drive, as it stands in a file. This crate has no layers: `L` is one as the caller reads it.
+/// The table of a drive, as written in a file. This crate has no layers: `L` is the caller's type
+/// of a layer.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DriveSpec<L = AnyLayer> {
     /// A built-in profile by its name, or a path to a file that ends in `.toml`.
     pub profile: Spanned<String>,
-    /// What the drive keeps of what is written to it. Default nothing.
+    /// What the drive stores of written data. Default: nothing.
     #[serde(default)]
     pub payload: PayloadSpec,
-    /// Keys of the profile, dotted, and the values they get instead.
+    /// Dotted keys of the profile, and their new values.
     #[serde(default)]
     pub set: BTreeMap<Spanned<String>, Spanned<toml::Value>>,
     /// Layers around the drive, the innermost first.
@@ -31,7 +32,7 @@ pub struct DriveSpec<L = AnyLayer> {
     pub layer: Vec<Spanned<L>>,
 }
 
-/// What the drive keeps of what is written to it; see [`PayloadKind`].
+/// What the drive stores of written data; see [`PayloadKind`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PayloadSpec {
@@ -53,10 +54,10 @@ pub struct DrivePlan {
 }
 
 impl<L> DriveSpec<L> {
-    /// Finds the profile and changes it. What stands in `layer` is for the caller to check.
+    /// Finds the profile and changes it. The caller checks `layer`.
     ///
     /// # Errors
-    /// The first mistake, in this table or in the profile that it names.
+    /// The first error, in this table or in the profile that it names.
     pub fn plan(&self, profiles: &Profiles<'_>) -> Result<DrivePlan, SpecError> {
         let found = profiles
             .find(self.profile.get_ref())
@@ -66,7 +67,7 @@ impl<L> DriveSpec<L> {
         Ok(DrivePlan { profile, profile_text, keeps: self.payload.kind() })
     }
 
-    /// A drive that no memory holds is refused here rather than by the operating system.
+    /// A drive that does not fit in memory is rejected here rather than by the operating system.
     fn size_fits(&self, profile: &Profile) -> Result<(), ConfigError> {
         let geometry = profile.geometry();
         let units_of_zone = geometry.zone_capacity_bytes() / profile.flash.erase_unit.0;
@@ -80,7 +81,7 @@ impl<L> DriveSpec<L> {
             if count > max {
                 let error = ConfigError::new(format!("a drive with {count} {what} is too large to be simulated"));
                 let error = error.within(set::place_of(key, &self.set).unwrap_or_else(|| self.profile.span()));
-                return Err(error.help(format!("at most {max} are possible; {key} decides it")));
+                return Err(error.help(format!("the maximum is {max}; reduce {key}")));
             }
         }
         Ok(())
@@ -94,13 +95,13 @@ impl DrivePlan {
         &self.profile
     }
 
-    /// The text of that profile, which can be read again.
+    /// The text of that profile, which can be parsed again.
     #[must_use]
     pub fn profile_text(&self) -> &str {
         &self.profile_text
     }
 
-    /// What the drive keeps of what is written to it.
+    /// What the drive stores of written data.
     #[must_use]
     pub fn keeps(&self) -> PayloadKind {
         self.keeps
@@ -108,7 +109,7 @@ impl DrivePlan {
 }
 
 impl PayloadSpec {
-    /// The drive's word for it.
+    /// The corresponding kind of the drive.
     #[must_use]
     pub fn kind(self) -> PayloadKind {
         match self {

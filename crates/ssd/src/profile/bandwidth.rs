@@ -1,4 +1,4 @@
-//! Bytes a second, written as a size with `/s`.
+//! Bandwidth, written as a size with `/s`.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{Error, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zonda_config::ByteSize;
 
-/// Bytes a second: `"600 MiB/s"`.
+/// Bytes per second: `"600 MiB/s"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bandwidth(pub u64);
 

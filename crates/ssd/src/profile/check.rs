@@ -1,4 +1,4 @@
-//! What a profile's numbers must be to each other.
+//! Consistency checks of the numbers of a profile.
 
 use zonda_config::ByteSize;
 
@@ -8,7 +8,7 @@ use crate::limits::{
     BANDWIDTH_MIN, CHANNELS_MAX, DIES_MAX, ELEMENTS_MAX, GC_LOW_UNITS_MAX, SERVERS_MAX, SERVICE_TIME_MAX_NS,
 };
 
-/// A number that cannot be, and what it must be.
+/// An invalid number, and what it must be.
 #[derive(Debug)]
 pub(super) struct Mistake {
     /// Its key, dotted.
@@ -99,7 +99,7 @@ fn check_buffer(profile: &Profile) -> Result<(), Mistake> {
     require(
         profile.geometry.conventional_zones == 0,
         "write_buffer.cap",
-        "must be absent where there are conventional zones: their data are not kept by zone",
+        "must be absent if there are conventional zones: their data is not stored by zone",
     )?;
     require(cap.0 >= stripe, "write_buffer.cap", &remedy)?;
     require(cap <= buffer.capacity, "write_buffer.cap", "must be at most write_buffer.capacity")?;
@@ -127,7 +127,7 @@ fn check_zones(profile: &Profile) -> Result<(), Mistake> {
     check_elements(profile)
 }
 
-/// What zones are built of, and the limits on the LUNs that an allocation chooses from.
+/// The elements of zones, and the limits on the LUNs that an allocation chooses from.
 fn check_elements(profile: &Profile) -> Result<(), Mistake> {
     let (zones, dies, kind) = (&profile.zones, profile.dies(), profile.zones.allocation);
     let units_per_lun =
@@ -226,7 +226,7 @@ fn check_conventional(profile: &Profile) -> Result<(), Mistake> {
     require(
         (2..=GC_LOW_UNITS_MAX).contains(&profile.conventional.gc_low_units),
         "conventional.gc_low_units",
-        "must be 2 to 1024: one unit is kept for the collector itself",
+        "must be 2 to 1024: one unit is reserved for the collector",
     )?;
     require(
         profile.conventional.over_provisioning_percent <= 1_000,
@@ -236,7 +236,7 @@ fn check_conventional(profile: &Profile) -> Result<(), Mistake> {
     require(
         profile.flash.erase_unit.0 >= 2 * profile.flash.program_unit.0,
         "flash.erase_unit",
-        "must be at least two program units where there are conventional zones: collecting one must free something",
+        "must be at least two program units if there are conventional zones: collecting one must free space",
     )?;
     require(
         crate::conventional::physical_blocks(profile) < u64::from(u32::MAX) - 1,
@@ -262,23 +262,23 @@ fn check_firmware(firmware: &FirmwareSpec) -> Result<(), Mistake> {
     let servers =
         users.iter().map(|(key, spec)| (*key, &spec.server)).chain([("firmware.reset", &firmware.reset.server)]);
     for (key, server) in servers {
-        let remedy = format!("is \"{server}\", which firmware.servers does not have; it has {}", names.join(", "));
+        let remedy = format!("is \"{server}\", which is not in firmware.servers; it has {}", names.join(", "));
         require(firmware.servers.contains_key(server), &format!("{key}.server"), &remedy)?;
     }
     Ok(())
 }
 
-/// Every law and every plain time of a profile.
+/// Checks every distribution and every plain time of a profile.
 fn check_times(profile: &Profile) -> Result<(), Mistake> {
     let (flash, channel, link, firmware) = (&profile.flash, &profile.channel, &profile.link, &profile.firmware);
     let reset = &firmware.reset;
-    let laws = [
+    let distributions = [
         ("flash.program", &flash.program),
         ("flash.erase", &flash.erase),
         ("firmware.reset.serial", &reset.serial),
         ("firmware.reset.parallel", &reset.parallel),
     ];
-    let laws_by_size = [
+    let by_size = [
         ("flash.read", &flash.read),
         ("channel.read_overhead", &channel.read_overhead),
         ("firmware.read.serial", &firmware.read.serial),
@@ -303,9 +303,9 @@ fn check_times(profile: &Profile) -> Result<(), Mistake> {
         ("firmware.reset.serial_partly_written", reset.serial_partly_written),
         ("firmware.reset.piece", reset.piece),
     ];
-    let of_laws = laws.iter().map(|(key, law)| (*key, law.mistake()));
-    let of_laws_by_size = laws_by_size.iter().map(|(key, law)| (*key, law.mistake()));
-    for (key, found) in of_laws.chain(of_laws_by_size) {
+    let time_mistakes = distributions.iter().map(|(key, time)| (*key, time.mistake()));
+    let by_size_mistakes = by_size.iter().map(|(key, time)| (*key, time.mistake()));
+    for (key, found) in time_mistakes.chain(by_size_mistakes) {
         if let Some(remedy) = found {
             return Err(mistake(key, remedy));
         }

@@ -1,4 +1,4 @@
-//! What commands cost in the controller's firmware.
+//! Processing times of commands in the controller firmware.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use zonda_config::TimeSpan;
 
 use crate::service_time::{BySize, ServiceTimeSpec};
 
-/// Firmware as a set of servers, each with a queue, and what each command takes of them.
+/// Firmware as a set of servers, each with a queue, and the time each command takes of them.
 ///
-/// A command first occupies a core of its server for its serial time, then takes its parallel time beside all others.
+/// A command first occupies a core of its server for its serial time, then takes its parallel time
+/// concurrently with all others.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FirmwareSpec {
@@ -25,14 +26,14 @@ pub struct FirmwareSpec {
     pub manage: OpcodeSpec,
     /// Zone reset.
     pub reset: ResetSpec,
-    /// Zone finish, beside the padding that it programs.
+    /// Zone finish, in addition to the padding that it programs.
     pub finish: OpcodeSpec,
-    /// Beside the serial time of a write or append that opens its zone, or is the first in it.
+    /// Added to the serial time of a write or append that opens its zone, or is the first in it.
     #[serde(default)]
     pub zone_open_extra: TimeSpan,
 }
 
-/// What one kind of command costs, by the bytes it names.
+/// Times of one kind of command, by its bytes.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpcodeSpec {
@@ -41,12 +42,13 @@ pub struct OpcodeSpec {
     /// Time on one of the server's cores.
     #[serde(default)]
     pub serial: BySize,
-    /// Time beside all others, afterwards; for writes, after their data are in the buffer.
+    /// Parallel time, afterwards; for writes, after their data are in the buffer.
     #[serde(default)]
     pub parallel: BySize,
 }
 
-/// What a reset costs: mapping work that grows with what the host wrote, done in pieces between other commands.
+/// Times of a reset: mapping work in proportion to the data the host wrote, done in pieces between
+/// other commands.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResetSpec {
@@ -55,16 +57,18 @@ pub struct ResetSpec {
     /// Time on one of the server's cores.
     #[serde(default)]
     pub serial: ServiceTimeSpec,
-    /// More serial time for a zone that the host wrote to its capacity; less in proportion. Padding does not count.
+    /// More serial time for a zone that the host wrote to its capacity; less in proportion. Padding
+    /// does not count.
     #[serde(default)]
     pub serial_whole_zone: TimeSpan,
     /// More serial time for a zone that is partly written and not finished.
     #[serde(default)]
     pub serial_partly_written: TimeSpan,
-    /// Time beside all others.
+    /// Parallel time.
     #[serde(default)]
     pub parallel: ServiceTimeSpec,
-    /// The serial time is worked off in pieces of this length, each behind the commands that wait. Zero: in one piece.
+    /// The serial time is worked off in pieces of this length, each behind waiting commands. Zero:
+    /// in one piece.
     #[serde(default)]
     pub piece: TimeSpan,
 }

@@ -1,4 +1,4 @@
-//! Between the geometry of a profile's file, in bytes, and that of a drive, in blocks.
+//! Conversion between the geometry of a profile, in bytes, and that of a drive, in blocks.
 
 use zonda_config::ByteSize;
 use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};

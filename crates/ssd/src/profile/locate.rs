@@ -1,11 +1,12 @@
-//! Where a dotted key stands in a profile's text.
+//! The place of a dotted key in the text of a profile.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The place of a key's value; of the nearest table or list around it that is there, if the key itself is not.
+/// The place of a key's value; of the nearest table or list around it that exists, if the key does
+/// not.
 pub(super) fn locate(text: &str, key: &str) -> Option<Range<usize>> {
     let root = DeTable::parse(text).ok()?;
     let mut parts = key.split('.');

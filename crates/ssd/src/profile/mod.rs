@@ -1,7 +1,7 @@
-//! A drive as data: everything that tells one SSD from another.
+//! Drive profiles: everything that distinguishes one SSD from another.
 //!
-//! A profile is a TOML file with a source for each number; a new drive needs no code. The built-in ones are under
-//! `crates/profiles/drives/`; `docs/guide/drives.md` explains each key.
+//! A profile is a TOML file with a source for each number; a new drive needs no code. The built-in
+//! ones are under `crates/profiles/drives/`; `docs/guide/drives.md` explains each key.
 
 mod bandwidth;
 mod check;
@@ -60,11 +60,11 @@ pub(crate) mod tests {
     #[test]
     fn a_number_without_a_source_is_refused_by_its_key() {
         let error = error_of("link = \"assumed: PCIe 3.0 x4 less its overhead\"", "");
-        assert_eq!(error, "[sources] does not say where \"link.read_bandwidth\" comes from");
+        assert_eq!(error, "missing source of \"link.read_bandwidth\" in [sources]");
     }
 
     #[test]
-    fn laws_and_times_are_checked_wherever_they_stand() {
+    fn distributions_and_times_are_checked_wherever_they_are() {
         let erase = "erase = { base = \"3 ms\" }";
         for (change, to, expected) in [
             (
@@ -101,7 +101,7 @@ pub(crate) mod tests {
     #[test]
     fn a_source_for_nothing_is_refused() {
         let error = error_of("channel = \"assumed: ONFI 4, rounded\"", "channel = \"x\"\nchanel = \"y\"");
-        assert_eq!(error, "[sources] speaks of \"chanel\", which the profile does not have");
+        assert_eq!(error, "[sources] has an entry \"chanel\", which is not a key of the profile");
     }
 
     #[test]
@@ -127,14 +127,14 @@ pub(crate) mod tests {
             (
                 "manage = { server = \"core\"",
                 "manage = { server = \"cpu\"",
-                "firmware.manage.server is \"cpu\", which firmware.servers does not have; it has core",
+                "firmware.manage.server is \"cpu\", which is not in firmware.servers; it has core",
             ),
         ] {
             assert_eq!(error_of(change, to), expected);
         }
     }
 
-    /// What a reader says to `tiny` with these lines in `[zones]`; with `parallelism`, instead of its 4.
+    /// The error of `tiny` with these lines in `[zones]`; with `parallelism`, instead of its 4.
     fn zones_error(lines: &str) -> String {
         let parallelism = if lines.contains("parallelism") { "" } else { "parallelism = 4\n" };
         error_of("allocation = \"fixed\"\nparallelism = 4\n", &format!("{parallelism}{lines}\n"))

@@ -1,29 +1,30 @@
-//! Where one number of a profile comes from.
+//! Source of a number of a profile.
 
 use std::fmt;
 
 use serde::de::{Error, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What kind of thing a source is: how far a number can be trusted, and what it says about the model.
+/// Kind of a source: how reliable a number is, and what it implies for the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
     /// A source states the number.
     Given,
-    /// Nobody states it; a plausible value.
+    /// Not published; a plausible value.
     Assumed,
     /// Computed from published numbers by arithmetic, without running the model.
     Derived,
-    /// Chosen by running the model until it meets results. The model predicts those results no more.
+    /// Chosen so that the model matches published results. The model does not predict those
+    /// results.
     Fitted,
 }
 
-/// The source of a number: its kind, what it says, and the published results it rests on.
+/// The source of a number: its kind, its description, and the published results it is based on.
 ///
-/// In a profile it is a text whose first word is its kind (`"assumed: ..."`, `"derived: ..."`, `"fitted: ..."`, and any
-/// other text for what is given), or a table that names results: `{ fitted = ["ezns-t2-read-4k"], how = "..." }`, or
-/// `derived` instead of `fitted`.
+/// In a profile it is a text whose first word is its kind (`"assumed: ..."`, `"derived: ..."`,
+/// `"fitted: ..."`, and any other text for what is given), or a table that names results:
+/// `{ fitted = ["ezns-t2-read-4k"], how = "..." }`, or `derived` instead of `fitted`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     kind: SourceKind,
@@ -33,7 +34,7 @@ pub struct Source {
 }
 
 impl SourceKind {
-    /// Its word, as in a profile.
+    /// Its name, as in a profile.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -52,13 +53,14 @@ impl Source {
         self.kind
     }
 
-    /// What it says beside its kind and its results: the place, the reason, or the arithmetic.
+    /// Its description: the place, the reason, or the arithmetic.
     #[must_use]
     pub fn words(&self) -> &str {
         &self.words
     }
 
-    /// The ids of the published results that the number was fitted to or derived from; none where it names no ids.
+    /// The ids of the published results that the number was fitted to or derived from; none where
+    /// it names no ids.
     #[must_use]
     pub fn results(&self) -> &[String] {
         self.results.as_deref().unwrap_or_default()
@@ -89,7 +91,7 @@ impl Source {
     }
 }
 
-/// One line for people: kind, results, words.
+/// One line of text: kind, results, description.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let preposition = if self.kind == SourceKind::Fitted { "to" } else { "from" };

@@ -1,4 +1,4 @@
-//! Where all numbers of a profile come from, and how many of them were fitted.
+//! The sources of all numbers of a profile, and how many of them were fitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use zonda_config::ConfigError;
 
 use super::{Profile, Source, SourceKind};
 
-/// Sources by key: `"flash.read" = "..."` speaks for everything below `flash.read` that has no entry of its own. Keys
-/// go into lists by position: `"flash.read.0.time.rare"`.
+/// Sources by key: `"flash.read" = "..."` applies to everything below `flash.read` without its own
+/// entry. Keys go into lists by position: `"flash.read.0.time.rare"`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(from = "BTreeMap<String, Source>", into = "BTreeMap<String, Source>")]
 pub struct Sources {
     entries: BTreeMap<String, Source>,
-    /// The numbers of the text that the profile was read from, in its order.
+    /// The numbers in the text of the profile, in its order.
     numbers: Vec<Number>,
 }
 
@@ -22,9 +22,9 @@ pub struct Sources {
 struct Number {
     /// Its key, dotted, down into lists.
     key: String,
-    /// The key of the list that it stands in, or its own.
+    /// The key of the list that it is in, or its own.
     list: String,
-    /// No time at all: a part of a law that does nothing.
+    /// A time of zero: a part of a distribution without effect.
     is_nothing: bool,
 }
 
@@ -41,7 +41,8 @@ impl From<Sources> for BTreeMap<String, Source> {
 }
 
 impl Sources {
-    /// The source of the number at a dotted key: its own entry, or that of the nearest table or list around it.
+    /// The source of the number at a dotted key: its own entry, or that of the nearest table or
+    /// list around it.
     #[must_use]
     pub fn of(&self, key: &str) -> Option<&Source> {
         let mut key = key;
@@ -64,7 +65,8 @@ impl Sources {
         self.entries.iter().map(|(key, source)| (key.as_str(), source))
     }
 
-    /// Holds the entries against the numbers of the profile's text, both ways, and remembers these.
+    /// Checks the entries against the numbers of the profile's text, both ways, and records the
+    /// numbers.
     pub(super) fn bind(&mut self, text: &str) -> Result<(), ConfigError> {
         let table: toml::Table = zonda_config::parse(text)?;
         let mut numbers = Vec::new();
@@ -87,9 +89,9 @@ impl Sources {
 }
 
 impl Profile {
-    /// The dotted keys of the numbers that were fitted, in the order of the tables' names. Each scalar of a law or a
-    /// list counts, and so do words and switches; a time of zero does not. Of the text that the profile was read from:
-    /// changes in the program are not seen.
+    /// The dotted keys of the numbers that were fitted, in the order of the tables' names. Each
+    /// scalar of a distribution or a list counts, and so do words and switches; a time of zero does
+    /// not. Of the text of the profile: later changes are not counted.
     #[must_use]
     pub fn fitted_numbers(&self) -> Vec<String> {
         let is_fitted = |key: &str| self.sources.of(key).is_some_and(|source| source.kind() == SourceKind::Fitted);
@@ -110,13 +112,13 @@ fn is_below(key: &str, above: &str) -> bool {
 }
 
 fn without_source(key: &str) -> ConfigError {
-    ConfigError::new(format!("[sources] does not say where \"{key}\" comes from"))
+    ConfigError::new(format!("missing source of \"{key}\" in [sources]"))
         .help(format!("add a line such as \"{key}\" = \"Table 2 of ...\" or \"{key}\" = \"assumed: ...\""))
 }
 
 fn without_number(key: &str) -> ConfigError {
-    ConfigError::new(format!("[sources] speaks of \"{key}\", which the profile does not have"))
-        .help("remove the line, or correct its key")
+    ConfigError::new(format!("[sources] has an entry \"{key}\", which is not a key of the profile"))
+        .help("remove the line, or correct the key")
 }
 
 /// All values that are neither tables nor lists of tables. `list` is the list that the path is in.
@@ -147,8 +149,9 @@ mod tests {
     use super::*;
     use zonda_profiles::{builtin_names, builtin_text};
 
-    /// A model with a free number for each result proves nothing: it can meet any of them. With six at most, nearly all
-    /// of a drive's published results are met or missed by numbers that were not chosen for them.
+    /// A model with a free number for each result proves nothing: it can match any of them. With
+    /// six at most, nearly all of a drive's published results are matched or missed by numbers that
+    /// were not chosen for them.
     const FITTED_NUMBERS_MAX: usize = 6;
 
     fn builtin(name: &str) -> Profile {
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scalar_of_a_fitted_law_counts_but_not_a_time_of_zero() {
+    fn every_scalar_of_a_fitted_distribution_counts_but_not_a_time_of_zero() {
         let profile = tiny_with("flash = \"assumed: x\"\n\"flash.read\" = { fitted = [\"a-b-c\"], how = \"y\" }\n");
         let expected = ["0.time.base", "0.time.uniform", "0.up_to", "1.time.base", "1.time.uniform"]
             .map(|key| format!("flash.read.{key}"));
@@ -243,11 +246,11 @@ mod tests {
         ];
         let rest: String = rest.iter().map(|key| format!("\"flash.{key}\" = \"x\"\n")).collect();
         let error = tiny_with(&rest).expect_err("reads have no source");
-        assert_eq!(error.message, "[sources] does not say where \"flash.read\" comes from");
+        assert_eq!(error.message, "missing source of \"flash.read\" in [sources]");
         let error = tiny_with(&format!("{rest}\"flash.read.0\" = \"x\"\n")).expect_err("large reads have no source");
-        assert_eq!(error.message, "[sources] does not say where \"flash.read.1.time.base\" comes from");
-        let error =
-            tiny_with(&format!("{rest}\"flash.read\" = \"x\"\n\"flash.read.2\" = \"x\"\n")).expect_err("no such law");
-        assert_eq!(error.message, "[sources] speaks of \"flash.read.2\", which the profile does not have");
+        assert_eq!(error.message, "missing source of \"flash.read.1.time.base\" in [sources]");
+        let error = tiny_with(&format!("{rest}\"flash.read\" = \"x\"\n\"flash.read.2\" = \"x\"\n"))
+            .expect_err("no such distribution");
+        assert_eq!(error.message, "[sources] has an entry \"flash.read.2\", which is not a key of the profile");
     }
 }

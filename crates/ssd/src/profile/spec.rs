@@ -1,4 +1,4 @@
-//! The tables of a profile, as they stand in its file.
+//! The tables of a profile, as in its file.
 
 use serde::{Deserialize, Serialize};
 use zonda_config::{ByteSize, ConfigError, TimeSpan};
@@ -11,30 +11,30 @@ use crate::service_time::{BySize, ServiceTimeSpec};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What the drive is called on the command line.
+    /// Name of the drive on the command line.
     pub name: String,
-    /// What it is, in a line.
+    /// Title, in one line.
     pub title: String,
-    /// What it is good for, and what it is not.
+    /// Description: what it is suitable for, and what not.
     pub description: String,
     /// The namespace.
     pub geometry: GeometrySpec,
-    /// Dies and what they do.
+    /// Dies and their operations.
     pub flash: FlashSpec,
     /// Buses between controller and dies.
     pub channel: ChannelSpec,
-    /// The way to the host.
+    /// Link to the host.
     pub link: LinkSpec,
-    /// Costs of commands.
+    /// Processing times of commands.
     pub firmware: FirmwareSpec,
-    /// Where writes wait for their program.
+    /// The write buffer, where writes wait for their program.
     pub write_buffer: BufferSpec,
-    /// How zones lie on dies.
+    /// Placement of zones on dies.
     pub zones: ZonesSpec,
-    /// How conventional zones are kept.
+    /// Storage of conventional zones.
     #[serde(default)]
     pub conventional: ConventionalSpec,
-    /// Where each number comes from.
+    /// Source of each number.
     pub sources: Sources,
 }
 
@@ -42,14 +42,14 @@ pub struct Profile {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GeometrySpec {
-    /// Logical block.
+    /// Size of a logical block.
     pub block_size: ByteSize,
     /// Metadata with each block, 0 to 64 bytes.
     #[serde(default)]
     pub metadata_bytes: u16,
     /// From one zone's start to the next.
     pub zone_size: ByteSize,
-    /// Of a zone, what can be written.
+    /// Writable capacity of a zone.
     pub zone_capacity: ByteSize,
     /// Zones in the namespace.
     pub zones: u32,
@@ -78,18 +78,18 @@ pub struct GeometrySpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZrwaSpec {
-    /// One area.
+    /// Size of an area.
     pub size: ByteSize,
-    /// Unit of committing.
+    /// Commit granularity.
     pub flush_granularity: ByteSize,
-    /// Areas at a time.
+    /// Areas in use at a time.
     pub resources: u32,
-    /// Whether the host may commit.
+    /// Whether explicit commits are supported.
     #[serde(default)]
     pub explicit_flush: bool,
 }
 
-/// Dies and what they do.
+/// Dies and their operations.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashSpec {
@@ -97,10 +97,11 @@ pub struct FlashSpec {
     pub channels: u32,
     /// Dies on each channel.
     pub dies_per_channel: u32,
-    /// Bytes one sensing brings up: a page, times the planes read together. Also the unit in which a zone's data go
-    /// round its dies.
+    /// Bytes read by one sensing: a page, times the planes read together. Also the unit in which a
+    /// zone's data are striped over its dies.
     pub read_unit: ByteSize,
-    /// Bytes one program writes: a page, times planes, times bits a cell where they are programmed in one shot.
+    /// Bytes one program writes: a page, times planes, times bits a cell where they are programmed
+    /// in one shot.
     pub program_unit: ByteSize,
     /// Bytes one erase frees on a die.
     pub erase_unit: ByteSize,
@@ -110,10 +111,10 @@ pub struct FlashSpec {
     pub program: ServiceTimeSpec,
     /// Erasing one unit (tBERS).
     pub erase: ServiceTimeSpec,
-    /// Whether a die can sense on while a page leaves its cache register.
+    /// Whether a die can sense while a page is transferred from its cache register.
     #[serde(default)]
     pub cache_read: bool,
-    /// Programs and erases give way to waiting reads at multiples of this time. Zero: never.
+    /// Programs and erases are suspended for waiting reads at multiples of this time. Zero: never.
     #[serde(default)]
     pub suspend_slice: TimeSpan,
 }
@@ -122,37 +123,37 @@ pub struct FlashSpec {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelSpec {
-    /// Bytes a second.
+    /// Bytes per second.
     pub bandwidth: Bandwidth,
-    /// The command that starts the sensing of a page, which waits for the channel like a transfer. Zero: it takes no part
-    /// in the traffic of the channel.
+    /// The command that starts the sensing of a page, which waits for the channel like a transfer.
+    /// Zero: it does not use the channel.
     #[serde(default)]
     pub read_command: TimeSpan,
-    /// Beside the transfer of a page that is read, by its bytes.
+    /// Overhead of the transfer of a page that is read, by its bytes.
     #[serde(default)]
     pub read_overhead: BySize,
-    /// Beside the transfer of a page to be programmed.
+    /// Overhead of the transfer of a page to be programmed.
     #[serde(default)]
     pub write_overhead: TimeSpan,
 }
 
-/// The way between host and controller: one queue out, one in.
+/// The link between host and controller: one queue for each direction.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
-    /// Bytes a second to the host.
+    /// Bytes per second to the host.
     pub read_bandwidth: Bandwidth,
-    /// Bytes a second from the host.
+    /// Bytes per second from the host.
     pub write_bandwidth: Bandwidth,
-    /// Beside the transfers of each read command.
+    /// Overhead of each read command.
     #[serde(default)]
     pub read_overhead: TimeSpan,
-    /// Beside the transfers of each write command.
+    /// Overhead of each write command.
     #[serde(default)]
     pub write_overhead: TimeSpan,
 }
 
-/// Where writes wait for their program.
+/// The write buffer, where writes wait for their program.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BufferSpec {
@@ -163,10 +164,10 @@ pub struct BufferSpec {
     /// What `cap` counts.
     #[serde(default)]
     pub cap_scope: CapScope,
-    /// Who goes first when there is no room.
+    /// Order of admission when the buffer is full.
     #[serde(default)]
     pub admission: Admission,
-    /// A write ends when it is in the buffer; otherwise when it is programmed.
+    /// A write completes when it is in the buffer; otherwise when it is programmed.
     pub early_completion: bool,
 }
 
@@ -181,20 +182,20 @@ pub enum CapScope {
     Die,
 }
 
-/// Who goes first when the write buffer has no room.
+/// Order of admission when the write buffer is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Admission {
-    /// In order of arrival; a writer at its cap steps aside for those behind it.
+    /// In order of arrival; a writer at its cap is passed by those behind it.
     #[default]
     FirstCome,
-    /// In order of arrival; a writer at its cap holds up those behind it.
+    /// In order of arrival; a writer at its cap blocks those behind it.
     Strict,
     /// One piece from each waiting zone in turn.
     RoundRobin,
 }
 
-/// How zones lie on dies.
+/// Placement of zones on dies.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZonesSpec {
@@ -202,19 +203,20 @@ pub struct ZonesSpec {
     pub allocation: AllocationKind,
     /// Dies that one zone is spread over.
     pub parallelism: u32,
-    /// Which dies, where a zone does not lie on all of them.
+    /// Assignment of dies, if a zone is not on all of them.
     #[serde(default)]
     pub placement: Placement,
-    /// LUNs (dies) that a zone takes elements of, at least. Absent: `parallelism`. Not for `fixed`, nor the next two.
+    /// LUNs (dies) that a zone takes elements of, at least. Absent: `parallelism`. Not for `fixed`,
+    /// nor the next two.
     pub luns_min: Option<u32>,
-    /// Elements that a zone takes of one LUN, or group of LUNs that its elements lie across, at most. Absent: what an even
-    /// spread over `luns_min` needs.
+    /// Elements that a zone takes of one LUN, or group of LUNs that its elements lie across, at
+    /// most. Absent: what an even spread over `luns_min` needs.
     pub elements_per_lun_max: Option<u32>,
     /// LUNs that one allocation may choose from. Absent: `parallelism`.
     pub luns_eligible: Option<u32>,
 }
 
-/// Which dies a zone takes where it does not lie on all of them.
+/// Assignment of dies, if a zone is not on all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -225,11 +227,11 @@ pub enum Placement {
     RoundRobin,
 }
 
-/// How conventional zones are kept: a page-mapped translation layer.
+/// Conventional zones: a page-mapped translation layer.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConventionalSpec {
-    /// Flash beyond what the host sees, in percent of it.
+    /// Over-provisioned flash, in percent of the capacity of the conventional zones.
     pub over_provisioning_percent: u32,
     /// A die collects garbage when it has fewer free erase units than this.
     pub gc_low_units: u32,
@@ -242,10 +244,10 @@ impl Default for ConventionalSpec {
 }
 
 impl Profile {
-    /// Reads a profile, and checks it.
+    /// Parses and checks a profile.
     ///
     /// # Errors
-    /// The first mistake, at its place in the text where it has one.
+    /// The first error, with its place in the text if known.
     pub fn parse(text: &str) -> Result<Profile, ConfigError> {
         let mut profile: Profile = zonda_config::parse(text)?;
         check::check(&profile).map_err(|mistake| {

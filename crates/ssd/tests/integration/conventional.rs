@@ -1,4 +1,4 @@
-//! Conventional zones: overwriting, garbage collection, and what both cost.
+//! Conventional zones: overwriting, garbage collection, and their cost.
 
 use crate::support::{CAPACITY, KIB, PAGE, Rig, UNIT, conventional_drive, kib};
 use zonda_ssd::Ssd;
@@ -7,7 +7,7 @@ use zonda_zoned::{Blocks, Instant, Lba, Operation, Payload, PayloadKind, Prng, Z
 
 /// Blocks of the whole drive.
 const BLOCKS: u64 = 16 * CAPACITY;
-/// A read's firmware.
+/// Firmware time of a read.
 const READ_US: u64 = 1 + 5;
 
 /// A drive of 24 MiB with erase units of 192 KiB, so that a die has some forty of them.
@@ -23,10 +23,11 @@ fn prefill(rig: &mut Rig) {
     }
 }
 
-/// Random overwrites of one to sixteen blocks at a queue depth, with a model beside it: which write each block holds.
+/// Random overwrites of one to sixteen blocks at a queue depth, with a model of the write that each
+/// block holds.
 struct Overwriter {
     prng: Prng,
-    under_way: Vec<(u64, Instant)>,
+    in_flight: Vec<(u64, Instant)>,
     model: Vec<u64>,
     number: u64,
     worst_ns: u64,
@@ -36,12 +37,12 @@ struct Overwriter {
 impl Overwriter {
     fn new(seed: u64) -> Overwriter {
         let model = vec![0; BLOCKS as usize];
-        Overwriter { prng: Prng::new(seed), under_way: Vec::new(), model, number: 0, worst_ns: 0, written_blocks: 0 }
+        Overwriter { prng: Prng::new(seed), in_flight: Vec::new(), model, number: 0, worst_ns: 0, written_blocks: 0 }
     }
 
     fn run(&mut self, rig: &mut Rig, writes: u64, depth: usize, blocks_max: u64, reach: u64) {
         for _ in 0..writes {
-            while self.under_way.len() >= depth {
+            while self.in_flight.len() >= depth {
                 self.wait(rig);
             }
             self.number += 1;
@@ -51,17 +52,17 @@ impl Overwriter {
             self.written_blocks += blocks;
             let payload = Payload::Fingerprints(vec![self.number; blocks as usize].into());
             let id = rig.submit(Operation::Write { start: Lba(at), blocks: Blocks(blocks), payload });
-            self.under_way.push((id, rig.now));
+            self.in_flight.push((id, rig.now));
         }
-        while !self.under_way.is_empty() {
+        while !self.in_flight.is_empty() {
             self.wait(rig);
         }
     }
 
     fn wait(&mut self, rig: &mut Rig) {
-        assert!(rig.step(), "{} writes wait for ever", self.under_way.len());
+        assert!(rig.step(), "{} writes wait for ever", self.in_flight.len());
         let worst_ns = &mut self.worst_ns;
-        self.under_way.retain(|(id, since)| {
+        self.in_flight.retain(|(id, since)| {
             if rig.has_ended(*id) {
                 *worst_ns = (*worst_ns).max(rig.end(*id).since(*since).0);
             }
@@ -111,7 +112,7 @@ fn sequential_overwriting_leaves_nothing_to_move() {
 }
 
 #[test]
-fn an_almost_full_drive_keeps_taking_random_writes_and_none_waits_for_ever() {
+fn an_almost_full_drive_keeps_serving_random_writes_and_none_waits_for_ever() {
     for (admission, early_completion, depth) in
         [(Admission::FirstCome, true, 64), (Admission::RoundRobin, true, 8), (Admission::Strict, false, 8)]
     {
@@ -127,14 +128,15 @@ fn an_almost_full_drive_keeps_taking_random_writes_and_none_waits_for_ever() {
         host.run(&mut rig, 6_000, depth, 1, BLOCKS);
         rig.run();
         host.check(&mut rig);
-        // A write may wait for all before it, and for some rounds of collecting on each die; not longer.
+        // A write may wait for all before it, and for some rounds of collecting on each die; not
+        // longer.
         assert!(host.worst_ns < 2_000_000_000, "{admission:?}: {} ns", host.worst_ns);
         assert_eq!(rig.drive.wear().erases, rig.drive.counters().erases);
     }
 }
 
 #[test]
-fn a_hot_spot_wears_on_without_hanging() {
+fn overwriting_a_hot_spot_does_not_hang() {
     let mut rig = Rig::with(&drive(), PayloadKind::Fingerprints, 1);
     let mut host = Overwriter::new(3);
     prefill(&mut rig);
@@ -144,7 +146,7 @@ fn a_hot_spot_wears_on_without_hanging() {
 }
 
 #[test]
-fn reads_beside_collection_come_through() {
+fn reads_during_collection_complete() {
     let mut rig = Rig::new(&drive());
     prefill(&mut rig);
     let mut prng = Prng::new(4);
@@ -168,19 +170,20 @@ fn reads_beside_collection_come_through() {
         rig.step();
     }
     assert!(rig.drive.counters().programmed_gc_bytes > 0);
-    // Two reads of the host, sixteen pages of a collection, a slice and a load, each twice over at most.
+    // Two reads of the host, sixteen pages of a collection, a slice and a load, each twice over at
+    // most.
     assert!((100..2 * (2 * 45 + 16 * 66 + 200 + 48)).contains(&worst_us), "{worst_us}");
 }
 
 #[test]
-fn power_loss_keeps_every_acknowledged_block_and_the_drive_works_on() {
+fn every_acknowledged_block_survives_power_loss_and_the_drive_continues() {
     let profile = drive();
     let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 1);
     let mut host = Overwriter::new(5);
     prefill(&mut rig);
     for round in 0..30 {
         host.run(&mut rig, 300, 16, 8, BLOCKS);
-        // Programs and collections are under way, and all writes are acknowledged.
+        // Programs and collections are in flight, and all writes are acknowledged.
         let media = rig.drive.power_loss(&mut Prng::new(round));
         rig = Rig::of(Ssd::power_on(&profile, media, &Prng::new(100 + round)));
         assert_eq!((rig.drive.outstanding(), rig.drive.buffered_bytes()), (0, 0));
@@ -192,7 +195,7 @@ fn power_loss_keeps_every_acknowledged_block_and_the_drive_works_on() {
 }
 
 #[test]
-fn blocks_side_by_side_on_a_page_come_up_together_and_scattered_ones_one_by_one() {
+fn adjacent_blocks_of_a_page_are_read_together_and_scattered_ones_one_by_one() {
     let mut rig = Rig::new(&drive());
     prefill(&mut rig);
     assert_eq!(rig.alone_us(|rig| rig.read(0, 0, 1)), READ_US + 40 + 4 + 1);

@@ -1,4 +1,4 @@
-//! Tables of elements that are damaged, wrong, or of another drive: refused, and never a panic.
+//! Element tables that are damaged, inconsistent, or of another drive: rejected without a panic.
 
 use proptest::prelude::*;
 use zonda_ssd::allocation::{ElementState, ElementTable, ElementTableError, FlexibleAllocator, ZoneAllocator};
@@ -6,11 +6,11 @@ use zonda_zoned::{Prng, ZoneIndex};
 
 use crate::zone_allocation::drive_in_use;
 
-/// What is done to a table.
+/// A change of a table.
 type Change<'a> = &'a dyn Fn(&mut ElementTable);
 
 #[test]
-fn a_table_of_another_drive_or_one_that_contradicts_itself_is_refused() {
+fn a_table_of_another_drive_or_an_inconsistent_one_is_refused() {
     let (profile, mut allocator) = drive_in_use(&mut Prng::new(3));
     let good = allocator.elements();
     let refused = |change: Change<'_>| {
@@ -23,15 +23,15 @@ fn a_table_of_another_drive_or_one_that_contradicts_itself_is_refused() {
         (good.zones[owner][0], good.elements.iter().position(|e| e.state.is_free()).expect("one is free"));
     let changes: [(Change<'_>, &str); 10] = [
         (&|table| table.policy = zonda_ssd::profile::AllocationKind::Superblock, "by \"superblock\", not by \"block\""),
-        (&|table| table.elements.truncate(3), "it has 3 elements, not 16"),
-        (&|table| table.elements_per_zone = 5, "its zones have 5 elements each, not 4"),
-        (&|table| table.zones.truncate(1), "it has 1 zones, not 4"),
-        (&|table| table.zones[owner] = vec![99], "has element 99, which there is not"),
-        (&|table| table.elements[owned as usize].state = ElementState::Retired, "went offline, and some of its"),
-        (&|table| table.zones[owner] = vec![owned, owned], "is twice a zone's"),
-        (&|table| table.elements[owned as usize].state = ElementState::Empty, "is free, and a zone's"),
-        (&|table| table.elements[free].state = ElementState::Written, "is Written, and no zone's"),
-        (&|table| table.elements[free].erases = u32::MAX, "was erased more often than can be"),
+        (&|table| table.elements.truncate(3), "its number of elements is 3, not 16"),
+        (&|table| table.elements_per_zone = 5, "its number of elements per zone is 5, not 4"),
+        (&|table| table.zones.truncate(1), "its number of zones is 1, not 4"),
+        (&|table| table.zones[owner] = vec![99], "has element 99, which does not exist"),
+        (&|table| table.elements[owned as usize].state = ElementState::Retired, "is offline, but not all of its"),
+        (&|table| table.zones[owner] = vec![owned, owned], "is listed twice"),
+        (&|table| table.elements[owned as usize].state = ElementState::Empty, "is free, but listed for a zone"),
+        (&|table| table.elements[free].state = ElementState::Written, "is not free, but has no owner"),
+        (&|table| table.elements[free].erases = u32::MAX, "has too many erases"),
     ];
     for (change, expected) in changes {
         let error = refused(change);
@@ -41,7 +41,7 @@ fn a_table_of_another_drive_or_one_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn bytes_that_are_no_table_are_refused_for_what_they_are() {
+fn bytes_that_are_not_a_table_are_refused_with_the_reason() {
     let (_, allocator) = drive_in_use(&mut Prng::new(3));
     let bytes = allocator.elements().to_bytes();
     let with = |at: usize, by: u8| {
@@ -61,7 +61,7 @@ fn bytes_that_are_no_table_are_refused_for_what_they_are() {
     assert!(ElementTable::from_bytes(&longer).is_err());
 }
 
-/// Bytes with the right beginning and checksum, so that more than these is looked at.
+/// Bytes with a valid magic number and checksum, so that the rest is parsed.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.splice(0..0, b"ZELM\x01\0\0\0\0\0\0\0".iter().copied());
     let sum = crc_fast::crc32_iscsi(&bytes[12..]);
@@ -71,14 +71,14 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn no_bytes_make_a_reader_of_tables_panic(
+    fn arbitrary_bytes_never_make_the_table_parser_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
         numbers in proptest::collection::vec(0_u32..6, 0..40),
     ) {
         let numbers: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         for bytes in [bytes.clone(), sealed(bytes), sealed(numbers)] {
             if let Ok(table) = ElementTable::from_bytes(&bytes) {
-                prop_assert_eq!(table.to_bytes(), bytes, "a table that is read is written alike");
+                prop_assert_eq!(table.to_bytes(), bytes, "a table is serialized to the bytes it was parsed from");
             }
         }
     }

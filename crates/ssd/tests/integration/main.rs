@@ -1,8 +1,9 @@
-//! The drive from outside: times, power loss, zone allocation, and a million commands against the oracle.
+//! The drive from outside: times, power loss, zone allocation, and a million commands against the
+//! oracle.
 
 mod conventional;
-mod element_book;
 mod element_tables;
+mod element_tracker;
 mod oracle;
 mod power;
 mod support;

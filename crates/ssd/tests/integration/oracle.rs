@@ -1,7 +1,9 @@
-//! The drive against the oracle: the same random commands, valid and invalid, and the same answers.
+//! The drive compared with the oracle: the same random commands, valid and invalid, and the same
+//! completions.
 //!
-//! A million commands over many small drives, at queue depths up to sixteen: every status, every outcome and every byte
-//! of a completion must be the oracle's, and now and then all zones and blocks are compared.
+//! A million commands over many small drives, at queue depths up to sixteen: every status, every
+//! result and every byte of a completion must be the oracle's, and all zones and blocks are
+//! compared periodically.
 
 use zonda_config::{ByteSize, TimeSpan};
 use zonda_profiles::builtin_text;
@@ -15,48 +17,48 @@ use zonda_zoned::{
 
 /// Commands in all.
 const COMMANDS: u64 = 1_000_000;
-/// Commands to one drive before the next is made.
+/// Commands to one drive before the next is created.
 const COMMANDS_A_DRIVE: u64 = 5_000;
 /// Commands between two comparisons of everything.
 const COMMANDS_BETWEEN_SURVEYS: u64 = 2_500;
 /// Events between two checks of the drive's invariants, which take longer than the events.
 const WAITS_BETWEEN_CHECKS: u64 = 256;
 
-/// The test is cut in parts, so that two cores share it.
+/// The test is split into parts, to run on two cores.
 const PARTS: u64 = 4;
 
 const _: () = assert!(COMMANDS.is_multiple_of(COMMANDS_A_DRIVE * PARTS));
 
 fn run_part(part: u64) {
-    let worlds = COMMANDS / COMMANDS_A_DRIVE / PARTS;
-    for world in part * worlds..(part + 1) * worlds {
-        Pair::new(world).run(COMMANDS_A_DRIVE);
+    let testbeds = COMMANDS / COMMANDS_A_DRIVE / PARTS;
+    for testbed in part * testbeds..(part + 1) * testbeds {
+        Pair::new(testbed).run(COMMANDS_A_DRIVE);
     }
 }
 
 #[test]
-fn the_first_quarter_of_a_million_random_commands_gets_the_oracles_answers() {
+fn the_first_quarter_of_a_million_random_commands_has_the_results_of_the_oracle() {
     run_part(0);
 }
 
 #[test]
-fn the_second_quarter_of_a_million_random_commands_gets_the_oracles_answers() {
+fn the_second_quarter_of_a_million_random_commands_has_the_results_of_the_oracle() {
     run_part(1);
 }
 
 #[test]
-fn the_third_quarter_of_a_million_random_commands_gets_the_oracles_answers() {
+fn the_third_quarter_of_a_million_random_commands_has_the_results_of_the_oracle() {
     run_part(2);
 }
 
 #[test]
-fn the_last_quarter_of_a_million_random_commands_gets_the_oracles_answers() {
+fn the_last_quarter_of_a_million_random_commands_has_the_results_of_the_oracle() {
     run_part(3);
 }
 
 /// A drive and its oracle.
 struct Pair {
-    world: u64,
+    testbed: u64,
     keeps: PayloadKind,
     prng: Prng,
     drive: Ssd,
@@ -69,13 +71,13 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(world: u64) -> Pair {
-        let mut prng = Prng::new(world).fork("oracle test");
+    fn new(testbed: u64) -> Pair {
+        let mut prng = Prng::new(testbed).fork("oracle test");
         let geometry = random_geometry(&mut prng);
         let profile = profile_of(&geometry, &mut prng);
         let keeps = if prng.chance(1, 2) { PayloadKind::Bytes } else { PayloadKind::Fingerprints };
         Pair {
-            world,
+            testbed,
             keeps,
             drive: Ssd::new(&profile, keeps, &prng.fork("drive")),
             oracle: ReferenceDevice::new(geometry.clone(), keeps),
@@ -112,13 +114,13 @@ impl Pair {
 
     fn submit(&mut self, command: Command) {
         self.expected.push(self.oracle.execute(&command));
-        self.drive.submit(self.now, command).expect("the drive has room");
+        self.drive.submit(self.now, command).expect("the queue of the drive is not full");
     }
 
     /// Lets the drive reach its next event, and checks what completes.
     fn wait(&mut self) {
         let Some(next) = self.drive.next_wakeup() else {
-            assert!(self.expected.is_empty(), "world {}: commands are lost: {:?}", self.world, self.expected);
+            assert!(self.expected.is_empty(), "testbed {}: commands are lost: {:?}", self.testbed, self.expected);
             return;
         };
         self.now = self.now.max(next);
@@ -127,7 +129,7 @@ impl Pair {
         while let Some(completion) = completions.pop() {
             let place = self.expected.iter().position(|expected| expected.id == completion.id);
             let expected = self.expected.swap_remove(place.expect("a command completes once"));
-            assert_eq!(completion, expected, "world {} {:?}", self.world, self.geometry);
+            assert_eq!(completion, expected, "testbed {} {:?}", self.testbed, self.geometry);
         }
         self.waits += 1;
         if self.waits.is_multiple_of(WAITS_BETWEEN_CHECKS) {
@@ -152,12 +154,12 @@ impl Pair {
             partial: false,
             descriptors_max: u32::MAX,
         };
-        self.ask(report);
+        self.execute(report);
         let (zone_blocks, step) = (self.geometry.zone_size_blocks.0, self.geometry.max_transfer_blocks.0);
         for zone in (0..self.geometry.zone_count).map(ZoneIndex) {
             for first in (0..zone_blocks).step_by(step as usize) {
                 let start = self.geometry.zone_start(zone) + Blocks(first);
-                self.ask(Operation::Read { start, blocks: Blocks(step.min(zone_blocks - first)) });
+                self.execute(Operation::Read { start, blocks: Blocks(step.min(zone_blocks - first)) });
             }
         }
         if self.prng.chance(1, 4) {
@@ -165,7 +167,7 @@ impl Pair {
         }
     }
 
-    fn ask(&mut self, operation: Operation) {
+    fn execute(&mut self, operation: Operation) {
         self.next_survey_id += 1;
         self.submit(Command { id: CommandId(self.next_survey_id), namespace: NamespaceId::FIRST, operation });
         self.drain();
@@ -180,7 +182,7 @@ impl Pair {
         }
     }
 
-    /// Power goes and comes while nothing is under way: nothing may change but open zones.
+    /// Power-cycles the idle drive: nothing may change but open zones.
     fn cycle_power(&mut self) {
         let profile = self.drive.profile().clone();
         let placeholder = Ssd::new(&profile, PayloadKind::None, &self.prng);
@@ -192,7 +194,7 @@ impl Pair {
     }
 }
 
-/// A drive of this geometry, with hardware that varies.
+/// A drive of this geometry, with random hardware.
 fn profile_of(geometry: &Geometry, prng: &mut Prng) -> Profile {
     let text = builtin_text("tiny").expect("tiny is built in");
     let mut profile = Profile::parse(text).expect("built-in profiles are valid");

@@ -1,4 +1,5 @@
-//! Power loss at every event of small runs: what was acknowledged stays, and the drive works on.
+//! Power loss at every event of small runs: acknowledged commands persist, and the drive continues
+//! to work.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use zonda_ssd::Ssd;
 use zonda_ssd::profile::{AllocationKind, Profile};
 use zonda_zoned::{Blocks, Lba, Operation, Payload, PayloadKind, Prng, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
-/// Marks of a run's `number`-th write: one fingerprint a block.
+/// Payload of a run's `number`-th write: one fingerprint per block.
 fn prints(number: u64, blocks: u64) -> Payload {
     Payload::Fingerprints((0..blocks).map(|block| number * 1_000 + block + 1).collect())
 }
@@ -19,20 +20,20 @@ enum Step {
     Write(u32, u64),
     Finish(u32),
     Reset(u32),
-    /// Lets the drive work for so many events.
+    /// Runs the drive for so many events.
     Wait(u32),
 }
 
-/// What a run knows of a zone.
+/// Expected state of a zone.
 #[derive(Clone, Default)]
 struct Known {
-    /// Marks of every block since the last reset, taken or not.
+    /// Marks of every block since the last reset, kept or lost.
     marks: Vec<u64>,
     acknowledged: u64,
-    reset_under_way: Option<u64>,
+    reset_in_flight: Option<u64>,
     reset_acknowledged: bool,
     finish_acknowledged: bool,
-    /// Marks before the last reset, which may come back if that is lost.
+    /// Marks before the last reset, which may reappear if that is lost.
     before: Vec<u64>,
     acknowledged_before: u64,
 }
@@ -87,7 +88,7 @@ impl Run {
                     };
                     *self.generation.entry(zone).or_default() += 1;
                     let id = self.rig.reset(zone);
-                    known.reset_under_way = Some(id);
+                    known.reset_in_flight = Some(id);
                     self.resets.push((id, zone));
                 }
                 Step::Wait(waits) => {
@@ -110,7 +111,7 @@ impl Run {
 
     fn step(&mut self) -> bool {
         self.events += 1;
-        let goes_on = self.rig.step();
+        let continues = self.rig.step();
         for (id, zone, end, generation) in &self.writes {
             let known = self.known.get_mut(zone).expect("a zone that is used is known");
             if self.rig.has_ended(*id) {
@@ -124,22 +125,22 @@ impl Run {
         }
         for (id, zone) in &self.resets {
             let known = self.known.get_mut(zone).expect("a zone that is used is known");
-            known.reset_acknowledged |= self.rig.has_ended(*id) && known.reset_under_way == Some(*id);
+            known.reset_acknowledged |= self.rig.has_ended(*id) && known.reset_in_flight == Some(*id);
         }
         for (id, zone) in &self.finishes {
             let known = self.known.get_mut(zone).expect("a zone that is used is known");
             known.finish_acknowledged |= self.rig.has_ended(*id);
         }
-        goes_on
+        continues
     }
 
-    /// Cuts the power, looks at everything, and uses the drive.
+    /// Cuts the power, checks everything, and uses the drive.
     fn cut(self, profile: &Profile, seed: u64) {
         let mut prng = Prng::new(seed);
         let media = self.rig.drive.power_loss(&mut prng);
         let mut rig = Rig::of(Ssd::power_on(profile, media, &prng.fork("again")));
         rig.drive.check_invariants();
-        assert_eq!((rig.drive.outstanding(), rig.drive.buffered_bytes()), (0, 0), "nothing is under way");
+        assert_eq!((rig.drive.outstanding(), rig.drive.buffered_bytes()), (0, 0), "nothing is in flight");
         let now = rig.now;
         assert!(!rig.step() && rig.now == now, "and nothing is to come");
         for (zone, known) in &self.known {
@@ -160,7 +161,7 @@ fn check_zone(rig: &mut Rig, zone: u32, known: &Known) {
     assert!(!view.state.is_open(), "zone {zone} is {}", view.state);
     let start = rig.lba(zone, 0);
     let found = rig.prints(start, 64);
-    let may_be_before = known.reset_under_way.is_some() && !known.reset_acknowledged && known.acknowledged == 0;
+    let may_be_before = known.reset_in_flight.is_some() && !known.reset_acknowledged && known.acknowledged == 0;
     let holds = |marks: &[u64], acknowledged: u64| {
         let expected =
             |block: usize| if (block as u64) < pointer { marks.get(block).copied().unwrap_or(u64::MAX) } else { 0 };
@@ -177,7 +178,7 @@ fn check_zone(rig: &mut Rig, zone: u32, known: &Known) {
         known.acknowledged,
         known.marks.len()
     );
-    if known.finish_acknowledged && !may_be_before && known.reset_under_way.is_none() {
+    if known.finish_acknowledged && !may_be_before && known.reset_in_flight.is_none() {
         assert_eq!(view.state, ZoneState::Full, "zone {zone} was finished");
     }
 }
@@ -215,16 +216,16 @@ fn with_every_element(profile: &Profile) -> Vec<Profile> {
     profiles
 }
 
-/// Cuts a run at each of its events, with several ways to decide what was under way.
+/// Cuts a run at each of its events, with several random results of the commands in flight.
 fn cut_everywhere(profile: &Profile, steps: &[Step]) {
     for events in 0.. {
-        let mut goes_on = true;
+        let mut continues = true;
         for seed in 0..4 {
             let mut run = Run::new(profile);
-            goes_on = run.play(steps, events);
+            continues = run.play(steps, events);
             run.cut(profile, seed * 1_000 + events);
         }
-        if !goes_on {
+        if !continues {
             assert!(events >= 30, "the run is worth cutting: {events} events");
             return;
         }
@@ -232,7 +233,7 @@ fn cut_everywhere(profile: &Profile, steps: &[Step]) {
 }
 
 #[test]
-fn acknowledged_writes_stay_wherever_power_goes() {
+fn acknowledged_writes_survive_power_loss_at_any_event() {
     let steps = [
         Step::Write(0, 5),
         Step::Write(1, 30),
@@ -268,7 +269,7 @@ fn a_drive_without_early_completion_and_with_a_full_buffer_keeps_them_too() {
 }
 
 #[test]
-fn finishes_and_resets_happen_wholly_or_not_at_all_wherever_power_goes() {
+fn finishes_and_resets_are_atomic_at_power_loss_at_any_event() {
     let steps = [
         Step::Write(0, 20),
         Step::Write(1, 40),
@@ -308,7 +309,7 @@ fn finishes_and_resets_happen_wholly_or_not_at_all_wherever_power_goes() {
 }
 
 #[test]
-fn a_finish_that_power_loss_takes_back_keeps_its_elements_and_one_that_it_keeps_frees_them() {
+fn a_finish_undone_by_power_loss_keeps_its_elements_and_one_that_persists_frees_them() {
     for profile in with_every_element(&wide_drive()).into_iter().filter(|p| p.zones.allocation != AllocationKind::Fixed)
     {
         let mut outcomes = [0, 0];
@@ -356,7 +357,7 @@ fn power_loss_leaves_any_part_of_a_write_in_flight() {
 }
 
 #[test]
-fn what_a_command_in_flight_did_to_a_zone_stays_once_a_later_one_that_finds_it_so_is_acknowledged() {
+fn a_zone_change_in_flight_persists_once_a_later_command_that_depends_on_it_is_acknowledged() {
     type Submit = fn(&mut Rig) -> u64;
     let cases: [(&str, u64, Submit, Submit, ZoneState); 3] = [
         ("finish", 20, |rig| rig.finish(0), |rig| rig.finish(0), ZoneState::Full),
@@ -390,7 +391,7 @@ fn what_a_command_in_flight_did_to_a_zone_stays_once_a_later_one_that_finds_it_s
 }
 
 #[test]
-fn power_loss_takes_no_zone_back_that_has_failed_since_a_command_in_flight_changed_it() {
+fn power_loss_does_not_undo_a_change_of_a_zone_that_has_failed_since() {
     type Submit = fn(&mut Rig) -> u64;
     let submits: [Submit; 2] = [|rig| rig.finish(0), |rig| rig.reset(0)];
     let profile = drive_of_constants();
@@ -412,7 +413,7 @@ fn power_loss_takes_no_zone_back_that_has_failed_since_a_command_in_flight_chang
 }
 
 #[test]
-fn blocks_of_a_random_write_area_stay_wherever_power_goes() {
+fn blocks_of_a_random_write_area_survive_power_loss_at_any_event() {
     for profile in with_every_element(&drive_of_constants()) {
         cut_random_write_areas(&profile);
     }
@@ -424,12 +425,12 @@ fn cut_random_write_areas(profile: &Profile) {
         rig.manage(0, ZoneAction::Open { zrwa: true });
         let mut left = events;
         let mut ids = Vec::new();
-        let mut goes_on = true;
+        let mut continues = true;
         for round in 0..4 {
             ids.push(rig.write_of(0, 0, 8, prints(round, 8)));
             let waits = if round == 3 { left } else { left.min(6) };
             for _ in 0..waits {
-                goes_on = rig.step();
+                continues = rig.step();
             }
             left -= waits;
             if round == 1 {
@@ -451,7 +452,7 @@ fn cut_random_write_areas(profile: &Profile) {
         rig.submit(Operation::ManageZones { action: ZoneAction::FlushZrwa, target });
         rig.run();
         use_zone_after_commit(&mut rig);
-        if !goes_on {
+        if !continues {
             break;
         }
     }
@@ -465,7 +466,7 @@ fn use_zone_after_commit(rig: &mut Rig) {
 }
 
 #[test]
-fn acknowledged_blocks_of_conventional_zones_stay_wherever_power_goes() {
+fn acknowledged_blocks_of_conventional_zones_survive_power_loss_at_any_event() {
     let profile = conventional_drive();
     for events in (0..1_200).step_by(3) {
         let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, 3);

@@ -1,4 +1,5 @@
-//! Zone allocation over long lives: whose each element is, what it costs, how evenly wear spreads, and what restarts keep.
+//! Zone allocation over long runs: owner and cost of each element, wear leveling, and persistence
+//! over restarts.
 
 use crate::support::elements::{Rules, Shape, UNIT_KIB, least_wear_by_trying_all, profile_of};
 use zonda_ssd::allocation::{
@@ -44,7 +45,7 @@ fn drives() -> Vec<(Shape, &'static str)> {
     ]
 }
 
-/// What is known of a zone.
+/// Expected state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
     Empty,
@@ -54,7 +55,7 @@ enum Zone {
     Offline,
 }
 
-/// An allocator, and what must be true of each of its zones.
+/// An allocator, and the expected state of each of its zones.
 struct Life {
     allocator: FlexibleAllocator,
     rules: Rules,
@@ -88,7 +89,7 @@ impl Life {
             .sum()
     }
 
-    /// The places of a zone's elements that hold a byte, in the order of the zone's list.
+    /// The positions of a zone's elements that hold a byte, in the order of the zone's list.
     fn touched(&self, bytes: u64) -> Vec<bool> {
         let height_units = self.rows as usize / self.rules.rows;
         let across = usize::from(self.slots) / self.rules.width;
@@ -103,7 +104,7 @@ impl Life {
             .collect()
     }
 
-    /// The zone gets its place; the choice must be the cheapest there is.
+    /// The zone is allocated; the choice must be the cheapest.
     fn allocate(&mut self, zone: usize) {
         let before = self.allocator.elements();
         let facts = self.allocator.facts();
@@ -136,7 +137,8 @@ impl Life {
         }
     }
 
-    /// Each unit lies where its element does, and a LUN that gives no more elements than there are rows is in no row twice.
+    /// Each unit lies where its element does, and a LUN that gives no more elements than there are
+    /// rows is in no row twice.
     fn check_stripe(&self, stripe: &Stripe, table: &ElementTable, chosen: &[u32]) {
         let (width, across) = (self.rules.width, usize::from(self.slots) / self.rules.width);
         let group_of = |element: u32| element as usize / self.rules.per_group(table);
@@ -187,7 +189,8 @@ impl Life {
         self.erases += u64::from(width) * u64::from(height);
     }
 
-    /// A zone is finished: it keeps what holds a byte, and the rest is as it was before the zone got it.
+    /// A zone is finished: it keeps elements that hold a byte, and the others are as before the
+    /// allocation.
     fn finish(&mut self, zone: usize, written: u64) {
         let before = self.allocator.elements();
         let mut ends = vec![0; usize::from(self.slots)];
@@ -228,7 +231,7 @@ impl Life {
         self.zones[zone] = Zone::Empty;
     }
 
-    /// The zone goes offline: nobody gets its elements any more.
+    /// The zone goes offline: its elements are never allocated again.
     fn retire(&mut self, zone: usize) {
         let before = self.allocator.elements();
         self.allocator.retire(ZoneIndex(zone as u32));
@@ -254,7 +257,7 @@ impl Life {
         assert_eq!(by_die, wear.erases);
     }
 
-    /// One thing happens to one zone.
+    /// Applies one random step to one zone.
     fn step(&mut self, prng: &mut Prng) {
         let zone = prng.below(self.zones.len() as u64) as usize;
         match (self.zones[zone], prng.below(20)) {
@@ -278,7 +281,7 @@ impl Life {
     }
 }
 
-/// What an element is once its zone gives it up.
+/// State of an element after its zone released it.
 fn freed(state: ElementState) -> ElementState {
     match state {
         ElementState::Allocated => ElementState::Empty,
@@ -288,7 +291,7 @@ fn freed(state: ElementState) -> ElementState {
 }
 
 #[test]
-fn elements_have_one_owner_each_and_every_choice_is_the_cheapest_through_long_lives() {
+fn elements_have_one_owner_each_and_every_choice_is_the_cheapest_over_long_runs() {
     let mut relaxed = 0;
     for (shape, zones) in drives() {
         let profile = profile_of(shape, zones);
@@ -305,7 +308,7 @@ fn elements_have_one_owner_each_and_every_choice_is_the_cheapest_through_long_li
 }
 
 #[test]
-fn an_even_spread_never_has_to_set_its_limits_aside() {
+fn an_even_spread_never_has_to_exceed_its_limits() {
     for (shape, zones) in drives().into_iter().filter(|(_, zones)| !zones.contains("luns_")) {
         for placement in ["by-index", "round-robin"] {
             let mut profile = profile_of(shape, zones);
@@ -325,7 +328,7 @@ fn an_even_spread_never_has_to_set_its_limits_aside() {
     }
 }
 
-/// Writes a zone whole and resets it.
+/// Writes a whole zone and resets it.
 fn cycle(allocator: &mut dyn ZoneAllocator, shape: Shape, zone: u32) {
     allocator.allocate(ZoneIndex(zone));
     for row in 0..shape.rows {
@@ -344,7 +347,8 @@ fn one_zone_that_is_used_alone_wears_the_whole_drive_evenly_and_fixed_only_its_o
         let mut allocator = FlexibleAllocator::new(&profile);
         (0..1_000).for_each(|_| cycle(&mut allocator, shape, 3));
         let wear = allocator.wear();
-        // A thousand zones of 8 units on 160 units: 50 programs of each, the first without an erase.
+        // A thousand zones of 8 units on 160 units: 50 programs of each, the first without an
+        // erase.
         assert_eq!((wear.erases_min, wear.erases_max, wear.erases), (49, 49, 49 * 160), "{kind}");
     }
     let mut fixed = FixedAllocator::new(&profile_of(shape, "allocation = \"fixed\""));
@@ -372,14 +376,15 @@ fn zones_that_are_all_used_alike_wear_their_elements_alike() {
                 }
                 let wear = allocator.wear();
                 let spread = wear.erases_max - wear.erases_min;
-                // All zones are written: a zone finds little more than what it gave up itself.
+                // All zones are written: few elements are free but those that the zone released
+                // itself.
                 assert!(spread <= 8, "{kind}, {placement}: {spread} after {round} rounds");
             }
         }
     }
 }
 
-// Turns.
+// Round robin of sets.
 
 /// The dies of a zone's first segment.
 fn first_dies(stripe: &Stripe) -> Vec<u16> {
@@ -402,7 +407,7 @@ fn round_robin_takes_the_next_set_of_luns_each_time_and_by_index_the_zones_own()
 }
 
 #[test]
-fn a_set_of_luns_without_enough_elements_is_passed_by() {
+fn a_set_of_luns_without_enough_elements_is_skipped() {
     let shape = Shape { luns: 4, slots: 2, rows: 1, zones: 4 };
     let mut allocator = FlexibleAllocator::new(&profile_of(shape, "allocation = \"block\""));
     for (zone, dies) in [(0, [0, 1]), (2, [0, 1]), (1, [2, 3])] {
@@ -418,7 +423,7 @@ fn a_set_of_luns_without_enough_elements_is_passed_by() {
 }
 
 #[test]
-fn round_robin_goes_on_behind_the_set_that_served_also_when_that_was_not_its_turn() {
+fn round_robin_continues_after_the_set_that_served_even_if_another_was_next() {
     // Three sets of two LUNs, with elements for three zones each.
     let shape = Shape { luns: 6, slots: 2, rows: 1, zones: 9 };
     let profile = profile_of(shape, "allocation = \"block\"\nplacement = \"round-robin\"");
@@ -427,7 +432,8 @@ fn round_robin_goes_on_behind_the_set_that_served_also_when_that_was_not_its_tur
     for zone in 0..9 {
         assert_eq!(u32::from(allocate(&mut allocator, zone)), zone % 3);
     }
-    // Zones 0, 3 and 6 keep all of the first set. Each time its turn comes, the second set serves, and the third is next.
+    // Zones 0, 3 and 6 keep all of the first set. Each time it is the next set, the second set
+    // serves, and the third is next.
     for zone in [1, 2, 4, 5, 7, 8] {
         allocator.reset(ZoneIndex(zone));
     }
@@ -446,7 +452,7 @@ fn round_robin_goes_on_behind_the_set_that_served_also_when_that_was_not_its_tur
 }
 
 #[test]
-fn the_turn_of_the_next_set_outlives_a_restart() {
+fn the_next_set_is_kept_over_a_restart() {
     let shape = Shape { luns: 6, slots: 2, rows: 1, zones: 9 };
     let profile = profile_of(shape, "allocation = \"block\"\nplacement = \"round-robin\"");
     for allocated in 0..6 {
@@ -463,7 +469,7 @@ fn the_turn_of_the_next_set_outlives_a_restart() {
 
 // Restarts.
 
-/// A drive of pairs in the middle of its life.
+/// A used drive with vertical chunks of two LUNs.
 pub(crate) fn drive_in_use(prng: &mut Prng) -> (Profile, FlexibleAllocator) {
     let shape = Shape { luns: 4, slots: 2, rows: 2, zones: 4 };
     let profile = profile_of(shape, "allocation = \"block\"\nplacement = \"round-robin\"");
@@ -473,7 +479,7 @@ pub(crate) fn drive_in_use(prng: &mut Prng) -> (Profile, FlexibleAllocator) {
 }
 
 #[test]
-fn a_table_goes_through_bytes_and_into_a_new_allocator_unchanged() {
+fn a_table_is_serialized_and_restored_unchanged() {
     for seed in 0..50 {
         let (profile, allocator) = drive_in_use(&mut Prng::new(seed));
         let table = allocator.elements();
@@ -486,7 +492,7 @@ fn a_table_goes_through_bytes_and_into_a_new_allocator_unchanged() {
 }
 
 #[test]
-fn a_fixed_drives_units_go_through_bytes_too() {
+fn the_table_of_a_fixed_drive_is_serialized_and_restored_unchanged() {
     let shape = Shape { luns: 4, slots: 2, rows: 2, zones: 4 };
     let profile = profile_of(shape, "allocation = \"fixed\"\nplacement = \"round-robin\"");
     let mut allocator = FixedAllocator::new(&profile);

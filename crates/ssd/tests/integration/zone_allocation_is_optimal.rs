@@ -1,8 +1,9 @@
-//! The allocator's choice against an integer program: the same least wear, and the same answer to whether there is one.
+//! The allocator's choice compared with an integer program: the same least wear, and the same
+//! feasibility.
 //!
-//! The program is that of SilentZNS, Section 5: c_n says whether element n is taken, s_l whether LUN l is active; total
-//! wear is minimised under constraints 1 to 6 (7 and 8 for superblocks). A solver for mixed-integer programs, which knows
-//! nothing of elements, finds its optimum.
+//! The program is that of SilentZNS, Section 5: c_n is 1 if element n is taken, s_l if LUN l is
+//! active; total wear is minimised under constraints 1 to 6 (7 and 8 for superblocks). A general
+//! solver for mixed-integer programs finds its optimum.
 
 use crate::support::elements::{Rules, Shape, least_wear_by_trying_all, profile_of};
 use good_lp::{Expression, ResolutionError, Solution, SolverModel, Variable, constraint, microlp, variable, variables};
@@ -10,20 +11,20 @@ use zonda_ssd::allocation::{AllocationKind, Element, ElementState, ElementTable,
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{Prng, ZoneIndex};
 
-/// States of drives in all, a quarter in each test so that two cores share them.
+/// States of drives in all, a quarter in each test, to run on two cores.
 const STATES: u64 = 5_000;
-/// Elements of a state that the slowest check, of all sets of elements, can bear.
+/// Elements of a state up to which all sets of elements are checked.
 const ELEMENTS_TO_TRY_ALL_MAX: usize = 14;
 
-/// What an allocation must come to.
+/// Expected result of an allocation.
 #[derive(Debug, PartialEq, Eq)]
 struct Optimum {
     wear: u64,
-    /// The set of eligible LUNs, or none where the limits are set aside.
+    /// The set of eligible LUNs, or none if the limits have to be exceeded.
     set: Option<usize>,
 }
 
-/// The least total wear, or none where the constraints contradict each other.
+/// The least total wear, or none if the constraints cannot be satisfied.
 fn solve(table: &ElementTable, rules: &Rules, eligible: impl Fn(usize) -> bool, limits: (usize, usize)) -> Option<u64> {
     let (groups_min, per_group_max) = limits;
     let (per_group, groups) = (rules.per_group(table), rules.luns / rules.width);
@@ -57,11 +58,12 @@ fn solve(table: &ElementTable, rules: &Rules, eligible: impl Fn(usize) -> bool, 
             Some(wear.sum())
         }
         Err(ResolutionError::Infeasible) => None,
-        Err(error) => panic!("the solver gives up: {error}"),
+        Err(error) => panic!("the solver failed: {error}"),
     }
 }
 
-/// The optimum of the first set, from the one whose turn it is, that has one; of all LUNs without limits if none has.
+/// The optimum of the first set, beginning with the next one, that has one; of all LUNs without
+/// limits if none has.
 fn optimum(table: &ElementTable, rules: &Rules) -> Optimum {
     let sets = rules.sets();
     for set in (0..sets).map(|step| (table.next_set as usize + step) % sets) {
@@ -76,11 +78,11 @@ fn optimum(table: &ElementTable, rules: &Rules) -> Optimum {
             return Optimum { wear, set: Some(set) };
         }
     }
-    let wear = solve(table, rules, |_| true, (1, rules.elements)).expect("there are elements for every zone at once");
+    let wear = solve(table, rules, |_| true, (1, rules.elements)).expect("the drive has elements for all zones");
     Optimum { wear, set: None }
 }
 
-fn draw_profile(prng: &mut Prng) -> Profile {
+fn random_profile(prng: &mut Prng) -> Profile {
     loop {
         let slots = [1, 2, 3, 4, 6][prng.below(5) as usize];
         let shape = Shape {
@@ -120,8 +122,8 @@ fn divisor(prng: &mut Prng, number: u32) -> u32 {
     *prng.pick(&divisors).expect("one divides every number")
 }
 
-/// Any wear, and any owners: zone 0 has nothing, the others up to as much as a zone can have.
-fn draw_state(prng: &mut Prng, empty: ElementTable, rules: &Rules) -> ElementTable {
+/// Any wear, and any owners: zone 0 has none, the others up to the maximum.
+fn random_state(prng: &mut Prng, empty: ElementTable, rules: &Rules) -> ElementTable {
     let mut table = empty;
     let wear_max = [1, 2, 10, 1_000][prng.below(4) as usize];
     for element in &mut table.elements {
@@ -141,16 +143,16 @@ fn draw_state(prng: &mut Prng, empty: ElementTable, rules: &Rules) -> ElementTab
     table
 }
 
-/// Allocates zone 0 in random states, and holds the choice against the optimum. Returns how many were not served by the
-/// first set, and how many by none.
+/// Allocates zone 0 in random states, and compares the choice with the optimum. Returns how many
+/// were not served by the first set, and how many by none.
 fn compare(part: u64) -> (u64, u64) {
     let (mut elsewhere, mut relaxed) = (0, 0);
     for state in part * STATES / 4..(part + 1) * STATES / 4 {
         let mut prng = Prng::new(state).fork("optimal");
-        let profile = draw_profile(&mut prng);
+        let profile = random_profile(&mut prng);
         let rules = Rules::of(&profile);
         let mut allocator = FlexibleAllocator::new(&profile);
-        let mut table = draw_state(&mut prng, allocator.elements(), &rules);
+        let mut table = random_state(&mut prng, allocator.elements(), &rules);
         table.next_set = prng.below(rules.sets() as u64) as u32;
         allocator.restore(&table).expect("the table is this drive's");
         allocator.allocate(ZoneIndex(0));
@@ -183,22 +185,22 @@ fn compare(part: u64) -> (u64, u64) {
 }
 
 #[test]
-fn the_first_quarter_of_the_allocations_costs_what_the_integer_program_says() {
+fn the_first_quarter_of_the_allocations_costs_as_much_as_the_integer_program() {
     let (elsewhere, relaxed) = compare(0);
     assert!(elsewhere > 20 && relaxed > 20, "{elsewhere} by a later set, {relaxed} by none: the draw is worth little");
 }
 
 #[test]
-fn the_second_quarter_of_the_allocations_costs_what_the_integer_program_says() {
+fn the_second_quarter_of_the_allocations_costs_as_much_as_the_integer_program() {
     compare(1);
 }
 
 #[test]
-fn the_third_quarter_of_the_allocations_costs_what_the_integer_program_says() {
+fn the_third_quarter_of_the_allocations_costs_as_much_as_the_integer_program() {
     compare(2);
 }
 
 #[test]
-fn the_last_quarter_of_the_allocations_costs_what_the_integer_program_says() {
+fn the_last_quarter_of_the_allocations_costs_as_much_as_the_integer_program() {
     compare(3);
 }

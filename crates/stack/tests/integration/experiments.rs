@@ -64,7 +64,7 @@ fn a_list_that_is_set_loses_the_sources_of_its_old_parts() {
 }
 
 #[test]
-fn what_is_written_through_layers_is_read_back() {
+fn data_written_through_layers_is_read_back() {
     let result = run(
         "[drive]\nprofile = \"tiny\"\npayload = \"bytes\"\n[[drive.layer]]\nkind = \"delay\"\nfixed = \"5 us\"\n\
                       [run]\nverify = true\n[[job]]\noperation = \"mix\"\nmix = { read = 1, append = 1 }\nzones = \"0..4\"\n\

@@ -1,4 +1,4 @@
-//! Every mistake in an experiment is told at its place, with what to do about it.
+//! Errors in experiments are reported with their position and a remedy.
 
 use proptest::prelude::*;
 use zonda_profiles::BUILTIN;
@@ -13,7 +13,7 @@ fn error_of(text: &str) -> StackError {
     Experiment::parse(text, &PROFILES).expect_err(text)
 }
 
-/// The mistake in a drive with these lines: its message, what it points at, and its help.
+/// The error in a drive with these lines: its message, its position, and its help.
 fn mistake(drive: &str) -> (String, String, String) {
     let text = format!("[drive]\nprofile = \"tiny\"\n{drive}\n\n{JOB}");
     let StackError { error, source } = error_of(&text);
@@ -29,22 +29,22 @@ fn assert_mistake(drive: &str, message: &str, place: &str, help: &str) {
 }
 
 #[test]
-fn an_unknown_profile_names_the_nearest_and_lists_all() {
+fn an_unknown_profile_is_reported_with_a_suggestion_and_all_profiles() {
     let error = error_of(&format!("[drive]\nprofile = \"zn504\"\n{JOB}")).error;
-    assert_eq!(error.message, "there is no profile \"zn504\"");
+    assert_eq!(error.message, "unknown profile \"zn504\"");
     assert_eq!(error.span, Some(18..25));
     let help = error.help.unwrap();
-    assert!(help.starts_with("did you mean \"zn540\"? allowed here: ezns-small, zn540,"), "{help}");
+    assert!(help.starts_with("did you mean \"zn540\"? known: ezns-small, zn540,"), "{help}");
     assert!(help.ends_with("or a path that ends in .toml"), "{help}");
 }
 
 #[test]
-fn a_file_without_a_drive_or_without_a_job_says_what_to_add() {
+fn a_file_without_a_drive_or_without_a_job_has_a_remedy() {
     let error = error_of(JOB).to_string();
-    let help = "there is no table [drive]: add [drive] with a line like profile = \"zn540\"";
+    let help = "missing table [drive]: add [drive] with a line like profile = \"zn540\"";
     assert!(error.starts_with(help) && error.contains("zonda bench --target"), "{error}");
-    assert_eq!(error_of("").error.message, "there is nothing in this file");
-    assert_eq!(error_of("[drive]\nprofile = \"tiny\"\n").error.message, "there is no job");
+    assert_eq!(error_of("").error.message, "the file is empty");
+    assert_eq!(error_of("[drive]\nprofile = \"tiny\"\n").error.message, "the file has no job");
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn reads_can_be_verified_only_where_the_drive_keeps_bytes() {
     for payload in ["none", "fingerprints"] {
         let text = file(payload);
         let error = error_of(&text).error;
-        assert_eq!(error.message, "reads cannot be verified: the drive does not keep what is written to it");
+        assert_eq!(error.message, "reads cannot be verified: the drive does not store the written data");
         assert_eq!(error.span.map(|span| &text[span]), Some("true"));
         assert!(error.help.expect("a remedy").contains("payload = \"bytes\""));
     }
@@ -71,18 +71,18 @@ fn a_key_that_the_profile_does_not_have_names_the_nearest_dotted_key() {
         ("flash.program.mean", "flash.program"),
     ] {
         let (message, place, help) = mistake(&format!("[drive.set]\n\"{key}\" = 1"));
-        assert_eq!(message, format!("the profile has no key \"{key}\""));
+        assert_eq!(message, format!("unknown profile key \"{key}\""));
         assert_eq!(place, format!("\"{key}\""));
         assert!(help.starts_with(&format!("did you mean \"{nearest}")), "{key}: {help}");
     }
-    assert_mistake("set = { sources = { flash = \"me\" } }", "the profile has no key \"sources.flash\"", "sources", "");
+    assert_mistake("set = { sources = { flash = \"me\" } }", "unknown profile key \"sources.flash\"", "sources", "");
 }
 
 #[test]
-fn a_value_that_does_not_fit_is_told_at_the_value() {
+fn an_invalid_value_is_reported_at_its_position() {
     assert_mistake(
         "[drive.set]\n\"write_buffer.capacity\" = \"8 Mib\"",
-        "\"write_buffer.capacity\" does not fit this profile: \"8 Mib\" is not a size",
+        "\"write_buffer.capacity\" is not valid for this profile: \"8 Mib\" is not a size",
         "\"8 Mib\"",
         "did you mean \"8 MiB\"?",
     );
@@ -102,17 +102,17 @@ fn a_value_that_does_not_fit_is_told_at_the_value() {
         "[drive.set]\n\"geometry.zones\" = 4\ngeometry.zones = 5",
         "\"geometry.zones\" is set twice",
         "geometry",
-        "leave one of the two",
+        "remove one of the two",
     );
 }
 
 #[test]
-fn a_mistake_that_only_the_changed_profile_has_points_at_the_change_behind_it() {
+fn an_error_in_the_changed_profile_points_at_the_change() {
     let (message, place, _) =
         mistake("[drive.set]\n\"link.read_overhead\" = \"5 us\"\n\"geometry.zone_size\" = \"1 MiB\"");
     assert!(message.contains("geometry.zone_capacity"), "{message}");
     assert_eq!(place, "\"1 MiB\"");
-    // Zones and limits fit only together; the dies are the mistake.
+    // Zones and limits are valid only together; the error is in the dies.
     let together = "\"geometry.zones\" = 2\n\"geometry.max_active_zones\" = 20\n\"geometry.max_open_zones\" = 20\n";
     let (message, place, _) = mistake(&format!("[drive.set]\n{together}\"flash.dies_per_channel\" = 7"));
     assert!(message.contains("zones.parallelism must divide"), "{message}");
@@ -120,54 +120,59 @@ fn a_mistake_that_only_the_changed_profile_has_points_at_the_change_behind_it() 
 }
 
 #[test]
-fn a_mistake_in_a_layer_is_told_at_its_place() {
+fn an_error_in_a_layer_is_reported_at_its_position() {
     let layer = |lines: &str| format!("[[drive.layer]]\n{lines}");
     for (lines, message, place, help) in [
         ("kind = \"dealy\"", "unknown value \"dealy\" for \"kind\"", "\"dealy\"", "did you mean \"delay\"?"),
-        ("kind = \"delay\"", "this layer delays nothing", "[[drive.layer]]", "add a line like fixed = \"100 us\""),
+        ("kind = \"delay\"", "the layer has no delay", "[[drive.layer]]", "add a line like fixed = \"100 us\""),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\nevents = 3",
-            "events means nothing for kind = \"delay\"",
+            "events is not supported for kind = \"delay\"",
             "3",
             "the keys of this kind are operations, zones, when, chance, fixed, spread",
         ),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\noperations = [\"red\"]",
-            "there is no operation \"red\"",
+            "unknown operation \"red\"",
             "\"red\"",
             "did you mean \"read\"?",
         ),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\nzones = \"10..17\"",
-            "there is no zone 16: there are 16 zones here",
+            "zone 16 does not exist: the namespace has 16 zones",
             "\"10..17\"",
             "use zones of 0..16",
         ),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\nzones = [1, 3]",
-            "the zones of a layer are one range without gaps",
+            "the zones of a layer must be one range without gaps",
             "[1, 3]",
-            "a layer for each range",
+            "add a layer for each range",
         ),
-        ("kind = \"delay\"\nfixed = \"1 us\"\nchance = 2.0", "2 is not a chance", "2.0", "from 0.0 to 1.0"),
-        ("kind = \"delay\"\nfixed = \"1 us\"\nwhen = \"often\"", "\"often\" does not say when", "\"often\"", "{ every"),
+        ("kind = \"delay\"\nfixed = \"1 us\"\nchance = 2.0", "2 is not a probability", "2.0", "from 0.0 to 1.0"),
+        (
+            "kind = \"delay\"\nfixed = \"1 us\"\nwhen = \"often\"",
+            "\"often\" is not a valid condition",
+            "\"often\"",
+            "{ every",
+        ),
         (
             "kind = \"fault\"",
-            "this layer does not say how commands fail",
+            "the layer has no status for failed commands",
             "[[drive.layer]]",
             "status = \"write fault\"",
         ),
         (
             "kind = \"fault\"\nstatus = \"write falt\"",
-            "there is no status \"write falt\"",
+            "unknown status \"write falt\"",
             "\"write falt\"",
             "did you mean \"write fault\"?",
         ),
-        ("kind = \"trace\"\nevents = 9999999", "9999999 events are too many", "9999999", "write 0 to 262144"),
-        ("kind = \"slice\"", "this layer does not say how many zones it shows", "[[drive.layer]]", "count = 16"),
+        ("kind = \"trace\"\nevents = 9999999", "too many events: 9999999", "9999999", "write 0 to 262144"),
+        ("kind = \"slice\"", "the layer has no number of zones", "[[drive.layer]]", "count = 16"),
         (
             "kind = \"slice\"\nfirst = 10\ncount = 7",
-            "this slice cannot be: count zones 10 to 16 do not exist: the device has 16 zones; take fewer, or begin earlier",
+            "invalid slice: count zones 10 to 16 do not exist: the device has 16 zones; use fewer zones, or start at a lower one",
             "7",
             "",
         ),
@@ -177,16 +182,16 @@ fn a_mistake_in_a_layer_is_told_at_its_place() {
 }
 
 #[test]
-fn zones_are_counted_as_the_layer_below_shows_them() {
+fn zone_numbers_are_those_of_the_layer_below() {
     let slice = "[[drive.layer]]\nkind = \"slice\"\nfirst = 8\ncount = 4\n";
     let delay = "[[drive.layer]]\nkind = \"delay\"\nfixed = \"1 us\"\nzones = \"3..5\"\n";
-    assert_mistake(&format!("{slice}{delay}"), "there is no zone 4: there are 4 zones here", "\"3..5\"", "0..4");
+    assert_mistake(&format!("{slice}{delay}"), "zone 4 does not exist: the namespace has 4 zones", "\"3..5\"", "0..4");
     let text = format!("[drive]\nprofile = \"tiny\"\n{delay}{slice}{JOB}");
     assert!(Experiment::parse(&text, &PROFILES).is_ok());
 }
 
 #[test]
-fn a_mistake_in_a_profile_given_by_its_path_is_told_in_that_file() {
+fn an_error_in_a_profile_file_is_reported_in_that_file() {
     let text = format!("[drive]\nprofile = \"./mine.toml\"\n{JOB}");
     let read = |path: &str| {
         assert_eq!(path, "./mine.toml");
@@ -199,19 +204,19 @@ fn a_mistake_in_a_profile_given_by_its_path_is_told_in_that_file() {
 
     let no_such_file = |_: &str| Err("no such file".to_owned());
     let StackError { error, source } = Experiment::parse(&text, &Profiles::new(BUILTIN, &no_such_file)).unwrap_err();
-    assert_eq!(error.message, "the profile \"./mine.toml\" cannot be read: no such file");
+    assert_eq!(error.message, "cannot read profile \"./mine.toml\": no such file");
     assert_eq!((&text[error.span.unwrap()], source), ("\"./mine.toml\"", ErrorSource::JobFile));
 }
 
 #[test]
-fn a_drive_that_no_memory_holds_is_refused() {
+fn a_drive_that_does_not_fit_into_memory_is_refused() {
     for (key, value, what) in [
         ("geometry.zones", "4000000000", "4000000000 zones"),
         ("geometry.zone_capacity", "\"12 TiB\"\n\"geometry.zone_size\" = \"16 TiB\"", "erase units in a zone"),
     ] {
         let (message, _, help) = mistake(&format!("[drive.set]\n\"{key}\" = {value}"));
         assert!(message.contains(what) && message.ends_with("too large to be simulated"), "{message}");
-        assert!(help.starts_with("at most"), "{help}");
+        assert!(help.starts_with("the maximum is"), "{help}");
     }
     assert_mistake(
         "set = { geometry.zones = 2000000 }",
@@ -222,28 +227,28 @@ fn a_drive_that_no_memory_holds_is_refused() {
 }
 
 #[test]
-fn a_key_of_endless_length_is_refused_like_any_other() {
+fn a_very_long_key_is_refused() {
     let key = ["a"; 30_000].join(".");
     let (message, _, help) = mistake(&format!("[drive.set]\n\"{key}\" = 1"));
-    assert_eq!(message, "no key of a profile has so many names");
+    assert_eq!(message, "the key has too many names");
     assert!(help.contains("drive show"), "{help}");
 }
 
 #[test]
-fn jobs_that_together_want_too_many_partly_written_zones_are_refused() {
+fn jobs_that_together_need_too_many_partly_written_zones_are_refused() {
     let job = |zones: &str| {
         format!("[[job]]\noperation = \"randread\"\noperations = 1\nprefill = 0.5\nzones = \"{zones}\"\n")
     };
     let text = format!("[drive]\nprofile = \"tiny\"\n{}{}", job("0..3"), job("3..6"));
     let error = error_of(&text).error;
-    assert!(error.message.contains("6 zones"), "{error}");
+    assert!(error.message.contains("leaves 6 zones partly written"), "{error}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_is_set_gets_an_answer_with_a_place_inside_the_file(
+    fn errors_about_any_changed_value_have_a_valid_position(
         group in "geometry|flash|link|zones|write_buffer|firmware|conventional|x",
         name in "zones|zone_size|program|read|capacity|cap|parallelism|servers|[a-z]{0,3}",
         value in "[0-9]{1,10}|\"[0-9]{1,4} (KiB|us)\"|true|\\[\\]|\\{ base = \"1 us\" \\}|-1|1\\.5",

@@ -15,7 +15,8 @@ fn volume(result: &ExperimentResult) -> &VolumeSummary {
     result.volume.as_ref().expect("the file has [volume]")
 }
 
-/// Three members of sixteen zones; tiny's 16 bytes of metadata are too few, so that metadata is in band.
+/// Three members of sixteen zones; tiny's 16 bytes of metadata are too few, so that metadata is in
+/// band.
 fn tiny(drive: &str, keys: &str, rest: &str) -> String {
     format!(
         "[drive]\nprofile = \"tiny\"\n{drive}\n[volume]\nlevel = \"raid5\"\ndata = 2\nsize = \"4 MiB\"\nsmall_unit = \"8 KiB\"\n\
@@ -26,7 +27,7 @@ fn tiny(drive: &str, keys: &str, rest: &str) -> String {
 const MIXED: &str = "[run]\nverify = true\n[[job]]\noperation = \"randwrite\"\noperations = 4000\nqueue_depth = 8\n[[job]]\noperation = \"randread\"\noperations = 1000\nstart = \"1 s\"\n";
 
 #[test]
-fn what_jobs_write_to_a_volume_they_read_again_with_a_member_or_without() {
+fn data_written_to_a_volume_is_read_back_with_and_without_a_failed_member() {
     for (metadata, fail) in [("", ""), ("", "fail = [1]"), ("set = { \"geometry.metadata_bytes\" = 64 }", "fail = [0]")]
     {
         let result = run(&tiny(&format!("payload = \"bytes\"\n{metadata}"), fail, MIXED));
@@ -40,7 +41,7 @@ fn what_jobs_write_to_a_volume_they_read_again_with_a_member_or_without() {
 }
 
 #[test]
-fn the_same_file_gives_the_same_result_and_contents_take_no_other_time_than_none() {
+fn results_are_deterministic_and_do_not_depend_on_the_payload() {
     let with = |payload: &str| {
         tiny(payload, "fill = \"2 MiB\"", "[[job]]\noperation = \"randread\"\nzones = \"0..1\"\noperations = 300\n")
     };
@@ -51,22 +52,22 @@ fn the_same_file_gives_the_same_result_and_contents_take_no_other_time_than_none
 }
 
 #[test]
-fn a_volume_that_was_written_over_before_the_run_collects_from_its_first_writes_on() {
+fn an_overwritten_volume_collects_garbage_from_the_start_of_the_run() {
     let run_with = |payload: &str, keys: &str| {
         let job = "[[job]]\noperation = \"randwrite\"\noperations = 600\nqueue_depth = 4\n";
         volume(&run(&tiny(payload, &format!("fill = \"4 MiB\"\n{keys}"), job))).clone()
     };
     for payload in ["", "payload = \"bytes\""] {
         let (fresh, aged) = (run_with(payload, ""), run_with(payload, "overwrite = \"12 MiB\""));
-        assert_eq!(aged.host_blocks, 600, "what is written before does not count");
+        assert_eq!(aged.host_blocks, 600, "writes before the run are not counted");
         assert!(aged.collected_segments > fresh.collected_segments, "{aged:?} and {fresh:?}");
         let skewed = run_with(payload, "overwrite = \"12 MiB\"\noverwrite_distribution = { hot = 0.1, of = 0.9 }");
-        assert_ne!(skewed, aged, "places are drawn as the file says");
+        assert_ne!(skewed, aged, "places follow the given distribution");
     }
 }
 
 #[test]
-fn a_rebuild_alone_ends_the_run_and_one_beside_jobs_is_waited_for() {
+fn the_run_waits_for_the_end_of_a_rebuild_with_and_without_jobs() {
     let alone = run(&tiny("", "fill = \"3 MiB\"\nfail = [2]\nrebuild = true", ""));
     let took = volume(&alone).rebuild_ns.expect("it was rebuilt");
     assert!(took > 1_000_000 && alone.run.drained_ns == took, "{took} ns");
@@ -77,7 +78,7 @@ fn a_rebuild_alone_ends_the_run_and_one_beside_jobs_is_waited_for() {
 }
 
 #[test]
-fn groups_let_stripes_overlap_and_a_slow_processor_lets_nothing_overlap() {
+fn groups_allow_concurrent_stripes_and_cpu_time_limits_them() {
     let rate = |keys: &str| {
         let text = format!(
             "[drive]\nprofile = \"zn540-zapraid\"\n[volume]\nlevel = \"raid5\"\ndata = 3\nsize = \"1 GiB\"\nlarge_segments = 0\n{keys}\n\
@@ -92,10 +93,10 @@ fn groups_let_stripes_overlap_and_a_slow_processor_lets_nothing_overlap() {
 }
 
 #[test]
-fn mistakes_in_a_volume_are_told_at_their_place() {
+fn errors_in_a_volume_are_reported_at_their_position() {
     let error = |keys: &str, rest: &str| {
         let text = tiny("", keys, rest);
-        let error = Experiment::parse(&text, &PROFILES).expect_err("it is a mistake").error;
+        let error = Experiment::parse(&text, &PROFILES).expect_err("the volume is invalid").error;
         let place = error.span.clone().map(|span| text[span].to_owned()).unwrap_or_default();
         (error.message, error.help.unwrap_or_default(), place)
     };
@@ -103,21 +104,21 @@ fn mistakes_in_a_volume_are_told_at_their_place() {
     let (message, help, place) = error("fail = [7]", job);
     assert_eq!(
         (message.as_str(), help.as_str(), place.as_str()),
-        ("there are 3 members", "they are counted from 0", "7")
+        ("the volume has 3 members", "members are numbered from 0", "7")
     );
     let (message, help, _) = error("fail = [0, 1]", job);
-    assert_eq!((message.as_str(), help.as_str()), ("2 members are more than the volume can lose", "at most 1"));
+    assert_eq!((message.as_str(), help.as_str()), ("the volume cannot lose 2 members", "fail at most 1"));
     let (message, ..) = error("rebuild = true", job);
-    assert_eq!(message, "a rebuild is of one member that has failed");
+    assert_eq!(message, "a rebuild needs exactly one failed member");
     let (message, _, place) = error("fill = \"1 GiB\"", job);
-    assert_eq!((message.as_str(), place.as_str()), ("the volume has 4194304 bytes", "\"1 GiB\""));
+    assert_eq!((message.as_str(), place.as_str()), ("the volume has only 4194304 bytes", "\"1 GiB\""));
     let (message, help, _) = error("overwrite = \"1 MiB\"", job);
-    assert_eq!(message, "there is nothing to be written anew");
-    assert_eq!(help, "say in fill how much of the volume is written first");
+    assert_eq!(message, "overwrite needs a filled volume");
+    assert_eq!(help, "set fill to the size of the part that is written first");
     let (message, ..) = error("flush_interval = \"1 ms\"\nlarge_from = \"5 kB\"", job);
-    assert_eq!(message, "this is not a whole number of blocks");
+    assert_eq!(message, "the size is not a multiple of the block size");
     let (message, ..) = error("parity = 2", job);
-    assert!(message.starts_with("RAID 5 has no form of 2 data and 2 parity members"), "{message}");
+    assert!(message.starts_with("RAID 5 does not support 2 data and 2 parity members"), "{message}");
     let (message, ..) = error("", "[store]\nworkload = \"kvbench-ii\"\n");
-    assert_eq!(message, "a store is on zones, and a volume has none");
+    assert_eq!(message, "[store] needs zones, which a volume does not have");
 }

@@ -16,8 +16,8 @@ use crate::effects::{ConnectionId, Effect, Event};
 use crate::limits::{ADMIN_QUEUE_ENTRIES_MIN, QUEUE_ENTRIES_MAX, REFUSAL_LINGER};
 use crate::target::Target;
 
-/// A Connect that is refused: the status, and which field is at fault where the status is Connect Invalid Parameters or
-/// Connect Invalid Host.
+/// A Connect that is refused: the status, and the invalid field where the status is Connect Invalid
+/// Parameters or Connect Invalid Host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal(pub(crate) StatusCode, pub(crate) u64);
 
@@ -36,7 +36,7 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// The field at fault, by its name in the specification.
+    /// The invalid field, by its name in the specification.
     fn field(self) -> Option<&'static str> {
         ConnectResult::of_refusal(self.1).field_name()
     }
@@ -67,7 +67,8 @@ impl Target {
         connection.writer.set_options(digests, request.data_alignment);
         connection.reader.set_digests(digests);
         connection.phase = Phase::Connect;
-        // Connect may ask for its data; until it ends there is room for it alone.
+        // The Connect may need an R2T for its data; until it completes, the queue holds no other
+        // command.
         connection.requests.set_capacity(1);
         self.half_open.advance(id);
         self.mark_dirty(id);
@@ -83,7 +84,7 @@ impl Target {
         digest: DigestCheck,
     ) {
         if self.connections.get(id.0).is_some_and(|connection| connection.requests.len() > 0) {
-            // A Connect is under way, and nothing may follow it before it has ended.
+            // A Connect is outstanding, and no command may follow it before it has completed.
             return self.sequence_error(now, id, &[]);
         }
         let is_connect =
@@ -142,8 +143,9 @@ impl Target {
         }
         let queue = command.queue_id.get();
         let entries = u32::from(command.queue_size.get()) + 1;
-        // A queue of one entry can hold no command (NVMe Base 2.0, section 3.3.3.1); an admin queue has what the host
-        // wants up to the limit, as every controller must take 32 entries.
+        // A queue of one entry can hold no command (NVMe Base 2.0, section 3.3.3.1). An admin queue
+        // gets the size that the host requests up to the limit, as every controller must support 32
+        // entries.
         let entries_max = match queue {
             0 => u32::from(QUEUE_ENTRIES_MAX.max(ADMIN_QUEUE_ENTRIES_MIN)),
             _ => u32::from(self.config.limits.queue_entries),
@@ -167,7 +169,7 @@ impl Target {
             self.join_controller(now, id, &association, data.controller_id.get(), queue)?
         };
         let flow_control_off = command.attributes & ConnectCommand::DISABLE_FLOW_CONTROL != 0;
-        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command is here");
+        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command exists");
         connection.phase = Phase::Connected { controller, queue };
         connection.refused = None;
         connection.queue_entries = entries as u16;
@@ -181,7 +183,7 @@ impl Target {
         Ok(ConnectResult::Connected { controller_id: controller.id, authentication_required })
     }
 
-    /// A host that was refused has a while to close the connection by itself.
+    /// Gives a refused host some time to close the connection by itself.
     pub(crate) fn linger(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let mut deadline = now + REFUSAL_LINGER;
@@ -199,7 +201,7 @@ impl Target {
         connection.handshake = Some(deadline);
     }
 
-    /// The handshake is over once the queue is connected and authenticated.
+    /// Ends the handshake: the queue is connected and authenticated.
     pub(crate) fn finish_handshake(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         if connection.queue().is_some() && connection.may_command() && connection.handshake.take().is_some() {

@@ -1,12 +1,13 @@
-//! What connections hold of the server's memory, and the requests that wait for some.
+//! Accounts for the memory that connections hold, and admits the requests that wait for memory.
 //!
-//! A request waits where it holds nothing and delays no data that a host was asked for:
+//! A request waits where it holds no memory and delays no data that an R2T has solicited:
 //!
-//! - Reads, and writes whose data are to be asked for, wait in the table of requests. The connection is read on.
-//! - Commands that are answered at once with data, such as Get Log Page, and commands with data in the capsule wait in the stream.
-//!   The connection is not read then. So they wait only while no R2T is outstanding, whose data would come behind them. Else the
-//!   data in the capsule are taken, since the device frees them by itself, and the others end with Command Interrupted, after which
-//!   hosts send them again.
+//! - Reads, and writes that need an R2T, wait in the table of requests. Reception continues.
+//! - Commands that return data at once, such as Get Log Page, and commands with in-capsule data
+//!   wait in the byte stream, and reception stops. They wait only while no R2T is outstanding,
+//!   since its data would come after them. If one is outstanding, commands with in-capsule data are
+//!   accepted regardless, since the device frees the data without the host's help, and the others
+//!   complete with Command Interrupted, after which hosts retry them.
 
 use bytes::Bytes;
 use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Pdu};
@@ -19,7 +20,8 @@ use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::limits::{LOG_PAGE_BYTES_MAX, STALL_INTERVAL};
 use crate::target::Target;
 
-/// Bits of an opcode, or of the type of a Fabrics command, that say which way data go (NVMe Base 2.0, section 3.3.3.1).
+/// Bits of an opcode, or of a Fabrics command type, with the data transfer direction (NVMe Base
+/// 2.0, section 3.3.3.1).
 const DIRECTION: u8 = 0b11;
 const TO_HOST: u8 = 0b10;
 
@@ -30,19 +32,21 @@ impl Target {
         &self.budget
     }
 
-    /// The same for others of the same server. Whoever has released something tells [`Target::resume`].
+    /// The same, for other users of the budget in the server. Call [`Target::resume`] after
+    /// releasing bytes.
     pub fn budget_mut(&mut self) -> &mut Budget {
         &mut self.budget
     }
 
-    /// Goes on with requests that have waited for memory, as far as there is some now.
+    /// Resumes requests that have waited for memory, as far as memory is free now.
     pub fn resume(&mut self, now: Instant) {
         while !self.short_of_memory.is_empty() && self.releases_seen != self.budget.releases() {
             self.releases_seen = self.budget.releases();
             for connection in std::mem::take(&mut self.short_of_memory) {
                 let Some(state) = self.connections.get_mut(connection.0) else { continue };
                 state.is_short_of_memory = false;
-                // A parked command may have gone on as more bytes came, or its host has to read first.
+                // A parked command may have resumed as more bytes came, or its host has to read
+                // first.
                 if state.waiting.is_empty() && (state.parked.is_none() || state.paused) {
                     self.budget.withdraw(&mut state.account);
                 }
@@ -56,7 +60,8 @@ impl Target {
         self.watch_stalls(now);
     }
 
-    /// While connections wait for memory, be they others' of the same budget, those that hold it are watched.
+    /// While any connection waits for memory of the budget, here or elsewhere, monitors those that
+    /// hold it.
     pub(crate) fn watch_stalls(&mut self, now: Instant) {
         if !self.budget.has_waiting() {
             self.stalls_at = None;
@@ -65,7 +70,7 @@ impl Target {
         }
     }
 
-    /// Tells the budget what a connection holds now.
+    /// Reports to the budget what a connection holds now.
     #[inline]
     pub(crate) fn count_memory(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0) {
@@ -74,7 +79,7 @@ impl Target {
         }
     }
 
-    /// Finds memory for what a PDU needs at once. `None`: it waits, or was refused.
+    /// Admits the memory that a PDU needs at once. `None`: it waits, or was refused.
     #[inline]
     pub(crate) fn admit_pdu(&mut self, id: ConnectionId, pdu: Pdu) -> Option<Pdu> {
         let Pdu::Command { entry, data, .. } = &pdu else { return Some(pdu) };
@@ -112,11 +117,11 @@ impl Target {
         Some(pdu)
     }
 
-    /// Begins the requests that wait, in their order, as far as there is memory: reads are given to the device, and R2Ts are sent
-    /// for data of hosts. One R2T asks for all of a command's data.
+    /// Starts the requests that wait, in order, as far as memory is free: submits reads to the
+    /// device, and sends R2Ts for data of hosts. One R2T solicits all data of a command.
     pub(crate) fn start_waiting(&mut self, id: ConnectionId) {
         let limit = self.config.limits.receive_bytes;
-        let mut has_asked = false;
+        let mut has_reservation_request = false;
         while let Some(connection) = self.connections.get_mut(id.0)
             && let Some(&slot) = connection.waiting.front()
         {
@@ -124,7 +129,7 @@ impl Target {
             let incoming_bytes = request.incoming.expected as usize;
             if incoming_bytes > 0 && connection.received_bytes + incoming_bytes > limit {
                 if !connection.is_short_of_memory {
-                    // It waits for itself.
+                    // The request itself is among those that wait.
                     self.budget.withdraw(&mut connection.account);
                 }
                 break;
@@ -147,9 +152,9 @@ impl Target {
             request.incoming.asked = true;
             connection.writer.ready_to_transfer(request.command_id, slot, 0, incoming_bytes as u32);
             connection.limit_reader(&self.config.limits);
-            has_asked = true;
+            has_reservation_request = true;
         }
-        if has_asked {
+        if has_reservation_request {
             self.mark_dirty(id);
         }
     }
@@ -163,10 +168,11 @@ impl Target {
         }
     }
 
-    /// Closes connections that hold memory of the pool, while others wait for it, and whose hosts hardly read or send.
+    /// Closes connections that hold memory of the pool while others wait for it, if their hosts
+    /// hardly read or send.
     pub(crate) fn close_stalled(&mut self, now: Instant) {
         for key in self.connections.keys() {
-            let connection = self.connections.get_mut(key).expect("the key was just there");
+            let connection = self.connections.get_mut(key).expect("the connection was just found");
             let is_owed = connection.unsent_bytes > 0 || connection.asked_bytes > 0;
             let pool_bytes = self.budget.pool_bytes_of(&connection.account);
             if connection.progress.is_stalled(pool_bytes, is_owed) {
@@ -176,7 +182,7 @@ impl Target {
     }
 }
 
-/// Bytes with which a command is answered at once.
+/// Bytes of data that a command returns at once.
 #[inline]
 fn answer_bytes(connection: &Connection, entry: &SubmissionEntry) -> usize {
     let is_fabrics = entry.opcode == AdminOpcode::Fabrics.code();
@@ -185,11 +191,11 @@ fn answer_bytes(connection: &Connection, entry: &SubmissionEntry) -> usize {
         return 0;
     }
     let is_io = !is_fabrics && connection.queue().is_some_and(|queue| queue > 0);
-    // Those of a device wait in the table.
+    // Commands for a device wait in the table.
     if is_io && code != IoOpcode::ReservationReport.code() {
         return 0;
     }
-    // What asks for more than is ever answered is refused.
+    // Requests above the limit are refused.
     let most = if is_fabrics { ADMIN_CAPSULE_DATA_BYTES } else { LOG_PAGE_BYTES_MAX };
     match entry.data_place() {
         Ok(DataPlace::Transport { length }) => length.min(most) as usize,

@@ -21,12 +21,12 @@ mod output;
 pub(crate) mod receive;
 pub(crate) mod transfer;
 
-/// How far a connection has come.
+/// Phase of a connection's handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// ICReq must come.
+    /// Waits for ICReq.
     Initialize,
-    /// A Connect must come.
+    /// Waits for a Connect.
     Connect,
     /// The queue is connected.
     Connected {
@@ -40,7 +40,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) portal: usize,
-    /// Address of this side, where the caller has told it.
+    /// Local address, if the caller has set it.
     pub(crate) local: Option<Box<str>>,
     pub(crate) peer: Box<str>,
     /// See [`Flow::group_of`].
@@ -50,42 +50,43 @@ pub(crate) struct Connection {
     pub(crate) writer: PduWriter,
     /// The queue's entries; 0 until it is connected.
     pub(crate) queue_entries: u16,
-    /// How many commands have been taken, modulo the entries.
+    /// How many commands have been accepted, modulo the entries.
     pub(crate) sq_head: u16,
-    /// SQ flow control is off: responses to reads may be left out.
+    /// SQ flow control is disabled: responses to reads may be left out.
     pub(crate) flow_control_off: bool,
     pub(crate) requests: Requests,
-    /// Bytes handed out in Send effects and not yet told as sent.
+    /// Bytes handed out in Send effects and not yet reported as sent.
     pub(crate) unsent_bytes: usize,
-    /// Bytes for the host that commands under way are going to bring.
+    /// Bytes for the host that commands in flight will return.
     pub(crate) expected_out_bytes: usize,
-    /// Bytes that the host was asked for, and that no device has finished with.
+    /// Bytes that R2Ts have solicited, until the device has completed the command.
     pub(crate) received_bytes: usize,
-    /// Of these, bytes that have not come.
+    /// Of these, bytes that have not been received.
     pub(crate) asked_bytes: usize,
-    /// Bytes that requests hold beside those that they receive and send: see [`Request::scratch_bytes`].
+    /// Bytes that requests hold besides those that they receive and send: see
+    /// [`Request::scratch_bytes`].
     pub(crate) scratch_bytes: usize,
-    /// Requests that wait for memory or for room in `received_bytes`, by slot.
+    /// Requests that wait for memory or for `received_bytes` to fall below its limit, by slot.
     pub(crate) waiting: VecDeque<u16>,
-    /// What is held of the server's memory.
+    /// Memory that is held for this connection.
     pub(crate) account: Account,
     /// In the target's list of connections that wait for memory.
     pub(crate) is_short_of_memory: bool,
-    /// A command that waits for memory, and with it all that comes behind.
+    /// A command that waits for memory, and blocks all that follow it.
     pub(crate) parked: Option<Box<Pdu>>,
-    /// How much the host reads, and sends of data that it was asked for.
+    /// How much the host reads, and sends of solicited data.
     pub(crate) progress: Progress,
-    /// The handshake is over.
+    /// The handshake is complete.
     pub(crate) is_trusted: bool,
     /// Commands wait in the reader until the host has read.
     pub(crate) paused: bool,
-    /// The caller was told to stop reading the socket.
+    /// The caller was asked to stop reading from the socket.
     pub(crate) stopped: bool,
     /// In the target's list of connections with output.
     pub(crate) dirty: bool,
-    /// Deadline of the handshake, while it is not over.
+    /// Deadline of the handshake, while it is in progress.
     pub(crate) handshake: Option<Instant>,
-    /// The last Connect was refused with this.
+    /// Status with which the last Connect was refused.
     pub(crate) refused: Option<StatusCode>,
     pub(crate) auth: Option<Box<Auth>>,
 }
@@ -97,42 +98,42 @@ pub(crate) struct Auth {
     pub(crate) machine: Option<ControllerAuth>,
     /// A step was computed.
     pub(crate) has_begun: bool,
-    /// The step that nobody has taken to compute it.
+    /// A step that the caller has not fetched yet.
     pub(crate) step: Option<AuthStep>,
     /// The queue may be used.
     pub(crate) passed: bool,
-    /// The exchange failed: the host may fetch the reason, and is to close the connection.
+    /// The exchange failed: the host may fetch the reason, and should close the connection.
     pub(crate) failed: bool,
 }
 
-/// A command that has not ended.
+/// A command that has not completed.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) command_id: u16,
     pub(crate) work: Work,
     pub(crate) incoming: Incoming,
-    /// Key of the device's command, while there is one.
+    /// Key of the device's command, while one is outstanding.
     pub(crate) device_command: Option<u64>,
-    /// What it counts in [`Connection::received_bytes`].
+    /// Its part of [`Connection::received_bytes`].
     pub(crate) counted_in: usize,
-    /// What it counts in [`Connection::expected_out_bytes`].
+    /// Its part of [`Connection::expected_out_bytes`].
     pub(crate) counted_out: usize,
-    /// Data that came in the capsule, and what a compare reads.
+    /// Bytes of in-capsule data, and of data that a compare reads.
     pub(crate) scratch_bytes: usize,
 }
 
-/// What a command is about.
+/// The kind of a command in the table.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// An I/O command to a namespace, by its place in the target's table.
     Io { request: IoRequest, namespace: u32, stage: Stage, compare: Bytes, result: u64 },
     /// An admin or Fabrics command that waits for its data.
     Command(Box<SubmissionEntry>),
-    /// A changed zone list log page that the device is asked for.
+    /// A Get Log Page of the Changed Zone List, which the device is queried for.
     ChangedZones { entry: Box<SubmissionEntry>, namespace: u32 },
 }
 
-/// Which of its device commands an I/O command is at.
+/// Which device command of an I/O command is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// A flush before a read with FUA.
@@ -146,13 +147,13 @@ pub(crate) enum Stage {
 /// Data on its way from the host.
 #[derive(Debug, Default)]
 pub(crate) struct Incoming {
-    /// Bytes the command has; zero where none are awaited.
+    /// Bytes that the command transfers; zero where none are expected.
     pub(crate) expected: u32,
     pub(crate) received: u32,
-    /// An R2T has asked for them.
+    /// An R2T has solicited them.
     pub(crate) asked: bool,
     pub(crate) digest_failed: bool,
-    /// What has come, in one piece when it came in one PDU.
+    /// The data received, if it came in one PDU.
     pub(crate) whole: Bytes,
     pub(crate) parts: BytesMut,
 }
@@ -167,7 +168,7 @@ pub(crate) struct Requests {
 
 impl Connection {
     pub(crate) fn new(portal: usize, peer: &str, handshake: Instant) -> Connection {
-        // A stranger gets room for Connect and authentication.
+        // Before authentication, only Connect and authentication messages are accepted.
         let reader_limits =
             ReaderLimits { capsule_data_bytes: ADMIN_CAPSULE_DATA_BYTES, data_bytes: ADMIN_CAPSULE_DATA_BYTES };
         Connection {
@@ -208,7 +209,7 @@ impl Connection {
         self.limit_reader(limits);
     }
 
-    /// The reader keeps no more data than the host was asked for.
+    /// The reader buffers no more data than R2Ts have solicited.
     #[inline]
     pub(crate) fn limit_reader(&mut self, limits: &Limits) {
         if self.is_trusted {
@@ -220,7 +221,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of data that are held, or have been promised room.
+    /// Bytes of data that are held, or for which memory has been admitted.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.outgoing_bytes() + self.received_bytes + self.scratch_bytes
@@ -232,7 +233,7 @@ impl Connection {
         if self.flow_control_off { 0xffff } else { self.sq_head }
     }
 
-    /// One more command was taken.
+    /// One more command was accepted.
     #[inline]
     pub(crate) fn advance_head(&mut self) {
         self.sq_head += 1;
@@ -241,13 +242,13 @@ impl Connection {
         }
     }
 
-    /// Bytes for the host that there are or that are going to be.
+    /// Bytes for the host: unsent, or expected from commands in flight.
     #[inline]
     pub(crate) fn outgoing_bytes(&self) -> usize {
         self.unsent_bytes + self.expected_out_bytes + self.writer.queued_bytes()
     }
 
-    /// Why a connection ends whose handshake takes too long.
+    /// The reason for closing a connection whose handshake has timed out.
     pub(crate) fn handshake_end(&self) -> CloseReason {
         match (&self.auth, self.refused) {
             (Some(auth), _) if auth.failed => CloseReason::AuthenticationFailed,
@@ -256,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// Whether a step of its authentication is computed, or waits for that.
+    /// Whether a step of its authentication is being computed, or waits to be.
     pub(crate) fn is_being_authenticated(&self) -> bool {
         self.auth.as_ref().is_some_and(|auth| auth.machine.is_none())
     }
@@ -275,13 +276,14 @@ impl Connection {
         }
     }
 
-    /// Whether commands other than those of authentication are taken.
+    /// Whether commands other than those of authentication are accepted.
     pub(crate) fn may_command(&self) -> bool {
         self.auth.as_ref().is_none_or(|auth| auth.passed && !auth.failed)
     }
 }
 
-/// MAXH2CDATA: the greatest transfer with its metadata comes in one PDU, so that it is copied at most once.
+/// MAXH2CDATA: the largest transfer with its metadata fits one PDU, so that it is copied at most
+/// once.
 pub(crate) fn host_data_bytes_max(limits: &Limits) -> u32 {
     limits.transfer_bytes + limits.transfer_bytes / 8
 }
@@ -299,7 +301,7 @@ impl Request {
         }
     }
 
-    /// All that it holds.
+    /// All bytes that it holds.
     pub(crate) fn held_bytes(&self) -> usize {
         self.counted_in + self.counted_out + self.scratch_bytes
     }
@@ -311,7 +313,7 @@ impl Request {
 }
 
 impl Incoming {
-    /// Adds data that was checked to be the next.
+    /// Appends data; the caller has checked its offset.
     pub(crate) fn add(&mut self, data: Bytes) {
         self.received += data.len() as u32;
         if self.received == self.expected && self.parts.is_empty() {
@@ -324,14 +326,14 @@ impl Incoming {
         self.parts.extend_from_slice(&data);
     }
 
-    /// Everything that has come.
+    /// Takes all data received.
     pub(crate) fn take(&mut self) -> Bytes {
         if self.parts.is_empty() { std::mem::take(&mut self.whole) } else { std::mem::take(&mut self.parts).freeze() }
     }
 }
 
 impl Requests {
-    /// How many commands the queue can hold. Their slots are made when they are first needed.
+    /// Sets how many commands the queue can hold. Slots are allocated when first needed.
     pub(crate) fn set_capacity(&mut self, entries: u16) {
         self.capacity = entries;
     }
@@ -375,5 +377,5 @@ impl Requests {
     }
 }
 
-/// The end of a command that was refused, or of one that has nothing to return.
+/// The result of a command: its DW0 and DW1, or the status of a refusal.
 pub(crate) type Reply = Result<u64, StatusCode>;

@@ -1,4 +1,4 @@
-//! What goes to the host: responses, data, the end; and the reserve when the host does not read.
+//! Output to the host: responses, data, termination; and backpressure when the host does not read.
 
 use bytes::Bytes;
 use zonda_nvme::tcp::PduError;
@@ -6,13 +6,13 @@ use zonda_nvme::{AdminOpcode, CompletionEntry, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
 use super::{Connection, Phase, Work};
-use crate::controller::ErrorPlace;
+use crate::controller::ErrorLocation;
 use crate::effects::{CloseReason, ConnectionId, Effect, Event};
 use crate::fair::Flow;
 use crate::target::{Owner, Target};
 
 impl Target {
-    /// Ends a command that has no request in the table.
+    /// Completes a command that has no request in the table.
     pub(crate) fn respond(&mut self, id: ConnectionId, command_id: u16, status: StatusCode, result: u64) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let head = connection.sq_head();
@@ -20,22 +20,23 @@ impl Target {
         self.mark_dirty(id);
     }
 
-    /// Ends a command that was refused.
+    /// Completes a command with an error before it was started.
     pub(crate) fn refuse(&mut self, id: ConnectionId, entry: &SubmissionEntry, status: StatusCode) {
         let io = self.connections.get(id.0).and_then(Connection::queue).is_some_and(|queue| queue > 0);
         let at = match entry.opcode == AdminOpcode::Fabrics.code() {
-            true => ErrorPlace::default(),
-            false => ErrorPlace { namespace: entry.namespace.get(), lba: if io { entry.starting_lba() } else { 0 } },
+            true => ErrorLocation::default(),
+            false => ErrorLocation { namespace: entry.namespace.get(), lba: if io { entry.starting_lba() } else { 0 } },
         };
         let command_id = entry.command_id.get();
         self.respond(id, command_id, status, 0);
         self.note_error(id, command_id, status, at);
     }
 
-    /// Ends a command with data for the host, which is the command's whole data.
+    /// Completes a command with data for the host, which is the command's whole data.
     pub(crate) fn respond_with_data(&mut self, id: ConnectionId, command_id: u16, data: &[Bytes], result: u64) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
-        // Without SQ flow control no head pointer is owed, and success needs no capsule (NVMe/TCP 1.0, section 3.3.2.1).
+        // Without SQ flow control no head pointer is owed, and success needs no capsule (NVMe/TCP
+        // 1.0, section 3.3.2.1).
         let stands_for_response = connection.flow_control_off && result == 0;
         connection.writer.controller_data(command_id, 0, data, true, stands_for_response);
         if !stands_for_response {
@@ -45,9 +46,9 @@ impl Target {
         self.mark_dirty(id);
     }
 
-    /// Ends a request: frees its slot and what it counts.
+    /// Completes a request: frees its slot and its bytes.
     pub(crate) fn end_request(&mut self, id: ConnectionId, slot: u16, status: StatusCode, result: u64) {
-        let at = if status.is_success() { ErrorPlace::default() } else { self.place_of_request(id, slot) };
+        let at = if status.is_success() { ErrorLocation::default() } else { self.place_of_request(id, slot) };
         if let Some(command_id) = self.release_request(id, slot) {
             self.respond(id, command_id, status, result);
             if !status.is_success() {
@@ -57,7 +58,7 @@ impl Target {
         }
     }
 
-    /// Ends a request with data for the host.
+    /// Completes a request with data for the host.
     pub(crate) fn end_request_with_data(&mut self, id: ConnectionId, slot: u16, data: &[Bytes]) {
         if let Some(command_id) = self.release_request(id, slot) {
             self.respond_with_data(id, command_id, data, 0);
@@ -65,7 +66,7 @@ impl Target {
         }
     }
 
-    /// Frees a request's slot and what it counts; its command identifier.
+    /// Frees a request's slot and its bytes; returns its command identifier.
     pub(crate) fn release_request(&mut self, id: ConnectionId, slot: u16) -> Option<u16> {
         let connection = self.connections.get_mut(id.0)?;
         let request = connection.requests.remove(slot)?;
@@ -76,26 +77,26 @@ impl Target {
         Some(request.command_id)
     }
 
-    /// What a request is about.
-    fn place_of_request(&self, id: ConnectionId, slot: u16) -> ErrorPlace {
+    /// The namespace and LBA of a request, for the error log.
+    fn place_of_request(&self, id: ConnectionId, slot: u16) -> ErrorLocation {
         let request = self.connections.get(id.0).and_then(|connection| connection.requests.get(slot));
         match request.map(|request| &request.work) {
-            Some(Work::Io { request, namespace, .. }) => ErrorPlace {
+            Some(Work::Io { request, namespace, .. }) => ErrorLocation {
                 namespace: self.namespaces[*namespace as usize].id.0,
                 lba: request.start().map_or(0, |lba| lba.0),
             },
-            _ => ErrorPlace::default(),
+            _ => ErrorLocation::default(),
         }
     }
 
-    /// A request has ended: others may have waited for what it held.
+    /// A request has completed: others may have waited for the memory that it held.
     fn after_release(&mut self, id: ConnectionId) {
         self.count_memory(id);
         self.start_waiting(id);
         self.resume_if_drained(id);
     }
 
-    /// The output of a connection is to be sent when the caller polls.
+    /// Schedules the output of a connection for the next poll.
     #[inline]
     pub(crate) fn mark_dirty(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id.0)
@@ -106,7 +107,7 @@ impl Target {
         }
     }
 
-    /// Makes a Send of what a connection has to send.
+    /// Makes a Send effect of a connection's pending output.
     pub(crate) fn flush_output(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         connection.dirty = false;
@@ -121,7 +122,8 @@ impl Target {
         }
     }
 
-    /// Whether a connection has as much to send as it may: then it takes no more commands, and pauses.
+    /// Whether a connection's pending output has reached its limit: then it accepts no more
+    /// commands, and pauses.
     pub(crate) fn pause_if_full(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.connections.get_mut(id.0) else { return true };
         if connection.paused {
@@ -138,7 +140,7 @@ impl Target {
         true
     }
 
-    /// Takes commands again once half of what may wait has gone.
+    /// Accepts commands again once pending output has fallen to half of its limit.
     pub(crate) fn resume_if_drained(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         if connection.paused && connection.outgoing_bytes() <= self.config.limits.outgoing_bytes / 2 {
@@ -147,7 +149,7 @@ impl Target {
         }
     }
 
-    /// Ends a connection for what its host sent.
+    /// Terminates a connection whose host violated the protocol.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnectionId, error: PduError) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         connection.writer.controller_termination(&error);
@@ -157,7 +159,7 @@ impl Target {
         self.close(now, id, &CloseReason::Protocol(error));
     }
 
-    /// Sends what there is to send, closes a connection, and forgets it.
+    /// Sends the pending output, closes a connection, and removes it.
     pub(crate) fn close(&mut self, now: Instant, id: ConnectionId, reason: &CloseReason) {
         if self.connections.get(id.0).is_none() {
             return;
@@ -167,16 +169,16 @@ impl Target {
         self.forget(now, id, reason);
     }
 
-    /// Forgets a connection that is closed: its commands' completions will be dropped; with an admin queue goes its
-    /// controller.
+    /// Removes a closed connection: completions of its commands will be dropped; the controller of
+    /// an admin queue is removed with it.
     pub(crate) fn forget(&mut self, now: Instant, id: ConnectionId, reason: &CloseReason) {
         let Some(connection) = self.connections.remove(id.0) else { return };
         self.half_open.remove(id);
         let (mut orphaned_bytes, mut has_commands) = (0, false);
         for (_, request) in connection.requests.iter() {
             if let Some(command) = request.device_command {
-                let command = self.commands.get_mut(command).expect("a request's device command is in the table");
-                command.owner = Owner::Gone;
+                let command = self.commands.get_mut(command).expect("the device command of a request exists");
+                command.owner = Owner::Orphaned;
                 command.orphaned_bytes = request.held_bytes();
                 orphaned_bytes += command.orphaned_bytes;
                 has_commands = true;
@@ -191,7 +193,7 @@ impl Target {
         }
         self.budget.close(connection.account, orphaned_bytes);
         if let Phase::Connected { controller, queue } = connection.phase {
-            self.queue_gone(now, controller, queue, reason);
+            self.queue_closed(now, controller, queue, reason);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What comes from the host: PDUs, and which command each capsule is.
+//! Input from the host: receives PDUs, and dispatches the command of each capsule.
 
 use bytes::Bytes;
 use zonda_nvme::tcp::{DigestCheck, FatalStatus, Pdu, PduError};
@@ -10,8 +10,8 @@ use crate::effects::{CloseReason, ConnectionId};
 use crate::target::Target;
 
 impl Target {
-    /// Takes PDUs from a connection's reader until it has no more, the host has to read first, or memory has to
-    /// be released.
+    /// Processes PDUs from a connection's reader until it has no more, the host has to read first,
+    /// or memory has to be released.
     pub(crate) fn pump(&mut self, now: Instant, id: ConnectionId) {
         while !self.draining && !self.pause_if_full(id) {
             let Some(connection) = self.connections.get_mut(id.0) else { return };
@@ -57,7 +57,7 @@ impl Target {
         let (controller, queue) = match connection.phase {
             Phase::Connected { controller, queue } => (controller, queue),
             Phase::Connect => return self.first_command(now, id, entry, data, digest),
-            Phase::Initialize => unreachable!("the reader takes no command before the exchange of ICReq and ICResp"),
+            Phase::Initialize => unreachable!("the reader accepts no command before the exchange of ICReq and ICResp"),
         };
         connection.advance_head();
         self.statistics.commands += 1;
@@ -65,7 +65,7 @@ impl Target {
             self.statistics.data_digest_errors += 1;
             return self.refuse(id, entry, StatusCode::TRANSIENT_TRANSPORT_ERROR);
         }
-        let connection = self.connections.get(id.0).expect("the connection was just here");
+        let connection = self.connections.get(id.0).expect("the connection was just found");
         let is_fabrics = entry.opcode == AdminOpcode::Fabrics.code();
         if !is_fabrics && connection.may_command() && queue > 0 {
             return self.io_command(now, id, controller, entry, data);
@@ -105,7 +105,8 @@ impl Target {
             FabricsType::PropertyGet | FabricsType::PropertySet if queue > 0 => Err(StatusCode::INVALID_QUEUE_TYPE),
             FabricsType::PropertyGet => self.property_get(controller, entry).map(Answer::Now),
             FabricsType::PropertySet => self.property_set(now, controller, entry).map(Answer::Now),
-            // Disconnect deletes an I/O queue; the admin queue goes with its connection (NVMe Base 2.0, section 6.4).
+            // Disconnect deletes an I/O queue; the admin queue is deleted with its connection (NVMe
+            // Base 2.0, section 6.4).
             FabricsType::Disconnect if queue == 0 => Err(StatusCode::INVALID_QUEUE_TYPE),
             FabricsType::Disconnect if entry.cdw10.get() & 0xffff != 0 => Err(StatusCode::CONNECT_INCOMPATIBLE_FORMAT),
             FabricsType::Disconnect => {
@@ -118,7 +119,7 @@ impl Target {
         }
     }
 
-    /// Data has come for an admin or Fabrics command that needed it.
+    /// All data of an admin or Fabrics command has been received.
     pub(crate) fn command_with_data(&mut self, now: Instant, id: ConnectionId, entry: &SubmissionEntry, data: &Bytes) {
         let command_id = entry.command_id.get();
         let Some(connection) = self.connections.get(id.0) else { return };
@@ -140,18 +141,18 @@ impl Target {
         }
     }
 
-    /// Ends a connection whose host did what must not be done now.
+    /// Terminates a connection whose host sent a PDU that is not allowed in this phase.
     pub(crate) fn sequence_error(&mut self, now: Instant, id: ConnectionId, header: &[u8]) {
         self.fail(now, id, PduError::new(FatalStatus::SequenceError, 0, header));
     }
 }
 
-/// When a command ends.
+/// When a command completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Now, with this result.
     Now(u64),
-    /// It has been answered, or will be.
+    /// It has completed already, or will later.
     Later,
 }
 
@@ -160,8 +161,8 @@ pub(crate) enum Answer {
 pub(crate) enum Needed {
     /// Exactly so many bytes.
     Exactly(u32),
-    /// At least so many; what is more is taken and not used.
+    /// At least so many; more is accepted and ignored.
     AtLeast(u32),
-    /// As many as the command says, within what a Fabrics command may carry.
+    /// As many as the command specifies, up to the limit of Fabrics commands.
     Fabrics,
 }

@@ -1,4 +1,4 @@
-//! Data from the host: in the capsule, or asked for with an R2T.
+//! Data from the host: in the capsule, or solicited with an R2T.
 
 use bytes::Bytes;
 use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, DataHeader, DigestCheck, FatalStatus, PduError};
@@ -12,16 +12,16 @@ use crate::effects::ConnectionId;
 use crate::limits::SHARED_DATA_BYTES_MIN;
 use crate::target::Target;
 
-/// Bytes that are taken where fewer would do: a page, as Linux describes it with every Dataset Management.
+/// Excess bytes that are accepted: a page, as Linux transfers with every Dataset Management.
 const SLACK_BYTES: u32 = (DEALLOCATE_RANGES_MAX * zonda_nvme::io::DATASET_RANGE_BYTES) as u32;
 
 /// Where a command's data is.
 #[derive(Debug)]
 pub(crate) enum HostData {
-    /// It came with the command.
-    Here(Bytes),
-    /// So many bytes are to be asked for.
-    Ask(u32),
+    /// It came in the capsule.
+    InCapsule(Bytes),
+    /// So many bytes are to be solicited with an R2T.
+    Solicited(u32),
 }
 
 /// Finds a command's data.
@@ -37,27 +37,28 @@ pub(crate) fn host_data_of(entry: &SubmissionEntry, capsule: &Bytes, needed: Nee
         return Err(StatusCode::DATA_SGL_LENGTH_INVALID);
     }
     match place {
-        DataPlace::Transport { .. } => Ok(HostData::Ask(length)),
+        DataPlace::Transport { .. } => Ok(HostData::Solicited(length)),
         DataPlace::InCapsule { offset, .. } => {
-            let room = capsule.len() as u64;
-            if offset > room {
+            let available = capsule.len() as u64;
+            if offset > available {
                 return Err(StatusCode::SGL_OFFSET_INVALID);
             }
-            if u64::from(length) > room - offset {
+            if u64::from(length) > available - offset {
                 return Err(StatusCode::DATA_SGL_LENGTH_INVALID);
             }
-            Ok(HostData::Here(own(capsule.slice(offset as usize..(offset + u64::from(length)) as usize))))
+            Ok(HostData::InCapsule(own(capsule.slice(offset as usize..(offset + u64::from(length)) as usize))))
         }
     }
 }
 
-/// Data as they are kept: see [`SHARED_DATA_BYTES_MIN`].
+/// Copies small data: see [`SHARED_DATA_BYTES_MIN`].
 fn own(data: Bytes) -> Bytes {
     if data.len() < SHARED_DATA_BYTES_MIN { Bytes::copy_from_slice(&data) } else { data }
 }
 
-/// Checks that the host has room for a command's data: data for the host travels in PDUs of its own.
-pub(crate) fn check_room(entry: &SubmissionEntry, bytes: u32, exact: bool) -> Result<(), StatusCode> {
+/// Checks that the host's buffer (SGL) is large enough for a command's data; data for the host
+/// never travels in a capsule.
+pub(crate) fn check_host_buffer(entry: &SubmissionEntry, bytes: u32, exact: bool) -> Result<(), StatusCode> {
     match entry.data_place()? {
         DataPlace::Transport { length } if length == bytes || (!exact && length > bytes) => Ok(()),
         DataPlace::Transport { .. } => Err(StatusCode::DATA_SGL_LENGTH_INVALID),
@@ -66,7 +67,8 @@ pub(crate) fn check_room(entry: &SubmissionEntry, bytes: u32, exact: bool) -> Re
 }
 
 impl Target {
-    /// Gets the data of an admin or Fabrics command, and carries it out when that is here.
+    /// Gets the data of an admin or Fabrics command, and executes the command once the data is
+    /// complete.
     pub(crate) fn with_host_data(
         &mut self,
         id: ConnectionId,
@@ -76,8 +78,8 @@ impl Target {
         now: Instant,
     ) -> Result<Answer, StatusCode> {
         match host_data_of(entry, capsule, needed)? {
-            HostData::Here(data) => self.command_with_data(now, id, entry, &data),
-            HostData::Ask(bytes) => {
+            HostData::InCapsule(data) => self.command_with_data(now, id, entry, &data),
+            HostData::Solicited(bytes) => {
                 let request = Request::new(entry.command_id.get(), Work::Command(Box::new(*entry)));
                 self.await_data(now, id, request, bytes);
             }
@@ -85,7 +87,7 @@ impl Target {
         Ok(Answer::Later)
     }
 
-    /// Takes a request whose data must be asked for.
+    /// Adds a request whose data must be solicited.
     pub(crate) fn await_data(&mut self, now: Instant, id: ConnectionId, mut request: Request, bytes: u32) {
         request.incoming = Incoming { expected: bytes, ..Incoming::default() };
         let Some(connection) = self.connections.get_mut(id.0) else { return };
@@ -137,7 +139,7 @@ impl Target {
         if !is_complete {
             return;
         }
-        let request = connection.requests.get_mut(slot).expect("the request was just here");
+        let request = connection.requests.get_mut(slot).expect("the request was just found");
         let incoming = &mut request.incoming;
         incoming.asked = false;
         let data = incoming.take();
@@ -153,7 +155,7 @@ impl Target {
                 self.command_with_data(now, id, &entry, &data);
                 self.start_waiting(id);
             }
-            Work::ChangedZones { .. } => unreachable!("reading a log page takes no data"),
+            Work::ChangedZones { .. } => unreachable!("reading a log page has no data from the host"),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Target {
         entry: &SubmissionEntry,
         capsule: &Bytes,
     ) -> Result<Answer, StatusCode> {
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         let opcode = AdminOpcode::try_from(entry.opcode).map_err(|_| StatusCode::INVALID_OPCODE)?;
         if !controller.is_ready() && opcode != AdminOpcode::KeepAlive {
             return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
@@ -48,18 +48,19 @@ impl Target {
             AdminOpcode::SetFeatures => self.set_features(now, key, entry, &Bytes::new()).map(Answer::Now),
             AdminOpcode::Abort => self.abort(key, entry).map(Answer::Now),
             AdminOpcode::AsyncEventRequest => self.async_event_request(key, entry),
-            // The timer was restarted when the command came.
+            // Receiving the command has already restarted the timer.
             AdminOpcode::KeepAlive => Ok(Answer::Now(0)),
-            AdminOpcode::Fabrics => unreachable!("Fabrics commands go another way"),
+            AdminOpcode::Fabrics => unreachable!("Fabrics commands are dispatched elsewhere"),
         }
     }
 
-    /// Abort: an event request can be given back; what a device has cannot, and what waits for data ends by itself.
-    /// Bit 0 of the result says that the command was not aborted (NVMe Base 2.0, section 5.1).
+    /// Abort: cancels an Asynchronous Event Request. Commands at devices cannot be aborted, and
+    /// commands that wait for data complete by themselves. Bit 0 of the result: the command was not
+    /// aborted (NVMe Base 2.0, section 5.1).
     fn abort(&mut self, key: u64, entry: &SubmissionEntry) -> Result<u64, StatusCode> {
         let queue = entry.cdw10.get() as u16;
         let command_id = (entry.cdw10.get() >> 16) as u16;
-        let controller = self.controllers.get_mut(key).expect("a queue's controller is here");
+        let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
         if queue == 0 && controller.events.withdraw(command_id) {
             let admin = controller.admin_queue().expect("an admin command came from the admin queue");
             self.respond(admin, command_id, StatusCode::ABORT_REQUESTED, 0);

@@ -1,4 +1,5 @@
-//! Asynchronous events: what has happened, which of it the host has heard of, and the requests that carry it.
+//! Asynchronous events: pending events, events masked until their log page is read, and outstanding
+//! Asynchronous Event Requests.
 
 use std::collections::VecDeque;
 
@@ -17,25 +18,26 @@ use crate::health::DeviceHealth;
 use crate::limits::{ASYNC_EVENT_REQUESTS, RESERVATION_NOTICES_MAX};
 use crate::target::{Owner, Target};
 
-/// Events of one controller. An event is told once; the same is told again only after its log page has been read.
+/// Events of one controller. An event is reported once, and masked until its log page has been
+/// read.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    /// Command identifiers of the requests that wait, the oldest first.
+    /// Command identifiers of the outstanding Asynchronous Event Requests, the oldest first.
     requests: Vec<u16>,
-    /// Warnings of the SMART log that came and have not been told.
+    /// Critical warnings of the SMART log that have not been reported.
     warnings: u8,
-    /// The temperature is over or under a threshold of the host.
+    /// The temperature is beyond a threshold that the host has set.
     is_temperature_beyond: bool,
-    /// The SMART log has not been read since a warning was told.
-    smart_told: bool,
-    /// Namespaces that changed since the list was read.
+    /// A warning was reported, and the SMART log has not been read since.
+    smart_masked: bool,
+    /// Namespaces that have changed since the list was read.
     pub(super) changed_namespaces: Vec<NamespaceId>,
-    namespaces_untold: bool,
-    namespaces_told: bool,
-    /// The discovery log changed, and the host has not been told.
-    discovery_untold: bool,
-    discovery_told: bool,
-    /// By namespace, in the order of events.
+    namespaces_pending: bool,
+    namespaces_masked: bool,
+    /// The discovery log has changed, and the event has not been reported.
+    discovery_pending: bool,
+    discovery_masked: bool,
+    /// Changed zones by namespace, in the order of events.
     zones: Vec<ZoneEvents>,
     reservations: ReservationEvents,
 }
@@ -45,25 +47,25 @@ pub(super) struct Events {
 struct ReservationEvents {
     /// The oldest first, each with its number.
     waiting: VecDeque<(u64, NamespaceId, ReservationNotice)>,
-    /// Number of the last one.
+    /// Number of the newest one.
     count: u64,
-    /// The host has heard that there are some, and has read none since.
-    told: bool,
+    /// The event was reported, and the host has read no notification since.
+    masked: bool,
 }
 
-/// Zones of one namespace that changed by themselves.
+/// Zones of one namespace that the controller has transitioned.
 #[derive(Debug)]
 struct ZoneEvents {
     namespace: NamespaceId,
-    untold: bool,
-    /// Told, and the list has not been read since.
-    told: bool,
-    /// What devices have said and the host has not read.
+    pending: bool,
+    /// The event was reported, and the list has not been read since.
+    masked: bool,
+    /// Zones that devices have reported and the host has not read.
     list: ChangedZoneList,
 }
 
 impl Events {
-    /// Takes a request back; says whether it was there.
+    /// Removes an Asynchronous Event Request; returns whether it was outstanding.
     pub(super) fn withdraw(&mut self, command_id: u16) -> bool {
         let before = self.requests.len();
         self.requests.retain(|&request| request != command_id);
@@ -73,17 +75,17 @@ impl Events {
     fn zones_of(&mut self, namespace: NamespaceId) -> &mut ZoneEvents {
         let place = self.zones.iter().position(|events| events.namespace == namespace).unwrap_or_else(|| {
             let list = ChangedZoneList::default();
-            self.zones.push(ZoneEvents { namespace, untold: false, told: false, list });
+            self.zones.push(ZoneEvents { namespace, pending: false, masked: false, list });
             self.zones.len() - 1
         });
         &mut self.zones[place]
     }
 
-    /// The next event that the host wants and has not heard of.
+    /// The next pending event that the host has enabled.
     fn next(&mut self, wants: AsyncEventConfiguration) -> Option<AsyncEvent> {
-        if self.warnings != 0 && !self.smart_told && wants.wants_warning(self.warnings) {
+        if self.warnings != 0 && !self.smart_masked && wants.wants_warning(self.warnings) {
             let warnings = std::mem::take(&mut self.warnings);
-            self.smart_told = true;
+            self.smart_masked = true;
             return Some(if warnings & warning::SPARE_LOW != 0 {
                 AsyncEvent::spare_below_threshold()
             } else if warnings & !warning::TEMPERATURE == 0 {
@@ -92,49 +94,50 @@ impl Events {
                 AsyncEvent::reliability_degraded()
             });
         }
-        if self.namespaces_untold && !self.namespaces_told && wants.wants(notices::NAMESPACE_ATTRIBUTE) {
-            self.namespaces_untold = false;
-            self.namespaces_told = true;
+        if self.namespaces_pending && !self.namespaces_masked && wants.wants(notices::NAMESPACE_ATTRIBUTE) {
+            self.namespaces_pending = false;
+            self.namespaces_masked = true;
             return Some(AsyncEvent::namespace_attribute_changed());
         }
-        if self.discovery_untold && !self.discovery_told && wants.wants(notices::DISCOVERY_LOG_PAGE) {
-            self.discovery_untold = false;
-            self.discovery_told = true;
+        if self.discovery_pending && !self.discovery_masked && wants.wants(notices::DISCOVERY_LOG_PAGE) {
+            self.discovery_pending = false;
+            self.discovery_masked = true;
             return Some(AsyncEvent::discovery_log_changed());
         }
-        // No bit of the configuration is about these; each namespace's mask has kept away what the host does not want.
-        if !self.reservations.waiting.is_empty() && !self.reservations.told {
-            self.reservations.told = true;
+        // The configuration has no bit for these; they are filtered by the notification mask of
+        // each namespace.
+        if !self.reservations.waiting.is_empty() && !self.reservations.masked {
+            self.reservations.masked = true;
             return Some(AsyncEvent::reservation_notification());
         }
         if wants.wants(notices::ZONE_DESCRIPTOR)
-            && let Some(events) = self.zones.iter_mut().find(|events| events.untold && !events.told)
+            && let Some(events) = self.zones.iter_mut().find(|events| events.pending && !events.masked)
         {
-            events.untold = false;
-            events.told = true;
+            events.pending = false;
+            events.masked = true;
             return Some(AsyncEvent::zone_descriptor_changed(events.namespace));
         }
         None
     }
 
-    /// The host has read a log page, and events of it may be told again.
+    /// Unmasks the events of a log page that the host has read.
     pub(super) fn page_read(&mut self, page: LogPage) {
         match page {
-            LogPage::Smart => self.smart_told = false,
+            LogPage::Smart => self.smart_masked = false,
             LogPage::ChangedNamespaces => {
-                self.namespaces_told = false;
+                self.namespaces_masked = false;
                 self.changed_namespaces.clear();
             }
-            LogPage::Discovery => self.discovery_told = false,
+            LogPage::Discovery => self.discovery_masked = false,
             LogPage::ReservationNotification => {
                 self.reservations.waiting.pop_front();
-                self.reservations.told = false;
+                self.reservations.masked = false;
             }
             _ => {}
         }
     }
 
-    /// The oldest reservation notification that has not been read; an empty page where there is none.
+    /// The oldest reservation notification that has not been read; an empty page if there is none.
     pub(super) fn reservation_page(&self) -> ReservationNotification {
         let waiting = &self.reservations.waiting;
         waiting.front().map_or_else(ReservationNotification::empty, |&(count, namespace, notice)| {
@@ -151,18 +154,18 @@ impl Events {
         reservations.waiting.push_back((reservations.count, namespace, notice));
     }
 
-    /// The changed zones of a namespace; with `clear` they are read, and may be told again.
+    /// The changed zones of a namespace. `clear` empties the list and unmasks the event.
     pub(super) fn changed_zones(&mut self, namespace: NamespaceId, clear: bool) -> ChangedZoneList {
         let events = self.zones_of(namespace);
         if !clear {
             return events.list.clone();
         }
-        events.told = false;
-        events.untold = false;
+        events.masked = false;
+        events.pending = false;
         std::mem::take(&mut events.list)
     }
 
-    /// Adds what a device has said of a namespace.
+    /// Adds changed zones of a namespace that a device has reported.
     fn add_changed_zones(&mut self, namespace: NamespaceId, news: &ChangedZoneList) {
         let list = &mut self.zones_of(namespace).list;
         list.zones.extend_from_slice(&news.zones);
@@ -176,12 +179,13 @@ impl Events {
 }
 
 impl Target {
-    /// Zones of a device have become read only or offline by themselves.
+    /// Zones of a device have transitioned to read only or offline without a command.
     pub fn zones_changed(&mut self, _now: Instant, device: DeviceKey) {
-        self.raise(device, |events, namespace| events.zones_of(namespace).untold = true);
+        self.raise(device, |events, namespace| events.zones_of(namespace).pending = true);
     }
 
-    /// A device has ended a command with an error after which a zone may be read only or offline: it is asked which.
+    /// Reads the changed zones of a device after a command failed with an error that may leave a
+    /// zone read only or offline.
     pub(crate) fn suspect_zones(&mut self, place: u32, status: Status) {
         let is_suspect = matches!(status, Status::WriteFault | Status::ZoneIsReadOnly | Status::ZoneIsOffline);
         let namespace = &mut self.namespaces[place as usize];
@@ -191,7 +195,7 @@ impl Target {
         }
     }
 
-    /// The device has said which zones have changed by themselves: hosts are told, if there are any.
+    /// A device has returned its changed zones: notifies hosts, if there are any.
     pub(crate) fn surveyed(&mut self, place: u32, outcome: Outcome) {
         self.namespaces[place as usize].is_surveyed = false;
         if let Outcome::ChangedZones(news) = outcome
@@ -201,38 +205,38 @@ impl Target {
             let namespace = &self.namespaces[place as usize];
             let (subsystem, namespace) = (namespace.subsystem, namespace.id);
             for key in self.controllers.keys() {
-                let controller = self.controllers.get_mut(key).expect("the key is of the table");
+                let controller = self.controllers.get_mut(key).expect("the key is in the table");
                 if controller.subsystem == Some(subsystem) {
-                    controller.events.zones_of(namespace).untold = true;
+                    controller.events.zones_of(namespace).pending = true;
                     self.report_events(key);
                 }
             }
         }
     }
 
-    /// Adds what a device has said to the lists of all controllers that have the namespace.
+    /// Adds changed zones to the lists of all controllers that have the namespace.
     pub(super) fn note_changed_zones(&mut self, place: u32, news: &ChangedZoneList) {
         let namespace = &self.namespaces[place as usize];
         let (subsystem, namespace) = (namespace.subsystem, namespace.id);
         for key in self.controllers.keys() {
-            let controller = self.controllers.get_mut(key).expect("the key is of the table");
+            let controller = self.controllers.get_mut(key).expect("the key is in the table");
             if controller.subsystem == Some(subsystem) {
                 controller.events.add_changed_zones(namespace, news);
             }
         }
     }
 
-    /// A namespace of a device has changed in what Identify tells of it, or has come or gone in what it can serve.
+    /// The Identify data of a device's namespace, or the commands that it can serve, have changed.
     pub fn namespace_changed(&mut self, _now: Instant, device: DeviceKey) {
         self.raise(device, |events, namespace| {
-            events.namespaces_untold = true;
+            events.namespaces_pending = true;
             if !events.changed_namespaces.contains(&namespace) {
                 events.changed_namespaces.push(namespace);
             }
         });
     }
 
-    /// The health of a device is now this. A new warning is told to hosts.
+    /// Sets the health of a device, and reports a new warning to hosts.
     pub fn set_health(&mut self, _now: Instant, device: DeviceKey, health: DeviceHealth) {
         let mut news = 0;
         for namespace in self.namespaces.iter_mut().filter(|namespace| namespace.device == device) {
@@ -247,13 +251,14 @@ impl Target {
         }
     }
 
-    /// Tells hosts what became of their registrations and reservations of a namespace, unless they have masked it.
+    /// Notifies hosts of changes of their registrations and reservations of a namespace, unless
+    /// they have masked them.
     pub(crate) fn notify_of_reservations(&mut self, place: u32, notices: &[(HostId, ReservationNotice)]) {
         let namespace = &self.namespaces[place as usize];
         let (subsystem, namespace) = (namespace.subsystem, namespace.id);
         for &(host, notice) in notices {
             for key in self.controllers.keys() {
-                let controller = self.controllers.get_mut(key).expect("the key is of the table");
+                let controller = self.controllers.get_mut(key).expect("the key is in the table");
                 let is_concerned = controller.subsystem == Some(subsystem) && controller.host_id == host;
                 if is_concerned && controller.features.reservation_mask(namespace) & notice.mask() == 0 {
                     controller.events.add_reservation(namespace, notice);
@@ -263,11 +268,12 @@ impl Target {
         }
     }
 
-    /// Warns a host whose threshold the temperature has passed. While it stays beyond there is no second warning.
+    /// Warns a host whose threshold the temperature has crossed, once until it is back within the
+    /// thresholds.
     pub(super) fn watch_temperature(&mut self, key: u64) {
-        let controller = self.controllers.get(key).expect("the key is of the table");
+        let controller = self.controllers.get(key).expect("the key is in the table");
         let is_beyond = self.is_temperature_beyond(controller);
-        let controller = self.controllers.get_mut(key).expect("the controller was just here");
+        let controller = self.controllers.get_mut(key).expect("the controller was just found");
         let is_news = is_beyond && !controller.events.is_temperature_beyond;
         controller.events.is_temperature_beyond = is_beyond;
         if is_news {
@@ -276,16 +282,16 @@ impl Target {
         }
     }
 
-    /// Whether the hottest device of a controller's namespaces is over its host's threshold, or under the other one.
+    /// Whether the hottest device of a controller's namespaces is beyond a threshold of its host.
     pub(super) fn is_temperature_beyond(&self, controller: &Controller) -> bool {
         let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return false };
         let temperatures = subsystem.namespaces().map(|it| self.namespaces[it as usize].health.temperature_kelvin);
         temperatures.max().is_some_and(|hottest| controller.features.is_beyond_thresholds(hottest.into()))
     }
 
-    /// Asynchronous Event Request: waits until there is something to tell.
+    /// Asynchronous Event Request: stays outstanding until there is an event to report.
     pub(super) fn async_event_request(&mut self, key: u64, entry: &SubmissionEntry) -> Result<Answer, StatusCode> {
-        let controller = self.controllers.get_mut(key).expect("a queue's controller is here");
+        let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
         if controller.events.requests.len() >= ASYNC_EVENT_REQUESTS {
             return Err(StatusCode::ASYNC_EVENT_LIMIT_EXCEEDED);
         }
@@ -294,29 +300,30 @@ impl Target {
         Ok(Answer::Later)
     }
 
-    /// Tells a host what it has not heard of, as long as it has requests for it.
+    /// Reports pending events to a host, as far as it has outstanding requests.
     pub(super) fn report_events(&mut self, key: u64) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         let Some(admin) = controller.admin_queue() else { return };
-        let mut told: Vec<(u16, AsyncEvent)> = Vec::new();
+        let mut events: Vec<(u16, AsyncEvent)> = Vec::new();
         while !controller.events.requests.is_empty()
             && let Some(event) = controller.events.next(controller.features.events)
         {
-            told.push((controller.events.requests.remove(0), event));
+            events.push((controller.events.requests.remove(0), event));
         }
-        self.tell(admin, &told);
+        self.complete_event_requests(admin, &events);
     }
 
-    fn tell(&mut self, admin: ConnectionId, told: &[(u16, AsyncEvent)]) {
-        for (command_id, event) in told {
+    fn complete_event_requests(&mut self, admin: ConnectionId, events: &[(u16, AsyncEvent)]) {
+        for (command_id, event) in events {
             self.respond(admin, *command_id, StatusCode::SUCCESS, event.encode());
         }
     }
 
-    /// Notes an event of each namespace of a device with every controller that has it, and tells hosts.
+    /// Records an event of each namespace of a device with every controller that has it, and
+    /// notifies hosts.
     fn raise(&mut self, device: DeviceKey, note: impl Fn(&mut Events, NamespaceId)) {
         for key in self.controllers.keys() {
-            let controller = self.controllers.get_mut(key).expect("the key is of the table");
+            let controller = self.controllers.get_mut(key).expect("the key is in the table");
             let mut noted = false;
             for namespace in self.namespaces.iter().filter(|namespace| namespace.device == device) {
                 if controller.subsystem == Some(namespace.subsystem) {

@@ -9,7 +9,7 @@ use zonda_zoned::{Instant, NamespaceId};
 
 use super::{ALL_NAMESPACES, Controller, keep_alive};
 use crate::connection::receive::Answer;
-use crate::connection::{Reply, transfer::check_room};
+use crate::connection::{Reply, transfer::check_host_buffer};
 use crate::effects::ConnectionId;
 use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
 use crate::target::Target;
@@ -18,10 +18,10 @@ use crate::target::Target;
 const CHANGEABLE: u64 = 1 << 2;
 /// Bit 1: each namespace has its own.
 const OF_NAMESPACE: u64 = 1 << 1;
-/// The temperature above which a host is warned by default, in kelvins: as Identify Controller tells (WCTEMP).
+/// The default temperature threshold, in kelvins: the WCTEMP of Identify Controller.
 const WARNING_KELVIN: u32 = 343;
 
-/// What the host has set of a controller, as the dwords are on the wire.
+/// Feature values that the host has set, as dwords on the wire.
 #[derive(Debug)]
 pub(super) struct Features {
     arbitration: u32,
@@ -31,7 +31,7 @@ pub(super) struct Features {
     error_recovery: u32,
     write_atomicity: u32,
     volatile_write_cache: u32,
-    /// I/O queues the host has asked for, if it has.
+    /// I/O queues that the host has requested, if it has.
     queues: Option<u32>,
     pub(super) events: AsyncEventConfiguration,
     host_behavior: Box<[u8]>,
@@ -57,13 +57,13 @@ impl Features {
         }
     }
 
-    /// Whether a composite temperature is at or over the one threshold, or at or under the other (NVMe Base 2.0, section
-    /// 5.27.1.3).
+    /// Whether a composite temperature is at or above the over temperature threshold, or at or
+    /// below the under temperature threshold (NVMe Base 2.0, section 5.27.1.3).
     pub(super) fn is_beyond_thresholds(&self, kelvin: u32) -> bool {
         kelvin >= self.over_temperature || kelvin <= self.under_temperature
     }
 
-    /// The notices about a namespace's reservations that the host does not want.
+    /// The reservation notifications of a namespace that the host has masked.
     pub(super) fn reservation_mask(&self, namespace: NamespaceId) -> u32 {
         self.reservation_masks.get(&namespace).copied().unwrap_or(0)
     }
@@ -85,7 +85,7 @@ impl Target {
         let request = FeatureRequest::decode(entry.cdw10.get());
         let feature = Feature::try_from(request.feature).map_err(|_| StatusCode::INVALID_FIELD)?;
         let select = Select::try_from(request.select).map_err(|_| StatusCode::INVALID_FIELD)?;
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         self.check_feature(controller, feature)?;
         let namespace = entry.namespace.get();
         self.check_scope(controller, feature, namespace)?;
@@ -128,7 +128,7 @@ impl Target {
                 return self.admin_data(id, entry, data);
             }
             Feature::HostIdentifier => {
-                // Fabrics know only the identifier of 128 bits (EXHID).
+                // Over Fabrics, only the identifier of 128 bits exists (EXHID).
                 if entry.cdw11.get() & 1 == 0 {
                     return Err(StatusCode::INVALID_FIELD);
                 }
@@ -137,15 +137,17 @@ impl Target {
             }
             Feature::ReservationNotificationMask => features.reservation_mask(NamespaceId(namespace)),
             Feature::ReservationPersistence => {
-                let persists =
-                    self.namespaces[self.keepers(controller, namespace)?[0] as usize].reservations.persists();
+                let persists = self.namespaces[self.persistent_namespaces(controller, namespace)?[0] as usize]
+                    .reservations
+                    .persists();
                 u32::from(persists && select == Select::Current)
             }
         };
         Ok(Answer::Now(value.into()))
     }
 
-    /// Set Features of Reservation Persistence (NVMe Base 2.0, section 5.27.1.27), which a device makes durable first.
+    /// Set Features of Reservation Persistence (NVMe Base 2.0, section 5.27.1.27), which takes
+    /// effect once the device has saved it.
     pub(super) fn set_reservation_persistence(
         &mut self,
         id: ConnectionId,
@@ -155,18 +157,19 @@ impl Target {
         if FeatureRequest::decode(entry.cdw10.get()).save {
             return Err(StatusCode::FEATURE_NOT_SAVEABLE);
         }
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         let namespace = entry.namespace.get();
         self.check_feature(controller, Feature::ReservationPersistence)?;
         self.check_scope(controller, Feature::ReservationPersistence, namespace)?;
-        let places = self.keepers(controller, namespace)?;
+        let places = self.persistent_namespaces(controller, namespace)?;
         self.persist_reservations(id, entry, &places, entry.cdw11.get() & 1 != 0)
     }
 
-    /// The place of the namespace of an identifier that was checked, or of all, as far as they can keep reservations.
-    fn keepers(&self, controller: &Controller, namespace: u32) -> Result<Vec<u32>, StatusCode> {
+    /// Indexes of the namespaces that a checked identifier names, as far as they can persist
+    /// reservations.
+    fn persistent_namespaces(&self, controller: &Controller, namespace: u32) -> Result<Vec<u32>, StatusCode> {
         let subsystem = controller.subsystem.map(|place| &self.subsystems[place]).ok_or(StatusCode::INVALID_FIELD)?;
-        let can_keep = |place: &u32| self.namespaces[*place as usize].keeping.is_possible;
+        let can_keep = |place: &u32| self.namespaces[*place as usize].persistence.is_possible;
         let places: Vec<u32> = match namespace {
             ALL_NAMESPACES => subsystem.namespaces().filter(can_keep).collect(),
             one => subsystem.namespace(one).into_iter().filter(can_keep).collect(),
@@ -181,16 +184,16 @@ impl Target {
         if request.save {
             return Err(StatusCode::FEATURE_NOT_SAVEABLE);
         }
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         self.check_feature(controller, feature)?;
         self.check_scope(controller, feature, entry.namespace.get())?;
-        let namespaces = self.namespaces_meant(controller, entry.namespace.get());
+        let namespaces = self.namespaces_named(controller, entry.namespace.get());
         let limit = self.config.limits.io_queues;
         let supported = match controller.subsystem {
             Some(_) => notices::NAMESPACE_ATTRIBUTE | notices::ZONE_DESCRIPTOR | 0xff,
             None => notices::DISCOVERY_LOG_PAGE,
         };
-        let controller = self.controllers.get_mut(key).expect("the controller was just here");
+        let controller = self.controllers.get_mut(key).expect("the controller was just found");
         let has_io_queues = controller.queues().count() > 1;
         let features = &mut controller.features;
         let value = entry.cdw11.get();
@@ -216,7 +219,8 @@ impl Target {
                 if wanted.is_too_many() {
                     return Err(StatusCode::INVALID_FIELD);
                 }
-                // Queues are counted out before the first is connected (NVMe Base 2.0, section 5.27.1.5).
+                // The number of queues is fixed once the first is connected (NVMe Base 2.0, section
+                // 5.27.1.5).
                 if has_io_queues {
                     return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
                 }
@@ -242,37 +246,37 @@ impl Target {
             // The only combination of command sets.
             Feature::CommandSetProfile if value & 0x1ff == 0 => {}
             Feature::CommandSetProfile => return Err(StatusCode::IO_COMMAND_SET_COMBINATION_REJECTED),
-            // The device decides on its cache.
+            // The cache is the device's, and cannot be changed here.
             Feature::VolatileWriteCache => return Err(StatusCode::FEATURE_NOT_CHANGEABLE),
             Feature::ReservationNotificationMask => {
                 for namespace in namespaces {
                     features.reservation_masks.insert(namespace, value & RESERVATION_NOTICES);
                 }
             }
-            Feature::ReservationPersistence => unreachable!("its command goes another way"),
+            Feature::ReservationPersistence => unreachable!("set_reservation_persistence handles it"),
             // Connect sets it, over Fabrics (NVMe Base 2.0, section 5.27.1.25).
             Feature::HostIdentifier => return Err(StatusCode::COMMAND_SEQUENCE_ERROR),
         }
         Ok(0)
     }
 
-    /// Ends an admin command with data, when the host has room for it.
+    /// Completes an admin command with data, if the host's buffer is large enough.
     pub(super) fn admin_data(
         &mut self,
         id: ConnectionId,
         entry: &SubmissionEntry,
         data: Bytes,
     ) -> Result<Answer, StatusCode> {
-        check_room(entry, data.len() as u32, false)?;
+        check_host_buffer(entry, data.len() as u32, false)?;
         self.respond_with_data(id, entry.command_id.get(), &[data], 0);
         Ok(Answer::Later)
     }
 
-    /// Whether a feature can be asked for with a namespace identifier.
+    /// Checks that a feature may be used with a namespace identifier.
     fn check_scope(&self, controller: &Controller, feature: Feature, namespace: u32) -> Result<(), StatusCode> {
         let is_known = controller.subsystem.is_some_and(|it| self.subsystems[it].namespace(namespace).is_some());
         match namespace {
-            // Error Recovery is kept for the controller, and hosts know it as that too.
+            // Error Recovery has controller scope here, and hosts use it with that too.
             0 if is_kept_for_namespaces(feature) => Err(StatusCode::INVALID_NAMESPACE),
             0 | ALL_NAMESPACES => Ok(()),
             _ if !is_known => Err(StatusCode::INVALID_NAMESPACE),
@@ -281,8 +285,8 @@ impl Target {
         }
     }
 
-    /// The namespace of an identifier that was checked, or all.
-    fn namespaces_meant(&self, controller: &Controller, namespace: u32) -> Vec<NamespaceId> {
+    /// The namespaces that a checked identifier names: one or all.
+    fn namespaces_named(&self, controller: &Controller, namespace: u32) -> Vec<NamespaceId> {
         let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return Vec::new() };
         match namespace {
             ALL_NAMESPACES => subsystem.namespaces().map(|place| self.namespaces[place as usize].id).collect(),
@@ -290,15 +294,15 @@ impl Target {
         }
     }
 
-    /// Whether a controller has a feature.
+    /// Checks that a controller has a feature.
     fn check_feature(&self, controller: &Controller, feature: Feature) -> Result<(), StatusCode> {
         let has = match (controller.subsystem, feature) {
             (None, _) => matches!(feature, Feature::AsyncEventConfiguration | Feature::KeepAliveTimer),
-            // Only where there is a cache (NVMe Base 2.0, section 5.27.1.4).
+            // Only with a volatile write cache (NVMe Base 2.0, section 5.27.1.4).
             (Some(place), Feature::VolatileWriteCache) => self.subsystems[place].volatile_write_cache,
-            // Only where a device can keep them.
+            // Only if a device can persist reservations.
             (Some(place), Feature::ReservationPersistence) => {
-                self.subsystems[place].namespaces().any(|it| self.namespaces[it as usize].keeping.is_possible)
+                self.subsystems[place].namespaces().any(|it| self.namespaces[it as usize].persistence.is_possible)
             }
             (Some(_), _) => true,
         };
@@ -306,15 +310,15 @@ impl Target {
     }
 }
 
-/// The notices that Reservation Notification Mask knows.
+/// The bits of the Reservation Notification Mask.
 const RESERVATION_NOTICES: u32 = 0b1110;
 
-/// Whether a feature is one of each namespace (NVMe Base 2.0, Figure 317).
+/// Whether a feature has namespace scope (NVMe Base 2.0, Figure 317).
 fn is_of_a_namespace(feature: Feature) -> bool {
     matches!(feature, Feature::ErrorRecovery | Feature::ReservationNotificationMask | Feature::ReservationPersistence)
 }
 
-/// Whether each namespace has a feature of its own here.
+/// Whether this target keeps a value of the feature for each namespace.
 fn is_kept_for_namespaces(feature: Feature) -> bool {
     matches!(feature, Feature::ReservationNotificationMask | Feature::ReservationPersistence)
 }
@@ -323,7 +327,7 @@ fn changeable(feature: Feature) -> bool {
     !matches!(feature, Feature::VolatileWriteCache | Feature::HostIdentifier)
 }
 
-/// The composite temperature's threshold that a dword selects; sensors there are none.
+/// The composite temperature's threshold that a dword selects; there are no other sensors.
 fn temperature(features: &Features, dword: u32) -> Option<&u32> {
     match dword >> 16 & 0x3f {
         0x00 => Some(&features.over_temperature),

@@ -16,7 +16,7 @@ use crate::effects::ConnectionId;
 use crate::limits::{ASYNC_EVENT_REQUESTS, ERROR_LOG_ENTRIES, KEEP_ALIVE_GRANULARITY_100MS};
 use crate::target::Target;
 
-/// What a discovery controller says of its firmware.
+/// Firmware revision of the discovery controller.
 const DISCOVERY_FIRMWARE: &str = "1.0";
 /// Identifiers from here on name no namespace (NVMe Base 2.0, section 5.17.2.2).
 const NAMESPACE_LIST_END: u32 = 0xffff_fffe;
@@ -31,7 +31,7 @@ impl Target {
     ) -> Result<Answer, StatusCode> {
         let request = IdentifyRequest::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());
         let structure = Structure::try_from(request.structure).map_err(|_| StatusCode::INVALID_FIELD)?;
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         let page = match self.subsystem_of(controller) {
             Some(subsystem) => self.identify_io(controller, subsystem, structure, &request, entry.namespace.get())?,
             None if structure == Structure::Controller => self.identify_discovery(controller)?,
@@ -91,7 +91,8 @@ impl Target {
                 }
                 match set {
                     CommandSet::Zoned => page(ZnsNamespace::from_geometry(&config.geometry)),
-                    // Of the NVM command set this structure tells of protection information alone, which there is none.
+                    // For the NVM command set this structure describes only protection information,
+                    // which is not supported.
                     _ => Ok(nothing()),
                 }
             }
@@ -164,7 +165,7 @@ impl Target {
         Ok(copy(&NamespaceList::above(NamespaceId(above), &active)))
     }
 
-    /// A namespace that the controller has; `None` for an identifier that could have one but has not.
+    /// A namespace of the controller; `None` for a valid identifier without a namespace.
     fn visible(&self, controller: &Controller, id: u32) -> Result<Option<&NamespaceConfig>, StatusCode> {
         let place = controller.subsystem.ok_or(StatusCode::INVALID_FIELD)?;
         let Some(namespace) = self.subsystems[place].namespace(id) else {
@@ -177,10 +178,10 @@ impl Target {
     }
 
     fn keeps_reservations(&self, controller: &Controller, id: u32) -> bool {
-        self.place_of(controller, id).is_some_and(|place| self.namespaces[place as usize].keeping.is_possible)
+        self.place_of(controller, id).is_some_and(|place| self.namespaces[place as usize].persistence.is_possible)
     }
 
-    /// NSATTR bit 0, alike in both pages of a namespace.
+    /// NSATTR bit 0, the same in both Identify structures of a namespace.
     fn is_write_protected(&self, controller: &Controller, id: u32) -> bool {
         let place = self.place_of(controller, id).expect("a visible namespace has a place");
         let namespace = &self.namespaces[place as usize];
@@ -201,7 +202,7 @@ impl Target {
         }
     }
 
-    /// ZASL is the least of what the namespaces and the target allow.
+    /// Sets ZASL to the smallest limit of the namespaces and the target.
     fn limit_append(&self, controller: &Controller, page: &Bytes) -> Bytes {
         let Ok(mut page) = ZnsController::parse(page) else { unreachable!("the page was just made") };
         page.append_limit_exponent = page.append_limit_exponent.min(self.transfer_exponent(controller));
@@ -217,7 +218,7 @@ impl Target {
         controller.subsystem.map(|place| &self.config.subsystems[place])
     }
 
-    /// The geometry of a namespace, by its place in the target's table.
+    /// The geometry of a namespace, by its index in the target's table.
     pub(crate) fn geometry(&self, place: u32) -> &Geometry {
         let namespace = &self.namespaces[place as usize];
         &self.config.subsystems[namespace.subsystem].namespaces[namespace.index].geometry
@@ -228,7 +229,7 @@ fn command_set_of(geometry: &Geometry) -> CommandSet {
     if crate::subsystem::is_zoned(geometry) { CommandSet::Zoned } else { CommandSet::Nvm }
 }
 
-/// A structure of zeros: of a namespace that could be there and is not.
+/// A structure of zeros, for a valid identifier without a namespace.
 fn nothing() -> Bytes {
     static NOTHING: [u8; identify::IDENTIFY_BYTES] = [0; identify::IDENTIFY_BYTES];
     Bytes::from_static(&NOTHING)
@@ -238,7 +239,7 @@ fn copy(page: &impl Page) -> Bytes {
     Bytes::copy_from_slice(page.bytes())
 }
 
-/// A page that the configuration's checks have made sure of.
+/// A page that the checks of the configuration guarantee to be valid.
 fn page<P: Page>(page: Result<P, PageError>) -> Result<Bytes, StatusCode> {
     page.map(|page| copy(&page)).map_err(|_| StatusCode::INTERNAL_ERROR)
 }

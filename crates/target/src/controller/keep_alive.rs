@@ -6,7 +6,8 @@ use crate::effects::CloseReason;
 use crate::limits::{DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY_100MS};
 use crate::target::Target;
 
-/// The timer of a controller; one of the discovery service has always one, and lives no longer without a command.
+/// The keep alive timeout of a controller. A discovery controller always has one, at most
+/// `DISCOVERY_IDLE`.
 pub(super) fn timeout_for(is_discovery: bool, milliseconds: u32) -> Option<Duration> {
     let asked = timeout_of(milliseconds);
     if is_discovery { Some(asked.map_or(DISCOVERY_IDLE, |asked| asked.min(DISCOVERY_IDLE))) } else { asked }
@@ -19,7 +20,8 @@ fn timeout_of(milliseconds: u32) -> Option<Duration> {
 }
 
 impl Target {
-    /// A command has come: the timer starts again. The table of timers is looked at when the old deadline comes.
+    /// Restarts the timer: a command was received. The table of timers is updated when the old
+    /// deadline expires.
     #[inline]
     pub(crate) fn note_activity(&mut self, now: Instant, controller: u64) {
         if let Some(controller) = self.controllers.get_mut(controller) {
@@ -27,7 +29,7 @@ impl Target {
         }
     }
 
-    /// Sets the timer of a controller to its timeout from now.
+    /// Starts the timer of a controller.
     pub(super) fn arm_keep_alive(&mut self, now: Instant, key: u64) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.last_activity = now;
@@ -41,12 +43,12 @@ impl Target {
         }
     }
 
-    /// Tears down the controllers whose hosts have been silent for too long.
+    /// Removes the controllers whose keep alive timers have expired.
     pub(crate) fn expire_keep_alive(&mut self, now: Instant) {
         while let Some(&(deadline, key)) = self.keep_alive.first()
             && deadline <= now
         {
-            let controller = self.controllers.get_mut(key).expect("a timer's controller is here");
+            let controller = self.controllers.get_mut(key).expect("a timer's controller exists");
             let timeout = controller.keep_alive_timeout.expect("a timer that runs has a timeout");
             self.keep_alive.remove(&(deadline, key));
             let due = controller.last_activity + timeout;
@@ -56,7 +58,7 @@ impl Target {
                 continue;
             }
             controller.keep_alive_deadline = None;
-            let admin = controller.admin_queue().expect("a controller goes with its admin queue");
+            let admin = controller.admin_queue().expect("a controller has an admin queue");
             self.statistics.keep_alive_expired += 1;
             self.close(now, admin, &CloseReason::KeepAliveExpired);
         }

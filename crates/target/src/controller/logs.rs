@@ -10,9 +10,9 @@ use zonda_nvme::page::Page;
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::{Completion, Lba, NamespaceId, Operation, Outcome, Status};
 
-use super::{ALL_NAMESPACES, Controller, ErrorPlace};
+use super::{ALL_NAMESPACES, Controller, ErrorLocation};
 use crate::connection::receive::Answer;
-use crate::connection::transfer::check_room;
+use crate::connection::transfer::check_host_buffer;
 use crate::connection::{Request, Work};
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
@@ -32,7 +32,7 @@ const IO_PAGES: [LogPage; 8] = [
 const DISCOVERY_PAGES: [LogPage; 3] = [LogPage::SupportedPages, LogPage::ErrorInformation, LogPage::Discovery];
 
 impl Controller {
-    pub(super) fn add_error(&mut self, queue: u16, command_id: u16, status: StatusCode, at: ErrorPlace) {
+    pub(super) fn add_error(&mut self, queue: u16, command_id: u16, status: StatusCode, at: ErrorLocation) {
         self.error_count += 1;
         if self.errors.len() == ERROR_LOG_ENTRIES {
             self.errors.pop_front();
@@ -66,8 +66,8 @@ impl Target {
         if request.length_bytes > u64::from(LOG_PAGE_BYTES_MAX) || request.uuid_index != 0 {
             return Err(StatusCode::INVALID_FIELD);
         }
-        check_room(entry, request.length_bytes as u32, false)?;
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        check_host_buffer(entry, request.length_bytes as u32, false)?;
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         let pages: &[LogPage] = if controller.subsystem.is_some() { &IO_PAGES } else { &DISCOVERY_PAGES };
         if !pages.contains(&page) {
             return Err(StatusCode::INVALID_LOG_PAGE);
@@ -95,7 +95,7 @@ impl Target {
         let data = window_of(&request, &bytes)?;
         self.respond_with_data(id, entry.command_id.get(), &[data], 0);
         if !request.retain_event {
-            let controller = self.controllers.get_mut(key).expect("the controller was just here");
+            let controller = self.controllers.get_mut(key).expect("the controller was just found");
             controller.events.page_read(page);
             self.report_events(key);
         }
@@ -114,7 +114,7 @@ impl Target {
     /// SMART of one namespace or, with 0 or FFFFFFFFh, of all.
     fn smart_page(&self, controller: &Controller, namespace: u32) -> Result<Vec<u8>, StatusCode> {
         let place = controller.subsystem.ok_or(StatusCode::INVALID_LOG_PAGE)?;
-        // Health by namespace is not offered (LPA bit 0), but a valid identifier is no error.
+        // Per-namespace health is not supported (LPA bit 0), but a valid identifier is no error.
         if !matches!(namespace, 0 | ALL_NAMESPACES) && self.subsystems[place].namespace(namespace).is_none() {
             return Err(StatusCode::INVALID_NAMESPACE);
         }
@@ -146,14 +146,14 @@ impl Target {
         Ok(SmartLog::of(&health).bytes().to_vec())
     }
 
-    /// Changed Zone List: the device is asked for what is new.
+    /// Changed Zone List: reads the new changes from the device first.
     fn read_changed_zones(
         &mut self,
         id: ConnectionId,
         key: u64,
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         let namespace = controller
             .subsystem
             .and_then(|place| self.subsystems[place].namespace(entry.namespace.get()))
@@ -163,19 +163,19 @@ impl Target {
         }
         let work = Work::ChangedZones { entry: Box::new(*entry), namespace };
         let request = Request::new(entry.command_id.get(), work);
-        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command is here");
+        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command exists");
         let slot = connection.requests.insert(request).ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let command = self.submit(Owner::Request(id, slot), namespace, Operation::ReadChangedZones);
-        let connection = self.connections.get_mut(id.0).expect("the connection was just here");
+        let connection = self.connections.get_mut(id.0).expect("the connection was just found");
         let request = connection.requests.get_mut(slot).expect("the request was just added");
         request.device_command = Some(command);
         Ok(Answer::Later)
     }
 
-    /// The device has said which zones changed: every controller that has the namespace gets to know, and this one
-    /// reads it.
+    /// The device has returned its changed zones: adds them to the lists of all controllers that
+    /// have the namespace, and returns this controller's.
     pub(crate) fn changed_zones_read(&mut self, id: ConnectionId, slot: u16, completion: Completion) {
-        let connection = self.connections.get(id.0).expect("a request's connection is here");
+        let connection = self.connections.get(id.0).expect("a request's connection exists");
         let Some(Request { work: Work::ChangedZones { entry, namespace }, .. }) = connection.requests.get(slot) else {
             unreachable!("the request is for changed zones")
         };
@@ -188,7 +188,7 @@ impl Target {
         self.note_changed_zones(place, &news);
         let namespace_id = self.namespaces[place as usize].id;
         let request = request_of(&entry);
-        let controller = self.controllers.get_mut(key).expect("a queue's controller is here");
+        let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
         let list = controller.events.changed_zones(namespace_id, !request.retain_event);
         let page = ChangedZonePage::of(&list, self.geometry(place));
         match window_of(&request, page.bytes()) {
@@ -202,7 +202,7 @@ fn request_of(entry: &SubmissionEntry) -> GetLogPage {
     GetLogPage::decode([&entry.cdw10, &entry.cdw11, &entry.cdw12, &entry.cdw13, &entry.cdw14].map(|dword| dword.get()))
 }
 
-/// The part of a page that was asked for, with zeros behind the page's end.
+/// The part of a page that was requested, with zeros after the page's end.
 fn window_of(request: &GetLogPage, page: &[u8]) -> Result<Bytes, StatusCode> {
     let window = request.window(page).ok_or(StatusCode::INVALID_FIELD)?;
     let mut data = window.to_vec();

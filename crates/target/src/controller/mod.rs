@@ -1,4 +1,4 @@
-//! Controllers: what a host's admin queue made, and what its I/O queues belong to.
+//! Controllers: created by the Connect of an admin queue, and joined by I/O queues.
 
 use std::collections::VecDeque;
 
@@ -31,11 +31,11 @@ const ALL_NAMESPACES: u32 = u32::MAX;
 pub(crate) struct Controller {
     /// CNTLID.
     pub(crate) id: u16,
-    /// Place of the subsystem; `None` for a discovery controller.
+    /// Index of the subsystem; `None` for a discovery controller.
     subsystem: Option<usize>,
     pub(crate) host: Nqn,
     pub(crate) host_id: HostId,
-    /// The portal through which it was made: what its host sees of the target.
+    /// The portal of the admin queue.
     portal: usize,
     /// Queues by QID; the admin queue is the first.
     queues: Vec<Option<ConnectionId>>,
@@ -47,7 +47,7 @@ pub(crate) struct Controller {
     events: Events,
     /// KATO, after rounding.
     keep_alive_timeout: Option<Duration>,
-    /// When the last command came.
+    /// When the last command was received.
     last_activity: Instant,
     /// The entry of the target's table of timers.
     keep_alive_deadline: Option<Instant>,
@@ -56,16 +56,16 @@ pub(crate) struct Controller {
     error_count: u64,
 }
 
-/// What a failed command was about, for the error log.
+/// The namespace and LBA of a failed command, for the error log.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ErrorPlace {
+pub(crate) struct ErrorLocation {
     /// NSID, or zero.
     pub(crate) namespace: u32,
     /// First block, or zero.
     pub(crate) lba: u64,
 }
 
-/// Who wants to connect to what.
+/// The host and the subsystem of a Connect.
 #[derive(Debug)]
 pub(crate) struct Association {
     pub(crate) host: Nqn,
@@ -74,26 +74,28 @@ pub(crate) struct Association {
 }
 
 impl Controller {
-    /// Place of the subsystem; `None` for a discovery controller.
+    /// Index of the subsystem; `None` for a discovery controller.
     #[inline]
     pub(crate) fn subsystem(&self) -> Option<usize> {
         self.subsystem
     }
 
-    /// Whether commands beyond those of Fabrics are taken.
+    /// Whether commands other than Fabrics commands are accepted.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.status.is_ready()
     }
 
-    /// Whether I/O commands are taken: not before the controller is enabled, and not after the host has asked it to shut down.
+    /// Whether I/O commands are accepted: not before the controller is enabled, and not after the
+    /// host has requested a shutdown.
     #[inline]
     pub(crate) fn takes_io(&self) -> bool {
-        const SHUTDOWN: u32 = ControllerStatus::SHUTDOWN_UNDER_WAY | ControllerStatus::SHUTDOWN_COMPLETE;
+        const SHUTDOWN: u32 = ControllerStatus::SHUTDOWN_IN_FLIGHT | ControllerStatus::SHUTDOWN_COMPLETE;
         self.status.is_ready() && self.status.0 & SHUTDOWN == 0
     }
 
-    /// Whether the host has enabled all I/O command sets, that of zones among them.
+    /// Whether the host has enabled all I/O command sets, and with them the Zoned Namespace command
+    /// set.
     #[inline]
     pub(crate) fn has_zones(&self) -> bool {
         self.configuration.command_set() == Configuration::CSS_ALL
@@ -107,7 +109,7 @@ impl Controller {
         self.queues.iter().copied().flatten()
     }
 
-    /// When its last command came.
+    /// When its last command was received.
     pub(crate) fn last_activity(&self) -> Instant {
         self.last_activity
     }
@@ -118,7 +120,7 @@ impl Controller {
 }
 
 impl Target {
-    /// A Connect of an admin queue: makes a controller.
+    /// A Connect of an admin queue: creates a controller.
     pub(crate) fn create_controller(
         &mut self,
         now: Instant,
@@ -132,10 +134,10 @@ impl Target {
         if keep_alive_timeout_ms > KEEP_ALIVE_TIMEOUT_MAX_MS {
             return Err(Refusal::command_field(at::KEEP_ALIVE_TIMEOUT));
         }
-        if auth.is_none() && place.is_some() && !self.has_room_for_open_queue() {
+        if auth.is_none() && place.is_some() && !self.has_slot_for_open_queue() {
             return Err(StatusCode::CONNECT_CONTROLLER_BUSY.into());
         }
-        self.make_room_for_controller(now, place, auth.is_some())?;
+        self.free_controller_slot(now, place, auth.is_some())?;
         let keep_alive_timeout = keep_alive::timeout_for(place.is_none(), keep_alive_timeout_ms);
         let id = self.new_controller_id();
         let portal = self.connections.get(connection.0).map_or(0, |state| state.portal);
@@ -159,7 +161,14 @@ impl Target {
         });
         self.arm_keep_alive(now, key);
         self.statistics.controllers_created += 1;
-        self.effects.push_back(Effect::Event(Event::HostConnected { connection, host, subsystem, controller_id: id }));
+        let authentication_pending = auth.is_some();
+        self.effects.push_back(Effect::Event(Event::HostConnected {
+            connection,
+            host,
+            subsystem,
+            controller_id: id,
+            authentication_pending,
+        }));
         Ok((key, auth))
     }
 
@@ -174,7 +183,7 @@ impl Target {
     ) -> Result<(u64, Option<Box<Auth>>), Refusal> {
         let place = self.find_subsystem(&association.subsystem)?;
         let auth = self.admit(place, &association.host)?;
-        if auth.is_none() && !self.has_room_for_open_queue() {
+        if auth.is_none() && !self.has_slot_for_open_queue() {
             return Err(StatusCode::CONNECT_CONTROLLER_BUSY.into());
         }
         let Some(key) = self.controllers.iter().find(|(_, it)| it.id == controller_id).map(|(key, _)| key) else {
@@ -190,11 +199,13 @@ impl Target {
         if controller.host_id != association.host_id {
             return Err(Refusal::data_field(at::HOST_ID));
         }
-        // Discovery controllers have an admin queue only; what the host was granted is the bound of the others.
+        // Discovery controllers have an admin queue only; other controllers have as many I/O queues
+        // as the host was granted.
         if place.is_none() || queue > controller.features.io_queues(self.config.limits.io_queues) {
             return Err(Refusal::command_field(at::QUEUE_ID));
         }
-        // Admin first: an unauthenticated host must not reach the controller of another through an I/O queue.
+        // Admin first: an unauthenticated host must not reach the controller of another through an
+        // I/O queue.
         let admin = controller.admin_queue();
         if !controller.status.is_ready()
             || !admin.and_then(|admin| self.connections.get(admin.0)).is_some_and(|admin| admin.may_command())
@@ -215,14 +226,14 @@ impl Target {
         Ok((key, auth))
     }
 
-    /// The connection of a queue is gone. A controller goes with its admin queue.
-    pub(crate) fn queue_gone(&mut self, now: Instant, key: u64, queue: u16, reason: &CloseReason) {
+    /// The connection of a queue has been closed. A controller is removed with its admin queue.
+    pub(crate) fn queue_closed(&mut self, now: Instant, key: u64, queue: u16, reason: &CloseReason) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.queues[usize::from(queue)] = None;
         if queue > 0 {
             return;
         }
-        let controller = self.controllers.remove(key).expect("the controller was just here");
+        let controller = self.controllers.remove(key).expect("the controller was just found");
         if let Some(deadline) = controller.keep_alive_deadline {
             self.keep_alive.remove(&(deadline, key));
         }
@@ -230,14 +241,14 @@ impl Target {
             Some(place) => self.config.subsystems[place].nqn.clone(),
             None => Nqn::discovery(),
         };
-        self.effects.push_back(Effect::Event(Event::ControllerGone {
+        self.effects.push_back(Effect::Event(Event::ControllerRemoved {
             host: controller.host.clone(),
             subsystem,
             controller_id: controller.id,
             reason: reason.clone(),
         }));
         for connection in controller.queues() {
-            self.close(now, connection, &CloseReason::ControllerGone);
+            self.close(now, connection, &CloseReason::ControllerRemoved);
         }
     }
 
@@ -246,12 +257,12 @@ impl Target {
         let Some(controller) = self.controllers.get(key) else { return };
         let connections: Vec<ConnectionId> = controller.queues.iter().skip(1).copied().flatten().collect();
         for connection in connections {
-            self.close(now, connection, &CloseReason::ControllerGone);
+            self.close(now, connection, &CloseReason::ControllerRemoved);
         }
     }
 
     /// A command ended with an error: one more entry in the error log.
-    pub(crate) fn note_error(&mut self, id: ConnectionId, command_id: u16, status: StatusCode, at: ErrorPlace) {
+    pub(crate) fn note_error(&mut self, id: ConnectionId, command_id: u16, status: StatusCode, at: ErrorLocation) {
         self.statistics.errors += 1;
         let Some(connection) = self.connections.get(id.0) else { return };
         let crate::connection::Phase::Connected { controller, queue } = connection.phase else { return };
@@ -270,7 +281,8 @@ impl Target {
 
     /// Whether a host may connect to a subsystem, and the authentication it has to pass for it.
     fn admit(&mut self, place: Option<usize>, host: &Nqn) -> Result<Option<Box<Auth>>, Refusal> {
-        // Everybody may ask the discovery service, which tells each host of its own subsystems only.
+        // Any host may connect to the discovery service, which reports to each host only the
+        // subsystems it may access.
         let Some(place) = place else { return Ok(None) };
         let subsystem = &self.config.subsystems[place];
         let access = subsystem.access(host).ok_or_else(Refusal::host)?;
@@ -281,7 +293,7 @@ impl Target {
         }))
     }
 
-    /// An identifier that no controller has, and that was not used for as long as possible.
+    /// The unused controller identifier that has been free the longest.
     fn new_controller_id(&mut self) -> u16 {
         /// Identifiers from FFF0h on are reserved (NVMe Base 2.0, section 3.1.2).
         const LAST: u16 = 0xffef;

@@ -16,7 +16,7 @@ impl Target {
     pub(crate) fn property_get(&self, key: u64, entry: &SubmissionEntry) -> Reply {
         let command = PropertyCommand::from(*entry);
         let property = property_of(&command)?;
-        let controller = self.controllers.get(key).expect("a queue's controller is here");
+        let controller = self.controllers.get(key).expect("a queue's controller exists");
         Ok(match property {
             Property::Capabilities => self.capabilities(controller).value(),
             Property::Version => VERSION_2_0.into(),
@@ -39,12 +39,12 @@ impl Target {
         }
     }
 
-    /// A flush of a shutdown has ended, or there was none to wait for.
+    /// A flush of a shutdown has completed, or none was needed.
     pub(crate) fn shutdown_progress(&mut self, key: u64) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.flushes -= 1;
-        if controller.flushes == 0 && controller.status.0 & ControllerStatus::SHUTDOWN_UNDER_WAY != 0 {
-            controller.status.0 &= !ControllerStatus::SHUTDOWN_UNDER_WAY;
+        if controller.flushes == 0 && controller.status.0 & ControllerStatus::SHUTDOWN_IN_FLIGHT != 0 {
+            controller.status.0 &= !ControllerStatus::SHUTDOWN_IN_FLIGHT;
             controller.status.0 |= ControllerStatus::SHUTDOWN_COMPLETE;
         }
     }
@@ -57,7 +57,8 @@ impl Target {
             nvm_command_set: true,
             all_command_sets: zoned,
             no_io_command_set: false,
-            // With a bit set here Linux would enable controllers independently of their media; nothing is gained.
+            // With a bit set here Linux would enable controllers independently of their media,
+            // without a benefit.
             ready_modes: 0,
         }
     }
@@ -67,7 +68,7 @@ impl Target {
         let Some(controller) = self.controllers.get(key) else { return };
         let old = controller.configuration;
         let acceptable = self.accepts(controller, new);
-        let controller = self.controllers.get_mut(key).expect("the controller was just here");
+        let controller = self.controllers.get_mut(key).expect("the controller was just found");
         controller.configuration = new;
         if new.is_enabled() && !old.is_enabled() {
             controller.status.0 = if acceptable { ControllerStatus::READY } else { ControllerStatus::FATAL };
@@ -86,17 +87,18 @@ impl Target {
         let capabilities = self.capabilities(controller);
         let command_set = match new.command_set() {
             Configuration::CSS_NVM => true,
-            // Linux asks for all command sets only where they are offered; a discovery controller has no I/O at all.
+            // Linux requests all command sets only where they are offered; a discovery controller
+            // has no I/O queues.
             Configuration::CSS_ALL => capabilities.all_command_sets || controller.subsystem.is_none(),
             Configuration::CSS_ADMIN_ONLY => controller.subsystem.is_none(),
             _ => false,
         };
-        // Entry sizes mean something for I/O queues alone.
+        // Entry sizes apply to I/O queues only.
         let sizes = new.submission_entry_size() == 6 && new.completion_entry_size() == 4;
         command_set && (sizes || controller.subsystem.is_none()) && new.page_size() == 0 && new.arbitration() == 0
     }
 
-    /// EN was cleared: I/O queues go, and what the host set.
+    /// EN was cleared: closes the I/O queues, and resets the features.
     fn reset(&mut self, now: Instant, key: u64) {
         self.close_io_queues(now, key);
         let Some(controller) = self.controllers.get_mut(key) else { return };
@@ -105,15 +107,15 @@ impl Target {
         controller.features = Features::new();
         controller.events = Events::default();
         if let Some(admin) = admin {
-            self.abort_asks(admin);
+            self.abort_reservation_requests(admin);
         }
     }
 
-    /// SHN was set: what is volatile becomes durable, then the shutdown is complete.
+    /// SHN was set: flushes volatile data, then completes the shutdown.
     fn shut_down(&mut self, key: u64) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.status.0 &= !ControllerStatus::SHUTDOWN_COMPLETE;
-        controller.status.0 |= ControllerStatus::SHUTDOWN_UNDER_WAY;
+        controller.status.0 |= ControllerStatus::SHUTDOWN_IN_FLIGHT;
         let volatile: Vec<u32> = match controller.subsystem {
             Some(place) => self.subsystems[place]
                 .namespaces()
@@ -121,7 +123,7 @@ impl Target {
                 .collect(),
             None => Vec::new(),
         };
-        // One more than the flushes: it is taken off when all are on their way.
+        // One more than the flushes, removed once all are submitted.
         controller.flushes += volatile.len() as u32 + 1;
         for namespace in volatile {
             self.submit(Owner::Shutdown(key), namespace, Operation::Flush);
@@ -130,7 +132,7 @@ impl Target {
     }
 }
 
-/// The property that a command names, with the right size.
+/// The property that a command names, if the size is right.
 fn property_of(command: &PropertyCommand) -> Result<Property, StatusCode> {
     let property = Property::at(command.offset.get()).ok_or(StatusCode::INVALID_FIELD)?;
     let size_bytes = if command.size & 0b111 == 1 { 8 } else { 4 };

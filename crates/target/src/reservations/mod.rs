@@ -1,11 +1,12 @@
 //! Reservations: which hosts may use a namespace that they share.
 //!
-//! [`table::Reservations`] has the rules, for one namespace; here are the commands that change it, the commands that it keeps
-//! away, and the wait for those that were under way. A reservation lives as long as the target, unless the namespace's Persist
-//! Through Power Loss state is set: see [`keeping`].
+//! [`table::Reservations`] implements the rules for one namespace. This module has the commands
+//! that change it, the check of I/O commands against it, and the wait for commands in flight. A
+//! reservation lasts as long as the target, unless the namespace's Persist Through Power Loss state
+//! is set: see [`persistence`].
 
 mod fences;
-mod keeping;
+mod persistence;
 mod table;
 #[cfg(test)]
 mod table_tests;
@@ -19,19 +20,19 @@ use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
 pub(crate) use fences::Fence;
-pub(crate) use keeping::{Ask, Keeping, restore};
+pub(crate) use persistence::{Persistence, ReservationRequest, restore};
 pub(crate) use table::{Access, Reservations};
 
 use crate::DeviceKey;
 use crate::connection::receive::{Answer, Needed};
-use crate::connection::transfer::check_room;
+use crate::connection::transfer::check_host_buffer;
 use crate::effects::ConnectionId;
 use crate::limits::LOG_PAGE_BYTES_MAX;
 use crate::target::Target;
-use keeping::Wanted;
+use persistence::ReservationAction;
 
 impl Target {
-    /// A command about reservations on an I/O queue. Its keys may be still to come.
+    /// A reservation command on an I/O queue. Its keys may not have been received yet.
     pub(crate) fn reservation_command(
         &mut self,
         now: Instant,
@@ -49,7 +50,7 @@ impl Target {
         }
     }
 
-    /// The keys of a command have come.
+    /// The keys of a command have been received.
     pub(crate) fn reserve(
         &mut self,
         id: ConnectionId,
@@ -57,12 +58,12 @@ impl Target {
         data: &Bytes,
     ) -> Result<Answer, StatusCode> {
         let command = ReservationCommand::decode(entry)?.ok_or(StatusCode::INVALID_OPCODE)?;
-        let (place, host) = self.asked_by(id, entry)?;
-        let wanted = Wanted::Command { command, keys: ReservationKeys::read(data), host };
-        self.change_reservations(id, entry, &[place], wanted)
+        let (place, host) = self.namespace_and_host(id, entry)?;
+        let action = ReservationAction::Command { command, keys: ReservationKeys::read(data), host };
+        self.change_reservations(id, entry, &[place], action)
     }
 
-    /// What hosts that are not registered may do to a device, whichever of its namespaces they go by. It stays the same while
+    /// The access of unregistered hosts to a device, over all its namespaces. It changes only when
     /// [`reservation_changes`](Target::reservation_changes) does.
     #[must_use]
     pub fn unregistered_access(&self, device: DeviceKey) -> UnregisteredAccess {
@@ -77,13 +78,13 @@ impl Target {
         })
     }
 
-    /// How often reservations have changed since the target was made.
+    /// How often reservations have changed since the target was created.
     #[must_use]
     pub fn reservation_changes(&self) -> u64 {
         self.reservation_changes
     }
 
-    /// Whether the host of a queue may do to a namespace what a command asks for.
+    /// Checks a command of a host against the reservation of a namespace.
     #[inline]
     pub(crate) fn permits(&self, host: HostId, namespace: u32, request: &IoRequest) -> Result<(), StatusCode> {
         if self.namespaces[namespace as usize].reservations.permits(host, access_of(request)) {
@@ -93,7 +94,7 @@ impl Target {
         }
     }
 
-    /// The same for a command that was taken before and goes to the device now.
+    /// The same for a command that was accepted earlier and is submitted to the device now.
     #[inline]
     pub(crate) fn still_permits(&self, id: ConnectionId, place: u32, request: &IoRequest) -> Result<(), StatusCode> {
         if self.namespaces[place as usize].reservations.kind().is_none() {
@@ -116,16 +117,17 @@ impl Target {
         bytes: u64,
         extended: bool,
     ) -> Result<Answer, StatusCode> {
-        // Hosts over Fabrics have identifiers of 128 bits, and the short form has no room for them (NVMe Base 2.0, section 7.4).
+        // Hosts over Fabrics have identifiers of 128 bits, which do not fit the short form (NVMe
+        // Base 2.0, section 7.4).
         if !extended {
             return Err(StatusCode::HOST_ID_INCONSISTENT_FORMAT);
         }
-        let room = u32::try_from(bytes).ok().filter(|&bytes| bytes <= LOG_PAGE_BYTES_MAX);
-        let room = room.ok_or(StatusCode::INVALID_FIELD)?;
-        check_room(entry, room, false)?;
-        let (place, _) = self.asked_by(id, entry)?;
+        let bytes = u32::try_from(bytes).ok().filter(|&bytes| bytes <= LOG_PAGE_BYTES_MAX);
+        let bytes = bytes.ok_or(StatusCode::INVALID_FIELD)?;
+        check_host_buffer(entry, bytes, false)?;
+        let (place, _) = self.namespace_and_host(id, entry)?;
         let mut report = self.reservation_status(place).to_bytes(extended);
-        report.resize(room as usize, 0);
+        report.resize(bytes as usize, 0);
         self.respond_with_data(id, entry.command_id.get(), &[report.into()], 0);
         Ok(Answer::Later)
     }
@@ -159,10 +161,10 @@ impl Target {
         }
     }
 
-    /// The place of the namespace that a command names, and the host that sent it.
-    fn asked_by(&self, id: ConnectionId, entry: &SubmissionEntry) -> Result<(u32, HostId), StatusCode> {
+    /// The index of the namespace that a command names, and the host that sent it.
+    fn namespace_and_host(&self, id: ConnectionId, entry: &SubmissionEntry) -> Result<(u32, HostId), StatusCode> {
         let controller = self.connections.get(id.0).and_then(|connection| connection.controller());
-        let controller = controller.and_then(|key| self.controllers.get(key)).expect("a queue's controller is here");
+        let controller = controller.and_then(|key| self.controllers.get(key)).expect("a queue's controller exists");
         let place = controller
             .subsystem()
             .and_then(|subsystem| self.subsystems[subsystem].namespace(entry.namespace.get()))
@@ -171,7 +173,8 @@ impl Target {
     }
 }
 
-/// What a reservation leaves to hosts that are not registered; servers of other protocols hold their clients to it.
+/// The access that a reservation leaves to unregistered hosts; servers of other protocols restrict
+/// their clients to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnregisteredAccess {
     /// They may read.
@@ -187,7 +190,7 @@ impl UnregisteredAccess {
     pub const NONE: UnregisteredAccess = UnregisteredAccess { reads: false, writes: false };
 }
 
-/// What a command does, as far as reservations tell commands apart.
+/// The access of a command, as reservations distinguish commands.
 #[inline]
 fn access_of(request: &IoRequest) -> Access {
     match request {

@@ -1,6 +1,8 @@
-//! The registrants and the reservation of one namespace, and what the commands of hosts make of them.
+//! The registrants and the reservation of one namespace, and the reservation commands that change
+//! them.
 //!
-//! Rules: NVMe Base 2.0, section 8.19. A command either changes everything that it has to, or is refused and changes nothing.
+//! Rules: NVMe Base 2.0, section 8.19. A command either succeeds completely, or fails and changes
+//! nothing.
 
 use zonda_nvme::log::ReservationNotice;
 use zonda_nvme::reservation::{
@@ -10,14 +12,15 @@ use zonda_nvme::{HostId, StatusCode};
 
 use crate::limits::REGISTRANTS_MAX;
 
-/// Who may use a namespace. Hosts are told apart by their identifiers: all controllers of one are one.
+/// Registrants and reservation of a namespace. Hosts are distinguished by their host identifiers:
+/// all controllers of a host share one registration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reservations {
     generation: u32,
     /// In the order in which they registered.
     registrants: Vec<Registrant>,
-    held: Option<Held>,
-    /// PTPL: all of this survives a loss of power.
+    held: Option<Reservation>,
+    /// PTPL: registrants and reservation persist through power loss.
     persists: bool,
 }
 
@@ -30,49 +33,49 @@ pub(crate) struct Registrant {
 
 /// The reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct Reservation {
     kind: ReservationType,
     /// `None`: every registrant.
-    by: Option<HostId>,
+    holder: Option<HostId>,
 }
 
-/// What a command does to blocks, as far as reservations tell commands apart (NVMe Base 2.0, Figure 486; NVM Command Set 1.0,
-/// Figure 15; Zoned Namespace Command Set 1.1, Figure 14).
+/// The access of a command to blocks, as reservations distinguish commands (NVMe Base 2.0, Figure
+/// 486; NVM Command Set 1.0, Figure 15; Zoned Namespace Command Set 1.1, Figure 14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// What other hosts have to hear of a command.
+/// The notifications that a command causes for other hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) notices: Vec<(HostId, ReservationNotice)>,
 }
 
 impl Reservations {
-    /// What was kept, by [`to_kept`](Reservations::to_kept); or why that cannot be.
-    pub(crate) fn restore(kept: &[u8]) -> Result<Reservations, String> {
-        if kept.is_empty() {
+    /// Reads bytes of [`to_saved`](Reservations::to_saved); an error says why they are invalid.
+    pub(crate) fn restore(bytes: &[u8]) -> Result<Reservations, String> {
+        if bytes.is_empty() {
             return Ok(Reservations::default());
         }
-        let saved = SavedReservations::read(kept).map_err(|error| error.to_string())?;
+        let saved = SavedReservations::read(bytes).map_err(|error| error.to_string())?;
         let count = saved.registrants.len();
         if count > REGISTRANTS_MAX {
-            return Err(format!("they have {count} registrants, of at most {REGISTRANTS_MAX}"));
+            return Err(format!("there are {count} registrants, but at most {REGISTRANTS_MAX} are supported"));
         }
         let registrants = saved.registrants.into_iter().map(|(host, key)| Registrant { host, key }).collect();
-        let held = saved.held.map(|(kind, by)| Held { kind, by });
+        let held = saved.held.map(|(kind, holder)| Reservation { kind, holder });
         Ok(Reservations { generation: saved.generation, registrants, held, persists: true })
     }
 
-    /// The bytes that are to survive a loss of power; none where nothing is.
-    pub(crate) fn to_kept(&self) -> Vec<u8> {
+    /// The bytes to save; empty if reservations do not persist.
+    pub(crate) fn to_saved(&self) -> Vec<u8> {
         if !self.persists {
             return Vec::new();
         }
         let registrants = self.registrants.iter().map(|registrant| (registrant.host, registrant.key)).collect();
-        let held = self.held.map(|held| (held.kind, held.by));
+        let held = self.held.map(|held| (held.kind, held.holder));
         SavedReservations { generation: self.generation, registrants, held }.to_bytes()
     }
 
@@ -81,7 +84,8 @@ impl Reservations {
         self.persists
     }
 
-    /// Sets it. It is the namespace's: of all registrants, and of those to come.
+    /// Sets the Persist Through Power Loss state of the namespace, for present and future
+    /// registrants.
     pub(crate) fn set_persists(&mut self, persists: bool) {
         self.persists = persists;
     }
@@ -101,24 +105,24 @@ impl Reservations {
         self.held.map(|held| held.kind)
     }
 
-    /// Whether a host may do what others have not excluded it from.
+    /// Whether the reservation permits this access to a host.
     #[inline]
     pub(crate) fn permits(&self, host: HostId, access: Access) -> bool {
         match &self.held {
             None => true,
-            Some(held) => self.permits_beside(held, host, access),
+            Some(held) => self.permits_under(held, host, access),
         }
     }
 
     #[cold]
-    fn permits_beside(&self, held: &Held, host: HostId, access: Access) -> bool {
-        held.by == Some(host)
+    fn permits_under(&self, held: &Reservation, host: HostId, access: Access) -> bool {
+        held.holder == Some(host)
             || (held.kind.admits_registrants() && self.key_of(host).is_some())
             || (access == Access::Read && !held.kind.excludes_reads())
     }
 
     pub(crate) fn is_holder(&self, host: HostId) -> bool {
-        self.held.is_some_and(|held| match held.by {
+        self.held.is_some_and(|held| match held.holder {
             Some(holder) => holder == host,
             None => self.key_of(host).is_some(),
         })
@@ -138,7 +142,8 @@ impl Reservations {
             return Err(StatusCode::INVALID_FIELD);
         }
         match (action, own) {
-            // GEN counts each Register that succeeds, also one that repeats itself (NVMe Base 2.0, section 7.4).
+            // GEN counts each Register that succeeds, also one that repeats itself (NVMe Base 2.0,
+            // section 7.4).
             (RegisterAction::Register, Some(key)) if key == keys.other => {}
             (RegisterAction::Register, Some(_)) => return Err(StatusCode::RESERVATION_CONFLICT),
             (RegisterAction::Register, None) => {
@@ -162,20 +167,21 @@ impl Reservations {
         Ok(Changes::default())
     }
 
-    /// A registrant goes, and the reservation with it, if it was the only one to hold it.
+    /// Removes a registrant, and the reservation, if it was the only holder.
     fn unregister(&mut self, host: HostId) -> Changes {
         self.registrants.retain(|registrant| registrant.host != host);
         let mut changes = Changes::default();
         let Some(held) = self.held else { return changes };
-        let is_last = match held.by {
+        let is_last = match held.holder {
             Some(holder) => holder == host,
             None => self.registrants.is_empty(),
         };
         if is_last {
             self.held = None;
-            // Others that may not write any less than before have nothing to learn.
+            // Only Registrants Only and All Registrants types require a Reservation Released
+            // notification.
             if held.kind.admits_registrants() {
-                self.tell_others(&mut changes, host, ReservationNotice::ReservationReleased);
+                self.notify_others(&mut changes, host, ReservationNotice::ReservationReleased);
             }
         }
         changes
@@ -189,7 +195,7 @@ impl Reservations {
         kind: ReservationType,
         keys: ReservationKeys,
     ) -> Result<Changes, StatusCode> {
-        self.prove(host, keys.current)?;
+        self.check_key(host, keys.current)?;
         match (action, self.held) {
             (AcquireAction::Acquire, None) => {
                 self.hold(host, kind);
@@ -201,31 +207,32 @@ impl Reservations {
         }
     }
 
-    /// Takes the reservation from the host with a key, or only ends the registrations with that key.
+    /// Preempts the reservation of the host with a key, or only removes the registrations with that
+    /// key.
     fn preempt(&mut self, host: HostId, kind: ReservationType, victim: ReservationKey) -> Result<Changes, StatusCode> {
-        let takes_over = match self.held {
+        let takes_reservation = match self.held {
             None => false,
             // Zero stands for all the other registrants.
-            Some(Held { by: None, .. }) => victim == ReservationKey(0),
-            Some(Held { by: Some(holder), .. }) => self.key_of(holder) == Some(victim),
+            Some(Reservation { holder: None, .. }) => victim == ReservationKey(0),
+            Some(Reservation { holder: Some(holder), .. }) => self.key_of(holder) == Some(victim),
         };
-        if !takes_over && victim == ReservationKey(0) {
+        if !takes_reservation && victim == ReservationKey(0) {
             return Err(StatusCode::INVALID_FIELD);
         }
-        let everybody = victim == ReservationKey(0);
-        let goes = |registrant: &Registrant| {
-            (everybody || registrant.key == victim) && !(takes_over && registrant.host == host)
+        let all = victim == ReservationKey(0);
+        let is_removed = |registrant: &Registrant| {
+            (all || registrant.key == victim) && !(takes_reservation && registrant.host == host)
         };
-        if !takes_over && !self.registrants.iter().any(goes) {
+        if !takes_reservation && !self.registrants.iter().any(is_removed) {
             return Err(StatusCode::RESERVATION_CONFLICT);
         }
         let mut changes = Changes::default();
-        for gone in self.registrants.iter().filter(|registrant| goes(registrant) && registrant.host != host) {
-            changes.notices.push((gone.host, ReservationNotice::RegistrationPreempted));
+        for removed in self.registrants.iter().filter(|registrant| is_removed(registrant) && registrant.host != host) {
+            changes.notices.push((removed.host, ReservationNotice::RegistrationPreempted));
         }
-        self.registrants.retain(|registrant| !goes(registrant));
-        if takes_over {
-            self.tell_others(&mut changes, host, ReservationNotice::ReservationReleased);
+        self.registrants.retain(|registrant| !is_removed(registrant));
+        if takes_reservation {
+            self.notify_others(&mut changes, host, ReservationNotice::ReservationReleased);
             self.hold(host, kind);
         } else if self.registrants.is_empty() {
             self.held = None;
@@ -242,23 +249,23 @@ impl Reservations {
         kind_code: u8,
         key: ReservationKey,
     ) -> Result<Changes, StatusCode> {
-        self.prove(host, key)?;
+        self.check_key(host, key)?;
         let mut changes = Changes::default();
         match (action, self.held) {
             (ReleaseAction::Clear, _) => {
-                self.tell_others(&mut changes, host, ReservationNotice::ReservationPreempted);
+                self.notify_others(&mut changes, host, ReservationNotice::ReservationPreempted);
                 self.registrants.clear();
                 self.held = None;
                 self.count();
             }
-            // What is not one's own is not given back, and that is no error.
+            // A host that does not hold the reservation releases nothing, which is no error.
             (ReleaseAction::Release, Some(held)) if self.is_holder(host) => {
                 if held.kind.code() != kind_code {
                     return Err(StatusCode::INVALID_FIELD);
                 }
                 self.held = None;
                 if held.kind.admits_registrants() {
-                    self.tell_others(&mut changes, host, ReservationNotice::ReservationReleased);
+                    self.notify_others(&mut changes, host, ReservationNotice::ReservationReleased);
                 }
             }
             (ReleaseAction::Release, _) => {}
@@ -267,18 +274,27 @@ impl Reservations {
     }
 
     /// # Panics
-    /// When something does not hold.
+    /// If an invariant is violated.
     pub(crate) fn check_invariants(&self) {
         assert!(self.registrants.len() <= REGISTRANTS_MAX, "registrants are within their limit");
         for (i, registrant) in self.registrants.iter().enumerate() {
-            assert!(registrant.key != ReservationKey(0), "zero is no key");
+            assert!(registrant.key != ReservationKey(0), "zero is not a valid key");
             assert!(self.registrants[..i].iter().all(|other| other.host != registrant.host), "a host registers once");
         }
         if let Some(held) = self.held {
-            assert_eq!(held.by.is_none(), held.kind.is_held_by_all(), "the type says who holds a reservation");
-            match held.by {
+            assert_eq!(
+                held.holder.is_none(),
+                held.kind.is_held_by_all(),
+                "the type determines whether one host or all registrants hold a reservation"
+            );
+            match held.holder {
                 Some(holder) => assert!(self.key_of(holder).is_some(), "a holder is a registrant"),
-                None => assert!(!self.registrants.is_empty(), "a reservation of all goes with the last of them"),
+                None => {
+                    assert!(
+                        !self.registrants.is_empty(),
+                        "a reservation of all registrants ends with the last of them"
+                    );
+                }
             }
         }
     }
@@ -287,16 +303,16 @@ impl Reservations {
         self.registrants.iter().find(|registrant| registrant.host == host).map(|registrant| registrant.key)
     }
 
-    /// Only a registrant that says its key may acquire and release.
-    fn prove(&self, host: HostId, key: ReservationKey) -> Result<(), StatusCode> {
+    /// Checks the key: only a registrant with the right key may acquire and release.
+    fn check_key(&self, host: HostId, key: ReservationKey) -> Result<(), StatusCode> {
         if self.key_of(host) == Some(key) { Ok(()) } else { Err(StatusCode::RESERVATION_CONFLICT) }
     }
 
     fn hold(&mut self, host: HostId, kind: ReservationType) {
-        self.held = Some(Held { kind, by: (!kind.is_held_by_all()).then_some(host) });
+        self.held = Some(Reservation { kind, holder: (!kind.is_held_by_all()).then_some(host) });
     }
 
-    fn tell_others(&self, changes: &mut Changes, host: HostId, notice: ReservationNotice) {
+    fn notify_others(&self, changes: &mut Changes, host: HostId, notice: ReservationNotice) {
         let others = self.registrants.iter().filter(|registrant| registrant.host != host);
         changes.notices.extend(others.map(|registrant| (registrant.host, notice)));
     }

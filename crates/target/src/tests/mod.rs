@@ -1,4 +1,4 @@
-//! A scripted host against the target, over devices that complete at once, or when told.
+//! A scripted host against the target, over devices that complete at once, or on request.
 
 mod admin;
 mod authentication;
@@ -11,6 +11,6 @@ mod negotiations;
 mod persistence;
 mod random;
 mod reservations;
-mod world;
+mod testbed;
 mod write_protected;
 mod zones;

@@ -1,5 +1,5 @@
-//! Hosts that begin to authenticate, as many as they can, beside one that means it. Time passes in milliseconds, and each step
-//! of an authentication is computed for some.
+//! A flood of authentications beside an honest host. Time advances in milliseconds, and computing a
+//! step of an authentication takes several.
 
 use std::collections::VecDeque;
 
@@ -10,16 +10,18 @@ use zonda_nvme::tcp::{Digests, InitializeRequest, Pdu, PduReader, PduWriter, Rea
 use zonda_nvme::{FabricsType, HostId, SglDescriptor, SubmissionEntry};
 use zonda_zoned::{Duration, Instant};
 
-use super::world::{HOST, SUBSYSTEM, config, nqn, zoned};
+use super::testbed::{HOST, SUBSYSTEM, config, nqn, zoned};
 use crate::{AuthStep, ConnectionId, Effect, Event, HostAccess, HostEntry, Limits, Target};
 
 const TICK: Duration = Duration::from_millis(1);
-/// What a step takes to compute. Two at a time are 667 in a second, fewer than come.
+/// The time to compute a step. Two at a time make 667 per second, fewer than arrive.
 const STEP: Duration = Duration::from_millis(3);
-/// A host waits for one step of each of 250 addresses, which two compute, twice; and for its own.
+/// A host waits twice for one step of each of 250 addresses, computed two at a time, and for its
+/// own.
 const LONGEST: Duration = Duration::from_millis(2 * 250 * 3 / 2 + 20);
 
-/// Where the flood comes from, by its number, and what it does once its first step is answered.
+/// The addresses of the flood, by connection number, and whether it continues after the response to
+/// its first step.
 #[derive(Clone, Copy)]
 struct Attackers {
     per_tick: u32,
@@ -35,7 +37,7 @@ fn secret() -> Secret {
     Secret::generate(None, [1; 64])
 }
 
-/// The host's side, without an exchange of keys: what it costs is told by [`STEP`].
+/// The host's side, without Diffie-Hellman: [`STEP`] simulates its cost.
 fn host_auth() -> HostAuth {
     let mut config = HostAuthConfig::new(HOST, SUBSYSTEM, secret());
     config.policy = Policy::new(&[Hash::Sha256], &[Group::Null]).expect("a hash and a group");
@@ -61,18 +63,18 @@ fn in_capsule(writer: &mut PduWriter, mut entry: SubmissionEntry, data: &Bytes) 
     writer.command(&entry, data);
 }
 
-/// An honest host at one connection, which answers each step within a tick.
+/// An honest host with one connection, which answers each step within a tick.
 struct Host {
     id: ConnectionId,
     reader: PduReader,
     writer: PduWriter,
     auth: HostAuth,
     since: Instant,
-    awaits: Awaits,
+    expected: Expected,
     received: Bytes,
 }
 
-enum Awaits {
+enum Expected {
     Initialized,
     Connected,
     Sent,
@@ -80,30 +82,30 @@ enum Awaits {
 }
 
 impl Host {
-    fn act(&mut self) {
+    fn process_pdus(&mut self) {
         while let Some(pdu) = self.reader.next().expect("the target speaks the protocol") {
-            match (pdu, &self.awaits) {
-                (Pdu::InitializeResponse(_), Awaits::Initialized) => {
+            match (pdu, &self.expected) {
+                (Pdu::InitializeResponse(_), Expected::Initialized) => {
                     self.reader.set_digests(Digests::NONE);
                     connect(&mut self.writer);
-                    self.awaits = Awaits::Connected;
+                    self.expected = Expected::Connected;
                 }
-                (Pdu::ControllerData { data, .. }, Awaits::Received) => self.received = data,
-                (Pdu::Response(entry), Awaits::Sent) => {
+                (Pdu::ControllerData { data, .. }, Expected::Received) => self.received = data,
+                (Pdu::Response(entry), Expected::Sent) => {
                     assert!(entry.status_code().is_success(), "{}", entry.status_code());
                     let mut receive = AuthenticationCommand::new(FabricsType::AuthenticationReceive, 4096);
                     receive.data_pointer = SglDescriptor::transport(4096);
                     self.writer.command(&receive.into(), &Bytes::new());
-                    self.awaits = Awaits::Received;
+                    self.expected = Expected::Received;
                 }
-                (Pdu::Response(entry), Awaits::Connected | Awaits::Received) => {
+                (Pdu::Response(entry), Expected::Connected | Expected::Received) => {
                     assert!(entry.status_code().is_success(), "{}", entry.status_code());
                     if !self.received.is_empty() {
                         self.auth.receive(&self.received).expect("both know the secret");
                     }
                     let Some(message) = self.auth.message() else { continue };
                     send_message(&mut self.writer, message);
-                    self.awaits = Awaits::Sent;
+                    self.expected = Expected::Sent;
                 }
                 (pdu, _) => panic!("{pdu:?}"),
             }
@@ -115,10 +117,10 @@ struct Flood {
     target: Target,
     now: Instant,
     computed: VecDeque<(Instant, ConnectionId, AuthStep)>,
-    came: u32,
+    attempts: u32,
     answers: VecDeque<ConnectionId>,
     host: Option<Host>,
-    /// How long each of its authentications took, and how often its connection was closed.
+    /// How long each of the host's authentications took, and how often its connection was closed.
     successes: Vec<Duration>,
     failures: usize,
 }
@@ -132,7 +134,7 @@ impl Flood {
             target: Target::new(config).expect("it can be served"),
             now: Instant(1_000_000),
             computed: VecDeque::new(),
-            came: 0,
+            attempts: 0,
             answers: VecDeque::new(),
             host: None,
             successes: Vec::new(),
@@ -140,7 +142,7 @@ impl Flood {
         }
     }
 
-    /// The host connects again and again, for so long.
+    /// Runs for a time span in which the host connects again and again.
     fn run(mut self, span: Duration, attackers: Attackers, host: &str) -> Flood {
         let end = self.now + span;
         while self.now < end {
@@ -149,39 +151,39 @@ impl Flood {
                 self.target.timeout(self.now);
             }
             while self.computed.front().is_some_and(|(at, ..)| *at <= self.now) {
-                let (_, id, step) = self.computed.pop_front().expect("it was just there");
+                let (_, id, step) = self.computed.pop_front().expect("it was just found");
                 self.target.authenticated(self.now, step.run());
                 self.answers.extend(attackers.answer.then_some(id));
-                self.settle();
+                self.run_until_idle();
             }
-            // Now one is the first of a tick, now the other.
-            let is_hosts_turn = self.came.is_multiple_of(2);
-            if is_hosts_turn {
-                self.host_acts(host);
+            // Host and attackers alternate in being first in a tick.
+            let is_host_first = self.attempts.is_multiple_of(2);
+            if is_host_first {
+                self.run_host(host);
             }
-            (0..attackers.per_tick).for_each(|_| self.knock(attackers));
-            if !is_hosts_turn {
-                self.host_acts(host);
+            (0..attackers.per_tick).for_each(|_| self.connect_attacker(attackers));
+            if !is_host_first {
+                self.run_host(host);
             }
-            if self.came.is_multiple_of(50) {
+            if self.attempts.is_multiple_of(50) {
                 self.target.check_invariants();
             }
         }
         self
     }
 
-    fn knock(&mut self, attackers: Attackers) {
-        // Those whose message was looked at send one more, which is wrong.
+    fn connect_attacker(&mut self, attackers: Attackers) {
+        // Attackers whose message was processed send another, invalid one.
         while let Some(id) = self.answers.pop_front().filter(|id| self.host.as_ref().is_none_or(|host| host.id != *id))
         {
             let mut writer = PduWriter::new();
             send_message(&mut writer, vec![0xee; 16]);
             self.send(id, &mut writer);
         }
-        self.came += 1;
-        let peer = (attackers.address)(self.came);
-        let id = self.target.connected(self.now, 0, &peer).expect("a silent one gives way");
-        self.settle();
+        self.attempts += 1;
+        let peer = (attackers.address)(self.attempts);
+        let id = self.target.connected(self.now, 0, &peer).expect("a silent connection is evicted");
+        self.run_until_idle();
         let mut writer = PduWriter::new();
         begin(&mut writer);
         connect(&mut writer);
@@ -189,16 +191,16 @@ impl Flood {
         self.send(id, &mut writer);
     }
 
-    fn host_acts(&mut self, peer: &str) {
+    fn run_host(&mut self, peer: &str) {
         let mut host = self.host.take().unwrap_or_else(|| {
-            let id = self.target.connected(self.now, 0, peer).expect("a silent one gives way");
+            let id = self.target.connected(self.now, 0, peer).expect("a silent connection is evicted");
             let mut writer = PduWriter::new();
             begin(&mut writer);
             let reader = PduReader::new(Side::Host, ReaderLimits::default());
             let (auth, since) = (host_auth(), self.now);
-            Host { id, reader, writer, auth, since, awaits: Awaits::Initialized, received: Bytes::new() }
+            Host { id, reader, writer, auth, since, expected: Expected::Initialized, received: Bytes::new() }
         });
-        host.act();
+        host.process_pdus();
         let (id, mut writer) = (host.id, std::mem::take(&mut host.writer));
         self.host = Some(host);
         self.send(id, &mut writer);
@@ -211,10 +213,10 @@ impl Flood {
         for piece in writer.take() {
             self.target.received(self.now, id, piece);
         }
-        self.settle();
+        self.run_until_idle();
     }
 
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         while let Some(effect) = self.target.poll_effect() {
             let is_hosts = |id| self.host.as_ref().is_some_and(|host| host.id == id);
             match effect {
@@ -235,7 +237,7 @@ impl Flood {
                     self.failures += 1;
                 }
                 Effect::Event(Event::Authenticated { connection, .. }) if is_hosts(connection) => {
-                    let host = self.host.take().expect("it was just there");
+                    let host = self.host.take().expect("it was just found");
                     self.successes.push(self.now.since(host.since));
                     self.target.disconnected(self.now, connection);
                 }
@@ -247,26 +249,26 @@ impl Flood {
 }
 
 #[test]
-fn hosts_that_begin_to_authenticate_and_are_silent_keep_no_other_out() {
+fn hosts_that_begin_to_authenticate_and_fall_silent_lock_out_no_other() {
     let attackers = Attackers { per_tick: 1, address: many, answer: false };
     let flood = Flood::new().run(Duration::from_secs(5), attackers, "192.0.2.9:5000");
-    assert_eq!((flood.came, flood.failures), (5000, 0));
+    assert_eq!((flood.attempts, flood.failures), (5000, 0));
     let longest = flood.successes.iter().max().expect("the host has authenticated");
     assert!(flood.successes.len() >= 5 && *longest < LONGEST, "{:?}", flood.successes);
 }
 
 #[test]
-fn nor_do_those_that_answer_with_what_is_wrong() {
+fn hosts_that_answer_with_invalid_messages_lock_out_no_other() {
     let attackers = Attackers { per_tick: 2, address: many, answer: true };
     let flood = Flood::new().run(Duration::from_secs(5), attackers, "192.0.2.9:5000");
-    assert_eq!((flood.came, flood.failures), (10_000, 0));
+    assert_eq!((flood.attempts, flood.failures), (10_000, 0));
     let longest = flood.successes.iter().max().expect("the host has authenticated");
     assert!(flood.successes.len() >= 5 && *longest < LONGEST, "{:?}", flood.successes);
 }
 
 #[test]
-fn a_host_at_the_address_of_such_a_flood_gets_its_part_of_the_steps() {
-    // One computes for the address: 333 in a second, of 1000 that come.
+fn a_host_at_the_address_of_such_a_flood_gets_its_share_of_the_steps() {
+    // One step at a time is computed for the address: 333 per second, of 1000 that arrive.
     let attackers = Attackers { per_tick: 1, address: |number| format!("192.0.2.9:{number}"), answer: false };
     let flood = Flood::new().run(Duration::from_secs(5), attackers, "192.0.2.9:5000");
     assert!(flood.successes.len() >= 3, "{:?}, {} failed", flood.successes, flood.failures);

@@ -1,11 +1,11 @@
-//! Whether a trace can be carried out line by line: which files there are, and which of them are open.
+//! Checks that a trace can be executed line by line: which files exist, and which of them are open.
 
 use std::collections::BTreeMap;
 
 use super::entry::{FileName, FileOperation};
 use super::limits::FILES_MAX;
 
-/// The files that a trace has made so far.
+/// The files that a trace has created so far.
 #[derive(Debug, Default)]
 pub(super) struct FileTable {
     files: BTreeMap<FileName, FileState>,
@@ -19,24 +19,24 @@ struct FileState {
     bytes: u64,
 }
 
-/// What is wrong with an operation, and what to do.
+/// The error of an operation, and its remedy.
 pub(super) struct Misuse {
     pub(super) message: String,
     pub(super) help: &'static str,
 }
 
 impl FileTable {
-    /// The name as it is kept, so that a file that comes again and again is in memory once.
+    /// The interned name, so that a file that occurs repeatedly is in memory once.
     pub(super) fn interned(&self, name: &str) -> FileName {
         self.files.get_key_value(name).map_or_else(|| name.into(), |(known, _)| known.clone())
     }
 
-    /// The most bytes that were in files at one time.
+    /// The maximum number of bytes in files at one time.
     pub(super) fn bytes_max(&self) -> u64 {
         self.bytes_max
     }
 
-    /// Carries an operation out.
+    /// Executes an operation.
     pub(super) fn apply(&mut self, operation: &FileOperation) -> Result<(), Misuse> {
         match operation {
             FileOperation::Create { file, .. } => self.create(file),
@@ -64,11 +64,11 @@ impl FileTable {
 
     fn create(&mut self, file: &FileName) -> Result<(), Misuse> {
         if self.files.contains_key(file) {
-            let message = format!("there is a file {file} already");
+            let message = format!("file {file} already exists");
             return Err(Misuse { message, help: "delete it first, or choose another name" });
         }
         if self.files.len() == FILES_MAX {
-            let message = format!("there are {FILES_MAX} files already");
+            let message = format!("the maximum of {FILES_MAX} files is reached");
             return Err(Misuse { message, help: "delete some before you create more" });
         }
         self.files.insert(file.clone(), FileState { is_open: true, bytes: 0 });
@@ -78,7 +78,7 @@ impl FileTable {
     fn rename(&mut self, file: &FileName, to: &FileName) -> Result<(), Misuse> {
         if file == to {
             let message = format!("{file} is renamed to itself");
-            return Err(Misuse { message, help: "write another name, or leave the line out" });
+            return Err(Misuse { message, help: "write another name, or remove the line" });
         }
         let state = *self.existing(file)?;
         self.remove(to);
@@ -92,8 +92,8 @@ impl FileTable {
     }
 
     fn existing(&mut self, file: &FileName) -> Result<&mut FileState, Misuse> {
-        let help = "create it first; names tell upper from lower case";
-        self.files.get_mut(file).ok_or_else(|| Misuse { message: format!("there is no file {file}"), help })
+        let help = "create it first; names are case-sensitive";
+        self.files.get_mut(file).ok_or_else(|| Misuse { message: format!("file {file} does not exist"), help })
     }
 
     fn open(&mut self, file: &FileName) -> Result<&mut FileState, Misuse> {
@@ -101,7 +101,7 @@ impl FileTable {
         if state.is_open {
             return Ok(state);
         }
-        let message = format!("{file} was closed and takes no more data");
+        let message = format!("{file} is closed and accepts no more data");
         Err(Misuse { message, help: "close a file after its last append and sync" })
     }
 }

@@ -1,4 +1,4 @@
-//! The entries of a trace: who does what to which file.
+//! The entries of a trace: thread, operation and file.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,30 +10,30 @@ use zonda_zoned::Duration;
 /// The name of a file: 1 to 255 bytes without white space.
 pub type FileName = Arc<str>;
 
-/// A thread of the program that was traced.
+/// A thread of the traced program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadIndex(pub u32);
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceEntry {
-    /// Who.
+    /// The thread.
     pub thread: ThreadIndex,
-    /// What.
+    /// Its operation.
     pub operation: FileOperation,
 }
 
-/// What a thread does.
+/// An operation of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileOperation {
-    /// Makes an empty file and opens it for appending.
+    /// Creates an empty file and opens it for appending.
     Create {
-        /// Which no file has.
+        /// A name that is not in use.
         file: FileName,
-        /// How long its data are expected to live.
+        /// The expected lifetime of its data.
         lifetime: Lifetime,
     },
-    /// Adds to the end of an open file; ends when the data are in the store's buffer.
+    /// Appends to an open file; ends when the data are in the store's buffer.
     Append {
         /// The file.
         file: FileName,
@@ -45,35 +45,35 @@ pub enum FileOperation {
         /// An open file.
         file: FileName,
     },
-    /// Makes everything durable, and ends appending.
+    /// Makes everything durable, and closes the file for appends.
     Close {
         /// An open file.
         file: FileName,
     },
-    /// Reads; what is past the end is left out.
+    /// Reads; stops at the end of the file.
     Read {
         /// Open or closed.
         file: FileName,
-        /// Where it begins.
+        /// The offset.
         offset_bytes: u64,
         /// At least one.
         bytes: u64,
     },
-    /// Gives a file another name. A file that has that name goes.
+    /// Renames a file. An existing file of the new name is deleted.
     Rename {
         /// The old name.
         file: FileName,
         /// The new one.
         to: FileName,
     },
-    /// Removes a file.
+    /// Deletes a file.
     Delete {
         /// Open or closed.
         file: FileName,
     },
-    /// Does nothing for so long.
+    /// Pauses the thread.
     Think {
-        /// Of the trace's time: it is kept on every drive.
+        /// The pause, the same on every drive.
         time: Duration,
     },
 }
@@ -112,7 +112,7 @@ impl OperationKind {
         OperationKind::Think,
     ];
 
-    /// Its word in a trace.
+    /// Its name in a trace.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,7 +135,7 @@ impl fmt::Display for OperationKind {
 }
 
 impl FileOperation {
-    /// Of which kind it is.
+    /// The kind of the operation.
     #[must_use]
     pub const fn kind(&self) -> OperationKind {
         match self {
@@ -150,7 +150,7 @@ impl FileOperation {
         }
     }
 
-    /// The file it is about, and for a rename the new name too.
+    /// Its file, and for a rename the new name too.
     #[must_use]
     pub fn files(&self) -> [Option<&FileName>; 2] {
         match self {
@@ -165,7 +165,7 @@ impl FileOperation {
         }
     }
 
-    /// Bytes that it appends or asks for.
+    /// Bytes that it appends or reads.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         match self {
@@ -176,7 +176,7 @@ impl FileOperation {
 }
 
 impl fmt::Display for TraceEntry {
-    /// A line of the text form, without its end.
+    /// A line of the text form, without the line break.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.thread.0, self.operation.kind())?;
         for file in self.operation.files().into_iter().flatten() {
@@ -197,7 +197,7 @@ impl fmt::Display for TraceEntry {
     }
 }
 
-/// Words of lifetimes in a trace. Without one, nobody said.
+/// Names of lifetimes in a trace; none for [`Lifetime::NotSet`].
 pub(super) const LIFETIMES: [(&str, Lifetime); 5] = [
     ("none", Lifetime::None),
     ("short", Lifetime::Short),
@@ -210,7 +210,7 @@ fn lifetime_word(lifetime: Lifetime) -> &'static str {
     LIFETIMES.iter().find(|(_, known)| *known == lifetime).map_or("", |(word, _)| *word)
 }
 
-/// A quantity without the space before its unit: words of a line are separated by spaces.
+/// A quantity without the space before its unit: spaces separate the words of a line.
 fn in_one_word(quantity: impl fmt::Display) -> String {
     quantity.to_string().replace(' ', "")
 }

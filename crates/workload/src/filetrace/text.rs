@@ -1,4 +1,4 @@
-//! The text form of traces: read and written. `docs/guide/file-traces.md` is the reference.
+//! Reads and writes the text form of traces. `docs/guide/file-traces.md` is the reference.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,33 +16,34 @@ use super::limits::{LINE_BYTES_MAX, OPERATION_BYTES_MAX, THINK_MAX_NS, THREADS_M
 /// The first word of a trace, and the version of the format.
 const HEADER: (&str, &str) = ("zonda-file-trace", "1");
 
-/// A trace that was read and can be carried out.
+/// A parsed and valid trace.
 ///
-/// It keeps the text and no entry: [`Trace::entries`] reads them again, one by one, as often as they are needed.
+/// It keeps the text and no entries: [`Trace::entries`] parses them again, one by one, as often as
+/// needed.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a> {
     text: &'a str,
     facts: TraceFacts,
 }
 
-/// What there is in a trace.
+/// Statistics of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceFacts {
-    /// Lines that do something.
+    /// Lines with an operation.
     pub entries: u64,
-    /// Threads that do something.
+    /// Threads with operations.
     pub threads: u32,
     /// Files created.
     pub creates: u64,
     /// Bytes appended.
     pub append_bytes: u64,
-    /// Bytes that reads ask for.
+    /// Bytes requested by reads.
     pub read_bytes: u64,
-    /// The most bytes in files at one time, if it is carried out line by line.
+    /// The maximum number of bytes in files at one time, if the trace is executed line by line.
     pub live_bytes_max: u64,
 }
 
-/// The entries of a [`Trace`], read as they are asked for.
+/// The entries of a [`Trace`], parsed on demand.
 #[derive(Debug)]
 pub struct Entries<'a>(Reader<'a>);
 
@@ -50,14 +51,14 @@ impl<'a> Trace<'a> {
     /// Reads a trace to its end.
     ///
     /// # Errors
-    /// The first line that is wrong, and what to write.
+    /// The first invalid line, and the remedy.
     pub fn parse(text: &'a str) -> Result<Trace<'a>, ConfigError> {
         let mut reader = Reader::new(text)?;
         let mut facts = TraceFacts::default();
-        let mut is_there = vec![false; THREADS_MAX as usize];
+        let mut is_used = vec![false; THREADS_MAX as usize];
         while let Some(entry) = reader.next_entry()? {
             facts.entries += 1;
-            is_there[entry.thread.0 as usize] = true;
+            is_used[entry.thread.0 as usize] = true;
             match &entry.operation {
                 FileOperation::Create { .. } => facts.creates += 1,
                 FileOperation::Append { bytes, .. } => facts.append_bytes += bytes,
@@ -67,14 +68,14 @@ impl<'a> Trace<'a> {
         }
         if facts.entries == 0 {
             let help = "write a line for each operation, like \"0 create log short\"";
-            return Err(ConfigError::new("the trace does nothing").help(help));
+            return Err(ConfigError::new("the trace has no operations").help(help));
         }
-        facts.threads = is_there.iter().filter(|is_there| **is_there).count() as u32;
+        facts.threads = is_used.iter().filter(|is_used| **is_used).count() as u32;
         facts.live_bytes_max = reader.files.bytes_max();
         Ok(Trace { text, facts })
     }
 
-    /// What there is in it.
+    /// Statistics of the trace.
     #[must_use]
     pub fn facts(&self) -> TraceFacts {
         self.facts
@@ -107,7 +108,7 @@ pub fn write_trace(out: &mut impl fmt::Write, entries: impl IntoIterator<Item = 
     entries.into_iter().try_for_each(|entry| writeln!(out, "{entry}"))
 }
 
-/// A text on its way through the parser.
+/// The state of the parser.
 #[derive(Debug)]
 struct Reader<'a> {
     text: &'a str,
@@ -127,8 +128,8 @@ impl<'a> Reader<'a> {
         match (words.next(), words.next(), words.next()) {
             (Some(name), Some(version), None) if name.text == HEADER.0 && version.text == HEADER.1 => Ok(reader),
             (Some(name), Some(version), None) if name.text == HEADER.0 => {
-                let message = format!("the trace is of version {}", version.text);
-                Err(version.error(message).help(format!("this program reads version {}", HEADER.1)))
+                let message = format!("the trace has version {}", version.text);
+                Err(version.error(message).help(format!("this program supports version {}", HEADER.1)))
             }
             _ => Err(ConfigError::new("this is not the header of a file trace").within(whole).help(expected())),
         }
@@ -144,7 +145,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next line with words on it that is no comment.
+    /// The next line that is neither empty nor a comment.
     fn next_line(&mut self) -> Result<Option<Words<'a>>, ConfigError> {
         while self.at < self.text.len() {
             let rest = &self.text[self.at..];
@@ -218,7 +219,7 @@ impl Word<'_> {
             return Ok(bytes);
         }
         let most = ByteSize(OPERATION_BYTES_MAX);
-        Err(self.error("so many bytes cannot be done at once").help(format!("write {least} B to {most}")))
+        Err(self.error("the number of bytes is out of range").help(format!("write {least} B to {most}")))
     }
 }
 
@@ -228,7 +229,7 @@ fn entry(mut words: Words<'_>, files: &FileTable) -> Result<TraceEntry, ConfigEr
     let kind = words.expect("the operation", form)?;
     let Some(known) = OperationKind::ALL.into_iter().find(|known| known.name() == kind.text) else {
         let names = OperationKind::ALL.map(OperationKind::name);
-        let error = kind.error(format!("there is no operation \"{}\"", kind.text));
+        let error = kind.error(format!("unknown operation \"{}\"", kind.text));
         return Err(error.help(did_you_mean_help(kind.text, &names)));
     };
     let form = form_of(known);
@@ -258,21 +259,21 @@ fn entry(mut words: Words<'_>, files: &FileTable) -> Result<TraceEntry, ConfigEr
             let word = words.expect("the time", form)?;
             let TimeSpan(time) = word.quantity()?;
             if time > THINK_MAX_NS {
-                return Err(word.error("so long nobody thinks").help("write an hour at most"));
+                return Err(word.error("the think time is too long").help("write at most 1 h"));
             }
             FileOperation::Think { time: Duration(time) }
         }
     };
     match words.next() {
         None => Ok(TraceEntry { thread, operation }),
-        Some(word) => Err(word.error(format!("\"{}\" is one word too many", word.text)).help(format!("write {form}"))),
+        Some(word) => Err(word.error(format!("unexpected word \"{}\"", word.text)).help(format!("write {form}"))),
     }
 }
 
-/// How a line of this kind is written.
+/// The form of a line of this kind.
 fn form_of(kind: OperationKind) -> &'static str {
     match kind {
-        OperationKind::Create => "\"THREAD create FILE\", and a lifetime if there is one, like \"0 create log short\"",
+        OperationKind::Create => "\"THREAD create FILE\", and optionally a lifetime, like \"0 create log short\"",
         OperationKind::Append => "\"THREAD append FILE BYTES\", like \"0 append log 8KiB\"",
         OperationKind::Sync => "\"THREAD sync FILE\"",
         OperationKind::Close => "\"THREAD close FILE\"",
@@ -287,7 +288,7 @@ fn thread_index(word: Word<'_>) -> Result<ThreadIndex, ConfigError> {
     let help = format!("a line begins with the number of its thread, 0 to {}", THREADS_MAX - 1);
     let number = Some(word.text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let thread = number.and_then(|text| text.parse().ok()).filter(|thread| *thread < THREADS_MAX);
-    thread.map(ThreadIndex).ok_or_else(|| word.error(format!("\"{}\" is no thread", word.text)).help(help))
+    thread.map(ThreadIndex).ok_or_else(|| word.error(format!("\"{}\" is not a thread number", word.text)).help(help))
 }
 
 fn name(word: Word<'_>, files: &FileTable) -> Result<FileName, ConfigError> {
@@ -301,7 +302,7 @@ fn name(word: Word<'_>, files: &FileTable) -> Result<FileName, ConfigError> {
 fn lifetime(word: Word<'_>) -> Result<Lifetime, ConfigError> {
     let known = LIFETIMES.iter().find(|(name, _)| *name == word.text);
     known.map(|(_, lifetime)| *lifetime).ok_or_else(|| {
-        let error = word.error(format!("there is no lifetime \"{}\"", word.text));
+        let error = word.error(format!("unknown lifetime \"{}\"", word.text));
         error.help(did_you_mean_help(word.text, &LIFETIMES.map(|(name, _)| name)))
     })
 }

@@ -2,11 +2,11 @@
 
 use super::entry::{Entry, Key};
 
-/// Says of a key that it may be in a set, or that it is not.
+/// Tests whether a key may be in a set, or is not.
 ///
-/// A key sets `probes` bits, at places by double hashing (Kirsch and Mitzenmacher, "Less hashing, same performance",
-/// ESA 2006). With `k` probes and `b` bits a key, a share of `(1 - e^(-k/b))^k` of the keys that are not in the set passes:
-/// 0.0082 with 10 bits and 7 probes.
+/// A key sets `probes` bits, at positions by double hashing (Kirsch and Mitzenmacher, "Less
+/// hashing, same performance", ESA 2006). With `k` probes and `b` bits a key, a share of `(1 -
+/// e^(-k/b))^k` of the keys that are not in the set passes: 0.0082 with 10 bits and 7 probes.
 #[derive(Clone, Debug)]
 pub(super) struct Bloom {
     words: Vec<u64>,
@@ -48,7 +48,7 @@ impl Bloom {
         true
     }
 
-    /// The bytes a filter of so many keys takes in a file: the bits, and five of its own.
+    /// The size of a filter of so many keys in a file: the bits, and five bytes more.
     pub(super) fn file_bytes(keys: u64, bits_per_key: u32) -> u64 {
         if bits_per_key == 0 { 0 } else { (keys * u64::from(bits_per_key)).div_ceil(64) * 8 + 5 }
     }
@@ -62,7 +62,7 @@ impl Bloom {
         (hash, hash.wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(29) | 1)
     }
 
-    /// The upper bits choose: a product in place of a remainder.
+    /// Selects by the upper bits: a product instead of a remainder.
     #[inline]
     fn bit(&self, place: u64) -> u64 {
         ((u128::from(place) * u128::from(self.bits)) >> 64) as u64
@@ -82,7 +82,7 @@ mod tests {
     /// The share of foreign keys that pass.
     fn false_positive_share(inside: &[Entry], bits_per_key: u32, foreign: impl Fn(u64) -> Key) -> f64 {
         const CHECKS: u64 = 400_000;
-        let bloom = Bloom::new(inside, bits_per_key).expect("there are bits");
+        let bloom = Bloom::new(inside, bits_per_key).expect("the filter has bits");
         let passed = (0..CHECKS).filter(|&index| bloom.may_contain(foreign(index))).count();
         passed as f64 / CHECKS as f64
     }
@@ -91,7 +91,7 @@ mod tests {
     fn every_key_inside_passes() {
         for (count, bits) in [(1, 1), (10, 10), (5_000, 10), (5_000, 3)] {
             let inside = entries((0..count).map(|key| key * 977));
-            let bloom = Bloom::new(&inside, bits).expect("there are bits");
+            let bloom = Bloom::new(&inside, bits).expect("the filter has bits");
             assert!(inside.iter().all(|entry| bloom.may_contain(entry.key)), "{count} keys of {bits} bits");
         }
     }
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn ten_bits_let_eight_foreign_keys_of_a_thousand_pass() {
+    fn with_ten_bits_eight_foreign_keys_of_a_thousand_pass() {
         let share = false_positive_share(&entries(0..200_000), 10, |index| Key(10_000_000 + index));
         assert!((share - 0.0082).abs() < 0.0005, "{share}");
     }
 
     #[test]
-    fn no_bits_make_no_filter_and_take_no_room() {
+    fn zero_bits_make_no_filter_and_take_no_space() {
         assert!(Bloom::new(&entries(0..10), 0).is_none());
         assert_eq!((Bloom::file_bytes(1_000, 0), Bloom::file_bytes(1_000, 10)), (0, 1_261));
     }

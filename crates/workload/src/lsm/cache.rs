@@ -1,13 +1,14 @@
-//! The cache of data blocks: least recently used leaves first, by bytes, every step in constant time.
+//! The cache of data blocks: evicts the least recently used, bounded in bytes, every operation in
+//! constant time.
 
 use super::entry::FileNumber;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
-/// Chains of the hash table, at most.
+/// Maximum number of chains of the hash table.
 const CHAINS_MAX: u64 = 1 << 22;
 
-/// Which blocks are in memory. Blocks of files that are gone stay until they are the oldest, as in RocksDB.
+/// The set of cached blocks. Blocks of deleted files stay until they are the oldest, as in RocksDB.
 #[derive(Debug)]
 pub(super) struct BlockCache {
     capacity_bytes: u64,
@@ -37,7 +38,8 @@ pub(super) struct BlockId {
 }
 
 impl BlockCache {
-    /// Of `capacity_bytes`, for blocks of about `block_bytes`. With no capacity it holds nothing.
+    /// A cache of `capacity_bytes`, for blocks of about `block_bytes`. Without capacity it caches
+    /// nothing.
     pub(super) fn new(capacity_bytes: u64, block_bytes: u64) -> BlockCache {
         let chains = (capacity_bytes / block_bytes).clamp(1, CHAINS_MAX).next_power_of_two();
         BlockCache {
@@ -51,7 +53,7 @@ impl BlockCache {
         }
     }
 
-    /// Whether the block is here; it is then the newest.
+    /// Whether the block is cached; it is then the newest.
     pub(super) fn touch(&mut self, block: BlockId) -> bool {
         let mut slot = self.chains[self.chain(block)];
         while slot != NONE {
@@ -65,7 +67,7 @@ impl BlockCache {
         false
     }
 
-    /// Takes a block in, if it is not here, and lets the oldest go to make room.
+    /// Inserts a block that is not cached, and evicts the oldest to free space.
     pub(super) fn insert(&mut self, block: BlockId, bytes: u32) {
         if u64::from(bytes) > self.capacity_bytes || self.touch(block) {
             return;
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_keeps_what_a_plain_list_keeps() {
+    fn the_cache_keeps_the_same_blocks_as_a_plain_list() {
         let mut prng = Prng::new(11);
         for capacity_bytes in [0, 10, 100, 1_000] {
             let mut cache = BlockCache::new(capacity_bytes, 20);
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_was_asked_for_outlives_one_that_was_not() {
+    fn a_used_block_stays_longer_than_an_unused_one() {
         let mut cache = BlockCache::new(30, 10);
         (0..3).for_each(|index| cache.insert(block(1, index), 10));
         assert!(cache.touch(block(1, 0)));

@@ -1,4 +1,4 @@
-//! What a specification says, held against a drive and within bounds, with the defaults filled in.
+//! Checks a specification against a drive and bounds, and fills in the defaults.
 
 use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan};
 use zonda_files::{FilesConfig, Lifetime, Migration};
@@ -17,14 +17,15 @@ use crate::limits::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Overlap of one output with the level after its own, in target sizes (RocksDB, `max_compaction_bytes`).
+/// Overlap of one output with the level after its own, in target sizes (RocksDB,
+/// `max_compaction_bytes`).
 const GRANDPARENT_TARGETS_MAX: u64 = 25;
-/// Bytes of a write to the drive, where that can carry so many.
+/// Bytes of a write to the drive, if it supports this size.
 const WRITE_UNIT_DEFAULT_BYTES: u64 = 256 << 10;
 /// Active zones besides those for the outputs of background jobs: metadata, manifest, and a log.
 const ACTIVE_ZONES_FIXED: u32 = 3;
 
-/// A specification and where it stands.
+/// A specification and its position in the file.
 pub(super) struct Check<'a> {
     pub(super) place: &'a Spanned<StoreSpec>,
     pub(super) spec: &'a StoreSpec,
@@ -38,7 +39,7 @@ impl Check<'_> {
         let operations = number(&spec.operations, 1_000_000, 1, STORE_OPERATIONS_MAX)?;
         let preload = number(&spec.preload, 0, 0, STORE_OPERATIONS_MAX)?;
         if workload.needs_preload() && preload == 0 {
-            let message = format!("workload = \"{workload}\" works on entries that are there before");
+            let message = format!("workload = \"{workload}\" needs existing entries");
             let error = match &spec.preload {
                 Some(place) => ConfigError::at(place, message),
                 None => ConfigError::at(&spec.workload, message),
@@ -49,12 +50,12 @@ impl Check<'_> {
         let keys = number(&spec.keys, keys_default, 1, STORE_OPERATIONS_MAX)?;
         if let Some(place) = &spec.keys {
             if !workload.has_fixed_keys() {
-                return Err(ConfigError::at(place, format!("workload = \"{workload}\" makes its keys as it goes"))
-                    .help("leave keys out; it is for fillrandom, overwrite, readrandom and readwhilewriting"));
+                return Err(ConfigError::at(place, format!("workload = \"{workload}\" generates its own keys"))
+                    .help("remove keys; it applies to fillrandom, overwrite, readrandom and readwhilewriting"));
             }
             if keys < preload {
-                return Err(ConfigError::at(place, format!("{preload} entries are to be preloaded"))
-                    .help("write at least as many keys: each is put once"));
+                return Err(ConfigError::at(place, format!("keys is less than preload = {preload}"))
+                    .help("write at least as many keys: each preloaded entry has its own key"));
             }
         }
         let readers = number(&spec.clients, 1, 1, STORE_CLIENTS_MAX - 1)?;
@@ -75,10 +76,10 @@ impl Check<'_> {
         let key_bytes = size(&self.spec.key_size, 16, STORE_KEY_BYTES_MIN, STORE_ENTRY_BYTES_MAX)?;
         if key_bytes > entry_bytes {
             let message =
-                format!("an entry of {} has no room for a key of {}", ByteSize(entry_bytes), ByteSize(key_bytes));
+                format!("an entry of {} is smaller than a key of {}", ByteSize(entry_bytes), ByteSize(key_bytes));
             return Err(self
                 .at(self.spec.entry_size.as_ref().or(self.spec.key_size.as_ref()), message)
-                .help("write entry_size for key and value together"));
+                .help("entry_size is the size of key and value together"));
         }
         Ok(EntryFormat { key_bytes: key_bytes as u32, value_bytes: (entry_bytes - key_bytes) as u32 })
     }
@@ -127,15 +128,16 @@ impl Check<'_> {
         })
     }
 
-    /// A log, the manifest and the output of each job take a zone of their own while they are written.
+    /// A log, the manifest and the output of each job each use a zone while they are written.
     fn active_zones_suffice(&self, outputs: u32) -> Result<(), ConfigError> {
         let Some(max) = self.geometry.max_active_zones else { return Ok(()) };
         let needed = outputs + ACTIVE_ZONES_FIXED;
         if needed <= max {
             return Ok(());
         }
-        let message =
-            format!("{outputs} background jobs write to {needed} zones at a time, and the drive allows {max}");
+        let message = format!(
+            "{outputs} background jobs write to {needed} zones at a time, and the drive allows {max} active zones"
+        );
         let error = self.at(self.spec.background_jobs.as_ref(), message);
         if max < ACTIVE_ZONES_FIXED + 2 {
             return Err(error.help("use a drive that allows at least 5 active zones"));
@@ -152,8 +154,11 @@ impl Check<'_> {
         if let Some(place) = &self.spec.write_unit
             && !write_unit.is_multiple_of(block)
         {
-            return Err(ConfigError::at(place, format!("{} is not made of whole blocks", ByteSize(write_unit)))
-                .help(format!("write a multiple of the drive's block, \"{}\"", ByteSize(block))));
+            return Err(ConfigError::at(
+                place,
+                format!("{} is not a multiple of the block size", ByteSize(write_unit)),
+            )
+            .help(format!("write a multiple of the drive's block size, \"{}\"", ByteSize(block))));
         }
         let threshold = match &self.spec.finish_threshold {
             Some(place) => percent(place.get_ref(), place)?,
@@ -184,16 +189,17 @@ impl Check<'_> {
     }
 }
 
-/// The words of the table, level by level.
+/// The lifetimes in the table, level by level.
 fn level_lifetimes(lifetimes: &LifetimesSpec) -> Result<[Lifetime; STORE_LEVELS], ConfigError> {
     let words = lifetimes.levels.get_ref();
     let Some(&last) = words.last() else {
-        return Err(ConfigError::at(&lifetimes.levels, "there is no word for any level")
-            .help("write one for each level, the last is for all further ones: [\"medium\", \"medium\", \"long\"]"));
+        return Err(ConfigError::at(&lifetimes.levels, "the list of lifetimes is empty").help(
+            "write one for each level; the last applies to all further levels: [\"medium\", \"medium\", \"long\"]",
+        ));
     };
     if words.len() > STORE_LEVELS {
-        return Err(ConfigError::at(&lifetimes.levels, format!("there are {} words", words.len()))
-            .help(format!("a store has {STORE_LEVELS} levels: write that many words or fewer")));
+        return Err(ConfigError::at(&lifetimes.levels, format!("{} lifetimes are too many", words.len()))
+            .help(format!("a store has {STORE_LEVELS} levels: write at most one lifetime for each")));
     }
     Ok(std::array::from_fn(|level| Lifetime::from(words.get(level).copied().unwrap_or(last))))
 }
@@ -228,7 +234,7 @@ fn size(value: &Option<Spanned<ByteSize>>, default: u64, min: u64, max: u64) -> 
 fn time(value: &Option<Spanned<TimeSpan>>, default: Duration) -> Result<Duration, ConfigError> {
     match value {
         Some(place) if place.get_ref().0 > TIME_MAX_NS => {
-            Err(ConfigError::at(place, "this is more than a year").help("write at most \"8760 h\""))
+            Err(ConfigError::at(place, "the time is longer than a year").help("write at most \"8760 h\""))
         }
         Some(place) => Ok(Duration(place.get_ref().0)),
         None => Ok(default),
@@ -271,16 +277,16 @@ mod tests {
         StorePlan::new(&unplaced(parse::<StoreSpec>(text)?), &geometry())
     }
 
-    /// What is pointed at, what is wrong with it, and what to do.
+    /// The position of an error, its message and its help.
     fn refused(text: &str) -> String {
-        let error = plan(text).expect_err("this cannot be");
+        let error = plan(text).expect_err("the specification is invalid");
         let place = error.span.map_or("", |span| &text[span]);
         format!("{place} | {} | {}", error.message, error.help.unwrap_or_default())
     }
 
     #[test]
-    fn what_is_left_out_is_as_in_rocksdb() {
-        let plan = plan("workload = \"kvbench-ii\"").expect("nothing else is required");
+    fn defaults_are_those_of_rocksdb() {
+        let plan = plan("workload = \"kvbench-ii\"").expect("the other keys are optional");
         let tree = &plan.tree;
         assert_eq!((tree.write_buffer_bytes, tree.memtables_max, tree.target_file_bytes), (64 << 20, 2, 64 << 20));
         assert_eq!((tree.sizes.level0_trigger, tree.level0_slowdown, tree.level0_stop), (4, 20, 36));
@@ -293,37 +299,38 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_comes_on_top_of_the_readers() {
-        let plan = plan("workload = \"readwhilewriting\"\npreload = 10\nclients = 3").expect("this can be");
+    fn a_writer_is_added_to_the_readers() {
+        let plan =
+            plan("workload = \"readwhilewriting\"\npreload = 10\nclients = 3").expect("the specification is valid");
         assert_eq!((plan.load.clients, plan.load.keys), (4, 10));
     }
 
     #[test]
-    fn what_cannot_be_is_pointed_at_with_what_to_do() {
+    fn errors_are_reported_with_position_and_help() {
         for (text, expected) in [
             (
                 "workload = \"ycsb-a\"",
-                "\"ycsb-a\" | workload = \"ycsb-a\" works on entries that are there before | add a line like preload = \
+                "\"ycsb-a\" | workload = \"ycsb-a\" needs existing entries | add a line like preload = \
                  1000000",
             ),
             (
                 "workload = \"ycsb-a\"\npreload = 5\nkeys = 10",
-                "10 | workload = \"ycsb-a\" makes its keys as it goes | leave keys out; it is for fillrandom, overwrite, \
+                "10 | workload = \"ycsb-a\" generates its own keys | remove keys; it applies to fillrandom, overwrite, \
                  readrandom and readwhilewriting",
             ),
             (
                 "workload = \"overwrite\"\npreload = 5\nkeys = 4",
-                "4 | 5 entries are to be preloaded | write at least as many keys: each is put once",
+                "4 | keys is less than preload = 5 | write at least as many keys: each preloaded entry has its own key",
             ),
             ("workload = \"fillrandom\"\nclients = 0", "0 | 0 is out of range | write 1 to 1023"),
             (
                 "workload = \"fillrandom\"\nentry_size = \"8 B\"",
-                "\"8 B\" | an entry of 8 B has no room for a key of 16 B | write entry_size for key and value together",
+                "\"8 B\" | an entry of 8 B is smaller than a key of 16 B | entry_size is the size of key and value together",
             ),
             ("workload = \"fillrandom\"\nlevel0_slowdown = 3", "3 | 3 is out of range | write 4 to 4294967295"),
             (
                 "workload = \"fillrandom\"\nwrite_unit = \"6 KiB\"",
-                "\"6 KiB\" | 6 KiB is not made of whole blocks | write a multiple of the drive's block, \"4 KiB\"",
+                "\"6 KiB\" | 6 KiB is not a multiple of the block size | write a multiple of the drive's block size, \"4 KiB\"",
             ),
             (
                 "workload = \"fillrandom\"\nwrite_unit = \"1 MiB\"",
@@ -335,17 +342,17 @@ mod tests {
             ),
             (
                 "workload = \"fillrandom\"\nbackground_jobs = 20",
-                "20 | 20 background jobs write to 23 zones at a time, and the drive allows 14 | write background_jobs = \
+                "20 | 20 background jobs write to 23 zones at a time, and the drive allows 14 active zones | write background_jobs = \
                  11 or less",
             ),
             (
                 "workload = \"fillrandom\"\nlifetimes = { levels = [] }",
-                "[] | there is no word for any level | write one for each level, the last is for all further ones: \
+                "[] | the list of lifetimes is empty | write one for each level; the last applies to all further levels: \
                  [\"medium\", \"medium\", \"long\"]",
             ),
             (
                 "workload = \"fillrandom\"\noperation_cpu = \"9000 h\"",
-                "\"9000 h\" | this is more than a year | write at most \"8760 h\"",
+                "\"9000 h\" | the time is longer than a year | write at most \"8760 h\"",
             ),
         ] {
             assert_eq!(refused(text), expected);

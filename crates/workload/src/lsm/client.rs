@@ -1,4 +1,4 @@
-//! Clients: each has one operation at a time, and the next when that has ended.
+//! Clients: each runs one operation at a time.
 
 use zonda_zoned::Instant;
 
@@ -7,7 +7,7 @@ use super::keys::Operation;
 use super::result::OperationKind;
 use super::store::{Answer, Store};
 
-/// A client and what it does.
+/// A client and its current operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Client {
     current: Option<Current>,
@@ -17,16 +17,16 @@ pub(super) struct Client {
 struct Current {
     operation: Operation,
     started: Instant,
-    /// What the get of a read-modify-write brought, when it has ended.
+    /// The result of the get of a read-modify-write, when it has ended.
     got: Option<Answer>,
 }
 
-/// What follows from an answer.
+/// The next step after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The operation has ended.
     Ended { kind: OperationKind, started: Instant, found: Option<Answer> },
-    /// Its second half begins, with processor time of its own.
+    /// Its second half begins, with its own CPU time.
     GoesOn,
 }
 
@@ -36,11 +36,11 @@ impl Client {
     }
 
     pub(super) fn start(&mut self, now: Instant, operation: Operation) {
-        assert!(self.is_idle(), "a client does one thing at a time");
+        assert!(self.is_idle(), "a client runs one operation at a time");
         self.current = Some(Current { operation, started: now, got: None });
     }
 
-    /// The processor time is over: asks the store.
+    /// The CPU time is over: submits the operation to the store.
     #[inline]
     pub(super) fn ask(&self, now: Instant, client: u32, store: &mut Store) -> Option<Answer> {
         let current = self.current.as_ref().expect("a client that computes has an operation");
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// The store has answered.
+    /// Called when the store has answered.
     #[inline]
     pub(super) fn on_answer(&mut self, answer: Answer) -> Next {
         let current = self.current.as_mut().expect("an answer is to an operation");

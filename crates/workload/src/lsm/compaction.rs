@@ -1,8 +1,9 @@
-//! What to compact next.
+//! Selects the next compaction.
 //!
-//! Each level has a score: its size over what it may have; level 0 also its tables over their trigger. The level with the
-//! highest score is compacted first, if that is at least one: all overlapping tables of level 0, or the next table of
-//! another level in the order of keys, with the tables of the level below that have keys in the same range.
+//! Each level has a score: its size divided by its target size; for level 0 also its tables divided
+//! by their trigger. The level with the highest score is compacted first, if that is at least one:
+//! all overlapping tables of level 0, or the next table of another level in the order of keys, with
+//! the overlapping tables of the level below.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::limits::STORE_LEVELS;
 /// A score of one.
 const SCORE_ONE: u64 = 1000;
 
-/// How large levels may be.
+/// The target sizes of levels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LevelSizes {
     pub(super) level0_trigger: usize,
@@ -25,18 +26,18 @@ pub(super) struct LevelSizes {
     pub(super) grandparent_bytes_max: u64,
 }
 
-/// Tables that are merged to the next level.
+/// A compaction: tables that are merged into the next level.
 #[derive(Clone, Debug)]
 pub(super) struct Compaction {
-    /// From here to the next.
+    /// The upper level.
     pub(super) level: usize,
-    /// Of this level; of level 0 from new to old.
+    /// Tables of this level; on level 0 from new to old.
     pub(super) upper: Vec<Arc<Table>>,
-    /// Of the next level, in the order of their keys.
+    /// Tables of the next level, in the order of their keys.
     pub(super) lower: Vec<Arc<Table>>,
 }
 
-/// Chooses compactions that can run at the same time.
+/// Selects compactions that can run concurrently.
 #[derive(Debug)]
 pub(super) struct Picker {
     sizes: LevelSizes,
@@ -47,7 +48,7 @@ pub(super) struct Picker {
 }
 
 impl LevelSizes {
-    /// Bytes that a level above 0 may have.
+    /// The target size in bytes of a level above 0.
     pub(super) fn level_bytes(&self, level: usize) -> u64 {
         let power = self.multiplier.saturating_pow(level as u32 - 1);
         self.level1_bytes.saturating_mul(power)
@@ -68,7 +69,7 @@ impl Compaction {
         hull(self.tables())
     }
 
-    /// Whether the one table can become one of the next level as it is.
+    /// Whether the only table can be moved to the next level unchanged.
     pub(super) fn is_trivial_move(&self, version: &Version, sizes: &LevelSizes) -> bool {
         if self.upper.len() != 1 || !self.lower.is_empty() {
             return false;
@@ -87,7 +88,7 @@ impl Compaction {
         &version.level(level)[version.overlapping(level, smallest, largest)]
     }
 
-    /// The edit that puts `outputs` in the place of the inputs.
+    /// The edit that replaces the inputs by `outputs`.
     pub(super) fn edit(&self, outputs: Vec<Arc<Table>>) -> Edit {
         let upper = self.upper.iter().map(|table| (self.level, table.file));
         let lower = self.lower.iter().map(|table| (self.output_level(), table.file));
@@ -101,7 +102,8 @@ impl Picker {
         Picker { sizes, cursors: [None; STORE_LEVELS], busy: BTreeSet::new() }
     }
 
-    /// The most urgent compaction that can run beside those under way. Its tables are busy until they are released.
+    /// The most urgent compaction that can run concurrently with the running ones. Its tables are
+    /// busy until they are released.
     pub(super) fn pick(&mut self, version: &Version) -> Option<Compaction> {
         let mut scores: Vec<(u64, usize)> =
             (0..STORE_LEVELS - 1).map(|level| (self.score(version, level), level)).collect();
@@ -118,14 +120,14 @@ impl Picker {
         Some(compaction)
     }
 
-    /// The compaction is over.
+    /// Ends a compaction.
     pub(super) fn release(&mut self, compaction: &Compaction) {
         for table in compaction.tables() {
             assert!(self.busy.remove(&table.file), "a table under compaction is busy");
         }
     }
 
-    /// In thousandths; tables under compaction count no more.
+    /// The score in thousandths, without tables under compaction.
     fn score(&self, version: &Version, level: usize) -> u64 {
         let idle = || version.level(level).iter().filter(|table| !self.is_busy(table));
         let bytes: u64 = idle().map(|table| table.file_bytes).sum();
@@ -137,7 +139,8 @@ impl Picker {
         bytes.saturating_mul(SCORE_ONE) / self.sizes.level_bytes(level)
     }
 
-    /// The oldest table, and all that overlap it or one another: what is newer must not sink below what is older.
+    /// The oldest table, and all that overlap it or one another: newer entries must not move below
+    /// older ones.
     fn pick_level0(&self, version: &Version) -> Option<Compaction> {
         let tables = version.level(0);
         if tables.iter().any(|table| self.is_busy(table)) {
@@ -163,8 +166,8 @@ impl Picker {
             Some(cursor) => tables.partition_point(|table| table.smallest() <= cursor),
             None => 0,
         };
-        let in_turn = (first..tables.len()).chain(0..first);
-        in_turn
+        let round_robin = (first..tables.len()).chain(0..first);
+        round_robin
             .map(|index| &tables[index])
             .filter(|table| !self.is_busy(table))
             .find_map(|table| self.with_lower(version, level, vec![Arc::clone(table)]))
@@ -187,7 +190,7 @@ impl Picker {
 fn hull<'a>(tables: impl Iterator<Item = &'a Arc<Table>> + Clone) -> (Key, Key) {
     let smallest = tables.clone().map(|table| table.smallest()).min();
     let largest = tables.map(|table| table.largest()).max();
-    smallest.zip(largest).expect("there is a table to compact")
+    smallest.zip(largest).expect("a compaction has tables")
 }
 
 #[cfg(test)]
@@ -205,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn a_small_tree_is_left_alone() {
+    fn a_small_tree_is_not_compacted() {
         let version = version(&[(0, table(1, 0..3)), (1, table(2, 0..10)), (1, table(3, 10..12))]);
         assert!(Picker::new(sizes()).pick(&version).is_none());
     }
 
     #[test]
-    fn level_0_is_compacted_with_all_that_overlaps_and_nothing_else() {
+    fn level_0_is_compacted_with_all_overlapping_tables_and_no_others() {
         let tables = [
             (0, table(1, [10, 20])),
             (0, table(2, [60, 70])),
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn compactions_at_the_same_time_share_no_table() {
+    fn concurrent_compactions_share_no_table() {
         let tables = [
             (1, table(1, 0..10)),
             (1, table(2, 10..20)),
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_would_overlap_too_much_two_levels_below_is_not_moved_as_it_is() {
+    fn a_table_with_too_much_overlap_two_levels_below_is_not_moved_unchanged() {
         let version =
             version(&[(1, table(1, 0..40)), (3, table(2, 0..10)), (3, table(3, 10..20)), (3, table(4, 20..30))]);
         let compaction = Picker::new(sizes()).pick(&version).expect("level 1 is too large");

@@ -1,4 +1,4 @@
-//! What the store wants of its files and of time, and what it has counted.
+//! The effects of the store on files and timers, and its counters.
 
 use std::collections::VecDeque;
 
@@ -8,26 +8,26 @@ use zonda_zoned::Instant;
 use super::entry::FileNumber;
 use super::result::StoreCounters;
 
-/// Something to be done for the store. All but `Create` and `Wake` end with a call of `Store::on_done`.
+/// An effect of the store. All except `Create` and `Wake` end with a call of `Store::on_done`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// Make a file, at once.
+    /// Create a file, immediately.
     Create { file: FileNumber, kind: FileKind, lifetime: Lifetime },
-    /// Add bytes to a file.
+    /// Append bytes to a file.
     Append { owner: Owner, file: FileNumber, bytes: u64 },
-    /// Bring all of a file to the media.
+    /// Sync a file.
     Sync { owner: Owner, file: FileNumber },
-    /// The same, and the file takes no more.
+    /// Sync a file, and close it for appends.
     Close { owner: Owner, file: FileNumber },
     /// Read from a file.
     Read { owner: Owner, file: FileNumber, offset_bytes: u64, bytes: u32 },
     /// Delete a file.
     Delete { owner: Owner, file: FileNumber },
     /// Call `Store::on_wake` at this time.
-    Wake { at: Instant, whom: Waker },
+    Wake { at: Instant, waker: Waker },
 }
 
-/// Whose request it is. Each has one request under way at most.
+/// The owner of a request. Each has at most one request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     /// A client that reads.
@@ -37,20 +37,20 @@ pub(super) enum Owner {
     Manifest,
     /// A flush or a compaction.
     Job(u32),
-    /// A file that is deleted.
+    /// A file that is being deleted.
     Deleted(FileNumber),
 }
 
-/// Who waits for a time.
+/// What a timer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waker {
-    /// A flush or a compaction that computes.
+    /// A flush or a compaction that uses CPU time.
     Job(u32),
     /// Writes that are slowed down.
     Writes,
 }
 
-/// What a file is, for its name.
+/// The kind of a file, which determines its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     Log,
@@ -58,7 +58,7 @@ pub(super) enum FileKind {
     Manifest,
 }
 
-/// Where all parts of the store put what they want done.
+/// Collects the effects of all parts of the store.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub(super) effects: VecDeque<Effect>,
@@ -73,7 +73,7 @@ impl Outbox {
     }
 
     pub(super) fn create(&mut self, kind: FileKind, lifetime: Lifetime) -> FileNumber {
-        self.files_made = self.files_made.checked_add(1).expect("a run makes fewer than 2^32 files");
+        self.files_made = self.files_made.checked_add(1).expect("a run creates fewer than 2^32 files");
         let file = FileNumber(self.files_made);
         self.push(Effect::Create { file, kind, lifetime });
         file
@@ -81,7 +81,7 @@ impl Outbox {
 }
 
 impl FileKind {
-    /// The name of a file, as RocksDB would have it.
+    /// The name of a file, as in RocksDB.
     pub(super) fn name(self, file: FileNumber) -> String {
         match self {
             FileKind::Log => format!("{file}.log"),

@@ -1,31 +1,31 @@
-//! Keys, versions of entries, and how many bytes each would take in a real store.
+//! Keys, versions of entries, and their sizes in a real store.
 
 use std::fmt;
 
-/// A key, as its place in the order of all keys: the bytes of a real key are never made.
+/// A key, as its index in the order of all keys: the bytes of a real key do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key(pub(super) u64);
 
-/// Which write an entry is of, and whether that put a value or left a tombstone. A later write has a larger stamp. No two
-/// puts share one, so it stands for the value too.
+/// The write of an entry, and whether it put a value or a tombstone. A later write has a larger
+/// stamp. Stamps of puts are unique, so a stamp represents the value, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp(u64);
 
-/// One version of one key: 16 bytes, whatever a real entry would have.
+/// One version of one key: 16 bytes, whatever the size of a real entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) stamp: Stamp,
 }
 
-/// The number in a file's name: no two files of a run share one.
+/// The number in a file's name, unique within a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FileNumber(pub(crate) u32);
 
-/// How long keys and values are, and so how many bytes an entry takes where.
+/// The sizes of keys and values, which determine the size of an entry in each structure.
 ///
-/// The overheads are those of RocksDB's formats (`log_format.h`, `block_builder.cc`, `write_batch.cc`), without prefix
-/// compression of keys and without compression of values.
+/// The overheads are those of RocksDB's formats (`log_format.h`, `block_builder.cc`,
+/// `write_batch.cc`), without prefix compression of keys and without compression of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryFormat {
     pub(super) key_bytes: u32,
@@ -44,12 +44,12 @@ const LOG_ENTRY_BYTES: u32 = 2;
 const MEMORY_ENTRY_BYTES: u32 = 12;
 
 impl Stamp {
-    /// Of the `sequence`-th write.
+    /// The stamp of the `sequence`-th write, a put.
     pub(super) fn put(sequence: u64) -> Stamp {
         Stamp(sequence << 1 | 1)
     }
 
-    /// Of the `sequence`-th write, which deleted the key.
+    /// The stamp of the `sequence`-th write, a delete.
     pub(super) fn tombstone(sequence: u64) -> Stamp {
         Stamp(sequence << 1)
     }
@@ -61,27 +61,27 @@ impl Stamp {
 }
 
 impl EntryFormat {
-    /// In a data block of a table.
+    /// Size in a data block of a table.
     #[inline]
     pub(super) fn table_bytes(&self, stamp: Stamp) -> u32 {
         self.key_bytes + INTERNAL_KEY_BYTES + BLOCK_ENTRY_BYTES + if stamp.is_put() { self.value_bytes } else { 0 }
     }
 
-    /// In a write-ahead log, where each write is a record.
+    /// Size in a write-ahead log, where each write is a record.
     #[inline]
     pub(super) fn log_bytes(&self, stamp: Stamp) -> u32 {
         let value = if stamp.is_put() { self.value_length_bytes() + self.value_bytes } else { 0 };
         LOG_RECORD_BYTES + LOG_ENTRY_BYTES + self.key_bytes + value
     }
 
-    /// In a memtable.
+    /// Size in a memtable.
     #[inline]
     pub(super) fn memory_bytes(&self, stamp: Stamp) -> u32 {
         let value = if stamp.is_put() { self.value_length_bytes() + self.value_bytes } else { 1 };
         MEMORY_ENTRY_BYTES + self.key_bytes + INTERNAL_KEY_BYTES + value
     }
 
-    /// What the user hands over: key and value, or the key of a delete.
+    /// Size of the user's data: key and value, or the key of a delete.
     #[inline]
     pub(super) fn user_bytes(&self, stamp: Stamp) -> u32 {
         self.key_bytes + if stamp.is_put() { self.value_bytes } else { 0 }
@@ -99,14 +99,14 @@ impl fmt::Display for FileNumber {
     }
 }
 
-const _: () = assert!(size_of::<Entry>() <= 24, "millions of entries are kept in memory");
+const _: () = assert!(size_of::<Entry>() <= 24, "millions of entries are in memory");
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_later_write_has_a_larger_stamp_of_whatever_kind() {
+    fn a_later_write_of_any_kind_has_a_larger_stamp() {
         let stamps = [Stamp::put(1), Stamp::tombstone(2), Stamp::put(3), Stamp::put(4)];
         assert!(stamps.is_sorted() && stamps[0].is_put() && !stamps[1].is_put());
     }

@@ -1,4 +1,4 @@
-//! What is counted of operations, and the time series.
+//! Counters of operations, and the time series.
 
 use zonda_files::Usage;
 use zonda_zoned::{Duration, Instant};
@@ -9,7 +9,7 @@ use super::store::Answer;
 use crate::limits::SAMPLES_MAX;
 use crate::summary::LatencyRecord;
 
-/// How often the file store is looked at for its mean space amplification, where no time series is asked for.
+/// The number of samples of the file store for its mean space amplification, without a time series.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Operations by kind.
@@ -29,11 +29,11 @@ pub(super) struct Series {
     every: Duration,
     is_kept: bool,
     next: Instant,
-    /// Samples taken at this interval, kept or not.
+    /// Samples taken at this interval, stored or not.
     taken: u64,
     samples: Vec<StoreSample>,
     is_cut: bool,
-    /// Since when the mean has not been added to; `None` while nothing is counted.
+    /// The time of the last update of the mean; `None` while operations are not counted.
     since: Option<Instant>,
     /// Space amplification times nanoseconds.
     weighted: f64,
@@ -46,7 +46,8 @@ impl Figures {
         Figures { kinds: std::array::from_fn(kind) }
     }
 
-    /// An operation has ended. `found` of a read-modify-write is the answer of its get.
+    /// Records an operation that has ended. `found` of a read-modify-write is the answer of its
+    /// get.
     #[inline]
     pub(super) fn record(&mut self, kind: OperationKind, latency: Duration, found: Option<Answer>) {
         let figures = &mut self.kinds[kind as usize];
@@ -70,7 +71,7 @@ impl Figures {
 }
 
 impl Series {
-    /// A sample each `every`, if a series is asked for.
+    /// A series with a sample each `every`, if requested.
     pub(super) fn new(start: Instant, every: Option<Duration>) -> Series {
         let interval = every.unwrap_or(LOOK_EVERY).max(Duration(1));
         Series {
@@ -92,12 +93,12 @@ impl Series {
         self.next
     }
 
-    /// A series was asked for.
+    /// Whether a series was requested.
     pub(super) fn is_kept(&self) -> bool {
         self.is_kept
     }
 
-    /// The sample that was due.
+    /// Adds the sample that was due.
     pub(super) fn add(&mut self, sample: StoreSample) {
         if self.taken == SAMPLES_MAX {
             self.take_fewer();
@@ -133,7 +134,7 @@ impl Series {
         (self.samples, self.is_cut)
     }
 
-    /// A series ends here; the mean needs no more than so many looks in twice the time.
+    /// Ends a series; without one, halves the sampling rate of the mean.
     fn take_fewer(&mut self) {
         self.taken = 0;
         self.every = if self.is_kept { self.every.max(LOOK_EVERY) } else { self.every * 2 };
@@ -141,14 +142,14 @@ impl Series {
     }
 
     fn weigh(&mut self, now: Instant, space_amplification: f64) {
-        let since = self.since.replace(now).expect("only while counting");
+        let since = self.since.replace(now).expect("called only while counting");
         let span_ns = now.since(since).0;
         self.weighted += space_amplification * span_ns as f64;
         self.weight_ns += span_ns;
     }
 }
 
-/// A sample without what only the runner knows.
+/// A sample without the fields that the runner sets.
 pub(super) fn sample_of(usage: &Usage, host: HostBytes) -> StoreSample {
     StoreSample {
         live_bytes: usage.live_bytes,
@@ -174,20 +175,20 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_over_the_time_that_is_counted() {
+    fn the_mean_is_over_the_counted_time() {
         let mut series = Series::new(Instant::ZERO, Some(Duration(100)));
         let sample = |live, dead| sample_of(&usage(live, dead), HostBytes::default());
         series.add(sample(10, 90));
         series.begin_counting(Instant(150));
         series.add(sample(10, 10));
         series.end_counting(Instant(350), &usage(10, 30));
-        // 50 ns at 2.0 and 150 ns at 4.0; what came before does not count.
+        // 50 ns at 2.0 and 150 ns at 4.0; the time before does not count.
         assert!((series.space_amplification_mean() - 3.5).abs() < 1e-9);
         assert_eq!(series.into_samples().0.len(), 1);
     }
 
     #[test]
-    fn a_series_ends_when_it_is_too_long_and_the_mean_goes_on() {
+    fn a_series_ends_when_it_is_too_long_and_the_mean_continues() {
         let mut series = Series::new(Instant::ZERO, Some(Duration(1)));
         series.begin_counting(Instant::ZERO);
         let sample = |live, dead| sample_of(&usage(live, dead), HostBytes::default());
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_series_only_the_mean_is_kept() {
+    fn without_a_series_only_the_mean_is_recorded() {
         let mut series = Series::new(Instant::ZERO, None);
         series.begin_counting(Instant::ZERO);
         series.add(sample_of(&usage(10, 5), HostBytes::default()));

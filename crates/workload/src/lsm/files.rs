@@ -1,41 +1,41 @@
-//! The store's effects on a file store.
+//! Executes the store's effects on a file store.
 
-use zonda_files::{Event, FileData, FileError, FileId, FileStore, FilesOn, RequestId, Usage};
+use zonda_files::{Event, FileData, FileError, FileId, FileStore, FileStoreDevice, RequestId, Usage};
 use zonda_zoned::{Instant, ZonedDevice};
 
 use super::effect::{Effect, FileKind, Owner};
 use super::entry::FileNumber;
 use super::meter::{HostBytes, Meter};
 
-/// Where effects go: a file store on a device, or what stands in for it in tests.
+/// The files of the store: a file store on a device, or a stand-in for tests.
 pub(super) trait Files {
-    /// Begins what the effect says; it is not a wake.
+    /// Begins an effect, which is not a wake.
     fn perform(&mut self, effect: Effect) -> Result<(), FileError>;
-    /// Moves all that can move at `now`.
-    fn turn(&mut self, now: Instant);
+    /// Makes all progress that is possible at `now`.
+    fn run_once(&mut self, now: Instant);
     /// The next request that has ended.
     fn poll(&mut self) -> Option<Ended>;
-    /// When to turn again.
+    /// When to call `run_once` again.
     fn next_wakeup(&self) -> Option<Instant>;
     fn usage(&self) -> Usage;
-    /// Bytes moved to and from the drive so far.
+    /// Bytes transferred to and from the drive so far.
     fn host_bytes(&self) -> HostBytes;
 }
 
-/// News from the files.
+/// An event of the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The file store takes requests.
+    /// The file store accepts requests.
     Ready,
-    /// It never will, or takes no more.
+    /// The file store failed to start, or has failed.
     Failed(FileError),
     /// A request has ended.
     Request(Owner, Result<(), FileError>),
 }
 
 /// A file store on a device.
-pub(super) struct OnDevice<D> {
-    files: FilesOn<Meter<D>>,
+pub(super) struct DeviceFiles<D> {
+    files: FileStoreDevice<Meter<D>>,
     /// By number.
     open: Vec<Option<OpenFile>>,
 }
@@ -49,9 +49,9 @@ struct OpenFile {
 /// The kind of an owner is in the upper half of a request's number.
 const OWNER_SHIFT: u32 = 32;
 
-impl<D: ZonedDevice> OnDevice<D> {
-    pub(super) fn new(files: FileStore, device: D) -> OnDevice<D> {
-        OnDevice { files: FilesOn::new(files, Meter::new(device)), open: Vec::new() }
+impl<D: ZonedDevice> DeviceFiles<D> {
+    pub(super) fn new(files: FileStore, device: D) -> DeviceFiles<D> {
+        DeviceFiles { files: FileStoreDevice::new(files, Meter::new(device)), open: Vec::new() }
     }
 
     pub(super) fn device(&self) -> &D {
@@ -64,11 +64,11 @@ impl<D: ZonedDevice> OnDevice<D> {
 
     fn id(&self, file: FileNumber) -> FileId {
         let open = self.open.get(file.0 as usize).and_then(Option::as_ref);
-        open.expect("the store names files that it has made").id
+        open.expect("the store refers only to files that it has created").id
     }
 }
 
-impl<D: ZonedDevice> Files for OnDevice<D> {
+impl<D: ZonedDevice> Files for DeviceFiles<D> {
     fn perform(&mut self, effect: Effect) -> Result<(), FileError> {
         match effect {
             Effect::Create { file, kind, lifetime } => {
@@ -97,13 +97,13 @@ impl<D: ZonedDevice> Files for OnDevice<D> {
                 let open = self.open[file.0 as usize].take().expect("a file is deleted once");
                 self.files.store_mut().delete(request_of(owner), &open.kind.name(file));
             }
-            Effect::Wake { .. } => unreachable!("time is not the files'"),
+            Effect::Wake { .. } => unreachable!("the files have no timers"),
         }
         Ok(())
     }
 
-    fn turn(&mut self, now: Instant) {
-        self.files.turn(now);
+    fn run_once(&mut self, now: Instant) {
+        self.files.run_once(now);
     }
 
     fn poll(&mut self) -> Option<Ended> {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_tells_whose_it_is() {
+    fn a_request_identifies_its_owner() {
         for owner in [
             Owner::Client(7),
             Owner::Log(FileNumber(u32::MAX)),

@@ -1,4 +1,5 @@
-//! A flush or a compaction under way: inputs are read and merged, outputs written, one step after another.
+//! A running flush or compaction: inputs are read and merged, outputs written, one step after
+//! another.
 //!
 //! ```text
 //!   Merging ──► Computing ──► Reading ──────────────────────────────► Merging     an input must be read
@@ -26,12 +27,12 @@ pub(super) struct Job {
     pub(super) kind: JobKind,
     merge: Merge,
     output_level: usize,
-    /// Bytes at which an output is complete.
+    /// Size at which an output is complete.
     output_bytes_max: u64,
     output: TableBuilder,
     /// The output's file, from its first append on.
     file: Option<FileNumber>,
-    /// Bytes of the output that were handed to its file.
+    /// Bytes of the output that were appended to its file.
     appended_bytes: u64,
     /// An output while its file is finished, closed and opened.
     complete: Option<Table>,
@@ -39,38 +40,38 @@ pub(super) struct Job {
     stage: Stage,
 }
 
-/// What a job is for.
+/// The kind of a job.
 #[derive(Debug)]
 pub(super) enum JobKind {
     /// Memtables become a table of level 0; the newest first.
     Flush(Vec<Arc<Memtable>>),
-    /// Tables are merged to the next level.
+    /// Tables are merged into the next level.
     Compaction(Compaction),
-    /// A table becomes one of the next level as it is.
+    /// A table is moved to the next level unchanged.
     Move(Compaction),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Merging,
-    /// The processor merges what is already counted, until a time.
+    /// The CPU merges entries that are already counted, until a time.
     Computing(Stop),
     Reading {
         run: usize,
         bytes: u32,
     },
     Appending,
-    /// The rest of the output goes to its file.
+    /// The rest of the output is appended to its file.
     Finishing(Stop),
     Closing(Stop),
     /// Filter and index are read, as when a reader opens the table.
     Opening(Stop),
-    /// All outputs are there; the edit waits for the manifest.
+    /// All outputs are complete; the edit waits for the manifest.
     Recording,
 }
 
 impl Job {
-    /// A job with something to merge.
+    /// A job that merges.
     pub(super) fn new(index: u32, kind: JobKind, merge: Merge, options: &TreeOptions) -> Job {
         let (output_level, output_bytes_max) = match &kind {
             JobKind::Flush(_) => (0, u64::MAX),
@@ -93,20 +94,20 @@ impl Job {
         }
     }
 
-    /// A job whose only table goes to the next level as it is.
+    /// A job that moves its only table to the next level unchanged.
     pub(super) fn of_move(index: u32, compaction: Compaction, options: &TreeOptions) -> Job {
         let outputs = compaction.upper.clone();
         let job = Job::new(index, JobKind::Move(compaction), Merge::of_nothing(), options);
         Job { outputs, stage: Stage::Recording, ..job }
     }
 
-    /// Whether all that is left is to make the edit.
+    /// Whether only the edit is left.
     pub(super) fn is_merged(&self) -> bool {
         self.stage == Stage::Recording
     }
 
-    /// What the job waited for has come: goes on to where it waits again.
-    pub(super) fn go_on(&mut self, now: Instant, options: &TreeOptions, out: &mut Outbox) {
+    /// Resumes the job after its wait, until it waits again.
+    pub(super) fn resume(&mut self, now: Instant, options: &TreeOptions, out: &mut Outbox) {
         match self.stage {
             Stage::Merging | Stage::Appending => self.merge(now, options, out),
             Stage::Computing(stop) => self.after_merging(stop, options, out),
@@ -127,7 +128,7 @@ impl Job {
                     _ => self.merge(now, options, out),
                 }
             }
-            Stage::Recording => unreachable!("the store makes the edit"),
+            Stage::Recording => unreachable!("the store applies the edit"),
         }
     }
 
@@ -139,7 +140,7 @@ impl Job {
             return self.after_merging(stop, options, out);
         }
         self.stage = Stage::Computing(stop);
-        out.push(Effect::Wake { at: now + options.merge_cpu * taken, whom: Waker::Job(self.index) });
+        out.push(Effect::Wake { at: now + options.merge_cpu * taken, waker: Waker::Job(self.index) });
     }
 
     fn after_merging(&mut self, stop: Stop, options: &TreeOptions, out: &mut Outbox) {
@@ -159,7 +160,7 @@ impl Job {
         }
     }
 
-    /// Hands what is left of the output to its file, filter and index too.
+    /// Appends the rest of the output to its file, with filter and index.
     fn finish_output(&mut self, stop: Stop, options: &TreeOptions, out: &mut Outbox) {
         self.stage = Stage::Finishing(stop);
         let output = std::mem::replace(&mut self.output, TableBuilder::new(options.table));
@@ -186,7 +187,7 @@ impl Job {
         *self.file.get_or_insert_with(|| out.create(FileKind::Table, lifetime))
     }
 
-    /// Reads what lies behind the data blocks.
+    /// Reads filter and index, behind the data blocks.
     fn open(&mut self, stop: Stop, out: &mut Outbox) {
         self.stage = Stage::Opening(stop);
         let table = self.complete.as_ref().expect("the output that was closed");

@@ -1,4 +1,4 @@
-//! Which keys there are, and what clients do with them.
+//! The keys and operations of clients.
 
 use zonda_zoned::Prng;
 
@@ -11,38 +11,39 @@ use crate::limits::STORE_SCAN_KEYS_MAX;
 
 /// YCSB's exponent (Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010).
 const ZIPF_THETA: f64 = 0.99;
-/// Keys that are made one after another are spread over so many places.
+/// Keys that are generated in sequence are scattered over this many indices.
 const PLACES: u64 = 1 << 62;
-/// The law of the latest is computed anew when the keys have grown by one part of this many.
+/// The distribution of the latest keys is recomputed when the number of keys has grown by one part
+/// in this many.
 const LATEST_STEP: u64 = 32;
 
-/// What a client does next.
+/// The next operation of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Put(Key),
     Delete(Key),
     Get(Key),
-    /// So many keys from this one on.
+    /// This many keys from this one on.
     Scan(Key, u32),
     /// A get, and then a put of the same key.
     ReadModifyWrite(Key),
 }
 
-/// Draws the operations of one run of a workload.
+/// Generates the random operations of one run of a workload.
 #[derive(Debug)]
 pub(super) struct Operations {
     workload: StoreWorkload,
     prng: Prng,
     /// Different keys of `db_bench`.
     keys: u64,
-    /// Keys made so far, of the workloads that make them one after another.
+    /// Keys generated so far, for workloads that generate them in sequence.
     made: u64,
     /// The numbers of those that were not deleted, in any order: for a workload with deletes.
     live: Vec<u32>,
-    /// Spreads the numbers of keys, or the order in which keys are preloaded.
+    /// Scatters the numbers of keys, or the order in which keys are preloaded.
     scatter: Scatter,
     skew: Option<Skew>,
-    /// The law of the latest, and for how many keys.
+    /// The distribution of the latest keys, and its number of keys.
     latest: Option<(Zipf, u64)>,
 }
 
@@ -53,7 +54,7 @@ impl Operations {
             StoreWorkload::YcsbA | StoreWorkload::YcsbB | StoreWorkload::YcsbC | StoreWorkload::YcsbF => {
                 Skew::new(Distribution::Zipf(ZIPF_THETA), load.preload)
             }
-            // As YCSB does: with room for the keys that are to come, which are drawn again until they are there.
+            // As in YCSB: sized for future keys, which are chosen again until they exist.
             StoreWorkload::YcsbE => Skew::new(Distribution::Zipf(ZIPF_THETA), load.preload + load.operations / 10 + 1),
             _ => None,
         };
@@ -70,12 +71,12 @@ impl Operations {
         }
     }
 
-    /// The next key to be put before counting begins.
+    /// The next key to preload.
     pub(super) fn preload(&mut self) -> Operation {
         Operation::Put(self.new_key())
     }
 
-    /// What the client does next; client 0 writes while others read.
+    /// The next operation of a client; client 0 writes while others read.
     pub(super) fn next(&mut self, client: u32) -> Operation {
         let workload = self.workload;
         match workload {
@@ -98,14 +99,15 @@ impl Operations {
         }
     }
 
-    /// Half new keys, a quarter updates, a tenth deletes, the rest gets. Without a key there is only the first to do.
+    /// Half new keys, a quarter updates, a tenth deletes, the rest gets. Without any key only new
+    /// keys are put.
     fn kvbench(&mut self) -> Operation {
-        let draw = self.prng.below(100);
-        if draw < 50 || self.live.is_empty() {
+        let choice = self.prng.below(100);
+        if choice < 50 || self.live.is_empty() {
             return Operation::Put(self.new_key());
         }
         let place = self.prng.below(self.live.len() as u64) as usize;
-        match draw {
+        match choice {
             50..75 => Operation::Put(self.key(u64::from(self.live[place]))),
             75..85 => {
                 let number = self.live.swap_remove(place);
@@ -124,23 +126,23 @@ impl Operations {
         self.prng.chance(percent, 100)
     }
 
-    /// One of `db_bench`'s, each as likely as any other.
+    /// A uniformly random key of `db_bench`.
     fn random_key(&mut self) -> Key {
         Key(self.prng.below(self.keys))
     }
 
-    /// One of those that were made.
+    /// A zipfian key of those generated.
     fn zipfian(&mut self) -> Key {
         let skew = self.skew.as_ref().expect("the workload is zipfian");
         loop {
-            let number = skew.draw(&mut self.prng);
+            let number = skew.sample(&mut self.prng);
             if number < self.made {
                 return self.key(number);
             }
         }
     }
 
-    /// One of those that were made, the later the likelier.
+    /// One of the generated keys, preferring later ones.
     fn latest(&mut self) -> Key {
         let made = self.made;
         let is_stale = self.latest.is_none_or(|(_, count)| made >= count + count.div_ceil(LATEST_STEP));
@@ -161,7 +163,7 @@ impl Operations {
         self.key(number)
     }
 
-    /// The key with a number: neighbours lie apart.
+    /// The key with a number: consecutive numbers are scattered.
     fn key(&self, number: u64) -> Key {
         Key(self.scatter.place(number))
     }
@@ -179,11 +181,11 @@ mod tests {
     }
 
     /// The preloaded keys, and the operations after them.
-    fn drawn(workload: StoreWorkload, preload: u64, operations: u64) -> (Vec<Key>, Vec<Operation>) {
+    fn generated(workload: StoreWorkload, preload: u64, operations: u64) -> (Vec<Key>, Vec<Operation>) {
         let mut source = Operations::new(&load(workload, preload, operations), Prng::new(8));
         let preloaded = (0..preload).map(|_| match source.preload() {
             Operation::Put(key) => key,
-            other => panic!("{other:?} is no way to preload"),
+            other => panic!("{other:?} is not a preload operation"),
         });
         let preloaded = preloaded.collect();
         (preloaded, (0..operations).map(|_| source.next(1)).collect())
@@ -206,8 +208,8 @@ mod tests {
     }
 
     #[test]
-    fn kvbench_ii_has_its_mix_and_touches_only_keys_that_are_there() {
-        let (_, operations) = drawn(StoreWorkload::KvbenchIi, 0, 100_000);
+    fn kvbench_ii_has_its_mix_and_uses_only_existing_keys() {
+        let (_, operations) = generated(StoreWorkload::KvbenchIi, 0, 100_000);
         let shares = shares(&operations);
         assert!((shares["put"] - 75.0).abs() < 0.5 && (shares["delete"] - 10.0).abs() < 0.5, "{shares:?}");
         assert!((shares["get"] - 15.0).abs() < 0.5, "{shares:?}");
@@ -235,7 +237,7 @@ mod tests {
             (YcsbF, &[("get", 50.0), ("modify", 50.0)]),
         ];
         for (workload, expected) in mixes {
-            let shares = shares(&drawn(workload, 1_000, 50_000).1);
+            let shares = shares(&generated(workload, 1_000, 50_000).1);
             assert_eq!(shares.len(), expected.len(), "{workload}");
             for (name, share) in expected {
                 assert!((shares[name] - share).abs() < 1.0, "{workload}: {shares:?}");
@@ -246,7 +248,7 @@ mod tests {
     #[test]
     fn preloading_puts_every_key_once_and_in_no_order() {
         for workload in [StoreWorkload::Overwrite, StoreWorkload::YcsbA] {
-            let (keys, _) = drawn(workload, 1_000, 1);
+            let (keys, _) = generated(workload, 1_000, 1);
             assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 1_000);
             let rises = keys.windows(2).filter(|pair| pair[0] < pair[1]).count();
             assert!((350..650).contains(&rises), "{rises} of 999 rise");
@@ -258,11 +260,11 @@ mod tests {
 
     #[test]
     fn few_keys_get_most_of_a_zipfian_load() {
-        let (keys, operations) = drawn(StoreWorkload::YcsbC, 10_000, 100_000);
+        let (keys, operations) = generated(StoreWorkload::YcsbC, 10_000, 100_000);
         let mut counts: BTreeMap<Key, u32> = keys.iter().map(|&key| (key, 0)).collect();
         for operation in operations {
             let Operation::Get(key) = operation else { panic!("YCSB C only reads") };
-            *counts.get_mut(&key).expect("a key that is there") += 1;
+            *counts.get_mut(&key).expect("an existing key") += 1;
         }
         let mut counts: Vec<u32> = counts.into_values().collect();
         counts.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_keys_are_read_most_and_keys_to_come_never() {
+    fn the_latest_keys_are_read_most_and_future_keys_never() {
         let mut source = Operations::new(&load(StoreWorkload::YcsbD, 1_000, 50_000), Prng::new(8));
         let mut keys: Vec<Key> = Vec::new();
         for _ in 0..1_000 {
@@ -284,7 +286,7 @@ mod tests {
             match source.next(0) {
                 Operation::Put(key) => keys.push(key),
                 Operation::Get(key) => {
-                    let age = keys.iter().rev().position(|&other| other == key).expect("a key that is there");
+                    let age = keys.iter().rev().position(|&other| other == key).expect("an existing key");
                     recent += u32::from(age < 10);
                     gets += 1;
                 }
@@ -296,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn scans_start_at_keys_that_are_there_and_have_every_length() {
-        let (mut there, operations) = drawn(StoreWorkload::YcsbE, 500, 20_000);
+    fn scans_start_at_existing_keys_and_have_every_length() {
+        let (mut existing, operations) = generated(StoreWorkload::YcsbE, 500, 20_000);
         let mut lengths = BTreeSet::new();
         for operation in operations {
             match operation {
-                Operation::Put(key) => there.push(key),
+                Operation::Put(key) => existing.push(key),
                 Operation::Scan(key, length) => {
-                    assert!(there.contains(&key));
+                    assert!(existing.contains(&key));
                     lengths.insert(length);
                 }
                 other => panic!("{other:?} is not of YCSB E"),

@@ -1,4 +1,5 @@
-//! The file that says which tables there are: a record for each edit, on the media before the edit takes effect.
+//! The manifest, the list of tables: a record for each edit, on the media before the edit takes
+//! effect.
 
 use std::collections::VecDeque;
 
@@ -8,9 +9,10 @@ use super::plan::TreeOptions;
 
 /// A record besides its tables: header, log number, next file number, last sequence number.
 const RECORD_BYTES: u64 = 7 + 24;
-/// A table that is gone: level and number.
+/// A removed table: level and number.
 const REMOVED_BYTES: u64 = 6;
-/// A table that is new, besides its smallest and largest key: level, number, size, sequence numbers, times, checksum.
+/// An added table, without its smallest and largest key: level, number, size, sequence numbers,
+/// times, checksum.
 const ADDED_BYTES: u64 = 60;
 
 /// Records that are written one after another.
@@ -18,14 +20,14 @@ const ADDED_BYTES: u64 = 60;
 pub(super) struct Manifest {
     pub(super) file: FileNumber,
     pub(super) file_bytes: u64,
-    /// Jobs and the bytes of their records; the first is under way unless the manifest is idle.
-    queue: VecDeque<(Author, u64)>,
+    /// Jobs and the bytes of their records; the first is in flight unless the manifest is idle.
+    queue: VecDeque<(RecordOwner, u64)>,
     stage: Stage,
 }
 
-/// Whose record it is.
+/// The owner of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Author {
+pub(super) enum RecordOwner {
     /// The first record of a store.
     Store,
     Job(u32),
@@ -44,7 +46,7 @@ impl Manifest {
     pub(super) fn new(options: &TreeOptions, out: &mut Outbox) -> Manifest {
         let file = out.create(FileKind::Manifest, options.manifest_lifetime);
         let mut manifest = Manifest { file, file_bytes: 0, queue: VecDeque::new(), stage: Stage::Idle };
-        manifest.add(Author::Store, RECORD_BYTES, out);
+        manifest.add(RecordOwner::Store, RECORD_BYTES, out);
         manifest
     }
 
@@ -54,13 +56,14 @@ impl Manifest {
         RECORD_BYTES + removed as u64 * REMOVED_BYTES + added as u64 * added_bytes
     }
 
-    pub(super) fn add(&mut self, author: Author, bytes: u64, out: &mut Outbox) {
-        self.queue.push_back((author, bytes));
-        self.go_on(out);
+    pub(super) fn add(&mut self, owner: RecordOwner, bytes: u64, out: &mut Outbox) {
+        self.queue.push_back((owner, bytes));
+        self.write_next(out);
     }
 
-    /// What was under way has ended. Returns the author of a record that is now on the media.
-    pub(super) fn on_done(&mut self, out: &mut Outbox) -> Option<Author> {
+    /// Called when the operation in flight has ended. Returns the owner of a record that is now on
+    /// the media.
+    pub(super) fn on_done(&mut self, out: &mut Outbox) -> Option<RecordOwner> {
         match self.stage {
             Stage::Appending => {
                 self.stage = Stage::Syncing;
@@ -69,15 +72,15 @@ impl Manifest {
             }
             Stage::Syncing => {
                 self.stage = Stage::Idle;
-                let (author, _) = self.queue.pop_front().expect("the record under way is the first");
-                self.go_on(out);
-                Some(author)
+                let (owner, _) = self.queue.pop_front().expect("the record in flight is the first");
+                self.write_next(out);
+                Some(owner)
             }
             Stage::Closing => {
                 self.stage = Stage::Closed;
                 None
             }
-            Stage::Idle | Stage::Closed => unreachable!("nothing is under way"),
+            Stage::Idle | Stage::Closed => unreachable!("no operation is in flight"),
         }
     }
 
@@ -92,14 +95,14 @@ impl Manifest {
     /// Closes the file.
     ///
     /// # Panics
-    /// When a record is under way.
+    /// When a record is in flight.
     pub(super) fn close(&mut self, out: &mut Outbox) {
-        assert!(self.is_idle(), "a manifest is closed at rest");
+        assert!(self.is_idle(), "a manifest is closed when idle");
         self.stage = Stage::Closing;
         out.push(Effect::Close { owner: Owner::Manifest, file: self.file });
     }
 
-    fn go_on(&mut self, out: &mut Outbox) {
+    fn write_next(&mut self, out: &mut Outbox) {
         if let (Stage::Idle, Some(&(_, bytes))) = (self.stage, self.queue.front()) {
             self.stage = Stage::Appending;
             self.file_bytes += bytes;

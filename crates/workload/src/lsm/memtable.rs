@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, btree_map};
 
 use super::entry::{Entry, EntryFormat, FileNumber, Key, Stamp};
 
-/// Writes in memory. An overwritten version is forgotten at once, but its bytes count until the memtable is flushed, as
-/// in a store that keeps all versions.
+/// Writes in memory. An overwritten version is dropped immediately, but its bytes count until the
+/// memtable is flushed, as in a store that keeps all versions.
 #[derive(Debug)]
 pub(super) struct Memtable {
     entries: BTreeMap<Key, Stamp>,
     pub(super) bytes: u64,
-    /// The log that holds the same writes.
+    /// The log of the same writes.
     pub(super) log: FileNumber,
 }
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_write_of_a_key_counts_and_all_take_room() {
+    fn the_last_write_of_a_key_is_found_and_all_writes_take_space() {
         let format = EntryFormat { key_bytes: 16, value_bytes: 496 };
         let mut memtable = Memtable::new(FileNumber(1));
         for (key, stamp) in [(7, Stamp::put(1)), (3, Stamp::put(2)), (7, Stamp::tombstone(3))] {

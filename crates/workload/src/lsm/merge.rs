@@ -1,14 +1,14 @@
-//! Sorted runs merged into one, as far as their bytes have been read.
+//! Merges sorted runs into one, as far as their bytes have been read.
 
 use std::sync::Arc;
 
 use super::entry::{Entry, FileNumber, Key};
 use super::table::{Table, TableBuilder};
 
-/// The head of a run that is used up: larger than every key.
+/// The head of an exhausted run: larger than every key.
 const USED_UP: u64 = u64::MAX;
 
-/// A merge of runs, from the newest to the oldest. Of each key, the newest version goes on.
+/// A merge of runs, from the newest to the oldest. The newest version of each key is kept.
 #[derive(Debug)]
 pub(super) struct Merge {
     runs: Vec<Run>,
@@ -21,7 +21,7 @@ pub(super) struct Merge {
     grandparents: Grandparents,
 }
 
-/// Tables after one another, or what was in memory.
+/// A run: consecutive tables, or entries in memory.
 #[derive(Debug)]
 pub(super) struct Run {
     source: Source,
@@ -37,13 +37,13 @@ enum Source {
     Tables { tables: Vec<Arc<Table>>, current: usize, read_bytes: u64 },
 }
 
-/// What becomes of tombstones.
+/// The treatment of tombstones.
 #[derive(Debug)]
 pub(super) enum Tombstones {
-    /// They go on.
+    /// They are kept.
     Keep,
-    /// They go on where a level below the output's may have the key: for each such level, its tables in the range, and how
-    /// many lie before the last key.
+    /// They are kept if a level below the output's may have the key: for each such level, its
+    /// tables in the range, and how many are before the last key.
     DropAtBottom(Vec<(Vec<Arc<Table>>, usize)>),
 }
 
@@ -61,11 +61,11 @@ pub(super) struct Grandparents {
 pub(super) enum Stop {
     /// More of this run must be read.
     Starved(usize),
-    /// The output has as many bytes to be written as were asked for.
+    /// The output has the requested number of bytes to write.
     Output,
-    /// The output is complete: the next entry belongs to another one.
+    /// The output is complete: the next entry belongs to the next output.
     OutputFull,
-    /// Nothing is left.
+    /// The merge is complete.
     End,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct NextRead {
 }
 
 impl Merge {
-    /// Of `runs`, the newest first.
+    /// A merge of `runs`, the newest first.
     pub(super) fn new(runs: Vec<Run>, tombstones: Tombstones, grandparents: Grandparents) -> Merge {
         let heads = vec![USED_UP; runs.len()];
         let mut merge = Merge { runs, heads, starved: None, last_key: None, tombstones, grandparents };
@@ -86,12 +86,13 @@ impl Merge {
         merge
     }
 
-    /// With nothing to merge.
+    /// A merge of no runs.
     pub(super) fn of_nothing() -> Merge {
         Merge::new(Vec::new(), Tombstones::Keep, Grandparents::none())
     }
 
-    /// Merges into `output` until something must happen first, and says how many entries went in, kept or not.
+    /// Merges into `output` until it must stop, and returns the number of consumed entries, kept or
+    /// not.
     ///
     /// It stops when `output` has closed blocks up to `closed_bytes`, or has `output_bytes_max`.
     pub(super) fn advance(
@@ -127,18 +128,18 @@ impl Merge {
     /// What a starved run needs next, in pieces of `bytes`.
     pub(super) fn next_read(&self, run: usize, bytes: u32) -> NextRead {
         let Source::Tables { tables, current, read_bytes } = &self.runs[run].source else {
-            unreachable!("what is in memory is never starved")
+            unreachable!("a run in memory is never starved")
         };
         let table = &tables[*current];
         let left = table.data_bytes - read_bytes;
         NextRead { file: table.file, offset_bytes: *read_bytes, bytes: left.min(u64::from(bytes)) as u32 }
     }
 
-    /// What [`next_read`](Merge::next_read) asked for is here.
+    /// Called when the part returned by [`next_read`](Merge::next_read) was read.
     pub(super) fn on_read(&mut self, run: usize, bytes: u32) {
         assert_eq!(self.starved, Some(run), "only a starved run reads");
         let Run { source: Source::Tables { tables, current, read_bytes }, readable, .. } = &mut self.runs[run] else {
-            unreachable!("what is in memory is never read")
+            unreachable!("a run in memory is never read")
         };
         *read_bytes += u64::from(bytes);
         *readable = tables[*current].entries_within(*read_bytes);
@@ -175,13 +176,14 @@ impl Merge {
         best
     }
 
-    /// Neither an older version nor a tombstone with nothing below that it could hide.
+    /// Whether an entry must be kept: neither an older version nor a tombstone without a version
+    /// below.
     #[inline]
     fn is_wanted(&mut self, entry: Entry) -> bool {
         if self.last_key == Some(entry.key) {
             return false;
         }
-        entry.stamp.is_put() || self.tombstones.go_on(entry.key)
+        entry.stamp.is_put() || self.tombstones.must_keep(entry.key)
     }
 }
 
@@ -191,8 +193,8 @@ impl Tombstones {
         Tombstones::DropAtBottom(levels.filter(|tables| !tables.is_empty()).map(|tables| (tables, 0)).collect())
     }
 
-    /// Keys must rise from call to call.
-    fn go_on(&mut self, key: Key) -> bool {
+    /// Whether a tombstone must be kept. Keys must increase from call to call.
+    fn must_keep(&mut self, key: Key) -> bool {
         let Tombstones::DropAtBottom(levels) = self else { return true };
         levels.iter_mut().any(|(tables, next)| {
             while tables.get(*next).is_some_and(|table| table.largest() < key) {
@@ -234,7 +236,7 @@ impl Run {
 }
 
 impl Grandparents {
-    /// With nothing to overlap.
+    /// Without tables.
     pub(super) fn none() -> Grandparents {
         Grandparents::new(Vec::new(), u64::MAX)
     }
@@ -247,7 +249,7 @@ impl Grandparents {
     #[inline]
     fn must_cut_before(&mut self, key: Key, output: &TableBuilder) -> bool {
         while self.tables.get(self.next).is_some_and(|table| table.largest() < key) {
-            // What lies before the first key of an output is not in its range.
+            // Tables before the first key of an output are not in its range.
             if output.data_bytes() > 0 {
                 self.overlapped_bytes += self.tables[self.next].file_bytes;
             }
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_key_the_newest_version_is_left() {
+    fn the_newest_version_of_each_key_is_kept() {
         let mut prng = Prng::new(3);
         for _ in 0..50 {
             let mut expected = BTreeMap::new();
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_goes_on_while_a_level_below_may_have_the_key() {
+    fn a_tombstone_is_kept_while_a_level_below_may_have_the_key() {
         let tombstones: Vec<Entry> =
             (0..40).map(|key| Entry { key: Key(key), stamp: Stamp::tombstone(100 + key) }).collect();
         let puts: Vec<Entry> = (0..40).map(|key| Entry { key: Key(key), stamp: Stamp::put(key) }).collect();
@@ -338,7 +340,7 @@ mod tests {
         assert!(outputs[0].entries.iter().all(|entry| !entry.stamp.is_put()));
         let bottom = Tombstones::drop_at_bottom(std::iter::empty());
         let (outputs, _) = all(Merge::new(runs(), bottom, Grandparents::none()), u64::MAX, 1);
-        assert!(outputs.is_empty(), "at the bottom nothing is left");
+        assert!(outputs.is_empty(), "at the bottom level no tombstone is kept");
     }
 
     #[test]
@@ -354,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_merge_stops_when_enough_is_to_be_written() {
+    fn the_merge_stops_when_the_output_has_enough_bytes() {
         let entries: Vec<Entry> = (0..100).map(|key| Entry { key: Key(key), stamp: Stamp::put(key) }).collect();
         let mut merge = Merge::new(vec![Run::of_memory(entries)], Tombstones::Keep, Grandparents::none());
         let mut output = builder();

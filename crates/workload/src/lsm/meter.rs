@@ -1,15 +1,15 @@
-//! Counts what passes to a device.
+//! Counts the bytes transferred to and from a device.
 
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, QueueFull, ZonedDevice};
 
-/// A device, and how many bytes were written to it and read from it: those of the commands that it took.
+/// A device, and the bytes written to it and read from it by commands that it accepted.
 #[derive(Debug)]
 pub(super) struct Meter<D> {
     device: D,
     pub(super) bytes: HostBytes,
 }
 
-/// Bytes that a host has moved.
+/// Bytes that a host has transferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HostBytes {
     pub(super) written: u64,

@@ -10,7 +10,7 @@ use super::spec::{StoreSpec, StoreWorkload};
 use super::table::TableFormat;
 use crate::limits::STORE_LEVELS;
 
-/// A store and its workload, as a drive of one geometry can carry them.
+/// A store and its workload, checked against a drive's geometry.
 #[derive(Clone, Debug)]
 pub struct StorePlan {
     pub(super) geometry: Geometry,
@@ -19,7 +19,7 @@ pub struct StorePlan {
     pub(super) tree: TreeOptions,
 }
 
-/// What is asked of the store.
+/// The load of the store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) workload: StoreWorkload,
@@ -27,12 +27,12 @@ pub(super) struct Load {
     pub(super) preload: u64,
     pub(super) keys: u64,
     pub(super) repeat: u32,
-    /// All of them, the writer of a read-while-writing workload included.
+    /// All clients, including the writer of a read-while-writing workload.
     pub(super) clients: u32,
     pub(super) operation_cpu: Duration,
 }
 
-/// How the store is made.
+/// The options of the store.
 #[derive(Clone, Debug)]
 pub(super) struct TreeOptions {
     pub(super) table: TableFormat,
@@ -47,9 +47,10 @@ pub(super) struct TreeOptions {
     pub(super) wal_sync: bool,
     pub(super) merge_cpu: Duration,
     pub(super) readahead_bytes: u32,
-    /// Jobs hand their output to the file store in pieces of this.
+    /// Jobs append their output to the file store in pieces of this size.
     pub(super) write_unit_bytes: u64,
-    /// Bytes that a log gathers before they go to its file: no less than this leaves a file's buffer.
+    /// Bytes that a log collects before they are appended to its file: a file's buffer writes no
+    /// less.
     pub(super) log_unit_bytes: u64,
     pub(super) wal_lifetime: Lifetime,
     pub(super) manifest_lifetime: Lifetime,
@@ -57,30 +58,31 @@ pub(super) struct TreeOptions {
 }
 
 impl StorePlan {
-    /// Checks a store against the geometry of the drive that it is to run on.
+    /// Checks a store against the geometry of its drive.
     ///
     /// # Errors
-    /// The first thing that makes no sense or that this drive cannot do, at its place, and what is allowed.
+    /// The first value that is invalid or not supported by this drive, with its position, and the
+    /// allowed values.
     pub fn new(spec: &Spanned<StoreSpec>, geometry: &Geometry) -> Result<StorePlan, ConfigError> {
         let check = Check { place: spec, spec: spec.get_ref(), geometry };
         let load = check.load()?;
         let files = check.files()?;
         let tree = check.tree(&files)?;
-        // What else a file store asks of a drive; the identity does not matter here.
+        // Further requirements of a file store; the UUID does not matter here.
         FileStore::format(geometry, files, [0; 16]).map_err(|error| {
-            ConfigError::at(spec, format!("the drive cannot carry a file store: {error}"))
+            ConfigError::at(spec, format!("the drive is not suitable for a file store: {error}"))
                 .help("use a drive with more zones, or larger ones")
         })?;
         Ok(StorePlan { geometry: geometry.clone(), files, load, tree })
     }
 
-    /// What is asked of the store.
+    /// The load of the store.
     #[must_use]
     pub fn workload(&self) -> StoreWorkload {
         self.load.workload
     }
 
-    /// The operations that are counted, those of all repetitions together.
+    /// The measured operations of all repetitions together.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.load.operations * u64::from(self.load.repeat)

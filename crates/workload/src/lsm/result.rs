@@ -1,4 +1,4 @@
-//! What a run of a store measured, in the form in which it is also written as JSON.
+//! The results of a run of a store, in the form that is also written as JSON.
 
 use std::fmt;
 
@@ -10,39 +10,42 @@ use super::spec::StoreWorkload;
 use crate::LatencySummary;
 use crate::limits::VIRTUAL_TIME_MAX_NS;
 
-/// What a run measured. Figures are of what was counted, all repetitions together: from the end of preloading to the last
-/// operation, and for counters on until the tree has come to rest. Times are in virtual time.
+/// The results of a run. They cover the counted operations of all repetitions together: from the
+/// end of preloading to the last operation, and for counters until the tree is quiescent. Times are
+/// in virtual time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoreResult {
-    /// What clients did.
+    /// The workload.
     pub workload: StoreWorkload,
-    /// The seed that makes this run again.
+    /// The seed, which reproduces this run.
     pub seed: u64,
     /// Why the run ended.
     pub ended_by: StoreEnd,
-    /// Repetitions that were done to their end.
+    /// Completed repetitions.
     pub rounds: u32,
-    /// Operations that ended, without those of a client that writes while others are counted.
+    /// Completed operations, without those of a client that writes while others are counted.
     pub operations: u64,
-    /// In which operations were counted.
+    /// The time in which operations were counted.
     pub elapsed_ns: u64,
-    /// From the start of the run, formatting and preloading included, until everything was at rest.
+    /// From the start of the run, including formatting and preloading, until everything was idle.
     pub drained_ns: u64,
     /// Operations in a second.
     pub throughput: f64,
-    /// One entry for each kind of operation that there was.
+    /// One entry for each kind of operation that occurred.
     pub kinds: Vec<OperationResult>,
-    /// What the store did, and how many bytes that took.
+    /// Counters of the store.
     pub counters: StoreCounters,
-    /// Bytes that were written to the drive, those of the file store's own included.
+    /// Bytes written to the drive, including the file store's metadata.
     pub host_write_bytes: u64,
-    /// Bytes that were read from the drive.
+    /// Bytes read from the drive.
     pub host_read_bytes: u64,
     /// `host_write_bytes` for each byte of the user; 0 if there was none.
     pub write_amplification: f64,
-    /// Bytes of flushes and compactions for each byte of the user, as stores report it; 0 if there was none.
+    /// Bytes of flushes and compactions for each byte of the user, as stores report it; 0 if there
+    /// was none.
     pub tree_write_amplification: f64,
-    /// (Live + dead) / live bytes of the file store, mean over the time in which operations were counted.
+    /// (Live + dead) / live bytes of the file store, mean over the time in which operations were
+    /// counted.
     pub space_amplification_mean: f64,
     /// The tree at the end, from level 0 on.
     pub levels: Vec<LevelResult>,
@@ -50,7 +53,7 @@ pub struct StoreResult {
     pub file_bytes: u64,
     /// The file store at the end; its counters are of the whole run.
     pub files: Usage,
-    /// The time series, if one was asked for: while operations were counted.
+    /// The time series, if requested: while operations were counted.
     pub samples: Vec<StoreSample>,
     /// Whether the series ends early, at [`crate::limits::SAMPLES_MAX`] samples.
     pub samples_are_cut: bool,
@@ -72,22 +75,22 @@ pub enum OperationKind {
     ReadModifyWrite,
 }
 
-/// Figures of one kind of operation.
+/// Results of one kind of operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OperationResult {
-    /// Which.
+    /// The kind.
     pub kind: OperationKind,
-    /// How many ended.
+    /// The number of completed operations.
     pub operations: u64,
-    /// Keys that gets (also of read-modify-writes) and scans brought back.
+    /// Keys that gets (also of read-modify-writes) and scans returned.
     pub found: u64,
-    /// Gets that brought nothing back.
+    /// Gets that found no key.
     pub not_found: u64,
-    /// From the moment a client had it to do to its end, the client's processor time included.
+    /// From the start of the operation to its end, including the client's CPU time.
     pub latency: LatencySummary,
 }
 
-/// What a store did.
+/// Counters of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreCounters {
     /// Bytes of keys and values that clients wrote, and of keys that they deleted.
@@ -100,7 +103,7 @@ pub struct StoreCounters {
     pub compaction_read_bytes: u64,
     /// Bytes of tables that compactions wrote.
     pub compaction_write_bytes: u64,
-    /// Bytes of filters and indices that were read when tables were opened.
+    /// Bytes of filters and indices read when tables were opened.
     pub table_open_bytes: u64,
     /// Bytes of data blocks that gets and scans read.
     pub block_read_bytes: u64,
@@ -110,27 +113,27 @@ pub struct StoreCounters {
     pub flushes: u64,
     /// Compactions that merged.
     pub compactions: u64,
-    /// Compactions that moved a table as it was.
+    /// Compactions that moved a table unchanged.
     pub moves: u64,
-    /// Entries that went into merges, those of flushes included.
+    /// Entries merged, including flushes.
     pub entries_merged: u64,
-    /// Filters that were asked for a key.
+    /// Filter lookups.
     pub bloom_checks: u64,
-    /// Filters that said no.
+    /// Filter lookups with a negative result.
     pub bloom_useful: u64,
-    /// Filters that said yes of a key that was not there.
+    /// False positives of filters.
     pub bloom_false_positives: u64,
-    /// Data blocks that were in the cache.
+    /// Cache hits of data blocks.
     pub cache_hits: u64,
-    /// Data blocks that were not.
+    /// Cache misses of data blocks.
     pub cache_misses: u64,
     /// Times that writes stopped.
     pub stops: u64,
-    /// In which a write waited because writes had stopped.
+    /// Time in which a write waited because writes had stopped.
     pub stopped_ns: u64,
-    /// Writes that had to wait because writes were slowed down.
+    /// Writes that waited because writes were slowed down.
     pub slowed_writes: u64,
-    /// In which a write waited for that.
+    /// Time in which a write waited for that.
     pub slowed_ns: u64,
 }
 
@@ -150,9 +153,9 @@ pub struct LevelResult {
 pub struct StoreSample {
     /// Since the start of the run.
     pub at_ns: u64,
-    /// Operations that were counted so far.
+    /// Operations counted so far.
     pub operations: u64,
-    /// Bytes of files that are there.
+    /// Bytes of existing files.
     pub live_bytes: u64,
     /// Bytes of deleted files in zones that are not yet reset.
     pub dead_bytes: u64,
@@ -176,7 +179,7 @@ pub struct StoreSample {
     pub level0_tables: u64,
 }
 
-/// How far a run has come; told at each sample.
+/// The progress of a run, reported at each sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StoreProgress {
     /// Since the start of the run.
@@ -185,11 +188,11 @@ pub struct StoreProgress {
     pub round: u32,
     /// All of them.
     pub rounds: u32,
-    /// Whether operations are counted now: not while it preloads or comes to rest.
+    /// Whether operations are counted now: not while it preloads or quiesces.
     pub is_counting: bool,
-    /// The share of the run's operations that has ended, preloading included, 0.0 to 1.0.
+    /// The completed share of the run's operations, including preloading, 0.0 to 1.0.
     pub fraction: f64,
-    /// The figures of this moment.
+    /// The current sample.
     pub sample: StoreSample,
 }
 
@@ -199,14 +202,14 @@ pub struct StoreProgress {
 pub enum StoreEnd {
     /// All operations were done.
     Operations,
-    /// The file store had no zone for more data.
+    /// The file store was out of space.
     NoSpace,
     /// The file store failed a request.
     Files {
-        /// Why, in its words.
+        /// The error message.
         error: String,
     },
-    /// Nothing was under way, and something still waited.
+    /// No request was in flight, and a file still waited.
     Stuck,
     /// The run had taken [`crate::limits::VIRTUAL_TIME_MAX_NS`].
     ClockEnd,
@@ -219,7 +222,7 @@ impl StoreResult {
         self.ended_by != StoreEnd::Operations
     }
 
-    /// The figures of one kind of operation, if there was any.
+    /// The results of one kind of operation, if it occurred.
     #[must_use]
     pub fn kind(&self, kind: OperationKind) -> Option<&OperationResult> {
         self.kinds.iter().find(|figures| figures.kind == kind)
@@ -236,7 +239,7 @@ impl OperationKind {
         OperationKind::ReadModifyWrite,
     ];
 
-    /// The word for tables.
+    /// The name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -250,7 +253,7 @@ impl OperationKind {
 }
 
 impl StoreCounters {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(&self, other: &StoreCounters) -> StoreCounters {
         StoreCounters {
@@ -285,20 +288,16 @@ impl fmt::Display for OperationKind {
     }
 }
 
-// The words below name this number.
+// The text below contains this number.
 const _: () = assert!(VIRTUAL_TIME_MAX_NS == 100 * 365 * 24 * 3600 * 1_000_000_000);
 
 impl fmt::Display for StoreEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreEnd::Operations => f.pad("all operations done"),
-            StoreEnd::NoSpace => {
-                f.pad("no zone had room for more data: use a larger drive, fewer operations, or migration")
-            }
+            StoreEnd::Operations => f.pad("all operations completed"),
+            StoreEnd::NoSpace => f.pad("no space left in any zone: use a larger drive, fewer operations, or migration"),
             StoreEnd::Files { error } => f.pad(&format!("the file store failed: {error}")),
-            StoreEnd::Stuck => {
-                f.pad("a file waited for a zone that no other file would give back: write a smaller background_jobs")
-            }
+            StoreEnd::Stuck => f.pad("a file waited for a zone that no other file releases: reduce background_jobs"),
             StoreEnd::ClockEnd => f.pad("virtual time ends after 100 years"),
         }
     }

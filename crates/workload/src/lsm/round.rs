@@ -6,34 +6,34 @@ use super::result::{StoreEnd, StoreProgress, StoreResult, StoreSample};
 use super::run::Run;
 use super::store::Store;
 
-/// Where a run is.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The file store makes the drive its own.
+    /// The file store is formatted.
     Formatting,
-    /// It takes requests.
+    /// It accepts requests.
     Ready,
-    /// Entries are put that are not counted.
+    /// Entries are preloaded and not counted.
     Preloading,
-    /// The tree comes to rest before counting.
-    Settling,
+    /// The tree quiesces before counting.
+    Quiescing,
     /// Operations are counted.
     Counting,
-    /// The tree comes to rest after the last operation.
+    /// The tree quiesces after the last operation.
     Resting,
     /// Logs and manifest are closed.
     Closing,
-    /// The files of a store go, to make room for the next.
+    /// The files of a store are deleted, to free space for the next.
     Deleting,
 }
 
 impl<F: Files> Run<F> {
-    /// Enters the next phase if this one is over; false if it is not.
+    /// Enters the next phase if this one is over; returns whether it is.
     pub(super) fn enter_next_phase(&mut self) -> bool {
         match self.phase {
             Phase::Ready => self.enter(Phase::Preloading),
-            Phase::Preloading if self.clients_busy == 0 => self.phase = Phase::Settling,
-            Phase::Settling if self.store.is_quiet() => {
+            Phase::Preloading if self.clients_busy == 0 => self.phase = Phase::Quiescing,
+            Phase::Quiescing if self.store.is_quiescent() => {
                 self.store.take_counters();
                 self.counted.since = Some((self.now, self.files.host_bytes()));
                 self.series.begin_counting(self.now);
@@ -43,7 +43,7 @@ impl<F: Files> Run<F> {
                 self.end_counting();
                 self.phase = Phase::Resting;
             }
-            Phase::Resting if self.store.is_quiet() => {
+            Phase::Resting if self.store.is_quiescent() => {
                 self.count_what_followed();
                 self.store.check_all();
                 self.store.close();
@@ -69,7 +69,7 @@ impl<F: Files> Run<F> {
         true
     }
 
-    /// What a client does next in this phase; `None` if there is nothing left to do.
+    /// The next operation of a client in this phase; `None` if none is left.
     pub(super) fn next_operation(&mut self, client: u32) -> Option<Operation> {
         let counts = self.counts(client);
         match self.phase {
@@ -81,7 +81,7 @@ impl<F: Files> Run<F> {
                 self.begun += 1;
                 Some(self.source.next(client))
             }
-            // A client that only writes meanwhile goes on until the others have done.
+            // A client that only writes meanwhile continues until the others have finished.
             Phase::Counting if !counts && self.ended < self.load.operations => Some(self.source.next(client)),
             _ => None,
         }
@@ -92,10 +92,10 @@ impl<F: Files> Run<F> {
         let done = match self.phase {
             Phase::Formatting | Phase::Ready => 0,
             Phase::Preloading => self.ended,
-            Phase::Settling => self.load.preload,
+            Phase::Quiescing => self.load.preload,
             Phase::Counting => self.load.preload + self.ended,
             Phase::Resting | Phase::Closing => of_round,
-            // The round is counted already.
+            // The round is already counted.
             Phase::Deleting => 0,
         };
         let rounds = f64::from(self.round) + done as f64 / of_round as f64;
@@ -109,9 +109,9 @@ impl<F: Files> Run<F> {
         }
     }
 
-    /// The result of a run that has come to its end, and the files.
+    /// The result of a finished run, and the files.
     pub(super) fn result(mut self, seed: u64) -> (StoreResult, F) {
-        // A run that could not go on may have ended in the middle.
+        // A failed run may have ended while counting.
         self.end_counting();
         self.count_what_followed();
         let counted = &self.counted;
@@ -148,14 +148,14 @@ impl<F: Files> Run<F> {
         (result, self.files)
     }
 
-    /// Begins a phase in which clients have something to do.
+    /// Begins a phase in which clients run operations.
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         (self.begun, self.ended) = (0, 0);
         (0..self.load.clients).for_each(|client| self.begin(client));
     }
 
-    /// The last operation has ended.
+    /// Ends the counted time: the last operation has ended.
     fn end_counting(&mut self) {
         if self.phase != Phase::Counting {
             return;
@@ -168,7 +168,7 @@ impl<F: Files> Run<F> {
         self.series.end_counting(self.now, &usage);
     }
 
-    /// What the operations have caused has ended too.
+    /// Counts the background work that the operations have caused.
     fn count_what_followed(&mut self) {
         if let Some((_, host)) = self.counted.since.take() {
             self.counted.host = self.counted.host.plus(self.files.host_bytes().since(host));

@@ -1,4 +1,4 @@
-//! The loop of a run: virtual time jumps from one event to the next.
+//! The loop of a run: virtual time advances from event to event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,10 +19,10 @@ use super::spec::StoreWorkload;
 use super::store::{Answer, Store};
 use crate::limits::VIRTUAL_TIME_MAX_NS;
 
-/// Turns at one instant without anything happening after which the device is broken.
-const IDLE_TURNS_MAX: u32 = 10_000_000;
+/// Iterations at one instant without progress after which the device counts as broken.
+const IDLE_ITERATIONS_MAX: u32 = 10_000_000;
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Run<F> {
     pub(super) load: Load,
     pub(super) tree: TreeOptions,
@@ -38,35 +38,35 @@ pub(super) struct Run<F> {
     pub(super) source: Operations,
     pub(super) clients: Vec<Client>,
     pub(super) clients_busy: u32,
-    /// Operations of this phase that were begun, and those that ended; without those of a client that only writes
-    /// meanwhile.
+    /// Operations of this phase that have begun, and that have ended; without those of a client
+    /// that only writes meanwhile.
     pub(super) begun: u64,
     pub(super) ended: u64,
     timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
     timers_set: u64,
-    /// What the files said last.
+    /// The last wakeup that the files requested.
     files_wakeup: Option<Instant>,
-    /// Requests were made since the files were turned last.
-    must_turn: bool,
-    idle_turns: u32,
+    /// Requests were submitted since the files last ran.
+    must_run_files: bool,
+    idle_iterations: u32,
     pub(super) end: Option<StoreEnd>,
     pub(super) figures: Figures,
     pub(super) series: Series,
     pub(super) counted: Counted,
 }
 
-/// What was counted, of all repetitions.
+/// The counters of all repetitions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) operations: u64,
     pub(super) elapsed: Duration,
     pub(super) counters: StoreCounters,
     pub(super) host: HostBytes,
-    /// When counting began, and what the drive had moved then.
+    /// When counting began, and the bytes transferred until then.
     pub(super) since: Option<(Instant, HostBytes)>,
 }
 
-/// Who is to be woken.
+/// What a timer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Client(u32),
@@ -103,8 +103,8 @@ impl<F: Files> Run<F> {
             timers: BinaryHeap::new(),
             timers_set: 0,
             files_wakeup: None,
-            must_turn: true,
-            idle_turns: 0,
+            must_run_files: true,
+            idle_iterations: 0,
             end: None,
             figures: Figures::new(),
             series: Series::new(started, sample),
@@ -112,10 +112,10 @@ impl<F: Files> Run<F> {
         }
     }
 
-    /// Runs until the plan is carried out, or cannot be; then until the device is at rest.
+    /// Runs until the plan is complete or has failed, then until the device is idle.
     pub(super) fn carry_out(&mut self, observe: &mut dyn FnMut(&StoreProgress, &F)) {
         loop {
-            self.do_all_at_now();
+            self.make_progress();
             if self.end.is_some() {
                 break;
             }
@@ -132,13 +132,13 @@ impl<F: Files> Run<F> {
                 break;
             }
             self.advance(at, observe);
-            self.must_turn |= self.files_wakeup.is_some_and(|wakeup| wakeup <= self.now);
+            self.must_run_files |= self.files_wakeup.is_some_and(|wakeup| wakeup <= self.now);
             self.fire_timers();
         }
         self.drain();
     }
 
-    /// Begins an operation for a client, if one is to be begun.
+    /// Begins an operation for a client, if one is left.
     pub(super) fn begin(&mut self, client: u32) {
         let Some(operation) = self.next_operation(client) else { return };
         self.clients[client as usize].start(self.now, operation);
@@ -146,13 +146,13 @@ impl<F: Files> Run<F> {
         self.set_timer(self.now + self.load.operation_cpu, Timer::Client(client));
     }
 
-    /// Whether the client's operations are what is counted.
+    /// Whether the client's operations are counted.
     #[inline]
     pub(super) fn counts(&self, client: u32) -> bool {
         self.load.workload != StoreWorkload::Readwhilewriting || client > 0 || self.phase == Phase::Preloading
     }
 
-    /// The run cannot go on.
+    /// Ends the run with a failure.
     pub(super) fn fail(&mut self, end: StoreEnd) {
         self.end.get_or_insert(end);
     }
@@ -166,27 +166,31 @@ impl<F: Files> Run<F> {
         }
     }
 
-    /// Moves everything that can move without time going on.
-    fn do_all_at_now(&mut self) {
+    /// Makes all progress that is possible without advancing time.
+    fn make_progress(&mut self) {
         loop {
-            // The store has wishes from the beginning; the files take them when they are ready.
+            // The store has effects from the beginning; the files accept them when they are ready.
             while let Some(effect) = self.poll_effect() {
                 self.perform(effect);
             }
             while let Some((client, answer)) = self.store.poll_answer() {
                 self.on_answer(client, answer);
             }
-            if !self.must_turn || self.end.is_some() {
+            if !self.must_run_files || self.end.is_some() {
                 return;
             }
-            self.must_turn = false;
-            self.files.turn(self.now);
-            self.idle_turns += 1;
+            self.must_run_files = false;
+            self.files.run_once(self.now);
+            self.idle_iterations += 1;
             while let Some(ended) = self.files.poll() {
-                self.idle_turns = 0;
+                self.idle_iterations = 0;
                 self.on_ended(ended);
             }
-            assert!(self.idle_turns < IDLE_TURNS_MAX, "the device wakes up at {} without news, forever", self.now);
+            assert!(
+                self.idle_iterations < IDLE_ITERATIONS_MAX,
+                "the device wakes up at {} without a completion, forever",
+                self.now
+            );
             self.files_wakeup = self.files.next_wakeup();
         }
     }
@@ -196,10 +200,10 @@ impl<F: Files> Run<F> {
     }
 
     fn perform(&mut self, effect: Effect) {
-        if let Effect::Wake { at, whom } = effect {
-            return self.set_timer(at, Timer::Store(whom));
+        if let Effect::Wake { at, waker } = effect {
+            return self.set_timer(at, Timer::Store(waker));
         }
-        self.must_turn = true;
+        self.must_run_files = true;
         if let Err(error) = self.files.perform(effect) {
             self.fail_for(error);
         }
@@ -221,7 +225,7 @@ impl<F: Files> Run<F> {
         });
     }
 
-    /// Goes to `at`, and takes the samples on the way.
+    /// Advances time to `at`, and takes the samples until then.
     #[inline]
     fn advance(&mut self, at: Instant, observe: &mut dyn FnMut(&StoreProgress, &F)) {
         let at = at.max(self.now);
@@ -234,7 +238,7 @@ impl<F: Files> Run<F> {
             }
         }
         if at > self.now {
-            self.idle_turns = 0;
+            self.idle_iterations = 0;
         }
         self.now = at;
     }
@@ -242,13 +246,13 @@ impl<F: Files> Run<F> {
     #[inline]
     fn fire_timers(&mut self) {
         while let Some(&Reverse((at, _, timer))) = self.timers.peek() {
-            // What the store wants done now comes first.
+            // The store's current effects come first.
             if at > self.now || self.store.has_effects() {
                 return;
             }
             self.timers.pop();
             match timer {
-                Timer::Store(whom) => self.store.on_wake(self.now, whom),
+                Timer::Store(waker) => self.store.on_wake(self.now, waker),
                 Timer::Client(client) => {
                     let answer = self.clients[client as usize].ask(self.now, client, &mut self.store);
                     if let Some(answer) = answer {
@@ -280,14 +284,18 @@ impl<F: Files> Run<F> {
         self.timers_set += 1;
     }
 
-    /// Lets the device end what is under way.
+    /// Waits for the commands in flight on the device.
     fn drain(&mut self) {
         let clock_end = self.started + Duration(VIRTUAL_TIME_MAX_NS);
         while let Some(at) = self.files.next_wakeup().filter(|&at| at < clock_end) {
-            self.idle_turns = if at > self.now { 0 } else { self.idle_turns + 1 };
-            assert!(self.idle_turns < IDLE_TURNS_MAX, "the device wakes up at {} without news, forever", self.now);
+            self.idle_iterations = if at > self.now { 0 } else { self.idle_iterations + 1 };
+            assert!(
+                self.idle_iterations < IDLE_ITERATIONS_MAX,
+                "the device wakes up at {} without a completion, forever",
+                self.now
+            );
             self.now = self.now.max(at);
-            self.files.turn(self.now);
+            self.files.run_once(self.now);
             while self.files.poll().is_some() {}
         }
     }

@@ -1,9 +1,9 @@
-//! Carries out a plan on a device.
+//! Executes a plan on a device.
 
 use zonda_files::FileStore;
 use zonda_zoned::{Duration, Instant, NamespaceId, Prng, ZonedDevice};
 
-use super::files::OnDevice;
+use super::files::DeviceFiles;
 use super::plan::StorePlan;
 use super::result::{StoreProgress, StoreResult};
 use super::run::Run;
@@ -16,26 +16,28 @@ pub struct StoreRunner {
 }
 
 impl StoreRunner {
-    /// A run of a plan, all of whose randomness comes from `seed`.
+    /// A run of a plan, with all random numbers derived from `seed`.
     #[must_use]
     pub fn new(plan: &StorePlan, seed: u64) -> StoreRunner {
         StoreRunner { plan: plan.clone(), seed, checks: false }
     }
 
-    /// Holds what every get and scan brings back, and all keys at the end, against a plain map. It takes time and memory.
+    /// Compares the results of every get and scan, and all keys at the end, with a plain map, at a
+    /// cost in time and memory.
     #[must_use]
     pub fn checked(self) -> StoreRunner {
         StoreRunner { checks: true, ..self }
     }
 
-    /// Formats a file store on the device, runs from `start` on, and gives the device back when it has come to rest.
+    /// Formats a file store on the device, runs from `start` on, and returns the device when it is
+    /// idle.
     ///
-    /// `observe` is called at each multiple of `sample`, with the device as it is then. A run that cannot go on ends with
-    /// the reason in its result.
+    /// `observe` is called at each multiple of `sample`, with the device in its state at that time.
+    /// A failed run ends with the reason in its result.
     ///
     /// # Panics
-    /// When the device has another geometry than the plan was made for, or breaks its contract; and in a
-    /// [checked](StoreRunner::checked) run when a read brings something else than was written.
+    /// When the device has another geometry than the plan was made for, or breaks its contract; and
+    /// in a [checked](StoreRunner::checked) run when a read returns wrong data.
     pub fn run<D: ZonedDevice>(
         self,
         device: D,
@@ -51,8 +53,8 @@ impl StoreRunner {
         uuid[..8].copy_from_slice(&identity.next_u64().to_le_bytes());
         uuid[8..].copy_from_slice(&identity.next_u64().to_le_bytes());
         let files = FileStore::format(geometry, plan.files, uuid).expect("the plan has checked this");
-        let mut run = Run::new(&plan, seed, checks, OnDevice::new(files, device), start, sample);
-        run.carry_out(&mut |progress, files: &OnDevice<D>| observe(progress, files.device()));
+        let mut run = Run::new(&plan, seed, checks, DeviceFiles::new(files, device), start, sample);
+        run.carry_out(&mut |progress, files: &DeviceFiles<D>| observe(progress, files.device()));
         let (result, files) = run.result(seed);
         (result, files.into_device())
     }

@@ -1,5 +1,5 @@
-//! What people write about a store: the table that serde fills from TOML. What a drive allows is checked by
-//! [`StorePlan::new`](super::StorePlan::new).
+//! The table of a store, deserialized from TOML. [`StorePlan::new`](super::StorePlan::new) checks
+//! it against a drive.
 
 use std::fmt;
 
@@ -9,29 +9,31 @@ use zonda_files::Lifetime;
 
 use crate::Fraction;
 
-/// A store and what is asked of it. Defaults are those of RocksDB 8, unless it says otherwise.
+/// A store and its load. Defaults are those of RocksDB 8, unless stated otherwise.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoreSpec {
-    /// What clients do.
+    /// The workload of the clients.
     pub workload: Spanned<StoreWorkload>,
-    /// How many operations are counted, of all clients together. Default 1 million.
+    /// The number of counted operations of all clients together. Default 1 million.
     pub operations: Option<Spanned<u64>>,
-    /// Entries put before counting begins; counting waits until the tree is at rest. Default 0.
+    /// Entries preloaded before counting begins; counting waits until the tree is quiescent.
+    /// Default 0.
     pub preload: Option<Spanned<u64>>,
-    /// Different keys, for the workloads of `db_bench`. Default: `preload`, or `operations` when nothing is preloaded.
+    /// Different keys, for the workloads of `db_bench`. Default: `preload`, or `operations` when
+    /// nothing is preloaded.
     pub keys: Option<Spanned<u64>>,
-    /// Times that all of this is done on the same drive, each time with a new store. Default 1.
+    /// Repetitions on the same drive, each with a new store. Default 1.
     pub repeat: Option<Spanned<u32>>,
     /// Bytes of an entry, key and value. Default 512 B.
     pub entry_size: Option<Spanned<ByteSize>>,
     /// Bytes of a key. Default 16 B.
     pub key_size: Option<Spanned<ByteSize>>,
-    /// Clients, each with one operation at a time; for readwhilewriting those that read. Default 1.
+    /// Clients, each with one operation at a time; for readwhilewriting the readers. Default 1.
     pub clients: Option<Spanned<u32>>,
-    /// Processor time of a read or a write. Default 2 us.
+    /// CPU time of a read or a write. Default 2 us.
     pub operation_cpu: Option<Spanned<TimeSpan>>,
-    /// Processor time of a flush or a compaction for each entry. Default 200 ns.
+    /// CPU time of a flush or a compaction for each entry. Default 200 ns.
     pub merge_cpu: Option<Spanned<TimeSpan>>,
     /// Bytes of a memtable. Default 64 MiB.
     pub write_buffer_size: Option<Spanned<ByteSize>>,
@@ -45,43 +47,45 @@ pub struct StoreSpec {
     pub level0_stop: Option<Spanned<u32>>,
     /// Bytes of level 1. Default 256 MiB.
     pub level1_size: Option<Spanned<ByteSize>>,
-    /// How much larger each further level is. Default 10.
+    /// The size ratio of consecutive levels. Default 10.
     pub level_multiplier: Option<Spanned<u64>>,
     /// Bytes of a table that a compaction writes. Default 64 MiB.
     pub target_file_size: Option<Spanned<ByteSize>>,
     /// Bytes of a data block. Default 4 KiB.
     pub block_size: Option<Spanned<ByteSize>>,
-    /// Bits of a filter for each key; 0: no filters. Default 10 (RocksDB: none, unless asked for).
+    /// Bits of a filter for each key; 0: no filters. Default 10 (RocksDB: none, unless configured).
     pub bloom_bits_per_key: Option<Spanned<u32>>,
     /// Bytes of the cache of data blocks. Default 32 MiB.
     pub block_cache: Option<Spanned<ByteSize>>,
-    /// Flushes and compactions at a time: one flush, and compactions for the rest, one at least. Default 2.
+    /// Concurrent flushes and compactions: one flush, and compactions for the rest, at least one.
+    /// Default 2.
     pub background_jobs: Option<Spanned<u32>>,
     /// Whether a write waits until the log is on the media. Default false.
     pub wal_sync: Option<Spanned<bool>>,
     /// Bytes that a compaction reads of an input at a time. Default 2 MiB.
     pub compaction_readahead: Option<Spanned<ByteSize>>,
-    /// Share of its capacity from which a zone may be finished to make room for another, 0.01 to 1.0. Default: that of
-    /// [`FilesConfig`](zonda_files::FilesConfig).
+    /// Share of its capacity from which a zone may be finished to free an active resource, 0.01 to
+    /// 1.0. Default: that of [`FilesConfig`](zonda_files::FilesConfig).
     pub finish_threshold: Option<Spanned<Fraction>>,
-    /// When live files are moved to empty zones. Default: never.
+    /// When live data are migrated to empty zones. Default: never.
     pub migration: Option<Spanned<MigrationSpec>>,
-    /// Bytes of a write to the drive. Default 256 KiB, or the largest transfer of the drive if that is less.
+    /// Bytes of a write to the drive. Default 256 KiB, or the largest transfer of the drive if that
+    /// is less.
     pub write_unit: Option<Spanned<ByteSize>>,
-    /// How long files are expected to live. Default: as RocksDB has it.
+    /// The expected lifetimes of files. Default: as in RocksDB.
     pub lifetimes: Option<LifetimesSpec>,
 }
 
-/// What clients do. Keys are drawn alike unless it says otherwise.
+/// The workload of the clients. Keys are uniformly distributed unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StoreWorkload {
-    /// KVBench-II: 50 % puts of new keys, 25 % puts and 10 % deletes and 15 % gets of keys that are there, in random
-    /// order.
+    /// KVBench-II: 50 % puts of new keys, 25 % puts, 10 % deletes and 15 % gets of existing keys,
+    /// in random order.
     KvbenchIi,
     /// `db_bench`: puts of random keys.
     Fillrandom,
-    /// `db_bench`: the same in a store that was preloaded.
+    /// `db_bench`: the same in a preloaded store.
     Overwrite,
     /// `db_bench`: gets of random keys.
     Readrandom,
@@ -93,7 +97,7 @@ pub enum StoreWorkload {
     YcsbB,
     /// YCSB C: gets, zipfian.
     YcsbC,
-    /// YCSB D: 95 % gets of what was put last, 5 % puts of new keys.
+    /// YCSB D: 95 % gets of the latest keys, 5 % puts of new keys.
     YcsbD,
     /// YCSB E: 95 % scans of up to 100 keys, 5 % puts of new keys, zipfian.
     YcsbE,
@@ -101,17 +105,17 @@ pub enum StoreWorkload {
     YcsbF,
 }
 
-/// When live files are moved to empty zones.
+/// When live data are migrated to empty zones.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MigrationSpec {
     /// Below this share of empty zones.
     pub start_empty_zones: Fraction,
-    /// Out of zones with at least this share of garbage.
+    /// From zones with at least this share of garbage.
     pub garbage: Fraction,
 }
 
-/// How long files are expected to live.
+/// The expected lifetimes of files.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LifetimesSpec {
@@ -119,11 +123,11 @@ pub struct LifetimesSpec {
     pub wal: LifetimeWord,
     /// The manifest.
     pub manifest: LifetimeWord,
-    /// Tables of level 0, 1 and so on; the last word is for all further levels.
+    /// Tables of level 0, 1 and so on; the last lifetime applies to all further levels.
     pub levels: Spanned<Vec<LifetimeWord>>,
 }
 
-/// A write-life-time hint, as people write it.
+/// The name of a write lifetime hint in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LifetimeWord {
@@ -142,7 +146,7 @@ pub enum LifetimeWord {
 }
 
 impl StoreSpec {
-    /// A store that leaves everything but the workload to the defaults.
+    /// A store with defaults for everything except the workload.
     #[must_use]
     pub fn new(workload: StoreWorkload) -> StoreSpec {
         StoreSpec {
@@ -194,7 +198,7 @@ impl StoreWorkload {
         StoreWorkload::YcsbF,
     ];
 
-    /// The word in a file.
+    /// The name in a file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -212,12 +216,12 @@ impl StoreWorkload {
         }
     }
 
-    /// Whether it works on what was there before.
+    /// Whether it needs existing entries.
     pub(super) fn needs_preload(self) -> bool {
         !matches!(self, StoreWorkload::KvbenchIi | StoreWorkload::Fillrandom)
     }
 
-    /// Whether it draws numbers below a fixed count of keys.
+    /// Whether it uses a fixed number of keys.
     pub(super) fn has_fixed_keys(self) -> bool {
         matches!(
             self,
@@ -235,8 +239,8 @@ impl fmt::Display for StoreWorkload {
     }
 }
 
-/// RocksDB's rules (`ColumnFamilyData::CalculateSSTWriteHint`): logs short, levels 0 and 1 medium, level 2 long, what is
-/// deeper extreme; the manifest has no hint.
+/// RocksDB's rules (`ColumnFamilyData::CalculateSSTWriteHint`): logs short, levels 0 and 1 medium,
+/// level 2 long, deeper levels extreme; the manifest has no hint.
 impl Default for LifetimesSpec {
     fn default() -> LifetimesSpec {
         let levels = [LifetimeWord::Medium, LifetimeWord::Medium, LifetimeWord::Long, LifetimeWord::Extreme];

@@ -1,12 +1,12 @@
-//! When writes are slowed down or stopped, because flushes and compactions are behind.
+//! Write stalls: writes are slowed down or stopped when flushes and compactions are behind.
 
 use zonda_zoned::{Duration, Instant};
 
 use super::effect::Outbox;
 use super::plan::TreeOptions;
 
-/// What writes may bring in while they are slowed down (RocksDB, `delayed_write_rate`). RocksDB goes on to lower and raise
-/// it; here it stays.
+/// The rate of writes while they are slowed down (RocksDB, `delayed_write_rate`). RocksDB adapts
+/// it; here it is constant.
 const SLOWED_BYTES_PER_SECOND: u64 = 16 << 20;
 /// Memtables from which on the last but one slows writes down.
 const SLOWING_MEMTABLES_FROM: usize = 4;
@@ -16,23 +16,23 @@ const SLOWING_MEMTABLES_FROM: usize = 4;
 pub(super) enum Obstacle {
     /// Too many memtables wait to be flushed, or level 0 has too many tables.
     Stopped,
-    /// Close to that: writes go on at a rate, the next at this time.
+    /// Close to that: writes continue at a limited rate, the next at this time.
     Slowed(Instant),
 }
 
-/// What the store knows of writes that wait.
+/// The state of waiting writes.
 #[derive(Debug, Default)]
 pub(super) struct Stall {
     /// The next write at the lower rate.
     paced_until: Instant,
-    /// The latest time for which a wake was asked.
+    /// The latest time for which a wake was requested.
     wake_at: Instant,
     /// Since when the first write waits, and why.
     waiting: Option<(Instant, Obstacle)>,
 }
 
 impl Stall {
-    /// Whether a write may go at `now`, with so many memtables to be flushed and tables on level 0.
+    /// Whether a write may proceed at `now`, with so many memtables to flush and tables on level 0.
     pub(super) fn obstacle(
         &self,
         now: Instant,
@@ -47,7 +47,7 @@ impl Stall {
         is_slowed.then_some(Obstacle::Slowed(self.paced_until))
     }
 
-    /// A write of so many bytes goes.
+    /// Notes a write of so many bytes.
     pub(super) fn on_write(
         &mut self,
         now: Instant,
@@ -62,14 +62,14 @@ impl Stall {
         }
     }
 
-    /// Whether a wake must be asked for at this time.
+    /// Whether a wake must be requested for this time.
     pub(super) fn must_wake(&mut self, at: Instant) -> bool {
         let is_new = at > self.wake_at;
         self.wake_at = at.max(self.wake_at);
         is_new
     }
 
-    /// The first write waits for this, or no write waits.
+    /// Notes what the first write waits for; `None` if no write waits.
     pub(super) fn note(&mut self, now: Instant, obstacle: Option<Obstacle>, out: &mut Outbox) {
         if self.waiting.map(|(_, obstacle)| obstacle) == obstacle {
             return;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_stop_and_slow_down_where_rocksdb_has_it() {
+    fn writes_stop_and_slow_down_at_rocksdb_s_thresholds() {
         let options = options();
         let mut stall = Stall::default();
         stall.on_write(Instant::ZERO, 16 << 20, 3, 0, &options);

@@ -1,4 +1,5 @@
-//! Sorted tables: the entries of a file of the store in the order of their keys, and where in the file they would lie.
+//! Sorted tables: the entries of a file of the store in the order of their keys, and their
+//! positions in the file.
 
 use super::bloom::Bloom;
 use super::entry::{Entry, EntryFormat, FileNumber, Key, Stamp};
@@ -7,15 +8,15 @@ use super::entry::{Entry, EntryFormat, FileNumber, Key, Stamp};
 const BLOCK_TRAILER_BYTES: u32 = 5;
 /// Restart points of a data block and their number.
 const BLOCK_FIXED_BYTES: u32 = 8;
-/// An entry of the index besides its key: three varints, and a handle of two.
+/// An entry of the index without its key: three varints, and a handle of two.
 const INDEX_ENTRY_BYTES: u32 = 8;
 /// Properties, metaindex and footer.
 const TABLE_FIXED_BYTES: u64 = 1024;
-/// A block is closed before its size is reached if it is this full and the next entry would exceed the size (RocksDB,
-/// `block_size_deviation`).
+/// A block is closed before its size is reached if it is this full and the next entry would exceed
+/// the size (RocksDB, `block_size_deviation`).
 const BLOCK_FULL_PERCENT: u32 = 90;
 
-/// A table that was written. Its file has data blocks, then filter, index and footer.
+/// A written table. Its file has data blocks, then filter, index and footer.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) file: FileNumber,
@@ -29,8 +30,8 @@ pub(super) struct Table {
     pub(super) file_bytes: u64,
 }
 
-/// A data block: where it begins, among the entries and in the file. Its first key is here too, so that a search does not
-/// touch the entries of other blocks.
+/// A data block: its start among the entries and in the file. Its first key is stored here too, so
+/// that a search does not access the entries of other blocks.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     first_key: Key,
@@ -38,7 +39,7 @@ struct Block {
     offset_bytes: u32,
 }
 
-/// How tables are laid out.
+/// The layout of tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableFormat {
     pub(super) entry: EntryFormat,
@@ -46,15 +47,15 @@ pub(super) struct TableFormat {
     pub(super) bloom_bits_per_key: u32,
 }
 
-/// A table while its entries come in.
+/// A table under construction.
 #[derive(Debug)]
 pub(super) struct TableBuilder {
     format: TableFormat,
     entries: Vec<Entry>,
     blocks: Vec<Block>,
-    /// Bytes of all blocks before the one that is filled.
+    /// Bytes of all blocks before the current one.
     closed_bytes: u32,
-    /// Bytes of the block that is filled; 0 if there is none.
+    /// Bytes of the current block; 0 without one.
     block_bytes: u32,
 }
 
@@ -73,7 +74,7 @@ impl Table {
         self.smallest() <= largest && smallest <= self.largest()
     }
 
-    /// Whether the key may be here, as far as the filter knows.
+    /// Whether the table may have the key, by its filter.
     #[inline]
     pub(super) fn may_contain(&self, key: Key) -> bool {
         self.bloom.as_ref().is_none_or(|bloom| bloom.may_contain(key))
@@ -83,19 +84,19 @@ impl Table {
         self.bloom.is_some()
     }
 
-    /// The block in which the key is, if it is in the table.
+    /// The block of the key, if the table has it.
     pub(super) fn block_of(&self, key: Key) -> u32 {
         let after = self.blocks.partition_point(|block| block.first_key <= key);
         after.saturating_sub(1) as u32
     }
 
-    /// The block in which an entry is, and the entry behind it.
+    /// The block of an entry, and the entry behind that block.
     pub(super) fn block_of_entry(&self, entry: usize) -> (u32, usize) {
         let next = self.blocks.partition_point(|block| block.first_entry as usize <= entry);
         (next as u32 - 1, self.first_entry(next))
     }
 
-    /// Where the block lies in the file, and how long it is.
+    /// The offset and length of a block in the file.
     pub(super) fn block_extent(&self, block: u32) -> (u64, u32) {
         let start = u64::from(self.blocks[block as usize].offset_bytes);
         let end = self.blocks.get(block as usize + 1).map_or(self.data_bytes, |next| u64::from(next.offset_bytes));
@@ -115,12 +116,13 @@ impl Table {
         self.entries.partition_point(|entry| entry.key < key)
     }
 
-    /// Entries that lie wholly in the first `bytes` of the file.
+    /// The number of entries completely in the first `bytes` of the file.
     pub(super) fn entries_within(&self, bytes: u64) -> usize {
         if bytes >= self.data_bytes {
             return self.entries.len();
         }
-        // The block that begins at or after `bytes`, and the one before it, which may not end before `bytes`.
+        // The block that begins at or after `bytes`, and the one before it, which may not end
+        // before `bytes`.
         let next = self.blocks.partition_point(|block| u64::from(block.offset_bytes) <= bytes);
         self.first_entry(next.saturating_sub(1))
     }
@@ -137,10 +139,10 @@ impl TableBuilder {
         TableBuilder { format, entries: Vec::new(), blocks: Vec::new(), closed_bytes: 0, block_bytes: 0 }
     }
 
-    /// Adds an entry; keys must rise.
+    /// Adds an entry; keys must increase.
     #[inline]
     pub(super) fn add(&mut self, entry: Entry) {
-        assert!(self.entries.last().is_none_or(|last| last.key < entry.key), "keys of a table rise");
+        assert!(self.entries.last().is_none_or(|last| last.key < entry.key), "keys of a table increase");
         let bytes = self.format.entry.table_bytes(entry.stamp);
         let size = self.format.block_bytes;
         let is_full = self.block_bytes >= size
@@ -157,7 +159,7 @@ impl TableBuilder {
         self.entries.push(entry);
     }
 
-    /// Bytes of the blocks that will not change any more.
+    /// Bytes of the completed blocks.
     #[inline]
     pub(super) fn closed_bytes(&self) -> u64 {
         u64::from(self.closed_bytes)
@@ -169,7 +171,7 @@ impl TableBuilder {
         u64::from(self.closed_bytes) + u64::from(self.block_bytes)
     }
 
-    /// The table in this file, with all that lies behind its data blocks.
+    /// The finished table in this file, with filter, index and footer.
     ///
     /// # Panics
     /// Without an entry.

@@ -1,4 +1,4 @@
-//! Which tables there are on which level. A version never changes: whoever reads one keeps it, and its tables.
+//! The tables on each level. A version never changes: a reader keeps its version, and its tables.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) struct Version {
     levels: [Vec<Arc<Table>>; STORE_LEVELS],
 }
 
-/// What leads from one version to the next.
+/// The difference between two versions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edit {
     pub(super) removed: Vec<(usize, FileNumber)>,
@@ -55,7 +55,7 @@ impl Version {
     /// The version after an edit.
     ///
     /// # Panics
-    /// When a table is to be removed that is not there, or tables of a level above 0 would overlap.
+    /// If a table to remove does not exist, or tables of a level above 0 would overlap.
     pub(super) fn after(&self, edit: &Edit) -> Version {
         let mut next = self.clone();
         for &(level, file) in &edit.removed {
@@ -119,7 +119,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_edit_takes_away_and_adds_and_leaves_the_old_version_as_it_was() {
+    fn an_edit_removes_and_adds_tables_and_leaves_the_old_version_unchanged() {
         let before = version(&[(0, table(1, [1, 9])), (0, table(2, [2, 8])), (1, table(3, [5]))]);
         let edit = Edit {
             removed: vec![(0, FileNumber(1)), (1, FileNumber(3))],

@@ -6,9 +6,10 @@ use super::plan::TreeOptions;
 
 /// A log and the writes that wait for it.
 ///
-/// Records gather until they fill a block of the drive, because the file store sends no less; then they go to the file, and
-/// the writes of that moment wait until there is room in the file's buffer. With `wal_sync`, writes wait until they are on
-/// the media: those that come while a sync is under way share the next.
+/// Records are collected until they fill a block of the drive, because the file store writes no
+/// less; then they are appended to the file, and the writes of that moment wait for space in the
+/// file's buffer. With `wal_sync`, writes wait until they are on the media: those that arrive
+/// during a sync share the next one.
 #[derive(Debug)]
 pub(super) struct Wal {
     pub(super) file: FileNumber,
@@ -19,11 +20,11 @@ pub(super) struct Wal {
     /// Records in the file.
     pub(super) file_bytes: u64,
     stage: Stage,
-    /// Clients whose writes are under way.
-    under_way: Vec<u32>,
-    /// Clients whose writes go next.
+    /// Clients whose writes are in flight.
+    in_flight: Vec<u32>,
+    /// Clients whose writes are next.
     next: Vec<u32>,
-    /// It takes no more records.
+    /// It accepts no more records.
     ending: bool,
 }
 
@@ -45,7 +46,7 @@ impl Wal {
             gathered_bytes: 0,
             file_bytes: 0,
             stage: Stage::Idle,
-            under_way: Vec::new(),
+            in_flight: Vec::new(),
             next: Vec::new(),
             ending: false,
         }
@@ -54,27 +55,28 @@ impl Wal {
     /// Adds a record; false if the write must wait.
     #[inline]
     pub(super) fn add(&mut self, client: u32, bytes: u32, out: &mut Outbox) -> bool {
-        assert!(!self.ending, "a log that ends takes no record");
+        assert!(!self.ending, "a closing log accepts no record");
         self.gathered_bytes += u64::from(bytes);
         if self.stage == Stage::Idle && !self.is_due() {
             return true;
         }
         self.next.push(client);
-        self.go_on(out);
+        self.write_next(out);
         false
     }
 
-    /// It takes no more records: the rest goes to the file, which is closed.
+    /// Ends the log: the rest is appended to the file, which is closed.
     pub(super) fn end(&mut self, out: &mut Outbox) {
         self.ending = true;
-        self.go_on(out);
+        self.write_next(out);
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.stage == Stage::Closed
     }
 
-    /// What was under way has ended. Adds the clients whose writes are done to `finished`.
+    /// Called when the operation in flight has ended. Adds the clients whose writes are complete to
+    /// `finished`.
     pub(super) fn on_done(&mut self, out: &mut Outbox, finished: &mut Vec<u32>) {
         match self.stage {
             Stage::Appending if self.sync && !self.ending => {
@@ -85,30 +87,30 @@ impl Wal {
             Stage::Appending if self.sync => self.stage = Stage::Idle,
             Stage::Appending | Stage::Syncing => {
                 self.stage = Stage::Idle;
-                finished.append(&mut self.under_way);
+                finished.append(&mut self.in_flight);
             }
             Stage::Closing => {
                 self.stage = Stage::Closed;
-                finished.append(&mut self.under_way);
+                finished.append(&mut self.in_flight);
                 finished.append(&mut self.next);
             }
-            Stage::Idle | Stage::Closed => unreachable!("nothing is under way"),
+            Stage::Idle | Stage::Closed => unreachable!("no operation is in flight"),
         }
         if self.stage == Stage::Idle {
-            self.go_on(out);
+            self.write_next(out);
             if self.stage == Stage::Idle {
                 finished.append(&mut self.next);
             }
         }
     }
 
-    /// Whether what has gathered must go to the file.
+    /// Whether the collected records must be appended to the file.
     #[inline]
     fn is_due(&self) -> bool {
         self.gathered_bytes >= self.unit_bytes || (self.gathered_bytes > 0 && (self.sync || self.ending))
     }
 
-    fn go_on(&mut self, out: &mut Outbox) {
+    fn write_next(&mut self, out: &mut Outbox) {
         if self.stage != Stage::Idle {
             return;
         }
@@ -116,7 +118,7 @@ impl Wal {
             let bytes = std::mem::take(&mut self.gathered_bytes);
             self.file_bytes += bytes;
             out.counters.wal_bytes += bytes;
-            self.under_way.append(&mut self.next);
+            self.in_flight.append(&mut self.next);
             self.stage = Stage::Appending;
             out.push(Effect::Append { owner: Owner::Log(self.file), file: self.file, bytes });
         } else if self.ending {
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn records_gather_until_they_fill_a_block() {
+    fn records_are_collected_until_they_fill_a_block() {
         let (mut wal, mut out) = wal(false);
         assert!(wal.add(1, 400, &mut out) && wal.add(1, 400, &mut out));
         assert!(out.effects.is_empty());
@@ -159,14 +161,14 @@ mod tests {
             out.effects.pop_front(),
             Some(Effect::Append { owner: Owner::Log(wal.file), file: wal.file, bytes: 1_200 })
         );
-        assert!(!wal.add(2, 400, &mut out), "while it is under way, others wait");
+        assert!(!wal.add(2, 400, &mut out), "while it is in flight, others wait");
         let mut finished = Vec::new();
         wal.on_done(&mut out, &mut finished);
         assert_eq!((finished, words(&mut out).len()), (vec![1, 2], 0));
     }
 
     #[test]
-    fn writes_that_come_during_a_sync_share_the_next() {
+    fn writes_that_arrive_during_a_sync_share_the_next() {
         let (mut wal, mut out) = wal(true);
         let mut finished = Vec::new();
         assert!(!wal.add(1, 10, &mut out));
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_ends_brings_its_rest_to_the_file() {
+    fn a_closing_log_appends_its_rest_to_the_file() {
         for sync in [false, true] {
             let (mut wal, mut out) = wal(sync);
             let mut finished = Vec::new();

@@ -1,4 +1,4 @@
-//! One job against the drive.
+//! Checks one job against the drive.
 
 use std::ops::Range;
 
@@ -9,13 +9,13 @@ use super::{JobPlan, positive_time, time};
 use crate::limits::{QUEUE_DEPTH_MAX, STRIPE_PARTS_MAX, WORKERS_MAX};
 use crate::{Distribution, JobOperation, JobSpec, Mix, OnFull, Share, ZoneOrder};
 
-/// Bytes of a request when the file does not say.
+/// Default size of a request in bytes.
 const BLOCK_SIZE_DEFAULT_BYTES: u64 = 4096;
 
-/// Where a value stands, if it is there.
+/// The position of a value in the file, if it is present.
 type Span = Option<Range<usize>>;
 
-/// A job and where it stands.
+/// A job and its position in the file.
 struct Check<'a> {
     place: &'a Spanned<JobSpec>,
     spec: &'a JobSpec,
@@ -72,7 +72,7 @@ pub(super) fn job(
 }
 
 impl Check<'_> {
-    /// A key that this operation cannot use is a mistake about what the job does.
+    /// Checks that the operation uses all keys of the job.
     fn no_key_is_out_of_place(&self) -> Result<(), ConfigError> {
         use JobOperation::{Append, Mix, Randread, Randwrite, Read, Write};
         const DATA: &[JobOperation] = &[Read, Randread, Write, Randwrite, Append, Mix];
@@ -93,9 +93,9 @@ impl Check<'_> {
             {
                 let users: Vec<&str> = users.iter().map(|user| user.name()).collect();
                 let kind = if key == "rate" { "a rate in bytes" } else { key };
-                return Err(ConfigError::new(format!("{kind} means nothing for operation = \"{}\"", self.operation))
+                return Err(ConfigError::new(format!("{kind} does not apply to operation = \"{}\"", self.operation))
                     .within(span)
-                    .help(format!("leave it out; it is for {}", users.join(", "))));
+                    .help(format!("remove it; it applies to {}", users.join(", "))));
             }
         }
         Ok(())
@@ -105,7 +105,7 @@ impl Check<'_> {
         self.spec.rate.as_ref().is_some_and(|rate| matches!(rate.get_ref(), Rate::BytesPerSecond(_)))
     }
 
-    /// What the job draws from; for a plain writer its one operation.
+    /// The weights of the job; for a plain writer its one operation.
     fn weights(&self) -> Result<Mix, ConfigError> {
         match (self.operation, &self.spec.mix) {
             (JobOperation::Mix, Some(mix)) if *mix.get_ref() == Mix::default() => {
@@ -122,7 +122,7 @@ impl Check<'_> {
         }
     }
 
-    /// Which types of zones take the operation: conventional, sequential.
+    /// Which types of zones support the operation: conventional, sequential.
     fn takes(&self) -> (bool, bool) {
         match self.operation {
             JobOperation::Read | JobOperation::Randread | JobOperation::Write => (true, true),
@@ -146,28 +146,28 @@ impl Check<'_> {
         };
         if allowed.is_empty() {
             let (what, help) = if conventional {
-                ("no conventional zones", "zones that must be written in order take write and append, not randwrite")
+                ("no conventional zones", "sequential write required zones support write and append, not randwrite")
             } else {
-                ("only conventional zones", "they take read, randread, write and randwrite")
+                ("only conventional zones", "conventional zones support read, randread, write and randwrite")
             };
-            let message = format!("operation = \"{}\" cannot be done: this drive has {what}", self.operation);
+            let message = format!("operation = \"{}\" is not possible: this drive has {what}", self.operation);
             return Err(ConfigError::at(&self.spec.operation, message).help(help));
         }
         let Some(place) = &self.spec.zones else {
-            // Writing is for sequential zones where there are any: a reader takes what there is.
+            // Writers use sequential zones if there are any; readers use all zones.
             let writes = self.weights.write > 0 && geometry.conventional_zone_count < geometry.zone_count;
             let first = if writes { geometry.conventional_zone_count } else { allowed.start };
             return Ok((first..allowed.end).map(ZoneIndex).collect());
         };
         let zones: &IndexSet = place.get_ref();
-        let help = format!("zones {}..{} can be used here", allowed.start, allowed.end);
+        let help = format!("write zones within \"{}..{}\" (the end is exclusive)", allowed.start, allowed.end);
         if let Some(zone) = zones.iter().find(|&&zone| zone >= geometry.zone_count) {
-            let message = format!("there is no zone {zone}: the drive has {} zones", geometry.zone_count);
+            let message = format!("zone {zone} does not exist: the drive has {} zones", geometry.zone_count);
             return Err(ConfigError::at(place, message).help(help));
         }
         if let Some(zone) = zones.iter().find(|&&zone| !takes(ZoneIndex(zone))) {
-            let kind = if conventional { "must be written in order" } else { "is conventional" };
-            let message = format!("zone {zone} {kind}: it takes no {}", self.operation);
+            let kind = if conventional { "must be written sequentially" } else { "is conventional" };
+            let message = format!("zone {zone} {kind}: it does not support {}", self.operation);
             return Err(ConfigError::at(place, message).help(help));
         }
         Ok(zones.iter().copied().map(ZoneIndex).collect())
@@ -181,8 +181,8 @@ impl Check<'_> {
         }
         let size = self.spec.block_size.as_ref().map_or(BLOCK_SIZE_DEFAULT_BYTES.max(block), |size| size.get_ref().0);
         if size == 0 || !size.is_multiple_of(block) {
-            let message = format!("a request of {} is not made of whole blocks", ByteSize(size));
-            let help = format!("write a multiple of the drive's block, \"{}\"", ByteSize(block));
+            let message = format!("a request of {} is not a multiple of the block size", ByteSize(size));
+            let help = format!("write a multiple of the drive's block size, \"{}\"", ByteSize(block));
             return Err(self.at_block_size(message).help(help));
         }
         let (limit, what) = if self.weights.append > 0 {
@@ -194,7 +194,7 @@ impl Check<'_> {
         let Some(place) = &self.spec.stripe else {
             if size > limit {
                 let message =
-                    format!("{what} of this drive carries at most {}, not {}", ByteSize(limit), ByteSize(size));
+                    format!("{what} to this drive transfers at most {}, not {}", ByteSize(limit), ByteSize(size));
                 let help = format!(
                     "write block_size = \"{0}\" or less, or split the request with stripe = \"{0}\" or less",
                     ByteSize(limit)
@@ -206,17 +206,17 @@ impl Check<'_> {
         let part = place.get_ref().0;
         let refuse = |message: String| Err(ConfigError::at(place, message));
         if part == 0 || !part.is_multiple_of(block) {
-            return refuse(format!("a stripe of {} is not made of whole blocks", ByteSize(part))).map_err(|error| {
-                error.help(format!("write a multiple of the drive's block, \"{}\"", ByteSize(block)))
-            });
+            return refuse(format!("a stripe of {} is not a multiple of the block size", ByteSize(part))).map_err(
+                |error| error.help(format!("write a multiple of the drive's block size, \"{}\"", ByteSize(block))),
+            );
         }
         if part > limit {
-            return refuse(format!("{what} of this drive carries at most {}", ByteSize(limit)))
+            return refuse(format!("{what} to this drive transfers at most {}", ByteSize(limit)))
                 .map_err(|error| error.help(format!("write stripe = \"{}\" or less", ByteSize(limit))));
         }
         if !size.is_multiple_of(part) {
             return refuse(format!(
-                "a request of {} is not made of whole stripes of {}",
+                "a request of {} is not a multiple of the stripe of {}",
                 ByteSize(size),
                 ByteSize(part)
             ))
@@ -249,16 +249,16 @@ impl Check<'_> {
         let order = *place.get_ref();
         let refuse = |message: &str, help: &str| Err(ConfigError::at(place, message).help(help));
         if self.spec.stripe.is_some() && order != ZoneOrder::RoundRobin {
-            return refuse("a stripe goes round its zones", "write zone_order = \"round-robin\", or leave it out");
-        }
-        if is_random && order == ZoneOrder::Sequential {
             return refuse(
-                "a job at random places is never through with a zone",
-                "write zone_order = \"random\" or \"round-robin\"",
+                "a striped job visits its zones round-robin",
+                "write zone_order = \"round-robin\", or remove it",
             );
         }
+        if is_random && order == ZoneOrder::Sequential {
+            return refuse("a random job never completes a zone", "write zone_order = \"random\" or \"round-robin\"");
+        }
         if is_random && is_skewed && order != ZoneOrder::Random {
-            return refuse("the distribution picks the zone too", "write zone_order = \"random\", or leave it out");
+            return refuse("the distribution also selects the zone", "write zone_order = \"random\", or remove it");
         }
         Ok(order)
     }
@@ -290,15 +290,15 @@ impl Check<'_> {
         Ok((0..count).map(|worker| if share == Share::Split { dealt(worker) } else { zones.to_vec() }).collect())
     }
 
-    /// A writer that needs more active zones than there are would only collect errors.
-    fn active_zones_suffice(&self, zones: &[ZoneIndex], order: ZoneOrder, in_turn: u32) -> Result<(), ConfigError> {
+    /// Checks that a writer does not need more active zones than the drive supports.
+    fn active_zones_suffice(&self, zones: &[ZoneIndex], order: ZoneOrder, at_a_time: u32) -> Result<(), ConfigError> {
         let Some(max) = self.geometry.max_active_zones else { return Ok(()) };
         if self.weights.write == 0 && self.weights.append == 0 {
             return Ok(());
         }
         let is_sequential = |zone: &&ZoneIndex| self.geometry.zone_type(**zone) == ZoneType::SequentialWriteRequired;
         let zone_count = zones.iter().filter(is_sequential).count();
-        let active = if order == ZoneOrder::Sequential { zone_count.min(in_turn as usize) } else { zone_count };
+        let active = if order == ZoneOrder::Sequential { zone_count.min(at_a_time as usize) } else { zone_count };
         if active <= max as usize {
             return Ok(());
         }
@@ -319,13 +319,13 @@ impl Check<'_> {
             .help(format!("add zones = \"{first}..{}\" or fewer, or write zone_order = \"sequential\"", first + max)))
     }
 
-    /// A striped reader needs zones that hold at least one request.
+    /// Checks that the zones of a striped reader are at least as large as one request.
     fn stripes_fit(&self, workers: &[Vec<ZoneIndex>], request: u64, part: u64) -> Result<(), ConfigError> {
         let Some(place) = &self.spec.stripe else { return Ok(()) };
         let parts_in_zone = self.geometry.zone_capacity_blocks.0 / part;
         let fewest = workers.iter().map(Vec::len).min().unwrap_or(0) as u64;
         if parts_in_zone * fewest < request / part {
-            return Err(ConfigError::at(place, "the zones of a worker do not hold one request")
+            return Err(ConfigError::at(place, "the zones of a worker are smaller than one request")
                 .help("write a smaller block_size, or use more zones"));
         }
         Ok(())
@@ -348,7 +348,7 @@ impl Check<'_> {
         let Some(place) = &self.spec.finish_at else { return Ok(None) };
         if zones.iter().any(|&zone| self.geometry.zone_type(zone) == ZoneType::Conventional) {
             return Err(ConfigError::at(place, "a conventional zone cannot be finished")
-                .help("leave finish_at out, or use sequential zones only"));
+                .help("remove finish_at, or use only sequential zones"));
         }
         let capacity = self.geometry.zone_capacity_blocks.0;
         let blocks = (place.get_ref().0 * capacity as f64) as u64;
@@ -377,8 +377,10 @@ fn span<T>(value: &Option<Spanned<T>>) -> Span {
 /// A limit above zero.
 fn limit<T>(value: &Option<Spanned<T>>, number: impl Fn(&T) -> u64) -> Result<Option<u64>, ConfigError> {
     match value {
-        Some(place) if number(place.get_ref()) == 0 => Err(ConfigError::at(place, "the job would have nothing to do")
-            .help("write a number above zero, or leave it out")),
+        Some(place) if number(place.get_ref()) == 0 => {
+            Err(ConfigError::at(place, "the job would have nothing to do")
+                .help("write a number above zero, or remove it"))
+        }
         value => Ok(value.as_ref().map(|place| number(place.get_ref()))),
     }
 }

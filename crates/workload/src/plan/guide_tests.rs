@@ -1,11 +1,11 @@
-//! The examples of the guide are accepted, and it speaks of every key.
+//! The examples of the guide are accepted, and it documents every key.
 
 use super::*;
 use crate::parse_jobs;
 
 const GUIDE: &str = include_str!("../../../../docs/guide/job-files.md");
 
-/// A drive of the size that the guide has in mind.
+/// A drive of the size that the guide assumes.
 fn drive() -> Geometry {
     Geometry {
         block_size_bytes: 4096,
@@ -41,11 +41,11 @@ fn every_example_of_the_guide_is_a_plan() {
 #[test]
 fn every_key_has_its_place_in_the_guide_and_in_an_example() {
     for table in ["[run]\n", "[[job]]\noperation = \"read\"\n"] {
-        let error = parse_jobs(&format!("{table}no_such_key = 1\n")).expect_err("there is no such key");
+        let error = parse_jobs(&format!("{table}no_such_key = 1\n")).expect_err("the key does not exist");
         let help = error.help.expect("the keys are listed");
         let (_, keys) = help.split_once("allowed here: ").expect("the keys are listed");
         for key in keys.split(", ") {
-            assert!(GUIDE.contains(&format!("`{key}`")), "the guide does not speak of {key}");
+            assert!(GUIDE.contains(&format!("`{key}`")), "the guide does not document {key}");
             let shown = examples().any(|example| example.lines().any(|line| line.starts_with(&format!("{key} = "))));
             assert!(shown, "no example shows {key}");
         }

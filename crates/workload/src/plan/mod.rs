@@ -1,4 +1,5 @@
-//! Jobs checked against a drive: what is wrong is found here, at its place in the file, and never while running.
+//! Checks jobs against a drive: mistakes are reported here, with their position in the file, and
+//! never during a run.
 
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ const SAMPLE_WITHOUT_TIME: Duration = Duration::from_millis(10);
 /// Samples in the time series of a run with a time limit.
 const SAMPLES_OF_TIME: u64 = 100;
 
-/// Jobs that a drive of one geometry can do.
+/// Jobs that a drive of one geometry supports.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) geometry: Geometry,
@@ -28,7 +29,7 @@ pub struct Plan {
     pub(crate) time: Option<Duration>,
     pub(crate) sample: Duration,
     pub(crate) jobs: Vec<JobPlan>,
-    /// Where the file asks for reads to be verified.
+    /// The position of `verify = true` in the file.
     verify: Option<Range<usize>>,
     prefill: Vec<(ZoneIndex, Blocks)>,
 }
@@ -55,7 +56,7 @@ pub(crate) struct JobPlan {
     pub(crate) end: Option<Duration>,
     pub(crate) bytes: Option<u64>,
     pub(crate) operations: Option<u64>,
-    /// A reader without a limit ends when it is through with its zones.
+    /// A reader without a limit ends when it has read all its zones.
     pub(crate) one_pass: bool,
     pub(crate) distribution: Distribution,
     pub(crate) on_full: OnFull,
@@ -66,26 +67,27 @@ impl Plan {
     /// Checks a run against the geometry of the namespace it is to run on.
     ///
     /// # Errors
-    /// The first thing that this drive cannot do or that makes no sense, at its place, and what is allowed.
+    /// The first value that is invalid or not supported by this drive, with its position, and the
+    /// allowed values.
     pub fn new(run: &RunSpec, jobs: &[Spanned<JobSpec>], geometry: &Geometry) -> Result<Plan, ConfigError> {
         if jobs.is_empty() {
             let help = "add a table [[job]] with a line like operation = \"randread\"";
-            return Err(ConfigError::new("there is no job").help(help));
+            return Err(ConfigError::new("the file has no job").help(help));
         }
         if let Some(excess) = jobs.get(JOBS_MAX) {
-            return Err(ConfigError::at(excess, format!("there are {} jobs", jobs.len()))
+            return Err(ConfigError::at(excess, format!("{} jobs are too many", jobs.len()))
                 .help(format!("at most {JOBS_MAX} are allowed; use workers for copies of a job")));
         }
         let mut plan = Plan::of_run(run, geometry)?;
         for (index, place) in jobs.iter().enumerate() {
             let job = check::job(place, index, plan.time, geometry)?;
             if plan.jobs.iter().any(|other| other.name == job.name) {
-                let message = format!("there are two jobs with the name \"{}\"", job.name);
+                let message = format!("two jobs have the name \"{}\"", job.name);
                 let error = match &place.get_ref().name {
                     Some(name) => ConfigError::at(name, message),
                     None => ConfigError::at(place, message),
                 };
-                return Err(error.help("give each job a name of its own: figures are reported by name"));
+                return Err(error.help("give each job its own name: results are reported by name"));
             }
             plan.jobs.push(job);
         }
@@ -95,20 +97,20 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether reads are held against what was written.
+    /// Whether reads are verified.
     #[must_use]
     pub fn verifies(&self) -> bool {
         self.verify.is_some()
     }
 
-    /// Whether the run can be done on a device that keeps this of what is written to it.
+    /// Checks whether the run is possible on a device that keeps this kind of payload.
     ///
     /// # Errors
     /// When reads are to be verified, and the device does not keep bytes.
     pub fn check_payload(&self, keeps: PayloadKind) -> Result<(), ConfigError> {
         match &self.verify {
             Some(place) if keeps != PayloadKind::Bytes => {
-                Err(ConfigError::new("reads cannot be verified: the drive does not keep what is written to it")
+                Err(ConfigError::new("reads cannot be verified: the drive does not store the written data")
                     .within(place.clone())
                     .help("write payload = \"bytes\" under [drive], or verify = false"))
             }
@@ -125,14 +127,14 @@ impl Plan {
         zones
     }
 
-    /// How many blocks must be written in which zones before the run, from their starts; a zone that is not listed must
-    /// be empty. A zone written to its capacity is expected to be full.
+    /// How many blocks of which zones must be written before the run, from their starts; a zone
+    /// that is not listed must be empty. A zone written to its capacity is expected to be full.
     #[must_use]
     pub fn prefill(&self) -> Vec<(ZoneIndex, Blocks)> {
         self.prefill.clone()
     }
 
-    /// How long the run takes at most, where the file says so.
+    /// The time limit of the run, if the file sets one.
     #[must_use]
     pub fn time(&self) -> Option<Duration> {
         self.time
@@ -149,8 +151,8 @@ impl Plan {
         if let (Some(place), Some(limit)) = (&run.ramp, limit)
             && ramp >= limit
         {
-            return Err(ConfigError::at(place, format!("the ramp of {ramp} leaves nothing of the run of {limit}"))
-                .help("write a ramp shorter than time: the figures are of what is after it"));
+            return Err(ConfigError::at(place, format!("the ramp of {ramp} is not shorter than the run of {limit}"))
+                .help("write a ramp shorter than time: only the time after the ramp is measured"));
         }
         let sample = match (positive_time(&run.sample)?, limit) {
             (Some(sample), _) => sample,
@@ -161,7 +163,7 @@ impl Plan {
             && limit.0.div_ceil(sample.0) > SAMPLES_MAX
         {
             let least = TimeSpan(limit.0.div_ceil(SAMPLES_MAX));
-            let message = format!("this makes {} samples", limit.0.div_ceil(sample.0));
+            let message = format!("this requires {} samples", limit.0.div_ceil(sample.0));
             return Err(ConfigError::at(place, message)
                 .help(format!("write at least \"{least}\": at most {SAMPLES_MAX} samples")));
         }
@@ -170,7 +172,7 @@ impl Plan {
         Ok(Plan { geometry, seed: run.seed, ramp, time: limit, sample, jobs: Vec::new(), verify, prefill: Vec::new() })
     }
 
-    /// To verify a conventional zone takes a record for each block.
+    /// Checks the number of conventional blocks: verification needs a record for each.
     fn verify_fits(&self) -> Result<(), ConfigError> {
         let Some(place) = &self.verify else { return Ok(()) };
         let conventional = |zone: &ZoneIndex| self.geometry.zone_type(*zone) == ZoneType::Conventional;
@@ -186,12 +188,13 @@ impl Plan {
 }
 
 impl JobPlan {
-    /// Whether the job writes or appends to sequential zones, or to conventional ones from start to end.
+    /// Whether the job writes or appends to sequential zones, or to conventional ones from start to
+    /// end.
     pub(crate) fn writes_forward(&self) -> bool {
         self.weights.write > 0 || self.weights.append > 0
     }
 
-    /// Whether anything but time ends the job.
+    /// Whether the job ends without a time limit.
     pub(crate) fn ends_without_time(&self) -> bool {
         self.bytes.is_some()
             || self.operations.is_some()
@@ -210,22 +213,23 @@ fn time(value: &Option<Spanned<TimeSpan>>) -> Result<Option<Duration>, ConfigErr
     let Some(place) = value else { return Ok(None) };
     let nanoseconds = place.get_ref().0;
     if nanoseconds > TIME_MAX_NS {
-        return Err(ConfigError::at(place, "this is more than a year").help("write at most \"8760 h\""));
+        return Err(ConfigError::at(place, "the time is longer than a year").help("write at most \"8760 h\""));
     }
     Ok(Some(Duration(nanoseconds)))
 }
 
-/// A time of at most a year, and not of nothing.
+/// A time of at most a year, and above zero.
 fn positive_time(value: &Option<Spanned<TimeSpan>>) -> Result<Option<Duration>, ConfigError> {
     match (time(value)?, value) {
         (Some(Duration::ZERO), Some(place)) => {
-            Err(ConfigError::at(place, "this is no time at all").help("write a time above zero, or leave it out"))
+            Err(ConfigError::at(place, "the time is zero").help("write a time above zero, or remove it"))
         }
         (time, _) => Ok(time),
     }
 }
 
-/// Plain writes of two jobs to one sequential zone would come out of order: neither knows what the other has written.
+/// Checks that no two jobs write to one sequential zone by plain writes, which would be out of
+/// order.
 fn check_writers_apart(plans: &[JobPlan], jobs: &[Spanned<JobSpec>], geometry: &Geometry) -> Result<(), ConfigError> {
     let mut writer_of_zone: Vec<Option<usize>> = vec![None; geometry.zone_count as usize];
     for (index, plan) in plans.iter().enumerate().filter(|(_, plan)| plan.writes_forward()) {
@@ -234,20 +238,20 @@ fn check_writers_apart(plans: &[JobPlan], jobs: &[Spanned<JobSpec>], geometry: &
             if other == index || (plan.weights.write == 0 && plans[other].weights.write == 0) {
                 continue;
             }
-            let message = format!("zone {zone} is written by the job \"{}\" too", plans[other].name);
+            let message = format!("zone {zone} is also written by the job \"{}\"", plans[other].name);
             let job = &jobs[index];
             let error = match &job.get_ref().zones {
                 Some(zones) => ConfigError::at(zones, message),
                 None => ConfigError::at(job, message),
             };
-            return Err(error.help("give each job zones of its own, or let all of them append"));
+            return Err(error.help("give each job its own zones, or let all of them append"));
         }
     }
     Ok(())
 }
 
-/// The fullest that any job wants each zone. What is not asked for, but only a default, does not fill zones that a job
-/// is there to write.
+/// The highest prefill of each zone over all jobs. A default prefill does not apply to zones that a
+/// job writes.
 fn prefill(
     plans: &[JobPlan],
     jobs: &[Spanned<JobSpec>],

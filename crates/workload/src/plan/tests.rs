@@ -1,10 +1,11 @@
-//! Mistakes point at their place, and say what is allowed.
+//! Mistakes are reported with their position and the allowed values.
 
 use super::*;
 use crate::parse_jobs;
 use zonda_config::unplaced;
 
-/// Sixteen zones of 4 KiB blocks, the first four conventional; 14 active; 128 KiB a command, 64 KiB an append.
+/// Sixteen zones of 4 KiB blocks, the first four conventional; 14 active; 128 KiB a command, 64 KiB
+/// an append.
 fn drive() -> Geometry {
     Geometry {
         block_size_bytes: 4096,
@@ -58,7 +59,11 @@ fn defaults_are_filled_in() {
     assert_eq!(plan.job_names().collect::<Vec<_>>(), ["job1", "job2"]);
     let [append, randread] = plan.jobs.as_slice() else { panic!("two jobs") };
     assert_eq!((append.request_blocks, append.queue_depth, append.zone_order), (1, 1, ZoneOrder::Sequential));
-    assert_eq!(append.workers, [(4..24).map(ZoneIndex).collect::<Vec<_>>()], "conventional zones take no append");
+    assert_eq!(
+        append.workers,
+        [(4..24).map(ZoneIndex).collect::<Vec<_>>()],
+        "conventional zones do not support append"
+    );
     assert_eq!((randread.zone_order, randread.workers[0].len()), (ZoneOrder::Random, 24));
 }
 
@@ -71,22 +76,22 @@ fn a_larger_block_of_the_drive_is_the_default_request() {
 }
 
 #[test]
-fn request_sizes_are_held_against_the_drive() {
+fn request_sizes_are_checked_against_the_drive() {
     assert_mistake(
         &job("operation = \"read\"\nblock_size = \"6 KiB\""),
-        "a request of 6 KiB is not made of whole blocks",
+        "a request of 6 KiB is not a multiple of the block size",
         "\"6 KiB\"",
-        "write a multiple of the drive's block, \"4 KiB\"",
+        "write a multiple of the drive's block size, \"4 KiB\"",
     );
     assert_mistake(
         &job("operation = \"append\"\nblock_size = \"128 KiB\""),
-        "an append of this drive carries at most 64 KiB, not 128 KiB",
+        "an append to this drive transfers at most 64 KiB, not 128 KiB",
         "\"128 KiB\"",
         "write block_size = \"64 KiB\" or less, or split the request with stripe = \"64 KiB\" or less",
     );
     assert_mistake(
         &job("operation = \"write\"\nblock_size = \"1 MiB\""),
-        "a command of this drive carries at most 128 KiB, not 1 MiB",
+        "a command to this drive transfers at most 128 KiB, not 1 MiB",
         "\"1 MiB\"",
         "write block_size = \"128 KiB\" or less, or split the request with stripe = \"128 KiB\" or less",
     );
@@ -100,16 +105,16 @@ fn request_sizes_are_held_against_the_drive() {
 }
 
 #[test]
-fn stripes_are_held_against_the_drive_and_the_request() {
+fn stripes_are_checked_against_the_drive_and_the_request() {
     let stripe = |stripe: &str| {
         job(&format!("operation = \"append\"\nzones = \"4..8\"\nblock_size = \"256 KiB\"\nstripe = \"{stripe}\""))
     };
-    assert_eq!(mistake(&stripe("6 KiB")).0, "a stripe of 6 KiB is not made of whole blocks");
+    assert_eq!(mistake(&stripe("6 KiB")).0, "a stripe of 6 KiB is not a multiple of the block size");
     assert_eq!(mistake(&stripe("128 KiB")).2, "write stripe = \"64 KiB\" or less");
-    assert_eq!(mistake(&stripe("48 KiB")).0, "a request of 256 KiB is not made of whole stripes of 48 KiB");
+    assert_eq!(mistake(&stripe("48 KiB")).0, "a request of 256 KiB is not a multiple of the stripe of 48 KiB");
     assert_mistake(
         &job("operation = \"read\"\nzones = \"0..2\"\nblock_size = \"1 MiB\"\nstripe = \"4 KiB\""),
-        "the zones of a worker do not hold one request",
+        "the zones of a worker are smaller than one request",
         "\"4 KiB\"",
         "write a smaller block_size, or use more zones",
     );
@@ -124,30 +129,30 @@ fn stripes_are_held_against_the_drive_and_the_request() {
 }
 
 #[test]
-fn zones_are_held_against_the_drive() {
+fn zones_are_checked_against_the_drive() {
     assert_mistake(
         &job("operation = \"read\"\nzones = \"0..25\""),
-        "there is no zone 24: the drive has 24 zones",
+        "zone 24 does not exist: the drive has 24 zones",
         "\"0..25\"",
-        "zones 0..24 can be used here",
+        "write zones within \"0..24\" (the end is exclusive)",
     );
     assert_mistake(
         &job("operation = \"append\"\nzones = \"2..6\""),
-        "zone 2 is conventional: it takes no append",
+        "zone 2 is conventional: it does not support append",
         "\"2..6\"",
-        "zones 4..24 can be used here",
+        "write zones within \"4..24\" (the end is exclusive)",
     );
     assert_mistake(
         &job("operation = \"randwrite\"\nzones = [0, 9]"),
-        "zone 9 must be written in order: it takes no randwrite",
+        "zone 9 must be written sequentially: it does not support randwrite",
         "[0, 9]",
-        "zones 0..4 can be used here",
+        "write zones within \"0..4\" (the end is exclusive)",
     );
     let sequential = Geometry { conventional_zone_count: 0, ..drive() };
     let (message, place, _) = mistake_on(&sequential, &job("operation = \"randwrite\""));
     assert_eq!(
         (message.as_str(), place.as_str()),
-        ("operation = \"randwrite\" cannot be done: this drive has no conventional zones", "\"randwrite\"")
+        ("operation = \"randwrite\" is not possible: this drive has no conventional zones", "\"randwrite\"")
     );
     let conventional = Geometry { conventional_zone_count: 24, ..drive() };
     assert!(mistake_on(&conventional, &job("operation = \"reset\"")).0.ends_with("only conventional zones"));
@@ -155,7 +160,7 @@ fn zones_are_held_against_the_drive() {
 }
 
 #[test]
-fn a_writer_may_not_need_more_active_zones_than_there_are() {
+fn a_writer_may_not_need_more_active_zones_than_the_drive_supports() {
     assert_mistake(
         &job("operation = \"write\"\nzones = \"4..24\"\nzone_order = \"round-robin\""),
         "this writes 20 zones at a time, and the drive allows 14 active zones",
@@ -188,9 +193,9 @@ fn plain_writes_are_kept_apart() {
     let two = |first: &str, second: &str| {
         job(&format!("operation = \"{first}\"\nzones = \"4..8\"\n[[job]]\noperation = \"{second}\"\nzones = \"7..9\""))
     };
-    let help = "give each job zones of its own, or let all of them append";
-    assert_mistake(&two("write", "write"), "zone 7 is written by the job \"job1\" too", "\"7..9\"", help);
-    assert_mistake(&two("append", "write"), "zone 7 is written by the job \"job1\" too", "\"7..9\"", help);
+    let help = "give each job its own zones, or let all of them append";
+    assert_mistake(&two("write", "write"), "zone 7 is also written by the job \"job1\"", "\"7..9\"", help);
+    assert_mistake(&two("append", "write"), "zone 7 is also written by the job \"job1\"", "\"7..9\"", help);
     assert!(plan_on(&drive(), &two("append", "append")).is_ok());
     assert!(plan_on(&drive(), &two("write", "randread")).is_ok());
 }
@@ -207,20 +212,20 @@ fn workers_need_zones_to_split() {
 }
 
 #[test]
-fn a_key_that_means_nothing_for_an_operation_is_refused() {
+fn a_key_that_does_not_apply_to_an_operation_is_refused() {
     assert_mistake(
         &job("operation = \"reset\"\nblock_size = \"4 KiB\""),
-        "block_size means nothing for operation = \"reset\"",
+        "block_size does not apply to operation = \"reset\"",
         "\"4 KiB\"",
-        "leave it out; it is for read, randread, write, randwrite, append, mix",
+        "remove it; it applies to read, randread, write, randwrite, append, mix",
     );
     for (lines, message) in [
-        ("operation = \"read\"\nmix = { read = 1 }", "mix means nothing for operation = \"read\""),
-        ("operation = \"mix\"\nmix = { read = 1 }\nstripe = \"4 KiB\"", "stripe means nothing for operation = \"mix\""),
-        ("operation = \"read\"\ndistribution = \"uniform\"", "distribution means nothing for operation = \"read\""),
-        ("operation = \"randread\"\non_full = \"next\"", "on_full means nothing for operation = \"randread\""),
-        ("operation = \"finish\"\nfinish_at = 0.5", "finish_at means nothing for operation = \"finish\""),
-        ("operation = \"open\"\nrate = \"1 MiB/s\"", "a rate in bytes means nothing for operation = \"open\""),
+        ("operation = \"read\"\nmix = { read = 1 }", "mix does not apply to operation = \"read\""),
+        ("operation = \"mix\"\nmix = { read = 1 }\nstripe = \"4 KiB\"", "stripe does not apply to operation = \"mix\""),
+        ("operation = \"read\"\ndistribution = \"uniform\"", "distribution does not apply to operation = \"read\""),
+        ("operation = \"randread\"\non_full = \"next\"", "on_full does not apply to operation = \"randread\""),
+        ("operation = \"finish\"\nfinish_at = 0.5", "finish_at does not apply to operation = \"finish\""),
+        ("operation = \"open\"\nrate = \"1 MiB/s\"", "a rate in bytes does not apply to operation = \"open\""),
     ] {
         assert_eq!(mistake(&job(lines)).0, message);
     }
@@ -237,7 +242,7 @@ fn a_mix_needs_weights() {
 }
 
 #[test]
-fn a_job_must_end_some_time() {
+fn a_job_without_an_end_is_refused() {
     let (message, place, help) = mistake("[[job]]\noperation = \"randread\"\n");
     assert_eq!((message.as_str(), place.as_str()), ("the job \"job1\" never ends", "[[job]]"));
     assert!(help.starts_with("write time = \"10 s\" under [run]"));
@@ -255,22 +260,22 @@ fn a_job_must_end_some_time() {
 }
 
 #[test]
-fn times_that_leave_nothing_are_refused() {
+fn times_that_leave_no_measurement_are_refused() {
     assert_mistake(
         "[run]\ntime = \"1 s\"\nramp = \"2 s\"\n[[job]]\noperation = \"read\"\n",
-        "the ramp of 2.00 s leaves nothing of the run of 1.00 s",
+        "the ramp of 2.00 s is not shorter than the run of 1.00 s",
         "\"2 s\"",
-        "write a ramp shorter than time: the figures are of what is after it",
+        "write a ramp shorter than time: only the time after the ramp is measured",
     );
     assert_mistake(
         "[run]\ntime = \"10 s\"\nsample = \"1 us\"\n[[job]]\noperation = \"read\"\n",
-        "this makes 10000000 samples",
+        "this requires 10000000 samples",
         "\"1 us\"",
         "write at least \"100 us\": at most 100000 samples",
     );
     assert_eq!(mistake(&job("operation = \"read\"\nstart = \"1 s\"")).1, "\"1 s\"");
-    assert_eq!(mistake(&job("operation = \"read\"\ntime = 0")).0, "this is no time at all");
-    assert_eq!(mistake(&job("operation = \"read\"\nthink_time = \"9000 h\"")).0, "this is more than a year");
+    assert_eq!(mistake(&job("operation = \"read\"\ntime = 0")).0, "the time is zero");
+    assert_eq!(mistake(&job("operation = \"read\"\nthink_time = \"9000 h\"")).0, "the time is longer than a year");
     assert_eq!(mistake(&job("operation = \"read\"\noperations = 0")).0, "the job would have nothing to do");
     assert_eq!(mistake(&job("operation = \"read\"\nbytes = 0")).1, "0");
 }
@@ -279,13 +284,13 @@ fn times_that_leave_nothing_are_refused() {
 fn random_orders_and_distributions_go_together() {
     assert_mistake(
         &job("operation = \"randread\"\nzone_order = \"sequential\""),
-        "a job at random places is never through with a zone",
+        "a random job never completes a zone",
         "\"sequential\"",
         "write zone_order = \"random\" or \"round-robin\"",
     );
     assert_eq!(
         mistake(&job("operation = \"randread\"\nzone_order = \"round-robin\"\ndistribution = { zipf = 0.9 }")).0,
-        "the distribution picks the zone too"
+        "the distribution also selects the zone"
     );
     for (distribution, message, place) in [
         ("{ zipf = 1.2 }", "zipf = 1.2 is out of range", "{ zipf = 1.2 }"),
@@ -301,7 +306,7 @@ fn random_orders_and_distributions_go_together() {
 }
 
 #[test]
-fn the_fullest_prefill_counts_and_a_default_spares_the_zones_of_writers() {
+fn the_highest_prefill_applies_and_a_default_excludes_the_zones_of_writers() {
     let text = "[run]\ntime = \"1 s\"\n\
                 [[job]]\noperation = \"append\"\nzones = \"4..6\"\n\
                 [[job]]\noperation = \"randread\"\nzones = \"5..8\"\n\
@@ -319,7 +324,7 @@ fn the_fullest_prefill_counts_and_a_default_spares_the_zones_of_writers() {
 }
 
 #[test]
-fn zones_are_finished_where_there_is_something_to_finish() {
+fn finish_at_is_refused_for_zones_that_cannot_be_finished() {
     assert_mistake(
         &job("operation = \"append\"\nfinish_at = 0.01"),
         "nothing would be written before the zone is finished",
@@ -336,15 +341,15 @@ fn zones_are_finished_where_there_is_something_to_finish() {
 fn names_are_different() {
     let text = "[run]\ntime = \"1 s\"\n[[job]]\nname = \"a\"\noperation = \"read\"\n[[job]]\nname = \"a\"\noperation = \"read\"\n";
     let error = plan_on(&drive(), text).unwrap_err();
-    assert_eq!(error.message, "there are two jobs with the name \"a\"");
+    assert_eq!(error.message, "two jobs have the name \"a\"");
     assert_eq!(error.span.unwrap().start, text.rfind("\"a\"").unwrap());
 }
 
 #[test]
-fn a_file_without_jobs_says_what_is_missing() {
-    assert_eq!(mistake("[run]\nseed = 2\n").0, "there is no job");
-    assert_eq!(parse_jobs("").unwrap_err().message, "there is nothing in this file");
-    assert_eq!(mistake("[[job]]\nname = \"x\"\n").0, "[[job]] number 1 lacks the key \"operation\"");
+fn a_file_without_jobs_is_refused_with_the_missing_part() {
+    assert_eq!(mistake("[run]\nseed = 2\n").0, "the file has no job");
+    assert_eq!(parse_jobs("").unwrap_err().message, "the file is empty");
+    assert_eq!(mistake("[[job]]\nname = \"x\"\n").0, "missing key \"operation\" in [[job]] number 1");
     let (message, place, help) = mistake(&job("operation = \"randread\"\nquedepth = 4"));
     assert_eq!((message.as_str(), place.as_str()), ("unknown key \"quedepth\"", "quedepth"));
     assert!(help.starts_with("did you mean \"queue_depth\"? allowed here: name, operation, mix, block_size"), "{help}");

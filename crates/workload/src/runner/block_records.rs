@@ -1,4 +1,4 @@
-//! Which write each block of a conventional zone may hold.
+//! Tracks which write each block of a conventional zone may contain.
 
 /// One record for each block, once the zone is written.
 pub(super) struct BlockRecords {
@@ -11,10 +11,10 @@ pub(super) struct BlockRecords {
 struct BlockRecord {
     /// The last write issued.
     latest: u32,
-    /// No write before this one can be there any more; 0 while what was there before the run can.
+    /// The oldest write that the block may contain; 0 for contents from before the run.
     floor: u32,
-    /// The first of the writes that are under way together, and whether any of them has succeeded: which of them is there
-    /// in the end, nobody knows.
+    /// The first of the concurrent writes in flight, and whether any of them has succeeded: which
+    /// of them remains in the end is unknown.
     together_from: u32,
     outstanding: u32,
     any_succeeded: bool,
@@ -25,13 +25,13 @@ impl BlockRecords {
         BlockRecords { zone_blocks, records: Box::default() }
     }
 
-    /// The first `blocks` were written before the run, as the first write of each.
+    /// Notes that the first `blocks` were written before the run, as the first write of each.
     pub(super) fn prepared(&mut self, blocks: u64) {
         let written = BlockRecord { latest: 1, floor: 1, ..BlockRecord::default() };
         self.all()[..blocks as usize].fill(written);
     }
 
-    /// A write of the block is issued: its number.
+    /// Notes a write of the block, and returns its number.
     pub(super) fn begin_write(&mut self, block: u64) -> u32 {
         let record = &mut self.all()[block as usize];
         record.latest += 1;
@@ -73,12 +73,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_under_way_together_may_end_in_any_order_on_the_medium() {
+    fn writes_in_flight_together_may_end_in_any_order_on_the_medium() {
         let mut blocks = BlockRecords::new(4);
         assert_eq!((blocks.floor(2), blocks.latest(2)), (0, 0));
         assert_eq!((blocks.begin_write(2), blocks.begin_write(2)), (1, 2));
         blocks.end_write(2, true);
-        assert_eq!(blocks.floor(2), 0, "the other is still under way");
+        assert_eq!(blocks.floor(2), 0, "the other is still in flight");
         blocks.end_write(2, false);
         assert_eq!((blocks.floor(2), blocks.latest(2)), (1, 2));
         blocks.begin_write(2);

@@ -1,4 +1,4 @@
-//! What happens to a run: time goes on, timers fire, commands complete.
+//! The events of a run: time advances, timers fire, commands complete.
 
 use std::cmp::Reverse;
 
@@ -11,21 +11,21 @@ use crate::limits::{CONSECUTIVE_ERRORS_MAX, STANDSTILL_COMPLETIONS_MAX};
 use crate::{EndReason, RequestKind};
 
 impl Run {
-    /// Jumps to the next event.
+    /// Advances to the next event.
     pub(super) fn advance(&mut self, wakeup: Option<Instant>, progress: &mut dyn FnMut(Progress)) {
         let Some(next) = wakeup.into_iter().chain(self.next_timer()).min() else {
             let outstanding = self.flights.len();
-            panic!("nothing happens any more: the device has lost some of {outstanding} outstanding commands");
+            panic!("no further event: the device has lost some of {outstanding} outstanding commands");
         };
         self.pass_to(next, progress);
     }
 
-    /// The earliest instant at which somebody has something to do.
+    /// The earliest instant at which a timer fires.
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.timers.peek().map(|Reverse((at, ..))| *at).filter(|_| self.jobs_issuing > 0)
     }
 
-    /// Time goes on to `next`, unless that is past.
+    /// Advances time to `next`, unless that is past.
     pub(super) fn pass_to(&mut self, next: Instant, progress: &mut dyn FnMut(Progress)) {
         if next <= self.now {
             return;
@@ -116,7 +116,7 @@ impl Run {
         }
     }
 
-    /// Tells the verifier what has ended, and counts what it finds.
+    /// Reports a completion to the verifier, and counts its findings.
     fn verify(&mut self, flight: &Flight, job: u32, completion: &Completion) {
         let Some(verifier) = &mut self.verifier else { return };
         let Completion { id, status, outcome } = completion;
@@ -162,7 +162,7 @@ impl Run {
             self.workers[worker as usize].outstanding -= 1;
             self.make_ready(worker);
         } else {
-            // No rest outlasts virtual time: the worker must see its end.
+            // No pause lasts beyond the end of virtual time: the worker must see it.
             let rested = later(self.now, think_time).min(self.clock_end);
             self.workers[worker as usize].rests.push_back(rested);
             self.arm(worker, rested);

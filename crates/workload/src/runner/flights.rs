@@ -1,10 +1,10 @@
-//! Commands under way, and the striped requests some of them are parts of.
+//! Commands in flight, and the striped requests that some of them are parts of.
 
 use zonda_zoned::{CommandId, Instant, ZoneIndex};
 
 use crate::RequestKind;
 
-/// A command under way.
+/// A command in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) worker: u32,
@@ -28,12 +28,12 @@ pub(super) struct Striped {
     pub(super) issued: Instant,
     pub(super) blocks: u64,
     pub(super) parts_in_flight: u64,
-    /// More parts are to come.
+    /// More parts will follow.
     pub(super) is_growing: bool,
     pub(super) has_failed: bool,
 }
 
-/// All that is under way. Ids are indices, used again when free.
+/// All commands in flight. Ids are indices, reused when free.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     flights: Slab<Flight>,
@@ -91,11 +91,11 @@ impl Flights {
     }
 
     fn striped(&mut self, request: u32) -> &mut Striped {
-        self.requests.entries[request as usize].as_mut().expect("a request lives as long as its parts")
+        self.requests.entries[request as usize].as_mut().expect("a request exists as long as its parts")
     }
 }
 
-/// Entries at indices that stay.
+/// Entries at stable indices.
 #[derive(Debug)]
 struct Slab<T> {
     entries: Vec<Option<T>>,

@@ -1,4 +1,4 @@
-//! What a run does: it issues all that can be issued, and ends jobs.
+//! Issues commands, and ends jobs.
 
 use zonda_zoned::{Blocks, Command, CommandId, Lba, Operation, Payload, QueueFull, ZoneIndex, ZonedDevice};
 
@@ -8,7 +8,7 @@ use super::worker::{Partial, Step};
 use crate::{EndReason, RequestKind};
 
 impl Run {
-    /// Issues all that a worker can issue now.
+    /// Issues all commands that a worker can issue now.
     pub(super) fn issue<D: ZonedDevice + ?Sized>(&mut self, device: &mut D, index: u32) {
         while let Some(command) = self.workers[index as usize].held.pop_front() {
             if !self.submit(device, index, command) {
@@ -87,7 +87,8 @@ impl Run {
         }
     }
 
-    /// A command that the device refuses is kept by its worker, who issues nothing else before it. False if that is so.
+    /// Submits a command. One that the device refuses is kept by its worker, which issues nothing
+    /// else before it. Returns false then.
     #[inline]
     fn submit<D: ZonedDevice + ?Sized>(&mut self, device: &mut D, index: u32, command: Command) -> bool {
         let Err(QueueFull(command)) = device.submit(self.now, command) else { return true };
@@ -100,7 +101,7 @@ impl Run {
         false
     }
 
-    /// Books a read, write or append, and makes its command.
+    /// Records a read, write or append, and builds its command.
     #[inline]
     fn data(&mut self, index: u32, kind: RequestKind, zone: ZoneIndex, start: Lba, blocks: u64) -> Command {
         let worker = &mut self.workers[index as usize];
@@ -166,7 +167,7 @@ impl Run {
         }
     }
 
-    /// Books a command for a zone as a whole.
+    /// Records a command for a zone as a whole.
     fn management(&mut self, index: u32, kind: RequestKind, zone: ZoneIndex) -> Flight {
         let worker = &mut self.workers[index as usize];
         let job = &mut self.jobs[worker.job as usize];
@@ -189,7 +190,7 @@ impl Run {
         }
     }
 
-    /// A job issues nothing more. The first reason counts.
+    /// Stops a job. The first reason counts.
     pub(super) fn stop(&mut self, index: u32, reason: EndReason) {
         let job = &mut self.jobs[index as usize];
         if job.stopped.is_some() {
@@ -197,7 +198,7 @@ impl Run {
         }
         job.stopped = Some(reason);
         self.jobs_issuing -= 1;
-        // Each worker looks once more, to end a request that it has begun.
+        // Each worker runs once more, to end a request that it has begun.
         for worker in job.workers.clone() {
             self.make_ready(worker);
         }
@@ -212,7 +213,7 @@ impl Run {
         }
     }
 
-    /// A striped request of which not all parts could be issued is complete with those that were.
+    /// Completes a striped request with the issued parts if the others cannot be issued.
     fn abandon_partial(&mut self, index: u32) {
         if let Some(partial) = self.workers[index as usize].partial.take() {
             let striped = self.flights.stop_growing(partial.request);

@@ -1,4 +1,4 @@
-//! What the workers of a job have in common: its limits, its rate, and how it ended.
+//! The state that the workers of a job share: its limits, its rate, and its end.
 
 use std::ops::Range;
 
@@ -10,35 +10,35 @@ use crate::{EndReason, RequestKind};
 
 const NANOSECONDS_PER_SECOND: u128 = 1_000_000_000;
 
-/// A time after another, or the last that there is. A run ends long before that, see
+/// A time after another, saturating. A run ends long before that, see
 /// [`crate::limits::VIRTUAL_TIME_MAX_NS`].
 #[inline]
 pub(super) fn later(at: Instant, span: Duration) -> Instant {
     Instant(at.0.saturating_add(span.0))
 }
 
-/// A job under way.
+/// A running job.
 pub(super) struct Job {
     pub(super) plan: JobPlan,
     /// Indices of its workers.
     pub(super) workers: Range<u32>,
     pub(super) workers_issuing: u32,
     pub(super) starts: Instant,
-    /// Nothing is issued or counted from here on; the end of virtual time without a time limit.
+    /// No command is issued or counted from here on; the end of virtual time without a time limit.
     pub(super) until: Instant,
     pub(super) issued_operations: u64,
     pub(super) issued_bytes: u64,
-    /// Bytes of writes and appends that go from the start of a zone to its end, issued so far.
+    /// Bytes of sequential writes and appends issued so far.
     pub(super) issued_forward_bytes: u64,
     /// By [`RequestKind`].
     pub(super) errors_in_row: [u32; RequestKind::ALL.len()],
     zone_work: Option<ZoneWork>,
     pub(super) last_completion: Instant,
-    /// Why it issues nothing more.
+    /// Why it has stopped.
     pub(super) stopped: Option<EndReason>,
 }
 
-/// What a job that ends when it is through with its zones has to do in them, as far as is known at the start.
+/// The work of a job that ends when it has processed its zones, as far as known at the start.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ZoneWork {
     ReadBytes(u64),
@@ -80,8 +80,8 @@ impl Job {
         self.plan.bytes.is_some_and(|limit| self.issued_bytes >= limit).then_some(EndReason::Bytes)
     }
 
-    /// When the next request is due, where there is a rate. Requests are due at fixed times, each as long after the one
-    /// before as that one takes at the rate, so that lateness is caught up with.
+    /// When the next request is due, if there is a rate. Requests are due at fixed times, each
+    /// after the duration of the previous one at this rate, so that delays are caught up.
     #[inline]
     pub(super) fn due(&self) -> Option<Instant> {
         let (issued, per_second) = match self.plan.rate? {
@@ -97,8 +97,8 @@ impl Job {
         if self.plan.end.is_some() { EndReason::Time } else { EndReason::ClockEnd }
     }
 
-    /// The share of its limits that is behind it at `now`, in time, in what is issued, and by estimate in its zones;
-    /// `None` without any.
+    /// The completed share of its limits at `now`, in time, in issued requests, and by estimate in
+    /// its zones; `None` without limits.
     pub(super) fn fraction(&self, now: Instant) -> Option<f64> {
         if self.stopped.is_some() {
             return Some(1.0);
@@ -119,9 +119,10 @@ impl Job {
         shares.into_iter().flatten().reduce(f64::max)
     }
 
-    /// Why and when it ended: at its time limit or that of virtual time, or with its last completion.
+    /// Why and when it ended: at its time limit or that of virtual time, or with its last
+    /// completion.
     pub(super) fn end(&self) -> (EndReason, Instant) {
-        let reason = self.stopped.expect("a run is over when all its jobs have stopped");
+        let reason = self.stopped.expect("a run ends when all its jobs have stopped");
         match reason {
             EndReason::Time | EndReason::ClockEnd => (reason, self.until),
             _ => (reason, self.last_completion.min(self.until)),

@@ -1,4 +1,4 @@
-//! A run in real time: the same machine, driven by a clock that it does not own.
+//! A run in real time: the same state machine, with an external clock.
 
 use zonda_zoned::{Completion, CompletionQueue, Instant, LiveClock, Status, ZonedDevice};
 
@@ -7,15 +7,17 @@ use crate::limits::REFUSAL_MAX_NS;
 use crate::{EndReason, RunResult};
 
 impl Runner {
-    /// Drives the device as [`run`](Runner::run) does, but in the time of `clock`: latencies are from the submission of a
-    /// request to the turn in which its completion was found, what the host itself takes included.
+    /// Drives the device as [`run`](Runner::run) does, but in the time of `clock`: latencies are
+    /// from the submission of a request to the iteration in which its completion was found,
+    /// including the time of the host itself.
     ///
-    /// A device that fails everything ends each job after [`crate::limits::CONSECUTIVE_ERRORS_MAX`] errors. One that takes
-    /// no command for [`REFUSAL_MAX_NS`] and has none under way ends all of them, with [`EndReason::Refused`].
+    /// A device that fails every command ends each job after
+    /// [`crate::limits::CONSECUTIVE_ERRORS_MAX`] errors. A device that accepts no command for
+    /// [`REFUSAL_MAX_NS`] and has none in flight ends all jobs, with [`EndReason::Refused`].
     ///
     /// # Panics
-    /// When the namespace has another geometry than the plan was made for, or the device completes a command that it was
-    /// not given.
+    /// When the namespace has another geometry than the plan was made for, or the device completes
+    /// a command that it was not given.
     pub fn run_live<D: ZonedDevice + ?Sized>(
         self,
         device: &mut D,
@@ -32,8 +34,8 @@ impl Runner {
                 return run.result();
             }
             refused_since = refused_since.or(Some(run.now)).filter(|_| run.is_refused());
-            let patience_ends = refused_since.map(|since| since + zonda_zoned::Duration(REFUSAL_MAX_NS));
-            let own = [run.next_timer(), run.next_sample(), patience_ends];
+            let timeout_at = refused_since.map(|since| since + zonda_zoned::Duration(REFUSAL_MAX_NS));
+            let own = [run.next_timer(), run.next_sample(), timeout_at];
             clock.wait(own.into_iter().chain([device.next_wakeup()]).flatten().min());
             run.pass_to(clock.now(), progress);
             run.fire_timers();
@@ -42,22 +44,23 @@ impl Runner {
             while let Some(completion) = completions.pop() {
                 run.complete(&completion);
             }
-            if patience_ends.is_some_and(|end| run.now >= end) && run.is_refused() {
-                run.give_up();
+            if timeout_at.is_some_and(|end| run.now >= end) && run.is_refused() {
+                run.abort();
             }
         }
     }
 }
 
 impl Run {
-    /// Whether the device has refused commands, and has none that could make room.
+    /// Whether the device has refused commands, and has none in flight that could free a queue
+    /// slot.
     fn is_refused(&self) -> bool {
         let held: usize = self.workers.iter().map(|worker| worker.held.len()).sum();
         held > 0 && held == self.flights.len()
     }
 
-    /// Ends all jobs. The commands that the device did not take fail.
-    fn give_up(&mut self) {
+    /// Ends all jobs. The commands that the device did not accept fail.
+    fn abort(&mut self) {
         for index in 0..self.jobs.len() as u32 {
             self.stop(index, EndReason::Refused);
         }
@@ -68,7 +71,7 @@ impl Run {
         }
     }
 
-    /// When the sample interval ends, so that progress is told while nothing happens.
+    /// When the sample interval ends, so that progress is reported without completions.
     fn next_sample(&self) -> Option<Instant> {
         Some(self.recorder.sample_end()).filter(|end| *end > self.now)
     }

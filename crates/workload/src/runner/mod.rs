@@ -1,8 +1,9 @@
-//! Carries out a plan on a device, in virtual time or live.
+//! Executes a plan on a device, in virtual time or live.
 //!
-//! The loop: issue all that can be issued, jump to the device's next wakeup or the own next timer, whichever is earlier,
-//! poll, record. Nothing is allocated for an operation, except the fingerprints of a device that keeps them, and stamped
-//! blocks when reads are verified. A live run (`live.rs`) waits where this one jumps; all else is the same.
+//! The loop: issue all possible commands, advance to the device's next wakeup or the next timer,
+//! whichever is earlier, poll, record. No memory is allocated for an operation, except the
+//! fingerprints of a device that keeps them, and stamped blocks when reads are verified. A live run
+//! (`live.rs`) waits instead of advancing; everything else is the same.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -36,29 +37,29 @@ use verify::Verifier;
 use worker::Worker;
 use zones::ZoneViews;
 
-/// Polls at one instant without a completion after which the device is broken.
+/// Polls at one instant without a completion after which the device counts as broken.
 const IDLE_POLLS_MAX: u32 = 10_000_000;
 
-/// How far a run has come; told at the end of each sample interval.
+/// The progress of a run, reported at the end of each sample interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Time since the start of the run.
     pub elapsed: Duration,
-    /// How long the run takes at most, where the plan says so.
+    /// The time limit of the run, if the plan sets one.
     pub time: Option<Duration>,
     /// Requests completed by all jobs, ramp included.
     pub operations: u64,
     /// Bytes they moved.
     pub bytes: u64,
-    /// The share of the run that is over, 0.0 to 1.0, where time, counts or zones tell. What is left to do in zones is an
-    /// estimate.
+    /// The completed share of the run, 0.0 to 1.0, if time, counts or zones limit it. The remaining
+    /// work in zones is an estimate.
     pub fraction: Option<f64>,
 }
 
 /// A load generator for one run of one plan.
 ///
-/// The zones of the device must be as [`Plan::prefill`] says, and nobody else may write to the job's zones during the
-/// run.
+/// The zones of the device must be as [`Plan::prefill`] lists them, and no other client may write
+/// to the jobs' zones during the run.
 pub struct Runner {
     plan: Plan,
     keeps: PayloadKind,
@@ -66,13 +67,13 @@ pub struct Runner {
     is_prepared: bool,
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run {
     plan: Plan,
     namespace: NamespaceId,
     block_size_bytes: u64,
     started: Instant,
-    /// Nothing is issued from here on.
+    /// No command is issued from here on.
     clock_end: Instant,
     now: Instant,
     jobs: Vec<Job>,
@@ -82,21 +83,21 @@ struct Run {
     flights: Flights,
     timers: BinaryHeap<Reverse<(Instant, u64, Timer)>>,
     timers_set: u64,
-    /// Workers that may have something to issue.
+    /// Workers that may have commands to issue.
     ready: VecDeque<u32>,
     /// Workers that wait for a zone.
     blocked: Vec<u32>,
-    /// Workers with a command that the device had no room for, in the order in which they were refused.
+    /// Workers with a refused command, in the order of refusal.
     stalled: Vec<u32>,
     payloads: Payloads,
     verifier: Option<Box<Verifier>>,
     recorder: Recorder,
-    /// Completions since time last went on.
+    /// Completions since time last advanced.
     standstill: u32,
     idle_polls: u32,
 }
 
-/// Who is to be woken.
+/// What a timer wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Worker(u32),
@@ -104,39 +105,42 @@ enum Timer {
 }
 
 impl Runner {
-    /// A run of `plan` on a namespace of a device that keeps `keeps` of what is written to it.
+    /// A run of `plan` on a namespace of a device that keeps payloads of kind `keeps`.
     #[must_use]
     pub fn new(plan: Plan, keeps: PayloadKind, namespace: NamespaceId) -> Runner {
         Runner { plan, keeps, namespace, is_prepared: false }
     }
 
-    /// The zones were made ready by [`crate::prepare`] with the same plan: a run that verifies expects its blocks in them.
-    /// Without this, prefilled zones may read as zeros.
+    /// Declares that [`crate::prepare`] has prepared the zones with the same plan: a run that
+    /// verifies expects its blocks in them. Without this, prefilled zones may read as zeros.
     #[must_use]
     pub fn prepared(self) -> Runner {
         Runner { is_prepared: true, ..self }
     }
 
-    /// Drives the device from `start` until all jobs have ended and everything issued has completed. The end of each
-    /// sample interval is told to `progress`.
+    /// Drives the device from `start` until all jobs have ended and all commands have completed.
+    /// Calls `progress` at the end of each sample interval.
     ///
-    /// A job on a device that answers without any time passing, and that nothing but time would end, ends with
-    /// [`crate::EndReason::TimeStoodStill`]. One that is still running [`crate::limits::VIRTUAL_TIME_MAX_NS`] after `start`
-    /// ends with [`crate::EndReason::ClockEnd`].
+    /// A job that only a time limit would end, on a device that completes commands in zero time,
+    /// ends with [`crate::EndReason::TimeStoodStill`]. One that is still running
+    /// [`crate::limits::VIRTUAL_TIME_MAX_NS`] after `start` ends with
+    /// [`crate::EndReason::ClockEnd`].
     ///
     /// # Panics
-    /// When the namespace has another geometry than the plan was made for, or the device breaks its contract: it loses a
-    /// command, completes one that it was not given, or wakes up forever without news.
+    /// When the namespace has another geometry than the plan was made for, or the device breaks its
+    /// contract: it loses a command, completes one that it was not given, or wakes up forever
+    /// without a completion.
     pub fn run<D: ZonedDevice + ?Sized>(
         self,
         device: &mut D,
         start: Instant,
         progress: &mut dyn FnMut(Progress),
     ) -> RunResult {
-        self.run_observed(device, start, &mut |told, _| progress(told))
+        self.run_observed(device, start, &mut |reported, _| progress(reported))
     }
 
-    /// As [`Runner::run`], but `observe` is shown the device too, as it stands at the end of each sample interval.
+    /// As [`Runner::run`], but `observe` also gets the device, in its state at the end of each
+    /// sample interval.
     ///
     /// # Panics
     /// As [`Runner::run`].
@@ -155,12 +159,16 @@ impl Runner {
                 return run.result();
             }
             let wakeup = device.next_wakeup();
-            run.advance(wakeup, &mut |told| observe(told, device));
+            run.advance(wakeup, &mut |reported| observe(reported, device));
             run.fire_timers();
             if wakeup.is_some_and(|wakeup| wakeup <= run.now) {
                 device.poll(run.now, &mut completions);
                 run.idle_polls = if completions.is_empty() { run.idle_polls + 1 } else { 0 };
-                assert!(run.idle_polls < IDLE_POLLS_MAX, "the device wakes up at {} without news, forever", run.now);
+                assert!(
+                    run.idle_polls < IDLE_POLLS_MAX,
+                    "the device wakes up at {} without a completion, forever",
+                    run.now
+                );
                 run.retry_stalled();
                 while let Some(completion) = completions.pop() {
                     run.complete(&completion);

@@ -1,11 +1,12 @@
-//! What is written: nothing, a fingerprint, or bytes, as the device keeps it. No two writes of a run are alike.
+//! Payloads of writes: none, fingerprints, or bytes, depending on the device. All writes of a run
+//! differ.
 
 use zonda_zoned::{BlockBuffer, Geometry, Payload, PayloadKind, Prng};
 
-/// Bytes of the pool beyond the largest write; each write is cut from another place of it.
+/// Bytes of the pool beyond the largest write; each write uses another offset of it.
 const POOL_SPARE_BYTES: usize = 1 << 16;
 
-/// Makes payloads.
+/// Generates payloads.
 pub(super) struct Payloads {
     keeps: PayloadKind,
     block_size_bytes: usize,

@@ -1,4 +1,4 @@
-//! Figures as they come in.
+//! Records results during a run.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use crate::limits::{JOB_SAMPLES_MAX, SAMPLES_MAX};
 use crate::result::{ErrorCount, JobSample, KindResult, RequestKind, Sample, VerifyError, VerifyErrors};
 use crate::summary::LatencyRecord;
 
-/// What all jobs have completed so far.
+/// The completions of all jobs so far.
 pub(super) struct Recorder {
     jobs: Vec<JobRecord>,
     started: Instant,
-    /// The series never reaches beyond this.
+    /// The series never extends beyond this.
     planned_end: Instant,
     sample_start: Instant,
     sample_length: Duration,
     series: Vec<Sample>,
     is_cut: bool,
-    /// Of all jobs, ramp included.
+    /// Requests of all jobs, including the ramp.
     pub(super) operations: u64,
     pub(super) bytes: u64,
 }
 
-/// What one job has completed.
+/// The completions of one job.
 struct JobRecord {
     measured_from: Instant,
-    /// Completions at this instant and later count nowhere.
+    /// Completions at this instant and later are not counted.
     until: Instant,
     kinds: [Option<Box<KindRecord>>; RequestKind::ALL.len()],
     errors: BTreeMap<(RequestKind, Status), u64>,
@@ -94,14 +94,14 @@ impl Recorder {
         job.sample_errors += u64::from(now < job.until);
     }
 
-    /// A command of a job has shown blocks that are not what they must be.
+    /// Records that a command of a job has detected blocks with wrong contents.
     pub(super) fn verify_error(&mut self, now: Instant, job: u32, blocks: u64, first: VerifyError) {
         let at_ns = now.since(self.started).0;
         let errors = &mut self.jobs[job as usize].verify_errors;
         errors.get_or_insert(VerifyErrors { blocks: 0, first: VerifyError { at_ns, ..first } }).blocks += blocks;
     }
 
-    /// When the sample under way ends.
+    /// When the current sample ends.
     pub(super) fn sample_end(&self) -> Instant {
         self.sample_start + self.sample_length
     }
@@ -130,7 +130,7 @@ impl Recorder {
         }
     }
 
-    /// Whether the series has no room for another sample.
+    /// Whether the series is full.
     fn is_used_up(&self) -> bool {
         self.series.len() as u64 >= SAMPLES_MAX.min(JOB_SAMPLES_MAX / self.jobs.len().max(1) as u64)
     }
@@ -142,11 +142,12 @@ impl Recorder {
         self.sample_start += length;
     }
 
-    /// The series up to `end`, and whether it was cut.
+    /// The series up to `end`, and whether it was truncated.
     pub(super) fn take_series(&mut self, end: Instant) -> (Vec<Sample>, bool) {
         self.close_samples(end);
         let rest = end.since(self.sample_start);
-        // What completed at the very end of a run that no time limit ends belongs to its last sample, of whatever length.
+        // Completions at the end of a run without a time limit belong to its last sample, of any
+        // length.
         let has_rest = rest > Duration::ZERO || self.jobs.iter().any(JobRecord::has_sample);
         if has_rest && !self.is_cut {
             if self.is_used_up() {
@@ -155,7 +156,7 @@ impl Recorder {
                 self.close_sample(rest);
             }
         }
-        // Samples may have been closed since, while somebody rested before he found that nothing was left to do.
+        // Samples may have been closed since, while a worker paused before it found no work left.
         let end_ns = end.since(self.started).0;
         while self.series.last().is_some_and(|sample| sample.start_ns >= end_ns && sample.is_empty()) {
             self.series.pop();
@@ -166,7 +167,7 @@ impl Recorder {
         (std::mem::take(&mut self.series), self.is_cut)
     }
 
-    /// The figures of a job measured for `measured`.
+    /// The results of a job measured for `measured`.
     pub(super) fn kinds(&self, job: usize, measured: Duration) -> Vec<KindResult> {
         let per_second = |count: u64| if measured.0 == 0 { 0.0 } else { count as f64 / measured.as_secs_f64() };
         let recorded = RequestKind::ALL.into_iter().zip(&self.jobs[job].kinds);

@@ -1,4 +1,4 @@
-//! Runs against the oracle, which answers at once, and against [`FixedLatency`].
+//! Runs on the oracle, which completes immediately, and on [`FixedLatency`].
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ mod paths;
 mod timing;
 mod verify;
 
-/// The oracle with a latency for each command: one for management, one for the rest. Any number of commands run at a time,
-/// up to `room`.
+/// The oracle with a latency for each command: one for management, one for the rest. Any number of
+/// commands run at a time, up to `queue_slots`.
 struct FixedLatency {
     oracle: ReferenceDevice,
     latency_ns: u64,
@@ -27,7 +27,7 @@ struct FixedLatency {
     slow_zone: Option<(ZoneIndex, u64)>,
     /// The latency of each data command by its number, where they differ.
     latency_by_number: Option<fn(u64) -> u64>,
-    room: usize,
+    queue_slots: usize,
     waiting: BTreeMap<(Instant, u64), Completion>,
     taken: Vec<Command>,
 }
@@ -44,7 +44,7 @@ impl FixedLatency {
             management_latency_ns: latency_ns,
             slow_zone: None,
             latency_by_number: None,
-            room: usize::MAX,
+            queue_slots: usize::MAX,
             waiting: BTreeMap::new(),
             taken: Vec::new(),
         }
@@ -67,7 +67,7 @@ impl ZonedDevice for FixedLatency {
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
-        if self.waiting.len() >= self.room {
+        if self.waiting.len() >= self.queue_slots {
             return Err(QueueFull(command));
         }
         let number = self.taken.len() as u64;
@@ -124,7 +124,7 @@ fn plan(geometry: &Geometry, text: &str) -> Plan {
     Plan::new(&run, &jobs, geometry).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Runs jobs, after filling the zones as they want.
+/// Runs jobs, after their prefill.
 fn run_on(device: &mut FixedLatency, text: &str) -> RunResult {
     let geometry = device.geometry(NamespaceId::FIRST).clone();
     let plan = plan(&geometry, text);
@@ -149,7 +149,8 @@ fn fill(oracle: &mut ReferenceDevice, plan: &Plan) {
     }
 }
 
-/// States and write pointers, zone by zone; the pointer from the zone's start, and `None` where there is none.
+/// States and write pointers, zone by zone; the pointer relative to the zone's start, `None`
+/// without one.
 fn zones(oracle: &mut ReferenceDevice) -> Vec<(ZoneState, Option<u64>)> {
     let operation = Operation::ReportZones {
         start: zonda_zoned::Lba(0),
@@ -168,14 +169,14 @@ fn operations(job: &JobResult, kind: RequestKind) -> u64 {
 }
 
 #[test]
-fn zone_types_of_the_test_drives_are_as_said() {
+fn zone_types_of_the_test_drives_are_as_documented() {
     drive().validate().unwrap();
     drive_with_conventional_zones().validate().unwrap();
     assert_eq!(drive_with_conventional_zones().zone_type(ZoneIndex(3)), ZoneType::Conventional);
 }
 
 #[test]
-fn two_runs_of_one_seed_are_alike_and_of_two_seeds_are_not() {
+fn runs_of_one_seed_are_equal_and_of_two_seeds_differ() {
     let text = |seed: u64| {
         format!(
             "[run]\nseed = {seed}\ntime = \"20 ms\"\n\

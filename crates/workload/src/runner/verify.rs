@@ -1,11 +1,12 @@
-//! Whether reads bring back what was written.
+//! Verifies that reads return the written data.
 //!
-//! A host may count on what was acknowledged before it sent a read; what was under way at the same time may have happened
-//! or not. That is all that is asked of a device here, so that any path to a drive can be verified.
+//! A host may rely on writes acknowledged before it sent a read; writes in flight at the same time
+//! may be visible or not. No more is required of a device here, so that any path to a drive can be
+//! verified.
 //!
-//! In a sequential zone a block is written once between two resets, so that its place and the number of resets before
-//! ([`ZoneRecord::generation`]) name the write: a zone needs one record, however large it is. Blocks of conventional zones
-//! have a record each.
+//! In a sequential zone a block is written once between two resets, so its address and the number
+//! of previous resets ([`ZoneRecord::generation`]) identify the write: a zone needs one record,
+//! whatever its size. Blocks of conventional zones have a record each.
 
 use std::collections::BTreeMap;
 
@@ -16,42 +17,42 @@ use crate::limits::VERIFY_DISPLACED_MAX;
 use crate::result::{Finding, VerifyError};
 use crate::stamp::{Holding, Stamp, Stamper};
 
-/// What is known of the contents of all zones.
+/// The expected contents of all zones.
 pub(super) struct Verifier {
     stamper: Stamper,
     block_bytes: usize,
     metadata_bytes: usize,
     zone_size: u64,
     zones: Vec<ZoneRecord>,
-    /// By the id of the command under way.
+    /// By the id of the command in flight.
     marks: Vec<Mark>,
-    /// Blocks whose contents were known and looked at.
+    /// Blocks with known contents that were verified.
     pub(super) blocks_checked: u64,
 }
 
-/// What is known of one zone.
+/// The expected contents of one zone.
 struct ZoneRecord {
     /// Resets that have succeeded: the sequence of the stamps in it.
     generation: u64,
-    /// Resets issued: a read that sees this change has run at the same time as one.
+    /// Resets issued: a read during which this changes has run concurrently with a reset.
     resets: u32,
     is_resetting: bool,
-    /// A write ran at the same time as the reset under way.
+    /// A write ran concurrently with the reset in flight.
     reset_is_crossed: bool,
-    /// Nobody knows what it holds until it is reset, because writes ran at the same time as a reset.
+    /// Its contents are unknown until it is reset, because writes ran concurrently with a reset.
     is_unsure: bool,
     writes_outstanding: u32,
     /// Every block before this offset is acknowledged.
     acknowledged: u64,
     /// Acknowledged runs of blocks beyond: start and end.
     early: BTreeMap<u64, u64>,
-    /// Blocks that an append put elsewhere than expected: offset, and the offset in the stamp.
+    /// Blocks that an append wrote to an unexpected offset: offset, and the offset in the stamp.
     displaced: BTreeMap<u64, u64>,
-    /// Of a conventional zone.
+    /// Records of a conventional zone.
     blocks: Option<BlockRecords>,
 }
 
-/// What there was to know when a command was issued.
+/// The state when a command was issued.
 #[derive(Clone, Debug, Default)]
 struct Mark {
     zone: u32,
@@ -61,13 +62,14 @@ struct Mark {
     resets: u32,
     is_resetting: bool,
     acknowledged: u64,
-    /// For a read of a conventional zone, the oldest write that each block may hold; 0 for what was there before.
+    /// For a read of a conventional zone, the oldest write that each block may contain; 0 for
+    /// earlier contents.
     floors: Box<[u32]>,
 }
 
 impl Verifier {
-    /// Nothing is known of what zones hold before the run, unless `prepared`: then they hold `prefill` blocks of this
-    /// seed.
+    /// The contents of zones before the run are unknown, unless `prepared`: then they contain
+    /// `prefill` blocks of this seed.
     pub(super) fn new(geometry: &Geometry, seed: u64, prefill: &[(ZoneIndex, Blocks)], prepared: bool) -> Verifier {
         let zones = (0..geometry.zone_count).map(|zone| {
             let is_conventional = geometry.zone_type(ZoneIndex(zone)) == ZoneType::Conventional;
@@ -92,7 +94,8 @@ impl Verifier {
         verifier
     }
 
-    /// A write or append is issued: what it is to write. `start` is its first block, for an append the one expected.
+    /// A write or append is issued: returns its payload. `start` is its first block, for an append
+    /// the expected one.
     pub(super) fn write(&mut self, id: CommandId, zone: ZoneIndex, start: Lba, blocks: u64) -> Payload {
         let mark = self.mark(zone, start, blocks);
         let record = &mut self.zones[zone.as_usize()];
@@ -145,7 +148,8 @@ impl Verifier {
         }
     }
 
-    /// A write or append has ended. An error when an append says that it went somewhere outside its zone.
+    /// A write or append has ended. Returns an error if an append returned an address outside its
+    /// zone.
     pub(super) fn write_ended(&mut self, id: CommandId, status: Status, outcome: &Outcome) -> Option<VerifyError> {
         let mark = std::mem::take(&mut self.marks[id.0 as usize]);
         let zone_start = u64::from(mark.zone) * self.zone_size;
@@ -176,7 +180,7 @@ impl Verifier {
         None
     }
 
-    /// A read has succeeded: how many of its blocks are not what they must be, and the first.
+    /// A read has succeeded: returns the number of wrong blocks, and the first.
     pub(super) fn read_ended(&mut self, id: CommandId, outcome: &Outcome) -> (u64, Option<VerifyError>) {
         let mark = std::mem::take(&mut self.marks[id.0 as usize]);
         let (mut wrong, mut first) = (0, None);
@@ -207,12 +211,12 @@ impl Verifier {
         (wrong, first)
     }
 
-    /// A read has failed, and shows nothing.
+    /// A read has failed, and is not verified.
     pub(super) fn forget(&mut self, id: CommandId) {
         self.marks[id.0 as usize] = Mark::default();
     }
 
-    /// What is wrong with one block of a read.
+    /// Verifies one block of a read.
     fn check(&mut self, mark: &Mark, block: u64, data: &[u8], metadata: &[u8]) -> Option<Finding> {
         let record = &self.zones[mark.zone as usize];
         let zone_start = u64::from(mark.zone) * self.zone_size;
@@ -321,7 +325,7 @@ impl ZoneRecord {
     }
 }
 
-/// In words for people what a block holds that should hold another.
+/// The finding for a block with wrong contents.
 fn finding(holding: Holding, lba: Lba) -> Finding {
     match holding {
         Holding::Zeros => Finding::Zeros,
@@ -339,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn acknowledged_runs_join_whatever_their_order() {
+    fn acknowledged_runs_are_merged_in_any_order() {
         let mut zone = ZoneRecord::new(None);
         for (start, end) in [(8, 12), (16, 20), (12, 16), (4, 8)] {
             zone.acknowledge(start, end);
@@ -367,14 +371,14 @@ mod tests {
         verifier.reset_ended(ZONE, true);
     }
 
-    /// What is wrong with a read of the first block that brings this.
+    /// The finding for a read of the first block with this outcome.
     fn read(verifier: &mut Verifier, outcome: &Outcome) -> Option<Finding> {
         verifier.read(CommandId(1), ZONE, Lba(16), 1);
         verifier.read_ended(CommandId(1), outcome).1.map(|error| error.found)
     }
 
     #[test]
-    fn what_was_there_before_a_reset_is_wrong_after_it() {
+    fn contents_from_before_a_reset_are_wrong_after_it() {
         let mut verifier = verifier();
         let before = write(&mut verifier);
         assert_eq!(read(&mut verifier, &before), None);
@@ -386,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_ran_at_the_same_time_as_a_reset_may_have_come_before_or_after_it() {
+    fn a_write_concurrent_with_a_reset_may_be_before_or_after_it() {
         let mut verifier = verifier();
         let crossing = Outcome::Data(verifier.write(CommandId(0), ZONE, Lba(16), 1));
         reset(&mut verifier);
@@ -397,6 +401,10 @@ mod tests {
         })));
         assert_eq!((read(&mut verifier, &crossing), read(&mut verifier, &zeros)), (None, None));
         reset(&mut verifier);
-        assert_eq!(read(&mut verifier, &crossing), Some(Finding::OtherWrite { sequence: 0 }), "all is known again");
+        assert_eq!(
+            read(&mut verifier, &crossing),
+            Some(Finding::OtherWrite { sequence: 0 }),
+            "the contents are known again"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! One copy of a job: where it stands in its zones, and what it does next.
+//! One copy of a job: its position in its zones, and its next step.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,20 +11,20 @@ use crate::distribution::Skew;
 use crate::plan::JobPlan;
 use crate::{EndReason, JobOperation, OnFull, RequestKind, ZoneOrder};
 
-/// What a worker does next.
+/// The next step of a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// A read, write or append; `start` is its first block, for an append the one expected.
+    /// A read, write or append; `start` is its first block, for an append the expected one.
     Data { kind: RequestKind, zone: ZoneIndex, start: Lba, blocks: u64 },
     /// A command for a zone as a whole.
     Manage { kind: RequestKind, zone: ZoneIndex },
-    /// Nothing before an outstanding command has ended.
+    /// Wait until an outstanding command has ended.
     Wait,
-    /// Nothing any more.
+    /// No further work.
     Done(EndReason),
 }
 
-/// A striped request of which parts are still to be issued.
+/// A striped request with parts that are not issued yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partial {
     pub(super) request: u32,
@@ -36,12 +36,12 @@ pub(super) struct Worker {
     pub(super) job: u32,
     pub(super) zones: Vec<ZoneIndex>,
     pub(super) prng: Prng,
-    /// Requests issued, and places in the queue that rest.
+    /// Requests issued, and queue slots in think time.
     pub(super) outstanding: u32,
-    /// When resting places in the queue can be used again, in order.
+    /// When queue slots in think time can be used again, in order.
     pub(super) rests: VecDeque<Instant>,
     pub(super) timer: Option<Instant>,
-    /// Commands that the device had no room for.
+    /// Commands that the device refused.
     pub(super) held: VecDeque<Command>,
     pub(super) partial: Option<Partial>,
     pub(super) is_ready: bool,
@@ -49,28 +49,30 @@ pub(super) struct Worker {
     pub(super) is_stalled: bool,
     pub(super) is_done: bool,
     skew: Option<Skew>,
-    /// Index into `zones` of the zone visited now, or to be visited next.
+    /// Index into `zones` of the current or next zone.
     rotor: usize,
     pub(super) writer: WriterPlace,
     reader: ReaderPlace,
     mix: MixPlace,
 }
 
-/// Where a reader from start to end stands.
+/// The position of a sequential reader.
 struct ReaderPlace {
     /// Blocks read of each zone; [`PASSED`] when the zone is done in this pass.
     offsets: Vec<u64>,
-    /// Striped readers count in parts dealt round the zones: the next one, and where the last whole request ends.
+    /// Striped readers count in parts, round-robin over the zones: the next one, and the end of the
+    /// last whole request.
     next_part: u64,
     parts_end: u64,
 }
 
 const PASSED: u64 = u64::MAX;
 
-/// What a mix has drawn and not yet issued, and the zones it can read.
+/// The pending operation of a mix, and the zones that it can read.
 struct MixPlace {
-    drawn: Option<RequestKind>,
-    /// Indices into `zones` of those that hold a request or more. One that was reset since is dropped when it is drawn.
+    pending: Option<RequestKind>,
+    /// Indices into `zones` of those with at least one request. One that was reset since is dropped
+    /// when it is chosen.
     written: Vec<u32>,
     is_listed: Vec<bool>,
 }
@@ -104,7 +106,7 @@ impl Worker {
                 parts_end: requests * parts,
             },
             mix: MixPlace {
-                drawn: None,
+                pending: None,
                 written: Vec::new(),
                 is_listed: vec![false; if job.operation == JobOperation::Mix { count } else { 0 }],
             },
@@ -119,7 +121,7 @@ impl Worker {
         worker
     }
 
-    /// What comes next. A write or append has then taken its place in the zone.
+    /// The next step. For a write or append its blocks in the zone are reserved then.
     #[inline]
     pub(super) fn next(&mut self, job: &JobPlan, views: &mut ZoneViews) -> Step {
         match job.operation {
@@ -137,15 +139,16 @@ impl Worker {
         }
     }
 
-    /// A request at a random place, of the readable part of a zone for reads and of the whole zone for writes.
+    /// A request at a random address, in the readable part of a zone for reads and in the whole
+    /// zone for writes.
     #[inline]
     fn random(&mut self, kind: RequestKind, job: &JobPlan, views: &ZoneViews) -> Step {
         let blocks = job.request_blocks;
         let count = self.zones.len();
-        let (index, drawn) = match &self.skew {
+        let (index, chosen) = match &self.skew {
             Some(skew) => {
                 let slots = views.capacity() / blocks;
-                let place = skew.draw(&mut self.prng);
+                let place = skew.sample(&mut self.prng);
                 ((place / slots) as usize, Some(place % slots))
             }
             None if job.zone_order == ZoneOrder::RoundRobin => {
@@ -157,23 +160,23 @@ impl Worker {
         };
         let zone = self.zones[index];
         let extent = if kind == RequestKind::Read { views.readable(zone, blocks) } else { views.capacity() };
-        self.at_slot(kind, zone, drawn, blocks, extent, views)
+        self.at_slot(kind, zone, chosen, blocks, extent, views)
     }
 
-    /// A request in one of the whole slots of the first `extent` blocks of a zone. A slot drawn from the whole capacity
-    /// that lies beyond them is folded back.
+    /// A request in one of the whole slots of the first `extent` blocks of a zone. A slot that was
+    /// chosen from the whole capacity and is beyond them is folded back.
     #[inline]
     fn at_slot(
         &mut self,
         kind: RequestKind,
         zone: ZoneIndex,
-        drawn: Option<u64>,
+        chosen: Option<u64>,
         blocks: u64,
         extent: u64,
         views: &ZoneViews,
     ) -> Step {
         let slots = extent / blocks;
-        let slot = match drawn {
+        let slot = match chosen {
             Some(slot) if slot < slots => slot,
             Some(slot) => slot % slots,
             None => self.prng.below(slots),
@@ -181,15 +184,15 @@ impl Worker {
         Step::Data { kind, zone, start: views.start(zone) + Blocks(slot * blocks), blocks }
     }
 
-    /// The next part of a striped read. Part `p` of the whole lies in zone `p % zones`, at `p / zones` parts from its
-    /// start, which is where a striped writer has put it.
+    /// The next part of a striped read. Part `p` of the whole lies in zone `p % zones`, at `p /
+    /// zones` parts from its start, where a striped writer has written it.
     fn read_part(&mut self, job: &JobPlan, views: &ZoneViews) -> Step {
         let parts = job.parts;
         if self.partial.is_none() {
             if job.operation == JobOperation::Randread {
                 let requests = self.reader.parts_end / parts;
                 let request = match &self.skew {
-                    Some(skew) => skew.draw(&mut self.prng),
+                    Some(skew) => skew.sample(&mut self.prng),
                     None => self.prng.below(requests),
                 };
                 self.reader.next_part = request * parts;
@@ -207,7 +210,7 @@ impl Worker {
         Step::Data { kind: RequestKind::Read, zone, start: views.start(zone) + offset, blocks: job.part_blocks }
     }
 
-    /// The next request of a read from start to end.
+    /// The next request of a sequential read.
     fn read_forward(&mut self, job: &JobPlan, views: &ZoneViews) -> Step {
         let count = self.zones.len();
         // The second time round begins a new pass.
@@ -233,16 +236,17 @@ impl Worker {
             if job.one_pass {
                 return Step::Done(EndReason::ZonesDone);
             }
-            assert!(pass == 0, "a zone at its start has something to read");
+            assert!(pass == 0, "a zone at its start has blocks to read");
             self.reader.offsets.fill(0);
             self.rotor = 0;
         }
         unreachable!("the second pass begins with a zone to read")
     }
 
-    /// One of the operations of a mix. What was drawn is kept until it can be issued, so that waiting skews no weight.
+    /// One of the operations of a mix. A chosen operation is kept until it can be issued, so that
+    /// waiting does not skew the weights.
     fn mixed(&mut self, job: &JobPlan, views: &mut ZoneViews) -> Step {
-        let kind = self.mix.drawn.take().unwrap_or_else(|| self.draw_kind(job));
+        let kind = self.mix.pending.take().unwrap_or_else(|| self.random_kind(job));
         let kind = match kind {
             RequestKind::Read => match self.read_written(job, views) {
                 Some(step) => return step,
@@ -256,27 +260,27 @@ impl Worker {
         if matches!(step, Step::Data { .. }) {
             self.list_if_written(index, job, views);
         } else {
-            self.mix.drawn = Some(kind);
+            self.mix.pending = Some(kind);
         }
         step
     }
 
-    fn draw_kind(&mut self, job: &JobPlan) -> RequestKind {
+    fn random_kind(&mut self, job: &JobPlan) -> RequestKind {
         let weights = job.weights;
         let [read, write, append] = [weights.read, weights.write, weights.append].map(u64::from);
         match self.prng.below(read + write + append) {
-            drawn if drawn < read => RequestKind::Read,
-            drawn if drawn < read + write => RequestKind::Write,
+            number if number < read => RequestKind::Read,
+            number if number < read + write => RequestKind::Write,
             _ => RequestKind::Append,
         }
     }
 
-    /// A random read in a zone that holds something; `None` when none does.
+    /// A random read in a written zone; `None` without one.
     fn read_written(&mut self, job: &JobPlan, views: &ZoneViews) -> Option<Step> {
         let blocks = job.request_blocks;
         if let Some(skew) = &self.skew {
             let slots = views.capacity() / blocks;
-            let place = skew.draw(&mut self.prng);
+            let place = skew.sample(&mut self.prng);
             let zone = self.zones[(place / slots) as usize];
             let written = views.view(zone).written;
             if written >= blocks {
@@ -284,14 +288,14 @@ impl Worker {
             }
         }
         while !self.mix.written.is_empty() {
-            let drawn = self.prng.below(self.mix.written.len() as u64) as usize;
-            let index = self.mix.written[drawn] as usize;
+            let place = self.prng.below(self.mix.written.len() as u64) as usize;
+            let index = self.mix.written[place] as usize;
             let zone = self.zones[index];
             let written = views.view(zone).written;
             if written >= blocks {
                 return Some(self.at_slot(RequestKind::Read, zone, None, blocks, written, views));
             }
-            self.mix.written.swap_remove(drawn);
+            self.mix.written.swap_remove(place);
             self.mix.is_listed[index] = false;
         }
         None
@@ -309,7 +313,7 @@ impl Worker {
         self.writer.next(kind, &self.zones, job, views, &mut self.prng)
     }
 
-    /// The next zone's turn, once for each.
+    /// A command for the next zone, once for each.
     fn manage(&mut self, kind: RequestKind, views: &ZoneViews) -> Step {
         let Some(&zone) = self.zones.get(self.rotor) else { return Step::Done(EndReason::ZonesDone) };
         if views.view(zone).is_managed {
@@ -328,7 +332,8 @@ impl Worker {
     }
 }
 
-/// What the workers of one job have to do before they are through with their zones; `None` if that never happens.
+/// The work of one job's workers until they have processed their zones; `None` if that never
+/// happens.
 pub(super) fn zone_work(
     job: &JobPlan,
     workers: &[Worker],
@@ -356,8 +361,8 @@ pub(super) fn zone_work(
     None
 }
 
-/// Parts that a striped reader can read, in whole rows over its zones: as far as the least written zone reaches, or all
-/// when that is less than one request.
+/// Parts that a striped reader can read, in whole rows over its zones: up to the write pointer of
+/// the least written zone, or all if that is less than one request.
 fn readable_parts(job: &JobPlan, zones: &[ZoneIndex], views: &ZoneViews) -> u64 {
     let rows = zones.iter().map(|&zone| views.readable(zone, job.part_blocks) / job.part_blocks).min();
     let readable = rows.unwrap_or(0) * zones.len() as u64;

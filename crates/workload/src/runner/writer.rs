@@ -1,4 +1,4 @@
-//! Where a writer goes next: the zone, and what to do when that is full.
+//! The next zone of a writer, and its action when that is full.
 
 use zonda_zoned::{Prng, ZoneIndex};
 
@@ -7,26 +7,27 @@ use super::zones::ZoneViews;
 use crate::plan::JobPlan;
 use crate::{EndReason, OnFull, RequestKind, ZoneOrder};
 
-/// Where a writer stands.
+/// The position of a writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WriterPlace {
-    /// Index of the zone written now, or to be written next.
+    /// Index of the current or next zone.
     rotor: usize,
-    /// Whether the zone at `rotor` was written since the writer came to it. A sequential writer leaves a zone that it
-    /// has filled; what to do with a full one it comes to is up to `on_full`.
+    /// Whether the zone at `rotor` was written since the writer selected it. A sequential writer
+    /// leaves a zone that it has filled; `on_full` determines how it treats one that was full
+    /// before.
     has_begun: bool,
 }
 
-/// What a writer can do with a zone.
-enum Standing {
-    /// Write up to so many blocks.
-    Room(u64),
+/// How a writer can use a zone.
+enum ZoneUse {
+    /// Write up to this many blocks.
+    Write(u64),
     /// Finish or reset it first.
     Manage(RequestKind),
-    /// Nothing until a command to it has ended.
+    /// Wait until a command to it has ended.
     Busy,
-    /// Nothing any more.
-    Gone,
+    /// It is full or unusable.
+    Done,
     /// End here.
     Stop,
 }
@@ -61,17 +62,17 @@ impl WriterPlace {
             let index = self.rotor;
             let zone = zones[index];
             let is_filled = self.has_begun && views.is_full(zone) && !views.view(zone).is_busy();
-            let standing =
-                if is_filled && job.on_full != OnFull::Stop { Standing::Gone } else { standing(job, views, zone) };
-            match standing {
-                Standing::Room(room) => {
+            let zone_use =
+                if is_filled && job.on_full != OnFull::Stop { ZoneUse::Done } else { zone_use(job, views, zone) };
+            match zone_use {
+                ZoneUse::Write(free) => {
                     self.has_begun = true;
-                    return (index, write(kind, zone, room, job, views));
+                    return (index, write(kind, zone, free, job, views));
                 }
-                Standing::Manage(kind) => return (index, Step::Manage { kind, zone }),
-                Standing::Busy => return (index, Step::Wait),
-                Standing::Stop => return (index, Step::Done(EndReason::ZoneFull)),
-                Standing::Gone => {
+                ZoneUse::Manage(kind) => return (index, Step::Manage { kind, zone }),
+                ZoneUse::Busy => return (index, Step::Wait),
+                ZoneUse::Stop => return (index, Step::Done(EndReason::ZoneFull)),
+                ZoneUse::Done => {
                     if views.view(zone).may_come_back() {
                         last = Step::Wait;
                     }
@@ -83,7 +84,7 @@ impl WriterPlace {
         (self.rotor, last)
     }
 
-    /// Takes the first zone from `first` on with which something can be done.
+    /// Selects the first usable zone from `first` on.
     fn around(
         &mut self,
         first: usize,
@@ -95,19 +96,19 @@ impl WriterPlace {
         let mut last = Step::Done(EndReason::ZonesDone);
         for index in (first..zones.len()).chain(0..first) {
             let zone = zones[index];
-            match standing(job, views, zone) {
-                Standing::Room(room) => {
+            match zone_use(job, views, zone) {
+                ZoneUse::Write(free) => {
                     self.rotor = (index + 1) % zones.len();
-                    return (index, write(kind, zone, room, job, views));
+                    return (index, write(kind, zone, free, job, views));
                 }
-                Standing::Manage(kind) => {
+                ZoneUse::Manage(kind) => {
                     self.rotor = (index + 1) % zones.len();
                     return (index, Step::Manage { kind, zone });
                 }
-                Standing::Stop => return (index, Step::Done(EndReason::ZoneFull)),
-                Standing::Busy => last = Step::Wait,
-                Standing::Gone if views.view(zone).may_come_back() => last = Step::Wait,
-                Standing::Gone => {}
+                ZoneUse::Stop => return (index, Step::Done(EndReason::ZoneFull)),
+                ZoneUse::Busy => last = Step::Wait,
+                ZoneUse::Done if views.view(zone).may_come_back() => last = Step::Wait,
+                ZoneUse::Done => {}
             }
         }
         (first, last)
@@ -115,39 +116,40 @@ impl WriterPlace {
 }
 
 /// The zone's last request may be shorter, so that the zone ends up full.
-fn write(kind: RequestKind, zone: ZoneIndex, room: u64, job: &JobPlan, views: &mut ZoneViews) -> Step {
-    let blocks = job.part_blocks.min(room);
+fn write(kind: RequestKind, zone: ZoneIndex, free: u64, job: &JobPlan, views: &mut ZoneViews) -> Step {
+    let blocks = job.part_blocks.min(free);
     let start = views.reserve(zone, blocks);
     Step::Data { kind, zone, start, blocks }
 }
 
-fn standing(job: &JobPlan, views: &mut ZoneViews, zone: ZoneIndex) -> Standing {
+fn zone_use(job: &JobPlan, views: &mut ZoneViews, zone: ZoneIndex) -> ZoneUse {
     let capacity = views.capacity();
     let view = views.view_mut(zone);
     if view.is_dead {
-        return Standing::Gone;
+        return ZoneUse::Done;
     }
     if view.is_busy() {
-        return Standing::Busy;
+        return ZoneUse::Busy;
     }
     let limit = job.finish_at_blocks.unwrap_or(capacity);
     if !view.is_lost && view.written < limit {
-        return Standing::Room(limit - view.written);
+        return ZoneUse::Write(limit - view.written);
     }
-    // A host waits for its writes before it finishes or resets a zone: on a real drive commands may overtake each other.
-    let manage = |kind| if view.writes_outstanding > 0 { Standing::Busy } else { Standing::Manage(kind) };
+    // A host waits for its writes before it finishes or resets a zone: a real drive may reorder
+    // commands.
+    let manage = |kind| if view.writes_outstanding > 0 { ZoneUse::Busy } else { ZoneUse::Manage(kind) };
     if view.is_lost {
-        return if job.on_full == OnFull::Reset { manage(RequestKind::Reset) } else { Standing::Gone };
+        return if job.on_full == OnFull::Reset { manage(RequestKind::Reset) } else { ZoneUse::Done };
     }
     if view.written < capacity {
         return manage(RequestKind::Finish);
     }
     match job.on_full {
-        OnFull::Next => Standing::Gone,
-        OnFull::Stop => Standing::Stop,
+        OnFull::Next => ZoneUse::Done,
+        OnFull::Stop => ZoneUse::Stop,
         OnFull::Reset if view.is_conventional => {
             view.written = 0;
-            Standing::Room(capacity)
+            ZoneUse::Write(capacity)
         }
         OnFull::Reset => manage(RequestKind::Reset),
     }

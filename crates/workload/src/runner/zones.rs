@@ -1,31 +1,34 @@
-//! What the jobs know of the zones. All jobs of a run share it, so that a reader follows a writer, and appenders do not
-//! overfill a zone.
+//! The jobs' view of the zones. All jobs of a run share it, so that a reader follows a writer, and
+//! appenders do not overfill a zone.
 //!
-//! Devices apply commands in the order of submission, so that a zone counts as written when the write is submitted.
+//! Devices apply commands in the order of submission, so that a zone counts as written when the
+//! write is submitted.
 
 use zonda_zoned::{Blocks, Geometry, Lba, Status, ZoneIndex, ZoneType};
 
 use crate::RequestKind;
 
-/// One zone as the jobs see it.
+/// The view of one zone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ZoneView {
     /// Blocks submitted from the zone's start on; the capacity when it is full.
     pub(super) written: u64,
-    /// Blocks of which the device has said that they are written.
+    /// Blocks whose writes have completed.
     confirmed: u64,
-    /// Counts resets and finishes: what was submitted in an earlier epoch has nothing more to tell.
+    /// Counts resets and finishes: completions from an earlier epoch are ignored.
     pub(super) epoch: u32,
     pub(super) writes_outstanding: u32,
-    /// A write has failed. Those submitted behind it fail too, as the write pointer did not move: writing goes on where
-    /// the device stands, when all have ended.
+    /// A write has failed. Later ones fail too, as the write pointer did not move: writing
+    /// continues at the device's write pointer when all have ended.
     is_recovering: bool,
-    /// Since there was last no write outstanding, one has succeeded, or has failed for another reason than its place.
+    /// Since the zone last had no outstanding writes, one has succeeded, or failed for a reason
+    /// other than its address.
     is_explained: bool,
-    /// Nobody knows where its write pointer is: all that was outstanding failed for its place, and for nothing else. A
-    /// device is like that after a write that failed and happened all the same. Only a reset or finish helps.
+    /// Its write pointer is unknown: all outstanding writes failed because of their address only.
+    /// This happens after a failed write that was executed all the same. Only a reset or finish
+    /// helps.
     pub(super) is_lost: bool,
-    /// A reset or finish is under way.
+    /// A reset or finish is in flight.
     pub(super) is_managed: bool,
     /// Read only or offline.
     pub(super) is_dead: bool,
@@ -41,7 +44,7 @@ pub(super) struct ZoneViews {
 }
 
 impl ZoneViews {
-    /// Zones as the plan wants them to be before the run.
+    /// Zones in the state that the plan requires before the run.
     pub(super) fn new(geometry: &Geometry, prefill: &[(ZoneIndex, Blocks)]) -> ZoneViews {
         let mut views: Vec<ZoneView> = (0..geometry.zone_count)
             .map(|zone| ZoneView {
@@ -78,15 +81,15 @@ impl ZoneViews {
         self.view(zone).written >= self.capacity
     }
 
-    /// The blocks in which requests of `blocks` read: what is written, or the whole capacity of a zone that holds less
-    /// than one request.
+    /// The range for reads of `blocks`: the written blocks, or the whole capacity of a zone with
+    /// less than one request.
     #[inline]
     pub(super) fn readable(&self, zone: ZoneIndex, blocks: u64) -> u64 {
         let written = self.view(zone).written;
         if written >= blocks { written } else { self.capacity }
     }
 
-    /// Takes the next `blocks` of a zone for a write or append, and says where they start.
+    /// Reserves the next `blocks` of a zone for a write or append, and returns their start.
     pub(super) fn reserve(&mut self, zone: ZoneIndex, blocks: u64) -> Lba {
         let start = self.start(zone);
         let capacity = self.capacity;
@@ -94,7 +97,7 @@ impl ZoneViews {
         let place = start + Blocks(view.written);
         view.written += blocks;
         view.writes_outstanding += 1;
-        assert!(view.written <= capacity, "a writer takes no more than the room it was told of");
+        assert!(view.written <= capacity, "a writer does not exceed the free blocks of a zone");
         place
     }
 
@@ -137,17 +140,17 @@ impl ZoneViews {
 }
 
 impl ZoneView {
-    /// Nothing can be written before an outstanding command has ended.
+    /// Whether a write must wait until an outstanding command has ended.
     pub(super) fn is_busy(&self) -> bool {
         self.is_managed || self.is_recovering
     }
 
-    /// There is no room, but a write under way may fail and leave some.
+    /// Whether a full zone may get free blocks, because a write in flight may fail.
     pub(super) fn may_come_back(&self) -> bool {
         self.writes_outstanding > 0 && !self.is_dead
     }
 
-    /// The zone is known to be written so far, whatever is still outstanding.
+    /// Sets the written blocks of the zone, whatever is still outstanding.
     fn set(&mut self, written: u64) {
         self.written = written;
         self.confirmed = written;

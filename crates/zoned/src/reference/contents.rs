@@ -1,4 +1,4 @@
-//! What the blocks hold, one entry a block. A block without an entry reads as zeros.
+//! The contents of blocks, one entry for each block. A block without an entry reads as zeros.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -49,8 +49,8 @@ impl Contents {
         }
     }
 
-    /// Whether the payload fits the number of blocks, the format, and what is kept: no bytes can be made of
-    /// fingerprints.
+    /// Whether the payload fits the number of blocks, the format, and what is kept: no bytes can be
+    /// made of fingerprints.
     pub(super) fn fits(&self, payload: &Payload, blocks: Blocks) -> bool {
         if matches!((&self.store, payload), (Store::Bytes(_), Payload::Fingerprints(_))) {
             return false;
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_store_takes_no_fingerprints() {
+    fn a_byte_store_refuses_fingerprints() {
         let mut device = ReferenceDevice::new(Geometry::tiny(), PayloadKind::Bytes);
         assert_eq!(write_payload(&mut device, 0, 1, Payload::Fingerprints(vec![7].into())), Status::InvalidField);
     }
 
     #[test]
-    fn a_fingerprint_store_takes_bytes_and_keeps_the_fingerprint_of_each_block() {
+    fn a_fingerprint_store_accepts_bytes_and_keeps_the_fingerprint_of_each_block() {
         let mut device = ReferenceDevice::new(Geometry::tiny(), PayloadKind::Fingerprints);
         let written = two_blocks();
         write_payload(&mut device, 0, 2, Payload::Bytes(Box::new(written.clone())));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_keeps_nothing_takes_any_payload_that_fits() {
+    fn a_store_that_keeps_nothing_accepts_any_payload_of_the_right_size() {
         let mut device = ReferenceDevice::new(Geometry::tiny(), PayloadKind::None);
         assert_eq!(write_payload(&mut device, 0, 1, Payload::Fingerprints(vec![7].into())), Status::Success);
         assert_eq!(write_payload(&mut device, 1, 2, Payload::Bytes(Box::new(two_blocks()))), Status::Success);

@@ -155,7 +155,8 @@ impl ReferenceDevice {
         }
     }
 
-    /// Write 9: contents are replaced, the write pointer moves, and at the capacity the zone is full.
+    /// Write 9: contents are replaced, the write pointer moves, and at the capacity the zone is
+    /// full.
     fn take_write(&mut self, zone: ZoneIndex, start: Lba, blocks: Blocks, payload: &Payload) {
         self.contents.replace(start, blocks, payload);
         let end = start + blocks;
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_zone_reads_as_zeros_behind_what_was_written() {
+    fn a_finished_zone_reads_as_zeros_after_the_written_blocks() {
         let mut device = device(Geometry::tiny());
         write(&mut device, 0, 2);
         manage(&mut device, ZoneAction::Finish, 0);

@@ -1,10 +1,10 @@
-//! Small namespaces of every kind, for holding implementations against the oracle.
+//! Small namespaces of every kind, for comparing implementations with the oracle.
 
 use crate::{Blocks, Geometry, Prng, ZrwaGeometry};
 
-/// A valid geometry of at most sixteen zones of at most forty blocks, with any combination of what a namespace may
-/// have: metadata, conventional zones, a capacity below the size, limits, ZRWAs, descriptor extensions, reads across
-/// zones. At least three of its zones are sequential.
+/// A valid geometry of at most sixteen zones of at most forty blocks, with any combination of what
+/// a namespace may have: metadata, conventional zones, a capacity below the size, limits, ZRWAs,
+/// descriptor extensions, reads across zones. At least three of its zones are sequential.
 #[must_use]
 pub fn random_geometry(prng: &mut Prng) -> Geometry {
     let zone_size_blocks = one_of(prng, &[8, 16, 32, 10, 12, 24, 36, 40]);
@@ -53,7 +53,7 @@ fn random_zrwa(prng: &mut Prng, zone_capacity_blocks: u64) -> ZrwaGeometry {
 }
 
 fn one_of(prng: &mut Prng, items: &[u64]) -> u64 {
-    *prng.pick(items).expect("there is something to choose from")
+    *prng.pick(items).expect("the slice is not empty")
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
-//! Bringing the oracle to what a tester observed, for instance after a crash.
+//! Sets the oracle to an observed state, for instance after a crash.
 
 use crate::{BlockBuffer, Blocks, Lba, Payload, ZERO_FINGERPRINT, ZoneIndex, ZoneState, ZoneType};
 
 use super::ReferenceDevice;
 
-/// What there is to know of a sequential zone, but for its contents.
+/// The state of a sequential zone, without its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneImage {
     /// Its state; never [`ZoneState::NotWritePointer`] in an image that is set.
     pub state: ZoneState,
-    /// Blocks from the zone's start to the write pointer: for a full or read only zone where it stood when the zone
-    /// became so, 0 for an empty or conventional one. Without meaning for an offline zone.
+    /// Blocks from the zone's start to the write pointer: for a full or read only zone where it
+    /// stood when the zone became so, 0 for an empty or conventional one. Without meaning for an
+    /// offline zone.
     pub write_pointer_blocks: Blocks,
     /// Whether it has a Zone Random Write Area, which only an active zone can.
     pub zrwa: bool,
@@ -34,15 +35,17 @@ impl ReferenceDevice {
         }
     }
 
-    /// Sets a sequential zone, whatever it was. Its contents stay where the image can have any: nowhere in an empty or
-    /// offline zone, before the write pointer or the end of the ZRWA in an active one, anywhere in a full or read only
-    /// one. A zone set to implicitly opened is the last in the order of implicitly opened zones.
+    /// Sets a sequential zone. Its contents stay where the image can have any: nowhere in an empty
+    /// or offline zone, before the write pointer or the end of the ZRWA in an active one, anywhere
+    /// in a full or read only one. A zone set to implicitly opened is the last in the order of
+    /// implicitly opened zones.
     ///
-    /// Limits on active and open zones and on ZRWAs are not checked, since zones are set one after the other.
+    /// Limits on active and open zones and on ZRWAs are not checked, since zones are set one after
+    /// the other.
     ///
     /// # Panics
-    /// When no sequence of commands could bring a zone of this namespace to the image, or the zone is conventional or
-    /// beyond the namespace.
+    /// When no sequence of commands could bring a zone of this namespace to the image, or the zone
+    /// is conventional or beyond the namespace.
     pub fn set_zone(&mut self, zone: ZoneIndex, image: ZoneImage) {
         self.assert_possible(zone, &image);
         let start = self.geometry.zone_start(zone);
@@ -67,12 +70,13 @@ impl ReferenceDevice {
         held.extension = image.extension;
     }
 
-    /// Sets what a block reads as, by its fingerprint. Nothing happens with [`crate::PayloadKind::None`].
+    /// Sets what a block reads as, by its fingerprint. Nothing happens with
+    /// [`crate::PayloadKind::None`].
     ///
     /// # Panics
-    /// When the block is beyond the namespace or its zone's capacity; with [`crate::PayloadKind::Bytes`] when the
-    /// fingerprint is not that of zeros, since no bytes can be made of it: then use
-    /// [`set_block_bytes`](ReferenceDevice::set_block_bytes).
+    /// When the block is beyond the namespace or its zone's capacity; with
+    /// [`crate::PayloadKind::Bytes`] when the fingerprint is not that of zeros, since no bytes can
+    /// be made of it: then use [`set_block_bytes`](ReferenceDevice::set_block_bytes).
     pub fn set_block(&mut self, lba: Lba, print: u64) {
         let payload = if print == ZERO_FINGERPRINT { Payload::None } else { Payload::Fingerprints(vec![print].into()) };
         self.set_contents(lba, &payload);
@@ -81,7 +85,8 @@ impl ReferenceDevice {
     /// Sets what a block reads as, data and metadata.
     ///
     /// # Panics
-    /// When the block is beyond the namespace or its zone's capacity, or the bytes are not those of one block.
+    /// When the block is beyond the namespace or its zone's capacity, or the bytes are not those of
+    /// one block.
     pub fn set_block_bytes(&mut self, lba: Lba, data: &[u8], metadata: &[u8]) {
         let buffer = BlockBuffer { data: data.to_vec().into(), metadata: metadata.to_vec().into() };
         self.set_contents(lba, &Payload::Bytes(Box::new(buffer)));
@@ -139,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_read_out_and_set_again_is_the_same() {
+    fn a_zone_that_is_read_and_set_again_is_the_same() {
         let mut from = device(with_zrwa());
         let set = ZoneAction::SetDescriptorExtension { extension: vec![5; 64].into(), zrwa: true };
         manage(&mut from, set, 0);
@@ -177,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_set_to_implicitly_opened_is_the_last_to_be_closed_for_room() {
+    fn a_zone_set_to_implicitly_opened_is_the_last_to_be_closed_by_the_controller() {
         let mut device = device(Geometry::tiny());
         write(&mut device, 0, 1);
         device.set_zone(ZoneIndex(1), image(ZoneState::ImplicitlyOpened, 1));

@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn each_action_leads_from_each_state_where_the_table_says() {
         let refused = Err(Status::InvalidZoneStateTransition);
-        // In the order of ZoneState::SEQUENTIAL: empty, implicitly, explicitly opened, closed, read only, full, offline.
+        // In the order of ZoneState::SEQUENTIAL: empty, implicitly, explicitly opened, closed, read
+        // only, full, offline.
         let table = [
             (ZoneAction::Close, [refused, Ok(Closed), Ok(Closed), Ok(Closed), refused, refused, refused]),
             (ZoneAction::Finish, [Ok(Full), Ok(Full), Ok(Full), Ok(Full), refused, Ok(Full), refused]),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zrwa_is_given_to_empty_zones_only() {
+    fn a_zrwa_is_allocated_only_to_empty_zones() {
         for from in ZoneState::SEQUENTIAL {
             let mut device = in_state(with_zrwa(), from);
             let expected = match from {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_takes_contents_extension_and_zrwa_away() {
+    fn a_reset_removes_contents_extension_and_zrwa() {
         let mut device = device(with_zrwa());
         manage(&mut device, extension(7, true), 0);
         write(&mut device, 0, 2);
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn select_all_opens_all_closed_zones_where_there_is_room_for_all() {
+    fn select_all_opens_all_closed_zones_if_resources_suffice_for_all() {
         let mut device = device(Geometry::tiny());
         write(&mut device, 0, 1);
         write(&mut device, 16, 1);
@@ -416,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn select_all_refuses_what_is_meant_for_one_zone_and_passes_over_conventional_zones() {
+    fn select_all_refuses_actions_for_one_zone_and_skips_conventional_zones() {
         let mut device = device(Geometry { zrwa: with_zrwa().zrwa, ..with_conventional() });
         for action in [extension(1, false), ZoneAction::FlushZrwa, ZoneAction::Open { zrwa: true }] {
             assert_eq!(manage_all(&mut device, action), Status::InvalidField);

@@ -1,11 +1,11 @@
-//! The oracle: the rules of zones, written down as plainly as they can be.
+//! The oracle: the rules of zones, implemented as plainly as possible.
 //!
-//! [`ReferenceDevice`] is to be held, line by line, against `docs/internals/zone-semantics.md`; the comments name the
-//! rule and its number. It keeps one plain struct a zone, counts active and open zones by looking at every zone, and
-//! shares no code with [`crate::zones`]. [`CommandSource`] makes the commands with which any [`ZonedDevice`] is held
-//! against it.
+//! [`ReferenceDevice`] follows `docs/internals/zone-semantics.md` line by line; the comments name
+//! the rule and its number. It keeps one plain struct for each zone, counts active and open zones
+//! by iterating over all zones, and shares no code with [`crate::zones`]. [`CommandSource`]
+//! generates the commands with which any [`ZonedDevice`] is compared with it.
 //!
-//! What is absent: time, speed, and every trick.
+//! What is absent: time, performance, and optimizations.
 //!
 //! ```
 //! use zonda_zoned::reference::{CommandSource, ReferenceDevice};
@@ -47,7 +47,8 @@ pub use random::CommandSource;
 /// Completions that may wait to be polled before [`ReferenceDevice`] answers [`QueueFull`].
 pub const OUTSTANDING_MAX: usize = 1024;
 
-/// A zoned device of one namespace that follows the rules of zones and completes every command at once.
+/// A zoned device of one namespace that follows the rules of zones and completes every command
+/// immediately.
 #[derive(Clone, Debug)]
 pub struct ReferenceDevice {
     geometry: Geometry,
@@ -60,28 +61,29 @@ pub struct ReferenceDevice {
     waiting: VecDeque<(Instant, Completion)>,
 }
 
-/// Everything a zone is, but for its contents.
+/// The state of a zone, without its contents.
 #[derive(Clone, Debug)]
 struct Zone {
     state: ZoneState,
-    /// Where the zone is to be written next; where it stood when the zone became full or read only. Stays at the start
-    /// of a conventional zone.
+    /// The write pointer; for a full or read only zone, its value when the zone became so. Stays at
+    /// the start of a conventional zone.
     write_pointer: Lba,
-    /// The number of the opening by which the zone became implicitly opened, if it is: the lowest is the oldest.
+    /// The number of the opening by which the zone became implicitly opened, if it is: the lowest
+    /// is the oldest.
     implicit_opening: u64,
     zrwa: bool,
     extension: Option<Box<[u8]>>,
 }
 
 impl ReferenceDevice {
-    /// A device as it leaves the factory: sequential zones are empty, and every block reads as zeros.
+    /// A new device: sequential zones are empty, and every block reads as zeros.
     ///
     /// # Panics
     /// When the geometry is not valid.
     #[must_use]
     pub fn new(geometry: Geometry, keeps: PayloadKind) -> ReferenceDevice {
         if let Err(error) = geometry.validate() {
-            panic!("the geometry is not valid: {error}");
+            panic!("invalid geometry: {error}");
         }
         let zones = (0..geometry.zone_count)
             .map(|index| Zone {
@@ -105,8 +107,8 @@ impl ReferenceDevice {
         }
     }
 
-    /// Takes a command, and says how it ends. A command to a namespace other than the first ends with
-    /// [`Status::InvalidNamespace`] before anything else is looked at.
+    /// Executes a command. A command to a namespace other than the first ends with
+    /// [`Status::InvalidNamespace`] before any other check.
     pub fn execute(&mut self, command: &Command) -> Completion {
         if command.namespace != NamespaceId::FIRST {
             return Completion::of(command.id, Status::InvalidNamespace);
@@ -130,11 +132,12 @@ impl ReferenceDevice {
         }
     }
 
-    /// What the world does: the medium of a zone gives up, and the zone becomes read only or offline by itself.
-    /// An offline zone has nothing left to lose: nothing happens, and it does not enter the changed-zone list.
+    /// Simulates a failure of the medium of a zone, which becomes read only or offline. Without
+    /// effect for an offline zone, which does not enter the Changed Zone List.
     ///
     /// # Panics
-    /// When `to` is another state than these two, or the zone is conventional or beyond the namespace.
+    /// When `to` is another state than these two, or the zone is conventional or beyond the
+    /// namespace.
     pub fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
         assert!(matches!(to, ZoneState::ReadOnly | ZoneState::Offline), "a zone does not become {to} by itself");
         let from = self.zone(zone).state;
@@ -151,8 +154,8 @@ impl ReferenceDevice {
         self.changed.insert(zone);
     }
 
-    /// What the world does: the power goes, and comes back. Completions that nobody has polled are lost, though their
-    /// commands have taken effect.
+    /// Simulates a power cycle. Completions that were not polled are lost, although their commands
+    /// have taken effect.
     pub fn power_cycle(&mut self) {
         for index in 0..self.geometry.zone_count {
             let start = self.geometry.zone_start(ZoneIndex(index));
@@ -169,7 +172,8 @@ impl ReferenceDevice {
         self.waiting.clear();
     }
 
-    /// The [`fingerprint`](crate::fingerprint) of what a block reads as. Always zero with [`PayloadKind::None`].
+    /// The [`fingerprint`](crate::fingerprint) of what a block reads as. Always zero with
+    /// [`PayloadKind::None`].
     ///
     /// # Panics
     /// When the block is beyond the namespace.
@@ -190,13 +194,14 @@ impl ReferenceDevice {
         Outcome::ChangedZones(Box::new(list))
     }
 
-    /// Full: its resources are given back. Its contents and descriptor extension stay.
+    /// Full: its resources are released. Its contents and descriptor extension stay.
     fn become_full(&mut self, zone: ZoneIndex) {
         self.zone_mut(zone).state = ZoneState::Full;
         self.zone_mut(zone).zrwa = false;
     }
 
-    /// Empty: contents, descriptor extension and ZRWA are gone, the write pointer is at the start.
+    /// Empty: contents, descriptor extension and ZRWA are removed, the write pointer is at the
+    /// start.
     fn become_empty(&mut self, zone: ZoneIndex) {
         self.erase_zone(zone);
         let start = self.geometry.zone_start(zone);
@@ -207,7 +212,7 @@ impl ReferenceDevice {
         zone.extension = None;
     }
 
-    /// Offline: contents, descriptor extension and ZRWA are gone.
+    /// Offline: contents, descriptor extension and ZRWA are removed.
     fn become_offline(&mut self, zone: ZoneIndex) {
         self.erase_zone(zone);
         let zone = self.zone_mut(zone);
@@ -283,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_goes_read_only_keeps_its_contents_and_gives_its_resources_back() {
+    fn a_zone_that_goes_read_only_keeps_its_contents_and_releases_its_resources() {
         let mut device = device(Geometry::tiny());
         write(&mut device, 0, 4);
         device.degrade(ZoneIndex(0), ZoneState::ReadOnly);
@@ -304,7 +309,7 @@ mod tests {
         assert_eq!(device.block(Lba(0)), ZERO_FINGERPRINT);
         assert_eq!(read(&mut device, 0, 1), Status::ZoneIsOffline);
         device.degrade(ZoneIndex(0), ZoneState::ReadOnly);
-        assert_eq!(state(&device, 0), ZoneState::Offline, "nothing comes back from offline");
+        assert_eq!(state(&device, 0), ZoneState::Offline, "offline is final");
     }
 
     #[test]
@@ -332,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_cycle_closes_open_zones_and_forgets_changed_ones() {
+    fn a_power_cycle_closes_open_zones_and_empties_the_changed_zone_list() {
         let mut device = device(Geometry::tiny());
         write(&mut device, 0, 1);
         open(&mut device, 16);
@@ -368,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_in_a_zrwa_survives_a_power_cycle() {
+    fn acknowledged_writes_to_a_zrwa_survive_a_power_cycle() {
         let mut device = device(with_zrwa());
         manage(&mut device, ZoneAction::Open { zrwa: true }, 0);
         assert_eq!(write(&mut device, 1, 1), Status::Success);
@@ -398,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn an_append_is_told_where_it_went() {
+    fn an_append_returns_its_lba() {
         let mut device = device(Geometry::tiny());
         assert_eq!(append(&mut device, 16, 2).outcome, Outcome::Appended(Lba(16)));
         assert_eq!(append(&mut device, 16, 2).outcome, Outcome::Appended(Lba(18)));

@@ -1,4 +1,4 @@
-//! Random commands, valid and invalid, for holding any device against the oracle.
+//! Random commands, valid and invalid, for comparing any device with the oracle.
 
 use crate::limits::DEALLOCATE_RANGES_MAX;
 use crate::{
@@ -10,11 +10,13 @@ use super::ReferenceDevice;
 
 mod parts;
 
-/// Makes commands without end. It looks at the oracle's zones, so that most commands are meaningful, and lets some miss
-/// by a little or by much: in place, length, payload, state, target or namespace.
+/// Generates an endless sequence of commands. It uses the oracle's zones, so that most commands are
+/// valid, and makes some of them slightly or grossly invalid: in address, length, payload, state,
+/// target or namespace.
 ///
-/// For stretches of commands it stays with a few zones, which therefore become full and are reset again and again. It
-/// never makes a zone read only: that is for the tester to do, to both devices, with [`ReferenceDevice::degrade`].
+/// For stretches of commands it stays with a few zones, which therefore become full and are reset
+/// repeatedly. It never makes a zone read only: testers do so, on both devices, with
+/// [`ReferenceDevice::degrade`].
 #[derive(Clone, Debug)]
 pub struct CommandSource {
     geometry: Geometry,
@@ -59,8 +61,8 @@ impl CommandSource {
         Command { id, namespace: NamespaceId(namespace), operation }
     }
 
-    /// Chooses the zones of the next stretch: some at random, and most of those that hold resources, since they would
-    /// be in the way of the others.
+    /// Chooses the zones of the next stretch: some at random, and most of those that hold
+    /// resources, since they would block the others.
     fn begin_stretch(&mut self, oracle: &ReferenceDevice) {
         self.stretch_left = 50 + self.prng.below(250);
         self.focus.clear();
@@ -76,7 +78,7 @@ impl CommandSource {
         }
     }
 
-    /// A zone of the stretch, seldom another; one that is lost only now and then.
+    /// A zone of the stretch, rarely another; a read only or offline one only rarely.
     fn choose_zone(&mut self, oracle: &ReferenceDevice) -> ZoneIndex {
         for _ in 0..8 {
             let zone = if self.prng.chance(1, 12) { self.any_zone() } else { self.pick_zone() };
@@ -88,7 +90,7 @@ impl CommandSource {
         self.any_zone()
     }
 
-    /// Write, Append or WriteZeroes; to a zone that can take it, or often a reset of one that is full.
+    /// Write, Append or WriteZeroes to a writable zone, or often a reset of a full one.
     fn write_of_any_kind(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> Operation {
         let zone = self.prefer_writable(oracle, zone);
         if oracle.zone(zone).state == ZoneState::Full && self.prng.chance(3, 4) {
@@ -105,26 +107,26 @@ impl CommandSource {
     }
 
     fn write(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> Operation {
-        let (start, room) = self.place(oracle, zone);
+        let (start, free) = self.place(oracle, zone);
         let start = self.perhaps_elsewhere(start, zone);
-        let blocks = self.length(room, self.geometry.max_transfer_blocks.0);
+        let blocks = self.length(free, self.geometry.max_transfer_blocks.0);
         Operation::Write { start, blocks: Blocks(blocks), payload: self.payload(blocks) }
     }
 
     fn write_zeroes(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> Operation {
-        let (start, room) = self.place(oracle, zone);
+        let (start, free) = self.place(oracle, zone);
         let start = self.perhaps_elsewhere(start, zone);
-        Operation::WriteZeroes { start, blocks: Blocks(self.length(room, self.geometry.zone_size_blocks.0)) }
+        Operation::WriteZeroes { start, blocks: Blocks(self.length(free, self.geometry.zone_size_blocks.0)) }
     }
 
     fn append(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> Operation {
-        let room = oracle.capacity_end(zone) - oracle.zone(zone).write_pointer;
+        let free = oracle.capacity_end(zone) - oracle.zone(zone).write_pointer;
         let zone_start = self.perhaps_elsewhere(self.geometry.zone_start(zone), zone);
-        let blocks = self.length(room.0, self.geometry.max_append_blocks.0);
+        let blocks = self.length(free.0, self.geometry.max_append_blocks.0);
         Operation::Append { zone_start, blocks: Blocks(blocks), payload: self.payload(blocks) }
     }
 
-    /// Reads mostly what was written, sometimes beyond it, and over the zone's end.
+    /// Reads mostly written blocks, sometimes beyond them, and over the zone's end.
     fn read(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> Operation {
         let zone_start = self.geometry.zone_start(zone);
         let zone_size = self.geometry.zone_size_blocks.0;
@@ -134,13 +136,13 @@ impl CommandSource {
             1 => zone_size - 1 - self.prng.below(zone_size.min(6)),
             _ => self.prng.below((written.0 + 3).min(zone_size)),
         };
-        let room = if self.prng.chance(1, if self.geometry.read_across_zones { 2 } else { 12 }) {
+        let free = if self.prng.chance(1, if self.geometry.read_across_zones { 2 } else { 12 }) {
             self.geometry.namespace_blocks().0 - (zone_start.0 + offset)
         } else {
             zone_size - offset
         };
         let start = self.perhaps_elsewhere(zone_start + Blocks(offset), zone);
-        Operation::Read { start, blocks: Blocks(self.length(room, self.geometry.max_transfer_blocks.0)) }
+        Operation::Read { start, blocks: Blocks(self.length(free, self.geometry.max_transfer_blocks.0)) }
     }
 
     fn deallocate(&mut self) -> Operation {
@@ -155,13 +157,13 @@ impl CommandSource {
                 let zone = self.pick_zone();
                 let offset = self.prng.below(self.geometry.zone_size_blocks.0);
                 let start = self.geometry.zone_start(zone) + Blocks(offset);
-                // A command of many ranges succeeds only if none of them misses.
+                // A command of many ranges succeeds only if all of them are valid.
                 if count > 3 {
                     return LbaRange { start, blocks: Blocks(1) };
                 }
-                let room = self.geometry.namespace_blocks().0 - start.0;
+                let free = self.geometry.namespace_blocks().0 - start.0;
                 let start = self.perhaps_elsewhere(start, zone);
-                LbaRange { start, blocks: Blocks(self.length(room, 6)) }
+                LbaRange { start, blocks: Blocks(self.length(free, 6)) }
             })
             .collect();
         Operation::Deallocate { ranges }
@@ -170,7 +172,7 @@ impl CommandSource {
     fn manage(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> Operation {
         let action = if self.prng.chance(2, 3) { self.fitting_action(oracle, zone) } else { self.any_action() };
         let all = self.prng.chance(1, 24);
-        // A zone that goes offline never comes back: read only ones are spared for a while.
+        // An offline zone stays so: read only ones are kept for a while.
         let kills = action == ZoneAction::Offline && (all || oracle.zone(zone).state == ZoneState::ReadOnly);
         let action = if kills && !self.prng.chance(1, 8) { ZoneAction::Close } else { action };
         if all {
@@ -185,7 +187,7 @@ impl CommandSource {
         Operation::ManageZones { action, target }
     }
 
-    /// An action that leads somewhere from the zone's state, if there is any.
+    /// An action with a valid transition from the zone's state, if there is any.
     fn fitting_action(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> ZoneAction {
         let held = oracle.zone(zone);
         if held.zrwa && self.geometry.zrwa.is_some_and(|zrwa| zrwa.explicit_flush) && self.prng.chance(1, 2) {
@@ -260,7 +262,7 @@ impl CommandSource {
         Operation::ReportZones { start, filter, extended, partial: self.prng.chance(1, 2), descriptors_max }
     }
 
-    /// The zone itself if it takes a write, else mostly one of the active zones.
+    /// The zone itself if it is writable, else mostly one of the active zones.
     fn prefer_writable(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> ZoneIndex {
         let active = active_zones(oracle);
         let none_left = self.geometry.max_active_zones.is_some_and(|max| active.len() as u64 >= u64::from(max));
@@ -284,7 +286,7 @@ impl CommandSource {
     }
 
     fn one_of(&mut self, items: &[u64]) -> u64 {
-        *self.prng.pick(items).expect("there is something to choose from")
+        *self.prng.pick(items).expect("the slice is not empty")
     }
 }
 
@@ -320,7 +322,7 @@ mod tests {
     ];
 
     #[test]
-    fn places_where_mistakes_are_made_lie_on_both_sides_of_each_end() {
+    fn invalid_addresses_are_on_both_sides_of_each_boundary() {
         let geometry = Geometry { zone_count: 5_000, ..Geometry::tiny() };
         let mut source = CommandSource::new(&geometry, PayloadKind::None, Prng::new(1));
         let zone = ZoneIndex(1);

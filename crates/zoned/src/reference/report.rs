@@ -1,4 +1,4 @@
-//! ReportZones, and the descriptors it is made of.
+//! ReportZones, and its descriptors.
 
 use crate::{Lba, Outcome, ReportFilter, Status, ZoneAttributes, ZoneDescriptor, ZoneIndex, ZoneReport, ZoneState};
 
@@ -68,7 +68,7 @@ impl ReferenceDevice {
         }
     }
 
-    /// Whether a filter lets a zone through. Conventional zones match only [`ReportFilter::All`].
+    /// Whether a zone matches a filter. Conventional zones match only [`ReportFilter::All`].
     fn matches(&self, zone: ZoneIndex, filter: ReportFilter) -> bool {
         match filter {
             ReportFilter::All => true,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_lets_one_state_through_and_never_a_conventional_zone() {
+    fn a_filter_matches_one_state_and_never_a_conventional_zone() {
         let mut device = device(with_conventional());
         write(&mut device, 48, 1);
         open(&mut device, 64);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_zones_that_can_be_written_show_a_write_pointer() {
+    fn only_writable_zones_report_a_write_pointer() {
         let mut device = device(Geometry { zrwa: with_zrwa().zrwa, ..with_conventional() });
         manage(&mut device, ZoneAction::Open { zrwa: true }, 32);
         manage(&mut device, ZoneAction::Finish, 48);

@@ -1,11 +1,11 @@
-//! Resources: who may become open or active, counted anew each time by looking at every zone.
+//! Resources: which zones may become open or active, counted each time over all zones.
 
 use crate::{Status, ZoneIndex, ZoneState, ZrwaGeometry};
 
 use super::{ReferenceDevice, Zone};
 
 impl ReferenceDevice {
-    /// Makes a zone that is not open implicitly opened, where resources allow.
+    /// Makes a zone that is not open implicitly opened, if resources allow.
     pub(super) fn open_implicitly(&mut self, zone: ZoneIndex) -> Result<(), Status> {
         if self.zone(zone).state.is_open() {
             return Ok(());
@@ -18,7 +18,8 @@ impl ReferenceDevice {
         Ok(())
     }
 
-    /// Resources 1 to 3 for a zone that is to be opened, with a new ZRWA or not; closes a zone to make room.
+    /// Resources 1 to 3 for opening a zone, with a new ZRWA or not; closes another zone if
+    /// necessary.
     pub(super) fn take_resources(&mut self, zone: ZoneIndex, new_zrwa: bool) -> Result<(), Status> {
         // 1. Active resources.
         self.require_active_resource(zone)?;
@@ -67,12 +68,12 @@ impl ReferenceDevice {
             .min_by_key(|zone| self.zone(*zone).implicit_opening)
     }
 
-    /// How many zones are as asked.
+    /// The number of zones that match.
     pub(super) fn count(&self, is: impl Fn(&Zone) -> bool) -> u32 {
         self.zones.iter().filter(|zone| is(zone)).count() as u32
     }
 
-    /// The shape of the ZRWAs, once it is known that the namespace has them.
+    /// The geometry of ZRWAs, which the namespace supports.
     pub(super) fn zrwa_geometry(&self) -> ZrwaGeometry {
         self.geometry.zrwa.expect("only a namespace with ZRWAs has a zone with one")
     }
@@ -85,7 +86,7 @@ mod tests {
     use crate::{Geometry, ZoneAction};
 
     #[test]
-    fn the_zone_implicitly_opened_for_longest_is_closed_to_make_room() {
+    fn the_zone_implicitly_opened_for_longest_is_closed_to_free_an_open_resource() {
         let mut device = device(Geometry::tiny());
         write(&mut device, 16, 1);
         write(&mut device, 0, 1);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn explicitly_opened_zones_make_no_room() {
+    fn explicitly_opened_zones_are_not_closed_to_free_an_open_resource() {
         let mut device = device(Geometry::tiny());
         open(&mut device, 0);
         open(&mut device, 16);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_opened_explicitly_after_a_write_is_no_longer_closed_to_make_room() {
+    fn a_zone_opened_explicitly_after_a_write_is_no_longer_closed_by_the_controller() {
         let mut device = device(Geometry::tiny());
         write(&mut device, 0, 1);
         write(&mut device, 16, 1);
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_zrwa_is_found_out_before_a_zone_is_closed() {
+    fn a_missing_zrwa_resource_is_detected_before_a_zone_is_closed() {
         let mut device = device(with_zrwa());
         manage(&mut device, ZoneAction::Open { zrwa: true }, 0);
         write(&mut device, 16, 1);
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_zone_has_given_its_resources_and_its_zrwa_back() {
+    fn a_full_zone_has_released_its_resources_and_its_zrwa() {
         let mut device = device(with_zrwa());
         manage(&mut device, ZoneAction::Open { zrwa: true }, 0);
         manage(&mut device, ZoneAction::Finish, 0);

@@ -1,4 +1,4 @@
-//! Short names for the commands that the tests of this module give.
+//! Short names for the commands in the tests of this module.
 
 use crate::{
     Blocks, Command, CommandId, Completion, Geometry, Lba, LbaRange, NamespaceId, Operation, Payload, PayloadKind,

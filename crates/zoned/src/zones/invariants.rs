@@ -1,4 +1,4 @@
-//! What always holds of a table, recounted from scratch.
+//! The invariants of a table, recomputed from scratch.
 
 use crate::{ZoneIndex, ZoneState};
 
@@ -6,11 +6,11 @@ use super::resources::is_degraded;
 use super::{Zone, ZoneTable};
 
 impl ZoneTable {
-    /// Recounts everything that the table keeps count of, and looks at each zone by itself. Takes time in proportion to
-    /// the number of zones.
+    /// Recomputes all counts of the table, and checks each zone. Takes time in proportion to the
+    /// number of zones.
     ///
     /// # Panics
-    /// When anything does not hold, with a message that names the zone at fault where there is one.
+    /// If an invariant is violated, with a message that names the zone if there is one.
     pub fn check_invariants(&self) {
         let count = |holds: fn(&Zone) -> bool| self.zones.iter().filter(|zone| holds(zone)).count();
         assert_eq!(self.active as usize, count(|zone| zone.state.is_active()), "active zones");
@@ -36,7 +36,7 @@ impl ZoneTable {
         assert_eq!(
             zone.has_extension,
             self.extensions.contains_key(&index),
-            "zone {index}: descriptor extension, by the zone and beside the table"
+            "zone {index}: descriptor extension in the zone and in the table of extensions"
         );
         assert!(!zone.has_zrwa || (state.is_active() && zone.had_zrwa), "zone {index} has a ZRWA and is {state}");
         assert!(!zone.finished_by_host || state == ZoneState::Full || is_degraded(state), "zone {index} not finished");

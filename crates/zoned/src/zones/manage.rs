@@ -6,12 +6,14 @@ use super::write::check_writable;
 use super::{ZoneEffect, ZoneTable};
 
 impl ZoneTable {
-    /// Applies an action to one zone or to all that it concerns, and adds what changed to `effects`, in order. A zone
-    /// that the controller closes to make room is a [`ZoneEffect::Closed`] before the [`ZoneEffect::Opened`]. Select
-    /// All acts in the order of the zones.
+    /// Applies an action to one zone or to all zones in a matching state, and adds the changes to
+    /// `effects`, in order. A zone that the controller closes to free an open resource is a
+    /// [`ZoneEffect::Closed`] before the [`ZoneEffect::Opened`]. Select All acts in the order of
+    /// the zones.
     ///
     /// # Errors
-    /// In the order of the rules of ManageZones; nothing has changed then, and `effects` is as it was.
+    /// In the order of the rules of ManageZones; nothing has changed then, and `effects` is as it
+    /// was.
     pub fn manage(
         &mut self,
         action: &ZoneAction,

@@ -1,13 +1,15 @@
-//! The rules of zones, made fast: the table that every device keeps of its zones.
+//! The rules of zones, implemented efficiently: the zone table of every device.
 //!
-//! The table decides what a command may do and where it lands. It stores no contents and knows no time. Its rules, with
-//! the order of their checks, are in `docs/internals/zone-semantics.md`. A refused command changes nothing.
+//! The table decides whether a command is valid and which blocks it writes. It stores no contents
+//! and has no notion of time. Its rules, with the order of their checks, are in
+//! `docs/internals/zone-semantics.md`. A refused command changes nothing.
 //!
-//! What is absent: the check of the namespace's number, and the payloads themselves. The caller says whether a payload
-//! fits, because that check has its place among the others.
+//! What is absent: the check of the namespace, and the payloads themselves. The caller passes
+//! whether a payload fits, because that check has its place in the order of checks.
 //!
-//! `write`, `append` and `check_read` take constant time and allocate nothing. A zone takes 32 bytes; what only few
-//! zones have (descriptor extensions, a place in the Changed Zone List) is kept beside the table.
+//! `write`, `append` and `check_read` take constant time and allocate no memory. A zone takes 32
+//! bytes; data of only a few zones (descriptor extensions, the Changed Zone List) are stored
+//! separately.
 
 mod invariants;
 mod manage;
@@ -30,7 +32,8 @@ use resources::{Links, OpeningOrder};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneTable {
     geometry: Geometry,
-    /// Set when the zone size is a power of two, so that no division is needed to find a block's zone.
+    /// Set when the zone size is a power of two, so that no division is needed to find a block's
+    /// zone.
     zone_size_shift: Option<u32>,
     namespace_blocks: u64,
     max_active: u32,
@@ -39,7 +42,8 @@ pub struct ZoneTable {
     active: u32,
     open: u32,
     zrwa_in_use: u32,
-    /// Zones read only or offline: while there are none, a deallocation need not look at every zone it touches.
+    /// Zones read only or offline: while there are none, a deallocation need not look at every zone
+    /// it touches.
     degraded: u32,
     zones: Box<[Zone]>,
     implicitly_opened: OpeningOrder,
@@ -64,16 +68,18 @@ struct Zone {
 
 const _: () = assert!(size_of::<Zone>() <= 32, "a zone takes at most 32 bytes");
 
-/// What a write or an append may do, and what it has done to the zones. The table has changed already.
+/// The blocks that a write or an append may write, and its effects on the zones. The table is
+/// already updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteGrant {
-    /// The zone written, or the first of them where a write reaches over several conventional zones.
+    /// The zone written, or the first of them where a write reaches over several conventional
+    /// zones.
     pub zone: ZoneIndex,
     /// The first block written; for an append, the block that the table chose.
     pub start: Lba,
     /// `start` within its zone.
     pub offset_blocks: Blocks,
-    /// The zone that the controller closed to make room.
+    /// The zone that the controller closed to free an open resource.
     pub closed: Option<ZoneIndex>,
     /// This write opened the zone.
     pub opened: bool,
@@ -83,15 +89,16 @@ pub struct WriteGrant {
     pub overwrites: bool,
 }
 
-/// A change that a management action made. What was so already is no effect.
+/// A change by a management action. A zone that was already in the requested state has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneEffect {
-    /// The zone was opened: by Open (also if it was implicitly opened before), or implicitly by FlushZrwa.
+    /// The zone was opened: by Open (also if it was implicitly opened before), or implicitly by
+    /// FlushZrwa.
     Opened {
         /// The zone.
         zone: ZoneIndex,
     },
-    /// The zone was closed, by the host or by the controller to make room.
+    /// The zone was closed, by the host or by the controller to free an open resource.
     Closed {
         /// The zone.
         zone: ZoneIndex,
@@ -119,12 +126,13 @@ pub enum ZoneEffect {
         /// The zone.
         zone: ZoneIndex,
     },
-    /// The zone has a descriptor extension now and is closed, with a ZRWA if one was asked for.
+    /// The zone has a descriptor extension now and is closed, with a ZRWA if requested.
     ExtensionSet {
         /// The zone.
         zone: ZoneIndex,
     },
-    /// FlushZrwa moved the write pointer. At the capacity this made the zone full, which is no effect of its own.
+    /// FlushZrwa moved the write pointer. At the capacity this made the zone full, which is not a
+    /// separate effect.
     Committed {
         /// The zone.
         zone: ZoneIndex,
@@ -147,23 +155,24 @@ impl ZoneEffect {
     }
 }
 
-/// One zone as it stands.
+/// The current state of one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ZoneView {
     /// Conventional or sequential.
     pub zone_type: ZoneType,
     /// The state.
     pub state: ZoneState,
-    /// Offset of the write pointer. For a full, read only or offline zone, where it stood before; 0 for a conventional
-    /// zone.
+    /// Offset of the write pointer. For a full, read only or offline zone, where it stood before; 0
+    /// for a conventional zone.
     pub write_pointer_blocks: Blocks,
-    /// High-water mark of host writes, ZRWA included, as an offset; kept through every state until the zone is empty.
+    /// High-water mark of host writes, ZRWA included, as an offset; kept through every state until
+    /// the zone is empty.
     pub written_blocks: Blocks,
     /// Whether it has a ZRWA and a descriptor extension.
     pub attributes: ZoneAttributes,
 }
 
-/// Everything about one zone at one moment, its descriptor extension included. See [`ZoneTable::restore`].
+/// A snapshot of one zone, including its descriptor extension. See [`ZoneTable::restore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneSnapshot {
     zone: Zone,
@@ -203,16 +212,16 @@ impl ZoneTable {
         }
     }
 
-    /// The namespace's shape and limits.
+    /// The geometry of the namespace.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// One zone as it stands.
+    /// The current state of one zone.
     ///
     /// # Panics
-    /// When there is no such zone.
+    /// If the zone does not exist.
     #[must_use]
     pub fn zone(&self, zone: ZoneIndex) -> ZoneView {
         let entry = self.entry(zone);
@@ -225,11 +234,11 @@ impl ZoneTable {
         }
     }
 
-    /// The offset in a zone from which on every block reads as zeros: the high-water mark of its writes, and 0 when it
-    /// is offline.
+    /// The offset in a zone from which on every block reads as zeros: the high-water mark of its
+    /// writes, and 0 when it is offline.
     ///
     /// # Panics
-    /// When there is no such zone.
+    /// If the zone does not exist.
     #[must_use]
     pub fn readable_blocks(&self, zone: ZoneIndex) -> Blocks {
         let entry = self.entry(zone);

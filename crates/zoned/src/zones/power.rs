@@ -1,17 +1,17 @@
-//! What the world does to zones, and what a device does to them around a power loss.
+//! Failures of the medium of zones, and recovery from a power loss.
 
 use crate::{Blocks, Status, ZoneIndex, ZoneState};
 
 use super::{Zone, ZoneSnapshot, ZoneTable};
 
 impl ZoneTable {
-    /// The medium of a zone gives up: the zone becomes read only or offline, returns its resources, and enters the
-    /// Changed Zone List. An offline zone stays as it is.
+    /// The medium of a zone fails: the zone becomes read only or offline, releases its resources,
+    /// and enters the Changed Zone List. An offline zone stays as it is.
     ///
     /// # Panics
     /// For a conventional zone, and for a state other than read only and offline.
     pub fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
-        assert!(!self.is_conventional(zone), "zone {zone} is conventional and has no states to lose");
+        assert!(!self.is_conventional(zone), "zone {zone} is conventional and cannot degrade");
         assert!(matches!(to, ZoneState::ReadOnly | ZoneState::Offline), "zone {zone} cannot degrade to {to}");
         if self.entry(zone).state == ZoneState::Offline {
             return;
@@ -20,8 +20,8 @@ impl ZoneTable {
         self.changed.insert(zone);
     }
 
-    /// Power was lost and is back: open zones are closed, or empty if nothing but the host's Open had happened to them.
-    /// A ZRWA stays with its zone. The Changed Zone List is emptied.
+    /// A power cycle: open zones are closed, or empty if the host has only opened them. A ZRWA
+    /// stays with its zone. The Changed Zone List is emptied.
     pub fn power_cycle(&mut self) {
         for zone in (self.geometry.conventional_zone_count..self.geometry.zone_count).map(ZoneIndex) {
             let entry = self.entry(zone);
@@ -37,7 +37,7 @@ impl ZoneTable {
         self.changed.clear();
     }
 
-    /// Everything about one zone as it stands, for [`restore`](ZoneTable::restore).
+    /// A snapshot of a zone, for [`restore`](ZoneTable::restore).
     ///
     /// # Panics
     /// When there is no such zone.
@@ -46,10 +46,11 @@ impl ZoneTable {
         ZoneSnapshot { zone: *self.entry(zone), extension: self.extensions.get(&zone).cloned() }
     }
 
-    /// Puts a zone back as it was. Returns false, and changes nothing, if that would pass the limit of active zones or
-    /// the ZRWA resources; what the zone itself holds now counts as free. If it would pass the limit of open zones, the
-    /// zone comes back closed: no other zone is closed for it. An implicitly opened zone that was not so before the
-    /// call is the newest of them. The Changed Zone List stays.
+    /// Restores a zone. Returns false, and changes nothing, if that would exceed the limit of
+    /// active zones or the ZRWA resources; the resources that the zone holds now count as free. If
+    /// it would exceed the limit of open zones, the zone becomes closed: no other zone is closed
+    /// for it. A zone that becomes implicitly opened is the newest of them. The Changed Zone List
+    /// stays.
     ///
     /// # Panics
     /// When one of the zone and the snapshot is conventional and the other is not.
@@ -84,15 +85,18 @@ impl ZoneTable {
         true
     }
 
-    /// A power loss tore a write: moves the write pointer of a sequential zone back, to at most where it is. A zone
-    /// that was full by being written is closed again. With the pointer at its start and without a descriptor
-    /// extension, a zone becomes empty. A read only or offline zone stays so.
+    /// A power loss tore a write: moves the write pointer of a sequential zone back, to at most
+    /// where it is. A zone that was full by being written is closed again. With the pointer at its
+    /// start and without a descriptor extension, a zone becomes empty. A read only or offline zone
+    /// stays so.
     ///
-    /// Returns false, and changes nothing, if a full zone must become closed and no active resource is free.
+    /// Returns false, and changes nothing, if a full zone must become closed and no active resource
+    /// is free.
     ///
     /// # Panics
-    /// For a conventional zone, a pointer further on than the present one, a zone that was finished by the host, and a
-    /// zone that has or had a ZRWA since it was empty: of these, a snapshot tells what was.
+    /// For a conventional zone, a pointer further on than the present one, a zone that was finished
+    /// by the host, and a zone that has or had a ZRWA since it was empty: restore a snapshot of
+    /// these.
     #[must_use = "a zone that cannot be truncated has not changed"]
     pub fn truncate(&mut self, zone: ZoneIndex, write_pointer_blocks: Blocks) -> bool {
         let entry = *self.entry(zone);
@@ -116,12 +120,13 @@ impl ZoneTable {
         true
     }
 
-    /// Fills a zone ahead of a study, as if the host had written it up to `write_pointer_blocks` and closed it: full at
-    /// the capacity, closed below, and empty still at 0. In a conventional zone only the high-water mark of writes
-    /// rises.
+    /// Prefills a zone, as if the host had written it up to `write_pointer_blocks` and closed it:
+    /// full at the capacity, closed below, and empty still at 0. In a conventional zone only the
+    /// high-water mark of writes rises.
     ///
     /// # Errors
-    /// TooManyActiveZones if the zone would be closed and no active resource is free; nothing has changed then.
+    /// TooManyActiveZones if the zone would be closed and no active resource is free; nothing has
+    /// changed then.
     ///
     /// # Panics
     /// For a sequential zone that is not empty, and for a pointer past the capacity.

@@ -6,10 +6,11 @@ use crate::{Blocks, Lba, LbaRange, Status, ZoneIndex, ZoneState};
 use super::ZoneTable;
 
 impl ZoneTable {
-    /// Whether a read may go ahead (3.3.5).
+    /// Whether a read is valid (3.3.5).
     ///
     /// # Errors
-    /// InvalidField, LbaOutOfRange, ZoneIsOffline or ZoneBoundaryError, checked in the order of the rules of Read.
+    /// InvalidField, LbaOutOfRange, ZoneIsOffline or ZoneBoundaryError, checked in the order of the
+    /// rules of Read.
     pub fn check_read(&self, start: Lba, blocks: Blocks) -> Result<(), Status> {
         if blocks.0 == 0 || blocks > self.geometry.max_transfer_blocks {
             return Err(Status::InvalidField);
@@ -33,10 +34,11 @@ impl ZoneTable {
         if others.any(|zone| zone.state == ZoneState::Offline) { Err(Status::ZoneIsOffline) } else { Ok(()) }
     }
 
-    /// Whether a deallocation may go ahead (3.3.3). It changes no state and no write pointer.
+    /// Whether a deallocation is valid (3.3.3). It changes no state and no write pointer.
     ///
     /// # Errors
-    /// InvalidField, LbaOutOfRange, ZoneIsReadOnly or ZoneIsOffline, checked in the order of the rules of Deallocate.
+    /// InvalidField, LbaOutOfRange, ZoneIsReadOnly or ZoneIsOffline, checked in the order of the
+    /// rules of Deallocate.
     pub fn check_deallocate(&self, ranges: &[LbaRange]) -> Result<(), Status> {
         if !(1..=DEALLOCATE_RANGES_MAX).contains(&ranges.len()) {
             return Err(Status::InvalidField);

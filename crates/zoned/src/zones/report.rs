@@ -6,11 +6,13 @@ use crate::{Blocks, ChangedZoneList, Lba, ReportFilter, Status, ZoneDescriptor, 
 use super::{Zone, ZoneTable};
 
 impl ZoneTable {
-    /// Reports the zones from the one that holds `start` to the last, as far as they match `filter`, in at most
-    /// `descriptors_max` descriptors. With `partial` the number of zones reported is that of the descriptors.
+    /// Reports the zones from the one that holds `start` to the last, as far as they match
+    /// `filter`, in at most `descriptors_max` descriptors. With `partial` the number of zones
+    /// reported is that of the descriptors.
     ///
     /// # Errors
-    /// LbaOutOfRange past the namespace; InvalidField for an `extended` report without descriptor extensions.
+    /// LbaOutOfRange past the namespace; InvalidField for an `extended` report without descriptor
+    /// extensions.
     pub fn report(
         &self,
         start: Lba,
@@ -34,7 +36,8 @@ impl ZoneTable {
         Ok(ZoneReport { matching_zones: (zones.len() + unreported) as u64, zones })
     }
 
-    /// Returns and empties the list of zones that became read only or offline by themselves (log page BFh).
+    /// Returns and empties the list of zones that became read only or offline by themselves (log
+    /// page BFh).
     pub fn take_changed_zones(&mut self) -> ChangedZoneList {
         let changed = std::mem::take(&mut self.changed);
         if changed.len() > CHANGED_ZONES_MAX {

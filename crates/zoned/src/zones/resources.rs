@@ -1,14 +1,15 @@
-//! Active, open and ZRWA resources (Zoned Namespace Command Set 1.1, 2.1.1.4), and the one place where states change.
+//! Active, open and ZRWA resources (Zoned Namespace Command Set 1.1, 2.1.1.4), and the one place
+//! where states change.
 
 use crate::{Status, ZoneIndex, ZoneState};
 
 use super::{Zone, ZoneTable};
 
 /// No neighbour. No zone has this index, because a namespace has at most `u32::MAX` zones.
-const NOBODY: u32 = u32::MAX;
+const NO_ZONE: u32 = u32::MAX;
 
-/// The order in which zones became implicitly opened, as a list threaded through the zones: constant time without any
-/// bound on the number of open zones.
+/// The order in which zones became implicitly opened, as a list threaded through the zones:
+/// constant time without any bound on the number of open zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpeningOrder {
     oldest: u32,
@@ -23,16 +24,16 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) const NONE: Links = Links { older: NOBODY, newer: NOBODY };
+    pub(super) const NONE: Links = Links { older: NO_ZONE, newer: NO_ZONE };
 }
 
 impl OpeningOrder {
-    pub(super) const EMPTY: OpeningOrder = OpeningOrder { oldest: NOBODY, newest: NOBODY };
+    pub(super) const EMPTY: OpeningOrder = OpeningOrder { oldest: NO_ZONE, newest: NO_ZONE };
 }
 
 impl ZoneTable {
-    /// Whether `zone` can become open, with a ZRWA if asked for. Changes nothing; returns the zone that must be closed
-    /// to make room.
+    /// Whether `zone` can become open, with a ZRWA if requested. Changes nothing; returns the zone
+    /// that must be closed to free an open resource.
     pub(super) fn admit(&self, zone: ZoneIndex, with_zrwa: bool) -> Result<Option<ZoneIndex>, Status> {
         let state = self.entry(zone).state;
         if !state.is_active() && self.active >= self.max_active {
@@ -48,8 +49,8 @@ impl ZoneTable {
         Ok(to_close)
     }
 
-    /// Makes a zone that is not open implicitly opened, and closes another for it where that is needed. Returns that
-    /// other zone.
+    /// Makes a zone that is not open implicitly opened, and closes another for it if necessary.
+    /// Returns that other zone.
     pub(super) fn open_implicitly(&mut self, zone: ZoneIndex) -> Result<Option<ZoneIndex>, Status> {
         let to_close = self.admit(zone, false)?;
         if let Some(other) = to_close {
@@ -59,7 +60,7 @@ impl ZoneTable {
         Ok(to_close)
     }
 
-    /// Gives the zone a ZRWA. The caller has checked that one is left.
+    /// Allocates a ZRWA to the zone. The caller has checked that one is free.
     pub(super) fn allocate_zrwa(&mut self, zone: ZoneIndex) {
         let entry = self.entry_mut(zone);
         assert!(!entry.has_zrwa && entry.state.is_active(), "zone {zone} cannot take a ZRWA");
@@ -68,8 +69,8 @@ impl ZoneTable {
         self.zrwa_in_use += 1;
     }
 
-    /// Moves a sequential zone to another state, with all that follows: resources, the order of implicitly opened
-    /// zones, and what an empty or offline zone loses.
+    /// Changes the state of a sequential zone, with all consequences: resources, the order of
+    /// implicitly opened zones, and the fields that an empty or offline zone loses.
     pub(super) fn change_state(&mut self, zone: ZoneIndex, to: ZoneState) {
         let from = self.entry(zone).state;
         if from == to {
@@ -103,42 +104,42 @@ impl ZoneTable {
         let mut next = self.longest_implicitly_opened();
         std::iter::from_fn(move || {
             let zone = next?;
-            next = somebody(self.entry(zone).links.newer);
+            next = zone_of_link(self.entry(zone).links.newer);
             Some(zone)
         })
     }
 
     fn longest_implicitly_opened(&self) -> Option<ZoneIndex> {
-        somebody(self.implicitly_opened.oldest)
+        zone_of_link(self.implicitly_opened.oldest)
     }
 
     fn join_opening_order(&mut self, zone: ZoneIndex) {
         let newest = std::mem::replace(&mut self.implicitly_opened.newest, zone.0);
-        match somebody(newest) {
+        match zone_of_link(newest) {
             Some(other) => self.entry_mut(other).links.newer = zone.0,
             None => self.implicitly_opened.oldest = zone.0,
         }
-        self.entry_mut(zone).links = Links { older: newest, newer: NOBODY };
+        self.entry_mut(zone).links = Links { older: newest, newer: NO_ZONE };
     }
 
     fn leave_opening_order(&mut self, zone: ZoneIndex) {
         let Links { older, newer } = std::mem::replace(&mut self.entry_mut(zone).links, Links::NONE);
-        match somebody(older) {
+        match zone_of_link(older) {
             Some(other) => self.entry_mut(other).links.newer = newer,
             None => self.implicitly_opened.oldest = newer,
         }
-        match somebody(newer) {
+        match zone_of_link(newer) {
             Some(other) => self.entry_mut(other).links.older = older,
             None => self.implicitly_opened.newest = older,
         }
     }
 }
 
-/// Whether the medium of a zone in this state has given up.
+/// Whether the medium of a zone in this state has failed.
 pub(super) fn is_degraded(state: ZoneState) -> bool {
     matches!(state, ZoneState::ReadOnly | ZoneState::Offline)
 }
 
-fn somebody(link: u32) -> Option<ZoneIndex> {
-    (link != NOBODY).then_some(ZoneIndex(link))
+fn zone_of_link(link: u32) -> Option<ZoneIndex> {
+    (link != NO_ZONE).then_some(ZoneIndex(link))
 }

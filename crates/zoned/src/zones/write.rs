@@ -1,12 +1,12 @@
-//! Write, Write Zeroes and Append: where they land, and what they do to a zone.
+//! Write, Write Zeroes and Append: their blocks, and their effects on a zone.
 
 use crate::{Blocks, Lba, Status, ZoneIndex, ZoneState};
 
 use super::{WriteGrant, Zone, ZoneTable};
 
 impl ZoneTable {
-    /// Takes a write (3.3.7). `payload_fits` says whether the payload is of the right size; the check has its place
-    /// between those of the range and those of the zone.
+    /// Applies a write (3.3.7). `payload_fits` is whether the payload has the right size; this is
+    /// checked between the range and the zone.
     ///
     /// # Errors
     /// In the order of the rules of Write; nothing has changed then.
@@ -17,7 +17,7 @@ impl ZoneTable {
         self.write_range(start, blocks, payload_fits)
     }
 
-    /// Takes a write of zeros (3.3.9), which carries no payload and may be longer than a transfer.
+    /// Applies a write of zeros (3.3.9), which has no payload and may be longer than a transfer.
     ///
     /// # Errors
     /// In the order of the rules of WriteZeroes; nothing has changed then.
@@ -28,8 +28,8 @@ impl ZoneTable {
         self.write_range(start, blocks, true)
     }
 
-    /// Takes an append (3.4.1) and chooses its place, which is the grant's `start`. `payload_fits` is as for
-    /// [`write`](ZoneTable::write).
+    /// Applies an append (3.4.1) and chooses its LBA, which is the grant's `start`. `payload_fits`
+    /// is as for [`write`](ZoneTable::write).
     ///
     /// # Errors
     /// In the order of the rules of Append; nothing has changed then.
@@ -50,7 +50,8 @@ impl ZoneTable {
             return Err(Status::InvalidZoneOperation);
         }
         let write_pointer = entry.write_pointer;
-        // The write pointer is at most the capacity, and an append at most 65,536 blocks: no overflow.
+        // The write pointer is at most the capacity, and an append at most 65,536 blocks: no
+        // overflow.
         let end = write_pointer + blocks.0;
         if end > self.geometry.zone_capacity_blocks.0 {
             return Err(Status::ZoneBoundaryError);
@@ -85,7 +86,7 @@ impl ZoneTable {
         self.write_sequential(zone, offset, end)
     }
 
-    /// Writes from `offset` to `end` of a zone, where all is checked but the resources.
+    /// Writes from `offset` to `end` of a zone; everything except the resources is checked.
     #[inline]
     fn write_sequential(&mut self, zone: ZoneIndex, offset: u64, end: u64) -> Result<WriteGrant, Status> {
         let opened = !self.entry(zone).state.is_open();
@@ -100,7 +101,8 @@ impl ZoneTable {
         Ok(WriteGrant { zone, start, offset_blocks: Blocks(offset), closed, opened, filled, overwrites })
     }
 
-    /// Writes from `offset` in a conventional zone up to and including the block `last` of the namespace.
+    /// Writes from `offset` in a conventional zone up to and including the block `last` of the
+    /// namespace.
     fn write_conventional(&mut self, zone: ZoneIndex, offset: u64, last: u64) -> Result<WriteGrant, Status> {
         let (last_zone, last_offset) = self.locate(last);
         if !self.is_conventional(last_zone) {
@@ -123,7 +125,8 @@ impl ZoneTable {
         })
     }
 
-    /// Moves the write pointer of an active zone, which becomes full at its capacity. Returns whether it did.
+    /// Moves the write pointer of an active zone, which becomes full at its capacity. Returns
+    /// whether it did.
     pub(super) fn move_write_pointer(&mut self, zone: ZoneIndex, to: u64) -> bool {
         self.entry_mut(zone).write_pointer = to;
         let filled = to == self.geometry.zone_capacity_blocks.0;
@@ -133,7 +136,7 @@ impl ZoneTable {
         filled
     }
 
-    /// Where the write pointer stands after a write in the ZRWA that ends at `end`.
+    /// The write pointer after a write in the ZRWA that ends at `end`.
     fn pointer_after_implicit_commit(&self, write_pointer: u64, end: u64) -> u64 {
         let Some(zrwa) = self.geometry.zrwa else { return write_pointer };
         let beyond = end.saturating_sub(write_pointer + zrwa.size_blocks.0);
@@ -147,7 +150,7 @@ impl ZoneTable {
     }
 }
 
-/// The status of a write, append or commit to a zone whose state takes none.
+/// The status of a write, append or commit to a zone in a state that does not allow it.
 #[inline]
 pub(super) fn check_writable(zone: &Zone) -> Result<(), Status> {
     match zone.state {

@@ -1,4 +1,4 @@
-//! Runs a load on a simulated drive, in virtual time.
+//! Runs a workload on a simulated drive, in virtual time.
 
 use zonda_stack::{Experiment, Profiles};
 

@@ -1,4 +1,4 @@
-//! A host that wants everything: nothing it does is wrong.
+//! A greedy host, whose commands are all valid.
 
 use std::io::{self, Read, Write};
 use std::thread;
@@ -11,12 +11,12 @@ use crate::nvme::{QUEUE_ENTRIES, Queue, attach, transfer};
 use crate::{BLOCK_BYTES, DRIVE_BLOCKS, OPEN};
 
 const HOST: &str = "nqn.2026-01.io.zonda:flood";
-/// Its queues, each with as many commands as it takes: in all more than a thousand.
+/// Its queues, each filled with commands: in all more than a thousand.
 const QUEUES: u64 = 9;
 /// Blocks of one command: 128 KiB.
 const BLOCKS: u64 = (128 << 10) / BLOCK_BYTES as u64;
 
-/// Keeps all queues full of writes; every third one has reads.
+/// Keeps all queues full: every third one of reads, the others of writes.
 pub(super) fn flood(victim: Victim) -> ! {
     for number in 0..QUEUES {
         thread::spawn(move || {
@@ -48,11 +48,11 @@ fn keep_full(victim: &Victim, number: u64) -> io::Result<()> {
     }
 }
 
-/// Admin queues that send short commands, and commands that each sends at once.
+/// Admin queues that send short commands.
 const COMMANDERS: usize = 32;
 const COMMANDS: usize = 2000;
 
-/// Sends commands that are answered at once, and reads the answers.
+/// Sends commands that complete at once, and reads the completions.
 pub(super) fn commands(victim: Victim) -> ! {
     for _ in 0..COMMANDERS {
         thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Work that a server does for any host that connects.
+//! Work that a server does for unauthenticated hosts.
 
 use std::io::{self, Read};
 use std::thread;
@@ -19,7 +19,8 @@ const AUTHENTICATIONS: usize = 8;
 /// Threads that open and abort connections.
 const CHURNERS: usize = 3;
 
-/// Repeats an exchange of which the server's part is expensive and the attacker's is not: its messages are always the same.
+/// Repeats an exchange that is expensive for the server and cheap for the attacker, which replays
+/// its messages.
 pub(super) fn diffie_hellman(victim: Victim) -> ! {
     let threads = (0..AUTHENTICATIONS).map(|_| {
         thread::spawn(move || {
@@ -33,7 +34,7 @@ pub(super) fn diffie_hellman(victim: Victim) -> ! {
     });
     let threads: Vec<thread::JoinHandle<()>> = threads.collect();
     threads.into_iter().for_each(|thread| drop(thread.join()));
-    unreachable!("the threads have no end")
+    unreachable!("the threads never end")
 }
 
 fn exchange(victim: &Victim, recorded: &mut Option<(Bytes, Bytes)>) -> io::Result<()> {
@@ -45,7 +46,7 @@ fn exchange(victim: &Victim, recorded: &mut Option<(Bytes, Bytes)>) -> io::Resul
         queue.send_message(reply)?;
         return Ok(());
     }
-    // Any secret but the right one.
+    // Any wrong secret.
     let mut config = HostAuthConfig::new(HOST, GUARDED, Secret::generate(None, [6; 64]));
     config.policy = Policy::new(&[Hash::Sha256], &[Group::Ffdhe8192]).map_err(io::Error::other)?;
     let mut machine = HostAuth::new(config, Random::new([8; 32]));
@@ -58,7 +59,7 @@ fn exchange(victim: &Victim, recorded: &mut Option<(Bytes, Bytes)>) -> io::Resul
     Ok(())
 }
 
-/// Connects, asks for much, and aborts.
+/// Connects, requests large reads, and aborts.
 pub(super) fn churn(victim: Victim) -> ! {
     for number in 0..CHURNERS {
         thread::spawn(move || {
@@ -84,17 +85,17 @@ fn nvme_reads(victim: &Victim) -> io::Result<()> {
     for number in 0..32 {
         queue.start(transfer(IoOpcode::Read, number * 256, 256), &Bytes::new())?;
     }
-    // The end is a reset.
+    // Closing causes a reset.
     set_socket_linger(&queue.stream, Some(Duration::ZERO))?;
     Ok(())
 }
 
-/// What no protocol of the server begins with.
+/// Bytes that are invalid in every protocol of the server.
 fn strange_bytes(victim: &Victim) -> io::Result<()> {
     for address in [victim.nvme, victim.nbd] {
         let mut stream = dial(ADDRESS, address)?;
         io::Write::write_all(&mut stream, b"GET / HTTP/1.1\r\n\r\n\xff\xff\xff\xff")?;
-        // Whatever it answers.
+        // The reply is ignored.
         let _ = stream.read(&mut [0; 512]);
     }
     Ok(())

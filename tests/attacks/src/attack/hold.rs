@@ -1,4 +1,4 @@
-//! Connections that are held open, and memory with them.
+//! Connections that are held open, and their memory.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
@@ -21,8 +21,8 @@ const NBD_READ: (usize, u64) = (4 << 20, 64);
 /// Bytes of one log page, and commands on each admin queue.
 const LOG: (u32, usize) = (1 << 20, 100);
 
-/// A connection that is there. An error where the server has closed it.
-pub(super) fn nothing(connection: &mut Held) -> io::Result<()> {
+/// Keeps a connection open. An error if the server has closed it.
+pub(super) fn keep_open(connection: &mut OpenStreams) -> io::Result<()> {
     let stream = &connection.0[0];
     stream.set_nonblocking(true)?;
     match stream.peek(&mut [0]) {
@@ -33,38 +33,38 @@ pub(super) fn nothing(connection: &mut Held) -> io::Result<()> {
 }
 
 /// Streams that are never read.
-pub(super) struct Held(Vec<TcpStream>);
+pub(super) struct OpenStreams(Vec<TcpStream>);
 
-pub(super) fn discovery(victim: &Victim) -> io::Result<Held> {
+pub(super) fn discovery(victim: &Victim) -> io::Result<OpenStreams> {
     let mut queue = Queue::open(ADDRESS, victim.nvme)?;
     queue.connect(HOST, DISCOVERY, 0, None, 120_000)?;
-    Ok(Held(vec![queue.stream]))
+    Ok(OpenStreams(vec![queue.stream]))
 }
 
-pub(super) fn idle_nbd(victim: &Victim) -> io::Result<Held> {
-    Ok(Held(vec![Disk::open(ADDRESS, victim.nbd)?.stream]))
+pub(super) fn idle_nbd(victim: &Victim) -> io::Result<OpenStreams> {
+    Ok(OpenStreams(vec![Disk::open(ADDRESS, victim.nbd)?.stream]))
 }
 
-pub(super) fn unread_nbd(victim: &Victim) -> io::Result<Held> {
+pub(super) fn unread_nbd(victim: &Victim) -> io::Result<OpenStreams> {
     let mut disk = Disk::open(ADDRESS, victim.nbd)?;
     let (length, count) = NBD_READ;
     let places = DRIVE_BLOCKS * BLOCK_BYTES as u64 / length as u64;
     for number in 0..count {
         disk.begin(command::READ, number % places * length as u64, length, &[])?;
     }
-    Ok(Held(vec![disk.stream]))
+    Ok(OpenStreams(vec![disk.stream]))
 }
 
-pub(super) fn unread_nvme(victim: &Victim) -> io::Result<Held> {
+pub(super) fn unread_nvme(victim: &Victim) -> io::Result<OpenStreams> {
     let (admin, mut queue) = attach(ADDRESS, victim.nvme, HOST, OPEN, None)?;
     for number in 0..u64::from(QUEUE_ENTRIES) - 1 {
         let block = number * READ_BLOCKS % (DRIVE_BLOCKS - READ_BLOCKS);
         queue.start(transfer(IoOpcode::Read, block, READ_BLOCKS), &Bytes::new())?;
     }
-    Ok(Held(vec![queue.stream, admin.stream]))
+    Ok(OpenStreams(vec![queue.stream, admin.stream]))
 }
 
-pub(super) fn unread_logs(victim: &Victim) -> io::Result<Held> {
+pub(super) fn unread_logs(victim: &Victim) -> io::Result<OpenStreams> {
     let mut admin = Queue::open(ADDRESS, victim.nvme)?;
     admin.connect(HOST, OPEN, 0, None, 0)?;
     admin.enable()?;
@@ -76,16 +76,16 @@ pub(super) fn unread_logs(victim: &Victim) -> io::Result<Held> {
         (entry.cdw10, entry.cdw11) = ((0x02 | dwords << 16).into(), (dwords >> 16).into());
         admin.start(entry, &Bytes::new())?;
     }
-    Ok(Held(vec![admin.stream]))
+    Ok(OpenStreams(vec![admin.stream]))
 }
 
-pub(super) fn half_http(victim: &Victim) -> io::Result<Held> {
+pub(super) fn half_http(victim: &Victim) -> io::Result<OpenStreams> {
     let mut stream = dial(ADDRESS, victim.http)?;
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: {}\r\nX-Padding: ", victim.http)?;
-    Ok(Held(vec![stream]))
+    Ok(OpenStreams(vec![stream]))
 }
 
-/// Streams as they are.
-pub(super) fn held(streams: Vec<TcpStream>) -> Held {
-    Held(streams)
+/// Wraps streams.
+pub(super) fn open_streams(streams: Vec<TcpStream>) -> OpenStreams {
+    OpenStreams(streams)
 }

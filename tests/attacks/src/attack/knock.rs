@@ -1,4 +1,4 @@
-//! Handshakes that are begun as fast as they can be, and never end.
+//! Handshakes that are started as fast as possible, and never complete.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -18,18 +18,18 @@ use crate::{GUARDED, HOST};
 const KNOCKERS: usize = 3;
 /// Connections that each thread holds.
 const HELD: usize = 100;
-/// The same of those that begin to authenticate: a whole table of the server, and they would be silent for longer.
+/// The same for connections that start to authenticate: the whole table of the server.
 const NEGOTIATIONS_HELD: usize = 250;
 /// Time between two of them in each thread: 1000 in a second of all.
 const NEGOTIATION_EVERY: Duration = Duration::from_millis(KNOCKERS as u64);
-/// Where they come from. Each address that waits delays the honest host by a step.
+/// Their addresses. Each waiting address delays the honest host by a step.
 const NEGOTIATION_ADDRESSES: u32 = 250;
-/// Addresses of those that come from many.
+/// Addresses of attacks from many addresses.
 const ADDRESSES: u32 = 500;
-/// After an attempt that failed.
+/// Delay after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// From the address of the honest host: nothing, or ICReq and nothing more.
+/// From the address of the honest host: an idle connection, or only ICReq.
 pub(super) fn same_address(victim: Victim) -> ! {
     flood(HELD, move |number| {
         let mut stream = dial(Ipv4Addr::LOCALHOST, victim.nvme)?;
@@ -40,40 +40,42 @@ pub(super) fn same_address(victim: Victim) -> ! {
     })
 }
 
-/// From many addresses: a Connect in the name of the honest host, and nothing more.
+/// From many addresses: only a Connect with the NQN of the honest host.
 pub(super) fn many_addresses(victim: Victim) -> ! {
     flood(HELD, move |number| {
-        let mut queue = Queue::begin(stranger(number), victim.nvme)?;
+        let mut queue = Queue::begin(attacker_address(number), victim.nvme)?;
         queue.start_connect(HOST, GUARDED, 0, None, 0)?;
         Ok(queue.stream)
     })
 }
 
-/// The same with the first message of an authentication, which the server has to answer with an exchange of keys.
+/// The same with the first message of an authentication, which the server answers with a key
+/// exchange.
 pub(super) fn negotiations(victim: Victim) -> ! {
     let mut config = HostAuthConfig::new(HOST, GUARDED, Secret::generate(None, [6; 64]));
     config.policy = Policy::modest();
-    let negotiate: Bytes = HostAuth::new(config, Random::new([8; 32])).message().expect("a host begins").into();
+    let negotiate: Bytes =
+        HostAuth::new(config, Random::new([8; 32])).message().expect("the host sends the first message").into();
     flood(NEGOTIATIONS_HELD, move |number| {
         thread::sleep(NEGOTIATION_EVERY);
-        let mut queue = Queue::begin(stranger(number % NEGOTIATION_ADDRESSES), victim.nvme)?;
+        let mut queue = Queue::begin(attacker_address(number % NEGOTIATION_ADDRESSES), victim.nvme)?;
         queue.start_connect(HOST, GUARDED, 0, None, 0)?;
         queue.start_message(&negotiate)?;
         Ok(queue.stream)
     })
 }
 
-/// From many addresses: NBD clients that say nothing.
+/// From many addresses: silent NBD clients.
 pub(super) fn silent_nbd(victim: Victim) -> ! {
-    flood(HELD, move |number| dial(stranger(number), victim.nbd))
+    flood(HELD, move |number| dial(attacker_address(number), victim.nbd))
 }
 
-fn stranger(number: u32) -> Ipv4Addr {
+fn attacker_address(number: u32) -> Ipv4Addr {
     let number = number % ADDRESSES;
     Ipv4Addr::new(127, 0, 1 + (number / 250) as u8, 1 + (number % 250) as u8)
 }
 
-/// Makes connections without an end, and each thread keeps the last ones.
+/// Opens connections continuously; each thread keeps the last ones open.
 fn flood(kept: usize, make: impl Fn(u32) -> io::Result<TcpStream> + Clone + Send + 'static) -> ! {
     let knock = |first: usize| {
         let make = make.clone();
@@ -92,5 +94,5 @@ fn flood(kept: usize, make: impl Fn(u32) -> io::Result<TcpStream> + Clone + Send
     };
     let threads: Vec<thread::JoinHandle<()>> = (0..KNOCKERS).map(knock).collect();
     threads.into_iter().for_each(|thread| drop(thread.join()));
-    unreachable!("the threads have no end")
+    unreachable!("the threads never end")
 }

@@ -1,4 +1,5 @@
-//! What attackers do. Each attack runs until its process is killed, and begins anew whatever the server ends.
+//! The attacks. Each attack runs until its process is killed, and reopens connections that the
+//! server closes.
 
 mod flood;
 mod handshakes;
@@ -13,14 +14,14 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-/// Where attackers come from.
+/// The address of attackers.
 pub(crate) const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// After an attempt that failed, the next one is made after this.
+/// Delay after a failed attempt.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Threads that keep a crowd of connections: one loopback needs no more.
+/// Threads that maintain many connections: enough for a loopback.
 const KEEPERS: usize = 2;
 
-/// Where a server listens.
+/// The addresses of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Victim {
     /// NVMe/TCP.
@@ -36,11 +37,11 @@ pub struct Victim {
 pub enum Attack {
     /// 300 discovery controllers are held open.
     Discovery,
-    /// Eight connections of a host whose name is known have the server compute 8192-bit exchanges.
+    /// Eight connections with a known host NQN make the server compute 8192-bit key exchanges.
     DiffieHellman,
     /// 200 NBD clients choose the export and are silent.
     IdleNbd,
-    /// 60 NBD clients ask for many large reads, and never read.
+    /// 60 NBD clients request many large reads, and never receive.
     UnreadNbd,
     /// 80 NVMe queues do the same.
     UnreadNvme,
@@ -48,30 +49,30 @@ pub enum Attack {
     HalfHttp,
     /// 200 NVMe connections send their first PDU byte by byte.
     SlowPdu,
-    /// 80 NVMe queues ask to write, and send their data byte by byte.
+    /// 80 NVMe queues submit writes, and send their data byte by byte.
     SlowData,
-    /// 60 NBD clients send 32 MiB writes but for the last byte, and options of gigabytes.
+    /// 60 NBD clients send 32 MiB writes without the last byte, and options of gigabytes.
     UnfinishedNbd,
     /// Connections are opened, used for large reads and aborted, as fast as possible.
     Churn,
-    /// 60 admin queues ask for log pages of 1 MiB, and never read.
+    /// 60 admin queues request log pages of 1 MiB, and never receive.
     UnreadLogs,
     /// Nine NVMe queues have 127 reads or writes of 128 KiB each outstanding, all the time.
     Flood,
     /// 32 admin queues send Keep Alives by the thousand.
     Commands,
-    /// Handshakes are begun from the address of the honest host, and never end.
+    /// Handshakes are started from the address of the honest host, and never complete.
     KnockSame,
-    /// The same from 500 addresses, in the name of the honest host.
+    /// The same from 500 addresses, with the NQN of the honest host.
     KnockMany,
-    /// The same from 250 addresses, and each begins to authenticate.
+    /// The same from 250 addresses, and each starts to authenticate.
     KnockNegotiate,
-    /// NBD clients from 500 addresses come and are silent.
+    /// Silent NBD clients connect from 500 addresses.
     KnockNbd,
 }
 
 impl Attack {
-    /// All of them.
+    /// All attacks.
     pub const ALL: [Attack; 17] = [
         Attack::Discovery,
         Attack::DiffieHellman,
@@ -119,15 +120,15 @@ impl Attack {
     /// Attacks until the process is killed.
     pub fn run(self, victim: Victim) -> ! {
         match self {
-            Attack::Discovery => crowd(300, move || hold::discovery(&victim), hold::nothing),
+            Attack::Discovery => crowd(300, move || hold::discovery(&victim), hold::keep_open),
             Attack::DiffieHellman => handshakes::diffie_hellman(victim),
-            Attack::IdleNbd => crowd(200, move || hold::idle_nbd(&victim), hold::nothing),
-            Attack::UnreadNbd => crowd(60, move || hold::unread_nbd(&victim), hold::nothing),
-            Attack::UnreadNvme => crowd(80, move || hold::unread_nvme(&victim), hold::nothing),
-            Attack::HalfHttp => crowd(200, move || hold::half_http(&victim), hold::nothing),
+            Attack::IdleNbd => crowd(200, move || hold::idle_nbd(&victim), hold::keep_open),
+            Attack::UnreadNbd => crowd(60, move || hold::unread_nbd(&victim), hold::keep_open),
+            Attack::UnreadNvme => crowd(80, move || hold::unread_nvme(&victim), hold::keep_open),
+            Attack::HalfHttp => crowd(200, move || hold::half_http(&victim), hold::keep_open),
             Attack::SlowPdu => crowd(200, move || trickle::slow_pdu(&victim), trickle::next_byte),
             Attack::SlowData => crowd(80, move || trickle::slow_data(&victim), trickle::next_byte),
-            Attack::UnfinishedNbd => crowd(60, move || trickle::unfinished_nbd(&victim), hold::nothing),
+            Attack::UnfinishedNbd => crowd(60, move || trickle::unfinished_nbd(&victim), hold::keep_open),
             Attack::Churn => handshakes::churn(victim),
             Attack::Flood => flood::flood(victim),
             Attack::Commands => flood::commands(victim),
@@ -135,7 +136,7 @@ impl Attack {
             Attack::KnockMany => knock::many_addresses(victim),
             Attack::KnockNegotiate => knock::negotiations(victim),
             Attack::KnockNbd => knock::silent_nbd(victim),
-            Attack::UnreadLogs => crowd(60, move || hold::unread_logs(&victim), hold::nothing),
+            Attack::UnreadLogs => crowd(60, move || hold::unread_logs(&victim), hold::keep_open),
         }
     }
 }
@@ -145,7 +146,10 @@ impl FromStr for Attack {
 
     fn from_str(text: &str) -> Result<Attack, String> {
         let names = Attack::ALL.map(Attack::name).join(", ");
-        Attack::ALL.into_iter().find(|attack| attack.name() == text).ok_or(format!("one of {names}"))
+        Attack::ALL
+            .into_iter()
+            .find(|attack| attack.name() == text)
+            .ok_or(format!("unknown attack; expected one of {names}"))
     }
 }
 
@@ -155,7 +159,8 @@ impl fmt::Display for Attack {
     }
 }
 
-/// Keeps so many connections: makes those that are missing, and has each do something now and then. One that fails is made anew.
+/// Maintains this many connections: opens missing ones, lets each act now and then, and reopens
+/// failed ones.
 fn crowd<C: Send + 'static>(
     count: usize,
     make: impl Fn() -> io::Result<C> + Clone + Send + 'static,

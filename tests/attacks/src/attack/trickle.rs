@@ -1,4 +1,4 @@
-//! Bytes that come one by one, and data that never end.
+//! Bytes that are sent one by one, and data that never end.
 
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use zonda_nbd::wire::transmission::command;
 use zonda_nvme::IoOpcode;
 use zonda_nvme::tcp::{Digests, InitializeRequest, Pdu};
 
-use super::hold::{Held, held};
+use super::hold::{OpenStreams, open_streams};
 use super::{ADDRESS, Victim};
 use crate::nbd::Disk;
 use crate::nvme::{QUEUE_ENTRIES, attach, dial, transfer};
@@ -20,10 +20,10 @@ const HOST: &str = "nqn.2026-01.io.zonda:slow";
 const WRITE_BLOCKS: u64 = (1 << 20) / BLOCK_BYTES as u64;
 /// Bytes of one write over NBD.
 const NBD_WRITE_BYTES: usize = 32 << 20;
-/// What an option says of its length.
+/// The length in the header of an option.
 const OPTION_BYTES: u32 = 0xffff_0000;
 
-/// What is still to be sent, the last byte first.
+/// Bytes still to be sent, the last byte first.
 pub(super) struct Slow {
     stream: TcpStream,
     left: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) struct Slow {
     _others: Vec<TcpStream>,
 }
 
-/// Sends a byte. An error where the server has closed the connection.
+/// Sends a byte. An error if the server has closed the connection.
 pub(super) fn next_byte(slow: &mut Slow) -> io::Result<()> {
     slow.left.pop().map_or(Ok(()), |byte| slow.stream.write_all(&[byte]))
 }
@@ -42,7 +42,7 @@ pub(super) fn slow_pdu(victim: &Victim) -> io::Result<Slow> {
     Ok(Slow { stream, left, _others: Vec::new() })
 }
 
-/// Writes as many as the queue takes; for the first R2T there are data, but for the last bytes.
+/// Fills the queue with writes; sends the data for the first R2T, except the last bytes.
 pub(super) fn slow_data(victim: &Victim) -> io::Result<Slow> {
     let (admin, mut queue) = attach(ADDRESS, victim.nvme, HOST, OPEN, None)?;
     for number in 0..u64::from(QUEUE_ENTRIES) - 1 {
@@ -57,8 +57,8 @@ pub(super) fn slow_data(victim: &Victim) -> io::Result<Slow> {
     Ok(Slow { stream: queue.stream, left: last, _others: vec![admin.stream] })
 }
 
-/// A write of which the last byte never comes; or, on every other connection, an option without an end.
-pub(super) fn unfinished_nbd(victim: &Victim) -> io::Result<Held> {
+/// A write without its last byte; and, on a second connection, an option without an end.
+pub(super) fn unfinished_nbd(victim: &Victim) -> io::Result<OpenStreams> {
     let mut disk = Disk::open(ADDRESS, victim.nbd)?;
     let data = vec![0; NBD_WRITE_BYTES];
     // Encoded by hand, without the last byte.
@@ -70,7 +70,7 @@ pub(super) fn unfinished_nbd(victim: &Victim) -> io::Result<Held> {
         length: NBD_WRITE_BYTES as u32,
     };
     let bytes = disk.client.ask(ask, &data);
-    // What the server does not take stays with the kernel.
+    // Bytes that the server does not receive stay in the kernel.
     disk.stream.set_nonblocking(true)?;
     let mut sent = 0;
     for _ in 0..200 {
@@ -87,5 +87,5 @@ pub(super) fn unfinished_nbd(victim: &Victim) -> io::Result<Held> {
     header.extend(OPTION_BYTES.to_be_bytes());
     header.extend([0; 1000]);
     option.write_all(&header)?;
-    Ok(held(vec![disk.stream, option]))
+    Ok(open_streams(vec![disk.stream, option]))
 }

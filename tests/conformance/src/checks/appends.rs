@@ -7,8 +7,8 @@ use crate::rig::{Rig, Verdict, ensure};
 
 pub(super) fn checks() -> Vec<Check> {
     checks![Full:
-        an_append_goes_to_the_write_pointer_and_says_so,
-        appends_under_way_together_take_consecutive_places_in_the_order_of_their_submission,
+        an_append_is_written_at_the_write_pointer_and_returns_its_lba,
+        appends_in_flight_together_are_consecutive_in_the_order_of_their_submission,
         an_append_that_reaches_the_capacity_makes_the_zone_full,
         an_append_that_does_not_fit_is_refused_and_changes_nothing,
         an_append_to_the_middle_of_a_zone_is_refused,
@@ -19,27 +19,27 @@ pub(super) fn checks() -> Vec<Check> {
     .into()
 }
 
-/// Where an append went, as a block of its zone.
+/// The block of its zone that an append was written to.
 fn appended(rig: &mut Rig, zone: u32, blocks: u64, mark: u64) -> Result<u64, crate::rig::Stop> {
     let append = rig.append_to(zone, blocks, mark);
     let ended = rig.run(append)?;
     ensure!(ended.status.is_success(), "an append of {blocks} blocks ended with \"{}\"", ended.status);
     let Outcome::Appended(lba) = ended.outcome else {
-        return Err(crate::rig::Stop::Failed("an append does not say where it went".to_owned()));
+        return Err(crate::rig::Stop::Failed("an append does not return its LBA".to_owned()));
     };
     Ok(lba.0.wrapping_sub(rig.lba(zone, 0).0))
 }
 
-fn an_append_goes_to_the_write_pointer_and_says_so(rig: &mut Rig) -> Verdict {
+fn an_append_is_written_at_the_write_pointer_and_returns_its_lba(rig: &mut Rig) -> Verdict {
     let first = appended(rig, 1, 2, 5)?;
     rig.write(1, 2, 1, 30, Status::Success)?;
     let second = appended(rig, 1, 3, 50)?;
-    ensure!((first, second) == (0, 3), "appends went to blocks {first} and {second}, not 0 and 3");
+    ensure!((first, second) == (0, 3), "appends were written to blocks {first} and {second}, not 0 and 3");
     rig.expect_zone(1, ZoneState::ImplicitlyOpened, Some(6))?;
     rig.expect_blocks(1, 0, &[5, 6, 30, 50, 51, 52, 0])
 }
 
-fn appends_under_way_together_take_consecutive_places_in_the_order_of_their_submission(rig: &mut Rig) -> Verdict {
+fn appends_in_flight_together_are_consecutive_in_the_order_of_their_submission(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity().min(48);
     let appends = (0..capacity).map(|block| rig.append_to(2, 1, 40 + block)).collect();
     let ended = rig.run_all(appends, 16)?;

@@ -11,13 +11,13 @@ pub(super) fn checks() -> Vec<Check> {
         write_zeroes_may_be_longer_than_a_transfer,
         write_zeroes_follows_the_rules_of_writes,
         deallocated_blocks_read_as_zeros_and_the_write_pointer_stays,
-        deallocation_takes_ranges_over_zones_and_behind_write_pointers,
-        a_deallocation_of_nothing_or_of_too_much_is_refused,
+        deallocation_accepts_ranges_over_zones_and_beyond_write_pointers,
+        a_deallocation_without_ranges_or_with_too_many_is_refused,
         a_deallocation_past_the_namespace_is_out_of_range_and_changes_nothing,
-        a_deallocated_zone_is_written_on_where_it_was,
+        writes_to_a_deallocated_zone_continue_at_its_write_pointer,
         a_flush_succeeds_and_changes_nothing,
     ];
-    full.into_iter().chain(checks![Metadata: metadata_comes_back_with_its_block]).collect()
+    full.into_iter().chain(checks![Metadata: metadata_is_read_back_with_its_block]).collect()
 }
 
 fn write_zeroes(rig: &Rig, zone: u32, block: u64, blocks: u64) -> Operation {
@@ -58,7 +58,7 @@ fn deallocated_blocks_read_as_zeros_and_the_write_pointer_stays(rig: &mut Rig) -
     rig.expect_zone(0, ZoneState::ImplicitlyOpened, Some(8))
 }
 
-fn deallocation_takes_ranges_over_zones_and_behind_write_pointers(rig: &mut Rig) -> Verdict {
+fn deallocation_accepts_ranges_over_zones_and_beyond_write_pointers(rig: &mut Rig) -> Verdict {
     let size = rig.geometry.zone_size_blocks.0;
     rig.fill(0, 0, 4, 20)?;
     rig.fill(1, 0, 4, 40)?;
@@ -67,7 +67,7 @@ fn deallocation_takes_ranges_over_zones_and_behind_write_pointers(rig: &mut Rig)
     rig.expect_blocks(1, 0, &[0, 0, 42, 43])
 }
 
-fn a_deallocation_of_nothing_or_of_too_much_is_refused(rig: &mut Rig) -> Verdict {
+fn a_deallocation_without_ranges_or_with_too_many_is_refused(rig: &mut Rig) -> Verdict {
     let one = (rig.lba(0, 0), 1);
     rig.expect(deallocate(&[one; 256]), Status::Success)?;
     rig.expect(deallocate(&[(rig.lba(0, 0), 0)]), Status::InvalidField)?;
@@ -82,7 +82,7 @@ fn a_deallocation_past_the_namespace_is_out_of_range_and_changes_nothing(rig: &m
     rig.expect_blocks(0, 0, &[20, 21])
 }
 
-fn a_deallocated_zone_is_written_on_where_it_was(rig: &mut Rig) -> Verdict {
+fn writes_to_a_deallocated_zone_continue_at_its_write_pointer(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity();
     rig.fill(0, 0, 3, 20)?;
     rig.expect(deallocate(&[(rig.lba(0, 0), capacity)]), Status::Success)?;
@@ -99,7 +99,7 @@ fn a_flush_succeeds_and_changes_nothing(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &marks(20, 2))
 }
 
-fn metadata_comes_back_with_its_block(rig: &mut Rig) -> Verdict {
+fn metadata_is_read_back_with_its_block(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity();
     rig.fill(0, 0, capacity, 20)?;
     rig.expect_blocks(0, 0, &marks(20, capacity))?;

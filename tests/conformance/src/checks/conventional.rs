@@ -1,4 +1,4 @@
-//! Conventional zones: the first three of the namespace. Zones in the helpers of a rig are counted behind them.
+//! Conventional zones: the first three of the namespace. Helpers of the rig count zones after them.
 
 use zonda_zoned::{Blocks, Lba, Operation, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget, ZoneType};
 
@@ -8,12 +8,12 @@ use crate::rig::{Rig, Verdict, ensure};
 pub(super) fn checks() -> Vec<Check> {
     checks![Conventional:
         a_conventional_zone_has_no_write_pointer_and_no_state_to_change,
-        a_conventional_zone_is_written_anywhere_and_over_again,
-        a_write_may_reach_over_conventional_zones_and_not_beyond_them,
+        a_conventional_zone_is_written_and_overwritten_anywhere,
+        a_write_may_cross_conventional_zones_but_not_leave_them,
         a_read_within_conventional_zones_crosses_no_boundary,
-        a_conventional_zone_takes_no_append_and_no_action,
-        an_action_on_all_zones_passes_conventional_ones_over,
-        conventional_zones_take_zeroes_and_deallocations,
+        a_conventional_zone_refuses_appends_and_zone_actions,
+        an_action_on_all_zones_skips_conventional_ones,
+        conventional_zones_support_write_zeroes_and_deallocation,
         conventional_zones_use_no_resources,
     ]
     .into()
@@ -46,7 +46,7 @@ fn a_conventional_zone_has_no_write_pointer_and_no_state_to_change(rig: &mut Rig
     Ok(())
 }
 
-fn a_conventional_zone_is_written_anywhere_and_over_again(rig: &mut Rig) -> Verdict {
+fn a_conventional_zone_is_written_and_overwritten_anywhere(rig: &mut Rig) -> Verdict {
     let start = lba(rig, 1, 0);
     rig.expect_marks(start, &[0; 8])?;
     write(rig, start + Blocks(5), 2, 50, Status::Success)?;
@@ -55,7 +55,7 @@ fn a_conventional_zone_is_written_anywhere_and_over_again(rig: &mut Rig) -> Verd
     rig.expect_marks(start, &[0, 10, 11, 0, 0, 50, 90, 0])
 }
 
-fn a_write_may_reach_over_conventional_zones_and_not_beyond_them(rig: &mut Rig) -> Verdict {
+fn a_write_may_cross_conventional_zones_but_not_leave_them(rig: &mut Rig) -> Verdict {
     let size = rig.geometry.zone_size_blocks.0;
     let start = lba(rig, 0, size - 2);
     write(rig, start, 4, 30, Status::Success)?;
@@ -76,7 +76,7 @@ fn a_read_within_conventional_zones_crosses_no_boundary(rig: &mut Rig) -> Verdic
     rig.expect(Operation::Read { start: end, blocks: Blocks(2) }, Status::ZoneBoundaryError)
 }
 
-fn a_conventional_zone_takes_no_append_and_no_action(rig: &mut Rig) -> Verdict {
+fn a_conventional_zone_refuses_appends_and_zone_actions(rig: &mut Rig) -> Verdict {
     let start = lba(rig, 1, 0);
     let append = Operation::Append { zone_start: start, blocks: Blocks(1), payload: rig.payload(1, 1) };
     rig.expect(append, Status::InvalidField)?;
@@ -86,7 +86,7 @@ fn a_conventional_zone_takes_no_append_and_no_action(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_action_on_all_zones_passes_conventional_ones_over(rig: &mut Rig) -> Verdict {
+fn an_action_on_all_zones_skips_conventional_ones(rig: &mut Rig) -> Verdict {
     let start = lba(rig, 1, 0);
     write(rig, start, 2, 30, Status::Success)?;
     rig.fill(0, 0, 2, 70)?;
@@ -95,7 +95,7 @@ fn an_action_on_all_zones_passes_conventional_ones_over(rig: &mut Rig) -> Verdic
     rig.expect_blocks(0, 0, &[0, 0])
 }
 
-fn conventional_zones_take_zeroes_and_deallocations(rig: &mut Rig) -> Verdict {
+fn conventional_zones_support_write_zeroes_and_deallocation(rig: &mut Rig) -> Verdict {
     let start = lba(rig, 1, 0);
     write(rig, start, 6, 30, Status::Success)?;
     rig.expect(Operation::WriteZeroes { start: start + Blocks(1), blocks: Blocks(2) }, Status::Success)?;

@@ -1,4 +1,4 @@
-//! Zones whose medium gives up.
+//! Zones whose medium fails.
 
 use zonda_zoned::{Blocks, ChangedZoneList, LbaRange, Operation, Outcome, Status, ZoneAction, ZoneState};
 
@@ -9,9 +9,9 @@ pub(super) fn checks() -> Vec<Check> {
     checks![Full:
         a_read_only_zone_is_read_and_refuses_everything_else,
         an_offline_zone_refuses_everything_and_has_lost_its_contents,
-        a_degraded_zone_gives_its_resources_back,
-        a_read_only_zone_is_taken_offline,
-        zones_that_changed_by_themselves_are_listed_once,
+        a_degraded_zone_releases_its_resources,
+        a_read_only_zone_goes_offline,
+        zones_that_degraded_are_listed_once,
         a_read_into_an_offline_zone_is_refused,
     ]
     .into()
@@ -48,7 +48,7 @@ fn an_offline_zone_refuses_everything_and_has_lost_its_contents(rig: &mut Rig) -
     rig.expect(Operation::Read { start: rig.lba(0, 0), blocks: Blocks(1) }, Status::ZoneIsOffline)
 }
 
-fn a_degraded_zone_gives_its_resources_back(rig: &mut Rig) -> Verdict {
+fn a_degraded_zone_releases_its_resources(rig: &mut Rig) -> Verdict {
     for zone in 0..3 {
         rig.write(zone, 0, 1, 1, Status::Success)?;
     }
@@ -59,7 +59,7 @@ fn a_degraded_zone_gives_its_resources_back(rig: &mut Rig) -> Verdict {
     rig.write(5, 0, 1, 1, Status::TooManyActiveZones)
 }
 
-fn a_read_only_zone_is_taken_offline(rig: &mut Rig) -> Verdict {
+fn a_read_only_zone_goes_offline(rig: &mut Rig) -> Verdict {
     rig.degrade(0, ZoneState::ReadOnly)?;
     rig.degrade(1, ZoneState::ReadOnly)?;
     rig.manage(ZoneAction::Offline, 0, Status::Success)?;
@@ -70,7 +70,7 @@ fn a_read_only_zone_is_taken_offline(rig: &mut Rig) -> Verdict {
     rig.expect_zone(1, ZoneState::Offline, None)
 }
 
-fn zones_that_changed_by_themselves_are_listed_once(rig: &mut Rig) -> Verdict {
+fn zones_that_degraded_are_listed_once(rig: &mut Rig) -> Verdict {
     rig.degrade(5, ZoneState::ReadOnly)?;
     rig.degrade(2, ZoneState::Offline)?;
     let expected = ChangedZoneList { overflowed: false, zones: vec![rig.index(2), rig.index(5)] };

@@ -11,7 +11,7 @@ pub(super) fn checks() -> Vec<Check> {
         a_descriptor_extension_is_for_empty_zones_and_has_one_length,
         a_descriptor_extension_stays_until_the_zone_is_reset,
     ];
-    full.into_iter().chain(checks![Bare: a_namespace_without_descriptor_extensions_takes_none]).collect()
+    full.into_iter().chain(checks![Bare: a_namespace_without_descriptor_extensions_refuses_them]).collect()
 }
 
 fn set(bytes: Vec<u8>) -> ZoneAction {
@@ -60,6 +60,6 @@ fn a_descriptor_extension_stays_until_the_zone_is_reset(rig: &mut Rig) -> Verdic
     expect_extension(rig, 0, &vec![0; bytes.len()], false)
 }
 
-fn a_namespace_without_descriptor_extensions_takes_none(rig: &mut Rig) -> Verdict {
+fn a_namespace_without_descriptor_extensions_refuses_them(rig: &mut Rig) -> Verdict {
     rig.manage(set(vec![1; 64]), 0, Status::InvalidField)
 }

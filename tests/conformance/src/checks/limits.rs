@@ -8,9 +8,9 @@ use crate::rig::{Rig, Verdict};
 pub(super) fn checks() -> Vec<Check> {
     checks![Full:
         no_more_zones_become_active_than_the_limit_allows,
-        a_zone_that_is_full_or_empty_gives_its_active_resource_back,
-        the_zone_that_is_implicitly_opened_for_longest_is_closed_to_make_room,
-        an_explicitly_opened_zone_is_never_closed_to_make_room,
+        a_zone_that_becomes_full_or_empty_releases_its_active_resource,
+        the_zone_that_has_been_implicitly_opened_the_longest_is_closed_to_free_a_resource,
+        an_explicitly_opened_zone_is_never_closed_to_free_a_resource,
         a_zone_opened_explicitly_leaves_the_order_of_the_implicitly_opened,
         a_refused_opening_closes_no_zone,
     ]
@@ -33,7 +33,7 @@ fn no_more_zones_become_active_than_the_limit_allows(rig: &mut Rig) -> Verdict {
     rig.write(1, 1, 1, 2, Status::Success)
 }
 
-fn a_zone_that_is_full_or_empty_gives_its_active_resource_back(rig: &mut Rig) -> Verdict {
+fn a_zone_that_becomes_full_or_empty_releases_its_active_resource(rig: &mut Rig) -> Verdict {
     for zone in 0..3 {
         rig.write(zone, 0, 1, 1, Status::Success)?;
     }
@@ -47,7 +47,7 @@ fn a_zone_that_is_full_or_empty_gives_its_active_resource_back(rig: &mut Rig) ->
     rig.write(6, 0, 1, 1, Status::TooManyActiveZones)
 }
 
-fn the_zone_that_is_implicitly_opened_for_longest_is_closed_to_make_room(rig: &mut Rig) -> Verdict {
+fn the_zone_that_has_been_implicitly_opened_the_longest_is_closed_to_free_a_resource(rig: &mut Rig) -> Verdict {
     rig.write(0, 0, 1, 1, Status::Success)?;
     rig.write(1, 0, 1, 1, Status::Success)?;
     rig.write(0, 1, 1, 1, Status::Success)?;
@@ -59,7 +59,7 @@ fn the_zone_that_is_implicitly_opened_for_longest_is_closed_to_make_room(rig: &m
     rig.expect_zone(2, ZoneState::ImplicitlyOpened, Some(1))
 }
 
-fn an_explicitly_opened_zone_is_never_closed_to_make_room(rig: &mut Rig) -> Verdict {
+fn an_explicitly_opened_zone_is_never_closed_to_free_a_resource(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::Success)?;
     rig.write(1, 0, 1, 1, Status::Success)?;
     rig.manage(OPEN, 2, Status::Success)?;

@@ -20,14 +20,14 @@ mod zrwa;
 
 /// One check.
 pub(crate) struct Check {
-    /// What holds, in a sentence with underscores.
+    /// The rule, as a sentence with underscores.
     pub(crate) sentence: &'static str,
-    /// On what geometry.
+    /// The geometry that it needs.
     pub(crate) shape: Shape,
     pub(crate) body: fn(&mut Rig) -> Verdict,
 }
 
-/// A list of checks of one shape, named as their functions are.
+/// A list of checks of one shape, named after their functions.
 macro_rules! checks {
     ($shape:ident: $($name:ident),+ $(,)?) => {
         [$($crate::checks::Check { sentence: stringify!($name), shape: $crate::shapes::Shape::$shape, body: $name }),+]

@@ -8,7 +8,7 @@ use crate::rig::{Rig, Stop, Verdict, ensure};
 pub(super) fn checks() -> Vec<Check> {
     checks![Full:
         a_command_to_another_namespace_is_refused,
-        no_zone_has_changed_by_itself_on_a_new_device,
+        a_new_device_has_no_changed_zones,
     ]
     .into()
 }
@@ -17,10 +17,10 @@ fn a_command_to_another_namespace_is_refused(rig: &mut Rig) -> Verdict {
     let operation = Operation::Read { start: rig.lba(0, 0), blocks: Blocks(1) };
     let command = Command { id: CommandId(1 << 40), namespace: NamespaceId(2), operation };
     if !rig.backend.carries(&command) {
-        return Err(Stop::Skipped("the backend cannot carry such a command".to_owned()));
+        return Err(Stop::Skipped("the backend cannot encode such a command".to_owned()));
     }
     let now = rig.backend.now();
-    ensure!(rig.backend.submit(now, command).is_ok(), "an idle device has no room");
+    ensure!(rig.backend.submit(now, command).is_ok(), "an idle device returned QueueFull");
     let mut completions = CompletionQueue::new();
     for _ in 0..1_000_000 {
         rig.backend.wait();
@@ -32,10 +32,10 @@ fn a_command_to_another_namespace_is_refused(rig: &mut Rig) -> Verdict {
             return Ok(());
         }
     }
-    Err(Stop::Failed("it does not end".to_owned()))
+    Err(Stop::Failed("the command does not complete".to_owned()))
 }
 
-fn no_zone_has_changed_by_itself_on_a_new_device(rig: &mut Rig) -> Verdict {
+fn a_new_device_has_no_changed_zones(rig: &mut Rig) -> Verdict {
     let outcome = rig.run(Operation::ReadChangedZones)?.outcome;
     ensure!(outcome == Outcome::ChangedZones(Box::default()), "{outcome:?}");
     Ok(())

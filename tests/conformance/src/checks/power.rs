@@ -1,4 +1,4 @@
-//! Power that goes and comes back while nothing is under way, or a device that is closed and opened again.
+//! Power cycles while no command is in flight, or closing and reopening of a device.
 
 use zonda_zoned::{ReportFilter, Status, ZoneAction, ZoneState};
 
@@ -7,23 +7,23 @@ use crate::rig::{Rig, Verdict, ensure};
 
 pub(super) fn checks() -> Vec<Check> {
     let full = checks![Full:
-        open_zones_are_closed_after_a_loss_of_power_and_nothing_else_changes,
-        a_zone_that_was_only_opened_is_empty_after_a_loss_of_power,
-        a_zone_that_was_closed_before_a_write_stays_closed_after_a_loss_of_power,
-        contents_outlast_a_loss_of_power,
-        resets_outlast_a_loss_of_power,
-        descriptor_extensions_outlast_a_loss_of_power,
-        zones_are_written_on_after_a_loss_of_power,
+        after_a_power_loss_open_zones_are_closed_and_other_zones_unchanged,
+        a_zone_that_was_only_opened_is_empty_after_a_power_loss,
+        a_zone_that_was_closed_before_a_write_stays_closed_after_a_power_loss,
+        contents_survive_a_power_loss,
+        resets_survive_a_power_loss,
+        descriptor_extensions_survive_a_power_loss,
+        writes_continue_after_a_power_loss,
     ];
     full.into_iter()
-        .chain(checks![Zrwa: a_zrwa_and_what_is_in_it_outlast_a_loss_of_power])
-        .chain(checks![Conventional: conventional_zones_outlast_a_loss_of_power])
+        .chain(checks![Zrwa: a_zrwa_and_its_contents_survive_a_power_loss])
+        .chain(checks![Conventional: conventional_zones_survive_a_power_loss])
         .collect()
 }
 
 const OPEN: ZoneAction = ZoneAction::Open { zrwa: false };
 
-fn open_zones_are_closed_after_a_loss_of_power_and_nothing_else_changes(rig: &mut Rig) -> Verdict {
+fn after_a_power_loss_open_zones_are_closed_and_other_zones_unchanged(rig: &mut Rig) -> Verdict {
     rig.fill(2, 0, 3, 1)?;
     rig.manage(ZoneAction::Close, 2, Status::Success)?;
     rig.fill(0, 0, 1, 1)?;
@@ -38,13 +38,13 @@ fn open_zones_are_closed_after_a_loss_of_power_and_nothing_else_changes(rig: &mu
     rig.expect_zone(4, ZoneState::Empty, Some(0))
 }
 
-fn a_zone_that_was_only_opened_is_empty_after_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn a_zone_that_was_only_opened_is_empty_after_a_power_loss(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::Success)?;
     rig.cycle_power()?;
     rig.expect_zone(0, ZoneState::Empty, Some(0))
 }
 
-fn a_zone_that_was_closed_before_a_write_stays_closed_after_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn a_zone_that_was_closed_before_a_write_stays_closed_after_a_power_loss(rig: &mut Rig) -> Verdict {
     rig.remembers_untouched_zones()?;
     rig.manage(OPEN, 1, Status::Success)?;
     rig.manage(ZoneAction::Close, 1, Status::Success)?;
@@ -52,7 +52,7 @@ fn a_zone_that_was_closed_before_a_write_stays_closed_after_a_loss_of_power(rig:
     rig.expect_zone(1, ZoneState::Closed, Some(0))
 }
 
-fn contents_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn contents_survive_a_power_loss(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity();
     rig.fill(0, 0, capacity, 100)?;
     rig.fill(1, 0, 3, 500)?;
@@ -61,7 +61,7 @@ fn contents_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(1, 0, &[500, 501, 502, 0])
 }
 
-fn resets_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn resets_survive_a_power_loss(rig: &mut Rig) -> Verdict {
     rig.fill(0, 0, 4, 100)?;
     rig.manage(ZoneAction::Reset, 0, Status::Success)?;
     rig.cycle_power()?;
@@ -72,7 +72,7 @@ fn resets_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &[7, 0, 0, 0])
 }
 
-fn descriptor_extensions_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn descriptor_extensions_survive_a_power_loss(rig: &mut Rig) -> Verdict {
     let bytes = vec![8; rig.geometry.descriptor_extension_bytes as usize];
     let set = ZoneAction::SetDescriptorExtension { extension: bytes.clone().into(), zrwa: false };
     rig.manage(set, 0, Status::Success)?;
@@ -84,7 +84,7 @@ fn descriptor_extensions_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn zones_are_written_on_after_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn writes_continue_after_a_power_loss(rig: &mut Rig) -> Verdict {
     rig.fill(0, 0, 2, 10)?;
     rig.cycle_power()?;
     rig.write(0, 0, 1, 1, Status::ZoneInvalidWrite)?;
@@ -94,18 +94,18 @@ fn zones_are_written_on_after_a_loss_of_power(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &[10, 11, 50, 51, 52, 0])
 }
 
-fn a_zrwa_and_what_is_in_it_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn a_zrwa_and_its_contents_survive_a_power_loss(rig: &mut Rig) -> Verdict {
     rig.manage(ZoneAction::Open { zrwa: true }, 0, Status::Success)?;
     rig.write(0, 1, 1, 60, Status::Success)?;
     rig.cycle_power()?;
     rig.expect_zone(0, ZoneState::Closed, Some(0))?;
-    ensure!(rig.zone(0)?.attributes.zrwa_valid, "the ZRWA is gone");
+    ensure!(rig.zone(0)?.attributes.zrwa_valid, "the ZRWA was lost");
     rig.expect_blocks(0, 0, &[0, 60, 0])?;
     rig.write(0, 0, 2, 80, Status::Success)?;
     rig.expect_blocks(0, 0, &[80, 81, 0])
 }
 
-fn conventional_zones_outlast_a_loss_of_power(rig: &mut Rig) -> Verdict {
+fn conventional_zones_survive_a_power_loss(rig: &mut Rig) -> Verdict {
     let start = zonda_zoned::Lba(rig.geometry.zone_size_blocks.0 + 3);
     rig.expect(rig.write_at(start, 2, 40), Status::Success)?;
     rig.cycle_power()?;

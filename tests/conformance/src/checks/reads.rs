@@ -8,15 +8,17 @@ use crate::rig::{Rig, Verdict};
 pub(super) fn checks() -> Vec<Check> {
     let full = checks![Full:
         an_unwritten_zone_reads_as_zeros,
-        a_read_brings_back_what_was_written_wherever_it_begins,
-        blocks_behind_the_write_pointer_read_as_zeros,
+        a_read_from_any_block_returns_what_was_written,
+        blocks_beyond_the_write_pointer_read_as_zeros,
         blocks_between_capacity_and_size_read_as_zeros,
-        a_read_may_reach_over_the_end_of_a_zone_where_that_is_allowed,
+        a_read_may_cross_the_end_of_a_zone_if_the_namespace_allows_it,
         a_read_of_no_blocks_is_refused,
         a_read_longer_than_a_transfer_is_refused,
         a_read_past_the_namespace_is_out_of_range,
     ];
-    full.into_iter().chain(checks![Bare: a_read_over_the_end_of_a_zone_is_refused_where_that_is_not_allowed]).collect()
+    full.into_iter()
+        .chain(checks![Bare: a_read_across_the_end_of_a_zone_is_refused_if_the_namespace_forbids_it])
+        .collect()
 }
 
 fn read(start: Lba, blocks: u64) -> Operation {
@@ -28,7 +30,7 @@ fn an_unwritten_zone_reads_as_zeros(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(5, 1, &[0, 0])
 }
 
-fn a_read_brings_back_what_was_written_wherever_it_begins(rig: &mut Rig) -> Verdict {
+fn a_read_from_any_block_returns_what_was_written(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity();
     rig.fill(1, 0, capacity, 100)?;
     rig.fill(2, 0, 3, 5000)?;
@@ -39,7 +41,7 @@ fn a_read_brings_back_what_was_written_wherever_it_begins(rig: &mut Rig) -> Verd
     rig.expect_blocks(2, 0, &marks(5000, 3))
 }
 
-fn blocks_behind_the_write_pointer_read_as_zeros(rig: &mut Rig) -> Verdict {
+fn blocks_beyond_the_write_pointer_read_as_zeros(rig: &mut Rig) -> Verdict {
     rig.fill(0, 0, 2, 9)?;
     rig.expect_blocks(0, 0, &[9, 10, 0, 0])?;
     rig.expect_blocks(0, 2, &[0])
@@ -51,13 +53,13 @@ fn blocks_between_capacity_and_size_read_as_zeros(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, capacity - 1, &[9 + capacity - 1, 0, 0])
 }
 
-fn a_read_may_reach_over_the_end_of_a_zone_where_that_is_allowed(rig: &mut Rig) -> Verdict {
+fn a_read_may_cross_the_end_of_a_zone_if_the_namespace_allows_it(rig: &mut Rig) -> Verdict {
     rig.fill(1, 0, 2, 9)?;
     let size = rig.geometry.zone_size_blocks.0;
     rig.expect_blocks(0, size - 2, &[0, 0, 9, 10, 0])
 }
 
-fn a_read_over_the_end_of_a_zone_is_refused_where_that_is_not_allowed(rig: &mut Rig) -> Verdict {
+fn a_read_across_the_end_of_a_zone_is_refused_if_the_namespace_forbids_it(rig: &mut Rig) -> Verdict {
     let size = rig.geometry.zone_size_blocks.0;
     rig.expect(read(rig.lba(0, size - 1), 2), Status::ZoneBoundaryError)?;
     rig.expect(read(rig.lba(0, size - 1), 1), Status::Success)

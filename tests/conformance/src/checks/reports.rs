@@ -11,7 +11,7 @@ pub(super) fn checks() -> Vec<Check> {
         a_report_begins_with_the_zone_that_holds_its_first_block,
         a_filter_lists_the_zones_of_one_state,
         a_partial_report_counts_its_descriptors_and_a_whole_one_all_that_match,
-        a_report_without_room_for_a_descriptor_counts,
+        a_report_without_descriptors_still_counts_zones,
         a_report_past_the_namespace_is_out_of_range,
         a_report_changes_nothing,
     ];
@@ -94,7 +94,7 @@ fn a_partial_report_counts_its_descriptors_and_a_whole_one_all_that_match(rig: &
     Ok(())
 }
 
-fn a_report_without_room_for_a_descriptor_counts(rig: &mut Rig) -> Verdict {
+fn a_report_without_descriptors_still_counts_zones(rig: &mut Rig) -> Verdict {
     let report = rig.report(Lba(0), ReportFilter::All, false, false, 0)?;
     let count = u64::from(rig.geometry.zone_count);
     ensure!(report.zones.is_empty() && report.matching_zones == count, "{report:?}");

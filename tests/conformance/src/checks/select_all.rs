@@ -11,14 +11,15 @@ pub(super) fn checks() -> Vec<Check> {
         finish_all_finishes_the_active_zones_and_not_the_empty_ones,
         reset_all_empties_the_active_and_full_zones,
         open_all_opens_the_closed_zones,
-        open_all_opens_none_where_not_all_can_be_open,
+        open_all_opens_none_if_the_limit_does_not_allow_all,
         an_action_on_all_of_no_zones_is_a_success,
         extensions_and_zrwas_are_for_one_zone_at_a_time,
     ]
     .into()
 }
 
-/// Zone 0 implicitly opened, zone 1 closed, zone 2 full, zone 3 explicitly opened, the others empty.
+/// Zone 0 implicitly opened, zone 1 closed, zone 2 full, zone 3 explicitly opened, the others
+/// empty.
 fn mixed(rig: &mut Rig) -> Verdict {
     rig.fill(1, 0, 1, 2)?;
     rig.manage(ZoneAction::Close, 1, Status::Success)?;
@@ -66,7 +67,7 @@ fn open_all_opens_the_closed_zones(rig: &mut Rig) -> Verdict {
     states(rig, [implicit, explicit, EMPTY, EMPTY, EMPTY])
 }
 
-fn open_all_opens_none_where_not_all_can_be_open(rig: &mut Rig) -> Verdict {
+fn open_all_opens_none_if_the_limit_does_not_allow_all(rig: &mut Rig) -> Verdict {
     mixed(rig)?;
     rig.manage_all(ZoneAction::Open { zrwa: false }, Status::TooManyOpenZones)?;
     rig.expect_zone(1, ZoneState::Closed, Some(1))

@@ -1,4 +1,5 @@
-//! Zone Management Send to one zone (3.4.3): every state and every transition that the host can ask for.
+//! Zone Management Send to one zone (3.4.3): every state and every transition that the host can
+//! request.
 
 use zonda_zoned::{Blocks, Lba, Operation, Status, ZoneAction, ZoneState, ZoneTarget};
 
@@ -11,16 +12,16 @@ pub(super) fn checks() -> Vec<Check> {
         opening_an_explicitly_opened_zone_changes_nothing,
         a_full_zone_cannot_be_opened,
         a_write_to_an_explicitly_opened_zone_leaves_it_so,
-        an_open_zone_is_closed_also_when_nothing_is_written,
+        an_open_zone_is_closed_even_if_nothing_is_written,
         closing_a_closed_zone_changes_nothing,
         an_empty_or_full_zone_cannot_be_closed,
         a_write_opens_a_closed_zone_again,
         a_zone_is_finished_from_every_state_that_can_be_written,
         finishing_a_full_zone_changes_nothing,
-        a_finished_zone_reads_as_zeros_behind_what_was_written,
+        a_finished_zone_reads_as_zeros_after_the_written_blocks,
         a_zone_is_reset_from_every_state_that_was_written,
         resetting_an_empty_zone_changes_nothing,
-        a_reset_zone_forgets_its_contents_and_is_written_anew,
+        a_reset_zone_loses_its_contents_and_can_be_rewritten,
         only_a_read_only_zone_goes_offline,
         an_action_on_the_middle_of_a_zone_is_refused,
         an_action_past_the_namespace_is_out_of_range,
@@ -30,7 +31,7 @@ pub(super) fn checks() -> Vec<Check> {
 
 const OPEN: ZoneAction = ZoneAction::Open { zrwa: false };
 
-/// Brings zone 0 to a state, with two blocks written where that can be.
+/// Brings zone 0 to a state, with two blocks written if the state allows it.
 fn bring(rig: &mut Rig, state: ZoneState) -> Verdict {
     rig.manage(ZoneAction::Reset, 0, Status::Success)?;
     match state {
@@ -48,7 +49,7 @@ fn bring(rig: &mut Rig, state: ZoneState) -> Verdict {
             rig.fill(0, 0, 2, 9)?;
             rig.manage(ZoneAction::Finish, 0, Status::Success)?;
         }
-        _ => unreachable!("a host brings no zone to {state}"),
+        _ => unreachable!("a host cannot bring a zone to {state}"),
     }
     let pointer = match state {
         ZoneState::Empty => Some(0),
@@ -85,7 +86,7 @@ fn a_write_to_an_explicitly_opened_zone_leaves_it_so(rig: &mut Rig) -> Verdict {
     rig.expect_zone(0, ZoneState::ExplicitlyOpened, Some(3))
 }
 
-fn an_open_zone_is_closed_also_when_nothing_is_written(rig: &mut Rig) -> Verdict {
+fn an_open_zone_is_closed_even_if_nothing_is_written(rig: &mut Rig) -> Verdict {
     for state in [ZoneState::ImplicitlyOpened, ZoneState::ExplicitlyOpened] {
         bring(rig, state)?;
         rig.manage(ZoneAction::Close, 0, Status::Success)?;
@@ -136,7 +137,7 @@ fn finishing_a_full_zone_changes_nothing(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(1, 0, &marks(20, capacity))
 }
 
-fn a_finished_zone_reads_as_zeros_behind_what_was_written(rig: &mut Rig) -> Verdict {
+fn a_finished_zone_reads_as_zeros_after_the_written_blocks(rig: &mut Rig) -> Verdict {
     bring(rig, ZoneState::Full)?;
     let mut expected = vec![0; rig.capacity() as usize];
     (expected[0], expected[1]) = (9, 10);
@@ -157,7 +158,7 @@ fn resetting_an_empty_zone_changes_nothing(rig: &mut Rig) -> Verdict {
     rig.expect_zone(4, ZoneState::Empty, Some(0))
 }
 
-fn a_reset_zone_forgets_its_contents_and_is_written_anew(rig: &mut Rig) -> Verdict {
+fn a_reset_zone_loses_its_contents_and_can_be_rewritten(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity();
     rig.fill(0, 0, capacity, 9)?;
     rig.fill(1, 0, 2, 60)?;

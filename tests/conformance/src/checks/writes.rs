@@ -8,7 +8,7 @@ use crate::rig::{Rig, Verdict, ensure};
 pub(super) fn checks() -> Vec<Check> {
     checks![Full:
         a_write_opens_an_empty_zone_implicitly_and_moves_its_write_pointer,
-        writes_under_way_together_take_effect_in_the_order_of_their_submission,
+        writes_in_flight_together_take_effect_in_the_order_of_their_submission,
         a_write_elsewhere_than_at_the_write_pointer_is_refused_and_changes_nothing,
         a_write_that_reaches_the_capacity_makes_the_zone_full,
         a_write_past_the_capacity_is_refused_and_changes_nothing,
@@ -31,7 +31,7 @@ fn a_write_opens_an_empty_zone_implicitly_and_moves_its_write_pointer(rig: &mut 
     rig.expect_zone(2, ZoneState::Empty, Some(0))
 }
 
-fn writes_under_way_together_take_effect_in_the_order_of_their_submission(rig: &mut Rig) -> Verdict {
+fn writes_in_flight_together_take_effect_in_the_order_of_their_submission(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity().min(48);
     let writes = (0..capacity).map(|block| rig.write_at(rig.lba(1, block), 1, 40 + block)).collect();
     let ended = rig.run_all(writes, 16)?;

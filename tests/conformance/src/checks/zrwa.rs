@@ -1,4 +1,5 @@
-//! Zone Random Write Areas (5.7). An area is a third of a zone, and is committed in halves of that; two zones can have one.
+//! Zone Random Write Areas (5.7). An area is a third of a zone, and is committed in halves of that;
+//! two zones can have one.
 
 use zonda_zoned::{Operation, Status, ZoneAction, ZoneState, ZoneTarget};
 
@@ -7,22 +8,22 @@ use crate::rig::{Rig, Verdict, ensure};
 
 pub(super) fn checks() -> Vec<Check> {
     let zrwa = checks![Zrwa:
-        a_zrwa_comes_with_the_opening_of_an_empty_zone_and_is_reported,
-        a_zrwa_is_written_in_any_order_and_over_again,
-        a_write_out_of_the_reach_of_a_zrwa_is_refused,
+        a_zrwa_is_allocated_by_opening_an_empty_zone_and_is_reported,
+        a_zrwa_is_written_and_overwritten_in_any_order,
+        a_write_out_of_the_range_of_a_zrwa_is_refused,
         a_write_beyond_a_zrwa_commits_as_much_as_it_needs,
         a_zrwa_is_committed_up_to_a_block_that_ends_a_granule,
         a_commit_elsewhere_is_refused,
-        a_zone_with_a_zrwa_takes_no_append,
+        a_zone_with_a_zrwa_refuses_appends,
         a_zrwa_is_only_for_empty_zones,
-        there_are_no_more_zrwas_than_the_namespace_has,
+        the_number_of_zrwas_is_limited,
         a_zone_is_filled_through_its_zrwa,
-        what_is_in_a_zrwa_stays_readable_when_the_zone_is_finished,
+        the_contents_of_a_zrwa_stay_readable_when_the_zone_is_finished,
         a_zone_without_a_zrwa_has_nothing_to_commit,
-        a_descriptor_extension_may_bring_a_zrwa,
+        setting_a_descriptor_extension_may_allocate_a_zrwa,
     ];
-    let others = checks![ZrwaWithoutFlush: a_zrwa_is_not_committed_by_the_host_where_that_is_not_allowed];
-    let none = checks![Full: a_namespace_without_zrwas_gives_none];
+    let others = checks![ZrwaWithoutFlush: an_explicit_commit_is_refused_if_the_namespace_does_not_allow_it];
+    let none = checks![Full: a_namespace_without_zrwas_refuses_to_allocate_one];
     zrwa.into_iter().chain(others).chain(none).collect()
 }
 
@@ -39,7 +40,7 @@ fn flush(rig: &mut Rig, zone: u32, block: u64, status: Status) -> Verdict {
     rig.expect(Operation::ManageZones { action: ZoneAction::FlushZrwa, target }, status)
 }
 
-fn a_zrwa_comes_with_the_opening_of_an_empty_zone_and_is_reported(rig: &mut Rig) -> Verdict {
+fn a_zrwa_is_allocated_by_opening_an_empty_zone_and_is_reported(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::Success)?;
     rig.expect_zone(0, ZoneState::ExplicitlyOpened, Some(0))?;
     ensure!(rig.zone(0)?.attributes.zrwa_valid, "the zone is not reported to have a ZRWA");
@@ -50,7 +51,7 @@ fn a_zrwa_comes_with_the_opening_of_an_empty_zone_and_is_reported(rig: &mut Rig)
     Ok(())
 }
 
-fn a_zrwa_is_written_in_any_order_and_over_again(rig: &mut Rig) -> Verdict {
+fn a_zrwa_is_written_and_overwritten_in_any_order(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::Success)?;
     rig.write(0, 2, 2, 20, Status::Success)?;
     rig.write(0, 0, 1, 10, Status::Success)?;
@@ -59,7 +60,7 @@ fn a_zrwa_is_written_in_any_order_and_over_again(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &[10, 0, 90, 21])
 }
 
-fn a_write_out_of_the_reach_of_a_zrwa_is_refused(rig: &mut Rig) -> Verdict {
+fn a_write_out_of_the_range_of_a_zrwa_is_refused(rig: &mut Rig) -> Verdict {
     let (size, granularity) = sizes(rig);
     rig.manage(OPEN, 0, Status::Success)?;
     rig.write(0, 2 * size, 1, 1, Status::ZoneInvalidWrite)?;
@@ -102,7 +103,7 @@ fn a_commit_elsewhere_is_refused(rig: &mut Rig) -> Verdict {
     rig.expect_zone(0, ZoneState::ExplicitlyOpened, Some(granularity))
 }
 
-fn a_zone_with_a_zrwa_takes_no_append(rig: &mut Rig) -> Verdict {
+fn a_zone_with_a_zrwa_refuses_appends(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::Success)?;
     rig.append(0, 1, 1, Status::InvalidZoneOperation)
 }
@@ -116,7 +117,7 @@ fn a_zrwa_is_only_for_empty_zones(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 1, Status::InvalidZoneOperation)
 }
 
-fn there_are_no_more_zrwas_than_the_namespace_has(rig: &mut Rig) -> Verdict {
+fn the_number_of_zrwas_is_limited(rig: &mut Rig) -> Verdict {
     for zone in 0..2 {
         rig.manage(OPEN, zone, Status::Success)?;
         rig.manage(ZoneAction::Close, zone, Status::Success)?;
@@ -139,7 +140,7 @@ fn a_zone_is_filled_through_its_zrwa(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, capacity - 2, &[100 + capacity - 2, 100 + capacity - 1])
 }
 
-fn what_is_in_a_zrwa_stays_readable_when_the_zone_is_finished(rig: &mut Rig) -> Verdict {
+fn the_contents_of_a_zrwa_stay_readable_when_the_zone_is_finished(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::Success)?;
     rig.write(0, 1, 1, 33, Status::Success)?;
     rig.manage(ZoneAction::Finish, 0, Status::Success)?;
@@ -155,7 +156,7 @@ fn a_zone_without_a_zrwa_has_nothing_to_commit(rig: &mut Rig) -> Verdict {
     flush(rig, 0, granularity, Status::ZoneIsFull)
 }
 
-fn a_descriptor_extension_may_bring_a_zrwa(rig: &mut Rig) -> Verdict {
+fn setting_a_descriptor_extension_may_allocate_a_zrwa(rig: &mut Rig) -> Verdict {
     let extension = vec![4; rig.geometry.descriptor_extension_bytes as usize].into();
     rig.manage(ZoneAction::SetDescriptorExtension { extension, zrwa: true }, 0, Status::Success)?;
     rig.expect_zone(0, ZoneState::Closed, Some(0))?;
@@ -165,13 +166,13 @@ fn a_descriptor_extension_may_bring_a_zrwa(rig: &mut Rig) -> Verdict {
     rig.expect_zone(0, ZoneState::ImplicitlyOpened, Some(0))
 }
 
-fn a_zrwa_is_not_committed_by_the_host_where_that_is_not_allowed(rig: &mut Rig) -> Verdict {
+fn an_explicit_commit_is_refused_if_the_namespace_does_not_allow_it(rig: &mut Rig) -> Verdict {
     let (_, granularity) = sizes(rig);
     rig.manage(OPEN, 0, Status::Success)?;
     flush(rig, 0, granularity - 1, Status::InvalidField)
 }
 
-fn a_namespace_without_zrwas_gives_none(rig: &mut Rig) -> Verdict {
+fn a_namespace_without_zrwas_refuses_to_allocate_one(rig: &mut Rig) -> Verdict {
     rig.manage(OPEN, 0, Status::InvalidField)?;
     flush(rig, 0, 0, Status::InvalidField)?;
     rig.expect_zone(0, ZoneState::Empty, Some(0))

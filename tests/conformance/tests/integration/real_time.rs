@@ -1,4 +1,4 @@
-//! The devices with an edge to the world: files on a ring, and the whole way over NVMe/TCP.
+//! Devices with real I/O: files on a ring, and images behind NVMe/TCP.
 
 use crate::support::real::{Live, file_backed, nvme_tcp};
 use zonda_conformance::{TestBackend, conformance};
@@ -12,14 +12,14 @@ fn boxed<D: zonda_devices::Drive + 'static>(live: Live<D>) -> Box<dyn TestBacken
 #[test]
 fn an_image_on_files_conforms() {
     let summary = conformance("image", &mut |geometry| file_backed(geometry, RingOptions::default()).map(boxed));
-    assert_eq!(summary.skipped, 1, "only what stands in docs/internals/image-format.md");
+    assert_eq!(summary.skipped, 1, "only the check that docs/internals/image-format.md excludes");
 }
 
 #[test]
 fn an_image_on_files_conforms_without_io_uring() {
     let options = || RingOptions::on(Backend::Epoll);
     let summary = conformance("image over epoll", &mut |geometry| file_backed(geometry, options()).map(boxed));
-    assert_eq!(summary.skipped, 1, "only what stands in docs/internals/image-format.md");
+    assert_eq!(summary.skipped, 1, "only the check that docs/internals/image-format.md excludes");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, Memory, OperationKind
 use zonda_ssd::Ssd;
 use zonda_zoned::{PayloadKind, Prng, Status};
 
-/// Bytes that a drive in memory may keep here.
+/// Bytes that a drive in memory may store here.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
 #[test]
@@ -22,7 +22,7 @@ fn the_ssd_model_conforms() {
 }
 
 #[test]
-fn the_ssd_model_that_keeps_fingerprints_conforms() {
+fn the_ssd_model_with_fingerprints_conforms() {
     let summary = conformance("ssd with fingerprints", &mut |geometry| {
         let (drive, profile) = crate::support::ssd(geometry, PayloadKind::Fingerprints);
         let backend = Virtual::new(drive)
@@ -69,7 +69,7 @@ fn a_drive_in_memory_with_the_times_of_an_ssd_conforms() {
     assert_eq!(summary.skipped, 0);
 }
 
-/// The failures of a drive in memory with a fault.
+/// The failures of a drive in memory with an injected fault.
 fn failures_with(effect: FaultEffect, operations: OperationSet) -> String {
     let caught = std::panic::catch_unwind(|| {
         conformance("wrong", &mut |geometry| {
@@ -79,12 +79,12 @@ fn failures_with(effect: FaultEffect, operations: OperationSet) -> String {
             Some(Box::new(Virtual::new(Fault::new(memory, vec![rule], Prng::new(1)))))
         })
     });
-    let told = caught.expect_err("the fault goes unnoticed");
-    told.downcast_ref::<String>().expect("a test tells what failed").clone()
+    let panic = caught.expect_err("the fault must be detected");
+    panic.downcast_ref::<String>().expect("the panic has a message").clone()
 }
 
 #[test]
-fn a_device_that_is_wrong_does_not_conform_and_is_told_in_what() {
+fn a_faulty_device_does_not_conform_and_its_failures_are_reported() {
     let failures = failures_with(FaultEffect::CorruptRead, OperationSet::READ);
     assert!(failures.contains("holds other data than mark"), "{failures}");
     let flush = OperationSet::of(&[OperationKind::Flush]);

@@ -1,4 +1,4 @@
-//! The guest's agent: a script that fails must not fail the next one.
+//! The guest's agent: a failed script must not affect the next one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,7 +15,7 @@ fn soak_a_script_that_fails_leaves_nothing_for_the_next_one() {
         return;
     }
     let mut guest = Guest::boot(1024);
-    let mut run = |lines: &str| guest.run("soak-agent", &job(lines), |request| panic!("asked for {request}"));
+    let mut run = |lines: &str| guest.run("soak-agent", &job(lines), |request| panic!("unexpected request: {request}"));
     let fails = "mkdir /mnt/a\nmount -t tmpfs a /mnt/a\ntouch /tmp/left\nsleep 1000 &\nfalse\necho not reached";
     let failure = run(fails).expect_err("a command failed");
     assert!(failure.contains("FAILED at line 5 of own.sh: false"), "{failure}");
@@ -26,9 +26,9 @@ fn soak_a_script_that_fails_leaves_nothing_for_the_next_one() {
     let console = run(looks).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(console.section("result"), "clean");
 
-    // A guest that ends fails the script that runs in it, with the end of its console.
+    // If the guest exits, its script fails, with the end of the console.
     let ended = catch_unwind(AssertUnwindSafe(|| run("echo last words\nsync\nsleep 1\npoweroff -f\nsleep 100")));
-    let words = ended.expect_err("the guest has ended");
+    let words = ended.expect_err("the guest has exited");
     let words = words.downcast_ref::<String>().expect("a panic with a message");
-    assert!(words.contains("the guest has ended") && words.contains("last words"), "{words}");
+    assert!(words.contains("the guest has exited") && words.contains("last words"), "{words}");
 }

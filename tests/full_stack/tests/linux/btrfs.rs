@@ -1,4 +1,4 @@
-//! btrfs, whose server is killed under it.
+//! btrfs, while its server is killed.
 
 use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
 

@@ -1,11 +1,12 @@
-//! Discovery, Identify, logs, features and zone commands, by nvme-cli and blkzone; a conventional namespace.
+//! Discovery, Identify, logs, features and zone commands, by nvme-cli and blkzone; a conventional
+//! namespace.
 
 use serde_json::Value;
 use zonda_full_stack::{Console, Extent, Namespace, Scene, Subsystem, Zone};
 
 use crate::{BLOCK_SECTORS, assert_the_image_has};
 
-/// Sectors of 512 bytes from one zone to the next (64 MiB), and those of them that can be written (48 MiB).
+/// Zone size (64 MiB) and zone capacity (48 MiB), in sectors of 512 bytes.
 const ZONE_SECTORS: u64 = 0x20000;
 const CAPACITY_SECTORS: u64 = 0x18000;
 
@@ -69,7 +70,7 @@ fn the_controller_describes_itself(console: &Console, is_zonda: bool) {
     let limits = console.section("queue-limits");
     let limits: Vec<u64> = limits.lines().map(|line| line.parse().expect("a number")).collect();
     assert_eq!(limits[..4], [64, 14, 14, ZONE_SECTORS]);
-    assert!(limits[4] >= 4096, "Zone Append takes a block at least");
+    assert!(limits[4] >= 4096, "Zone Append supports at least one block");
 }
 
 fn logs_and_features_are_sane(console: &Console, is_zonda: bool) {
@@ -99,7 +100,7 @@ fn logs_and_features_are_sane(console: &Console, is_zonda: bool) {
     }
 }
 
-/// What commands.sh leaves in its zones: index, state, blocks written.
+/// The state after commands.sh: index of the zone, state, blocks written.
 const LEFT: [(u64, &str, Option<u64>); 10] = [
     (0, "oi", Some(16)),
     (1, "oe", Some(0)),

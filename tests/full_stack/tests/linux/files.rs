@@ -22,7 +22,8 @@ fn files(extent: Extent) {
     let Some(mut stage) = scene.open_or_skip() else { return };
     let console = stage.run("files.sh");
 
-    // zonefs keeps its superblock in zone 0; file 0 is zone 1. So many pieces of 128 sectors were appended to each file.
+    // zonefs has its superblock in zone 0; file 0 is zone 1. This many pieces of 128 sectors were
+    // appended to each file.
     let appended = Some(128 * if extent.is_soak() { 80 } else { 10 });
     let zones = console.zones_of_blkzone("blkzone");
     let written: Vec<Option<u64>> = [1, 2, 3, 6].iter().map(|&index: &usize| zones[index].written).collect();

@@ -1,15 +1,15 @@
-//! Two hosts at once.
+//! Two concurrent hosts.
 
 use zonda_full_stack::{Extent, Namespace, Scene, Stage, Subsystem};
 
-/// The zones of the shared namespace that host 1 and host 2 write: so many, from this one on.
+/// The first zones of the shared namespace that host 1 and host 2 write.
 const FIRST_ZONES: [u64; 2] = [0, 16];
 /// Options of `nvme connect`: digests for host 1.
 const DIGESTS: [&str; 2] = ["--hdr-digest --data-digest", ""];
 /// Sectors of 512 bytes in a MiB.
 const MIB_SECTORS: u64 = 2048;
 
-/// In one guest, which connects with two names.
+/// In one guest, which connects with two host NQNs.
 #[test]
 fn two_hosts_share_a_server_and_a_namespace() {
     let Some(mut stage) = stage(Extent::Smoke) else { return };

@@ -1,4 +1,5 @@
-//! Linux as a host of zonda: a guest, booted once, runs the scripts of all tests one after the other. `soak_...` has all of each scene.
+//! Linux as a host of zonda: a guest, booted once, runs the scripts of all tests one after the
+//! other. `soak_...` runs all of each scene.
 
 mod agent;
 mod btrfs;
@@ -16,9 +17,10 @@ use zonda_full_stack::Zone;
 /// Sectors of 512 bytes in a block.
 const BLOCK_SECTORS: u64 = 8;
 
-/// What Linux saw last is what `zonda drive show --json` finds in the image; but that zones may be closed since.
+/// Compares Linux's last zone report with `zonda drive show --json` of the image; zones may have
+/// been closed since.
 fn assert_the_image_has(zones: &[Zone], sheet: &Value) {
-    assert_eq!(sheet["clean"], true, "the server stopped in order");
+    assert_eq!(sheet["clean"], true, "the server stopped cleanly");
     let found = sheet["zones"].as_array().expect("an image has zones");
     assert_eq!(found.len(), zones.len());
     for (zone, found) in zones.iter().zip(found) {

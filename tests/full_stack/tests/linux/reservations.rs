@@ -1,4 +1,4 @@
-//! Two hosts that reserve what they share, from a server that is killed.
+//! Reservations of two hosts, while their server is killed.
 
 use serde_json::Value;
 use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};

@@ -1,17 +1,18 @@
-//! A host that stays while its server is crowded, stopped in order, and killed.
+//! A host that stays connected while its server has many silent connections, is stopped cleanly,
+//! and killed.
 
 use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
 
 use crate::assert_the_image_has;
 
 #[test]
-fn a_host_outlasts_crowds_stops_and_kills_of_its_server() {
+fn a_host_survives_connection_floods_stops_and_kills_of_its_server() {
     restarts(Extent::Smoke);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_a_host_outlasts_crowds_stops_and_kills_of_its_server() {
+fn soak_a_host_survives_connection_floods_stops_and_kills_of_its_server() {
     restarts(Extent::Soak);
 }
 
@@ -28,7 +29,7 @@ fn restarts(extent: Extent) {
     for status in stage.statuses() {
         let subsystem = &status["subsystems"][0];
         let sessions = subsystem["sessions"].as_array().expect("a subsystem has sessions");
-        assert_eq!(sessions.len(), 1, "the session before the reset is gone: {status}");
+        assert_eq!(sessions.len(), 1, "the session before the reset has ended: {status}");
         assert_eq!((&sessions[0]["io_queues"], &sessions[0]["authenticated"]), (&2.into(), &false.into()), "{status}");
         let written_bytes = subsystem["namespaces"][0]["written_bytes"].as_u64();
         let full_zones = zones_written * (u64::from(extent.small_zone_mib()) << 20);

@@ -1,8 +1,8 @@
-//! Who may connect: hosts by name, DH-HMAC-CHAP secrets one way and both ways.
+//! Access control: hosts by NQN, unidirectional and bidirectional DH-HMAC-CHAP.
 
 use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
 
-/// Made for this test; nothing else uses them. The last is nobody's.
+/// Generated for this test; nothing else uses them. The last belongs to no host.
 const SECRETS: [(&str, &str); 6] = [
     ("SECRET_256", "DHHC-1:01:e9OuWEGMz8XUFUT6H7SpiVzSBmJaE/ZbY4oFtKnpaHPBOrO4:"),
     ("SECRET_384", "DHHC-1:02:NxKmz6V7F3PwR8owZyuTfqqU5CSgEjThYFKfNhaYeT5d28/ZrXLifNt16i6VQvinfF/aZQ==:"),
@@ -19,7 +19,7 @@ fn secret(name: &str) -> Option<&'static str> {
     SECRETS.iter().find(|(known, _)| *known == name).map(|(_, secret)| *secret)
 }
 
-/// The name of host `number` in guest/lib.sh.
+/// The NQN of host `number` in guest/lib.sh.
 fn host_nqn(number: u32) -> String {
     format!("nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-{number:012}")
 }
@@ -53,7 +53,7 @@ fn secrets(extent: Extent) {
         // A wrong secret for each kind of secret, and one of the controller.
         assert!(failures >= Some(1 + kinds.len() as u64), "{status}");
     }
-    // What Linux's kernel says of each, like "hmac(sha256) dhgroup ffdhe2048".
+    // The log of Linux's kernel for each, such as "hmac(sha256) dhgroup ffdhe2048".
     for kind in kinds {
         let method = console.section(&format!("method-{kind}"));
         assert!(method.contains("hmac(sha"), "secret of kind {kind}: {method}");

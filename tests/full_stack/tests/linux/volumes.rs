@@ -3,13 +3,13 @@
 use zonda_full_stack::{Extent, Namespace, Scene, Subsystem};
 
 #[test]
-fn ext4_on_a_volume_outlasts_a_kill_a_pulled_drive_and_a_rebuild() {
+fn ext4_on_a_volume_survives_a_kill_a_failed_drive_and_a_rebuild() {
     volumes(Extent::Smoke);
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_ext4_on_a_volume_outlasts_kills_a_pulled_drive_and_a_rebuild() {
+fn soak_ext4_on_a_volume_survives_kills_a_failed_drive_and_a_rebuild() {
     volumes(Extent::Soak);
 }
 

@@ -7,9 +7,10 @@ use tempfile::TempDir;
 use zonda_full_stack::create_drive;
 
 use crate::tools::{have, refused, run};
-use crate::{SIZE, Shelf, fill};
+use crate::{Fixture, SIZE, fill};
 
-/// Makes an authority, a server's certificate for `localhost`, and a client's, as libnbd looks for them.
+/// Creates an authority, a server's certificate for `localhost`, and a client's, with the file
+/// names that libnbd expects.
 fn certificates(directory: &Path) {
     fs::create_dir_all(directory).expect("a new directory");
     let path = |name: &str| directory.join(name).to_str().expect("UTF-8").to_owned();
@@ -30,63 +31,63 @@ fn certificates(directory: &Path) {
     }
 }
 
-fn encrypted(keys: &str) -> Shelf {
+fn encrypted(keys: &str) -> Fixture {
     let directory: TempDir = tempfile::tempdir().expect("a directory");
     create_drive(&directory.path().join("disk"), "conventional", 16, 16);
     certificates(&directory.path().join("pki"));
     let tls = format!("tls = {{ certificate = \"pki/server-cert.pem\", key = \"pki/server-key.pem\"{keys} }}\n");
-    Shelf::in_directory(directory, &tls)
+    Fixture::in_directory(directory, &tls)
 }
 
-/// The URL of an encrypted export for a client that looks for its certificates there.
-fn url(shelf: &Shelf, folder: &str) -> String {
-    let folder = shelf.path(folder);
-    let url = shelf.url("nbds").replace("127.0.0.1", "localhost");
+/// The URL of an encrypted export for a client with certificates in this folder.
+fn url(fixture: &Fixture, folder: &str) -> String {
+    let folder = fixture.path(folder);
+    let url = fixture.url("nbds").replace("127.0.0.1", "localhost");
     format!("{url}?tls-certificates={}", folder.to_str().expect("UTF-8"))
 }
 
 #[test]
-fn libnbd_copies_over_tls_and_plain_text_is_refused() {
+fn libnbd_copies_over_tls_and_unencrypted_sessions_are_refused() {
     if !have(&["nbdinfo", "nbdcopy", "openssl"]) {
         return;
     }
-    let shelf = encrypted("");
-    let (there, back) = (shelf.path("there.raw"), shelf.path("back.raw"));
+    let fixture = encrypted("");
+    let (there, back) = (fixture.path("there.raw"), fixture.path("back.raw"));
     fill(&there, SIZE);
     let (there, back) = (there.to_str().expect("UTF-8"), back.to_str().expect("UTF-8"));
-    // Who has only the authority believes the server.
-    fs::create_dir(shelf.path("guest")).expect("a new directory");
-    fs::copy(shelf.path("pki/ca-cert.pem"), shelf.path("guest/ca-cert.pem")).expect("there is room");
-    let url = url(&shelf, "guest");
+    // A client with only the authority trusts the server.
+    fs::create_dir(fixture.path("guest")).expect("a new directory");
+    fs::copy(fixture.path("pki/ca-cert.pem"), fixture.path("guest/ca-cert.pem")).expect("the file is written");
+    let url = url(&fixture, "guest");
     let info = run("nbdinfo", &[&url]);
     assert!(info.contains("with TLS"), "{info}");
     run("nbdcopy", &["--flush", there, &url]);
     run("nbdcopy", &[&url, back]);
-    assert!(fs::read(there).expect("it is there") == fs::read(back).expect("it is there"));
-    let plain = shelf.url("nbds").replace("nbds://", "nbd://");
+    assert!(fs::read(there).expect("the file exists") == fs::read(back).expect("the file exists"));
+    let plain = fixture.url("nbds").replace("nbds://", "nbd://");
     refused("nbdinfo", &[&plain]);
 }
 
 #[test]
-fn clients_need_a_certificate_where_an_authority_is_named() {
+fn clients_need_a_certificate_if_an_authority_is_configured() {
     if !have(&["nbdinfo", "openssl"]) {
         return;
     }
-    let mut shelf = encrypted(", client_authority = \"pki/ca-cert.pem\"");
-    assert!(run("nbdinfo", &[&url(&shelf, "pki")]).contains("with TLS"));
-    fs::create_dir(shelf.path("guest")).expect("a new directory");
-    fs::copy(shelf.path("pki/ca-cert.pem"), shelf.path("guest/ca-cert.pem")).expect("there is room");
-    refused("nbdinfo", &[&url(&shelf, "guest")]);
-    assert!(shelf.server.stop().success());
-    shelf.wait_for_words("TLS failed: peer sent no certificates");
+    let mut fixture = encrypted(", client_authority = \"pki/ca-cert.pem\"");
+    assert!(run("nbdinfo", &[&url(&fixture, "pki")]).contains("with TLS"));
+    fs::create_dir(fixture.path("guest")).expect("a new directory");
+    fs::copy(fixture.path("pki/ca-cert.pem"), fixture.path("guest/ca-cert.pem")).expect("the file is written");
+    refused("nbdinfo", &[&url(&fixture, "guest")]);
+    assert!(fixture.server.stop().success());
+    fixture.wait_for_output("TLS failed: peer sent no certificates");
 }
 
 #[test]
-fn where_tls_is_not_required_clients_choose() {
+fn if_tls_is_optional_clients_may_choose() {
     if !have(&["nbdinfo", "openssl"]) {
         return;
     }
-    let shelf = encrypted(", required = false");
-    assert!(run("nbdinfo", &[&url(&shelf, "pki")]).contains("with TLS"));
-    assert!(run("nbdinfo", &[&shelf.url("nbd")]).contains("without TLS"));
+    let fixture = encrypted(", required = false");
+    assert!(run("nbdinfo", &[&url(&fixture, "pki")]).contains("with TLS"));
+    assert!(run("nbdinfo", &[&fixture.url("nbd")]).contains("without TLS"));
 }

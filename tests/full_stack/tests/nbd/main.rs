@@ -1,7 +1,8 @@
-//! Other people's NBD clients on `zonda serve`: libnbd's, QEMU's and fio's. They need no guest and no privileges.
+//! Third-party NBD clients with `zonda serve`: libnbd, QEMU and fio. They need no guest and no
+//! privileges.
 //!
-//! `scripts/nbd-tools` installs them where it may; a test whose tool is not here passes, and says in plain sight that it was
-//! skipped.
+//! `scripts/nbd-tools` installs them if permitted; a test whose tool is missing passes, and prints
+//! that it was skipped.
 
 mod copies;
 mod encrypted;
@@ -19,33 +20,33 @@ use zonda_full_stack::{Server, create_drive};
 const SIZE: u64 = 256 << 20;
 
 /// A server of one conventional drive, `disk`, on a Unix socket and a port.
-struct Shelf {
+struct Fixture {
     directory: TempDir,
     server: Server,
 }
 
-impl Shelf {
-    fn open() -> Shelf {
-        Shelf::with("")
+impl Fixture {
+    fn open() -> Fixture {
+        Fixture::with("")
     }
 
-    /// With more keys in its `[[nbd]]`.
-    fn with(keys: &str) -> Shelf {
+    /// With additional keys in its `[[nbd]]`.
+    fn with(keys: &str) -> Fixture {
         let directory = tempfile::tempdir().expect("a directory");
         create_drive(&directory.path().join("disk"), "conventional", 16, 16);
-        Shelf::in_directory(directory, keys)
+        Fixture::in_directory(directory, keys)
     }
 
-    fn in_directory(directory: TempDir, keys: &str) -> Shelf {
-        Shelf::of(directory, "image = \"disk\"", keys)
+    fn in_directory(directory: TempDir, keys: &str) -> Fixture {
+        Fixture::of(directory, "image = \"disk\"", keys)
     }
 
-    /// Of the volume `vol`.
-    fn of_volume(directory: TempDir) -> Shelf {
-        Shelf::of(directory, "volume = \"vol\"", "")
+    /// With the volume `vol`.
+    fn of_volume(directory: TempDir) -> Fixture {
+        Fixture::of(directory, "volume = \"vol\"", "")
     }
 
-    fn of(directory: TempDir, source: &str, keys: &str) -> Shelf {
+    fn of(directory: TempDir, source: &str, keys: &str) -> Fixture {
         let config = directory.path().join("zonda.toml");
         let text = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\n[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:nbd\"\n\
@@ -54,14 +55,14 @@ impl Shelf {
         );
         fs::write(&config, text).expect("a new file");
         let server = Server::start(&config, &[]);
-        Shelf { directory, server }
+        Fixture { directory, server }
     }
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The URL that its greeting has for the scheme, as a client takes it.
+    /// The URL with this scheme in its greeting.
     fn url(&self, scheme: &str) -> String {
         let printed = self.server.printed();
         let urls = printed.lines().filter_map(|line| line.trim().strip_prefix("nbdinfo "));
@@ -69,8 +70,8 @@ impl Shelf {
         found.unwrap_or_else(|| panic!("no {scheme} URL in\n{printed}")).to_owned()
     }
 
-    /// Waits until the server has said something: its last words may still be on their way.
-    fn wait_for_words(&self, words: &str) {
+    /// Waits until the server has printed this text: its last lines may not have been read yet.
+    fn wait_for_output(&self, words: &str) {
         for _ in 0..200 {
             if self.server.printed().contains(words) {
                 return;
@@ -80,13 +81,13 @@ impl Shelf {
         panic!("no {words:?} in\n{}", self.server.printed());
     }
 
-    /// On the Unix socket.
-    fn here(&self) -> String {
+    /// The URL of the Unix socket.
+    fn unix_url(&self) -> String {
         self.url("nbd+unix")
     }
 }
 
-/// A file of bytes that do not repeat soon.
+/// Fills a file with bytes that do not repeat at short distance.
 fn fill(path: &Path, bytes: u64) {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let words = (0..bytes / 8).flat_map(|_| {
@@ -95,5 +96,5 @@ fn fill(path: &Path, bytes: u64) {
         state ^= state << 17;
         state.to_le_bytes()
     });
-    fs::write(path, words.collect::<Vec<u8>>()).expect("there is room");
+    fs::write(path, words.collect::<Vec<u8>>()).expect("the file is written");
 }

@@ -1,4 +1,4 @@
-//! Images to be damaged, made once: of every kind of namespace, shut down in order and not.
+//! Images to be damaged, created once: of every kind of namespace, shut down cleanly and not.
 
 use std::sync::OnceLock;
 
@@ -10,20 +10,20 @@ use super::commands;
 use crate::history::History;
 use crate::shapes;
 
-/// How many there are.
+/// Number of images.
 pub(super) const BASES: usize = 7;
 const JOURNAL_BYTES: u64 = 24 << 10;
 const COMMANDS: usize = 120;
 
-/// An image, and what was done to it.
+/// An image, and the writes to it.
 pub(super) struct Base {
     pub(super) files: MemoryFiles,
     pub(super) geometry: Geometry,
-    /// Everything that was ever in a block, by its address.
+    /// All contents that each block ever had, by address.
     pub(super) written: History,
-    /// What may be read of a block, however the image is damaged, is only what was ever there: no block can be in the
-    /// middle of being written over, when it is accepted as it is.
-    pub(super) says_what_was_written: bool,
+    /// However the image is damaged, a block reads only as contents that it ever had: no block is
+    /// accepted that may have been partly overwritten.
+    pub(super) has_complete_history: bool,
 }
 
 pub(super) fn base(which: usize) -> &'static Base {
@@ -39,7 +39,7 @@ pub(super) fn base(which: usize) -> &'static Base {
     })
 }
 
-/// The same with fewer blocks: an input has its run in a millisecond.
+/// The same with fewer blocks, so that an input runs in a millisecond.
 fn small(geometry: &Geometry) -> Geometry {
     let capacity = if geometry.conventional_zone_count > 0 { 16 } else { 12 };
     let zrwa = geometry.zrwa.map(|zrwa| ZrwaGeometry { size_blocks: Blocks(8), ..zrwa });
@@ -61,8 +61,8 @@ fn make(geometry: Geometry, seed: u64, closed: bool) -> Base {
     let mut files = MemoryFiles::new();
     let mut spec = ImageSpec::new(geometry.clone(), "name = \"fuzzed\"\n".to_owned(), [7; 16]);
     spec.journal_bytes = JOURNAL_BYTES;
-    create(&spec, &mut files).expect("a specification that can be");
-    let (mut image, _) = open(&mut files).expect("an image just made");
+    create(&spec, &mut files).expect("a valid specification");
+    let (mut image, _) = open(&mut files).expect("a new image");
     let mut oracle = ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes);
     let mut source = CommandSource::new(&geometry, PayloadKind::Bytes, Prng::new(seed));
     let mut written = History::default();
@@ -78,8 +78,8 @@ fn make(geometry: Geometry, seed: u64, closed: bool) -> Base {
     if closed {
         commands::close(&mut image, &mut files);
     }
-    let says_what_was_written = geometry.zrwa.is_none() && geometry.conventional_zone_count == 0;
-    Base { files, geometry, written, says_what_was_written }
+    let has_complete_history = geometry.zrwa.is_none() && geometry.conventional_zone_count == 0;
+    Base { files, geometry, written, has_complete_history }
 }
 
 fn note(written: &mut History, operation: &Operation, outcome: &Outcome, geometry: &Geometry) {

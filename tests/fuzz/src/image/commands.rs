@@ -1,4 +1,4 @@
-//! Commands to an open image, and the carrying out of what it asks of its files.
+//! Commands to an open image, and the execution of its file operations.
 
 use zonda_image::{FileCommand, FileError, Files, Image, MemoryFiles};
 use zonda_zoned::{
@@ -15,8 +15,8 @@ const COMMANDS_MAX: usize = 40;
 /// File operations of one round; many times what so few commands need.
 const OPERATIONS_MAX: u32 = 20_000;
 
-/// Takes commands from the input, in rounds of several at a time. With a base, also reads every block and holds it against
-/// what was ever written there.
+/// Executes commands of the input, in rounds of several at a time. With a base, also reads every
+/// block and checks it against its history.
 pub(super) fn run(image: &mut Image, files: &mut MemoryFiles, feed: &mut Feed<'_>, base: Option<&Base>) {
     if let Some(base) = base {
         read_everything(image, files, base);
@@ -35,28 +35,29 @@ pub(super) fn run(image: &mut Image, files: &mut MemoryFiles, feed: &mut Feed<'_
             outstanding += 1;
         }
         if how & 3 != 0 {
-            outstanding -= settle(image, files, how & 4 != 0, how & 0xf0 == 0xf0).len();
-            assert_eq!(outstanding, 0, "every command ends");
+            outstanding -= run_until_idle(image, files, how & 4 != 0, how & 0xf0 == 0xf0).len();
+            assert_eq!(outstanding, 0, "every command completes");
         }
     }
-    outstanding -= settle(image, files, false, false).len();
-    assert_eq!(outstanding, 0, "every command ends");
+    outstanding -= run_until_idle(image, files, false, false).len();
+    assert_eq!(outstanding, 0, "every command completes");
 }
 
-/// One command, alone.
+/// Executes one command.
 pub(super) fn one(image: &mut Image, files: &mut MemoryFiles, command: Command) -> Completion {
-    image.submit(Instant::ZERO, command).expect("an idle drive takes a command");
-    settle(image, files, false, false).pop().expect("a command ends")
+    image.submit(Instant::ZERO, command).expect("an idle drive accepts a command");
+    run_until_idle(image, files, false, false).pop().expect("the command completes")
 }
 
 pub(super) fn close(image: &mut Image, files: &mut MemoryFiles) {
     image.close();
-    settle(image, files, false, false);
-    assert_eq!(image.closed(), Some(&Ok(())), "nothing was in the way");
+    run_until_idle(image, files, false, false);
+    assert_eq!(image.closed(), Some(&Ok(())), "the image closes without an error");
 }
 
-/// Carries out everything, the oldest first or the newest first; with `fail`, every fifth operation fails.
-fn settle(image: &mut Image, files: &mut MemoryFiles, newest_first: bool, fail: bool) -> Vec<Completion> {
+/// Executes all file operations, the oldest first or the newest first; with `fail`, every fifth
+/// operation fails.
+fn run_until_idle(image: &mut Image, files: &mut MemoryFiles, newest_first: bool, fail: bool) -> Vec<Completion> {
     let mut out: Vec<FileCommand> = Vec::new();
     let mut ended = CompletionQueue::new();
     let mut count = 0;
@@ -67,14 +68,14 @@ fn settle(image: &mut Image, files: &mut MemoryFiles, newest_first: bool, fail: 
         if out.is_empty() {
             break;
         }
-        let FileCommand { ticket, operation } =
-            if newest_first { out.pop().expect("there is one") } else { out.remove(0) };
+        let FileCommand { id, operation } =
+            if newest_first { out.pop().expect("there is an operation") } else { out.remove(0) };
         count += 1;
-        assert!(count < OPERATIONS_MAX, "commands come to their ends");
+        assert!(count < OPERATIONS_MAX, "commands complete within a bounded number of file operations");
         check_range(files, &operation);
         let fails = fail && count % 5 == 0;
         let result = if fails { Err(FileError::StorageFull) } else { files.carry_out(operation) };
-        image.on_file_done(ticket, result);
+        image.on_file_done(id, result);
         image.poll(&mut ended);
     }
     image.poll(&mut ended);
@@ -82,7 +83,7 @@ fn settle(image: &mut Image, files: &mut MemoryFiles, newest_first: bool, fail: 
     std::iter::from_fn(|| ended.pop()).collect()
 }
 
-/// No operation of an open drive reaches past the end of a file.
+/// Checks that no operation of an open drive reaches past the end of a file.
 fn check_range(files: &mut MemoryFiles, operation: &zonda_image::FileOperation) {
     use zonda_image::FileOperation::{Allocate, PunchHole, Read, Sync, Write};
     let (offset, length) = match operation {
@@ -92,7 +93,7 @@ fn check_range(files: &mut MemoryFiles, operation: &zonda_image::FileOperation) 
         Sync { .. } => return,
     };
     let file = operation.file();
-    let whole = Watched::new(files).length(file).expect("the files of an open drive are there");
+    let whole = Watched::new(files).length(file).expect("the files of an open drive exist");
     assert!(
         offset.checked_add(length).is_some_and(|end| end <= whole),
         "{file}: {length} bytes at {offset} of {whole}"

@@ -1,4 +1,4 @@
-//! What an input does to files, and checksums that fit again, so that damage gets past them.
+//! Damage to files, and corrected checksums, so that the damage passes them.
 
 use zonda_image::{ImageFile, MemoryFiles};
 use zonda_nvme::tcp::crc32c;
@@ -19,7 +19,7 @@ pub(super) fn arbitrary_files(feed: &mut Feed<'_>) -> MemoryFiles {
     let mut files = MemoryFiles::new();
     for file in ImageFile::ALL {
         let bytes = feed.stretch(1 << 12);
-        // A file of no bytes may as well not be there.
+        // An empty file may be missing.
         if !bytes.is_empty() {
             *files.bytes_mut(file) = bytes.to_vec();
         }
@@ -47,7 +47,7 @@ pub(super) fn damage(files: &mut MemoryFiles, feed: &mut Feed<'_>) {
             4 => bytes.truncate(at),
             5 => bytes.resize(length + usize::from(value), 0),
             6 => {
-                // As if one block had been written at the place of another.
+                // As if one block had been written to the address of another.
                 let from = usize::from(value) * 512 % length;
                 let end = (from + 512).min(length).min(from + (length - at));
                 bytes.copy_within(from..end, at);
@@ -61,7 +61,7 @@ pub(super) fn damage(files: &mut MemoryFiles, feed: &mut Feed<'_>) {
     }
 }
 
-/// Makes every checksum right, as far as the files still have their lengths.
+/// Corrects every checksum, as far as the files still have their lengths.
 pub(super) fn fit_checksums(files: &mut MemoryFiles, geometry: &Geometry) {
     for copy in files.bytes_mut(ImageFile::Superblock).chunks_exact_mut(SUPERBLOCK_COPY_BYTES) {
         let profile_bytes = u32_at(copy, 128) as usize;
@@ -100,7 +100,7 @@ pub(super) fn fit_checksums(files: &mut MemoryFiles, geometry: &Geometry) {
     }
 }
 
-/// Places worth a change, by what lies there.
+/// Interesting offsets in the files.
 pub(super) fn places(geometry: &Geometry) -> Vec<(ImageFile, u32)> {
     let mut places = vec![
         (ImageFile::Superblock, 16),

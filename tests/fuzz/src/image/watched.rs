@@ -1,11 +1,12 @@
-//! Files that notice what must not happen to them.
+//! Files that detect forbidden operations.
 
 use zonda_image::{FileError, Files, ImageFile, MemoryFiles};
 
 /// Operations of one procedure on a small image; many times what any of them needs.
 const OPERATIONS_MAX: u32 = 200_000;
 
-/// Panics at a read past the end of a file, at a write where nothing may be written, and at a procedure without end.
+/// Panics at a read past the end of a file, at a write to read-only files, and at a procedure that
+/// does not end.
 pub(super) struct Watched<'a> {
     files: &'a mut MemoryFiles,
     is_read_only: bool,
@@ -22,17 +23,17 @@ impl<'a> Watched<'a> {
     }
 
     fn count(&mut self, writes: bool) {
-        assert!(!(writes && self.is_read_only), "looking writes nothing");
+        assert!(!(writes && self.is_read_only), "inspection writes nothing");
         self.operations += 1;
-        assert!(self.operations < OPERATIONS_MAX, "a procedure on a small image comes to its end");
+        assert!(self.operations < OPERATIONS_MAX, "a procedure on a small image ends");
     }
 
     fn check_range(&mut self, file: ImageFile, offset: u64, length: u64) {
-        // The superblock is read before anything is known, so its file may be shorter.
+        // The superblock is read before its length is known, so its file may be shorter.
         if file != ImageFile::Superblock
             && let Ok(whole) = self.files.length(file)
         {
-            let end = offset.checked_add(length).expect("a range ends somewhere");
+            let end = offset.checked_add(length).expect("the end of a range does not overflow");
             assert!(end <= whole, "{file}: {offset}..{end} of {whole} bytes");
         }
     }

@@ -1,4 +1,4 @@
-//! What lies between an initiator and a target: connections, devices, and the stranger.
+//! The environment of an initiator and a target: connections, devices, and the attacker.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,16 +11,16 @@ use zonda_zoned::{
     ZoneState,
 };
 
-use crate::target::place::{config, geometries};
+use crate::target::exports::{config, geometries};
 
-/// Effects of one event: many times what the small world can want.
+/// Effects of one event: many times more than the small testbed can cause.
 const EFFECTS_MAX: usize = 100_000;
 /// Bytes of one Send: a queue's worth of the longest transfers would be less.
 const SEND_BYTES_MAX: usize = 4 << 20;
 /// Longer than every timer.
 const VERY_LONG: Duration = Duration::from_secs(2 * 3600);
 
-/// What the stranger does to the bytes from the target at one place.
+/// An attack on the bytes from the target at one position.
 pub(super) enum Attack {
     Set(u8),
     Flip(u8),
@@ -41,12 +41,12 @@ pub(super) struct Net {
     target: Target,
     devices: Vec<ReferenceDevice>,
     now: Instant,
-    /// The connection of each queue, while it is there.
+    /// The open connection of each queue.
     links: BTreeMap<QueueId, ConnectionId>,
-    /// From the target, on the way.
+    /// Chunks in transit from the target.
     to_machine: VecDeque<(ConnectionId, Bytes)>,
     to_target: VecDeque<(ConnectionId, Bytes)>,
-    /// Each after so many bytes from the last, the next one first.
+    /// Each after so many bytes from the previous one, in order.
     pub(super) attacks: Vec<(usize, Attack)>,
     held: VecDeque<(DeviceKey, Command)>,
     pub(super) hold: bool,
@@ -85,8 +85,8 @@ impl Machine {
 
     fn disconnected(&mut self, now: Instant, queue: QueueId) {
         match self {
-            Machine::Initiator(initiator) => initiator.disconnected(now, queue, "it was cut"),
-            Machine::Discovery(discovery) => discovery.disconnected(now, queue, "it was cut"),
+            Machine::Initiator(initiator) => initiator.disconnected(now, queue, "the connection was cut"),
+            Machine::Discovery(discovery) => discovery.disconnected(now, queue, "the connection was cut"),
         }
     }
 
@@ -130,17 +130,17 @@ impl Net {
             Machine::Initiator(initiator) => initiator.start(self.now),
             Machine::Discovery(discovery) => discovery.start(self.now),
         }
-        self.settle();
+        self.run_until_idle();
     }
 
-    /// As far as the initiator has come to an end.
+    /// Restarts the initiator, if it has ended.
     pub(super) fn start_again(&mut self) {
         if let Machine::Initiator(initiator) = &mut self.machine
             && matches!(initiator.state(), State::Failed(_) | State::Closed)
         {
             initiator.start(self.now);
         }
-        self.settle();
+        self.run_until_idle();
     }
 
     pub(super) fn geometry(&self) -> Option<Geometry> {
@@ -150,9 +150,9 @@ impl Net {
         }
     }
 
-    /// How it stands, in words.
+    /// The state, for messages.
     #[cfg(test)]
-    pub(super) fn standing(&self) -> String {
+    pub(super) fn description(&self) -> String {
         match &self.machine {
             Machine::Initiator(initiator) => format!("{:?}", initiator.state()),
             Machine::Discovery(discovery) => format!("{:?} {:?}", discovery.step(), discovery.result()),
@@ -167,7 +167,7 @@ impl Net {
         if initiator.submit(self.now, command).is_ok() {
             self.submitted.insert(id);
         }
-        self.settle();
+        self.run_until_idle();
     }
 
     pub(super) fn until_timeout(&self) -> Duration {
@@ -179,7 +179,7 @@ impl Net {
         self.now += span;
         self.machine.timeout(self.now);
         self.target.timeout(self.now);
-        self.settle();
+        self.run_until_idle();
     }
 
     pub(super) fn release(&mut self, most: usize, newest_first: bool) {
@@ -187,22 +187,22 @@ impl Net {
             let next = if newest_first { self.held.pop_back() } else { self.held.pop_front() };
             let Some((device, command)) = next else { break };
             self.complete(device, &command);
-            self.settle();
+            self.run_until_idle();
         }
     }
 
-    /// The stranger says something in the target's name.
-    pub(super) fn say(&mut self, queue: usize, bytes: Vec<u8>) {
+    /// The attacker sends forged bytes as the target.
+    pub(super) fn inject(&mut self, queue: usize, bytes: Vec<u8>) {
         if let Some(queue) = self.queue(queue) {
             self.machine.received(self.now, queue, bytes.into());
-            self.settle();
+            self.run_until_idle();
         }
     }
 
     pub(super) fn disconnect(&mut self, queue: usize) {
         if let Some(queue) = self.queue(queue) {
             self.cut(queue);
-            self.settle();
+            self.run_until_idle();
         }
     }
 
@@ -210,31 +210,31 @@ impl Net {
         let state = if which & 0x80 == 0 { ZoneState::ReadOnly } else { ZoneState::Offline };
         self.devices[0].degrade(ZoneIndex(u32::from(which & 7)), state);
         self.target.zones_changed(self.now, DeviceKey(0));
-        self.settle();
+        self.run_until_idle();
     }
 
     pub(super) fn shut_down(&mut self) {
         if let Machine::Initiator(initiator) = &mut self.machine {
             initiator.shut_down(self.now);
         }
-        self.settle();
+        self.run_until_idle();
     }
 
-    /// Everything comes to its end: what was submitted has ended, once.
+    /// Ends the run: every submitted command has completed once.
     pub(super) fn finish(mut self) {
         self.refuse = true;
         while let Some(queue) = self.queue(0) {
             self.cut(queue);
         }
-        self.settle();
+        self.run_until_idle();
         self.pass(VERY_LONG);
         self.shut_down();
-        assert!(self.submitted.is_empty(), "every command ends: {:?}", self.submitted);
+        assert!(self.submitted.is_empty(), "every command completes: {:?}", self.submitted);
         match &self.machine {
             Machine::Initiator(initiator) => assert_eq!(initiator.outstanding(), 0),
-            Machine::Discovery(discovery) => assert!(discovery.result().is_some(), "a discovery comes to a result"),
+            Machine::Discovery(discovery) => assert!(discovery.result().is_some(), "a discovery has a result"),
         }
-        assert_eq!(self.machine.next_timeout(), None, "nothing is left to be done");
+        assert_eq!(self.machine.next_timeout(), None, "no timeout is left");
     }
 
     fn queue(&self, place: usize) -> Option<QueueId> {
@@ -246,7 +246,7 @@ impl Net {
         self.links.iter().find(|(_, known)| **known == connection).map(|(queue, _)| *queue)
     }
 
-    /// The connection of a queue breaks, for both.
+    /// Cuts the connection of a queue, for both sides.
     fn cut(&mut self, queue: QueueId) {
         if let Some(connection) = self.links.remove(&queue) {
             self.target.disconnected(self.now, connection);
@@ -254,21 +254,21 @@ impl Net {
         }
     }
 
-    /// Carries everything to where it goes, until nobody wants anything more.
-    fn settle(&mut self) {
+    /// Executes all effects of both sides until there are none left.
+    fn run_until_idle(&mut self) {
         let mut effects = 0;
         loop {
             self.check();
             effects += 1;
-            assert!(effects < EFFECTS_MAX, "the world comes to rest");
+            assert!(effects < EFFECTS_MAX, "the number of effects is bounded");
             if let Some(effect) = self.machine.poll_effect() {
-                self.carry_out(effect);
+                self.execute_effect(effect);
             } else if let Some(effect) = self.target.poll_effect() {
-                self.carry_out_for_target(effect);
+                self.execute_target_effect(effect);
             } else if let Some((connection, chunk)) = self.to_target.pop_front() {
                 self.target.received(self.now, connection, chunk);
             } else if let Some((connection, chunk)) = self.to_machine.pop_front() {
-                self.pass_on(connection, chunk);
+                self.forward(connection, chunk);
             } else {
                 break;
             }
@@ -289,15 +289,19 @@ impl Net {
         let mut completions = CompletionQueue::new();
         initiator.poll(self.now, &mut completions);
         while let Some(completion) = completions.pop() {
-            assert!(self.submitted.remove(&completion.id), "{:?} ends once, after it was submitted", completion.id);
+            assert!(
+                self.submitted.remove(&completion.id),
+                "{:?} completes once, after it was submitted",
+                completion.id
+            );
             self.succeeded += u32::from(completion.status.is_success());
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
+    fn execute_effect(&mut self, effect: Effect) {
         match effect {
             Effect::Connect { queue } => {
-                assert!(!self.links.contains_key(&queue), "one connection for a queue");
+                assert!(!self.links.contains_key(&queue), "a queue has one connection");
                 let connection = if self.refuse { None } else { self.target.connected(self.now, 0, "192.0.2.9:5000") };
                 match connection {
                     None => self.machine.disconnected(self.now, queue),
@@ -315,7 +319,7 @@ impl Net {
                 }
             }
             Effect::Close { queue } => {
-                // What was sent before arrives.
+                // Bytes sent before are delivered.
                 if let Some(connection) = self.links.remove(&queue) {
                     let (last, rest) = std::mem::take(&mut self.to_target)
                         .into_iter()
@@ -331,7 +335,7 @@ impl Net {
         }
     }
 
-    fn carry_out_for_target(&mut self, effect: TargetEffect) {
+    fn execute_target_effect(&mut self, effect: TargetEffect) {
         match effect {
             TargetEffect::Send { connection, pieces } => {
                 let bytes = pieces.iter().map(Bytes::len).sum();
@@ -339,19 +343,19 @@ impl Net {
                 self.target.sent(self.now, connection, bytes);
             }
             TargetEffect::Close { connection, .. } => {
-                // What the target said before is heard.
+                // Bytes that the target has sent before are delivered.
                 let (last, rest) = std::mem::take(&mut self.to_machine)
                     .into_iter()
                     .partition::<VecDeque<_>, _>(|(known, _)| *known == connection);
                 self.to_machine = rest;
                 for (_, chunk) in last {
-                    self.pass_on(connection, chunk);
+                    self.forward(connection, chunk);
                 }
                 if let Some(queue) = self.queue_of(connection) {
                     self.cut(queue);
                 }
             }
-            TargetEffect::KeepReservations { device, .. } => self.target.reservations_kept(self.now, device, true),
+            TargetEffect::SaveReservations { device, .. } => self.target.reservations_saved(self.now, device, true),
             TargetEffect::Authenticate { connection } => {
                 if let Some(step) = self.target.auth_step(connection) {
                     self.target.authenticated(self.now, step.run());
@@ -371,8 +375,8 @@ impl Net {
         }
     }
 
-    /// Brings a chunk to the machine, with what the stranger does to it.
-    fn pass_on(&mut self, connection: ConnectionId, mut chunk: Bytes) {
+    /// Delivers a chunk to the initiator, with the attacks that are due.
+    fn forward(&mut self, connection: ConnectionId, mut chunk: Bytes) {
         while let Some((gap, _)) = self.attacks.first()
             && *gap < chunk.len()
         {
@@ -396,22 +400,22 @@ impl Net {
                 Attack::Drop(length) => chunk = chunk.slice(length.min(chunk.len())..),
                 Attack::Repeat(length) => before.extend_from_slice(&chunk[..length.min(chunk.len())]),
                 Attack::Cut => {
-                    self.hand_over(connection, before.into());
+                    self.deliver(connection, before.into());
                     if let Some(queue) = self.queue_of(connection) {
                         self.cut(queue);
                     }
                     return;
                 }
             }
-            self.hand_over(connection, before.into());
+            self.deliver(connection, before.into());
         }
         if let Some((gap, _)) = self.attacks.first_mut() {
             *gap -= chunk.len();
         }
-        self.hand_over(connection, chunk);
+        self.deliver(connection, chunk);
     }
 
-    fn hand_over(&mut self, connection: ConnectionId, chunk: Bytes) {
+    fn deliver(&mut self, connection: ConnectionId, chunk: Bytes) {
         if let Some(queue) = self.queue_of(connection) {
             self.machine.received(self.now, queue, chunk);
         }

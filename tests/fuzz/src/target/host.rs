@@ -1,4 +1,4 @@
-//! The host's end of one connection: it keeps the rules unless it is told otherwise.
+//! The host's side of one connection: it conforms to the protocol unless the input says otherwise.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,13 +8,13 @@ use zonda_nvme::fabrics::{AuthenticationCommand, ConnectCommand, ConnectData, Co
 use zonda_nvme::tcp::{Digests, InitializeRequest, Pdu, PduReader, PduWriter, R2t, ReaderLimits, Side};
 use zonda_nvme::{FabricsType, HostId, SglDescriptor, SubmissionEntry};
 
+use super::exports::{HOSTS, secret};
 use super::name;
-use super::place::{HOSTS, secret};
 
-/// Room for a message of the controller.
-const MESSAGE_ROOM_BYTES: u32 = 4096;
+/// Length of the buffer for an authentication message of the controller.
+const MESSAGE_BYTES: u32 = 4096;
 
-/// What a command that is under way was sent for.
+/// The purpose of an outstanding command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Connect,
@@ -27,22 +27,22 @@ pub(super) struct Host {
     reader: PduReader,
     digests: Digests,
     alignment: u8,
-    /// Commands under way by identifier: how many, and what for.
+    /// Outstanding commands by identifier: how many, and their purpose.
     outstanding: BTreeMap<u16, (u32, Purpose)>,
     /// Data of writes, by command.
     data: BTreeMap<u16, Bytes>,
-    /// R2Ts that wait for an answer.
+    /// R2Ts that have not been answered.
     asked: VecDeque<R2t>,
-    pub(super) answers_by_itself: bool,
-    /// It has sent bytes that break rules: what the target answers is then not held against what was asked.
+    pub(super) answers_r2ts: bool,
+    /// The host has violated the protocol: then responses are not checked against its commands.
     pub(super) is_wild: bool,
     next_command: u16,
-    /// As the target told it; zero before.
+    /// The identifier in the response to Connect; zero before.
     pub(super) controller_id: u16,
     authentication: Option<HostAuth>,
     subsystem: &'static str,
     host_name: &'static str,
-    /// Data of the Authentication Receive that is under way.
+    /// Data of the outstanding Authentication Receive.
     message: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ impl Host {
             outstanding: BTreeMap::new(),
             data: BTreeMap::new(),
             asked: VecDeque::new(),
-            answers_by_itself: true,
+            answers_r2ts: true,
             is_wild: false,
             next_command: 1,
             controller_id: 0,
@@ -89,7 +89,7 @@ impl Host {
         self.start(command.into(), &Bytes::copy_from_slice(data.bytes()), Purpose::Connect);
     }
 
-    /// A command whose data, if it has any, comes from the target or is asked for.
+    /// Sends a command whose data, if any, is returned or solicited by the target.
     pub(super) fn send(&mut self, entry: SubmissionEntry) {
         self.send_with(entry, Bytes::new(), false);
     }
@@ -117,7 +117,7 @@ impl Host {
         command
     }
 
-    /// Answers the R2T that waits longest; `how` 0 as it must be, else with a part, an offset or a tag that is off.
+    /// Answers the oldest R2T; `how` 0: correctly, else with a part, or with a wrong offset or tag.
     pub(super) fn answer(&mut self, how: u8, change: u16) {
         let Some(r2t) = self.asked.pop_front() else { return };
         let (command, mut tag) = (r2t.command_id.get(), r2t.tag.get());
@@ -150,16 +150,18 @@ impl Host {
         self.writer.host_data(command, tag, offset, &[data.into()], last);
     }
 
-    /// The next step of authentication: the host knows everything (2, 3), nothing (4, 5), or asks nothing of the target.
+    /// The next step of authentication: the host has both secrets (2, 3), none (4, 5), or does not
+    /// authenticate the target.
     pub(super) fn authenticate(&mut self, knowledge: u8) {
         let (subsystem, host_name) = (self.subsystem, self.host_name);
         let machine = self.authentication.get_or_insert_with(|| {
             let known = if knowledge & 4 == 0 { 1 } else { 3 };
             let mut config = HostAuthConfig::new(host_name, subsystem, secret(known));
             config.controller_secret = (knowledge & 1 == 0).then(|| secret(2));
-            // Without an exponentiation, which costs more than everything else together.
+            // Without Diffie-Hellman, since an exponentiation takes more time than everything else
+            // together.
             let groups = [zonda_chap::Group::Null];
-            config.policy = zonda_chap::Policy::new(&zonda_chap::Hash::ALL, &groups).expect("some of each");
+            config.policy = zonda_chap::Policy::new(&zonda_chap::Hash::ALL, &groups).expect("a valid policy");
             HostAuth::new(config, Random::new([knowledge; 32]))
         });
         if let Some(message) = machine.message() {
@@ -169,17 +171,17 @@ impl Host {
             self.start(entry, &message.into(), Purpose::Other);
         } else {
             self.message.clear();
-            let entry = AuthenticationCommand::new(FabricsType::AuthenticationReceive, MESSAGE_ROOM_BYTES);
+            let entry = AuthenticationCommand::new(FabricsType::AuthenticationReceive, MESSAGE_BYTES);
             self.start(entry.into(), &Bytes::new(), Purpose::Message);
         }
     }
 
-    /// Reads what has come.
+    /// Reads received bytes.
     pub(super) fn read(&mut self, pieces: Vec<Bytes>) {
         for piece in pieces {
             self.reader.push(piece);
         }
-        while let Some(pdu) = self.reader.next().expect("the target speaks the protocol") {
+        while let Some(pdu) = self.reader.next().expect("the target conforms to the protocol") {
             self.take(pdu);
         }
     }
@@ -188,14 +190,14 @@ impl Host {
         match pdu {
             Pdu::InitializeResponse(response) => {
                 let digests = Digests::from_code(response.digests);
-                assert!(self.is_wild || digests.and(self.digests) == digests, "only what was asked for");
+                assert!(self.is_wild || digests.and(self.digests) == digests, "only requested digests are enabled");
                 self.reader.set_digests(digests);
                 self.writer.set_options(digests, response.data_alignment);
             }
             Pdu::ReadyToTransfer(r2t) => {
-                assert!(r2t.length.get() > 0, "something is asked for");
+                assert!(r2t.length.get() > 0, "an R2T solicits at least one byte");
                 self.asked.push_back(r2t);
-                if self.answers_by_itself {
+                if self.answers_r2ts {
                     self.answer(0, 0);
                 }
             }
@@ -222,12 +224,12 @@ impl Host {
                 self.end(command);
             }
             Pdu::ControllerTermination(_) => {}
-            other => panic!("a host is not sent {other:?}"),
+            other => panic!("a target must not send {other:?}"),
         }
     }
 
     fn check_known(&self, command: u16) {
-        assert!(self.is_wild || self.outstanding.contains_key(&command), "command {command} is not under way");
+        assert!(self.is_wild || self.outstanding.contains_key(&command), "command {command} is not outstanding");
     }
 
     fn end(&mut self, command: u16) {

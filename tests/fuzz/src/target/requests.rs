@@ -1,4 +1,4 @@
-//! Commands that an input chooses: valid ones, and such that miss by a little or by much.
+//! Commands that an input chooses: valid and invalid ones.
 
 use bytes::Bytes;
 use zonda_nvme::fabrics::{Configuration, Property, PropertyCommand};
@@ -6,10 +6,10 @@ use zonda_nvme::identify::{CommandSet, IdentifyRequest};
 use zonda_nvme::io::{NamespaceFormat, Transfer, decode};
 use zonda_nvme::{AdminOpcode, IoOpcode, SglDescriptor, SubmissionEntry};
 
-use super::place::{TRANSFER_BYTES, geometries};
+use super::exports::{TRANSFER_BYTES, geometries};
 use crate::feed::Feed;
 
-/// Opcodes of the I/O commands to choose from, the unknown among them.
+/// Opcodes of the I/O commands to choose from, including unknown ones.
 const IO: [u8; 16] = [
     IoOpcode::Read.code(),
     IoOpcode::Write.code(),
@@ -29,7 +29,7 @@ const IO: [u8; 16] = [
     0xff,
 ];
 
-/// A property command: which, whether and to what it is set.
+/// A property command: the property, whether to set it, and the value.
 pub(super) fn property(which: u8, set: u8, word: u16) -> SubmissionEntry {
     const ALL: [Property; 6] = [
         Property::Configuration,
@@ -59,7 +59,7 @@ pub(super) fn property(which: u8, set: u8, word: u16) -> SubmissionEntry {
     command.into()
 }
 
-/// An admin command: which, namespace, and a number whose meaning is the command's.
+/// An admin command: opcode, namespace, and a number that depends on the command.
 pub(super) fn admin(feed: &mut Feed<'_>) -> SubmissionEntry {
     let (which, number, more) = (feed.below(10), feed.u8(), feed.u8());
     let word = feed.u16();
@@ -110,13 +110,14 @@ pub(super) fn admin(feed: &mut Feed<'_>) -> SubmissionEntry {
         }
         _ => 0,
     };
-    // Sometimes less or more room than the command needs.
+    // Sometimes a smaller or larger buffer than the command needs.
     let length = if more == 0x5a { length ^ u32::from(word) } else { length };
     entry.data_pointer = SglDescriptor::transport(length);
     entry
 }
 
-/// An I/O command and its data: operation, namespace, zone, blocks, place in the zone, and with `wild` any fields.
+/// An I/O command and its data: operation, namespace, zone, blocks, block in the zone, and with
+/// `wild` any fields.
 pub(super) fn io(feed: &mut Feed<'_>, wild: bool) -> (SubmissionEntry, Bytes) {
     let opcode = feed.pick(&IO);
     let namespace = feed.below(5) as u32;
@@ -166,8 +167,8 @@ pub(super) fn io(feed: &mut Feed<'_>, wild: bool) -> (SubmissionEntry, Bytes) {
     (entry, data)
 }
 
-/// Makes a command about reservations of an entry that has its opcode, and says which keys come with it: type, action with flags, and
-/// the current key and the other one in four bits each.
+/// Turns an entry with a reservation opcode into a reservation command, and returns its keys. The
+/// parameters are type, action with flags, and the current key and the other one in four bits each.
 fn reservation(entry: &mut SubmissionEntry, [kind, action, keys]: [u8; 3]) -> Option<Bytes> {
     let number = |key: u8| u64::from(key & 15).to_le_bytes();
     let (flags, action) = (u32::from(action >> 6) << 30, u32::from(action & 15));
@@ -196,7 +197,7 @@ fn reservation(entry: &mut SubmissionEntry, [kind, action, keys]: [u8; 3]) -> Op
     Some(data.into())
 }
 
-/// Data of a write that tells its blocks apart, or ranges.
+/// Data of a write, which differs from block to block, or ranges.
 fn data_of(entry: &SubmissionEntry, bytes: u32, zone_start: u64) -> Bytes {
     if entry.opcode != IoOpcode::DatasetManagement.code() {
         return (0..bytes).map(|at| (at / 5) as u8 ^ entry.cdw10.get() as u8).collect::<Vec<u8>>().into();

@@ -1,22 +1,22 @@
-//! Volumes to be damaged, made once: what their programs left behind when they died.
+//! Volumes to be damaged, created once, as left behind by a crash.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use zonda_raid::{Level, Scheme, StreamShape, Tuning, Volume, VolumeConfig, VolumeOn};
+use zonda_raid::{Level, Scheme, StreamShape, Tuning, Volume, VolumeConfig, VolumeDevice};
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{Blocks, Geometry, PayloadKind, Prng};
 
 use super::host::Host;
 use crate::history::History;
 
-/// How many there are.
+/// Number of volumes.
 pub(super) const BASES: usize = 5;
 pub(super) const ZONE_BLOCKS: u64 = 32;
 const ZONES: u32 = 20;
 const COMMANDS: usize = 160;
 
-/// A volume's members, and what was done to it.
+/// A volume's members, and the writes to it.
 pub(super) struct Base {
     pub(super) members: Vec<ReferenceDevice>,
     pub(super) written: History,
@@ -63,16 +63,16 @@ fn make(scheme: Scheme, metadata_bytes: u16, seed: u64) -> Base {
     let members = scheme.members();
     let ids: Vec<[u8; 16]> = (1..=members as u8).map(|id| [id; 16]).collect();
     let geometry = geometry(metadata_bytes);
-    let volume = Volume::create(config, vec![geometry.clone(); members], [7; 16], &ids, false).expect("they suit");
+    let volume = Volume::create(config, vec![geometry.clone(); members], [7; 16], &ids, false).expect("valid members");
     let device = || Some(ReferenceDevice::new(geometry.clone(), PayloadKind::Bytes));
-    let volume = VolumeOn::new(volume, (0..members).map(|_| device()).collect());
+    let volume = VolumeDevice::new(volume, (0..members).map(|_| device()).collect());
     let mut host = Host::until_ready(volume).expect("empty members make a volume");
     let (mut history, mut latest) = (History::default(), BTreeMap::new());
     let mut prng = Prng::new(seed);
     for _ in 0..COMMANDS {
         host.random_command(&mut prng, &mut history, &mut latest);
     }
-    // The last ones may not have gone anywhere: that is what a program that dies leaves behind.
+    // The last writes may not have reached the members, as after a crash.
     let members = host.into_members().into_iter().flatten().collect();
     Base { members, written: history }
 }

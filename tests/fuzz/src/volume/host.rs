@@ -1,9 +1,9 @@
-//! Somebody who uses a volume, one command at a time, and knows what blocks may hold.
+//! A host of a volume that sends one command at a time, and checks the contents of blocks.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zonda_raid::VolumeOn;
+use zonda_raid::VolumeDevice;
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Instant, Lba, LbaRange, NamespaceId,
@@ -13,24 +13,24 @@ use zonda_zoned::{
 use crate::feed::Feed;
 use crate::history::History;
 
-/// Turns of a volume for one command, or for a mount: many times what so little takes.
-const TURNS_MAX: u32 = 100_000;
+/// Iterations of a volume for one command, or for a mount: many times more than needed.
+const ITERATIONS_MAX: u32 = 100_000;
 /// Blocks of one read.
 const READ_BLOCKS: u64 = 4;
 const BLOCK_BYTES: usize = 512;
 
 pub(super) struct Host {
-    volume: VolumeOn<ReferenceDevice>,
+    volume: VolumeDevice<ReferenceDevice>,
     now: Instant,
     next_id: u64,
 }
 
 impl Host {
-    /// A volume that takes commands; `None` when it says why it does not.
-    pub(super) fn until_ready(mut volume: VolumeOn<ReferenceDevice>) -> Option<Host> {
+    /// Waits until the volume accepts commands; `None` if the mount fails.
+    pub(super) fn until_ready(mut volume: VolumeDevice<ReferenceDevice>) -> Option<Host> {
         let mut now = Instant::ZERO;
-        for _ in 0..TURNS_MAX {
-            volume.turn(now);
+        for _ in 0..ITERATIONS_MAX {
+            volume.process(now);
             if let Some(error) = volume.volume().failure() {
                 assert!(!error.to_string().is_empty());
                 return None;
@@ -38,9 +38,9 @@ impl Host {
             if volume.volume().is_ready() {
                 return Some(Host { volume, now, next_id: 1 });
             }
-            now = volume.next_wakeup().expect("a mount goes on, or ends").max(now);
+            now = volume.next_wakeup().expect("a mount in progress has a next wakeup").max(now);
         }
-        panic!("a mount comes to no end");
+        panic!("the mount does not end");
     }
 
     pub(super) fn into_members(self) -> Vec<Option<ReferenceDevice>> {
@@ -56,21 +56,21 @@ impl Host {
         let id = CommandId(self.next_id);
         self.next_id += 1;
         let command = Command { id, namespace: NamespaceId::FIRST, operation };
-        self.volume.submit(self.now, command).expect("an idle volume takes a command");
+        self.volume.submit(self.now, command).expect("an idle volume accepts a command");
         let mut ended = CompletionQueue::new();
-        for _ in 0..TURNS_MAX {
+        for _ in 0..ITERATIONS_MAX {
             self.volume.poll(self.now, &mut ended);
             if let Some(completion) = ended.pop() {
                 assert_eq!(completion.id, id);
                 assert!(ended.pop().is_none(), "one command has one completion");
                 return completion;
             }
-            self.now = self.volume.next_wakeup().expect("a command under way ends").max(self.now);
+            self.now = self.volume.next_wakeup().expect("a command in flight has a next wakeup").max(self.now);
         }
-        panic!("a command comes to no end");
+        panic!("the command does not complete");
     }
 
-    /// Says whether all went to the members.
+    /// Flushes; returns whether it succeeded.
     pub(super) fn flush(&mut self) -> bool {
         self.run(Operation::Flush).status == Status::Success && self.volume.volume().failure().is_none()
     }
@@ -112,7 +112,7 @@ impl Host {
         }
     }
 
-    /// Contents that were never there before.
+    /// Contents that the block never had before.
     fn contents(&self, lba: u64) -> Bytes {
         let mut block = vec![self.next_id as u8; BLOCK_BYTES];
         block[..8].copy_from_slice(&lba.to_le_bytes());
@@ -120,14 +120,15 @@ impl Host {
         block.into()
     }
 
-    /// Reads every block: what it holds is the latest that is known, else something that was there once, or nothing.
+    /// Reads every block: it must have its latest known contents, else any earlier contents, or
+    /// zeros.
     pub(super) fn read_everything(&mut self, history: &History, latest: &BTreeMap<u64, Bytes>) {
         let blocks = self.blocks();
         for start in (0..blocks).step_by(READ_BLOCKS as usize) {
             let count = READ_BLOCKS.min(blocks - start);
             let read = self.run(Operation::Read { start: Lba(start), blocks: Blocks(count) });
             if read.status != Status::Success {
-                // One of them is lost: the others are looked at alone.
+                // A block of the range is lost: reads the others separately.
                 (start..start + count).for_each(|lba| self.read_one(lba, history, latest));
                 continue;
             }
@@ -151,19 +152,19 @@ impl Host {
 fn data_of(outcome: Outcome) -> Bytes {
     match outcome {
         Outcome::Data(Payload::Bytes(buffer)) => buffer.data,
-        other => panic!("a read that succeeds brings data, not {other:?}"),
+        other => panic!("a successful read returns data, not {other:?}"),
     }
 }
 
 fn check(lba: u64, block: &Bytes, history: &History, latest: &BTreeMap<u64, Bytes>) {
     if let Some(latest) = latest.get(&lba) {
-        assert_eq!(block, latest, "block {lba} is not what was written after the damage");
+        assert_eq!(block, latest, "block {lba} does not have the contents that were written after the damage");
         return;
     }
     history.check(lba, block);
 }
 
-/// What blocks hold from now on; nobody knows of those whose command failed.
+/// Updates the latest known contents; those of a failed command are unknown.
 fn note(latest: &mut BTreeMap<u64, Bytes>, blocks: impl Iterator<Item = (u64, Bytes)>, is_done: bool) {
     for (lba, block) in blocks {
         if is_done {

@@ -1,11 +1,13 @@
-//! What hosts ask for: random commands, each with what its completion must say. Pure: the same seed and the same drive give the
-//! same commands.
+//! Loads of hosts: random commands, each with its expected completion. Pure: the same seed and the
+//! same drive give the same commands.
 
 mod plain;
 mod zones;
 
 pub use plain::PlainLoad;
 pub use zones::ZoneLoad;
+
+use std::fmt;
 
 use zonda_zoned::{Lba, Operation, Prng};
 
@@ -15,7 +17,7 @@ use crate::stamp::Contents;
 /// The longest command: 256 KiB.
 const COMMAND_BLOCKS_MAX: u64 = 64;
 
-/// A command, with what it means.
+/// A command, with its meaning.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// The command.
@@ -24,18 +26,18 @@ pub struct Planned {
     pub meaning: Meaning,
 }
 
-/// What a command does, and what must come back.
+/// The effect of a command, and its expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// Changes a zone.
     Zone {
         /// The zone.
         zone: u32,
-        /// How.
+        /// The change.
         change: Change,
         /// Blocks that it writes.
         blocks: u64,
-        /// Where an append must be placed.
+        /// The LBA that an append must return.
         placed: Option<Lba>,
     },
     /// Overwrites blocks.
@@ -44,31 +46,43 @@ pub enum Meaning {
         write: u64,
         /// Its first block.
         first: u64,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
-    /// Reads these.
+    /// Reads blocks.
     Read {
         /// The first block.
         start: Lba,
-        /// What the blocks hold.
+        /// The expected contents.
         expected: Vec<Contents>,
     },
-    /// Flushes a conventional namespace: the acknowledgements up to this number are covered.
+    /// Flushes a conventional namespace: acknowledgements up to this number are covered.
     Flush(u64),
-    /// Leaves no trace after a restart: opens, closes, flushes of zones.
+    /// Has no effect that survives a restart: opens, closes, flushes of zones.
     Nothing,
 }
 
-/// A source of commands that knows what they do.
+impl fmt::Display for Meaning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Meaning::Zone { zone, .. } => write!(f, "zone {zone}"),
+            Meaning::Overwrite { first, blocks, .. } => write!(f, "blocks {first} to {}", first + blocks - 1),
+            Meaning::Read { start, expected } => write!(f, "LBA {start} to {}", start.0 + expected.len() as u64 - 1),
+            Meaning::Flush(_) => f.write_str("namespace"),
+            Meaning::Nothing => f.write_str("no lasting effect"),
+        }
+    }
+}
+
+/// A source of commands and their expected effects.
 pub trait Load: Send {
-    /// The next command. It counts as submitted, after all before it.
+    /// The next command. It counts as submitted after all earlier ones.
     fn next(&mut self) -> Planned;
-    /// A command has succeeded.
+    /// Records that a command succeeded.
     fn acknowledge(&mut self, meaning: &Meaning);
 }
 
-/// How many blocks a command has: one half of the time few, one half any number.
+/// The length of a command in blocks: half of the time short, otherwise any.
 fn length(prng: &mut Prng, max: u64) -> u64 {
     let bound = if prng.chance(1, 2) { 4 } else { COMMAND_BLOCKS_MAX };
     1 + prng.below(bound.min(max))

@@ -6,12 +6,13 @@ use super::{COMMAND_BLOCKS_MAX, Load, Meaning, Planned, length};
 use crate::oracle::PlainHistory;
 use crate::stamp::{Contents, Sequence, Stamper};
 
-/// Half of the commands go to so many blocks, so that overwrites of the same block are under way together.
+/// Half of the commands are for this many blocks, so that overwrites of the same block are in
+/// flight together.
 const HOT_BLOCKS: u64 = 256;
 
 /// Overwrites and reads anywhere.
 pub struct PlainLoad {
-    /// The namespace, for the time of the load.
+    /// The history of the namespace, for the duration of the load.
     pub history: PlainHistory,
     prng: Prng,
     stamper: Stamper,
@@ -21,7 +22,7 @@ pub struct PlainLoad {
 }
 
 impl PlainLoad {
-    /// A load of a host, the one with this number.
+    /// Creates load `number` of a host.
     #[must_use]
     pub fn new(history: PlainHistory, stamper: &Stamper, prng: Prng, (number, host): (u32, u32)) -> PlainLoad {
         PlainLoad { history, prng, stamper: stamper.clone(), number, host, writes: 0 }

@@ -1,4 +1,4 @@
-//! The load of one host on zones of its own.
+//! The load of one host on its zones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,14 +8,14 @@ use super::{Load, Meaning, Planned, length};
 use crate::oracle::{Change, ZoneHistory};
 use crate::stamp::{Contents, Sequence, Stamper};
 
-/// Writes, appends, reads and management of the zones that one host has.
+/// Writes, appends, reads and management of the zones of one host.
 pub struct ZoneLoad {
     geometry: Geometry,
-    /// The zones, for the time of the load.
+    /// The zones, for the duration of the load.
     pub zones: BTreeMap<u32, ZoneHistory>,
-    /// Those that were opened and not written since: active without a block.
+    /// Zones that were opened and not written since: active without data.
     opened: BTreeSet<u32>,
-    /// Active zones that this host may have.
+    /// The limit on active zones of this host.
     active_max: usize,
     prng: Prng,
     stamper: Stamper,
@@ -26,14 +26,15 @@ pub struct ZoneLoad {
 
 /// How a zone is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WriteKind {
     Write,
     Append,
     Zeros,
 }
 
 impl ZoneLoad {
-    /// A load of a host, the one with this number. `active_spare`: active zones beyond those that it has that the host may use.
+    /// Creates load `number` of a host. `active_spare`: additional active zones that the host may
+    /// use.
     #[must_use]
     pub fn new(
         geometry: &Geometry,
@@ -65,7 +66,7 @@ impl ZoneLoad {
         self.zones.iter().filter(is_active).map(|(&zone, _)| zone)
     }
 
-    /// One of the zones for which this holds.
+    /// A random zone that satisfies the predicate.
     fn pick(&mut self, wanted: impl Fn(u32, &ZoneHistory) -> bool) -> Option<u32> {
         let zones: Vec<u32> =
             self.zones.iter().filter(|(zone, history)| wanted(**zone, history)).map(|(zone, _)| *zone).collect();
@@ -90,24 +91,24 @@ impl ZoneLoad {
         self.geometry.zone_start(ZoneIndex(zone))
     }
 
-    fn write(&mut self, way: Way) -> Planned {
+    fn write(&mut self, kind: WriteKind) -> Planned {
         let Some(zone) = self.writable() else { return self.reset() };
         let zone_start = self.start(zone);
         let sequence = Sequence::new(self.number, self.host, self.writes);
         self.writes += 1;
         let history = self.zones.get_mut(&zone).expect("the host has the zone");
-        let blocks = length(&mut self.prng, history.room());
+        let blocks = length(&mut self.prng, history.free_blocks());
         let start = zone_start + Blocks(history.pointer());
-        let contents = if way == Way::Zeros { Contents::Zeros } else { Contents::Write(sequence) };
+        let contents = if kind == WriteKind::Zeros { Contents::Zeros } else { Contents::Write(sequence) };
         let change = history.write(blocks, contents);
-        let placed = (way == Way::Append).then_some(start);
-        let operation = match way {
-            Way::Zeros => Operation::WriteZeroes { start, blocks: Blocks(blocks) },
-            Way::Write => {
+        let placed = (kind == WriteKind::Append).then_some(start);
+        let operation = match kind {
+            WriteKind::Zeros => Operation::WriteZeroes { start, blocks: Blocks(blocks) },
+            WriteKind::Write => {
                 let payload = self.stamper.payload(start, blocks, sequence);
                 Operation::Write { start, blocks: Blocks(blocks), payload }
             }
-            Way::Append => {
+            WriteKind::Append => {
                 let payload = self.stamper.payload(start, blocks, sequence);
                 Operation::Append { zone_start, blocks: Blocks(blocks), payload }
             }
@@ -115,7 +116,7 @@ impl ZoneLoad {
         Planned { operation, meaning: Meaning::Zone { zone, change, blocks, placed } }
     }
 
-    /// Anywhere in a zone, also beyond what is written.
+    /// Reads anywhere in a zone, also beyond the write pointer.
     fn read(&mut self) -> Planned {
         let zone = self.pick(|_, history| history.pointer() > 0).or_else(|| self.pick(|_, _| true));
         let zone = zone.expect("a host has zones");
@@ -131,7 +132,7 @@ impl ZoneLoad {
         }
     }
 
-    /// A zone with something in it: a full one, or one that is being written.
+    /// Resets a zone that is not empty: a full one, or one that is being written.
     fn reset(&mut self) -> Planned {
         let full = self.prng.chance(3, 4).then(|| self.pick(|_, history| history.is_full())).flatten();
         let Some(zone) = full.or_else(|| self.pick(|_, history| history.pointer() > 0 || history.is_full())) else {
@@ -174,9 +175,9 @@ impl ZoneLoad {
 impl Load for ZoneLoad {
     fn next(&mut self) -> Planned {
         match self.prng.below(100) {
-            0..40 => self.write(Way::Write),
-            40..70 => self.write(Way::Append),
-            70..73 => self.write(Way::Zeros),
+            0..40 => self.write(WriteKind::Write),
+            40..70 => self.write(WriteKind::Append),
+            70..73 => self.write(WriteKind::Zeros),
             73..86 => self.read(),
             86..90 => self.reset(),
             90..92 => self.finish(),

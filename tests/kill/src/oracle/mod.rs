@@ -1,8 +1,10 @@
-//! What may be found after a crash, from what was asked and what was acknowledged. Pure: no drive, no clock.
+//! The permitted states after a crash, from the submitted and the acknowledged commands. Pure: no
+//! drive, no clock.
 //!
-//! Commands of one host to one zone take effect in the order of their submission. So a crash leaves a prefix of them that
-//! holds every acknowledged one; the last may have come down to some of its first blocks. [`ZoneHistory`] says so of a
-//! sequential zone. In a conventional namespace each block stands alone: [`PlainHistory`].
+//! Commands of one host to one zone take effect in the order of their submission. So a crash leaves
+//! a prefix of them that includes every acknowledged one; the last may be executed partially.
+//! [`ZoneHistory`] checks this for a sequential zone. In a conventional namespace each block is
+//! independent: [`PlainHistory`].
 
 mod plain;
 mod zone;
@@ -12,14 +14,15 @@ pub use zone::{Change, FoundZone, ZoneHistory};
 
 use std::fmt;
 
-/// What is not as it must be.
+/// A state that is not permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The block, counted from the start of the zone or namespace; `None` when it is the zone itself.
+    /// The block, counted from the start of the zone or namespace; `None` when it is the zone
+    /// itself.
     pub block: Option<u64>,
-    /// What may be there.
+    /// The permitted states.
     pub expected: String,
-    /// What is.
+    /// The state found.
     pub found: String,
 }
 

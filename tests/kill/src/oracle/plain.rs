@@ -5,37 +5,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Mismatch;
 use crate::stamp::Contents;
 
-/// Everything that was asked of the blocks of a conventional namespace since they were last looked at.
+/// The commands to the blocks of a conventional namespace since they were last verified.
 #[derive(Clone, Debug)]
 pub struct PlainHistory {
     /// The last acknowledged contents, in the order of submission.
     kept: Vec<Contents>,
-    /// What was submitted after that, in its order: each write with its number.
-    under_way: BTreeMap<u64, Vec<(u64, Contents)>>,
-    /// What acknowledged writes have replaced, each with the number of that acknowledgement, until a flush covers it.
+    /// Writes submitted after that, in order, with their numbers.
+    in_flight: BTreeMap<u64, Vec<(u64, Contents)>>,
+    /// Contents replaced by acknowledged writes, each with the number of that acknowledgement,
+    /// until a flush covers it.
     unflushed: BTreeMap<u64, Vec<(u64, Contents)>>,
-    /// Blocks whose last read ended with an error, and which no write has ended for since.
+    /// Blocks whose last read failed, and to which no write has completed since.
     unreadable: BTreeSet<u64>,
     next: u64,
     acknowledgements: u64,
 }
 
-/// What a drive must have kept.
+/// The writes that a drive must have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Floor {
-    /// Everything acknowledged.
+    /// All acknowledged writes.
     Acknowledged,
-    /// Everything that a flush has covered.
+    /// All writes covered by a flush.
     Flushed,
 }
 
 impl PlainHistory {
-    /// So many blocks, none of them ever written.
+    /// A namespace of blocks that were never written.
     #[must_use]
     pub fn new(blocks: u64) -> PlainHistory {
         PlainHistory {
             kept: vec![Contents::Zeros; blocks as usize],
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             unflushed: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             next: 0,
@@ -43,27 +44,27 @@ impl PlainHistory {
         }
     }
 
-    /// How many blocks.
+    /// The number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.kept.len() as u64
     }
 
-    /// Blocks are overwritten; returns the write's number, for its acknowledgement.
+    /// Records a write; returns its number, for its acknowledgement.
     pub fn write(&mut self, first: u64, blocks: u64, contents: Contents) -> u64 {
         self.next += 1;
         for block in first..first + blocks {
-            self.under_way.entry(block).or_default().push((self.next, contents));
+            self.in_flight.entry(block).or_default().push((self.next, contents));
         }
         self.next
     }
 
-    /// A write was acknowledged: what was submitted before it is gone.
+    /// Records the acknowledgement of a write: earlier ones are superseded.
     pub fn acknowledge(&mut self, write: u64, first: u64, blocks: u64) {
         self.acknowledgements += 1;
         for block in first..first + blocks {
-            let Some(writes) = self.under_way.get_mut(&block) else { continue };
-            // Absent when a later one has been acknowledged already.
+            let Some(writes) = self.in_flight.get_mut(&block) else { continue };
+            // Missing if a later one has been acknowledged already.
             let Some(place) = writes.iter().position(|&(number, _)| number == write) else { continue };
             let replaced = std::mem::replace(&mut self.kept[block as usize], writes[place].1);
             let replaced = std::iter::once(replaced).chain(writes[..place].iter().map(|&(_, contents)| contents));
@@ -72,18 +73,18 @@ impl PlainHistory {
             self.unreadable.remove(&block);
             writes.drain(..=place);
             if writes.is_empty() {
-                self.under_way.remove(&block);
+                self.in_flight.remove(&block);
             }
         }
     }
 
-    /// A flush is submitted now; returns what it covers, for its acknowledgement.
+    /// Records a flush; returns the number that it covers, for its acknowledgement.
     #[must_use]
     pub fn flush(&self) -> u64 {
         self.acknowledgements
     }
 
-    /// A flush was acknowledged: what it covers stays, whatever caches lose.
+    /// Records the acknowledgement of a flush: the writes it covers are durable.
     pub fn flushed(&mut self, covered: u64) {
         self.unflushed.retain(|_, replaced| {
             replaced.retain(|&(number, _)| number > covered);
@@ -91,51 +92,51 @@ impl PlainHistory {
         });
     }
 
-    /// A read of a block ended with an error. What it may hold stays as it is.
+    /// Records a failed read of a block. Its permitted contents do not change.
     pub fn mark_unreadable(&mut self, block: u64) {
         self.unreadable.insert(block);
     }
 
-    /// Blocks that could not be read and were not written since.
+    /// Blocks whose read failed and that were not written since.
     #[must_use]
     pub fn unreadable(&self) -> &BTreeSet<u64> {
         &self.unreadable
     }
 
-    /// What a read that is submitted now must return.
+    /// The contents that a read submitted now must return.
     #[must_use]
     pub fn expected(&self, block: u64) -> Contents {
-        let last = self.under_way.get(&block).and_then(|writes| writes.last());
+        let last = self.in_flight.get(&block).and_then(|writes| writes.last());
         last.map_or(self.kept[block as usize], |&(_, contents)| contents)
     }
 
-    /// What a block may hold if any of the writes that were submitted and have not been acknowledged has failed.
+    /// The permitted contents of a block if any of the unacknowledged writes may have failed.
     #[must_use]
     pub fn possible(&self, block: u64) -> Vec<Contents> {
-        let under_way = self.under_way.get(&block).into_iter().flatten().map(|&(_, contents)| contents);
-        std::iter::once(self.kept[block as usize]).chain(under_way).collect()
+        let in_flight = self.in_flight.get(&block).into_iter().flatten().map(|&(_, contents)| contents);
+        std::iter::once(self.kept[block as usize]).chain(in_flight).collect()
     }
 
-    /// Whether a block may hold this after a crash.
+    /// Checks the contents of a block after a crash.
     ///
     /// # Errors
-    /// What it may hold.
+    /// The permitted contents.
     pub fn check(&self, block: u64, found: Contents) -> Result<(), Mismatch> {
         self.check_from(block, found, Floor::Acknowledged)
     }
 
-    /// Whether a block may hold this after a crash of a drive that has kept so much.
+    /// Checks the contents of a block after a crash of a drive that has kept at least `floor`.
     ///
     /// # Errors
-    /// What it may hold.
+    /// The permitted contents.
     pub fn check_from(&self, block: u64, found: Contents, floor: Floor) -> Result<(), Mismatch> {
         let kept = self.kept[block as usize];
-        let under_way = self.under_way.get(&block).map_or(&[][..], |writes| &writes[..]);
+        let in_flight = self.in_flight.get(&block).map_or(&[][..], |writes| &writes[..]);
         let unflushed = match floor {
             Floor::Acknowledged => &[][..],
             Floor::Flushed => self.unflushed.get(&block).map_or(&[][..], |replaced| &replaced[..]),
         };
-        let others = || under_way.iter().chain(unflushed);
+        let others = || in_flight.iter().chain(unflushed);
         if found == kept || others().any(|&(_, contents)| contents == found) {
             return Ok(());
         }
@@ -146,21 +147,21 @@ impl PlainHistory {
         Err(Mismatch::new(Some(block), expected, found))
     }
 
-    /// Goes on from what was found, which from now on must stay.
+    /// Continues from the contents found, which must not change from now on.
     ///
     /// # Panics
-    /// When that is not as many blocks as there are.
-    pub fn settle(&mut self, found: Vec<Contents>) {
-        assert_eq!(found.len(), self.kept.len(), "every block was looked at");
+    /// When the number of blocks differs.
+    pub fn resume_from(&mut self, found: Vec<Contents>) {
+        assert_eq!(found.len(), self.kept.len(), "every block was verified");
         self.kept = found;
-        self.under_way.clear();
+        self.in_flight.clear();
         self.unflushed.clear();
     }
 
-    /// Goes on from what was found in one block, which from now on must stay.
-    pub fn settle_block(&mut self, block: u64, found: Contents) {
+    /// Continues from the contents found in one block, which must not change from now on.
+    pub fn resume_block_from(&mut self, block: u64, found: Contents) {
         self.kept[block as usize] = found;
-        self.under_way.remove(&block);
+        self.in_flight.remove(&block);
         self.unflushed.remove(&block);
         self.unreadable.remove(&block);
     }
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_block_holds_what_was_written() {
+    fn an_acknowledged_block_has_the_written_contents() {
         let history = acknowledged();
         history.check(1, OLD).unwrap();
         let lost = history.check(1, Contents::Zeros).unwrap_err();
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_write_that_may_have_failed_a_read_may_return_any_of_those_since_the_last_acknowledged_one() {
+    fn after_a_write_that_may_have_failed_a_read_may_return_any_since_the_last_acknowledged_one() {
         let mut history = acknowledged();
         assert_eq!(history.possible(1), [OLD]);
         history.write(1, 1, NEW);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_out_of_turn_covers_what_was_submitted_before_it() {
+    fn an_out_of_order_acknowledgement_covers_earlier_writes() {
         let mut history = acknowledged();
         let first = history.write(1, 1, NEW);
         let second = history.write(1, 1, NEWER);
@@ -229,16 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_once_must_stay() {
+    fn contents_found_once_must_not_change() {
         let mut history = acknowledged();
         history.write(1, 1, NEW);
-        history.settle(vec![Contents::Zeros, NEW, OLD, Contents::Zeros]);
+        history.resume_from(vec![Contents::Zeros, NEW, OLD, Contents::Zeros]);
         history.check(1, NEW).unwrap();
         history.check(1, OLD).unwrap_err();
     }
 
     #[test]
-    fn without_a_flush_what_an_acknowledged_write_replaced_may_be_found_if_caches_are_lost() {
+    fn without_a_flush_an_acknowledged_write_may_be_lost_with_the_cache() {
         let mut history = acknowledged();
         history.flushed(history.flush());
         let write = history.write(1, 1, NEW);
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_block_keeps_what_it_may_hold_until_it_is_written() {
+    fn an_unreadable_block_keeps_its_permitted_contents_until_it_is_written() {
         let mut history = acknowledged();
         history.mark_unreadable(1);
         history.check(1, OLD).unwrap();

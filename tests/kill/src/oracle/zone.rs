@@ -5,7 +5,7 @@ use zonda_zoned::ZoneState;
 use super::Mismatch;
 use crate::stamp::Contents;
 
-/// Everything that was asked of one zone since it was last looked at.
+/// The commands to one zone since it was last verified.
 #[derive(Clone, Debug)]
 pub struct ZoneHistory {
     capacity: u64,
@@ -13,12 +13,12 @@ pub struct ZoneHistory {
     lives: Vec<Life>,
 }
 
-/// A command that changes a zone for good, for its acknowledgement.
+/// A command that changes a zone durably, for its acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A write or append up to this offset.
     Write {
-        /// Of the zone, by the number of resets.
+        /// The life of the zone, counted by resets.
         life: usize,
         /// Where it ends, in blocks of the zone.
         end: u64,
@@ -35,7 +35,7 @@ pub enum Change {
     },
 }
 
-/// A zone after a crash, as a host sees it.
+/// The state of a zone after a crash.
 #[derive(Clone, Debug)]
 pub struct FoundZone {
     /// Its state.
@@ -48,19 +48,19 @@ pub struct FoundZone {
 
 #[derive(Clone, Debug, Default)]
 struct Life {
-    /// What was written, in order and without gaps.
+    /// The writes, in order and without gaps.
     extents: Vec<(u64, Contents)>,
     submitted: u64,
     acknowledged: u64,
-    finish: Wish,
-    /// The reset that began it.
-    reset: Wish,
+    finish: CommandState,
+    /// The reset with which it began.
+    reset: CommandState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Wish {
+enum CommandState {
     #[default]
-    No,
+    None,
     Submitted,
     Acknowledged,
 }
@@ -69,11 +69,11 @@ impl ZoneHistory {
     /// A zone that was never written.
     #[must_use]
     pub fn new(capacity_blocks: u64) -> ZoneHistory {
-        let life = Life { reset: Wish::Acknowledged, ..Life::default() };
+        let life = Life { reset: CommandState::Acknowledged, ..Life::default() };
         ZoneHistory { capacity: capacity_blocks, lives: vec![life] }
     }
 
-    /// The write pointer once everything submitted has taken effect.
+    /// The write pointer once all submitted commands have taken effect.
     #[must_use]
     pub fn pointer(&self) -> u64 {
         self.now().submitted
@@ -82,16 +82,16 @@ impl ZoneHistory {
     /// Whether the zone is full then.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.now().finish != Wish::No || self.now().submitted == self.capacity
+        self.now().finish != CommandState::None || self.now().submitted == self.capacity
     }
 
     /// Blocks that can still be written then.
     #[must_use]
-    pub fn room(&self) -> u64 {
+    pub fn free_blocks(&self) -> u64 {
         if self.is_full() { 0 } else { self.capacity - self.now().submitted }
     }
 
-    /// What a read of a block that is submitted now must return.
+    /// The contents that a read submitted now must return.
     #[must_use]
     pub fn expected(&self, block: u64) -> Contents {
         self.now().contents(block)
@@ -100,9 +100,9 @@ impl ZoneHistory {
     /// A write at the write pointer, or an append.
     ///
     /// # Panics
-    /// When the zone has no room for it.
+    /// When it exceeds the capacity of the zone.
     pub fn write(&mut self, blocks: u64, contents: Contents) -> Change {
-        assert!(blocks <= self.room(), "a zone is not written past its capacity");
+        assert!(blocks <= self.free_blocks(), "a zone is not written past its capacity");
         let life = self.now_mut();
         life.submitted += blocks;
         life.extents.push((life.submitted, contents));
@@ -114,43 +114,44 @@ impl ZoneHistory {
     /// # Panics
     /// When the zone is full.
     pub fn finish(&mut self) -> Change {
-        assert!(!self.is_full(), "a full zone is finished");
-        self.now_mut().finish = Wish::Submitted;
+        assert!(!self.is_full(), "a full zone cannot be finished");
+        self.now_mut().finish = CommandState::Submitted;
         Change::Finish { life: self.lives.len() - 1 }
     }
 
     /// A reset.
     pub fn reset(&mut self) -> Change {
-        self.lives.push(Life { reset: Wish::Submitted, ..Life::default() });
+        self.lives.push(Life { reset: CommandState::Submitted, ..Life::default() });
         Change::Reset { life: self.lives.len() - 1 }
     }
 
-    /// A change was acknowledged.
+    /// Records the acknowledgement of a change.
     pub fn acknowledge(&mut self, change: Change) {
         match change {
             Change::Write { life, end } => self.lives[life].acknowledged = self.lives[life].acknowledged.max(end),
-            Change::Finish { life } => self.lives[life].finish = Wish::Acknowledged,
-            Change::Reset { life } => self.lives[life].reset = Wish::Acknowledged,
+            Change::Finish { life } => self.lives[life].finish = CommandState::Acknowledged,
+            Change::Reset { life } => self.lives[life].reset = CommandState::Acknowledged,
         }
     }
 
-    /// Whether the zone may be found like this after a crash; if so, goes on from there: what was found must stay.
+    /// Checks the state of the zone after a crash; if it is permitted, continues from it: it must
+    /// not change from now on.
     ///
     /// # Errors
-    /// What is not as it must be, in the life of the zone that comes nearest.
+    /// The mismatch, in the life of the zone that matches best.
     ///
     /// # Panics
-    /// When not all blocks of the zone were looked at.
-    pub fn settle(&mut self, found: &FoundZone) -> Result<(), Mismatch> {
-        assert_eq!(found.contents.len() as u64, self.capacity, "every block was looked at");
-        // A life with something acknowledged has begun for good.
+    /// When not all blocks of the zone were read.
+    pub fn resume_from(&mut self, found: &FoundZone) -> Result<(), Mismatch> {
+        assert_eq!(found.contents.len() as u64, self.capacity, "every block was verified");
+        // A life with an acknowledged command has certainly begun.
         let first = self.lives.iter().rposition(Life::has_begun).expect("the first life had begun");
         let mut nearest: Option<Mismatch> = None;
         for life in &self.lives[first..] {
             match life.matches(found, self.capacity) {
                 Ok(pointer) => {
-                    let settled = life.settled(pointer, found.state == ZoneState::Full);
-                    self.lives = vec![settled];
+                    let resumed = life.resumed(pointer, found.state == ZoneState::Full);
+                    self.lives = vec![resumed];
                     return Ok(());
                 }
                 Err(mismatch) if nearest.as_ref().is_none_or(|nearest| nearest.block < mismatch.block) => {
@@ -173,7 +174,7 @@ impl ZoneHistory {
 
 impl Life {
     fn has_begun(&self) -> bool {
-        self.acknowledged > 0 || self.finish == Wish::Acknowledged || self.reset == Wish::Acknowledged
+        self.acknowledged > 0 || self.finish == CommandState::Acknowledged || self.reset == CommandState::Acknowledged
     }
 
     fn contents(&self, block: u64) -> Contents {
@@ -186,7 +187,8 @@ impl Life {
         let pointer = match (found.state, found.pointer) {
             (ZoneState::Empty, Some(0)) => 0,
             (ZoneState::Closed, Some(pointer)) if (1..capacity).contains(&pointer) => pointer,
-            // A full zone has no write pointer: it ends where it no longer holds what was written.
+            // A full zone has no write pointer: it ends at the first block without written
+            // contents.
             (ZoneState::Full, None) => {
                 let differs = |&block: &u64| found.contents[block as usize] != self.contents(block);
                 (0..self.submitted).find(differs).unwrap_or(self.submitted)
@@ -196,17 +198,17 @@ impl Life {
                 return Err(Mismatch::new(None, expected, of_state(state, pointer)));
             }
         };
-        let least = if self.finish == Wish::Acknowledged { self.submitted } else { self.acknowledged };
+        let least = if self.finish == CommandState::Acknowledged { self.submitted } else { self.acknowledged };
         if !(least..=self.submitted).contains(&pointer) {
-            // For the zone's end, the block behind it says what is missing.
+            // For the end of the zone, the block after it shows what is missing.
             let block = (pointer < self.submitted).then_some(pointer);
             let expected = format!("a write pointer of {least} to {}", self.submitted);
             let holds = block.map_or(String::new(), |block| format!(", then {}", found.contents[block as usize]));
             return Err(Mismatch::new(block, expected, format!("{}{holds}", of_state(found.state, Some(pointer)))));
         }
-        // Written to the end or finished; a drive may also fill up a zone that was about to be, for want of resources.
-        let may_be_full = self.finish != Wish::No || self.submitted == capacity;
-        let must_be_full = self.finish == Wish::Acknowledged || self.acknowledged == capacity;
+        // Written to the end or finished; a drive may also finish a zone for lack of resources.
+        let may_be_full = self.finish != CommandState::None || self.submitted == capacity;
+        let must_be_full = self.finish == CommandState::Acknowledged || self.acknowledged == capacity;
         if must_be_full && found.state != ZoneState::Full || !may_be_full && found.state == ZoneState::Full {
             let expected = if must_be_full { "a full zone" } else { "a zone that is not full" };
             return Err(Mismatch::new(None, expected, of_state(found.state, Some(pointer))));
@@ -220,14 +222,14 @@ impl Life {
         Ok(pointer)
     }
 
-    /// What is known of a zone that was found in this life.
-    fn settled(&self, pointer: u64, full: bool) -> Life {
+    /// The history of a zone that was found in this life.
+    fn resumed(&self, pointer: u64, full: bool) -> Life {
         let mut extents: Vec<_> = self.extents.iter().copied().filter(|&(end, _)| end <= pointer).collect();
         if extents.last().map_or(0, |&(end, _)| end) < pointer {
             extents.push((pointer, self.contents(pointer - 1)));
         }
-        let finish = if full { Wish::Acknowledged } else { Wish::No };
-        Life { extents, submitted: pointer, acknowledged: pointer, finish, reset: Wish::Acknowledged }
+        let finish = if full { CommandState::Acknowledged } else { CommandState::None };
+        Life { extents, submitted: pointer, acknowledged: pointer, finish, reset: CommandState::Acknowledged }
     }
 }
 

@@ -24,7 +24,7 @@ fn empty() -> FoundZone {
     found(ZoneState::Empty, Some(0), &[])
 }
 
-/// Two blocks acknowledged, two under way.
+/// Two blocks acknowledged, two in flight.
 fn half_done() -> ZoneHistory {
     let mut zone = ZoneHistory::new(CAPACITY);
     let first = zone.write(2, A);
@@ -34,11 +34,11 @@ fn half_done() -> ZoneHistory {
 }
 
 fn holds(zone: &ZoneHistory, found: &FoundZone) -> bool {
-    zone.clone().settle(found).is_ok()
+    zone.clone().resume_from(found).is_ok()
 }
 
 #[test]
-fn the_write_pointer_is_between_what_was_acknowledged_and_what_was_submitted() {
+fn the_write_pointer_is_between_acknowledged_and_submitted_writes() {
     let zone = half_done();
     for (written, fine) in [(&[A][..], false), (&[A, A], true), (&[A, A, B], true), (&[A, A, B, B], true)] {
         assert_eq!(holds(&zone, &closed(written)), fine, "{written:?}");
@@ -48,22 +48,22 @@ fn the_write_pointer_is_between_what_was_acknowledged_and_what_was_submitted() {
 }
 
 #[test]
-fn a_block_below_the_write_pointer_holds_what_was_written() {
+fn a_block_below_the_write_pointer_has_the_written_contents() {
     let zone = half_done();
     for wrong in [Contents::Zeros, Contents::Torn(Sequence(2)), A, Contents::Foreign] {
-        let mismatch = zone.clone().settle(&closed(&[A, A, wrong])).unwrap_err();
+        let mismatch = zone.clone().resume_from(&closed(&[A, A, wrong])).unwrap_err();
         assert_eq!((mismatch.block, mismatch.expected), (Some(2), B.to_string()));
     }
 }
 
 #[test]
-fn blocks_behind_the_write_pointer_are_zeros() {
+fn blocks_beyond_the_write_pointer_are_zeros() {
     let leftover = found(ZoneState::Closed, Some(2), &[A, A, Contents::Zeros, B]);
-    assert_eq!(half_done().settle(&leftover).unwrap_err().block, Some(3));
+    assert_eq!(half_done().resume_from(&leftover).unwrap_err().block, Some(3));
 }
 
 #[test]
-fn an_acknowledged_reset_holds_and_one_under_way_may() {
+fn an_acknowledged_reset_holds_and_one_in_flight_may() {
     let mut zone = half_done();
     let reset = zone.reset();
     assert!(holds(&zone, &closed(&[A, A])));
@@ -74,7 +74,7 @@ fn an_acknowledged_reset_holds_and_one_under_way_may() {
 }
 
 #[test]
-fn a_write_acknowledged_after_a_reset_says_that_the_reset_has_happened() {
+fn a_write_acknowledged_after_a_reset_implies_the_reset() {
     let mut zone = half_done();
     zone.reset();
     let write = zone.write(1, C);
@@ -94,7 +94,7 @@ fn lives_are_not_mixed() {
 }
 
 #[test]
-fn an_acknowledged_finish_leaves_a_full_zone_with_all_that_was_written_before_it() {
+fn an_acknowledged_finish_leaves_a_full_zone_with_all_earlier_writes() {
     let mut zone = half_done();
     assert!(!holds(&zone, &full(&[A, A])));
     let finish = zone.finish();
@@ -110,7 +110,7 @@ fn an_acknowledged_finish_leaves_a_full_zone_with_all_that_was_written_before_it
 fn a_zone_acknowledged_to_its_capacity_is_full() {
     let mut zone = ZoneHistory::new(CAPACITY);
     let all = zone.write(CAPACITY, A);
-    assert!(zone.is_full() && zone.room() == 0);
+    assert!(zone.is_full() && zone.free_blocks() == 0);
     assert!(holds(&zone, &closed(&[A; 5])));
     assert!(holds(&zone, &full(&[A; 8])));
     zone.acknowledge(all);
@@ -122,15 +122,15 @@ fn a_zone_acknowledged_to_its_capacity_is_full() {
 #[test]
 fn no_zone_is_open_after_a_restart() {
     for state in [ZoneState::ImplicitlyOpened, ZoneState::ExplicitlyOpened, ZoneState::ReadOnly, ZoneState::Offline] {
-        assert_eq!(half_done().settle(&found(state, Some(2), &[A, A])).unwrap_err().block, None, "{state}");
+        assert_eq!(half_done().resume_from(&found(state, Some(2), &[A, A])).unwrap_err().block, None, "{state}");
     }
     assert!(!holds(&half_done(), &found(ZoneState::Closed, Some(0), &[])));
 }
 
 #[test]
-fn what_was_found_once_must_stay() {
+fn a_state_found_once_must_not_change() {
     let mut zone = half_done();
-    zone.settle(&closed(&[A, A, B])).unwrap();
+    zone.resume_from(&closed(&[A, A, B])).unwrap();
     assert_eq!((zone.pointer(), zone.expected(2), zone.expected(3)), (3, B, Contents::Zeros));
     assert!(!holds(&zone, &closed(&[A, A])));
     assert!(!holds(&zone, &closed(&[A, A, B, B])));

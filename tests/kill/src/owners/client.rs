@@ -1,8 +1,9 @@
-//! An honest host of a volume that may lose its server to another one: it reads, writes and flushes without a pause. Of what it
-//! asks for once a takeover has returned nothing may be acknowledged.
+//! A host of a volume that another server may take over: it reads, writes and flushes without a
+//! pause. No command submitted after a takeover has returned may be acknowledged.
 //!
-//! What it had asked for before may be: a server that is stopped between the decision to acknowledge and the sending does the latter
-//! when it wakes. Then it must be true: a write is on the members, and a read returns what was there when it was asked for.
+//! Earlier commands may be: a server that is paused between the decision to acknowledge and the
+//! send completes the send when it resumes. Then the acknowledgement must be correct: a write is on
+//! the members, and a read returns the contents of that time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,47 +18,47 @@ use zonda_zoned::{
 
 use crate::host::{Channel, Tally, contents, is_connection_loss, open};
 use crate::load::{Load, Meaning, PlainLoad, Planned};
-use crate::loss::{Loss, Trouble};
+use crate::loss::{Loss, RunError};
 use crate::oracle::PlainHistory;
 use crate::stamp::{Contents, Stamper};
 
 /// The longest sleep of a host.
-const NAP: zonda_zoned::Duration = zonda_zoned::Duration::from_millis(20);
-/// For so long a host takes what its server had sent before a takeover returned.
+const SLEEP_MAX: zonda_zoned::Duration = zonda_zoned::Duration::from_millis(20);
+/// How long a host receives replies that its server sent before a takeover returned.
 const DRAIN: zonda_zoned::Duration = zonda_zoned::Duration::from_millis(50);
-/// What a host that gets nothing but errors waits between two attempts.
+/// Interval between two attempts of a host whose commands all fail.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Until a host is connected, and until it hands its history over.
+/// Timeout until a host is connected, and until it returns its history.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Losses that are kept of one host.
+/// The maximum of losses recorded per host.
 const LOSSES_MAX: usize = 10;
-/// Of so many commands one is a read of blocks that were never written: no member is asked for them.
+/// One of this many commands is a read of blocks that were never written, which needs no member.
 const UNWRITTEN_EVERY: u64 = 4;
 
-/// What a host has to expect of its server, as numbers that grow.
+/// The stages of a host, in increasing order.
 mod stage {
     /// It owns the volume.
     pub(super) const OWNER: u8 = 0;
     /// It may lose the volume at any moment: commands may fail.
     pub(super) const CONTESTED: u8 = 1;
-    /// Another one owns the volume: nothing may be acknowledged.
+    /// Another server owns the volume: no command may be acknowledged.
     pub(super) const FENCED: u8 = 2;
-    /// It is about to end.
+    /// The server is about to end.
     pub(super) const ENDING: u8 = 3;
-    /// The host is to end by itself.
+    /// The host stops submitting commands, and ends.
     pub(super) const QUIESCING: u8 = 4;
 }
 
-/// A host at work, in a thread of its own.
+/// A running host, in its own thread.
 pub(super) struct Client {
     stage: Arc<AtomicU8>,
     handed: Receiver<PlainHistory>,
-    thread: JoinHandle<Result<Done, Trouble>>,
+    thread: JoinHandle<Result<Done, RunError>>,
 }
 
-/// What a host does.
+/// The task of a host.
 pub(super) struct Task {
-    /// Where the volume is.
+    /// The URL of the volume.
     pub(super) url: String,
     pub(super) history: PlainHistory,
     /// Blocks that are never written: the first, and how many.
@@ -69,14 +70,15 @@ pub(super) struct Task {
     pub(super) queue_depth: usize,
 }
 
-/// What a host has done.
+/// The result of a host.
 pub(super) struct Done {
-    /// What is known of the blocks. Of a host whose server was fenced this is of no use: it was handed over then.
+    /// The history of the blocks. Meaningless for a host whose server was fenced: it was returned
+    /// then.
     pub(super) history: PlainHistory,
     pub(super) tally: Tally,
-    /// Commands that were refused after another server had taken the volume over.
+    /// Commands refused after another server had taken the volume over.
     pub(super) fenced: u64,
-    /// Commands from before that which were acknowledged later.
+    /// Commands submitted before that and acknowledged later.
     pub(super) late: u64,
     /// The writes among them: number, first block, blocks.
     pub(super) late_writes: Vec<(u64, u64, u64)>,
@@ -85,9 +87,9 @@ pub(super) struct Done {
 struct Asked {
     name: &'static str,
     meaning: Meaning,
-    /// What each block of a read may hold if an earlier write has failed.
+    /// The permitted contents of each block of a read if an earlier write may have failed.
     allowed: Vec<Vec<Contents>>,
-    /// A takeover had returned before it was asked for.
+    /// It was submitted after a takeover had returned.
     is_fenced: bool,
 }
 
@@ -112,25 +114,25 @@ struct Worker {
 }
 
 impl Client {
-    /// Connects, and begins.
+    /// Connects, and starts.
     ///
     /// # Errors
     /// When it cannot connect.
-    pub(super) fn start(task: Task) -> Result<Client, Trouble> {
+    pub(super) fn start(task: Task) -> Result<Client, RunError> {
         let stage = Arc::new(AtomicU8::new(stage::OWNER));
         let (hand_over, handed) = channel();
-        let (tell, connected) = channel();
+        let (sender, connected) = channel();
         let own = stage.clone();
         let thread = thread::spawn(move || {
             let channel = match open(&task.url) {
                 Ok(channel) => channel,
-                Err(trouble) => {
-                    // Whoever waits for the connection takes it from there.
-                    let _ = tell.send(Err(trouble.clone()));
-                    return Err(trouble);
+                Err(failure) => {
+                    // The waiting thread returns the error.
+                    let _ = sender.send(Err(failure.clone()));
+                    return Err(failure);
                 }
             };
-            let _ = tell.send(Ok(()));
+            let _ = sender.send(Ok(()));
             let load = PlainLoad::new(task.history, &task.stamper, task.prng.fork("load"), (task.number, 0));
             let worker = Worker {
                 stage: own,
@@ -155,48 +157,49 @@ impl Client {
         });
         match connected.recv_timeout(TIMEOUT) {
             Ok(Ok(())) => Ok(Client { stage, handed, thread }),
-            Ok(Err(trouble)) => Err(trouble),
-            Err(_) => Err(Trouble::Stuck("a host is not connected after a minute".to_owned())),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(RunError::Failed("timeout: a host did not connect within 60 s".to_owned())),
         }
     }
 
-    /// From now on commands may fail: a takeover begins.
+    /// A takeover begins: from now on commands may fail.
     pub(super) fn contest(&self) {
         self.stage.store(stage::CONTESTED, Ordering::SeqCst);
     }
 
-    /// A takeover has returned: nothing that is asked from now on may be acknowledged. Returns what was, and what was in flight.
+    /// A takeover has returned: no command submitted from now on may be acknowledged. Returns the
+    /// history.
     ///
     /// # Errors
-    /// When the host does not answer.
-    pub(super) fn fence(&self) -> Result<PlainHistory, Trouble> {
+    /// When the host does not respond.
+    pub(super) fn fence(&self) -> Result<PlainHistory, RunError> {
         self.stage.store(stage::FENCED, Ordering::SeqCst);
         self.handed
             .recv_timeout(TIMEOUT)
-            .map_err(|_| Trouble::Stuck("a host does not hand over what it knows".to_owned()))
+            .map_err(|_| RunError::Failed("timeout: a host did not return its history".to_owned()))
     }
 
-    /// Its server is about to end: the host ends with the connection.
+    /// The server is about to end: the host ends with the connection.
     pub(super) fn expect_end(&self) {
         self.stage.store(stage::ENDING, Ordering::SeqCst);
     }
 
-    /// The host ends once what it has outstanding has ended.
+    /// The host ends once its outstanding commands have completed.
     pub(super) fn quiesce(&self) {
         self.stage.store(stage::QUIESCING, Ordering::SeqCst);
     }
 
-    /// Waits for its end.
+    /// Waits until the host has ended.
     ///
     /// # Errors
-    /// What it found wrong.
-    pub(super) fn join(self) -> Result<Done, Trouble> {
+    /// The losses that it found.
+    pub(super) fn join(self) -> Result<Done, RunError> {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
 impl Worker {
-    fn work(mut self, url: &str, channel: Channel) -> Result<Done, Trouble> {
+    fn work(mut self, url: &str, channel: Channel) -> Result<Done, RunError> {
         let mut channel = Some(channel);
         loop {
             let stage = self.stage.load(Ordering::SeqCst);
@@ -214,7 +217,8 @@ impl Worker {
             if self.is_lost {
                 channel = None;
                 sleep(PAUSE);
-                // Before the takeover has returned nothing new is asked: a server that is paused would not greet.
+                // Do not reconnect before the takeover has returned: a paused server does not
+                // respond.
                 if self.is_fenced && stage == stage::FENCED {
                     channel = open(url).ok();
                     self.is_lost = channel.is_none();
@@ -226,7 +230,7 @@ impl Worker {
             if stage != stage::QUIESCING {
                 self.submit(channel)?;
             }
-            self.take(channel, NAP)?;
+            self.take(channel, SLEEP_MAX)?;
             if self.fenced > before {
                 sleep(PAUSE);
             }
@@ -235,13 +239,13 @@ impl Worker {
             let Worker { tally, fenced, late, late_writes, .. } = self;
             return Ok(Done { history: self.load.history, tally, fenced, late, late_writes });
         }
-        // Whoever waits for the history learns of the losses at the end.
+        // The losses are returned at the end.
         let _ = self.hand_over.send(self.load.history);
-        Err(Trouble::Lost(self.losses))
+        Err(RunError::Lost(self.losses))
     }
 
-    /// Takes what was acknowledged before, and hands over what is known.
-    fn end_of_ownership(&mut self, channel: Option<&mut Channel>) -> Result<(), Trouble> {
+    /// Processes earlier acknowledgements, and returns the history.
+    fn end_of_ownership(&mut self, channel: Option<&mut Channel>) -> Result<(), RunError> {
         if let Some(channel) = channel {
             let until = channel.now() + DRAIN;
             while channel.now() < until {
@@ -249,12 +253,12 @@ impl Worker {
             }
         }
         self.is_fenced = true;
-        // Nobody waits for it only if the run has ended.
+        // The receiver is dropped only if the run has ended.
         let _ = self.hand_over.send(self.load.history.clone());
         Ok(())
     }
 
-    fn submit(&mut self, channel: &mut Channel) -> Result<(), Trouble> {
+    fn submit(&mut self, channel: &mut Channel) -> Result<(), RunError> {
         while self.outstanding.len() < self.queue_depth {
             let planned = if self.prng.below(UNWRITTEN_EVERY) == 0 { self.read_unwritten() } else { self.load.next() };
             let allowed = match &planned.meaning {
@@ -273,7 +277,7 @@ impl Worker {
             );
             let command = Command { id, namespace: NamespaceId::FIRST, operation: planned.operation };
             if let Err(QueueFull(_)) = channel.submit(command) {
-                return Err(Trouble::Stuck(format!(
+                return Err(RunError::Failed(format!(
                     "a connection has no queue slot for {} commands",
                     self.queue_depth
                 )));
@@ -293,8 +297,8 @@ impl Worker {
         }
     }
 
-    fn take(&mut self, channel: &mut Channel, nap: zonda_zoned::Duration) -> Result<(), Trouble> {
-        channel.turn(Some(channel.now() + nap)).map_err(|error| Trouble::Stuck(error.to_string()))?;
+    fn take(&mut self, channel: &mut Channel, sleep_max: zonda_zoned::Duration) -> Result<(), RunError> {
+        channel.run_once(Some(channel.now() + sleep_max)).map_err(|error| RunError::Failed(error.to_string()))?;
         let mut completions = CompletionQueue::new();
         channel.poll(&mut completions);
         while let Some(completion) = completions.pop() {
@@ -312,14 +316,18 @@ impl Worker {
             self.tally.in_flight += u64::from(!self.is_fenced);
             self.fenced += u64::from(self.is_fenced);
             if matches!(stage, stage::OWNER | stage::QUIESCING) {
-                let what = format!("{} by the only owner ({:?})", asked.name, asked.meaning);
+                let what = format!("{} by the only owner ({})", asked.name, asked.meaning);
                 self.lose(Loss::new(what, "success", completion.status));
             }
             return;
         }
         if asked.is_fenced {
-            let what = format!("{} by the old owner ({:?})", asked.name, asked.meaning);
-            self.lose(Loss::new(what, "no acknowledgement of what is asked after a takeover", "an acknowledgement"));
+            let what = format!("{} by the old owner ({})", asked.name, asked.meaning);
+            self.lose(Loss::new(
+                what,
+                "no acknowledgement of commands submitted after a takeover",
+                "an acknowledgement",
+            ));
             return;
         }
         if self.is_fenced {

@@ -1,4 +1,4 @@
-//! Servers with members, and two directories of one volume with a server each.
+//! Servers that export members, and two directories of one volume with a server each.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::loss::{Loss, Trouble};
+use crate::loss::{Loss, RunError};
 use crate::server::{Launcher, Server, free_port};
 
 /// The directory of the volume, in the folder of each side.
@@ -17,11 +17,12 @@ pub(super) const VOLUME: &str = "vol";
 /// The folders of the two sides.
 const SIDES: [&str; 2] = ["first", "second"];
 const ZONES: &str = "24";
-/// How long a server may take to see that another one has its volume, or to catch a member up.
+/// How long a server may take to detect that its volume was taken over, or to resynchronize a
+/// member.
 const STATE_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A server with images that volumes elsewhere have as members.
+/// A server with images that are members of volumes elsewhere.
 pub(super) struct Drives {
     launcher: Launcher,
     names: Vec<&'static str>,
@@ -30,11 +31,11 @@ pub(super) struct Drives {
 }
 
 impl Drives {
-    /// Makes images in a folder of their own, and serves them.
+    /// Creates images in a new folder, and serves them.
     ///
     /// # Errors
-    /// When that does not succeed.
-    pub(super) fn create(launcher: &Launcher, folder: &str, names: &[&'static str]) -> Result<Drives, Trouble> {
+    /// When that fails.
+    pub(super) fn create(launcher: &Launcher, folder: &str, names: &[&'static str]) -> Result<Drives, RunError> {
         let launcher = within(launcher, folder)?;
         for name in names {
             create_image(&launcher, name)?;
@@ -44,28 +45,28 @@ impl Drives {
         Ok(drives)
     }
 
-    /// Where volumes find this image.
+    /// The URL of an image.
     pub(super) fn url(&self, name: &str) -> String {
         format!("nvme-tcp://127.0.0.1:{}/nqn.2026-01.io.zonda:{name}", self.port)
     }
 
-    /// Kills the server, and starts it again after a while.
+    /// Kills the server, and restarts it after a delay.
     ///
     /// # Errors
     /// When it had ended by itself, or does not start.
-    pub(super) fn restart(&mut self, after: Duration) -> Result<(), Trouble> {
+    pub(super) fn restart(&mut self, after: Duration) -> Result<(), RunError> {
         self.kill()?;
         sleep(after);
         self.start()
     }
 
-    fn kill(&mut self) -> Result<(), Trouble> {
+    fn kill(&mut self) -> Result<(), RunError> {
         self.server.take().map_or(Ok(()), Server::kill)
     }
 
-    fn start(&mut self) -> Result<(), Trouble> {
+    fn start(&mut self) -> Result<(), RunError> {
         let mut arguments: Vec<String> = self.names.iter().map(|&name| name.to_owned()).collect();
-        // Its images are members of a volume that it does not know.
+        // Its images are members of a volume that it does not serve.
         arguments.extend(["--force".to_owned(), "--listen".to_owned(), format!("127.0.0.1:{}", self.port)]);
         self.server = Some(self.launcher.start(&arguments)?);
         Ok(())
@@ -80,16 +81,16 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Serves the volume, or says why that is refused.
+    /// Serves the volume, or returns why that was refused.
     ///
     /// # Errors
-    /// When the server neither starts nor says why.
-    pub(super) fn serve(&self) -> Result<Result<Server, String>, Trouble> {
+    /// When the server neither starts nor prints an error.
+    pub(super) fn serve(&self) -> Result<Result<Server, String>, RunError> {
         let [nvme, nbd] = [self.port, self.nbd_port].map(|port| format!("127.0.0.1:{port}"));
         self.launcher.start_or_refuse(&[VOLUME.to_owned(), "--listen".to_owned(), nvme, "--nbd".to_owned(), nbd])
     }
 
-    /// Where hosts find it.
+    /// Its URL for hosts.
     pub(super) fn url(&self, is_nbd: bool) -> String {
         if is_nbd {
             format!("nbd://127.0.0.1:{}/{VOLUME}", self.nbd_port)
@@ -98,47 +99,48 @@ impl Side {
         }
     }
 
-    /// Takes the volume over from whoever has it. Returns who that was, a line for each member. One may be `away`.
+    /// Takes the volume over. Returns the previous holder of each member. One member may be `away`.
     ///
     /// # Errors
-    /// When it does not have all members afterwards.
-    pub(super) fn take_over(&self, away: Option<&str>) -> Result<Vec<Option<String>>, Trouble> {
+    /// When not all members are reserved afterwards.
+    pub(super) fn take_over(&self, away: Option<&str>) -> Result<Vec<Option<String>>, RunError> {
         let text = match self.launcher.run(&["volume", "takeover", VOLUME, "--json"]) {
-            // Exit code 1 says that not all members are reserved, which the JSON says too.
-            Err(Trouble::Stuck(text)) if text.contains("\"drives\"") => text,
+            // Exit code 1: not all members are reserved, which the JSON shows too.
+            Err(RunError::Failed(text)) if text.contains("\"drives\"") => text,
             other => other?,
         };
-        let report: Value = serde_json::from_str(text.lines().find(|line| line.starts_with('{')).unwrap_or_default())
-            .map_err(|error| Trouble::Stuck(format!("a report that is not JSON ({error}): {text}")))?;
+        let report: Value =
+            serde_json::from_str(text.lines().find(|line| line.starts_with('{')).unwrap_or_default())
+                .map_err(|error| RunError::Failed(format!("the report is not valid JSON ({error}): {text}")))?;
         let drives = report["drives"].as_array().map_or(&[][..], |drives| &drives[..]);
         let is_reached = |drive: &&Value| drive["at"].as_str() != away;
         if drives.is_empty() || drives.iter().filter(is_reached).any(|drive| !drive["error"].is_null()) {
-            return Err(Trouble::lost(Loss::new("takeover", "all members reserved", report)));
+            return Err(RunError::lost(Loss::new("takeover", "all members reserved", report)));
         }
         Ok(drives.iter().map(|drive| drive["taken_from"].as_str().map(str::to_owned)).collect())
     }
 
-    /// Begins a takeover, and kills the program a little later.
+    /// Starts a takeover, and kills the program a little later.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub(super) fn take_over_and_kill(&self, after: Duration) -> Result<(), Trouble> {
-        let stuck = |error: std::io::Error| Trouble::Stuck(format!("a takeover cannot be started: {error}"));
+    pub(super) fn take_over_and_kill(&self, after: Duration) -> Result<(), RunError> {
+        let failed = |error: std::io::Error| RunError::Failed(format!("cannot start a takeover: {error}"));
         let mut command = Command::new(&self.launcher.program);
         command.args(["volume", "takeover", VOLUME, "--json"]).current_dir(&self.launcher.directory);
-        let mut child: Child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(stuck)?;
+        let mut child: Child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(failed)?;
         sleep(after);
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = child.kill();
-        child.wait().map_err(stuck)?;
+        child.wait().map_err(failed)?;
         Ok(())
     }
 
-    /// What `zonda volume status` says.
+    /// The output of `zonda volume status`.
     ///
     /// # Errors
-    /// When it says nothing.
-    pub(super) fn status(&self) -> Result<Value, Trouble> {
+    /// When it fails.
+    pub(super) fn status(&self) -> Result<Value, RunError> {
         status_of(&self.launcher)
     }
 
@@ -146,25 +148,26 @@ impl Side {
     ///
     /// # Errors
     /// When its `volume.toml` cannot be read.
-    pub(super) fn stays_reserved(&self) -> Result<bool, Trouble> {
+    pub(super) fn stays_reserved(&self) -> Result<bool, RunError> {
         let file = self.launcher.directory.join(VOLUME).join("volume.toml");
-        let text = fs::read_to_string(&file).map_err(|error| Trouble::Stuck(format!("{}: {error}", file.display())))?;
+        let text =
+            fs::read_to_string(&file).map_err(|error| RunError::Failed(format!("{}: {error}", file.display())))?;
         Ok(text.lines().any(|line| line == "stays_reserved = true"))
     }
 
-    /// Gives back what is reserved for this side.
+    /// Releases the reservations of this side.
     ///
     /// # Errors
-    /// When that does not succeed.
-    pub(super) fn release(&self) -> Result<(), Trouble> {
+    /// When that fails.
+    pub(super) fn release(&self) -> Result<(), RunError> {
         self.launcher.run(&["volume", "takeover", VOLUME, "--release"]).map(|_| ())
     }
 
     /// Waits until its server reports this state of the volume.
     ///
     /// # Errors
-    /// When that does not come about.
-    pub(super) fn wait_until(&self, state: &str) -> Result<(), Trouble> {
+    /// On timeout.
+    pub(super) fn wait_until(&self, state: &str) -> Result<(), RunError> {
         let deadline = Instant::now() + STATE_TIMEOUT;
         loop {
             let status = self.status()?;
@@ -172,7 +175,7 @@ impl Side {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(Trouble::lost(Loss::new("status", format!("state {state} within 30 s"), status)));
+                return Err(RunError::lost(Loss::new("status", format!("state {state} within 30 s"), status)));
             }
             sleep(POLL);
         }
@@ -183,7 +186,7 @@ impl Side {
     }
 }
 
-/// Everything that a run starts.
+/// All servers of a run.
 pub(super) struct Site {
     pub(super) drives: Vec<Drives>,
     pub(super) sides: [Side; 2],
@@ -193,82 +196,83 @@ impl Site {
     /// A volume of three members behind two servers, and a copy of its directory.
     ///
     /// # Errors
-    /// When it cannot be made.
-    pub(super) fn create(launcher: &Launcher) -> Result<Site, Trouble> {
+    /// When it cannot be created.
+    pub(super) fn create(launcher: &Launcher) -> Result<Site, RunError> {
         let drives =
             vec![Drives::create(launcher, "drives1", &["a", "b"])?, Drives::create(launcher, "drives2", &["c"])?];
         let sides = [side(launcher, SIDES[0])?, side(launcher, SIDES[1])?];
         let members = [drives[0].url("a"), drives[0].url("b"), drives[1].url("c")].join(",");
         sides[0].launcher.run(&["volume", "create", VOLUME, "--members", &members, "--level", "5"])?;
         let directory = sides[1].launcher.directory.join(VOLUME);
-        fs::create_dir(&directory).map_err(|error| Trouble::Stuck(format!("{}: {error}", directory.display())))?;
+        fs::create_dir(&directory).map_err(|error| RunError::Failed(format!("{}: {error}", directory.display())))?;
         let site = Site { drives, sides };
         site.copy(0)?;
         Ok(site)
     }
 
-    /// Kills the server of the last member. Returns where that member is.
+    /// Kills the server of the last member. Returns the URL of that member.
     ///
     /// # Errors
-    /// When it had ended by itself.
-    pub(super) fn stop_member(&mut self) -> Result<String, Trouble> {
+    /// When it had exited by itself.
+    pub(super) fn stop_member(&mut self) -> Result<String, RunError> {
         self.drives[1].kill()?;
         Ok(self.drives[1].url("c"))
     }
 
-    /// Starts it again.
+    /// Restarts it.
     ///
     /// # Errors
     /// When it does not start.
-    pub(super) fn start_member(&mut self) -> Result<(), Trouble> {
+    pub(super) fn start_member(&mut self) -> Result<(), RunError> {
         self.drives[1].start()
     }
 
-    /// Brings the other side's `volume.toml` up to that of this one.
+    /// Copies the `volume.toml` of this side to the other one.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub(super) fn copy(&self, from: usize) -> Result<(), Trouble> {
+    pub(super) fn copy(&self, from: usize) -> Result<(), RunError> {
         let (from, to) = (self.sides[from].file(), self.sides[1 - from].file());
-        fs::copy(&from, &to).map(|_| ()).map_err(|error| Trouble::Stuck(format!("{}: {error}", to.display())))
+        fs::copy(&from, &to).map(|_| ()).map_err(|error| RunError::Failed(format!("{}: {error}", to.display())))
     }
 }
 
-/// Stops or wakes a server.
+/// Pauses a server.
 ///
 /// # Errors
-/// When it had ended by itself.
-pub(super) fn pause(server: &Server) -> Result<(), Trouble> {
+/// When it had exited by itself.
+pub(super) fn pause(server: &Server) -> Result<(), RunError> {
     server.signal(Signal::STOP)
 }
 
-/// The same the other way.
+/// Resumes a server.
 ///
 /// # Errors
-/// When it had ended by itself.
-pub(super) fn wake(server: &Server) -> Result<(), Trouble> {
+/// When it had exited by itself.
+pub(super) fn wake(server: &Server) -> Result<(), RunError> {
     server.signal(Signal::CONT)
 }
 
-/// What `zonda volume status` says of the volume in this launcher's directory.
+/// The output of `zonda volume status` for the volume in this launcher's directory.
 ///
 /// # Errors
-/// When it says nothing.
-pub(super) fn status_of(launcher: &Launcher) -> Result<Value, Trouble> {
+/// When it fails.
+pub(super) fn status_of(launcher: &Launcher) -> Result<Value, RunError> {
     let text = match launcher.run(&["volume", "status", VOLUME, "--json"]) {
-        // Exit code 1 says that not all is well, which the JSON says too.
-        Err(Trouble::Stuck(text)) if text.contains("\"state\"") => text,
+        // Exit code 1: the volume is degraded, which the JSON shows too.
+        Err(RunError::Failed(text)) if text.contains("\"state\"") => text,
         other => other?,
     };
     let json = text.lines().find(|line| line.starts_with('{')).unwrap_or_default();
-    serde_json::from_str(json).map_err(|error| Trouble::Stuck(format!("a status that is not JSON ({error}): {text}")))
+    serde_json::from_str(json)
+        .map_err(|error| RunError::Failed(format!("the status is not valid JSON ({error}): {text}")))
 }
 
-/// Makes an image in the directory of this launcher.
+/// Creates an image in the directory of this launcher.
 ///
 /// # Errors
 /// When the program refuses.
-pub(super) fn create_image(launcher: &Launcher, name: &str) -> Result<(), Trouble> {
+pub(super) fn create_image(launcher: &Launcher, name: &str) -> Result<(), RunError> {
     let create = ["drive", "create", name, "--profile", "zn540-zapraid", "--zones", ZONES, "--zone-capacity", "1MiB"];
     launcher.run(&create).map(|_| ())
 }
@@ -276,17 +280,17 @@ pub(super) fn create_image(launcher: &Launcher, name: &str) -> Result<(), Troubl
 /// A launcher for a folder in the directory of this one.
 ///
 /// # Errors
-/// When the folder cannot be made.
-pub(super) fn within(launcher: &Launcher, folder: &str) -> Result<Launcher, Trouble> {
+/// When the folder cannot be created.
+pub(super) fn within(launcher: &Launcher, folder: &str) -> Result<Launcher, RunError> {
     let directory = launcher.directory.join(folder);
-    fs::create_dir_all(&directory).map_err(|error| Trouble::Stuck(format!("{}: {error}", directory.display())))?;
+    fs::create_dir_all(&directory).map_err(|error| RunError::Failed(format!("{}: {error}", directory.display())))?;
     Ok(Launcher { directory, ..launcher.clone() })
 }
 
-/// A folder with a volume of its own and ports for its server.
+/// A folder with its own volume and ports for its server.
 ///
 /// # Errors
-/// When the folder cannot be made, or no port is free.
-pub(super) fn side(launcher: &Launcher, folder: &str) -> Result<Side, Trouble> {
+/// When the folder cannot be created, or no port is free.
+pub(super) fn side(launcher: &Launcher, folder: &str) -> Result<Side, RunError> {
     Ok(Side { launcher: within(launcher, folder)?, port: free_port()?, nbd_port: free_port()? })
 }

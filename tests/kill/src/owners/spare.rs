@@ -1,4 +1,4 @@
-//! Two volumes that name the same spare, which another server has: never both may use it.
+//! Two volumes with the same spare, which another server exports: never both may use it.
 
 use std::fs;
 use std::thread::sleep;
@@ -9,7 +9,7 @@ use zonda_zoned::Prng;
 use super::client::{Client, Task};
 use super::must_stop;
 use super::site::{Drives, Side, VOLUME, create_image, side};
-use crate::loss::{Loss, Trouble};
+use crate::loss::{Loss, RunError};
 use crate::oracle::{Floor, PlainHistory};
 use crate::server::{Launcher, Server};
 use crate::stamp::Stamper;
@@ -22,7 +22,7 @@ const LOAD_MS_MAX: u64 = 200;
 const REBUILD_TIMEOUT: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 
-/// A mirror of two images here, with the spare.
+/// A mirror of two local images, with the spare.
 struct Mirror {
     side: Side,
     server: Option<Server>,
@@ -32,17 +32,18 @@ struct Mirror {
     loads: u32,
 }
 
-/// Starts, stops and kills both, and fails a member of each, in random order. Returns how many blocks were verified.
+/// Starts, stops and kills both, and fails a member of each, in random order. Returns how many
+/// blocks were verified.
 ///
 /// # Errors
-/// What was lost, or what stood in the way.
+/// The losses, or why the round failed.
 pub(super) fn round(
     launcher: &Launcher,
     seed: u64,
     round: u32,
     prng: &mut Prng,
-    told: &mut Vec<String>,
-) -> Result<u64, Trouble> {
+    log: &mut Vec<String>,
+) -> Result<u64, RunError> {
     let folder = format!("spare{round}");
     let drives = Drives::create(launcher, &format!("{folder}/drives"), &["s"])?;
     let mut mirrors = Vec::new();
@@ -52,28 +53,30 @@ pub(super) fn round(
     for _ in 0..STEPS {
         let which = prng.below(2) as usize;
         let what = mirrors[which].step(prng)?;
-        told.push(format!("{} {what}", ["one", "two"][which]));
+        log.push(format!("{} {what}", ["one", "two"][which]));
     }
     for mirror in &mut mirrors {
         mirror.server.take().map_or(Ok(()), Server::kill)?;
     }
-    let users = mirrors.iter().map(|mirror| mirror.uses(&drives.url("s"))).collect::<Result<Vec<bool>, Trouble>>()?;
-    told.push(format!("spare used by {users:?}"));
+    let users = mirrors.iter().map(|mirror| mirror.uses(&drives.url("s"))).collect::<Result<Vec<bool>, RunError>>()?;
+    let names = ["one", "two"].into_iter().zip(&users).filter(|(_, uses)| **uses).map(|(name, _)| name);
+    let names: Vec<&str> = names.collect();
+    log.push(format!("spare used by {}", if names.is_empty() { "none".to_owned() } else { names.join(", ") }));
     if users == [true, true] {
-        return Err(Trouble::lost(Loss::new("a spare of two volumes", "used by one of them", "used by both")));
+        return Err(RunError::lost(Loss::new("a spare of two volumes", "used by one of them", "used by both")));
     }
     let mut verified = 0;
     for (mirror, uses) in mirrors.iter_mut().zip(users) {
         verified += mirror.verify(uses, prng)?;
     }
     drop(drives);
-    // What is left of it is of no use to anyone.
+    // Its files are not needed any more.
     let _ = fs::remove_dir_all(launcher.directory.join(&folder));
     Ok(verified)
 }
 
 impl Mirror {
-    fn create(launcher: &Launcher, folder: &str, spare: &str, seed: u64) -> Result<Mirror, Trouble> {
+    fn create(launcher: &Launcher, folder: &str, spare: &str, seed: u64) -> Result<Mirror, RunError> {
         let side = side(launcher, folder)?;
         for image in ["m0", "m1"] {
             create_image(&side.launcher, image)?;
@@ -84,7 +87,7 @@ impl Mirror {
         Ok(Mirror { side, server: None, has_failed: false, stamper, history, loads: 0 })
     }
 
-    fn step(&mut self, prng: &mut Prng) -> Result<&'static str, Trouble> {
+    fn step(&mut self, prng: &mut Prng) -> Result<&'static str, RunError> {
         let Some(server) = self.server.take() else {
             self.start()?;
             self.load(prng)?;
@@ -97,7 +100,7 @@ impl Mirror {
                 self.server = Some(server);
                 if self.has_failed {
                     self.load(prng)?;
-                    return Ok("is loaded");
+                    return Ok("has load");
                 }
                 self.has_failed = true;
                 self.side.launcher.run(&["member", "fail", VOLUME, "0"])?;
@@ -106,13 +109,13 @@ impl Mirror {
         }
     }
 
-    fn start(&mut self) -> Result<(), Trouble> {
-        let refused = |said| Trouble::lost(Loss::new("start of a volume with a spare of two", "a server", said));
+    fn start(&mut self) -> Result<(), RunError> {
+        let refused = |said| RunError::lost(Loss::new("start of a volume with a spare of two", "a server", said));
         self.server = Some(self.side.serve()?.map_err(refused)?);
         Ok(())
     }
 
-    fn load(&mut self, prng: &mut Prng) -> Result<(), Trouble> {
+    fn load(&mut self, prng: &mut Prng) -> Result<(), RunError> {
         self.loads += 1;
         let client = Client::start(Task {
             url: self.side.url(prng.chance(1, 2)),
@@ -130,21 +133,22 @@ impl Mirror {
     }
 
     /// Whether `volume.toml` names the spare as a member.
-    fn uses(&self, spare: &str) -> Result<bool, Trouble> {
+    fn uses(&self, spare: &str) -> Result<bool, RunError> {
         let file = self.side.launcher.directory.join(VOLUME).join("volume.toml");
-        let text = fs::read_to_string(&file).map_err(|error| Trouble::Stuck(format!("{}: {error}", file.display())))?;
+        let text =
+            fs::read_to_string(&file).map_err(|error| RunError::Failed(format!("{}: {error}", file.display())))?;
         Ok(text.split("[[").any(|part| part.starts_with("member]]") && part.contains(spare)))
     }
 
-    /// Everything is as hosts wrote it; with the spare, also if it is the only member that is left.
-    fn verify(&mut self, uses_spare: bool, prng: &mut Prng) -> Result<u64, Trouble> {
+    /// Verifies all data; with the spare, also when it is the only member left.
+    fn verify(&mut self, uses_spare: bool, prng: &mut Prng) -> Result<u64, RunError> {
         self.start()?;
         if uses_spare {
             let deadline = Instant::now() + REBUILD_TIMEOUT;
             let mut status = self.side.status()?;
-            while status["state"] != "well" {
+            while status["state"] != "healthy" {
                 if Instant::now() > deadline {
-                    return Err(Trouble::lost(Loss::new("rebuild of a spare", "state well within 60 s", status)));
+                    return Err(RunError::lost(Loss::new("rebuild of a spare", "state well within 60 s", status)));
                 }
                 sleep(POLL);
                 status = self.side.status()?;
@@ -152,8 +156,8 @@ impl Mirror {
             self.side.launcher.run(&["member", "fail", VOLUME, "1"])?;
         }
         let url = self.side.url(prng.chance(1, 2));
-        let looked = verify::volume(&url, &self.stamper, &mut self.history, Floor::Acknowledged, false)?;
+        let verified = verify::volume(&url, &self.stamper, &mut self.history, Floor::Acknowledged, false)?;
         self.server.take().map_or(Ok(()), must_stop)?;
-        Ok(looked.verified)
+        Ok(verified.blocks)
     }
 }

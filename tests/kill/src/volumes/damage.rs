@@ -1,4 +1,4 @@
-//! Bytes of a member's files flipped while no program uses them.
+//! Flips bytes of a member's files while no program uses them.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use zonda_zoned::Prng;
 
-/// What an image keeps in which file, so that metadata are struck as often as data.
+/// The files of an image, so that metadata are damaged as often as data.
 const FILES: [&str; 5] = ["data.zonda", "tags.zonda", "journal.zonda", "state.zonda", "image.zonda"];
 const PAGE_BYTES: u64 = 4096;
-/// Pages that are tried for one that holds something.
+/// Pages that are tried to find one that is not all zeros.
 const TRIES: u32 = 200;
 /// Bytes of a zone of the members of a run.
 pub(super) const ZONE_BYTES: u64 = 4 << 20;
 /// Bytes of the tags of one block of data.
 const TAG_BYTES: u64 = 128;
 
-/// Flips some bytes somewhere in the image in `member`; returns where.
+/// Flips some bytes of the image in `member`; returns the places.
 ///
 /// # Errors
 /// When a file cannot be changed.
@@ -40,7 +40,7 @@ pub(super) fn flip(member: &Path, prng: &mut Prng) -> io::Result<Vec<String>> {
         let read = file.read_at(&mut bytes, page)?;
         bytes.truncate(read);
         // One byte, a sector, or all of a page.
-        let length = (*prng.pick(&[1, 1, 512, PAGE_BYTES]).expect("there are lengths")).min(bytes.len() as u64);
+        let length = (*prng.pick(&[1, 1, 512, PAGE_BYTES]).expect("not empty")).min(bytes.len() as u64);
         let first = prng.below(bytes.len() as u64 - length + 1);
         for byte in &mut bytes[first as usize..(first + length) as usize] {
             *byte ^= 1 << prng.below(8);
@@ -51,7 +51,8 @@ pub(super) fn flip(member: &Path, prng: &mut Prng) -> io::Result<Vec<String>> {
     Ok(places)
 }
 
-/// A page that is not all zeros: one in three times one of the first of a zone, where headers and superblocks are.
+/// A page that is not all zeros: one in three times one of the first of a zone, where headers and
+/// superblocks are.
 fn page_with_contents(file: &File, zone_bytes: u64, prng: &mut Prng) -> io::Result<Option<u64>> {
     let pages = file.metadata()?.len() / PAGE_BYTES;
     let mut bytes = vec![0; PAGE_BYTES as usize];

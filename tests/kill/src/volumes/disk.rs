@@ -8,21 +8,21 @@ use std::process::Command;
 use super::level::Level;
 use super::remote::Remote;
 use super::space::Space;
-use crate::loss::Trouble;
+use crate::loss::RunError;
 use crate::server::Launcher;
 
 /// The directory of the volume.
 pub(super) const VOLUME: &str = "vol";
 const SPACE: &str = "tmpfs";
-/// Where a failed run leaves a copy of what was there.
+/// The copy of that file system after a failed run.
 const KEPT: &str = "tmpfs.kept";
 const ZONES: &str = "24";
 
-/// Where the members of a volume are.
+/// The directories of the members of a volume.
 #[derive(Debug)]
 pub(super) struct Disk {
     root: PathBuf,
-    /// Images of the members in their order, seen from the root; the URL of one that is remote.
+    /// Images of the members in order, relative to the root; the URL of a remote one.
     members: Vec<String>,
     away: BTreeSet<usize>,
     made: u32,
@@ -30,20 +30,21 @@ pub(super) struct Disk {
     space: Option<Space>,
     /// Why it has none.
     skipped: Option<String>,
-    /// The last member, where that is behind a server.
+    /// The last member, if it is exported by a server.
     remote: Option<Remote>,
 }
 
 impl Disk {
-    /// Makes the members and the volume, in place of those that are there. With a seed the last of several members is remote.
+    /// Creates the members and the volume, replacing existing ones. With a seed the last of several
+    /// members is remote.
     ///
     /// # Errors
-    /// When that does not succeed.
-    pub(super) fn create(launcher: &Launcher, level: Level, remote: Option<u64>) -> Result<Disk, Trouble> {
+    /// When that fails.
+    pub(super) fn create(launcher: &Launcher, level: Level, remote: Option<u64>) -> Result<Disk, RunError> {
         let root = launcher.directory.clone();
         let (space, skipped) = match Space::mount(&root.join(SPACE)) {
             Ok(space) => (Some(space), None),
-            Err(error) => (None, Some(format!("no tmpfs can be mounted: {error}"))),
+            Err(error) => (None, Some(format!("cannot mount a tmpfs: {error}"))),
         };
         let remote = remote.filter(|_| level.members() > 1);
         let remote = remote.map(|seed| Remote::create(launcher, seed)).transpose()?;
@@ -62,32 +63,32 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Makes an image that belongs to no volume.
+    /// Creates an image that belongs to no volume.
     ///
     /// # Errors
-    /// When that does not succeed.
-    pub(super) fn create_image(&mut self, launcher: &Launcher) -> Result<String, Trouble> {
+    /// When that fails.
+    pub(super) fn create_image(&mut self, launcher: &Launcher) -> Result<String, RunError> {
         self.made += 1;
         create(launcher, format!("m{}", self.made))
     }
 
-    /// The remote member, as long as it is one.
+    /// The index of the remote member, while it is a member.
     pub(super) fn remote(&self) -> Option<usize> {
         let url = self.remote.as_ref()?.url();
         self.members.iter().position(|name| *name == url)
     }
 
-    /// The same, to do something to it.
+    /// The remote member, to inject a fault.
     pub(super) fn remote_mut(&mut self) -> Option<&mut Remote> {
         self.remote()?;
         self.remote.as_mut()
     }
 
-    /// Does something to the files of a member that no program uses then.
+    /// Changes the files of a member while no program uses them.
     ///
     /// # Errors
     /// When the server of a remote one cannot be killed or started.
-    pub(super) fn with_files<T>(&mut self, member: usize, change: impl FnOnce(&Path) -> T) -> Result<T, Trouble> {
+    pub(super) fn with_files<T>(&mut self, member: usize, change: impl FnOnce(&Path) -> T) -> Result<T, RunError> {
         if self.remote() != Some(member) {
             let name = &self.members[member];
             return Ok(change(&self.root.join(if self.away.contains(&member) { away(name) } else { name.clone() })));
@@ -102,11 +103,11 @@ impl Disk {
         Ok(changed)
     }
 
-    /// Moves a member's directory away, or ends its server; whether it was in its place.
+    /// Moves a member's directory away, or stops its server; returns whether it was in place.
     ///
     /// # Errors
     /// When it cannot be moved.
-    pub(super) fn move_away(&mut self, member: usize) -> Result<bool, Trouble> {
+    pub(super) fn move_away(&mut self, member: usize) -> Result<bool, RunError> {
         if self.away.contains(&member) {
             return Ok(false);
         }
@@ -120,11 +121,11 @@ impl Disk {
         Ok(true)
     }
 
-    /// Moves directories back to their places.
+    /// Moves directories back.
     ///
     /// # Errors
     /// When one cannot be moved.
-    pub(super) fn move_back(&mut self) -> Result<usize, Trouble> {
+    pub(super) fn move_back(&mut self) -> Result<usize, RunError> {
         let moved = std::mem::take(&mut self.away);
         for &member in &moved {
             if self.remote() == Some(member) {
@@ -142,24 +143,24 @@ impl Disk {
         &self.away
     }
 
-    /// Reads where the members are from the volume's file: one may have been replaced.
+    /// Rereads the locations of the members from `volume.toml`: one may have been replaced.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub(super) fn refresh(&mut self) -> Result<(), Trouble> {
-        let text = fs::read_to_string(self.root.join(VOLUME).join("volume.toml")).map_err(|error| stuck(&error))?;
+    pub(super) fn refresh(&mut self) -> Result<(), RunError> {
+        let text = fs::read_to_string(self.root.join(VOLUME).join("volume.toml")).map_err(|error| failed(&error))?;
         let members: Vec<String> = members_in(&text).map(str::to_owned).collect();
         if members.len() != self.members.len() {
-            return Err(Trouble::Stuck(format!("volume.toml has {} members", members.len())));
+            return Err(RunError::Failed(format!("volume.toml has {} members", members.len())));
         }
-        // A directory that is away is moved back under the name that it had.
+        // A directory that was moved away returns under its old name.
         for (member, name) in members.into_iter().enumerate().filter(|(member, _)| !self.away.contains(member)) {
             self.members[member] = name;
         }
         Ok(())
     }
 
-    /// Removes images that are no members any more.
+    /// Removes images that are not members any more.
     pub(super) fn remove_unused(&self) {
         for image in (1..=self.made).map(|number| format!("m{number}")).filter(|name| !self.members.contains(name)) {
             // It may have been removed before.
@@ -173,22 +174,22 @@ impl Disk {
         Disk { root: root.to_owned(), members, away, made: 0, space: None, skipped: None, remote: None }
     }
 
-    /// The file system of the first member, as long as that is a member.
+    /// The file system of the first member, while it is a member.
     pub(super) fn space(&self) -> Option<&Space> {
         self.space.as_ref().filter(|_| self.members.iter().any(|name| name.starts_with(SPACE)))
     }
 
-    /// Why there is no file system to fill.
+    /// Why there is no file system to fill, if so.
     pub(super) fn skipped(&self) -> Option<&str> {
         self.skipped.as_deref()
     }
 
-    /// Leaves a copy of what is on a file system that goes with this program.
+    /// Copies the contents of the file system that is unmounted with this program.
     pub(super) fn keep(&self) {
         if self.space.is_some() {
             let copy = Command::new("cp").args(["-a", "--sparse=always", SPACE, KEPT]).current_dir(&self.root).status();
             if !copy.is_ok_and(|status| status.success()) {
-                eprintln!("the first member cannot be copied to {KEPT}");
+                eprintln!("cannot copy the first member to {KEPT}");
             }
         }
     }
@@ -197,29 +198,29 @@ impl Disk {
     ///
     /// # Errors
     /// When a directory cannot be removed.
-    pub(super) fn remove(mut self) -> Result<(), Trouble> {
+    pub(super) fn remove(mut self) -> Result<(), RunError> {
         self.space = None;
         self.remote = None;
-        for entry in fs::read_dir(&self.root).map_err(|error| stuck(&error))?.flatten() {
+        for entry in fs::read_dir(&self.root).map_err(|error| failed(&error))?.flatten() {
             if entry.path().is_dir() {
-                fs::remove_dir_all(entry.path()).map_err(|error| stuck(&error))?;
+                fs::remove_dir_all(entry.path()).map_err(|error| failed(&error))?;
             }
         }
         Ok(())
     }
 }
 
-/// Makes an image with this name.
+/// Creates an image with this name.
 ///
 /// # Errors
 /// When the program refuses.
-pub(super) fn create(launcher: &Launcher, image: String) -> Result<String, Trouble> {
+pub(super) fn create(launcher: &Launcher, image: String) -> Result<String, RunError> {
     let create = ["drive", "create", &image, "--profile", "zn540-zapraid", "--zones", ZONES, "--zone-capacity", "4MiB"];
     launcher.run(&create)?;
     Ok(image)
 }
 
-/// Where the members are, in the text of `volume.toml`.
+/// The locations of the members, from the text of `volume.toml`.
 fn members_in(text: &str) -> impl Iterator<Item = &str> {
     let mut is_member = false;
     text.lines().filter_map(move |line| {
@@ -235,12 +236,12 @@ fn away(name: &str) -> String {
     format!("{name}.away")
 }
 
-fn rename(from: &Path, to: &Path) -> Result<(), Trouble> {
-    fs::rename(from, to).map_err(|error| Trouble::Stuck(format!("{}: {error}", from.display())))
+fn rename(from: &Path, to: &Path) -> Result<(), RunError> {
+    fs::rename(from, to).map_err(|error| RunError::Failed(format!("{}: {error}", from.display())))
 }
 
-fn stuck(error: &std::io::Error) -> Trouble {
-    Trouble::Stuck(error.to_string())
+fn failed(error: &std::io::Error) -> RunError {
+    RunError::Failed(error.to_string())
 }
 
 #[cfg(test)]
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_those_of_the_volumes_file_and_not_its_spares() {
+    fn members_are_those_of_volume_toml_and_not_its_spares() {
         let text = "name = \"vol\"\n[[member]]\nat = \"../m1\"\nstate = \"active\"\n[[spare]]\nat = \"../m3\"\n[[member]]\nat = \"../tmpfs/first\"\n[[member]]\nat = \"nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:last\"";
         let last = "nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:last";
         assert_eq!(members_in(text).collect::<Vec<_>>(), ["m1", "tmpfs/first", last]);

@@ -1,18 +1,18 @@
-//! Levels of volumes, and which members each can do without.
+//! Levels of volumes, and the member failures each tolerates.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// How the volume of a run is made redundant.
+/// The redundancy level of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// As `zonda volume create --level` has it.
+    /// The value of `zonda volume create --level`.
     name: &'static str,
     members: usize,
     parity: usize,
 }
 
-/// Names of this program, and the levels: members of small volumes, so that most attacks concern them all.
+/// Names of this program, and the levels: small volumes, so that most faults affect all members.
 const LEVELS: [(&str, Level); 8] = [
     ("single", Level { name: "0", members: 1, parity: 0 }),
     ("raid0", Level { name: "0", members: 3, parity: 0 }),
@@ -34,22 +34,23 @@ impl FromStr for Level {
 }
 
 impl Level {
-    /// What follows `--level`.
+    /// The value of `--level`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How many members.
+    /// The number of members.
     #[must_use]
     pub fn members(&self) -> usize {
         self.members
     }
 
-    /// Whether everything can be read without these members. RAID 01 counts as what it can lose in any case.
+    /// Whether all data are readable without these members. RAID 01 counts as the number that it
+    /// can lose in any case.
     #[must_use]
-    pub fn tolerates(&self, lacking: &BTreeSet<usize>) -> bool {
-        lacking.len() <= self.parity
+    pub fn tolerates(&self, degraded: &BTreeSet<usize>) -> bool {
+        degraded.len() <= self.parity
     }
 }
 

@@ -1,8 +1,10 @@
-//! The network between a volume and a member behind a server: a relay that can be cut, and that can make commands fail.
+//! The network between a volume and a remote member: a relay that can be cut, and that can inject
+//! command errors.
 //!
-//! It knows as much of NVMe/TCP as that takes (NVMe TCP Transport Specification 1.1): PDUs begin with their type (byte 0) and length
-//! (bytes 4 to 8), CapsuleResp (type 5) has the completion at byte 8, C2HData (type 7) the command at byte 8; the first command of a
-//! connection says which queue it is.
+//! It parses as much of NVMe/TCP as necessary (NVMe TCP Transport Specification 1.1): PDUs start
+//! with their type (byte 0) and length (bytes 4 to 8), CapsuleResp (type 5) has the completion at
+//! byte 8, C2HData (type 7) the command at byte 8; the first command of a connection identifies its
+//! queue.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,16 +21,16 @@ const C2H_DATA: u8 = 0x07;
 /// C2HData: the last PDU of a command, and no response follows it.
 const LAST_AND_SUCCESS: u8 = 0x0c;
 const RESPONSE_BYTES: usize = 24;
-/// Of a CapsuleResp: the submission queue's head, the command, and the status.
+/// Fields of a CapsuleResp: submission queue head, command identifier, status.
 const QUEUE_HEAD: std::ops::Range<usize> = 16..18;
 const COMMAND: std::ops::Range<usize> = 20..22;
 const STATUS: std::ops::Range<usize> = 22..24;
-/// Internal Error (NVMe Base Specification 2.0, figure 95), behind the phase bit.
+/// Internal Error (NVMe Base Specification 2.0, figure 95), after the phase bit.
 const INTERNAL_ERROR: u16 = 0x06 << 1;
 /// The largest PDU that is relayed.
 const PDU_BYTES_MAX: usize = 64 << 20;
 
-/// A relay on a port of its own. Dropped, it is closed.
+/// A relay on its own port. Dropped, it is closed.
 #[derive(Debug)]
 pub(super) struct Link {
     state: Arc<State>,
@@ -37,13 +39,13 @@ pub(super) struct Link {
 
 #[derive(Debug)]
 struct State {
-    /// Where the server listens.
+    /// The port of the server.
     server: u16,
     is_cut: AtomicBool,
     is_closed: AtomicBool,
-    /// Of 1000 completions of I/O queues, how many become errors.
+    /// Completions of I/O queues that become errors, per 1000.
     errors_per_mille: AtomicU32,
-    /// Completions that were looked at for that.
+    /// Completions seen since.
     completions: AtomicU64,
     injected: AtomicU32,
     seed: u64,
@@ -54,7 +56,7 @@ impl Link {
     /// Relays connections from a new port of the loopback to this one.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// When no port is available.
     pub(super) fn to(server: u16, seed: u64) -> io::Result<Link> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
@@ -74,36 +76,37 @@ impl Link {
                 if relayed.is_closed.load(Ordering::SeqCst) {
                     return;
                 }
-                // A connection that is refused is the server's not being there: the volume sees the same.
+                // If the server refuses the connection, so does the relay.
                 let _ = relayed.relay(client);
             }
         });
         Ok(Link { state, port })
     }
 
-    /// Where the volume connects.
+    /// The port for the volume.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends all connections, and refuses new ones until [`restore`](Link::restore).
+    /// Closes all connections, and refuses new ones until [`restore`](Link::restore).
     pub(super) fn cut(&self) {
         self.state.is_cut.store(true, Ordering::SeqCst);
         self.state.disconnect();
     }
 
-    /// Commands fail from now on: so many of 1000 have happened, and are reported as an error; reads return nothing.
+    /// Injects errors from now on: this many of 1000 executed commands are reported as failed;
+    /// reads return no data.
     pub(super) fn fail_commands(&self, per_mille: u32) {
         self.state.errors_per_mille.store(per_mille, Ordering::SeqCst);
     }
 
-    /// Everything is as it should be again.
+    /// Ends all faults.
     pub(super) fn restore(&self) {
         self.state.errors_per_mille.store(0, Ordering::SeqCst);
         self.state.is_cut.store(false, Ordering::SeqCst);
     }
 
-    /// Commands that were made to fail since this was asked last.
+    /// Errors injected since the last call.
     pub(super) fn take_injected(&self) -> u32 {
         self.state.injected.swap(0, Ordering::SeqCst)
     }
@@ -113,7 +116,7 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.state.is_closed.store(true, Ordering::SeqCst);
         self.state.disconnect();
-        // Wakes the one who accepts; if that is not possible it sleeps until the program ends.
+        // Wakes the accepting thread; if that fails it sleeps until the program exits.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
@@ -121,7 +124,7 @@ impl Drop for Link {
 impl State {
     fn disconnect(&self) {
         for stream in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // It may have ended.
+            // It may be closed already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -143,7 +146,7 @@ impl State {
         let of_queue = queue.clone();
         thread::spawn(move || {
             let (mut from, mut to) = upstream;
-            // However it ends, both ends are closed, and nobody else has an interest in why.
+            // Both ends are closed in any case; the reason does not matter.
             let _ = pass_commands(&mut from, &mut to, &of_queue);
             let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
         });
@@ -182,11 +185,11 @@ impl State {
     }
 }
 
-/// A success becomes an error: of a write its response, of a read its data.
+/// Replaces a success by an error: the response of a write, or the data of a read.
 fn fail(pdu: &mut Vec<u8>, queue_head: [u8; 2]) {
     match pdu[0] {
         CAPSULE_RESP if pdu.len() >= RESPONSE_BYTES => pdu[STATUS].copy_from_slice(&INTERNAL_ERROR.to_le_bytes()),
-        // Data in several parts are left alone.
+        // Data in several PDUs are not changed.
         C2H_DATA if pdu[1] & LAST_AND_SUCCESS == LAST_AND_SUCCESS && pdu[12..16] == [0; 4] => {
             let command = [pdu[8], pdu[9]];
             let mut response = vec![0; RESPONSE_BYTES];
@@ -200,7 +203,8 @@ fn fail(pdu: &mut Vec<u8>, queue_head: [u8; 2]) {
     }
 }
 
-/// Passes what the volume sends, and notes which queue the connection is: the first capsule is Connect (NVMe over Fabrics).
+/// Forwards bytes of the volume, and records the queue of the connection: the first capsule is
+/// Connect (NVMe over Fabrics).
 fn pass_commands(from: &mut impl Read, to: &mut impl Write, queue: &AtomicU16) -> io::Result<()> {
     loop {
         let pdu = read_pdu(from)?;
@@ -255,11 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn of_the_admin_queue_nothing_fails() {
+    fn commands_of_the_admin_queue_never_fail() {
         let link = Link::to(1, 1).expect("a port");
         link.fail_commands(1000);
         let (bytes, mut passed) = (response(3), Vec::new());
-        // It ends with the bytes.
+        // It returns at the end of the input.
         let _ = link.state.pass_completions(&mut &bytes[..], &mut passed, &AtomicU16::new(0));
         assert_eq!((passed, link.take_injected()), (bytes.clone(), 0));
         let mut passed = Vec::new();
@@ -268,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_cut_ends_connections_and_takes_none_until_it_is_restored() {
+    fn a_cut_link_closes_connections_and_accepts_none_until_it_is_restored() {
         let server = TcpListener::bind("127.0.0.1:0").expect("a port");
         let link = Link::to(server.local_addr().expect("it has one").port(), 1).expect("a port");
         let connect = || TcpStream::connect(("127.0.0.1", link.port())).expect("the relay listens");

@@ -1,4 +1,4 @@
-//! A member behind a server of its own.
+//! A member exported by its own server.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -8,18 +8,18 @@ use zonda_zoned::Prng;
 
 use super::disk;
 use super::link::Link;
-use crate::loss::Trouble;
+use crate::loss::RunError;
 use crate::server::{Launcher, Server, free_port};
 
-/// Where its image and its log are, seen from the directory of a run.
+/// The directory of its image and its log, relative to that of the run.
 const FOLDER: &str = "remote";
 const IMAGE: &str = "last";
-/// The longest time for which it is not what it should be.
+/// The longest duration of a fault.
 const ATTACK_MS_MAX: u64 = 1_500;
-/// Of 1000 commands, how many fail.
+/// Failing commands per 1000.
 const ERRORS_PER_MILLE: [u32; 3] = [20, 200, 1000];
 
-/// The member, its server, and the network in between.
+/// The member, its server, and the network to it.
 #[derive(Debug)]
 pub(super) struct Remote {
     launcher: Launcher,
@@ -28,27 +28,27 @@ pub(super) struct Remote {
     link: Link,
 }
 
-/// What can be done to it while it is used.
+/// Faults of the member while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemoteAttack {
-    /// Its server is killed, and started again.
+    /// Its server is killed, and restarted.
     Kill,
-    /// Its server is stopped for a while.
+    /// Its server is paused for a while.
     Pause,
-    /// Connections end, and new ones are refused for a while.
+    /// Connections are closed, and new ones refused for a while.
     Cut,
-    /// So many commands of 1000 fail.
+    /// This many of 1000 commands fail.
     Errors(u32),
 }
 
 impl RemoteAttack {
-    /// One of them, and for how long.
-    pub(super) fn draw(prng: &mut Prng) -> (RemoteAttack, Duration) {
+    /// A random fault, and its duration.
+    pub(super) fn random(prng: &mut Prng) -> (RemoteAttack, Duration) {
         let attack = match prng.below(4) {
             0 => RemoteAttack::Kill,
             1 => RemoteAttack::Pause,
             2 => RemoteAttack::Cut,
-            _ => RemoteAttack::Errors(*prng.pick(&ERRORS_PER_MILLE).expect("there are rates")),
+            _ => RemoteAttack::Errors(*prng.pick(&ERRORS_PER_MILLE).expect("not empty")),
         };
         (attack, Duration::from_millis(prng.below(ATTACK_MS_MAX)))
     }
@@ -64,24 +64,24 @@ impl RemoteAttack {
 }
 
 impl Remote {
-    /// Makes an image and serves it.
+    /// Creates an image and serves it.
     ///
     /// # Errors
-    /// When that does not succeed.
-    pub(super) fn create(launcher: &Launcher, seed: u64) -> Result<Remote, Trouble> {
+    /// When that fails.
+    pub(super) fn create(launcher: &Launcher, seed: u64) -> Result<Remote, RunError> {
         let directory = launcher.directory.join(FOLDER);
         std::fs::create_dir_all(&directory)
-            .map_err(|error| Trouble::Stuck(format!("{}: {error}", directory.display())))?;
+            .map_err(|error| RunError::Failed(format!("{}: {error}", directory.display())))?;
         let launcher = Launcher { directory, ..launcher.clone() };
         disk::create(&launcher, IMAGE.to_owned())?;
         let port = free_port()?;
-        let link = Link::to(port, seed).map_err(|error| Trouble::Stuck(format!("a relay: {error}")))?;
+        let link = Link::to(port, seed).map_err(|error| RunError::Failed(format!("cannot start a relay: {error}")))?;
         let mut remote = Remote { launcher, server: None, port, link };
         remote.start()?;
         Ok(remote)
     }
 
-    /// Where the volume finds it.
+    /// Its URL for the volume.
     pub(super) fn url(&self) -> String {
         format!("nvme-tcp://127.0.0.1:{}/nqn.2026-01.io.zonda:{IMAGE}", self.link.port())
     }
@@ -94,19 +94,20 @@ impl Remote {
     /// Serves it, if it is not served.
     ///
     /// # Errors
-    /// When the server does not start. A member is served by force: its server does not know the volume.
-    pub(super) fn start(&mut self) -> Result<(), Trouble> {
+    /// When the server does not start. It needs --force, since it does not serve the volume itself.
+    pub(super) fn start(&mut self) -> Result<(), RunError> {
         if self.server.is_none() {
             self.server = Some(self.launcher.start(&self.arguments())?);
         }
         Ok(())
     }
 
-    /// The same where its image may be damaged: one that cannot be opened is not there for the volume.
+    /// The same if its image may be damaged: an image that cannot be opened is missing for the
+    /// volume.
     ///
     /// # Errors
-    /// When the server does not start, and does not say why.
-    pub(super) fn start_if_possible(&mut self) -> Result<(), Trouble> {
+    /// When the server does not start, and prints no error.
+    pub(super) fn start_if_possible(&mut self) -> Result<(), RunError> {
         if self.server.is_none() {
             self.server = self.launcher.start_or_refuse(&self.arguments())?.ok();
         }
@@ -116,16 +117,16 @@ impl Remote {
     /// Kills its server.
     ///
     /// # Errors
-    /// When it had ended by itself.
-    pub(super) fn stop(&mut self) -> Result<(), Trouble> {
+    /// When it had exited by itself.
+    pub(super) fn stop(&mut self) -> Result<(), RunError> {
         self.server.take().map_or(Ok(()), Server::kill)
     }
 
-    /// Does this to it for so long; then it is as it was.
+    /// Injects a fault for this time, and ends it.
     ///
     /// # Errors
     /// When its server cannot be killed, paused or started again.
-    pub(super) fn suffer(&mut self, attack: RemoteAttack, time: Duration) -> Result<(), Trouble> {
+    pub(super) fn apply(&mut self, attack: RemoteAttack, time: Duration) -> Result<(), RunError> {
         match attack {
             RemoteAttack::Kill => {
                 self.stop()?;
@@ -155,7 +156,7 @@ impl Remote {
         [IMAGE, "--listen", &listen, "--force"].map(str::to_owned)
     }
 
-    /// Commands that were made to fail since this was asked last.
+    /// Errors injected since the last call.
     pub(super) fn take_injected(&self) -> u32 {
         self.link.take_injected()
     }

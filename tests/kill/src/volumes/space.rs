@@ -1,11 +1,11 @@
-//! A file system of its own for one member, which is filled to its end.
+//! A separate file system for one member, which can be filled completely.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// More than a member can hold.
+/// More than the size of a member.
 const SIZE: &str = "size=160m";
 const BALLAST_CHUNK: usize = 1 << 20;
 
@@ -19,11 +19,11 @@ impl Space {
     /// Mounts one on a new directory.
     ///
     /// # Errors
-    /// Why that is not possible.
+    /// Why that failed.
     pub(super) fn mount(path: &Path) -> Result<Space, String> {
         fs::create_dir_all(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", SIZE, "none"]).arg(path).output();
-        let output = mount.map_err(|error| format!("mount does not start: {error}"))?;
+        let output = mount.map_err(|error| format!("cannot run mount: {error}"))?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
@@ -38,7 +38,7 @@ impl Space {
         while ballast.write_all(&chunk).is_ok() {}
     }
 
-    /// Frees what `fill` took.
+    /// Frees the space that `fill` used.
     pub(super) fn free(&self) {
         // It may not have been filled.
         let _ = fs::remove_file(self.path.join("ballast"));
@@ -47,7 +47,7 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // What cannot be unmounted goes with the machine.
+        // A mount that is left disappears at the next reboot.
         let _ = Command::new("umount").arg("-l").arg(&self.path).output();
     }
 }

@@ -1,4 +1,4 @@
-//! What advice is asked for: a drive, and a load.
+//! The input of the advice: a drive and a workload.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,7 +9,7 @@ use zonda_workload::filetrace::Trace;
 use crate::errors::Failure;
 use crate::files;
 
-/// Bytes of the largest trace: some ten million operations.
+/// Maximum size of a trace: about ten million operations.
 const TRACE_BYTES_MAX: u64 = 256 << 20;
 
 /// The profile with this name, or at this path.
@@ -23,24 +23,24 @@ pub(super) fn base(name: &str) -> Result<Base, Failure> {
 pub(super) fn trace_text(path: &str) -> Result<String, Failure> {
     let text = if path == "-" { text_of(io::stdin().lock()) } else { File::open(path).and_then(text_of) };
     let text = text.map_err(|error| {
-        let message = format!("the trace {} cannot be read: {error}", files::shown(path));
-        Failure::input(message, "write the name of a file trace; docs/guide/file-traces.md says what is in one")
+        let message = format!("cannot read trace {}: {error}", files::shown(path));
+        Failure::input(message, "check the path; docs/guide/file-traces.md describes the format of a trace")
     })?;
     if text.len() as u64 > TRACE_BYTES_MAX {
-        let message = format!("the trace {} is larger than {} MiB", files::shown(path), TRACE_BYTES_MAX >> 20);
-        return Err(Failure::input(message, "take a part of it"));
+        let message = format!("trace {} is larger than {} MiB", files::shown(path), TRACE_BYTES_MAX >> 20);
+        return Err(Failure::input(message, "use a part of the trace"));
     }
     Ok(text)
 }
 
-/// One byte more than there may be says that there are too many.
+/// Reads at most one byte more than the limit, to detect a trace that is too large.
 fn text_of(from: impl Read) -> io::Result<String> {
     let mut text = String::new();
     from.take(TRACE_BYTES_MAX + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// The trace in it.
+/// Parses a trace.
 pub(super) fn trace<'a>(path: &str, text: &'a str) -> Result<Trace<'a>, Failure> {
     Trace::parse(text).map_err(|error| Failure::in_file(&error, files::shown(path), text))
 }

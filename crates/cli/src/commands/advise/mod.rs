@@ -1,4 +1,4 @@
-//! `zonda advise`: which zones a drive should have for a load.
+//! `zonda advise`: recommends the zone settings of a drive for a workload.
 
 mod input;
 mod text;
@@ -17,60 +17,60 @@ use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Says which zones a drive should have for a load: storage element, size, parallelism, and \
-when the host should finish them.
+pub(crate) const LONG_ABOUT: &str = "Recommend zone settings of a drive for a workload: storage element, zone size, parallelism, and \
+the fill level at which the host finishes a zone.
 
-Every candidate that the flash of the drive allows is run on the model: a drive that was full once, with files on it, under \
-the load. What comes of it is ranked by what counts for the load, shown as a picture (write amplification against space \
-amplification against throughput), and held against what the SilentZNS paper recommends.
+Runs every candidate that the flash of the drive allows on the drive model: a preconditioned drive with files on it, under the \
+workload. Ranks the results by the metrics that matter for the workload, plots write amplification, space amplification and \
+throughput, and compares the ranking with the recommendation of the SilentZNS paper.
 
-The load is one of five (wal, flush, compaction, mixed, read), or a trace of file operations of your own, whose format is in \
-docs/guide/file-traces.md. docs/guide/advise.md says what is measured and how it is weighed. The same program, profile, load and \
-seed give the same answer.";
+The workload is one of five presets (wal, flush, compaction, mixed, read) or a trace of file operations \
+(docs/guide/file-traces.md). docs/guide/advise.md describes the measurements and their weights. The same program, profile, \
+workload and seed give the same result.";
 
 const EXAMPLES: &str = "Examples:
   zonda advise --workload wal
   zonda advise --workload mixed --geometry zn540-emulated
   zonda advise --trace rocksdb.trace --top 20
-  zonda advise --trace rocksdb.trace --workload mixed     judged as data of mixed lifetimes
+  zonda advise --trace rocksdb.trace --workload mixed   use the weights of mixed
   zonda advise --workload flush --json | jq '.ranking[0]'";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES, group(ArgGroup::new("load").required(true).multiple(true).args(["workload", "trace"])))]
 pub(crate) struct AdviseArgs {
-    /// The kind of load; with --trace, what the trace is judged as
+    /// Workload; with --trace, the workload whose weights rank the results
     #[arg(long, value_name = "KIND")]
     workload: Option<WorkloadArg>,
-    /// A trace of file operations, or - for the standard input
+    /// Trace of file operations, or - for the standard input
     #[arg(long, value_name = "FILE")]
     trace: Option<String>,
-    /// The drive whose flash it is: a built-in profile, or the path of a file that ends in .toml
+    /// Drive profile: a built-in name, or the path of a .toml file
     #[arg(long, value_name = "PROFILE", default_value = "silent-custom")]
     geometry: String,
-    /// Shows so many leading candidates instead of the best of each storage element
+    /// Show the N best candidates instead of the best of each storage element
     #[arg(long, value_name = "N")]
     top: Option<NonZero<usize>>,
-    /// Prints everything as one JSON object, and nothing else
+    /// Print everything as one JSON object and nothing else
     #[arg(long)]
     json: bool,
-    /// Where the page, the figures and the load go
+    /// Directory for the page, the figures and the workload
     #[arg(long, value_name = "DIR", default_value = "out/advise")]
     out: PathBuf,
-    /// From which the load is drawn
+    /// Seed from which the workload is generated
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Runs at a time; default one for each processor
+    /// Number of runs in parallel [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Shows no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// The presets, with a line for the help.
+/// The presets and their help texts.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum WorkloadArg {
-    /// Write-ahead logs of small synced commits, beside a bulk writer
+    /// Write-ahead logs with small synced commits, next to a bulk writer
     Wal,
     /// Memtable flushes and partial compactions, four at a time
     Flush,
@@ -94,7 +94,7 @@ impl WorkloadArg {
     }
 }
 
-/// Candidates in the charts of the page where nobody says how many.
+/// Default number of candidates in the charts of the page.
 const CHARTED: usize = 8;
 
 pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
         (_, _, Some(preset)) => Load::preset(preset, &base, args.seed),
         _ => unreachable!("the command line requires one of the two"),
     };
-    // A directory that cannot be written to is told before the runs, not after.
+    // A directory that cannot be written is reported before the runs.
     files::make_directory(&args.out)?;
     let in_words = |error: zonda_config::ConfigError| Failure::input(error.message, error.help.unwrap_or_default());
     let plan = AdvicePlan::new(&base, &load, args.seed).map_err(in_words)?;
@@ -119,10 +119,10 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
     }
     let shown = text::text(&advice, args.top.map(NonZero::get), Screen::of_stdout());
     let runs = units::counted((advice.ranking.len() + advice.failed.len()) as u64, "run");
-    print(&format!("{shown}\n{runs} in {seconds:.1} s\nLook at {}\n", args.out.join("index.html").display()))
+    print(&format!("{shown}\n{runs} in {seconds:.1} s\nReport: {}\n", args.out.join("index.html").display()))
 }
 
-/// Makes runs on all processors, and shows how far it has come.
+/// Runs tasks on all processors and shows progress.
 fn runner(args: &AdviseArgs, runs_max: usize) -> impl FnMut(&[Task<'_>]) -> Vec<Measurement> {
     let mut done_before = 0;
     move |tasks| {
@@ -139,7 +139,7 @@ fn runner(args: &AdviseArgs, runs_max: usize) -> impl FnMut(&[Task<'_>]) -> Vec<
     }
 }
 
-/// The page, everything as JSON, and the load itself where it was made.
+/// Writes the page, the JSON, and the workload if it was generated.
 fn write(args: &AdviseArgs, advice: &Advice, load: &Load<'_>) -> Result<(), Failure> {
     let json = serde_json::to_string_pretty(advice).expect("advice holds only text keys and finite numbers");
     let charted = args.top.map_or(CHARTED, NonZero::get);

@@ -7,7 +7,8 @@ use crate::output::Screen;
 use crate::table::Table;
 use crate::units;
 
-/// The answer, the lines to paste, the table, and what was published beside ours.
+/// The recommendation, the settings to paste, the ranking, and the comparison with published
+/// results.
 pub(super) fn text(advice: &Advice, top: Option<usize>, screen: Screen) -> String {
     let mut text = screen.paragraph(&advice.paragraph, 0);
     text += &assumptions(advice, screen);
@@ -33,13 +34,13 @@ fn assumptions(advice: &Advice, screen: Screen) -> String {
     let mut sentences = Vec::new();
     if advice.active_zones_assumed {
         sentences.push(format!(
-            "The profile has no limit on active zones; {} were assumed, as many as a ZN540 allows.",
+            "The profile has no limit on active zones; {} are assumed, the limit of a ZN540.",
             advice.active_zones_max
         ));
     }
     if let Some(first) = advice.failed.first() {
         let failed = units::counted(advice.failed.len() as u64, "candidate");
-        sentences.push(format!("{failed} did not carry the load out: with {}, {}.", first.candidate, first.end));
+        sentences.push(format!("{failed} did not complete the workload: with {}, {}.", first.candidate, first.end));
     }
     if let Some(first) = advice.left_out.first() {
         let shapes = units::counted(advice.left_out.len() as u64, "shape");
@@ -50,7 +51,7 @@ fn assumptions(advice: &Advice, screen: Screen) -> String {
 
 fn table(rows: &[&Ranked], screen: Screen) -> String {
     let mut table = Table::new(&[
-        ">place",
+        ">rank",
         "element",
         ">zone",
         ">dies",
@@ -92,8 +93,8 @@ fn table(rows: &[&Ranked], screen: Screen) -> String {
         if operation.is_empty() { String::new() } else { format!("mean and p99: latency of {operation}; ") };
     text += &screen.paragraph(
         &format!(
-            "({waited_for}wear: bytes erased for each byte written; space: live and dead bytes over live ones; elements and \
-             mapping: for each zone)"
+            "({waited_for}wear: bytes erased per byte written; space: space amplification; elements and mapping: per \
+             zone)"
         ),
         2,
     );
@@ -101,15 +102,15 @@ fn table(rows: &[&Ranked], screen: Screen) -> String {
 }
 
 fn published(advice: &Advice, screen: Screen) -> String {
-    let Some(beside) = &advice.published else {
+    let Some(comparison) = &advice.published else {
         return screen.paragraph(
-            "\nThe SilentZNS paper has no row for a trace of one's own; --workload says what it is like.",
+            "\nThe SilentZNS paper has no recommendation for custom traces; --workload selects the workload to compare with.",
             0,
         );
     };
     let mut text = format!("\n{}\n", screen.bold("What SilentZNS recommends (Table 5)"));
-    text += &screen.paragraph(&format!("{}.", beside.guidance.words), 2);
-    text + &screen.paragraph(&beside.comparison.join(" "), 2)
+    text += &screen.paragraph(&format!("{}.", comparison.guidance.words), 2);
+    text + &screen.paragraph(&comparison.comparison.join(" "), 2)
 }
 
 fn indented(lines: &str) -> String {

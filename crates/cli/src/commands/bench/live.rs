@@ -1,4 +1,4 @@
-//! Jobs in real time, on a namespace that is there.
+//! Jobs in real time, on an existing namespace.
 
 use rustix::time::{ClockId, clock_gettime};
 use zonda_devices::{Connection, RingClock};
@@ -11,8 +11,8 @@ use crate::progress::Progress;
 use crate::results::{ClientCost, LiveResult, NamespaceSummary};
 use crate::units;
 
-/// Prepares the zones of the plan, runs its jobs, and looks at the zones afterwards. **What the zones of the jobs hold is
-/// lost.** A drive that fails in the run is told of in the result.
+/// Prepares the zones of the plan, runs its jobs and reports the zones. **The data in the zones of
+/// the jobs is lost.** A drive failure during the run is part of the result.
 pub(crate) fn run_on(
     connection: &mut Connection,
     target: &str,
@@ -23,7 +23,7 @@ pub(crate) fn run_on(
     let (run, client) = measure(connection, plan, quiet);
     let descriptors = match connect::all_descriptors(connection) {
         Ok(descriptors) => descriptors,
-        // The figures say more about a drive that is gone than that it does not answer.
+        // The result already reports why the drive failed.
         Err(_) if run.has_failed() => Vec::new(),
         Err(failure) => return Err(failure),
     };
@@ -57,10 +57,10 @@ fn measure(connection: &mut Connection, plan: &Plan, quiet: bool) -> (RunResult,
     let mut bar = Progress::new(quiet);
     let (device, ring) = connection.parts();
     let runner = Runner::new(plan.clone(), PayloadKind::Bytes, NamespaceId::FIRST).prepared();
-    let mut told = 0;
+    let mut completed = 0;
     let before = cpu_ns();
     let run = runner.run_live(device, &mut RingClock(ring), &mut |progress| {
-        told = progress.operations;
+        completed = progress.operations;
         bar.show(progress.fraction, || {
             let (elapsed, requests) = (progress.elapsed, units::counted(progress.operations, "request"));
             format!("{elapsed}, {requests}, {}", units::bytes(progress.bytes))
@@ -68,23 +68,23 @@ fn measure(connection: &mut Connection, plan: &Plan, quiet: bool) -> (RunResult,
     });
     let cpu_ns = cpu_ns() - before;
     bar.finish();
-    // Of the last interval nobody is told.
+    // The callback is not called for the last interval.
     let counted: u64 = run.jobs.iter().flat_map(|job| &job.kinds).map(|kind| kind.operations).sum();
-    (run, ClientCost { cpu_ns, requests: told.max(counted) })
+    (run, ClientCost { cpu_ns, requests: completed.max(counted) })
 }
 
-/// Processor time of this program until now.
+/// CPU time of this process so far.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// What a run cost this machine, in a sentence.
+/// The CPU time of a run on the client, in a sentence.
 pub(crate) fn cost(result: &LiveResult) -> String {
     let client = result.client;
     let share = client.cpu_ns as f64 / result.run.drained_ns.max(1) as f64;
     format!(
-        "This side spent {} of processor time a request: {} on {}, {} of a processor",
+        "CPU time of the client: {} per request ({} for {}, {} of one CPU)",
         units::time(client.per_request_ns()),
         units::time(client.cpu_ns),
         units::counted(client.requests, "request"),

@@ -1,4 +1,4 @@
-//! `zonda bench`: a job file, run.
+//! `zonda bench`: runs a job file.
 
 pub(crate) mod live;
 mod out;
@@ -20,10 +20,10 @@ use crate::progress::Progress;
 use crate::results::Subject;
 use crate::{figures, files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Runs a job file on a simulated drive, or on one that is there, and shows what came of it.
+pub(crate) const LONG_ABOUT: &str = "Run a job file on a simulated or an existing drive, and show the results.
 
-A job file is TOML: [drive] names a drive, each [[job]] says what is done to it. Time is virtual: the same file and seed \
-give the same result, byte for byte, on any machine.
+A job file is TOML: [drive] names a drive profile, each [[job]] describes a workload. On a simulated drive time is virtual: \
+the same file and seed give the same result, byte for byte, on any machine.
 
     [drive]
     profile = \"zn540\"
@@ -35,69 +35,71 @@ give the same result, byte for byte, on any machine.
     queue_depth = 4
     bytes = \"1 GiB\"
 
-With --target the same jobs run in real time: on an image, or over NVMe/TCP on a namespace of zonda's server or any other. \
-The file then has no [drive]. The zones of the jobs are reset first, and those that are read are written: what they hold is \
-lost. Other zones are left alone.
+With --target the jobs run in real time: on an image, or over NVMe/TCP on a namespace of zonda's server or any other. \
+The file must not contain [drive]. The zones of the jobs are reset first, and zones that jobs read are filled: all data in \
+them is lost. Other zones are not changed.
 
-Instead of jobs, a file may have a table [store]: a key-value store on zones (docs/guide/stores.md).
+Instead of jobs, a file may contain a table [store]: a key-value store on zones (docs/guide/stores.md).
 
-The keys are explained in docs/guide/job-files.md (jobs) and docs/guide/stacks.md (drives and layers). Exit code 1 if a job \
-failed, or read what was not written there ([run] verify = true).";
+docs/guide/job-files.md describes the keys of jobs, docs/guide/stacks.md those of drives and layers. The exit code is 1 if \
+a job failed or verification ([run] verify = true) found a wrong block.";
 
 const EXAMPLES: &str = "Examples:
-  zonda bench examples/randread.toml                 figures and a map of the zones
-  zonda bench examples/append.toml --out results     a report to look at, and CSV and JSON files
+  zonda bench examples/randread.toml                 print figures and a zone map
+  zonda bench examples/append.toml --out results     write HTML, CSV and JSON files
   zonda bench examples/tour.toml --json | jq .drive.dlwa
-  zonda bench examples/store.toml --out results      a key-value store on zones
-  zonda bench - < job.toml                           from the standard input
+  zonda bench examples/store.toml --out results      run a key-value store
+  zonda bench - < job.toml                           read the standard input
 
   zonda bench --target drives/a examples/target.toml
-  zonda bench --target nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:a examples/target.toml --yes
+  zonda bench examples/target.toml --yes \\
+      --target nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:a
   zonda bench --target URL job.toml --queues 4 --depth 64 --spin 20us --verbose";
 
 /// The heading of the options of runs in real time.
-const REAL: &str = "On a drive that is there";
+const REAL: &str = "Running on an existing drive";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
-    /// The job file, or - for the standard input
+    /// Job file, or - for the standard input
     #[arg(value_name = "JOB.toml")]
     file: String,
-    /// Prints the result as one JSON object, and nothing else
+    /// Print the result as one JSON object and nothing else
     #[arg(long)]
     json: bool,
-    /// Writes report.html, result.json, series.csv, drive.csv, zones.csv and job.toml to this directory
+    /// Write report.html, result.json, series.csv, drive.csv, zones.csv and job.toml to this
+    /// directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Takes this seed instead of the one in the file
+    /// Override the seed of the job file
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Shows no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
-    /// Shows all figures of a job in one line, however wide
+    /// Print one wide table with all figures of each job
     #[arg(long)]
     wide: bool,
-    /// Shows as well how fast the simulation ran, or what the run cost this machine
+    /// Also show the speed of the simulation, or the CPU time of the client
     #[arg(long, short)]
     verbose: bool,
-    /// Runs in real time: on an image, or on nvme-tcp://HOST:PORT/NQN
+    /// Run in real time on an image, or on nvme-tcp://HOST:PORT/NQN
     #[arg(long, value_name = "DIR|URL", help_heading = REAL)]
     target: Option<String>,
-    /// Agrees that what the zones of the jobs hold is lost
+    /// Confirm that all data in the zones of the jobs is lost
     #[arg(long, requires = "target", help_heading = REAL)]
     yes: bool,
-    /// Writes to a drive that is a member of a volume: the volume may lose what it holds
+    /// Allow writing to a member of a volume, which may destroy data of the volume
     #[arg(long, requires = "target", help_heading = REAL)]
     force: bool,
-    /// How long to look for completions before sleeping, for the lowest latency
+    /// Poll for completions for this long before sleeping, to reduce latency [default: 50us]
     #[arg(long, value_name = "TIME", requires = "target", help_heading = REAL)]
     spin: Option<TimeSpan>,
-    /// I/O queues, a connection each
+    /// Number of I/O queues, each a connection [default: 1]
     #[arg(long, value_name = "N", requires = "target", help_heading = HEADING)]
     queues: Option<u16>,
-    /// Commands under way in each queue
+    /// Maximum number of outstanding commands in each queue [default: 128]
     #[arg(long, value_name = "N", requires = "target", help_heading = HEADING)]
     depth: Option<u16>,
     #[command(flatten)]
@@ -109,7 +111,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         return target::run(place, args);
     }
     if args.connect.is_given() {
-        return Err(Failure::input("a simulated drive has no server to connect to", "write --target URL as well"));
+        return Err(Failure::input(
+            "connection options need a target",
+            "add --target URL, or remove these options to simulate the drive",
+        ));
     }
     let text = files::read_text(&args.file)?;
     let mut experiment = Experiment::parse(&text, &Profiles::new(BUILTIN, &files::reader_beside(&args.file)))
@@ -117,7 +122,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     if let Some(seed) = args.seed {
         experiment = experiment.with_seed(seed);
     }
-    // A directory that cannot be written to is told before the run, not after.
+    // A directory that cannot be written is reported before the run.
     if let Some(directory) = &args.out {
         files::make_directory(directory)?;
     }
@@ -126,12 +131,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let seconds = started.elapsed().as_secs_f64();
     let commands = result.drive.counters.commands_completed + result.drive.counters.commands_refused;
     let speed = units::digits(commands as f64 / seconds.max(1e-9));
-    let cost = format!("Simulated {} in {seconds:.2} s: {speed} a second", units::counted(commands, "command"));
-    tell(args, &text, &result, Subject::Simulated(&result), &cost)
+    let cost = format!("Simulated {} in {seconds:.2} s: {speed} per second", units::counted(commands, "command"));
+    show(args, &text, &result, Subject::Simulated(&result), &cost)
 }
 
-/// Writes and prints what came of a run; a run that failed, fails.
-fn tell(
+/// Writes and prints the results of a run; fails if the run failed.
+fn show(
     args: &BenchArgs,
     job_toml: &str,
     json: &impl Serialize,
@@ -151,12 +156,12 @@ fn tell(
         print(&format!("\n{cost}\n"))?;
     }
     if let Some(directory) = &args.out {
-        print(&format!("\nLook at {}\n", directory.join("report.html").display()))?;
+        print(&format!("\nReport: {}\n", directory.join("report.html").display()))?;
     }
     verdict
 }
 
-/// Runs an experiment and shows how far it has come.
+/// Runs an experiment and shows progress.
 pub(crate) fn measure(experiment: &Experiment, quiet: bool) -> ExperimentResult {
     let mut bar = Progress::new(quiet);
     let result = experiment.run(&mut |progress| {

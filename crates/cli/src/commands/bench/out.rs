@@ -1,4 +1,4 @@
-//! The files that `--out` asks for.
+//! The files that `--out` writes.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::errors::Failure;
 use crate::results::{Subject, Zones};
 use crate::{files, report};
 
-/// The page, and what programs read.
+/// Writes the report, and the results as JSON and CSV.
 pub(super) fn write(directory: &Path, job_toml: &str, subject: Subject<'_>) -> Result<(), Failure> {
     let json = match subject {
         Subject::Simulated(result) => serde_json::to_string_pretty(result),
@@ -42,7 +42,7 @@ pub(super) fn write(directory: &Path, job_toml: &str, subject: Subject<'_>) -> R
     files::write(directory, "report.html", &report::html(job_toml, subject))
 }
 
-/// One line for each job in each interval.
+/// A line for each job in each interval.
 fn series_csv(run: &RunResult) -> String {
     let mut text = "start_ns,length_ns,job,operations,bytes,errors,mean_latency_ns,p99_latency_ns\n".to_owned();
     for sample in &run.series {
@@ -63,7 +63,7 @@ fn series_csv(run: &RunResult) -> String {
     text
 }
 
-/// The drive's counters as they went.
+/// The counters of the drive over time.
 fn drive_csv(result: &ExperimentResult) -> String {
     let mut text = "at_ns,host_write_bytes,device_write_bytes,padding_bytes,erases,dlwa\n".to_owned();
     for sample in &result.drive_series {
@@ -80,7 +80,7 @@ fn drive_csv(result: &ExperimentResult) -> String {
     text
 }
 
-/// The store's figures as they went.
+/// The figures of the store over time.
 fn store_csv(store: &StoreResult) -> String {
     let mut text = "at_ns,operations,live_bytes,dead_bytes,space_amplification,zones_empty,zones_active,zone_finishes,\
                     zone_resets,migrated_bytes,host_write_bytes,host_read_bytes,level0_tables\n"
@@ -106,7 +106,7 @@ fn store_csv(store: &StoreResult) -> String {
     text
 }
 
-/// One line for each zone.
+/// A line for each zone.
 fn zones_csv(zones: Zones<'_>) -> String {
     let mut text = "zone,state,written_blocks,written_bytes\n".to_owned();
     let block = u64::from(zones.block_size_bytes);
@@ -119,7 +119,7 @@ fn zones_csv(zones: Zones<'_>) -> String {
     text
 }
 
-/// A field of a CSV file (RFC 4180): in quotes where it must be.
+/// A field of a CSV file (RFC 4180), quoted if necessary.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

@@ -1,4 +1,4 @@
-//! `zonda bench --target`: the jobs of a file on a namespace that is there.
+//! `zonda bench --target`: the jobs of a file on an existing namespace.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -8,18 +8,18 @@ use zonda_devices::NamespaceOptions;
 use zonda_workload::{JobSpec, Plan, RunSpec};
 use zonda_zoned::{Duration, Geometry, ZoneDescriptor, ZoneState};
 
-use super::{BenchArgs, live, tell};
+use super::{BenchArgs, live, show};
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::results::Subject;
 use crate::{files, units, zone_map};
 
 const MUST_CONTAIN: &str =
-    "a job file for --target has at least one table [[job]] with a line like operation = \"append\"";
-/// Columns for the list of zones that lose what they hold.
+    "a job file for --target needs at least one table [[job]] with a line such as operation = \"append\"";
+/// Columns for the list of zones whose data will be lost.
 const ZONES_WIDTH: usize = 60;
 
-/// The file. A drive in it is told from a misspelt key.
+/// The job file. `drive` is parsed to report it with its own message instead of as an unknown key.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -37,8 +37,8 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
     let in_file = |error: ConfigError| Failure::in_file(&error, files::shown(&args.file), &text);
     let File { drive, mut run, job } = parse_with(&text, MUST_CONTAIN).map_err(in_file)?;
     if let Some(drive) = drive {
-        let error = ConfigError::at(&drive, "the drive is the one that --target names, and is not simulated");
-        return Err(in_file(error.help("leave [drive] out, or leave --target out to simulate it")));
+        let error = ConfigError::at(&drive, "[drive] cannot be used with --target");
+        return Err(in_file(error.help("remove [drive], or omit --target to simulate this drive")));
     }
     run.seed = args.seed.unwrap_or(run.seed);
     if let Some(directory) = &args.out {
@@ -55,11 +55,11 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
     });
     let closed = connect::close(connection);
     let result = result?;
-    // Of a connection that broke the figures tell more.
+    // If the run failed, its result already reports the connection error.
     if !result.run.has_failed() {
         closed?;
     }
-    tell(args, &text, &result, Subject::Live(&result), &live::cost(&result))
+    show(args, &text, &result, Subject::Live(&result), &live::cost(&result))
 }
 
 fn options(args: &BenchArgs) -> Result<NamespaceOptions, Failure> {
@@ -70,23 +70,28 @@ fn options(args: &BenchArgs) -> Result<NamespaceOptions, Failure> {
     Ok(options)
 }
 
-/// Whoever runs this must know what is lost, unless nothing is.
+/// Asks the user to confirm the loss of data, if there is any.
 fn agree(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry, can_ask: bool) -> Result<(), Failure> {
     let Some(loss) = loss(plan, zones, geometry) else { return Ok(()) };
     if !(can_ask && io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        return Err(Failure::input(loss, "add --yes if nobody needs it, or give the jobs other zones"));
+        return Err(Failure::input(loss, remedy("add --yes to confirm", geometry)));
     }
-    // Where nobody can be asked, nobody has agreed.
-    let _ = write!(io::stderr(), "{loss}\nGo on? [y/N] ");
+    // A failed write or read counts as "no".
+    let _ = write!(io::stderr(), "{loss}\nContinue? [y/N] ");
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
     match answer.trim().to_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::input("nothing was done", "give the jobs other zones, or agree")),
+        _ => Err(Failure::input("aborted: nothing was changed", remedy("confirm the loss of data", geometry))),
     }
 }
 
-/// What the zones of the jobs hold now, in a sentence; `None` if that is nothing.
+/// Other zones, as a remedy for a loss, exist only if there is more than one zone.
+fn remedy(confirm: &str, geometry: &Geometry) -> String {
+    if geometry.zone_count == 1 { confirm.to_owned() } else { format!("{confirm}, or give the jobs other zones") }
+}
+
+/// The data in the zones of the jobs, in a sentence; `None` if they are empty.
 fn loss(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry) -> Option<String> {
     let used = plan.zones_used().into_iter().map(|zone| &zones[zone.as_usize()]);
     let in_use: Vec<&ZoneDescriptor> = used.filter(|zone| zone.state != ZoneState::Empty).collect();
@@ -99,9 +104,10 @@ fn loss(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry) -> Option<St
     let bytes = units::bytes(blocks * u64::from(geometry.block_size_bytes));
     let one = in_use.len() == 1;
     Some(match in_use.iter().all(|zone| zone.state == ZoneState::NotWritePointer) {
-        true => format!("the jobs use the conventional zone{} {names}, and overwrite what is there", plural(one)),
+        true if geometry.zone_count == 1 => "the jobs overwrite data of the volume".to_owned(),
+        true => format!("the jobs overwrite data in conventional zone{} {names}", plural(one)),
         false => format!(
-            "the jobs begin with a reset of zone{} {names}, and up to {bytes} in {} would be lost",
+            "the jobs reset zone{} {names} first: up to {bytes} of data in {} would be lost",
             plural(one),
             if one { "it" } else { "them" }
         ),
@@ -129,19 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_lost_is_named_and_empty_zones_lose_nothing() {
+    fn the_zones_whose_data_would_be_lost_are_named_without_empty_ones() {
         let mut table = ZoneTable::new(Geometry::tiny());
         table.write(Lba(16), Blocks(8), true).unwrap();
         table.write(Lba(32), Blocks(4), true).unwrap();
         assert_eq!(loss_of("[0, 3]", &table), None);
-        let one = "the jobs begin with a reset of zone 1, and up to 4.00 KiB in it would be lost";
+        let one = "the jobs reset zone 1 first: up to 4.00 KiB of data in it would be lost";
         assert_eq!(loss_of("\"0..2\"", &table).as_deref(), Some(one));
-        let two = "the jobs begin with a reset of zones 1..3, and up to 6.00 KiB in them would be lost";
+        let two = "the jobs reset zones 1..3 first: up to 6.00 KiB of data in them would be lost";
         assert_eq!(loss_of("\"0..8\"", &table).as_deref(), Some(two));
     }
 
     #[test]
-    fn a_drive_in_the_file_is_told_from_a_misspelt_key() {
+    fn a_drive_table_is_distinguished_from_an_unknown_key() {
         let file: File = parse_with("[drive]\nprofile = \"tiny\"\n[[job]]\noperation = \"read\"\n", "").unwrap();
         assert!(file.drive.is_some());
         assert!(parse_with::<File>("[drives]\n", "").is_err_and(|error| error.message == "unknown key \"drives\""));

@@ -1,4 +1,5 @@
-//! `zonda demo`: a tour of what zones can do, told from one run; then a drive that is there, served and used.
+//! `zonda demo`: a tour of zones on a simulated drive, then on a drive image that is served and
+//! used.
 
 mod served;
 mod tour;
@@ -17,20 +18,19 @@ use crate::{figures, files, report, units, zone_map};
 /// The job file that is run.
 const TOUR: &str = include_str!("../../../../../examples/tour.toml");
 
-pub(crate) const LONG_ABOUT: &str = "A short tour: a drive is filled, read, finished and reset; then one is served and used.
+pub(crate) const LONG_ABOUT: &str = "Take a short tour of a simulated and a served drive.
 
-Runs examples/tour.toml on a simulated drive, which takes a second, says in a few sentences what happened, and writes a \
-report to look at. Then it makes an image, serves it over NVMe/TCP on a free port of this machine, runs \
-examples/target.toml on it with an initiator of its own, and stops the server: that takes three seconds more, and less \
-than 300 MiB of the disk.";
+Runs examples/tour.toml on a simulated drive (about 1 s), summarizes the results and writes an HTML report. Then creates a \
+drive image, serves it over NVMe/TCP on a free port of the loopback address, runs examples/target.toml on it with zonda's \
+own initiator, and stops the server (about 3 s, and less than 300 MiB of disk space).";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "Examples:\n  zonda demo\n  zonda demo --out out/tour")]
 pub(crate) struct DemoArgs {
-    /// Where the report and the image go
+    /// Directory for the report and the drive image
     #[arg(long, value_name = "DIR", default_value = "zonda-demo")]
     out: PathBuf,
-    /// Shows no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let screen = Screen::of_stdout();
     print(&introduction(&experiment, screen))?;
     let result = measure(&experiment, args.quiet);
-    print(&told(&result, screen))?;
+    print(&summary(&result, screen))?;
     files::make_directory(&args.out)?;
     files::write(&args.out, "tour.toml", TOUR)?;
     files::write(&args.out, "report.html", &report::html(TOUR, Subject::Simulated(&result)))?;
@@ -53,23 +53,23 @@ fn introduction(experiment: &Experiment, screen: Screen) -> String {
     let geometry = experiment.drive().geometry();
     let zones = units::count(u64::from(geometry.zone_count));
     let capacity = units::bytes(geometry.zone_capacity_bytes());
-    let limit = geometry.max_active_zones.map_or_else(String::new, |limit| {
-        format!(" At most {limit} of them may be active, that is partly written, at a time.")
-    });
+    let limit = geometry
+        .max_active_zones
+        .map_or_else(String::new, |limit| format!(" At most {limit} zones can be active (partly written) at a time."));
     let text = format!(
-        "This drive does not exist: it is simulated. It has {} dies of flash and shows {zones} zones of {capacity}. A zone \
-         is written from its start to its end, and is reset as a whole before it is written again: the drive need not move \
-         data behind the host's back, as ordinary SSDs do.{limit}",
+        "The first drive is simulated. It has {} flash dies and {zones} zones with a capacity of {capacity} each. A zone is \
+         written sequentially, and reset as a whole before it is written again, so that the drive needs no garbage \
+         collection.{limit}",
         profile.dies()
     );
     let time =
         experiment.plan().and_then(zonda_workload::Plan::time).map_or_else(String::new, |time| format!("{time} of "));
     let jobs = experiment.plan().map_or(0, |plan| plan.job_names().count());
-    let now = format!("Now {jobs} jobs use it at the same time, for {time}virtual time.");
+    let now = format!("{jobs} jobs run on it concurrently, for {time}virtual time.");
     format!("{}\n{}\n", screen.paragraph(&text, 0), screen.paragraph(&now, 0))
 }
 
-fn told(result: &ExperimentResult, screen: Screen) -> String {
+fn summary(result: &ExperimentResult, screen: Screen) -> String {
     let mut text = String::new();
     for sentence in tour::sentences(result) {
         let paragraph = screen.paragraph(&sentence, 2);
@@ -77,16 +77,16 @@ fn told(result: &ExperimentResult, screen: Screen) -> String {
     }
     text += &format!("\n{}\n", screen.bold("The zones at the end"));
     text += &zone_map::draw(&result.drive.zones, result.drive.zone_capacity_blocks, screen);
-    text += &format!("\n{}\n", screen.bold("How fast, and how long each command took"));
+    text += &format!("\n{}\n", screen.bold("Throughput and latency"));
     text + &figures::jobs(&result.run, screen)
 }
 
 fn next_steps(out: &Path) -> String {
     let (report, job) = (out.join("report.html"), out.join("tour.toml"));
     format!(
-        "\nLook at {report} in a browser, and at {job} for what was run.\n\
-         Change it and run it again:     zonda bench {job} --out {out}\n\
-         Let a Linux host have the drive: zonda serve {drive}\n",
+        "\nReport: {report}; job file: {job}\n\
+         Change the job file and run it again:  zonda bench {job} --out {out}\n\
+         Serve the drive to a Linux host:       zonda serve {drive}\n",
         report = report.display(),
         job = job.display(),
         out = out.display(),

@@ -1,10 +1,11 @@
-//! The second part of the demo: an image, served over NVMe/TCP and used by an initiator of zonda's own, in one process.
+//! The second part of the demo: an image, served over NVMe/TCP and used by zonda's own initiator,
+//! in one process.
 
 use std::path::{Path, PathBuf};
 
 use zonda_config::{ByteSize, unplaced};
 use zonda_devices::{Location, NamespaceOptions};
-use zonda_exports::{ListenSpec, NamespaceSpec, Running, ServerSpec, ServerTable, SubsystemSpec, Surroundings};
+use zonda_exports::{ListenSpec, NamespaceSpec, ParseContext, Running, ServerSpec, ServerTable, SubsystemSpec};
 use zonda_workload::{JobResult, Plan, RequestKind, parse_jobs};
 
 use crate::commands::bench::live;
@@ -26,7 +27,7 @@ pub(super) fn image(out: &Path) -> PathBuf {
     out.join("drive")
 }
 
-/// Makes the image if it is not there, serves it, runs the jobs on it, and stops.
+/// Creates the image if it does not exist, serves it, runs the jobs on it, and stops the server.
 pub(super) fn show(out: &Path, screen: Screen, quiet: bool) -> Result<(), Failure> {
     let image = image(out);
     create::sized_image(&image, PROFILE, ZONES, ZONE_CAPACITY)?;
@@ -34,17 +35,17 @@ pub(super) fn show(out: &Path, screen: Screen, quiet: bool) -> Result<(), Failur
     let info = server.info();
     let url = format!("nvme-tcp://{}/{}", info.listen[0], info.subsystems[0].nqn);
     print(&introduction(&image, &url, screen))?;
-    let used = use_it(&url, quiet);
+    let result = run_jobs(&url, quiet);
     server.handle().stop();
     server.wait().map_err(|error| Failure::broken(error.message, error.help))?;
-    let result = used?;
-    print(&told(&result, screen))?;
+    let result = result?;
+    print(&summary(&result, screen))?;
     if result.run.has_failed() { Err(Failure::Run) } else { Ok(()) }
 }
 
 fn serve(image: &Path) -> Result<Running, Failure> {
     let path = image.to_str().ok_or_else(|| {
-        Failure::input(format!("{} is no UTF-8 text", image.display()), "write another directory after --out")
+        Failure::input(format!("path {} is not valid UTF-8", image.display()), "choose another directory with --out")
     })?;
     let namespace = NamespaceSpec { image: Some(unplaced(path.to_owned())), ..NamespaceSpec::default() };
     let spec = ServerSpec {
@@ -55,22 +56,25 @@ fn serve(image: &Path) -> Result<Running, Failure> {
         subsystem: vec![unplaced(SubsystemSpec::new("demo", namespace))],
         ..ServerSpec::default()
     };
-    let surroundings = Surroundings {
+    let context = ParseContext {
         base: Path::new(""),
         builtin_profiles: &[],
-        read_file: &|_| Err("there are no files here".to_owned()),
-        read_key: &|_| Err("there are no files here".to_owned()),
+        read_file: &|_| Err("files are not available".to_owned()),
+        read_key: &|_| Err("files are not available".to_owned()),
     };
-    let plan = spec.check(&surroundings).map_err(|error| create::in_words(&error))?;
+    let plan = spec.check(&context).map_err(|error| create::in_words(&error))?;
     zonda_exports::start(plan, false).map_err(|error| Failure::input(error.message, error.help))
 }
 
-fn use_it(url: &str, quiet: bool) -> Result<LiveResult, Failure> {
+fn run_jobs(url: &str, quiet: bool) -> Result<LiveResult, Failure> {
     let location: Location = connect::location(url)?;
     let mut connection = connect::open(&location, &NamespaceOptions::default())?;
     let (run, jobs) = parse_jobs(JOBS).expect("the jobs are tested");
     let plan = Plan::new(&run, &jobs, connection.geometry()).map_err(|error| {
-        Failure::input(format!("the image is not the demo's: {}", error.message), "write another directory after --out")
+        Failure::input(
+            format!("the image is not an image of the demo: {}", error.message),
+            "choose another directory with --out",
+        )
     })?;
     let result = live::run_on(&mut connection, url, &plan, quiet)?;
     connect::close(connection)?;
@@ -79,40 +83,40 @@ fn use_it(url: &str, quiet: bool) -> Result<LiveResult, Failure> {
 
 fn introduction(image: &Path, url: &str, screen: Screen) -> String {
     let text = format!(
-        "The second drive exists: {} keeps its data. It has {ZONES} zones of {}, and a server in this program lets hosts have it \
-         over NVMe/TCP. Here is one, an initiator of zonda's own; a Linux kernel would do as well. Three jobs write and read \
-         for two seconds of real time, and every block that comes back is held against what was written.",
+        "The second drive is an image in {}, with {ZONES} zones of {}, served over NVMe/TCP. The host is zonda's own initiator \
+         in the same process; Linux can connect as well. Three jobs write and read for two seconds of real time, and every \
+         block read is verified.",
         image.display(),
         units::bytes(ZONE_CAPACITY.0)
     );
     format!("\n{}\n{}", screen.bold(url), screen.paragraph(&text, 0))
 }
 
-fn told(result: &LiveResult, screen: Screen) -> String {
+fn summary(result: &LiveResult, screen: Screen) -> String {
     let mut text = "\n".to_owned();
     for sentence in result.run.jobs.iter().filter_map(sentence) {
         text += &format!("* {}", screen.paragraph(&sentence, 2).trim_start());
     }
     let verified = units::counted(result.run.verified_blocks.unwrap_or(0), "block");
     let verdict = match wrong_blocks(&result.run.jobs) {
-        0 => format!("{verified} came back, each as it was written last.\n"),
-        wrong => format!("FAILED: of {verified} that came back, {} are not what was written.\n", units::count(wrong)),
+        0 => format!("Verified {verified}: no mismatch.\n"),
+        wrong => format!("FAILED: verification found {} of {verified} wrong.\n", units::count(wrong)),
     };
     let namespace = &result.namespace;
     text + &verdict + "\n" + &zone_map::draw(&namespace.zones, namespace.zone_capacity_blocks, screen)
 }
 
-/// What a job did: a line.
+/// The result of a job in a line.
 fn sentence(job: &JobResult) -> Option<String> {
     let (kind, what) = match job.name.as_str() {
         "log" => (RequestKind::Append, "appends"),
         "reader" => (RequestKind::Read, "random reads"),
-        "journal" => (RequestKind::Write, "writes beside reads of what was just written"),
+        "journal" => (RequestKind::Write, "writes mixed with reads of recent data"),
         _ => return None,
     };
     let figures = job.kind(kind)?;
     Some(format!(
-        "{}: {} {what}, {} MiB/s; half took at most {}, 99% at most {}.",
+        "{}: {} {what}, {} MiB/s; latency p50 {}, p99 {}.",
         job.name,
         units::count(figures.operations),
         units::mib_per_second(figures.bandwidth_bytes_per_second),

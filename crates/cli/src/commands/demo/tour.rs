@@ -1,11 +1,11 @@
-//! What the jobs of the tour did, in words.
+//! The results of the tour's jobs, in sentences.
 
 use zonda_stack::ExperimentResult;
 use zonda_workload::{JobResult, RequestKind};
 
 use crate::units;
 
-/// What each job did, and what it shows.
+/// The result of each job, with its explanation.
 pub(super) fn sentences(result: &ExperimentResult) -> Vec<String> {
     let of_job = |job: &JobResult| match job.name.as_str() {
         "log" => of_log(job),
@@ -21,8 +21,8 @@ pub(super) fn sentences(result: &ExperimentResult) -> Vec<String> {
 fn of_log(job: &JobResult) -> Option<String> {
     let appends = job.kind(RequestKind::Append)?;
     Some(format!(
-        "Eight writers append to a zone each, and go on to the next when it is full: {} at {} MiB/s. A zone of this drive \
-         lies on one die, and no zone is written faster than its die can program.",
+        "Eight writers append to one zone each, and continue with the next zone when it is full: {} at {} MiB/s. A zone of \
+         this drive is on one die, so the program bandwidth of a die limits the write bandwidth of a zone.",
         units::bytes(appends.bytes),
         units::mib_per_second(appends.bandwidth_bytes_per_second)
     ))
@@ -31,8 +31,8 @@ fn of_log(job: &JobResult) -> Option<String> {
 fn of_reader(job: &JobResult) -> Option<String> {
     let reads = job.kind(RequestKind::Read)?;
     Some(format!(
-        "A reader has 16 requests under way all the time, and gets {} reads done in a second. Half of them take at most {}. \
-         One in a hundred takes more than {}: it found its die or its channel at work for somebody else.",
+        "A reader at queue depth 16 completes {} reads per second. The p50 latency is {}, the p99 latency {}: slow reads \
+         wait for a die or a channel that is busy with other commands.",
         units::count(reads.iops as u64),
         units::time(reads.latency.p50_ns),
         units::time(reads.latency.p99_ns)
@@ -42,8 +42,8 @@ fn of_reader(job: &JobResult) -> Option<String> {
 fn of_finisher(result: &ExperimentResult, job: &JobResult) -> Option<String> {
     let finishes = job.kind(RequestKind::Finish)?;
     Some(format!(
-        "A writer with nothing more to write finishes {} at 40%. The drive fills up the rest, {} in all, which takes {} each \
-         and wears the flash: it wrote {:.2} times what the host did. That is its write amplification.",
+        "A writer finishes {} that are 40% full. The drive pads the rest, {} in all, which takes {} per zone and wears the \
+         flash: the device-level write amplification (DLWA) is {:.2}.",
         units::counted(finishes.operations, "zone"),
         units::bytes(result.drive.counters.programmed_padding_bytes),
         units::time(finishes.latency.p50_ns),
@@ -54,8 +54,8 @@ fn of_finisher(result: &ExperimentResult, job: &JobResult) -> Option<String> {
 fn of_cleaner(job: &JobResult) -> Option<String> {
     let resets = job.kind(RequestKind::Reset)?;
     Some(format!(
-        "A cleaner resets {} full of old data. A reset takes {}, because nothing is erased yet: a die erases when it needs \
-         the room.",
+        "A cleaner resets {} with obsolete data. A reset takes {}, because it erases nothing: a die erases flash blocks when \
+         it needs them.",
         units::counted(resets.operations, "zone"),
         units::time(resets.latency.p50_ns)
     ))
@@ -69,8 +69,8 @@ fn of_fan(result: &ExperimentResult, job: &JobResult) -> Option<String> {
     let active: u32 = active.map(|count| count.zones).sum();
     let limit = result.drive.max_active_zones?;
     Some(format!(
-        "One more writer goes round 16 zones, at most 300 MiB/s; it gets {} MiB/s, because all writers share one write \
-         buffer, and that is full. At the end {active} zones are active, and {limit} may be.",
+        "One more writer appends to 16 zones in rotation, at most 300 MiB/s. It reaches {} MiB/s, because all writers share \
+         one write buffer, which is full. At the end {active} zones are active; the limit is {limit}.",
         units::mib_per_second(appends.bandwidth_bytes_per_second)
     ))
 }

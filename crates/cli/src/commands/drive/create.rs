@@ -1,4 +1,4 @@
-//! `zonda drive create`: a new image.
+//! `zonda drive create`: creates an image.
 
 use std::path::{Path, PathBuf};
 
@@ -12,50 +12,53 @@ use crate::errors::Failure;
 use crate::output::{print, print_json};
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Makes an image: a drive that keeps its data in the files of a directory.
+pub(crate) const LONG_ABOUT: &str = "Create an image: a persistent drive whose data is in the files of a directory.
 
-The files are sparse: they take room on the disk only for what is written. docs/internals/image-format.md describes them.";
+The files are sparse: they take disk space only for written data. docs/internals/image-format.md describes the format.";
 
 const EXAMPLES: &str = "Examples:
   zonda drive create drives/a --profile zn540 --zones 64 --zone-capacity 64MiB
   zonda drive create drives/b --profile conventional --zones 16
-  zonda drive create drives/c --profile silent-custom --zones 16 --allocation block
+  zonda drive create drives/c --profile silent-custom --allocation block
   zonda drive show drives/a
   zonda serve drives/a";
 
-/// The drive that is made when nobody says which.
+/// The drive created by default.
 const PROFILE_DEFAULT: &str = "zn540";
 const ZONES_DEFAULT: u32 = 64;
 const ZONE_CAPACITY_DEFAULT: ByteSize = ByteSize(64 << 20);
 
-const NUMBERS_HELP: &str = "change --zones or --zone-capacity; zonda drive show PROFILE has the numbers of the profile";
+const NUMBERS_HELP: &str =
+    "change --zones or --zone-capacity; zonda drive show PROFILE shows the values of the profile";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CreateArgs {
-    /// The directory, which must be empty or not there
+    /// Directory of the image, which must be empty or not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// A built-in profile, or the path of a file that ends in .toml
+    /// Drive profile: a built-in name, or the path of a .toml file
     #[arg(long, default_value = PROFILE_DEFAULT)]
     profile: String,
-    /// How many zones, instead of the profile's
+    /// Number of zones, instead of the profile's
     #[arg(long, value_name = "N")]
     zones: Option<u32>,
-    /// What can be written to each zone, instead of the profile's; the zone size is the next power of two
+    /// Zone capacity, instead of the profile's; the zone size is the next power of two
     #[arg(long, value_name = "SIZE")]
     zone_capacity: Option<ByteSize>,
-    /// What zones are built of, instead of the profile's: fixed, superblock, block, vchunk-N or hchunk-N
+    /// Zone allocation, instead of the profile's: fixed (each zone has its own erase units), or
+    /// composed of storage elements: superblock, block, vchunk-N (one erase unit on each of N dies)
+    /// or hchunk-N (N erase units of one die); see docs/internals/zone-allocation.md
     #[arg(long, value_name = "KIND")]
     allocation: Option<String>,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Made<'a> {
+struct Created<'a> {
     directory: String,
     profile: &'a str,
     zones: u32,
@@ -66,28 +69,28 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let drive = drive(&args.profile, args.zones, args.zone_capacity, args.allocation.as_deref())?;
     create(&args.directory, &drive)?;
     let geometry = drive.profile().geometry();
-    let made = Made {
+    let created = Created {
         directory: args.directory.display().to_string(),
         profile: &drive.profile().name,
         zones: geometry.zone_count,
         zone_capacity_bytes: geometry.zone_capacity_bytes(),
     };
     if args.json {
-        return print_json(&made);
+        return print_json(&created);
     }
-    let Made { directory, profile, zones, zone_capacity_bytes } = made;
+    let Created { directory, profile, zones, zone_capacity_bytes } = created;
     let (zones, capacity) = (units::counted(u64::from(zones), "zone"), units::bytes(zone_capacity_bytes));
     print(&format!(
-        "made {directory}: {zones} of {capacity}, as {profile}\nzonda serve {directory} lets hosts use it\n"
+        "created {directory}: {zones} of {capacity}, profile {profile}\nto serve it: zonda serve {directory}\n"
     ))
 }
 
-/// The image that is served when nobody says what to serve; false: there is something already.
+/// Creates the image that zonda serve uses by default; false if it exists.
 pub(crate) fn default_image(directory: &Path) -> Result<bool, Failure> {
     sized_image(directory, PROFILE_DEFAULT, ZONES_DEFAULT, ZONE_CAPACITY_DEFAULT)
 }
 
-/// An image of a profile with so many zones of such a capacity; false: there is something already.
+/// Creates an image of a profile with this number of zones and zone capacity; false if it exists.
 pub(crate) fn sized_image(
     directory: &Path,
     profile: &str,
@@ -99,9 +102,9 @@ pub(crate) fn sized_image(
     }
     let drive = drive(profile, Some(zones), Some(zone_capacity), None)?;
     match create(directory, &drive) {
-        // Another program was faster.
+        // Another process has created it in the meantime.
         Err(_) if !is_vacant(directory) => Ok(false),
-        made => made.map(|()| true),
+        created => created.map(|()| true),
     }
 }
 
@@ -119,10 +122,16 @@ fn drive(
     if let Some(kind) = allocation {
         spec.set.insert(unplaced("zones.allocation".to_owned()), unplaced(kind.to_owned().into()));
     }
-    spec.plan(&files::PROFILES).map_err(|error| in_words(&error))
+    spec.plan(&files::PROFILES).map_err(|error| match &error.source {
+        ErrorSource::JobFile if allocation.is_some() && error.error.message.starts_with("zones.allocation") => {
+            let help = error.error.help.clone().unwrap_or_else(|| "choose another --allocation".to_owned());
+            Failure::input(error.error.message.clone(), help)
+        }
+        _ => in_words(&error),
+    })
 }
 
-/// A mistake in numbers that stand on the command line, and so in no file.
+/// Converts an error in values of the command line, which have no position in a file.
 pub(crate) fn in_words(error: &SpecError) -> Failure {
     match &error.source {
         ErrorSource::JobFile => {

@@ -1,56 +1,57 @@
-//! What follows from a profile's numbers: sizes, and the bandwidth that each part could carry.
+//! Figures derived from a profile: sizes, and the maximum bandwidth of each resource.
 
 use serde::Serialize;
-use zonda_ssd::allocation::ElementBook;
+use zonda_ssd::allocation::ElementTracker;
 use zonda_ssd::profile::Profile;
 use zonda_ssd::service_time::BySize;
 use zonda_zoned::Duration;
 
 use crate::units;
 
-/// Figures that stand nowhere in a profile. Bandwidths are of one part alone, all of it busy with large requests, in
-/// bytes a second; the smallest is the most the drive can reach.
+/// Figures that are not in a profile. Bandwidths are those of one kind of resource alone, fully
+/// busy with large requests, in bytes per second; the smallest is the maximum bandwidth of the
+/// drive.
 #[derive(Debug, Serialize)]
 pub(super) struct Derived {
-    /// What the host can write.
+    /// Capacity of all zones.
     capacity_bytes: u64,
     /// Zones of the drive.
     zones: u32,
-    /// Of a zone, what can be written.
+    /// Zone capacity.
     zone_capacity_bytes: u64,
     /// Dies of the drive.
     dies: u32,
-    /// Dies programming: each takes in a unit, then programs it.
+    /// All dies programming: a die receives a unit, then programs it.
     program_bytes_per_second: u64,
-    /// Dies sensing whole pages.
+    /// All dies sensing full pages.
     sense_bytes_per_second: u64,
-    /// Channels carrying whole pages from the dies.
+    /// All channels transferring full pages from the dies.
     channels_read_bytes_per_second: u64,
-    /// Channels carrying pages to the dies.
+    /// All channels transferring full pages to the dies.
     channels_write_bytes_per_second: u64,
     /// The link to the host.
     link_read_bytes_per_second: u64,
     /// The link from the host.
     link_write_bytes_per_second: u64,
-    /// What zones are built of; absent where all of them are conventional.
+    /// Zone allocation; absent if all zones are conventional.
     allocation: Option<Allocation>,
 }
 
-/// How zones are allocated, and what that costs.
+/// The zone allocation policy and its costs.
 #[derive(Debug, Serialize)]
 struct Allocation {
     policy: String,
-    /// Storage elements of a zone; of `fixed`, erase units.
+    /// Storage elements of a zone; erase units for `fixed`.
     elements_per_zone: u32,
-    /// Flash of one element.
+    /// Size of one element.
     element_bytes: u64,
     /// Elements of the drive.
     elements: u64,
-    /// What the drive needs to remember which elements are whose.
+    /// Size of the table that maps zones to elements.
     mapping_bytes: u64,
-    /// What FINISH pads of a zone that is written to a tenth.
+    /// Padding written by a finish of a zone that is 10% full.
     finish_at_10_percent_pads_bytes: u64,
-    /// What FINISH pads of a zone that is written to a half.
+    /// Padding written by a finish of a zone that is 50% full.
     finish_at_50_percent_pads_bytes: u64,
 }
 
@@ -60,11 +61,11 @@ impl Allocation {
         if geometry.conventional_zone_count == geometry.zone_count {
             return None;
         }
-        let book = ElementBook::new(profile);
-        let facts = book.facts();
+        let tracker = ElementTracker::new(profile);
+        let facts = tracker.facts();
         let pads = |percent: u64| {
             let blocks = geometry.zone_capacity_blocks.0 * percent / 100;
-            book.padding_of(blocks * u64::from(geometry.block_size_bytes))
+            tracker.padding_of(blocks * u64::from(geometry.block_size_bytes))
         };
         Some(Allocation {
             elements_per_zone: facts.elements_per_zone,
@@ -81,14 +82,14 @@ impl Allocation {
         let unit = if self.policy == "fixed" { "erase unit" } else { "element" };
         let of_zone = units::counted(u64::from(self.elements_per_zone), unit);
         let elements = format!(
-            "{}: {of_zone} of {} a zone, {} in all, {} of mapping",
+            "{}: {of_zone} of {} a zone, {} in all, mapping table {}",
             self.policy,
             units::bytes(self.element_bytes),
             units::count(self.elements),
             units::bytes(self.mapping_bytes)
         );
         let finish = format!(
-            "pads {} of a zone written to 10%, {} of one written to 50%",
+            "pads {} of a zone that is 10% full, {} of one that is 50% full",
             units::bytes(self.finish_at_10_percent_pads_bytes),
             units::bytes(self.finish_at_50_percent_pads_bytes)
         );
@@ -104,7 +105,7 @@ impl Derived {
         let up_ns = transfer_ns(page) + mean_ns(&channel.read_overhead, page) + channel.read_command.0;
         let down_ns = transfer_ns(page) + channel.write_overhead.0;
         let sense_ns = mean_ns(&flash.read, page);
-        // A die without a cache register is held until its page has left it.
+        // A die without a cache register stays busy until its page is transferred.
         let read_ns = if flash.cache_read { sense_ns.max(up_ns) } else { sense_ns + up_ns };
         let program_ns = flash.program.mean_ns() + down_ns * (unit / page);
         let dies = u64::from(profile.dies());
@@ -124,7 +125,7 @@ impl Derived {
         }
     }
 
-    /// Names and figures for people.
+    /// Human-readable names and figures.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let zones = units::counted(u64::from(self.zones), "zone");
         let bandwidth = |rate: u64| format!("{} MiB/s", units::mib_per_second(rate as f64));
@@ -164,9 +165,9 @@ impl Derived {
     }
 }
 
-/// The mean of the law for this size.
-fn mean_ns(laws: &BySize, bytes: u64) -> u64 {
-    let class = laws.classes().iter().find(|class| class.up_to.is_none_or(|limit| bytes <= limit.0));
+/// The mean of the distribution for this size.
+fn mean_ns(distributions: &BySize, bytes: u64) -> u64 {
+    let class = distributions.classes().iter().find(|class| class.up_to.is_none_or(|limit| bytes <= limit.0));
     class.map_or(0, |class| class.time.mean_ns())
 }
 
@@ -185,14 +186,14 @@ mod tests {
         let of = |name: &str| Derived::of(&Profile::parse(builtin_text(name).unwrap()).unwrap());
         let mib = |rate: u64| rate >> 20;
         assert_eq!(mib(of("zn540").program_bytes_per_second), 1_146);
-        // 41.2 MiB/s a die.
+        // 41.2 MiB/s per die.
         assert_eq!(mib(of("ezns-small").program_bytes_per_second) / 128, 41);
-        // 809 MB/s a channel, less 200 ns of command for each page of 81 us.
+        // 809 MB/s per channel, less 200 ns of command overhead for each page of 81 us.
         assert_eq!(of("bae-small").channels_read_bytes_per_second / 8 / 1_000_000, 807);
     }
 
     #[test]
-    fn a_finish_pads_what_the_elements_leave_to_pad() {
+    fn the_padding_of_a_finish_depends_on_the_allocation_policy() {
         let mut profile = Profile::parse(builtin_text("silent-custom").unwrap()).unwrap();
         let mut lines = Vec::new();
         for kind in [AllocationKind::Fixed, AllocationKind::Superblock, AllocationKind::Block] {
@@ -201,12 +202,12 @@ mod tests {
             lines.extend(allocation.lines().map(|(_, line)| line));
         }
         let expected = [
-            "fixed: 32 erase units of 8.00 MiB a zone, 2,048 in all, 64 B of mapping",
-            "pads 230 MiB of a zone written to 10%, 128 MiB of one written to 50%",
-            "superblock: 2 elements of 128 MiB a zone, 128 in all, 128 B of mapping",
-            "pads 102 MiB of a zone written to 10%, 0 B of one written to 50%",
-            "block: 32 elements of 8.00 MiB a zone, 2,048 in all, 4.00 KiB of mapping",
-            "pads 102 MiB of a zone written to 10%, 0 B of one written to 50%",
+            "fixed: 32 erase units of 8.00 MiB a zone, 2,048 in all, mapping table 64 B",
+            "pads 230 MiB of a zone that is 10% full, 128 MiB of one that is 50% full",
+            "superblock: 2 elements of 128 MiB a zone, 128 in all, mapping table 128 B",
+            "pads 102 MiB of a zone that is 10% full, 0 B of one that is 50% full",
+            "block: 32 elements of 8.00 MiB a zone, 2,048 in all, mapping table 4.00 KiB",
+            "pads 102 MiB of a zone that is 10% full, 0 B of one that is 50% full",
         ];
         assert_eq!(lines, expected);
     }

@@ -1,4 +1,4 @@
-//! `zonda drive fit`: a profile of the drive on the desk, from what was measured on it.
+//! `zonda drive fit`: fits a profile to measurements of a real drive.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -14,49 +14,49 @@ use crate::progress::Progress;
 use crate::table::Table;
 use crate::{files, units};
 
-pub(super) const LONG_ABOUT: &str = "Fits numbers of a profile to what was measured on a real drive.
+pub(super) const LONG_ABOUT: &str = "Fit parameters of a profile to measurements of a real drive.
 
-The file names the numbers that may change, and has each measurement with the load that gave it. The loads are run on the \
-profile again and again, with other numbers, until the model meets the measurements as well as it can; the fitted profile \
-goes to --out. Start from the built-in profile that is most like the drive. docs/guide/fit-a-drive.md explains the file, and \
-which measurement tells which number.
+The file names the parameters to fit, and lists each measurement with its workload. The workloads are run on the drive model \
+with varying parameters until the model meets the measurements as closely as possible; --out stores the fitted profile. \
+Start from the built-in profile that is most similar to the drive. docs/guide/fit-a-drive.md describes the file, and which \
+measurement determines which parameter.
 
-The same program and files give the same fit. Exit code 0 even if some measurements are not met: the table says so.";
+The same program and files give the same fit. The exit code is 0 even if some measurements are not met: the table marks them.";
 
 pub(super) const EXAMPLES: &str = "Examples:
   zonda drive fit tiny --to examples/fit/measurements.toml
   zonda drive fit zn540 --to mine.toml --out my-drive.toml
   zonda drive fit zn540 --to mine.toml --json | jq '.parameters[] | {key, after, uncertainty}'";
 
-/// Uncertainty from which on a number is not settled at all.
-const UNSETTLED: f64 = 1.0;
+/// Relative uncertainty at or above which a parameter is undetermined.
+const UNDETERMINED: f64 = 1.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {
-    /// The profile to start from: a built-in one, or the path of a file that ends in .toml
+    /// Initial profile: a built-in name, or the path of a .toml file
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// What was measured; `-` for the standard input
+    /// File with the measurements, or - for the standard input
     #[arg(long, value_name = "MEASUREMENTS.toml")]
     to: String,
-    /// Writes the fitted profile here; without it, none is written
+    /// Write the fitted profile to this file [default: do not write it]
     #[arg(long, value_name = "FILE.toml")]
     out: Option<PathBuf>,
-    /// Runs at a time; default one for each processor
+    /// Number of runs in parallel [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Gives up after so many tries; default 20 for each parameter and one more
+    /// Stop after N tries [default: 20 for each parameter, plus one]
     #[arg(long, value_name = "N")]
     tries: Option<NonZero<u32>>,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
-    /// Shows no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// What is printed as JSON.
+/// What `--json` prints.
 #[derive(Serialize)]
 struct Sheet<'a> {
     profile: &'a str,
@@ -96,28 +96,28 @@ pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
     }
     let mut shown = text_of(&report, Screen::of_stdout());
     shown += &match &args.out {
-        Some(out) => format!("\nThe profile {} is in {}.\n", plan.fitted_name(), out.display()),
-        None => format!("\nNothing was written: --out {}.toml writes the fitted profile.\n", plan.fitted_name()),
+        Some(out) => format!("\nWrote profile {} to {}.\n", plan.fitted_name(), out.display()),
+        None => format!("\nThe fitted profile was not written; use --out {}.toml to write it.\n", plan.fitted_name()),
     };
     print(&shown)
 }
 
-/// What a person has written is not written over; that is told before the fit, not after.
+/// Existing files are not overwritten; this is checked before the fit.
 fn is_free(out: &Path) -> Result<(), Failure> {
     let shown = out.display();
     if out.extension().is_none_or(|extension| extension != "toml") {
-        return Err(Failure::input(format!("{shown} is not the name of a profile"), "write a name that ends in .toml"));
+        return Err(Failure::input(format!("{shown} is not a .toml file name"), "choose a name that ends in .toml"));
     }
     if out.exists() {
         return Err(Failure::input(
-            format!("{shown} is there already"),
-            "write another name after --out, or remove it",
+            format!("{shown} already exists"),
+            "choose another name with --out, or remove the file",
         ));
     }
     match out.parent() {
         Some(directory) if !directory.as_os_str().is_empty() && !directory.is_dir() => {
-            let message = format!("there is no directory {}", directory.display());
-            Err(Failure::input(message, "make it, or write another name after --out"))
+            let message = format!("directory {} does not exist", directory.display());
+            Err(Failure::input(message, "create it, or choose another name with --out"))
         }
         _ => Ok(()),
     }
@@ -131,8 +131,8 @@ fn tries(args: &FitArgs, plan: &FitPlan) -> Result<u32, Failure> {
     }
     let parameters = units::counted(plan.parameter_count() as u64, "parameter");
     Err(Failure::input(
-        format!("--tries {tries} is too few for {parameters}"),
-        format!("write {least} or more, or leave it out for {}", plan.tries_default()),
+        format!("--tries {tries} is too small for {parameters}"),
+        format!("use {least} or more, or omit it for the default, {}", plan.tries_default()),
     ))
 }
 
@@ -144,7 +144,7 @@ fn in_words(tried: Tried) -> String {
     format!("try {} of at most {}{misfit}", tried.tries, tried.tries_max)
 }
 
-/// What a file is called in the sources of a profile.
+/// The name of a file in the sources of a profile.
 fn file_name(path: &str) -> String {
     let path = files::shown(path);
     Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
@@ -194,7 +194,7 @@ fn measurements(all: &[FittedMeasurement], screen: Screen) -> String {
 }
 
 fn parameters(all: &[FittedParameter], screen: Screen) -> String {
-    let mut table = Table::new(&["parameter", ">before", ">after", ">+-", "range", "moves most, by 1%"]);
+    let mut table = Table::new(&["parameter", ">before", ">after", ">+-", "range", "effect of +1%"]);
     for parameter in all {
         let effects = parameter.moves.iter().map(|effect| format!("{} {:+.2}%", effect.measurement, effect.elasticity));
         table.row(&[
@@ -202,14 +202,14 @@ fn parameters(all: &[FittedParameter], screen: Screen) -> String {
             parameter.before.clone(),
             parameter.after.clone(),
             match parameter.uncertainty {
-                Some(uncertainty) if uncertainty < UNSETTLED => units::percent(uncertainty),
+                Some(uncertainty) if uncertainty < UNDETERMINED => units::percent(uncertainty),
                 _ => "?".to_owned(),
             },
             format!(
                 "{} to {}{}",
                 parameter.low,
                 parameter.high,
-                parameter.at_edge.map_or_else(String::new, |edge| format!(" (at its {edge} edge)"))
+                parameter.at_edge.map_or_else(String::new, |edge| format!(" (at its {edge} end)"))
             ),
             if parameter.is_idle { "nothing".to_owned() } else { effects.collect::<Vec<_>>().join("\n") },
         ]);
@@ -217,43 +217,46 @@ fn parameters(all: &[FittedParameter], screen: Screen) -> String {
     table.render(screen, 2)
 }
 
-/// What a user must know before he believes the numbers.
+/// Reasons not to trust the fit.
 fn warnings(report: &FitReport) -> Vec<String> {
     let mut warnings = Vec::new();
     if report.is_cut_short {
-        warnings.push("the tries were used up before the search came to its end: allow more with --tries".to_owned());
+        warnings.push("the search was stopped before it converged: allow more tries with --tries".to_owned());
     }
     for parameter in &report.parameters {
         let key = &parameter.key;
         if parameter.is_idle {
             warnings.push(format!(
-                "no measurement depends on {key}: it is as it was. Measure something that it limits, or do not name it"
+                "no measurement depends on {key}; it was not changed. Add a measurement that it limits, or remove it"
             ));
         } else if let Some(edge) = parameter.at_edge {
             warnings.push(format!(
-                "{key} is at the {edge} edge of its range: widen the range, or look for what else explains the measurements"
+                "{key} is at the {edge} end of its range: widen the range, or look for another explanation of the measurements"
             ));
-        } else if parameter.uncertainty.is_none_or(|uncertainty| uncertainty >= UNSETTLED)
+        } else if parameter.uncertainty.is_none_or(|uncertainty| uncertainty >= UNDETERMINED)
             && !report.alike.iter().any(|pair| pair.keys.contains(key))
         {
-            warnings.push(format!("the measurements do not settle {key}: others make up for any change of it"));
+            warnings.push(format!(
+                "the measurements do not determine {key}: other parameters compensate for any change of it"
+            ));
         }
     }
     for pair in &report.alike {
         let [one, other] = &pair.keys;
         let how = if pair.is_opposite { "lowering" } else { "raising" };
         warnings.push(format!(
-            "{one} and {other} cannot be told apart: to these measurements, raising one is like {how} the other. Fit one of \
-             them, or measure where they differ"
+            "{one} and {other} cannot be distinguished: for these measurements, raising one has the same effect as {how} the \
+             other. Fit only one of them, or add a measurement in which they differ"
         ));
     }
     for measurement in &report.measurements {
         if !measurement.is_steady {
-            warnings.push(format!("\"{}\" saw no steady state: give its run a longer time", measurement.name));
+            warnings
+                .push(format!("\"{}\" did not reach a steady state: increase the time of its run", measurement.name));
         }
         if measurement.errors > 0 {
             let errors = units::counted(measurement.errors, "command");
-            warnings.push(format!("{errors} failed in the model's runs of \"{}\"", measurement.name));
+            warnings.push(format!("{errors} failed in the runs of \"{}\" on the model", measurement.name));
         }
     }
     warnings

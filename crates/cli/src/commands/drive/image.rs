@@ -1,10 +1,10 @@
-//! `zonda drive show DIR` and `zonda drive check DIR`: what an image holds, and whether it is well.
+//! `zonda drive show DIR` and `zonda drive check DIR`: shows and verifies an image.
 
 use std::path::Path;
 
 use serde::Serialize;
 use zonda_config::ByteSize;
-use zonda_devices::{DriveFacts, FoundElements, ImageDirectory, random};
+use zonda_devices::{DriveFacts, ImageDirectory, LoadedElements, random};
 use zonda_exports::snapshot::{ElementsSnapshot, LifeSnapshot};
 use zonda_image::{CheckReport, Finding, ImageFile, Inspection};
 use zonda_ssd::profile::Profile;
@@ -23,7 +23,8 @@ struct Sheet {
     directory: String,
     uuid: String,
     profile: String,
-    /// Whether the drive was shut down in order; if not, what follows is what recovery will find.
+    /// Whether the drive was shut down cleanly; if not, the other fields show the state after
+    /// recovery.
     clean: bool,
     block_size_bytes: u32,
     metadata_bytes: u16,
@@ -33,10 +34,10 @@ struct Sheet {
     max_open_zones: Option<u32>,
     zones_by_state: Vec<State>,
     life: LifeSnapshot,
-    /// What zones are built of; absent where they are fixed.
+    /// Storage elements of zones; absent for fixed allocation.
     #[serde(skip_serializing_if = "Option::is_none")]
     elements: Option<ElementsSnapshot>,
-    /// Why the elements will begin anew when the image is next opened, or cannot be followed.
+    /// Why the wear of the elements will be reset when the image is next opened, or cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     elements_trouble: Option<String>,
     zones: Vec<Zone>,
@@ -61,14 +62,14 @@ pub(super) fn show(directory: &Path, json: bool) -> Result<(), Failure> {
     if json { print_json(&Sheet::of(directory, &inspection)) } else { print(&text_of(directory, &inspection)) }
 }
 
-/// What an image is and holds. Nothing is written, and nobody may be writing to it.
+/// Reads the state of an image. Nothing is written, and no process may be writing to the image.
 pub(crate) fn inspect(directory: &Path) -> Result<Inspection, Failure> {
     let mut files = look(directory)?;
     zonda_image::inspect(&mut files).map_err(|error| unusable(directory, &error))
 }
 
 fn look(directory: &Path) -> Result<ImageDirectory, Failure> {
-    let files = ImageDirectory::look_alone(directory).map_err(connect::failure)?;
+    let files = ImageDirectory::open_shared(directory).map_err(connect::failure)?;
     connect::warn_if_exposed(directory);
     Ok(files)
 }
@@ -82,12 +83,12 @@ impl Sheet {
         let geometry = &inspection.spec.geometry;
         let facts = DriveFacts::of_zones(&inspection.zones);
         let mut life = zonda_devices::life_of(&inspection.counters, geometry, inspection.wear.iter().copied());
-        let found = FoundElements::look(directory, &inspection.spec, &inspection.zones);
+        let found = LoadedElements::inspect(directory, &inspection.spec, &inspection.zones);
         let (elements, elements_trouble) = match found {
             Ok(None) => (None, None),
-            Ok(Some(FoundElements { book, anew, .. })) => {
-                life = life.with_elements(&book);
-                (Some(ElementsSnapshot::of(&book.facts(), Some(&life))), anew)
+            Ok(Some(LoadedElements { tracker, reset_reason, .. })) => {
+                life = life.with_elements(&tracker);
+                (Some(ElementsSnapshot::of(&tracker.facts(), Some(&life))), reset_reason)
             }
             Err(why) => (None, Some(why)),
         };
@@ -119,7 +120,7 @@ impl Sheet {
     }
 }
 
-/// The name in a profile's text; an image of a later version may have one that cannot be read here.
+/// The name in the text of a profile; "unknown" if it is of a later, incompatible version.
 fn profile_name(text: &str) -> String {
     Profile::parse(text).map_or_else(|_| "unknown".to_owned(), |profile| profile.name)
 }
@@ -129,11 +130,10 @@ fn text_of(directory: &Path, inspection: &Inspection) -> String {
     let sheet = Sheet::of(directory, inspection);
     let geometry = &inspection.spec.geometry;
     let life = &sheet.life;
-    let state =
-        if sheet.clean { "shut down in order" } else { "not shut down in order: it recovers when it is next opened" };
+    let state = if sheet.clean { "clean" } else { "unclean: recovered when the image is next opened" };
     let limit = |limit: Option<u32>| limit.map_or_else(|| "any number".to_owned(), |limit| limit.to_string());
-    let mut text = format!("{}: an image as {}\n\n", screen.bold(&sheet.directory), sheet.profile);
-    let worn = if sheet.elements.is_some() { "an element" } else { "a zone" };
+    let mut text = format!("{}: image with profile {}\n\n", screen.bold(&sheet.directory), sheet.profile);
+    let unit = if sheet.elements.is_some() { "element" } else { "zone" };
     let mut lines = vec![
         (
             "zones",
@@ -152,21 +152,24 @@ fn text_of(directory: &Path, inspection: &Inspection) -> String {
             ),
         ),
         ("limits", format!("{} active, {} open", limit(sheet.max_active_zones), limit(sheet.max_open_zones))),
-        ("stop", state.to_owned()),
+        ("shutdown", state.to_owned()),
         (
             "hosts",
             format!("wrote {}, read {}", units::bytes(life.host_write_bytes), units::bytes(life.host_read_bytes)),
         ),
-        ("DLWA", format!("{:.3}: the drive padded {} at finish", life.dlwa, units::bytes(life.device_write_bytes))),
-        ("wear", format!("{} to {} erases {worn}", units::count(life.erases_min), units::count(life.erases_max))),
+        (
+            "DLWA",
+            format!("{:.3}: the drive wrote {} of padding at finish", life.dlwa, units::bytes(life.device_write_bytes)),
+        ),
+        ("wear", format!("{} to {} erases per {unit}", units::count(life.erases_min), units::count(life.erases_max))),
     ];
     if let Some(elements) = &sheet.elements {
         lines.push(("elements", elements_in_words(elements)));
-        let mapping = format!("{} to remember which elements are whose", units::bytes(elements.mapping_bytes));
+        let mapping = format!("{} for the table of elements of zones", units::bytes(elements.mapping_bytes));
         lines.push(("mapping", mapping));
     }
     lines.extend(sheet.elements_trouble.iter().map(|why| match sheet.elements {
-        Some(_) => ("", format!("they begin anew, without wear: {why}")),
+        Some(_) => ("", format!("their wear will be reset: {why}")),
         None => ("elements", why.clone()),
     }));
     lines.push(("uuid", sheet.uuid.clone()));
@@ -179,14 +182,14 @@ fn text_of(directory: &Path, inspection: &Inspection) -> String {
     text + "\n" + &zone_map::draw(&ranges, geometry.zone_capacity_blocks.0, screen)
 }
 
-/// A policy, and how its elements stand, in a line.
+/// The allocation policy and the states of its elements, in a line.
 pub(crate) fn elements_in_words(elements: &ElementsSnapshot) -> String {
     let states = elements.by_state();
-    // Few drives have lost zones.
+    // Retired elements are rare.
     let states = states.iter().filter(|(state, count)| *state != "retired" || *count > 0);
     let states: Vec<String> = states.map(|(state, count)| format!("{} {state}", units::count(*count))).collect();
     format!(
-        "{}, {} of {} a zone: {}; {}",
+        "{}, {} of {} per zone: {}; {}",
         elements.policy,
         elements.per_zone,
         units::bytes(elements.element_bytes),
@@ -200,15 +203,16 @@ pub(crate) fn elements_in_words(elements: &ElementsSnapshot) -> String {
 struct Verdict {
     directory: String,
     /// Whether nothing is damaged.
-    is_well: bool,
+    is_healthy: bool,
     clean: bool,
     blocks_verified: u64,
-    /// Of these, blocks that were being overwritten, and whose damage cannot be told.
+    /// Of these, blocks with a write in flight at the last stop, in which damage cannot be
+    /// detected.
     blocks_accepted: u64,
     findings: Vec<String>,
-    /// What is no damage, but not as after a stop in order.
+    /// Findings that are not damage, but effects of an unclean shutdown.
     notes: Vec<String>,
-    /// More is damaged than `findings` lists.
+    /// Whether there is more damage than `findings` lists.
     more_findings: bool,
 }
 
@@ -226,11 +230,14 @@ pub(super) fn check(directory: &Path, json: bool, quiet: bool) -> Result<(), Fai
     let torn = notes.iter().map(|_| TORN_CHECKPOINT.to_owned());
     let accepted = (report.accepted_blocks > 0).then(|| {
         let blocks = units::counted(report.accepted_blocks, "block");
-        format!("{blocks} of these were being overwritten when the drive stopped, and are accepted as they are: damage in them cannot be told")
+        format!(
+            "{blocks} of these were being overwritten when the drive stopped and are accepted without verification: \
+             damage in them cannot be detected"
+        )
     });
     let verdict = Verdict {
         directory: directory.display().to_string(),
-        is_well: damage.is_empty(),
+        is_healthy: damage.is_empty(),
         clean: report.clean,
         blocks_verified: report.blocks,
         blocks_accepted: report.accepted_blocks,
@@ -243,32 +250,31 @@ pub(super) fn check(directory: &Path, json: bool, quiet: bool) -> Result<(), Fai
     } else {
         print(&words_of(&verdict, &report))?;
     }
-    if verdict.is_well { Ok(()) } else { Err(Failure::Run) }
+    if verdict.is_healthy { Ok(()) } else { Err(Failure::Run) }
 }
 
-/// What is said of a copy of the checkpoint that cannot be read after a kill or a loss of power.
-const TORN_CHECKPOINT: &str = "state.zonda: one of the two copies of the checkpoint was not written to its end when the drive stopped; that is \
-     no damage: the other copy is whole, and opening the drive writes this one again";
+/// The note on a copy of the checkpoint that is incomplete after a kill or a power loss.
+const TORN_CHECKPOINT: &str = "state.zonda: one of the two copies of the checkpoint is incomplete, because the drive stopped while it was \
+     written; this is not damage: the other copy is complete, and opening the drive rewrites this one";
 
-/// Checkpoints are written one copy after the other while a drive runs: where it was stopped in the middle of that, one of them
-/// is not whole. After a stop in order both are, or one is damaged.
+/// The two copies of a checkpoint are written one after the other: after an unclean shutdown, one
+/// may be incomplete. After a clean shutdown, an unreadable copy is damage.
 fn is_ordinary(finding: &Finding, report: &CheckReport) -> bool {
     !report.clean && matches!(finding, Finding::Copy { file: ImageFile::State })
 }
 
 fn words_of(verdict: &Verdict, report: &CheckReport) -> String {
-    let stop =
-        if report.clean { "" } else { "; the last stop was not in order, and what recovery makes of it was verified" };
+    let stop = if report.clean { "" } else { "; the last shutdown was unclean: the state after recovery was verified" };
     let blocks = units::counted(report.blocks, "block");
     let screen = Screen::of_stdout();
     let notes: String = verdict.notes.iter().map(|note| screen.paragraph(note, 2)).collect();
-    if verdict.is_well {
-        return screen.paragraph(&format!("{} is well: {blocks} verified{stop}", verdict.directory), 0) + &notes;
+    if verdict.is_healthy {
+        return screen.paragraph(&format!("{}: no damage, {blocks} verified{stop}", verdict.directory), 0) + &notes;
     }
     let mut table = Table::new(&["damaged"]);
     verdict.findings.iter().for_each(|finding| table.row(&[finding]));
     let more = if verdict.more_findings { "and more\n" } else { "" };
     let table = table.render_wide(2);
-    let title = screen.paragraph(&format!("{} is damaged: {blocks} verified{stop}", verdict.directory), 0);
+    let title = screen.paragraph(&format!("{}: damaged, {blocks} checked{stop}", verdict.directory), 0);
     format!("{title}\n{table}{more}{notes}")
 }

@@ -1,4 +1,4 @@
-//! `zonda drive`: profiles and all that stands in one; fitted ones; images, made, shown, checked and repaired.
+//! `zonda drive`: lists, shows and fits profiles; creates, shows, checks and repairs images.
 
 pub(crate) mod create;
 mod derived;
@@ -23,53 +23,53 @@ use values::Value;
 
 const SHOW_EXAMPLES: &str = "Examples:
   zonda drive show zn540
-  zonda drive show ./mine.toml     checks a profile of your own
-  zonda drive show drives/a        the zones, the wear and the counters of an image
+  zonda drive show ./mine.toml     check and show a profile of your own
+  zonda drive show drives/a        show zones, wear and counters of an image
   zonda drive show tiny --json | jq '.values[] | select(.is_fitted)'";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DriveCommand {
-    /// Lists the built-in drives
+    /// List the built-in drive profiles
     #[command(after_long_help = "Example:\n  zonda drive profiles")]
     Profiles {
-        /// Prints one JSON object, and nothing else
+        /// Print one JSON object and nothing else
         #[arg(long)]
         json: bool,
     },
-    /// Makes an image: a drive that keeps its data in files
+    /// Create an image: a persistent drive in a directory
     #[command(long_about = create::LONG_ABOUT)]
     Create(create::CreateArgs),
-    /// Verifies every block of an image, and changes nothing
+    /// Verify every block of an image without writing
     ///
-    /// Exit code 1 if something is damaged. No server may have the image.
+    /// The exit code is 1 if damage was found. The image must not be in use by a server.
     #[command(after_long_help = "Example:\n  zonda drive check drives/a")]
     Check {
-        /// The directory of the image
+        /// Directory of the image
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// Prints one JSON object, and nothing else
+        /// Print one JSON object and nothing else
         #[arg(long)]
         json: bool,
-        /// Shows no progress
+        /// Do not show progress
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Fits numbers of a profile to what was measured on a real drive
+    /// Fit parameters of a profile to measurements of a real drive
     #[command(long_about = fit::LONG_ABOUT, after_long_help = fit::EXAMPLES)]
     Fit(fit::FitArgs),
-    /// Copies what can be read of a damaged image into a new one
+    /// Copy the readable blocks of a damaged image to a new image
     #[command(long_about = repair::LONG_ABOUT)]
     Repair(repair::RepairArgs),
-    /// Shows an image, or every number of a profile and where it comes from
+    /// Show an image, or the values of a profile and their sources
     ///
-    /// A profile is a TOML file with a source for each number; docs/guide/drives.md explains the keys. Any of them can be
-    /// changed for one run in [drive.set] of a job file.
+    /// A profile is a TOML file with a source for each value; docs/guide/drives.md describes the
+    /// keys. [drive.set] of a job file overrides values for one run.
     #[command(after_long_help = SHOW_EXAMPLES)]
     Show {
-        /// A built-in profile, the path of a file that ends in .toml, or the directory of an image
+        /// Built-in profile, path of a .toml file, or directory of an image
         #[arg(value_name = "PROFILE|DIR")]
         profile: String,
-        /// Prints one JSON object, and nothing else
+        /// Print one JSON object and nothing else
         #[arg(long)]
         json: bool,
     },
@@ -87,7 +87,7 @@ pub(crate) fn run(command: &DriveCommand) -> Result<(), Failure> {
     }
 }
 
-/// A line of the list.
+/// A row of the list.
 #[derive(Serialize)]
 struct Entry {
     name: String,
@@ -118,7 +118,7 @@ impl Entry {
 
 fn profiles(json: bool) -> Result<(), Failure> {
     let texts = builtin_names().filter_map(builtin_text);
-    let entries = texts.map(|text| Entry::of(&Profile::parse(text).expect("built-in profiles are right")));
+    let entries = texts.map(|text| Entry::of(&Profile::parse(text).expect("built-in profiles are valid")));
     let entries: Vec<Entry> = entries.collect();
     if json {
         #[derive(Serialize)]
@@ -127,7 +127,7 @@ fn profiles(json: bool) -> Result<(), Failure> {
         }
         return print_json(&Profiles { profiles: entries });
     }
-    let mut table = Table::new(&["name", ">capacity", ">zones", ">of", ">dies", ">active", "title"]);
+    let mut table = Table::new(&["name", ">capacity", ">zones", ">zone capacity", ">dies", ">active", "title"]);
     for entry in entries {
         table.row(&[
             entry.name,
@@ -135,15 +135,15 @@ fn profiles(json: bool) -> Result<(), Failure> {
             units::count(u64::from(entry.zones)),
             units::bytes(entry.zone_capacity_bytes),
             entry.dies.to_string(),
-            entry.max_active_zones.map_or_else(|| "any".to_owned(), |zones| units::count(u64::from(zones))),
+            entry.max_active_zones.map_or_else(|| "no limit".to_owned(), |zones| units::count(u64::from(zones))),
             entry.title,
         ]);
     }
-    let hint = "zonda drive show NAME has every number of a drive, and where it comes from";
+    let hint = "zonda drive show NAME shows all values of a profile and their sources";
     print(&format!("{}\n{hint}\n", table.render(Screen::of_stdout(), 0)))
 }
 
-/// Everything about one profile.
+/// The values of a profile and figures derived from them.
 #[derive(Serialize)]
 struct Sheet {
     name: String,
@@ -151,9 +151,9 @@ struct Sheet {
     description: String,
     derived: Derived,
     values: Vec<Value>,
-    /// Keys of the numbers that were fitted, each part of a list by itself.
+    /// Keys of the fitted values; each element of a list has its own.
     fitted_numbers: Vec<String>,
-    /// Ids of the published results that numbers were fitted to or derived from.
+    /// Ids of the published results that values were fitted to or derived from.
     results_used: Vec<String>,
 }
 
@@ -164,8 +164,10 @@ impl Sheet {
 }
 
 fn show(name: &str, json: bool) -> Result<(), Failure> {
-    let found =
-        files::PROFILES.find(name).map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
+    let found = files::PROFILES.find(name).map_err(|error| {
+        let help = error.help.unwrap_or_default();
+        Failure::input(error.message, format!("{help}, or the directory of an image"))
+    })?;
     let profile = found.parse().map_err(|error| Failure::in_experiment(&error, name, &found.text))?;
     let sheet = Sheet {
         name: profile.name.clone(),
@@ -182,7 +184,7 @@ fn show(name: &str, json: bool) -> Result<(), Failure> {
 fn text_of(sheet: &Sheet, screen: Screen) -> String {
     let mut text = format!("{}: {}\n", screen.bold(&sheet.name), sheet.title);
     text += &screen.paragraph(&sheet.description, 0);
-    text += &format!("\n{}\n", screen.bold("Derived from the numbers below"));
+    text += &format!("\n{}\n", screen.bold("Derived from the values below"));
     for (name, figure) in sheet.derived.lines() {
         text += &format!("  {name:<24} {figure}\n");
     }
@@ -198,25 +200,24 @@ fn text_of(sheet: &Sheet, screen: Screen) -> String {
     text + "\n" + &screen.paragraph(&note_on_fitting(sheet), 0)
 }
 
-/// How many numbers are fitted, and to what.
+/// How many values are fitted, and to which results.
 fn note_on_fitting(sheet: &Sheet) -> String {
     let results = sheet.results_used.join(", ");
     let fitted = match sheet.fitted_numbers.len() {
-        0 => "No number is fitted.".to_owned(),
-        1 => "1 number is fitted (*): chosen by running the model until it met a result. That result is no prediction."
+        0 => "No value is fitted.".to_owned(),
+        1 => "1 value is fitted (*): chosen so that the model meets a result, which is therefore not a prediction."
             .to_owned(),
         count => format!(
-            "{count} numbers are fitted (*): chosen by running the model until it met results. Those results are no \
-             predictions."
+            "{count} values are fitted (*): chosen so that the model meets results, which are therefore not predictions."
         ),
     };
     let (is_fitted, is_derived) = (!sheet.fitted_numbers.is_empty(), sheet.has_derived());
     match (results.is_empty(), is_fitted, is_derived) {
         (true, _, _) => fitted,
         (false, true, true) => {
-            format!("{fitted} Fitted and derived numbers rest on these published results: {results}.")
+            format!("{fitted} Published results used for fitted and derived values: {results}.")
         }
-        (false, true, false) => format!("{fitted} Published results they were fitted to: {results}."),
-        (false, false, _) => format!("{fitted} Derived numbers rest on these published results: {results}."),
+        (false, true, false) => format!("{fitted} Published results used for fitting: {results}."),
+        (false, false, _) => format!("{fitted} Published results used for derived values: {results}."),
     }
 }

@@ -1,4 +1,4 @@
-//! `zonda drive repair`: what can be read of a damaged image, in a new one.
+//! `zonda drive repair`: copies the readable blocks of a damaged image to a new image.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -14,42 +14,42 @@ use crate::progress::Progress;
 use crate::table::Table;
 use crate::units;
 
-pub(crate) const LONG_ABOUT: &str = "Copies what can be read of a damaged image into a new one
+pub(crate) const LONG_ABOUT: &str = "Copy the readable blocks of a damaged image to a new image.
 
-For an image that zonda refuses to open: a file was cut short, or checkpoint or journal are damaged, and there is no copy. \
-Every block whose checksum fits is copied with its metadata; the damaged image is read and not changed. A block that does not fit, \
-where one was or may have been written, cannot be read in the new image either: reads of it fail until it is written again or \
-its zone is reset. It never reads as zeros.
+For an image that zonda refuses to open, because a file was truncated, or checkpoint or journal are damaged in both copies. \
+Copies every block with a valid checksum, and its metadata; the damaged image is not changed. Blocks with an invalid checksum \
+that were or may have been written are unreadable in the new image: reads of them fail until they are written again or their \
+zone is reset. They never read as zeros.
 
-Zone states, extensions, counters and reservations are kept as far as they are known. Where resets are not known, a zone has \
-the newest blocks that verify, and the report says so. The new image has a UUID of its own, and the wear of its storage elements \
-begins anew.
+Keeps zone states, extensions, counters and reservations as far as they are known. If resets are unknown, a zone holds the \
+newest valid blocks, and the report says so. The new image has a new UUID, and the wear of its storage elements starts at 0.
 
-Exit code 0 if every block was copied, 1 if some cannot be read, or files were damaged so that something newer may be missing, 2 if nothing could be done: one good copy of the \
-superblock in image.zonda is needed. No server may have the image.";
+The exit code is 0 if every block was copied, 1 if some are unreadable or newer data may be missing because of damaged files, \
+2 if the image cannot be repaired: at least one valid copy of the superblock in image.zonda is needed. The image must not be \
+in use by a server.";
 
 const EXAMPLES: &str = "Examples:
-  zonda drive check drives/a                  says what is wrong
+  zonda drive check drives/a                  report the damage
   zonda drive repair drives/a --to drives/b
   zonda drive repair drives/a --to drives/b --json | jq '.unreadable'
-  zonda drive check drives/b                  lists each block that cannot be read";
+  zonda drive check drives/b                  list the unreadable blocks";
 
-/// Lines of a table in the text; --json has more.
+/// Maximum number of rows of a table; --json prints more.
 const LINES_MAX: usize = 40;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct RepairArgs {
-    /// The directory of the damaged image
+    /// Directory of the damaged image
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The directory of the new image, which must be empty or not there, and outside of DIR
+    /// Directory of the new image, which must be empty or not exist, and be outside of DIR
     #[arg(long, value_name = "OTHER")]
     to: PathBuf,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
-    /// Shows no progress
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
 }
@@ -61,19 +61,19 @@ struct Repaired {
     to: String,
     /// Whether every block was copied.
     is_complete: bool,
-    /// What is damaged, and what follows from it; empty if the image can be opened.
+    /// The damage and its consequences; empty if the image can be opened.
     damage: Vec<String>,
     journal_records: u64,
     blocks_copied: u64,
-    /// Of these, blocks that were being overwritten, and are taken as they are.
+    /// Of these, blocks with a write in flight at the last stop, copied without verification.
     blocks_accepted: u64,
     blocks_unreadable: u64,
     unreadable: Vec<Run>,
     /// Unreadable blocks that `unreadable` does not list.
     more_unreadable_blocks: u64,
-    /// Zones that hold something.
+    /// Zones that hold data.
     zones: Vec<Zone>,
-    /// Zones that became full, because no active resource was left for them.
+    /// Zones that were finished, because the limit on active zones was reached.
     zones_finished: Vec<u32>,
 }
 
@@ -89,7 +89,7 @@ struct Zone {
     zone: u32,
     blocks_copied: u64,
     blocks_unreadable: u64,
-    /// What is not known of it.
+    /// Uncertainty about the state of the zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     doubt: Option<String>,
 }
@@ -113,24 +113,24 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), Failure> {
     if repaired.is_complete { Ok(()) } else { Err(Failure::Run) }
 }
 
-/// Nothing is written into the directory of the damaged image, and it is no part of the new one.
+/// Refuses a new image inside the directory of the damaged one, and vice versa.
 fn refuse_nested(damaged: &Path, new: &Path) -> Result<(), Failure> {
-    // What cannot be resolved cannot be opened either, and that is said in its place.
+    // A path that cannot be resolved cannot be opened either, which is reported later.
     let (Some(resolved_damaged), Some(resolved_new)) = (resolved(damaged), resolved(new)) else { return Ok(()) };
     let (shown, to) = (damaged.display(), new.display());
     let why = if resolved_new == resolved_damaged {
-        "that is the directory of the damaged image".to_owned()
+        "it is the directory of the damaged image".to_owned()
     } else if resolved_new.starts_with(&resolved_damaged) {
-        format!("it lies within the directory of the damaged image, {shown}")
+        format!("it is inside the directory of the damaged image, {shown}")
     } else if resolved_damaged.starts_with(&resolved_new) {
-        format!("the damaged image, {shown}, lies within it")
+        format!("the damaged image, {shown}, is inside it")
     } else {
         return Ok(());
     };
-    Err(Failure::input(format!("cannot write the new image to {to}: {why}"), "choose a directory beside it for --to"))
+    Err(Failure::input(format!("cannot write the new image to {to}: {why}"), "choose another directory for --to"))
 }
 
-/// The path without links and dots, also where its last directories do not exist yet.
+/// The canonical path, also if its last components do not exist yet.
 fn resolved(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let existing = |above: &Path| above.canonicalize().ok().zip(path.strip_prefix(above).ok().map(Path::to_owned));
@@ -143,7 +143,7 @@ fn resolved(path: &Path) -> Option<PathBuf> {
             _ => whole.push(component),
         }
     }
-    // Behind a step up there may be directories that exist, and links.
+    // Components after `..` may be existing directories or links.
     let has_steps_up = missing.components().any(|component| component == Component::ParentDir);
     if has_steps_up { resolved(&whole) } else { Some(whole) }
 }
@@ -175,29 +175,31 @@ impl Repaired {
 
     fn in_words(&self, screen: Screen) -> String {
         let unreadable = match self.blocks_unreadable {
-            0 => "and none is lost".to_owned(),
-            lost => format!("{} cannot be read", units::counted(lost, "block")),
+            0 => "none unreadable".to_owned(),
+            lost => format!("{} unreadable", units::counted(lost, "block")),
         };
         let copied = units::counted(self.blocks_copied, "block");
         let mut text =
             screen.paragraph(&format!("{}: {copied} copied to {}, {unreadable}", self.directory, self.to), 0);
         if self.blocks_accepted > 0 {
             let accepted = units::counted(self.blocks_accepted, "block");
-            let words =
-                format!("{accepted} may have been overwritten when the drive stopped, and are taken as they are");
+            let words = format!(
+                "{accepted} of these had a write in flight when the drive stopped and were copied without verification"
+            );
             text += &screen.paragraph(&words, 0);
         }
         if !self.zones_finished.is_empty() {
             let zones = units::counted(self.zones_finished.len() as u64, "zone");
-            text += &screen.paragraph(&format!("{zones} became full: no active resource was left for them"), 0);
+            text +=
+                &screen.paragraph(&format!("{zones} were finished, because the limit on active zones was reached"), 0);
         }
         if !self.damage.is_empty() {
-            text += "\nWhat was damaged\n";
+            text += "\nDamage\n";
             self.damage.iter().for_each(|damage| text += &screen.paragraph(damage, 2));
         }
         let zones: Vec<&Zone> =
             self.zones.iter().filter(|zone| zone.blocks_unreadable > 0 || zone.doubt.is_some()).collect();
-        let mut table = Table::new(&[">zone", ">copied", ">unreadable", "what is not known"]);
+        let mut table = Table::new(&[">zone", ">copied", ">unreadable blocks", "uncertainty"]);
         for zone in zones.iter().take(LINES_MAX) {
             let (copied, lost) = (units::count(zone.blocks_copied), units::count(zone.blocks_unreadable));
             table.row(&[zone.zone.to_string(), copied, lost, zone.doubt.clone().unwrap_or_default()]);
@@ -206,7 +208,7 @@ impl Repaired {
             text += &format!("\n{}", table.render(screen, 2));
             text += &more((zones.len().saturating_sub(LINES_MAX)) as u64, "zone");
         }
-        let mut table = Table::new(&[">first block", ">last", ">unreadable"]);
+        let mut table = Table::new(&[">first block", ">last block", ">unreadable blocks"]);
         for Run { first_lba, blocks } in self.unreadable.iter().take(LINES_MAX) {
             table.row(&[first_lba.to_string(), (first_lba + blocks - 1).to_string(), units::count(*blocks)]);
         }
@@ -219,7 +221,7 @@ impl Repaired {
     }
 }
 
-/// What a table leaves out.
+/// A line about rows that a table leaves out.
 fn more(left_out: u64, what: &str) -> String {
     if left_out == 0 { String::new() } else { format!("  and {} more\n", units::counted(left_out, what)) }
 }

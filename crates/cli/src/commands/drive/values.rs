@@ -1,32 +1,32 @@
-//! The numbers of a profile as its own text has them, so that a new key needs no code here.
+//! The values of a profile, collected from its text, so that new keys need no code here.
 
 use serde::Serialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use zonda_ssd::profile::{SourceKind, Sources};
 
-/// Tables and keys that hold no number.
+/// Tables and keys that hold no values with a source.
 const NOT_NUMBERS: [&str; 4] = ["name", "title", "description", "sources"];
 
-/// One number, or one list of numbers.
+/// One value, or one list of values.
 #[derive(Debug, Serialize)]
 pub(super) struct Value {
-    /// The key, dotted.
+    /// The dotted key.
     pub(super) key: String,
     /// The value, as in the file.
     pub(super) value: String,
-    /// Where it comes from, in a line.
+    /// The source, in a line.
     pub(super) source: String,
-    /// How it was found: given, assumed, derived or fitted.
+    /// The kind of source: given, assumed, derived or fitted.
     pub(super) source_kind: SourceKind,
-    /// The ids of the published results that it was fitted to or derived from.
+    /// Ids of the published results that the value was fitted to or derived from.
     pub(super) results: Vec<String>,
-    /// Whether it was chosen by running the model until it met a result.
+    /// Whether the value was fitted to a result.
     pub(super) is_fitted: bool,
 }
 
 impl Value {
-    /// The table at the top that the key is in.
+    /// The top-level table of the key.
     pub(super) fn group(&self) -> &str {
         self.key.split_once('.').map_or(&self.key, |(group, _)| group)
     }
@@ -37,7 +37,7 @@ impl Value {
     }
 }
 
-/// All numbers, in the order of the text.
+/// All values, in the order of the text.
 pub(super) fn of(text: &str, sources: &Sources) -> Vec<Value> {
     let table = DeTable::parse(text).expect("the text was read as a profile before");
     let mut values = Vec::new();
@@ -66,7 +66,7 @@ fn collect<'a>(path: &str, table: &'a DeTable<'a>, sources: &Sources, found: &mu
         let key = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         match value.get_ref() {
             DeValue::Table(inner) => collect(&key, inner, sources, found),
-            // Its parts have sources of their own: a line for each.
+            // Elements with sources of their own are listed separately.
             DeValue::Array(items) if sources.has_entries_below(&key) => {
                 for (index, item) in items.iter().enumerate() {
                     if let DeValue::Table(inner) = item.get_ref() {
@@ -79,7 +79,7 @@ fn collect<'a>(path: &str, table: &'a DeTable<'a>, sources: &Sources, found: &mu
     }
 }
 
-/// A value in a line, or for a list of tables in a line for each.
+/// A value in a line; a list of tables in a line for each.
 fn written(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.to_string(),
@@ -92,7 +92,7 @@ fn written(value: &DeValue<'_>) -> String {
             let mut entries: Vec<_> = table.iter().collect();
             entries.sort_by_key(|(key, _)| key.span().start);
             let entries = entries.iter().map(|(key, value)| match value.get_ref() {
-                // A law in a class of sizes: its parts say enough.
+                // A distribution in a class of sizes: its keys are clear without its name.
                 DeValue::Table(_) => written(value.get_ref()),
                 value => format!("{} {}", key.get_ref(), written(value)),
             });
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_laws_is_written_in_a_line_for_each() {
+    fn a_list_of_distributions_is_written_in_a_line_for_each() {
         let text = builtin_text("zn540").unwrap();
         let values = of(text, &Profile::parse(text).unwrap().sources);
         let read = values.iter().find(|value| value.key == "flash.read").unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_whose_parts_have_sources_is_written_part_by_part() {
+    fn elements_with_their_own_sources_are_listed_separately() {
         let text = builtin_text("zn540").unwrap();
         let values = of(text, &Profile::parse(text).unwrap().sources);
         let kinds: Vec<(&str, &str, SourceKind)> = values

@@ -1,4 +1,4 @@
-//! `zonda lab compare`: published numbers against ours.
+//! `zonda lab compare`: compares published results with those of the model.
 
 use zonda_lab::Row;
 
@@ -21,9 +21,9 @@ pub(super) fn run(args: &CompareArgs) -> Result<(), Failure> {
     print(&format!("{}\n{}", table(&rows, screen), summary(&rows)))
 }
 
-/// The table that people read, and below it why numbers are not met.
+/// The comparison as a table, followed by the reasons for deviations.
 pub(super) fn table(rows: &[Row], screen: Screen) -> String {
-    let columns = ["result", "unit", ">published", ">ours", ">error", ">within", "met", "the number is"];
+    let columns = ["result", "unit", ">published", ">ours", ">error", ">within", "met", "basis"];
     let mut table = Table::new(&columns);
     for row in rows {
         table.row(&[
@@ -40,16 +40,16 @@ pub(super) fn table(rows: &[Row], screen: Screen) -> String {
     let mut text = table.render(screen, 0);
     let missed: Vec<&Row> = rows.iter().filter(|row| !row.met).collect();
     if !missed.is_empty() {
-        text += &format!("\n{}\n", screen.bold("Why not"));
+        text += &format!("\n{}\n", screen.bold("Reasons for deviations"));
         for row in missed {
-            let note = if row.note.is_empty() { "no reason is known" } else { &row.note };
+            let note = if row.note.is_empty() { "unknown" } else { &row.note };
             text += &format!("  {}\n{}", row.id, screen.paragraph(note, 4));
         }
     }
     text
 }
 
-/// How many are met, by kind.
+/// The number of results met, by kind.
 pub(super) fn summary(rows: &[Row]) -> String {
     let mut parts = Vec::new();
     for kind in ["device", "shape", "system"] {

@@ -1,4 +1,4 @@
-//! `zonda lab`: published measurements, repeated on the model and compared.
+//! `zonda lab`: reproduces published measurements on the drive model and compares the results.
 
 mod compare;
 mod pick;
@@ -14,42 +14,53 @@ use clap::{Args, Subcommand};
 
 use crate::errors::Failure;
 
-pub(crate) const LONG_ABOUT: &str = "Repeats published measurements of drives on the model, and shows ours beside them.
+pub(crate) const LONG_ABOUT: &str = "Reproduce published measurements of drives on the drive model, and compare the results.
 
-Each experiment is a file: a drive, a load, what is varied and measured, and which published numbers it is held against. \
-`zonda lab show ID` prints the file; copy it, change it, and run it with `zonda lab run ./mine.toml`. The format is \
-explained in docs/guide/experiments.md.
+An experiment is a file with a drive, a workload, the parameters varied, the metrics measured, and the published results to \
+compare with. `zonda lab show ID` prints the file; copy it, change it, and run it with `zonda lab run ./mine.toml`. \
+docs/guide/experiments.md describes the format.
 
-Every point is run with several seeds, after a warm-up whose length a rule finds. The same program and file give the same \
-numbers on every machine.";
+Runs every point with several seeds, and excludes a warm-up that is detected automatically. The same program and file give \
+the same results on every machine.";
 
 const EXAMPLES: &str = "Examples:
   zonda lab list
-  zonda lab run ezns-table-2          one experiment
-  zonda lab run zapraid               all of a paper
-  zonda lab run --all                 all there are, and the pages in out/lab/index.html
-  zonda lab compare                   published against ours
+  zonda lab run ezns-table-2          run one experiment
+  zonda lab run zapraid               run all experiments of a paper
+  zonda lab run --all                 run all experiments
+  zonda lab compare                   compare with published results
   zonda lab compare --json | jq '.[] | select(.met | not)'
   zonda lab show ezns-table-2 > mine.toml; zonda lab run ./mine.toml";
+
+const RUN_EXAMPLES: &str = "Examples:
+  zonda lab run ezns-table-2          run one experiment
+  zonda lab run zapraid               run all experiments of a paper
+  zonda lab run --all                 run all experiments
+  zonda lab run ./mine.toml           run an experiment of your own";
+
+const COMPARE_EXAMPLES: &str = "Examples:
+  zonda lab compare                   compare all results
+  zonda lab compare zapraid           compare the results of a paper
+  zonda lab compare --json | jq '.[] | select(.met | not)'";
 
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) enum LabCommand {
-    /// Lists the experiments
+    /// List the experiments
     List {
-        /// Prints a list of JSON objects, and nothing else
+        /// Print a list of JSON objects and nothing else
         #[arg(long)]
         json: bool,
     },
-    /// Runs experiments, and makes their pages
-    #[command(after_long_help = EXAMPLES)]
+    /// Run experiments, and write HTML pages
+    #[command(after_long_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Published numbers against ours, from the experiments that were run or are run now
-    #[command(after_long_help = EXAMPLES)]
+    /// Compare published results with those of the model; run missing experiments
+    #[command(after_long_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
-    /// Prints the file of an experiment, to be copied and changed
+    /// Print the file of an experiment
     Show {
-        /// The experiment, or a published result
+        /// ID of an experiment or of a published result
         #[arg(value_name = "ID")]
         id: String,
     },
@@ -57,44 +68,45 @@ pub(crate) enum LabCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Experiments, papers, ids of published results, or files that end in .toml
+    /// Experiments, papers, IDs of published results, or .toml files
     #[arg(value_name = "ID|PAPER|FILE.toml", required_unless_present = "all")]
     what: Vec<String>,
-    /// All experiments that come with zonda
+    /// Run all built-in experiments
     #[arg(long, conflicts_with = "what")]
     all: bool,
     #[command(flatten)]
     how: HowArgs,
-    /// Prints what was measured as JSON, and nothing else
+    /// Print the results as JSON and nothing else
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// Experiments, papers, ids of published results, or files that end in .toml; default all that come with zonda
+    /// Experiments, papers, IDs of published results, or .toml files [default: all built-in
+    /// experiments]
     #[arg(value_name = "ID|PAPER|FILE.toml")]
     what: Vec<String>,
-    /// Prints a list of JSON objects, and nothing else
+    /// Print a list of JSON objects and nothing else
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     how: HowArgs,
 }
 
-/// How experiments are run.
+/// Options for running experiments.
 #[derive(Debug, Args)]
 struct HowArgs {
-    /// Where pages and measurements go
+    /// Directory for pages and measurements
     #[arg(long, value_name = "DIR", default_value = "out/lab")]
     out: PathBuf,
-    /// Runs at a time; default one for each processor
+    /// Number of runs in parallel [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Measures again what was measured before
-    #[arg(long)]
-    anew: bool,
-    /// Shows no progress
+    /// Run again instead of using stored measurements
+    #[arg(long, alias = "anew")]
+    rerun: bool,
+    /// Do not show progress
     #[arg(long, short)]
     quiet: bool,
 }

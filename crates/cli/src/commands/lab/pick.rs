@@ -1,34 +1,34 @@
-//! Which experiments are meant, and what is measured of them.
+//! Selects experiments and measures them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use zonda_config::did_you_mean_help;
+use zonda_config::unknown_name_help;
 use zonda_lab::{LabError, LabExperiment, Outcome, PAPERS, builtin, builtin_ids, builtin_text, site};
 use zonda_profiles::BUILTIN;
 use zonda_stack::Profiles;
 
-use super::store::Maker;
+use super::store::MeasurementCache;
 use super::{HowArgs, work};
 use crate::errors::Failure;
 use crate::files::{self, BUILTIN_PROFILES};
 
-/// What is run, and what came of it.
+/// Experiments and their results.
 pub(super) struct Measured {
     pub(super) experiments: Vec<LabExperiment>,
     pub(super) outcomes: Vec<Outcome>,
-    /// How many of them were not measured now, but before.
-    pub(super) kept: usize,
-    /// Absent if nothing can be kept.
-    maker: Option<Maker>,
+    /// Number of experiments whose stored measurements were used.
+    pub(super) cached: usize,
+    /// Absent if measurements cannot be stored.
+    cache: Option<MeasurementCache>,
 }
 
-/// All experiments that come with zonda.
+/// All built-in experiments.
 pub(super) fn all() -> Vec<LabExperiment> {
-    builtin_ids().map(|id| builtin(id, &BUILTIN_PROFILES).expect("it is in the list")).collect()
+    builtin_ids().map(|id| builtin(id, &BUILTIN_PROFILES).expect("built-in IDs name experiments")).collect()
 }
 
-/// The experiments that these words name, each once, in the order of the words.
+/// The experiments that the arguments name, without duplicates, in the order of the arguments.
 pub(super) fn picked(words: &[String]) -> Result<Vec<LabExperiment>, Failure> {
     let mut picked: Vec<LabExperiment> = Vec::new();
     for word in words {
@@ -37,8 +37,8 @@ pub(super) fn picked(words: &[String]) -> Result<Vec<LabExperiment>, Failure> {
                 None => picked.push(experiment),
                 Some(earlier) if earlier.text == experiment.text => {}
                 Some(_) => {
-                    let message = format!("two files are called {}.toml", experiment.id);
-                    let help = "give one of them another name: their measurements would be in one place";
+                    let message = format!("two different files are named {}.toml", experiment.id);
+                    let help = "rename one of them: measurements are stored by file name";
                     return Err(Failure::input(message, help));
                 }
             }
@@ -68,20 +68,20 @@ fn named(word: &str) -> Result<Vec<LabExperiment>, Failure> {
     if meant.is_empty() {
         let nearest: Vec<&str> = names.iter().map(String::as_str).collect();
         let help = zonda_config::did_you_mean(word, &nearest).map_or_else(
-            || "zonda lab list shows all experiments; a file of your own ends in .toml".to_owned(),
+            || "zonda lab list shows all experiments; the name of a file must end in .toml".to_owned(),
             |nearest| format!("did you mean \"{nearest}\"? zonda lab list shows all"),
         );
-        return Err(Failure::input(format!("there is no experiment, paper or result \"{word}\""), help));
+        return Err(Failure::input(format!("no experiment, paper or result is named \"{word}\""), help));
     }
     Ok(meant)
 }
 
-/// An experiment of the user's own. Its name is that of the file.
+/// An experiment of the user, named after its file.
 fn from_file(path: &str) -> Result<LabExperiment, Failure> {
     let text = files::read_text(path)?;
     let stem =
         Path::new(path).file_stem().map_or_else(|| "mine".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    // A changed copy does not take the place of what it is a copy of.
+    // A modified copy of a built-in experiment does not replace it.
     let id = if builtin_text(&stem).is_some() { format!("my-{stem}") } else { stem };
     let read_file = files::reader_beside(path);
     LabExperiment::parse(&id, &text, &Profiles::new(BUILTIN, &read_file)).map_err(|error| match error {
@@ -93,44 +93,45 @@ fn from_file(path: &str) -> Result<LabExperiment, Failure> {
     })
 }
 
-/// Measures these experiments, or takes what was measured before and is still true.
+/// Measures these experiments, or loads stored measurements that are still valid.
 pub(super) fn measured(experiments: Vec<LabExperiment>, how: &HowArgs) -> Result<Measured, Failure> {
     files::make_directory(&how.out)?;
-    let maker = Maker::this();
+    let cache = MeasurementCache::of_this_program();
     let known: Vec<Option<Outcome>> = experiments
         .iter()
         .map(|experiment| {
-            let maker = maker.as_ref().filter(|_| !how.anew)?;
-            maker.load(&how.out.join(&experiment.id), experiment)
+            let cache = cache.as_ref().filter(|_| !how.rerun)?;
+            cache.load(&how.out.join(&experiment.id), experiment)
         })
         .collect();
     let missing: Vec<LabExperiment> =
         experiments.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(of, _)| of.clone()).collect();
     let mut new = work::measure(&missing, how.threads, how.quiet).into_iter();
-    let kept = known.iter().flatten().count();
+    let cached = known.iter().flatten().count();
     let mut outcomes = Vec::with_capacity(experiments.len());
     for (experiment, known) in experiments.iter().zip(known) {
         outcomes.push(match known {
             Some(outcome) => outcome,
             None => {
-                let outcome = new.next().expect("everything that is missing was measured");
-                if let Some(maker) = &maker {
+                let outcome = new.next().expect("all missing experiments were measured");
+                if let Some(cache) = &cache {
                     let directory = how.out.join(&experiment.id);
                     files::make_directory(&directory)?;
-                    maker.save(&directory, experiment, &outcome)?;
+                    cache.save(&directory, experiment, &outcome)?;
                 }
                 outcome
             }
         });
     }
-    Ok(Measured { experiments, outcomes, kept, maker })
+    Ok(Measured { experiments, outcomes, cached, cache })
 }
 
 impl Measured {
-    /// Writes the pages of these experiments, and of all that were measured before in the same place and are still true.
+    /// Writes the pages of these experiments, and of all stored measurements in the same directory
+    /// that are still valid.
     pub(super) fn write_pages(&self, out: &Path) -> Result<(), Failure> {
-        let kept = |experiment: LabExperiment| {
-            let outcome = self.maker.as_ref()?.load(&out.join(&experiment.id), &experiment)?;
+        let stored = |experiment: LabExperiment| {
+            let outcome = self.cache.as_ref()?.load(&out.join(&experiment.id), &experiment)?;
             Some((experiment, outcome))
         };
         let now = |id: &str| {
@@ -138,8 +139,8 @@ impl Measured {
             Some((self.experiments[place].clone(), self.outcomes[place].clone()))
         };
         let mut entries: Vec<(LabExperiment, Outcome)> = Vec::new();
-        // Reading the file of an experiment that was never measured here would be for nothing.
-        let before = |id: &str| if out.join(id).is_dir() { kept(builtin(id, &BUILTIN_PROFILES)?) } else { None };
+        // Avoids parsing built-in experiments without measurements in this directory.
+        let before = |id: &str| if out.join(id).is_dir() { stored(builtin(id, &BUILTIN_PROFILES)?) } else { None };
         for id in builtin_ids() {
             entries.extend(now(id).or_else(|| before(id)));
         }
@@ -148,7 +149,7 @@ impl Measured {
         own.retain(|id| builtin_text(id).is_none());
         for id in own {
             let path = out.join(&id).join(format!("{id}.toml"));
-            entries.extend(now(&id).or_else(|| kept(from_file(&path.to_string_lossy()).ok()?)));
+            entries.extend(now(&id).or_else(|| stored(from_file(&path.to_string_lossy()).ok()?)));
         }
         for file in site(&entries) {
             if let Some((folder, _)) = file.path.rsplit_once('/') {
@@ -160,14 +161,14 @@ impl Measured {
     }
 }
 
-/// The names of the folders in this place: experiments that may have been measured there.
+/// The names of the subdirectories: experiments that may have measurements.
 fn own_ids(out: &Path) -> BTreeSet<String> {
     let folders = std::fs::read_dir(out).into_iter().flatten().flatten();
     folders.filter_map(|folder| folder.file_name().into_string().ok()).collect()
 }
 
-/// The remedy for a word that is no experiment.
+/// The remedy for an unknown experiment.
 pub(super) fn nearest_id(word: &str) -> String {
     let ids: Vec<&str> = builtin_ids().collect();
-    did_you_mean_help(word, &ids)
+    unknown_name_help(word, &ids)
 }

@@ -1,4 +1,4 @@
-//! `zonda lab run`: experiments, run and shown.
+//! `zonda lab run`: runs experiments and shows their results.
 
 use std::time::Instant;
 
@@ -10,7 +10,8 @@ use crate::output::{Screen, print, print_json};
 use crate::table::Table;
 use crate::units;
 
-/// Experiments whose measurements are printed one by one; of more, only what they come to.
+/// Maximum number of experiments whose measurements are printed; for more, only the comparison is
+/// printed.
 const PRINTED_MAX: usize = 3;
 
 pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -41,11 +42,11 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         text += &screen.paragraph(&format!("Failed: {failure}"), 0);
     }
     text += &format!(
-        "{} in {seconds:.1} s{}\nLook at {}\n",
+        "{} in {seconds:.1} s{}\nReport: {}\n",
         units::counted(measured.experiments.len() as u64, "experiment"),
-        match measured.kept {
+        match measured.cached {
             0 => String::new(),
-            kept => format!(", {kept} of them measured before (--anew measures again)"),
+            cached => format!(", {cached} of them from stored measurements (--rerun runs them again)"),
         },
         args.how.out.join("index.html").display(),
     );
@@ -53,19 +54,19 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     verdict
 }
 
-/// Points at which a job failed, the first of each experiment.
+/// The failures of each experiment: the number of points, and the first failure.
 fn failures(measured: &pick::Measured) -> Vec<String> {
     let pairs = measured.experiments.iter().zip(&measured.outcomes);
     let first = pairs.filter_map(|(experiment, outcome)| {
         let failures = || outcome.measurements.iter().filter_map(|measurement| measurement.failure.as_ref());
         let first = failures().next()?;
         let (points, all) = (failures().count(), experiment.points.len());
-        Some(format!("{} at {points} of its {all} points; at the first, {first}", experiment.id))
+        Some(format!("{} at {points} of {all} points; first failure: {first}", experiment.id))
     });
     first.collect()
 }
 
-/// What was measured at each point.
+/// The measurements at each point.
 fn points(experiment: &LabExperiment, outcome: &Outcome, screen: Screen) -> String {
     let mut columns = Vec::new();
     let has_series = experiment.series.len() > 1 || !experiment.series[0].is_empty();
@@ -104,7 +105,7 @@ fn points(experiment: &LabExperiment, outcome: &Outcome, screen: Screen) -> Stri
         cells.push(match (measurement.time_ns, measurement.is_steady) {
             (0, _) => "whole run".to_owned(),
             (time_ns, true) => format!("{} of {}", units::time(measurement.warm_up_ns), units::time(time_ns)),
-            (time_ns, false) => format!("never in {}", units::time(time_ns)),
+            (time_ns, false) => format!("not within {}", units::time(time_ns)),
         });
         table.row(&cells);
     }

@@ -1,4 +1,4 @@
-//! Experiments, listed and printed.
+//! Lists and prints experiments.
 
 use serde::Serialize;
 use zonda_lab::{PAPERS, builtin_text};
@@ -47,7 +47,7 @@ pub(super) fn list(json: bool) -> Result<(), Failure> {
             continue;
         }
         text += &format!("{}\n{}", screen.bold(paper.key), screen.paragraph(paper.reference, 2));
-        let mut table = Table::new(&["experiment", "of", "what", ">results", ">points"]);
+        let mut table = Table::new(&["experiment", "source", "measures", ">results", ">points"]);
         for experiment in of_paper {
             table.row(&[
                 experiment.id.clone(),
@@ -60,7 +60,12 @@ pub(super) fn list(json: bool) -> Result<(), Failure> {
         text += &table.render(screen, 2);
         text.push('\n');
     }
-    text += "zonda lab run ID runs one, zonda lab show ID prints its file\n";
+    text += &screen.paragraph(
+        "results: published results to compare with; points: combinations of parameters that are simulated. Zone Write is the \
+         ZapRAID paper's name for the Write command.",
+        0,
+    );
+    text += "zonda lab run ID runs an experiment, zonda lab show ID prints its file\n";
     print(&text)
 }
 
@@ -68,10 +73,10 @@ pub(super) fn file(id: &str) -> Result<(), Failure> {
     if let Some(text) = builtin_text(id) {
         return print(text);
     }
-    // The id of a published result stands for the experiment that it is of.
+    // The ID of a published result names its experiment.
     let of_result = pick::all().into_iter().find(|experiment| experiment.results.iter().any(|result| result.id == id));
     match of_result {
         Some(experiment) => print(&experiment.text),
-        None => Err(Failure::input(format!("there is no experiment \"{id}\""), pick::nearest_id(id))),
+        None => Err(Failure::input(format!("no experiment is named \"{id}\""), pick::nearest_id(id))),
     }
 }

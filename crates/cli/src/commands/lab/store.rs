@@ -1,6 +1,7 @@
-//! Measurements that are kept, so that they need not be made again: `measurements.json` beside the page of an experiment.
+//! Stored measurements: `measurements.json` next to the page of an experiment.
 //!
-//! They are taken again only for the same program, drives and loads: a hash over all of them stands in the file.
+//! They are valid only for the same program, drives and workloads: the file holds a hash of all of
+//! them.
 
 use std::path::Path;
 
@@ -11,26 +12,26 @@ use zonda_lab::{LabExperiment, Outcome};
 use crate::errors::Failure;
 use crate::files;
 
-/// Where they are.
+/// Name of the file.
 const FILE: &str = "measurements.json";
 
-/// What tells this program from every other.
-pub(super) struct Maker(Vec<u8>);
+/// Loads and stores measurements; holds the hash of this program.
+pub(super) struct MeasurementCache(Vec<u8>);
 
 #[derive(Deserialize, Serialize)]
-struct Kept {
+struct StoredMeasurements {
     made_from: String,
     outcome: Outcome,
 }
 
-impl Maker {
-    /// This program. One that cannot read itself keeps nothing.
-    pub(super) fn this() -> Option<Maker> {
+impl MeasurementCache {
+    /// The measurements of this program; `None` if its executable cannot be read.
+    pub(super) fn of_this_program() -> Option<MeasurementCache> {
         let program = std::fs::read(std::env::current_exe().ok()?).ok()?;
-        Some(Maker(Sha256::digest(program).to_vec()))
+        Some(MeasurementCache(Sha256::digest(program).to_vec()))
     }
 
-    /// A hash over the program and everything that decides what an experiment comes to.
+    /// A hash of the program and all inputs that determine the result of an experiment.
     fn key(&self, experiment: &LabExperiment) -> String {
         let mut hash = Sha256::new();
         let mut add = |part: &[u8]| {
@@ -46,18 +47,19 @@ impl Maker {
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What was kept of this experiment, if it is still true.
+    /// The stored measurements of this experiment, if they are still valid.
     pub(super) fn load(&self, directory: &Path, experiment: &LabExperiment) -> Option<Outcome> {
         let text = files::read(&directory.join(FILE)).ok()?;
-        let kept: Kept = serde_json::from_str(&text).ok()?;
-        let fits = kept.made_from == self.key(experiment) && kept.outcome.measurements.len() == experiment.points.len();
-        fits.then_some(kept.outcome)
+        let stored: StoredMeasurements = serde_json::from_str(&text).ok()?;
+        let is_valid =
+            stored.made_from == self.key(experiment) && stored.outcome.measurements.len() == experiment.points.len();
+        is_valid.then_some(stored.outcome)
     }
 
-    /// Keeps it.
+    /// Stores the measurements of this experiment.
     pub(super) fn save(&self, directory: &Path, experiment: &LabExperiment, outcome: &Outcome) -> Result<(), Failure> {
-        let kept = Kept { made_from: self.key(experiment), outcome: outcome.clone() };
-        let text = serde_json::to_string(&kept).expect("measurements hold only finite numbers");
+        let stored = StoredMeasurements { made_from: self.key(experiment), outcome: outcome.clone() };
+        let text = serde_json::to_string(&stored).expect("measurements hold only finite numbers");
         files::write(directory, FILE, &text)
     }
 }

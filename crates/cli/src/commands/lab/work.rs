@@ -1,4 +1,4 @@
-//! The points of experiments, run on all processors.
+//! Runs the points of experiments on all processors.
 
 use std::num::NonZero;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::units;
 
-/// Runs the points of these experiments, in any order; what comes of it does not depend on that.
+/// Runs the points of these experiments in any order, which does not affect the results.
 pub(super) fn measure(experiments: &[LabExperiment], threads: Option<NonZero<usize>>, quiet: bool) -> Vec<Outcome> {
     let work: Vec<(&LabExperiment, &Point)> =
         experiments.iter().flat_map(|of| of.points.iter().map(move |point| (of, point))).collect();

@@ -1,7 +1,8 @@
-//! Connections over HTTP: few, short, and one request each.
+//! HTTP connections: limited in number and duration, with one request each.
 //!
-//! When there are too many, the oldest of the address with the most is ended, so that who opens many ends its own. Whoever is slow is
-//! cut, so that half a request does not keep others out for long.
+//! When the limit is reached, a new connection closes the oldest one of the address with the most
+//! connections, so that a client that opens many closes its own. Connections with incomplete
+//! requests time out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -21,22 +22,23 @@ use tokio::task::AbortHandle;
 
 use super::guard::Names;
 
-/// At the same time; one gives way to a new one.
+/// Maximum number of concurrent connections; a new one closes an old one.
 const CONNECTIONS_MAX: usize = 32;
-/// From the start of a connection until its request is there.
+/// Timeout from the start of a connection until its request is complete.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
-/// From the start of a connection until its answer has been taken. The server itself may take two seconds to tell.
+/// Timeout from the start of a connection until its response is sent, which includes up to two
+/// seconds for the snapshot.
 const CONNECTION_MAX: Duration = Duration::from_secs(15);
-/// Bytes of a request's line and headers; the least that the library takes.
+/// Maximum size of the request line and headers; the minimum that the library accepts.
 const HEAD_BYTES_MAX: usize = 8192;
-/// Lines of a request's headers.
+/// Maximum number of header lines of a request.
 const HEADERS_MAX: usize = 64;
-/// After an error of the system, such as too many open files, connections are accepted again.
+/// Delay before accepting again after a system error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const _: () = assert!(REQUEST_MAX.as_secs() < CONNECTION_MAX.as_secs());
 
-/// Answers requests to this server for as long as it is polled.
+/// Accepts connections and answers requests; never returns.
 pub(super) async fn serve(listener: TcpListener, app: Router, names: Names) {
     let mut connections: VecDeque<(IpAddr, AbortHandle)> = VecDeque::new();
     loop {
@@ -47,7 +49,7 @@ pub(super) async fn serve(listener: TcpListener, app: Router, names: Names) {
         connections.retain(|(_, connection)| !connection.is_finished());
         let addresses = connections.iter().map(|(address, _)| *address);
         if connections.len() >= CONNECTIONS_MAX
-            && let Some((_, connection)) = connections.remove(gives_way(addresses))
+            && let Some((_, connection)) = connections.remove(victim(addresses))
         {
             connection.abort();
         }
@@ -57,15 +59,16 @@ pub(super) async fn serve(listener: TcpListener, app: Router, names: Names) {
     }
 }
 
-/// The place of the connection that is ended for a new one: the oldest of the address with the most.
-fn gives_way(addresses: impl Iterator<Item = IpAddr> + Clone) -> usize {
+/// Index of the connection to close for a new one: the oldest of the address with the most
+/// connections.
+fn victim(addresses: impl Iterator<Item = IpAddr> + Clone) -> usize {
     let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
     addresses.clone().for_each(|address| *counts.entry(address).or_default() += 1);
     let most = counts.into_iter().max_by_key(|&(_, count)| count).map(|(address, _)| address);
     addresses.into_iter().position(|address| Some(address) == most).unwrap_or(0)
 }
 
-/// One request, and the end.
+/// Answers one request and closes the connection.
 async fn answer(stream: TcpStream, app: Router, names: Names) {
     let app = TowerToHyperService::new(app);
     let guarded = service_fn(move |request: Request<Incoming>| {
@@ -85,7 +88,7 @@ async fn answer(stream: TcpStream, app: Router, names: Names) {
         .max_headers(HEADERS_MAX)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), guarded);
-    // A client that is gone or speaks nonsense hears nothing more.
+    // Errors of disconnected or misbehaving clients are ignored.
     let _ = connection.await;
 }
 
@@ -94,9 +97,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_opens_many_connections_ends_its_own() {
+    fn a_client_with_many_connections_closes_its_own() {
         let addresses = |text: &str| text.bytes().map(|last| IpAddr::from([192, 0, 2, last])).collect::<Vec<_>>();
-        let place = |text: &str| gives_way(addresses(text).into_iter());
+        let place = |text: &str| victim(addresses(text).into_iter());
         assert_eq!([place("abb"), place("aab"), place("cbab")], [1, 0, 1]);
     }
 }

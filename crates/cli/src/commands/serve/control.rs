@@ -1,5 +1,5 @@
-//! The sockets through which `zonda volume` and `zonda member` reach the volumes of a running server: one in the directory of each.
-//! A request and an answer are a line of JSON each.
+//! Control sockets, through which `zonda volume` and `zonda member` manage the volumes of a running
+//! server: one in the directory of each volume. Requests and answers are lines of JSON.
 
 use std::fs;
 use std::io;
@@ -13,36 +13,37 @@ use tokio::net::{UnixListener, UnixStream};
 use zonda_devices::{CONTROL_SOCKET, VolumeReport, VolumeRequest};
 use zonda_exports::Handle;
 
-/// How long the server may take to do what is asked. Opening a drive that is far away takes the longest.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// More than any request has.
+/// Timeout of a request. Connecting to a remote drive takes the longest.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Maximum size of a request.
 const REQUEST_BYTES_MAX: u64 = 64 << 10;
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Answer {
-    /// It is done; the volume is like this.
+    /// The request succeeded; the state of the volume afterwards.
     Report(Box<VolumeReport>),
-    /// It cannot be.
+    /// The request failed.
     Error {
-        /// Why.
+        /// The reason.
         message: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
 }
 
-/// The socket of one volume; removed when it is dropped.
+/// The control socket of one volume; removed on drop.
 pub(super) struct Control {
     volume: PathBuf,
     socket: PathBuf,
-    /// Device and inode of the socket: by the end there may be another server's in its place.
+    /// Device and inode of the socket, to not remove the socket of another server.
     identity: Option<(u64, u64)>,
 }
 
 impl Control {
-    /// Takes requests for this volume from now on. The server holds the volume's lock, so a socket that is there is a dead one's.
+    /// Starts to accept requests for this volume. The server holds the lock of the volume, so an
+    /// existing socket is stale.
     pub(super) fn listen(volume: &Path, handle: &Handle) -> io::Result<Control> {
         let socket = volume.join(CONTROL_SOCKET);
         match fs::remove_file(&socket) {
@@ -57,7 +58,7 @@ impl Control {
             while let Ok((stream, _)) = listener.accept().await {
                 let (volume, handle) = (volume.clone(), handle.clone());
                 tokio::spawn(async move {
-                    // Who asked may be gone before the answer is there.
+                    // The client may have disconnected.
                     let _ = serve(stream, volume, handle).await;
                 });
             }
@@ -69,13 +70,13 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         if identity(&self.socket) == self.identity {
-            // One that stays is taken for what it is by the next server.
+            // If this fails, the next server removes the stale socket.
             let _ = fs::remove_file(&self.socket);
         }
     }
 }
 
-/// Device and inode of what a path names.
+/// Device and inode of a path.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
@@ -84,23 +85,22 @@ async fn serve(stream: UnixStream, volume: PathBuf, handle: Handle) -> io::Resul
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     if BufReader::new(read.take(REQUEST_BYTES_MAX)).read_line(&mut line).await? == 0 {
-        // Somebody only looked whether there is a server.
+        // The client only checked whether a server is running.
         return Ok(());
     }
     let answer = match serde_json::from_str::<VolumeRequest>(&line) {
         Ok(request) => {
-            let asked = tokio::task::spawn_blocking(move || handle.volume(&volume, request, PATIENCE)).await;
+            let asked = tokio::task::spawn_blocking(move || handle.volume(&volume, request, TIMEOUT)).await;
             match asked.ok().flatten() {
                 Some(Ok(report)) => Answer::Report(Box::new(report)),
                 Some(Err(error)) => Answer::Error { message: error.message, help: error.help },
-                None => Answer::Error {
-                    message: "the server is stopping, or too busy to answer".to_owned(),
-                    help: "try again".to_owned(),
-                },
+                None => {
+                    Answer::Error { message: "the server is stopping or busy".to_owned(), help: "try again".to_owned() }
+                }
             }
         }
         Err(error) => Answer::Error {
-            message: format!("this is no request that the server knows: {error}"),
+            message: format!("invalid request: {error}"),
             help: "use the same version of zonda as the server".to_owned(),
         },
     };

@@ -1,4 +1,4 @@
-//! What a server says of itself when it has started.
+//! The summary that a server prints when it has started.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -82,25 +82,28 @@ impl<'a> Greeting<'a> {
     }
 }
 
-/// What a person who has started a server wants to know first.
+/// Namespaces, addresses and commands to connect.
 pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen) -> String {
     let mut text = String::new();
     for subsystem in &info.subsystems {
         text += &format!("{}\n", screen.bold(&subsystem.nqn));
         for namespace in &subsystem.namespaces {
-            let zones = units::counted(u64::from(namespace.zones), "zone");
             let capacity = units::bytes(namespace.zone_capacity_bytes);
-            text += &format!(
-                "  namespace {}: {}, {zones} of {capacity}, {}\n",
-                namespace.id, namespace.source, namespace.state
-            );
+            let size = if namespace.is_volume {
+                format!("{capacity}, conventional")
+            } else {
+                format!("{} of {capacity}", units::counted(u64::from(namespace.zones), "zone"))
+            };
+            text += &format!("  namespace {}: {}, {size}, {}\n", namespace.id, namespace.source, namespace.state);
         }
         for address in &info.listen {
             let (ip, port) = (shown_ip(address), address.port());
             text += &format!("    Linux:  nvme connect -t tcp -a {ip} -s {port} -n {}\n", subsystem.nqn);
         }
-        let first = subsystem.namespaces.first().map_or(1, |namespace| namespace.id);
-        text += &format!("    zonda:  zonda zone report {}\n\n", url(&info.listen[0], &subsystem.nqn, first));
+        if let Some(zoned) = subsystem.namespaces.iter().find(|namespace| !namespace.is_volume) {
+            text += &format!("    zonda:  zonda zone report {}\n", url(&info.listen[0], &subsystem.nqn, zoned.id));
+        }
+        text.push('\n');
     }
     for export in &info.nbd {
         let size = units::bytes(export.size_bytes);
@@ -112,17 +115,17 @@ pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen
     if let Some(address) = http.and_then(|listener| listener.local_addr().ok()) {
         let is_default = address == zonda_exports::HTTP_DEFAULT;
         let place = if is_default { String::new() } else { format!(" {address}") };
-        text += &format!("metrics are at http://{address}/metrics; zonda status{place} shows them to people\n");
+        text += &format!("metrics: http://{address}/metrics; status: zonda status{place}\n");
     }
     if let Some(reason) = &info.fallback_reason {
-        let note = format!("io_uring cannot be used ({reason}): epoll and threads do its work, at a lower speed");
+        let note = format!("io_uring is not available ({reason}): using epoll and threads instead, which is slower");
         text += &screen.paragraph(&note, 0);
     }
     let listen: Vec<String> = info.listen.iter().map(ToString::to_string).collect();
-    text + &format!("listening on {} ({}); Ctrl-C stops\n", listen.join(", "), info.backend)
+    text + &format!("listening on {} ({}); stop with Ctrl-C\n", listen.join(", "), info.backend)
 }
 
-/// Where a namespace is, for whoever is on this machine.
+/// The URL of a namespace for hosts on this machine.
 fn url(address: &SocketAddr, nqn: &str, namespace: u32) -> String {
     let ip = shown_ip(address);
     let ip = if ip.contains(':') { format!("[{ip}]") } else { ip };
@@ -130,7 +133,7 @@ fn url(address: &SocketAddr, nqn: &str, namespace: u32) -> String {
     format!("nvme-tcp://{ip}:{}/{nqn}{query}", address.port())
 }
 
-/// A URL as a shell takes it.
+/// A URL, quoted for a shell if necessary.
 fn quoted(url: &str) -> String {
     if url.contains(['?', '&', '~']) { format!("'{url}'") } else { url.to_owned() }
 }
@@ -156,6 +159,7 @@ mod tests {
             source: "memory".to_owned(),
             zones: 4,
             zone_capacity_bytes: 1 << 20,
+            is_volume: false,
             state: "empty".to_owned(),
             read_only: false,
         };
@@ -164,7 +168,7 @@ mod tests {
         let info = ServerInfo {
             listen: vec!["[::]:4420".parse().expect("an address"), "0.0.0.0:9".parse().expect("an address")],
             backend: "epoll",
-            fallback_reason: Some("it is not allowed here".to_owned()),
+            fallback_reason: Some("not permitted".to_owned()),
             subsystems: vec![subsystem],
             nbd: vec![NbdExportInfo {
                 name: "a".to_owned(),
@@ -185,9 +189,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
-        assert!(
-            text.contains("io_uring cannot be used (it is not allowed here)") && !text.contains("metrics"),
-            "{text}"
-        );
+        assert!(text.contains("io_uring is not available (not permitted)") && !text.contains("metrics"), "{text}");
     }
 }

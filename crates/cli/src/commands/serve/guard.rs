@@ -1,39 +1,40 @@
-//! Who may ask over HTTP: tools and browsers that mean this server, and no page of somebody else's that a browser here has open.
+//! Protection of the HTTP server against cross-site requests and DNS rebinding.
 //!
-//! A page can make a browser ask any address, and by DNS rebinding even read the answer, but it cannot choose what the browser says as
-//! Host and Origin. So a host name that is not this server's is refused, and so is an origin that is not the server itself.
+//! A web page can make a browser send requests to any address, and read the responses by DNS
+//! rebinding, but it cannot choose the headers Host and Origin. So requests with a Host that is not
+//! a name of this server, or with a foreign Origin, are refused.
 
 use std::net::Ipv6Addr;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 
-/// Names under which this server is asked, beside addresses and `localhost`.
+/// Host names of this server, in addition to addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(Vec<String>);
 
 impl Names {
-    /// Those of the configuration, and the machine's own.
+    /// The configured names and the name of the machine.
     pub(super) fn with_machine(configured: &[String]) -> Names {
         let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let configured = configured.iter().map(|name| name.to_ascii_lowercase());
         Names(configured.chain(Some(machine).filter(|name| !name.is_empty())).collect())
     }
 
-    /// Whether a request may be answered.
+    /// Checks the headers of a request.
     ///
     /// # Errors
-    /// The status with which it is refused, and what to do about it.
+    /// The HTTP status of the refusal, and the remedy.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
-        // Without a Host it is no browser.
+        // Browsers always send a Host.
         let Some(host) = headers.get(header::HOST) else { return Ok(()) };
         let host = text(host).filter(|host| self.is_own(name_of(host)));
         let host = host.ok_or((
             StatusCode::MISDIRECTED_REQUEST,
-            "not a name of this server: use its address, or add the name to http_names of [server]\n",
+            "unknown host name: use the address of the server, or add the name to http_names in [server]\n",
         ))?;
         match headers.get(header::ORIGIN) {
             Some(origin) if text(origin).and_then(|it| it.strip_prefix("http://")) != Some(host) => {
-                Err((StatusCode::FORBIDDEN, "requests from pages of other servers are refused\n"))
+                Err((StatusCode::FORBIDDEN, "cross-origin requests are refused\n"))
             }
             _ => Ok(()),
         }
@@ -51,7 +52,7 @@ fn text(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok()
 }
 
-/// A Host without its port, and an IPv6 address without its brackets.
+/// A Host without its port, an IPv6 address without its brackets.
 fn name_of(host: &str) -> &str {
     let bracketed = host.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(address, _)| address);
     match bracketed {
@@ -76,18 +77,18 @@ mod tests {
     }
 
     #[test]
-    fn addresses_the_machine_and_configured_names_are_answered() {
+    fn addresses_the_machine_name_and_configured_names_are_accepted() {
         for host in
             ["127.0.0.1:9420", "10.1.2.3", "[::1]:9420", "localhost:9420", "LOCALHOST", "store1", "store1.lan:9420"]
         {
             assert_eq!(status(Some(host), None), 200, "{host}");
         }
         assert_eq!(status(Some("Metrics.Example.:9420"), None), 200);
-        assert_eq!(status(None, None), 200, "no browser");
+        assert_eq!(status(None, None), 200, "not a browser");
     }
 
     #[test]
-    fn other_names_are_not_this_server() {
+    fn other_host_names_are_refused() {
         for host in ["evil.example", "127.0.0.1.evil.example:9420", "store10", "localhost.evil.example", "[evil]:1", ""]
         {
             assert_eq!(status(Some(host), None), 421, "{host}");
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_others_are_refused() {
+    fn foreign_origins_are_refused() {
         assert_eq!(status(Some("127.0.0.1:9420"), Some("http://127.0.0.1:9420")), 200);
         for origin in ["http://evil.example", "null", "http://127.0.0.1:80", "https://127.0.0.1:9420"] {
             assert_eq!(status(Some("127.0.0.1:9420"), Some(origin)), 403, "{origin}");

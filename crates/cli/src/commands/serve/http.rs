@@ -20,54 +20,54 @@ use super::connections;
 use super::control::Control;
 use super::guard::Names;
 
-/// How long the server may take to tell how it is.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of a snapshot of the server's status.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
 
 const PAGE: &str = "zonda
 
-/metrics       for Prometheus
-/status.json   the same for programs; `zonda status` shows it to people
+/metrics       metrics for Prometheus
+/status.json   the status as JSON; `zonda status` shows it as text
 ";
 
-/// How the wait for a server came to its end.
+/// Why the wait for a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The server has ended.
-    Server,
-    /// A second signal has ended the wait; the server goes on.
-    Patience,
+    /// The server has stopped.
+    Stopped,
+    /// A second signal was received before the server had stopped.
+    SecondSignal,
 }
 
-/// What waits for signals and HTTP requests while the server works in its own thread.
-pub(super) struct Attendant {
+/// Signals, HTTP requests and control sockets, handled while the server runs in its own thread.
+pub(super) struct ControlPlane {
     runtime: Runtime,
     terminate: Signal,
     interrupt: Signal,
-    /// Where volumes can be managed.
+    /// The control sockets of volumes.
     controls: Vec<Control>,
 }
 
-impl Attendant {
-    /// From here on SIGTERM and SIGINT end nothing by themselves.
-    pub(super) fn new(volumes: &[PathBuf], handle: &Handle) -> io::Result<Attendant> {
+impl ControlPlane {
+    /// Installs handlers for SIGTERM and SIGINT, and opens the control sockets.
+    pub(super) fn new(volumes: &[PathBuf], handle: &Handle) -> io::Result<ControlPlane> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let inside = runtime.enter();
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let controls = volumes.iter().map(|volume| Control::listen(volume, handle)).collect::<Result<_, _>>()?;
         drop(inside);
-        Ok(Attendant { runtime, terminate, interrupt, controls })
+        Ok(ControlPlane { runtime, terminate, interrupt, controls })
     }
 
-    /// Answers HTTP requests, and hands on signals as a wish to stop, until the server has ended.
-    pub(super) fn attend(
+    /// Answers HTTP requests until the server has stopped; the first signal stops the server.
+    pub(super) fn run(
         self,
         listener: Option<TcpListener>,
         names: Names,
         handle: &Handle,
-        mut ended: oneshot::Receiver<()>,
+        mut stopped: oneshot::Receiver<()>,
         on_signal: impl FnOnce(),
     ) -> io::Result<Ended> {
-        let Attendant { runtime, mut terminate, mut interrupt, controls: _controls } = self;
+        let ControlPlane { runtime, mut terminate, mut interrupt, controls: _controls } = self;
         runtime.block_on(async {
             if let Some(listener) = listener {
                 listener.set_nonblocking(true)?;
@@ -76,23 +76,25 @@ impl Attendant {
                 tokio::spawn(connections::serve(listener, app, names));
             }
             tokio::select! {
-                _ = &mut ended => return Ok(Ended::Server),
+                _ = &mut stopped => return Ok(Ended::Stopped),
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
             on_signal();
             handle.stop();
-            // A second signal ends the wait; what the drives still have to do is then done by recovery.
+            // A second signal ends the wait; the drives are then recovered when they are next
+            // opened.
             Ok(tokio::select! {
-                _ = &mut ended => Ended::Server,
-                _ = terminate.recv() => Ended::Patience,
-                _ = interrupt.recv() => Ended::Patience,
+                _ = &mut stopped => Ended::Stopped,
+                _ = terminate.recv() => Ended::SecondSignal,
+                _ = interrupt.recv() => Ended::SecondSignal,
             })
         })
     }
 }
 
-/// Takes the address of the HTTP server, before anything is served. One that a killed server had is soon free.
+/// Binds the HTTP server, before anything is served. Retries an address that is in use, which a
+/// killed server may hold for a short time.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     retry_address_in_use(|| TcpListener::bind(address))
 }
@@ -122,11 +124,12 @@ async fn status(State(handle): State<Handle>) -> Response {
     }
 }
 
-/// The server's loop answers between two turns; the wait for it is no reason to hold up other requests.
+/// A snapshot, taken by the event loop of the server between two iterations. Waiting for it does
+/// not block other requests.
 async fn snapshot(handle: Handle) -> Option<Snapshot> {
-    tokio::task::spawn_blocking(move || handle.snapshot(PATIENCE)).await.ok().flatten()
+    tokio::task::spawn_blocking(move || handle.snapshot(SNAPSHOT_TIMEOUT)).await.ok().flatten()
 }
 
 fn unavailable() -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping, or too busy to tell\n").into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, "the server is stopping or busy\n").into_response()
 }

@@ -12,21 +12,22 @@ use tracing_subscriber::registry::LookupSpan;
 /// Characters of a time to the second: 2026-01-01T00:00:00.
 const SECONDS_CHARACTERS: usize = 19;
 
-/// Time, what is wrong if anything is, and what has happened.
+/// The format of a line: time, level of errors and warnings, message.
 struct Line {
-    /// Whoever starts this as a service adds the time by himself.
+    /// False under systemd, whose journal adds the time.
     with_time: bool,
 }
 
-/// From now on events are told; with `quiet`, none but those without which nothing goes on.
+/// Starts logging; with `quiet`, errors only.
 pub(super) fn start(quiet: bool) {
     let level = if quiet { Level::ERROR } else { Level::INFO };
     let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let line = Line { with_time: std::env::var_os("JOURNAL_STREAM").is_none() };
     let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_ansi(colour);
-    // A line that cannot be written, to a disk that is full for instance, is lost; to complain of it would panic.
+    // A line that cannot be written, for example to a full disk, is lost; reporting that would
+    // panic.
     let log = log.log_internal_errors(false);
-    // Whoever installed another one before keeps it.
+    // An already installed subscriber is kept.
     let _ = log.event_format(line).try_init();
 }
 

@@ -1,4 +1,4 @@
-//! `zonda serve`: drives for hosts on the network.
+//! `zonda serve`: serves drives to hosts on the network.
 
 mod connections;
 pub(crate) mod control;
@@ -16,104 +16,105 @@ use clap::{Args, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::oneshot;
 use zonda_config::ByteSize;
-use zonda_exports::ServeError;
+use zonda_exports::{NamespaceInfo, ServeError, ServerInfo};
 
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use greeting::Greeting;
 use guard::Names;
-use http::{Attendant, Ended};
+use http::{ControlPlane, Ended};
 
 pub(crate) const LONG_ABOUT: &str =
-    "Serves drives over NVMe/TCP, to any host that speaks it: Linux with nvme-cli, SPDK, zonda itself; and conventional \
-     ones over NBD too.
+    "Serve drives to NVMe/TCP hosts (Linux with nvme-cli, SPDK, zonda), and conventional drives over NBD.
 
-Without arguments, a drive of 4 GiB is made in ./zonda-drive if it is not there, and served on this machine only. With \
-directories, the images in them are served, each as a subsystem of its own. zonda.toml says everything else: several \
-namespaces, drives in memory, who may connect and with which secret (docs/guide/serve.md).
+Without arguments, serves a drive of 4 GiB in ./zonda-drive, which is created if it does not exist, on the loopback address. \
+With directories, serves the images in them, each as a subsystem. A configuration file describes all other setups: several \
+namespaces in a subsystem, drives in memory, allowed hosts and their secrets (docs/guide/serve.md).
 
-What a host was told is written is on its way to the disk when the server dies, and on the disk after a Flush.";
+Acknowledged writes survive a crash of the server. They survive a power loss after a Flush.";
 
 const EXAMPLES: &str = "Examples:
-  zonda serve                                       a drive to play with, on loopback
+  zonda serve                               serve a new drive on loopback
   zonda serve drives/a drives/b --listen 0.0.0.0:4420
   zonda serve --memory zn540 --zones 64 --zone-capacity 64MiB
   zonda serve --config zonda.toml
-  zonda serve --timing profile                      as slow as the real drive
-  zonda serve --read-only archive/a                 nothing is written to its directory
-  zonda serve drives/plain --nbd 127.0.0.1          NBD for qemu, nbdcopy, nbd-client
+  zonda serve --timing profile              simulate the latency of the drive
+  zonda serve --read-only archive/a         do not write to the image
+  zonda serve drives/plain --nbd 127.0.0.1  export to qemu, nbdcopy, nbd-client
   zonda serve drives/a --listen 127.0.0.1:0 --http off --json
-                                a port that is free; the URL is in the JSON";
+                                            use a free port, print the URL";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// Directories of images, as zonda drive create makes them
+    /// Directories of images or volumes
     #[arg(value_name = "DIR")]
     images: Vec<PathBuf>,
-    /// A file that says what to serve
+    /// Configuration file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["images", "memory", "listen", "timing"])]
     config: Option<String>,
-    /// Serves a new drive of this profile in memory
+    /// Serve a new drive in memory with this profile
     #[arg(long, value_name = "PROFILE")]
     memory: Option<String>,
-    /// Zones of the drive in memory
+    /// Number of zones of the drive in memory
     #[arg(long, value_name = "N", requires = "memory")]
     zones: Option<u32>,
-    /// What can be written to each of its zones
+    /// Zone capacity of the drive in memory
     #[arg(long, value_name = "SIZE", requires = "memory")]
     zone_capacity: Option<ByteSize>,
-    /// Where hosts connect
+    /// Address for NVMe/TCP connections [default: 127.0.0.1:4420]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Where conventional namespaces are exported over NBD: HOST, HOST:PORT or unix:PATH (not at all, if not given)
+    /// Export conventional namespaces over NBD on HOST (port 10809), HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<String>,
-    /// Where metrics and status are read, or off
+    /// Address for metrics and status over HTTP, or off [default: 127.0.0.1:9420]
     #[arg(long, value_name = "HOST:PORT")]
     http: Option<String>,
-    /// Memory for the data of all connections, at least 128 MiB; default a quarter of the machine's, at most 4 GiB
+    /// Memory for the data of all connections, at least 128 MiB [default: a quarter of the physical
+    /// memory, at most 4 GiB]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<ByteSize>,
-    /// How long commands take
+    /// Latency of commands [default: none]
     #[arg(long, value_enum)]
     timing: Option<TimingArg>,
-    /// Serves an image though it is a member of a volume: hosts can then overwrite what the volume needs
+    /// Serve images that are members of volumes; hosts can then destroy data of the volume
     #[arg(long)]
     force: bool,
-    /// Mounts a volume although blocks are lost and it is not known which: any block may then be older than when it was last written.
-    /// For one start, and so no key of zonda.toml: later starts do not refuse for the same losses
+    /// Mount a volume with an unknown set of lost blocks: any block may then have older contents
+    /// than last written. Needed for one start only; later starts do not refuse the same losses
     #[arg(long)]
     accept_losses: bool,
-    /// Mounts a volume although the members that are present, or one that it needs, are older than it was: what was written since is lost.
-    /// For one start
+    /// Mount a volume although the present members, or a required one, are out of date: writes
+    /// since then are lost. Needed for one start only
     #[arg(long)]
     accept_older: bool,
-    /// Mounts a volume whose members were written to without each other: keeps the side of this member, and treats the members of the
-    /// other side as failed: what was written to them alone is lost. For one start
+    /// Mount a volume after a split brain with the side of this member; members of the other side
+    /// are failed, and writes to them alone are lost. Needed for one start only
     #[arg(long, value_name = "MEMBER")]
     accept_side: Option<String>,
-    /// Writes nothing to the directories of the images, and shows hosts write protected namespaces. A read-only medium is enough; an
-    /// image that was not shut down in order is recovered in memory. Others may read an image meanwhile, and none may write to it
+    /// Serve write protected namespaces, and write nothing to the directories of the images, which
+    /// can be on a read-only medium. Images that were not shut down cleanly are recovered in
+    /// memory. Other processes can read the images, but not write to them
     #[arg(long, requires = "images", conflicts_with_all = ["config", "memory"])]
     read_only: bool,
-    /// Uses epoll even where io_uring is to be had
+    /// Use epoll even if io_uring is available
     #[arg(long, hide = true)]
     epoll: bool,
-    /// Greets with one JSON object: addresses, subsystems, namespaces and their URLs
+    /// Print addresses, subsystems, namespaces and their URLs as one JSON object
     #[arg(long)]
     json: bool,
-    /// Says nothing of what goes on once it serves
+    /// Log errors only
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// How long commands take.
+/// Latency of commands.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum TimingArg {
-    /// As fast as this machine is
+    /// As fast as possible
     None,
-    /// As long as on the drive that the profile describes
+    /// The simulated latency of the drive that the profile describes
     Profile,
 }
 
@@ -125,53 +126,72 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let names = Names::with_machine(&plan.http_names);
     let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
     let running = zonda_exports::start(plan, args.epoll).map_err(failure)?;
-    // Whoever reads the greeting may send a signal at once.
-    let attendant = Attendant::new(&volumes, running.handle()).map_err(|error| unattended(&error))?;
+    // Signals may arrive as soon as the greeting is printed.
+    let control_plane = ControlPlane::new(&volumes, running.handle()).map_err(|error| control_plane_failure(&error))?;
     if args.json {
         print_json(&Greeting::of(running.info(), listener.as_ref()))?;
     } else {
         print(&greeting::text(running.info(), listener.as_ref(), Screen::of_stdout()))?;
     }
+    let stopped_message = stopped_message(running.info());
     let handle = running.handle().clone();
-    let (tell, ended) = oneshot::channel();
+    let (sender, stopped) = oneshot::channel();
     let waiter = std::thread::spawn(move || {
         let result = running.wait();
-        // The other side only stops listening when it has been told, or has given up.
-        let _ = tell.send(());
+        // The receiver is dropped early only after a second signal.
+        let _ = sender.send(());
         result
     });
     let on_signal = || {
-        tracing::info!("stopping: what is under way is brought to an end (another signal stops at once)");
+        tracing::info!("stopping: waiting for outstanding commands (a second signal stops immediately)");
     };
-    if attendant.attend(listener, names, &handle, ended, on_signal).map_err(|error| unattended(&error))?
-        == Ended::Patience
+    if control_plane.run(listener, names, &handle, stopped, on_signal).map_err(|error| control_plane_failure(&error))?
+        == Ended::SecondSignal
     {
-        let help = "nothing acknowledged is lost: the drives recover when they are next opened";
-        return Err(Failure::broken("stopped at once: what was under way was not brought to an end", help));
+        let help = "no acknowledged data is lost: the drives are recovered when they are next opened";
+        return Err(Failure::broken("stopped immediately: outstanding commands were not completed", help));
     }
     waiter.join().expect("the thread only waits").map_err(|error| Failure::broken(error.message, error.help))?;
-    tracing::info!("stopped: everything is on the disk");
+    tracing::info!("{stopped_message}");
     Ok(())
 }
 
-/// Shells often start programs with 1024 open files at most, though the system allows more, and each connection is one.
+/// The last line of the log after a clean shutdown.
+fn stopped_message(info: &ServerInfo) -> &'static str {
+    let namespaces = || info.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    let is_in_memory = |namespace: &NamespaceInfo| namespace.source == "memory";
+    if namespaces().all(is_in_memory) {
+        "stopped: the data of drives in memory is lost"
+    } else if namespaces().any(is_in_memory) {
+        "stopped: all data is on stable storage, except that of drives in memory, which is lost"
+    } else if namespaces().all(|namespace| namespace.read_only) {
+        "stopped"
+    } else {
+        "stopped: all data is on stable storage"
+    }
+}
+
+/// Raises the soft limit on open files, often 1024, to the hard limit: each connection is an open
+/// file.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Without it a server takes fewer connections at a time; others wait until one has ended.
+    // If this fails, the server accepts fewer concurrent connections.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-fn unattended(error: &io::Error) -> Failure {
-    Failure::broken(format!("signals and HTTP cannot be attended to: {error}"), "see how many files may be open")
+fn control_plane_failure(error: &io::Error) -> Failure {
+    Failure::broken(format!("cannot handle signals and HTTP: {error}"), "check the limit on open files (ulimit -n)")
 }
 
 fn http_listener(address: SocketAddr) -> Result<TcpListener, Failure> {
     http::listen(address).map_err(|error| {
         let help = match error.kind() {
-            io::ErrorKind::AddrInUse => "another server has it: choose another with --http HOST:PORT, or --http off",
-            _ => "choose another with --http HOST:PORT, or --http off",
+            io::ErrorKind::AddrInUse => {
+                "stop the other server, or choose another address with --http HOST:PORT, or --http off"
+            }
+            _ => "choose another address with --http HOST:PORT, or --http off",
         };
-        Failure::input(format!("metrics cannot be served on {address}: {error}"), help)
+        Failure::input(format!("cannot serve metrics on {address}: {error}"), help)
     })
 }
 

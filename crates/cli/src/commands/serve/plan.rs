@@ -1,4 +1,4 @@
-//! What is served, from the command line.
+//! The server plan from the command line.
 
 use std::io::ErrorKind;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use zonda_config::unplaced;
 use zonda_devices::{VolumeOpenOptions, is_volume, sized};
 use zonda_exports::{
-    HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ServerPlan, ServerSpec, ServerTable, SubsystemSpec, Surroundings,
+    HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ParseContext, ServerPlan, ServerSpec, ServerTable, SubsystemSpec,
     TimingSpec, check_memory,
 };
 use zonda_profiles::BUILTIN;
@@ -17,10 +17,10 @@ use crate::commands::drive::create;
 use crate::errors::Failure;
 use crate::files;
 
-/// The drive that is made when nobody says what to serve.
+/// The image that is served by default.
 const DEFAULT_IMAGE: &str = "zonda-drive";
 
-/// What the arguments, or the file that they name, ask for.
+/// The plan from the arguments, or from the configuration file that they name.
 pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     let mut plan = match &args.config {
         Some(path) => of_file(path)?,
@@ -35,8 +35,12 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     };
     let volumes = plan.volumes().count();
     if plan.accepted.accepts_any() && volumes != 1 {
-        let message = format!("losses are accepted for one volume at a time, and {volumes} volumes are to be served");
-        return Err(Failure::input(message, "serve that volume alone, once: zonda serve DIR --accept-losses"));
+        let message =
+            format!("losses can be accepted for only one volume at a time, and {volumes} volumes are to be served");
+        return Err(Failure::input(
+            message,
+            "start the server once with this volume only: zonda serve DIR --accept-losses",
+        ));
     }
     match args.http.as_deref() {
         Some("off") => plan.http = None,
@@ -50,7 +54,7 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     }
     if !args.nbd.is_empty() {
         let nbd = NbdPlan::on(&args.nbd);
-        plan.nbd.push(nbd.map_err(|reason| Failure::input(reason, "write --nbd HOST:PORT, HOST or unix:PATH"))?);
+        plan.nbd.push(nbd.map_err(|reason| Failure::input(reason, "use --nbd HOST:PORT, HOST or unix:PATH"))?);
     }
     Ok(plan)
 }
@@ -59,8 +63,8 @@ fn of_file(path: &str) -> Result<ServerPlan, Failure> {
     let text = files::read_text(path)?;
     let base = Path::new(path).parent().unwrap_or(Path::new(""));
     let (read_file, read_key) = (files::reader_beside(path), files::key_reader_beside(path));
-    let surroundings = Surroundings { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };
-    ServerPlan::parse(&text, &surroundings).map_err(|error| Failure::in_experiment(&error, files::shown(path), &text))
+    let context = ParseContext { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };
+    ServerPlan::parse(&text, &context).map_err(|error| Failure::in_experiment(&error, files::shown(path), &text))
 }
 
 fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
@@ -90,18 +94,17 @@ fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     };
     let (read_file, read_key) = (files::reader_beside("-"), files::key_reader_beside("-"));
     let base = Path::new("");
-    let surroundings = Surroundings { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };
-    spec.check(&surroundings).map_err(|error| create::in_words(&error))
+    let context = ParseContext { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };
+    spec.check(&context).map_err(|error| create::in_words(&error))
 }
 
-/// Subsystems are named after the last parts of the paths, which must differ.
+/// Subsystems are named after the last components of the paths, which must be unique.
 fn check_names(images: &[PathBuf]) -> Result<(), Failure> {
     for (index, image) in images.iter().enumerate() {
         let name = image.file_name();
         let Some(other) = images[..index].iter().find(|other| other.file_name() == name) else { continue };
-        let message = format!("{} and {} would have the same name", other.display(), image.display());
-        let help =
-            "an image is served once; for two with one name, write the names of the subsystems into a zonda.toml";
+        let message = format!("{} and {} would have the same subsystem name", other.display(), image.display());
+        let help = "an image can be served only once; to serve images with the same name, name their subsystems in a configuration file";
         return Err(Failure::input(message, help));
     }
     Ok(())
@@ -113,13 +116,13 @@ fn subsystem_of(image: &Path, read_only: bool) -> Result<SubsystemSpec, Failure>
         let shown = image.display();
         let what = match error.kind() {
             ErrorKind::NotFound => format!("there is no directory {shown}"),
-            _ => format!("the directory {shown} cannot be found: {error}"),
+            _ => format!("cannot access directory {shown}: {error}"),
         };
-        Failure::input(what, format!("zonda drive create {shown} makes an image there"))
+        Failure::input(what, format!("check the path, or create an image with zonda drive create {shown}"))
     })?;
     let name = whole.file_name().map_or_else(|| "drive".into(), |name| name.to_string_lossy().into_owned());
     let path = image.to_str().ok_or_else(|| {
-        Failure::input(format!("{} is no UTF-8 text", image.display()), "give the directory another name")
+        Failure::input(format!("path {} is not valid UTF-8", image.display()), "rename the directory")
     })?;
     let place = Some(unplaced(path.to_owned()));
     let read_only = read_only.then(|| unplaced(true));
@@ -134,15 +137,15 @@ fn subsystem_of(image: &Path, read_only: bool) -> Result<SubsystemSpec, Failure>
 fn default_image() -> Result<PathBuf, Failure> {
     let path = PathBuf::from(DEFAULT_IMAGE);
     if create::default_image(&path)? {
-        // The standard output is for the greeting.
+        // The standard output is reserved for the greeting.
         let _ = writeln!(
             io::stderr(),
-            "made {DEFAULT_IMAGE}, a drive of 4 GiB that takes room on the disk as it is written"
+            "created {DEFAULT_IMAGE}, a drive of 4 GiB that takes disk space only for written data"
         );
     }
     Ok(path)
 }
 
 fn http_address(text: &str) -> Result<std::net::SocketAddr, Failure> {
-    zonda_exports::resolve(text).map_err(|reason| Failure::input(reason, "write --http HOST:PORT, or --http off"))
+    zonda_exports::resolve(text).map_err(|reason| Failure::input(reason, "use --http HOST:PORT, or --http off"))
 }

@@ -1,4 +1,4 @@
-//! Many seeds on many threads.
+//! Runs many seeds on several threads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use zonda_sim::{Options, Outcome};
 use crate::progress::Progress;
 use crate::units;
 
-/// Threads that the machine runs at a time.
+/// Number of threads that the machine runs in parallel.
 pub(crate) fn cores() -> usize {
     thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Runs all seeds. The outcomes come in the order of the seeds, whatever the threads did.
+/// Runs all seeds. The outcomes are in the order of the seeds, independent of the threads.
 pub(crate) fn run(seeds: Range<u64>, options: &Options, threads: usize, quiet: bool) -> Vec<Outcome> {
     let (first, count) = (seeds.start, seeds.end - seeds.start);
     let next = AtomicU64::new(0);
@@ -28,7 +28,8 @@ pub(crate) fn run(seeds: Range<u64>, options: &Options, threads: usize, quiet: b
             scope.spawn(move || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    // A receiver that is gone has died of something that is told elsewhere.
+                    // If the receiver is closed, its thread has panicked, which is reported
+                    // elsewhere.
                     if index >= count || sender.send(zonda_sim::run(first + index, options)).is_err() {
                         return;
                     }

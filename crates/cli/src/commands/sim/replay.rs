@@ -1,4 +1,4 @@
-//! What `zonda sim` replays: a seed, or an entry of the bugbase from its file.
+//! Replays a seed, or a stored entry of the bug base.
 
 use std::str::FromStr;
 
@@ -9,10 +9,10 @@ use crate::errors::Failure;
 use crate::files;
 use crate::output::{print, print_json};
 
-/// The end of the name of an entry's file.
+/// The file name extension of an entry.
 const ENTRY_SUFFIX: &str = ".toml";
 
-/// What is replayed.
+/// A seed or an entry to replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
     Seed(u64),
@@ -27,14 +27,16 @@ impl FromStr for Replay {
         if text.ends_with(ENTRY_SUFFIX) {
             return Ok(Replay::Entry(text.to_owned()));
         }
-        text.parse().map(Replay::Seed).map_err(|_| format!("neither a seed nor a file that ends with {ENTRY_SUFFIX}"))
+        text.parse()
+            .map(Replay::Seed)
+            .map_err(|_| format!("must be a seed (an unsigned 64-bit integer) or the path of a {ENTRY_SUFFIX} file"))
     }
 }
 
-/// Replays an entry from the scenario in its file.
+/// Replays an entry with the scenario in its file.
 pub(super) fn entry(path: &str, args: &SimArgs) -> Result<(), Failure> {
-    if let Some(option) = args.options_that_make_a_scenario().first() {
-        let message = format!("{option} cannot be used with an entry: the scenario is in the file");
+    if let Some(option) = args.generator_options().first() {
+        let message = format!("{option} cannot be used with an entry: the file defines the scenario");
         return Err(Failure::input(message, format!("leave out {option}, or give a seed instead of the file")));
     }
     let text = files::read_text(path)?;
@@ -44,7 +46,7 @@ pub(super) fn entry(path: &str, args: &SimArgs) -> Result<(), Failure> {
     if args.json {
         print_json(&Verdict { replay: command, ..Verdict::of(&outcome, &entry.options) })?;
     } else {
-        print(&format!("{}\n", entry.story(&command).trim_end()))?;
+        print(&format!("{}\n", entry.event_trace(&command).trim_end()))?;
         if let Some(note) = &entry.note {
             print(&format!("\nNote: {note}\n"))?;
         }
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_a_seed_and_a_name_that_ends_as_entries_do_a_file() {
+    fn a_number_is_a_seed_and_a_toml_path_an_entry() {
         assert_eq!("18446744073709551615".parse(), Ok(Replay::Seed(u64::MAX)));
         assert_eq!("a/42.toml".parse(), Ok(Replay::Entry("a/42.toml".to_owned())));
         assert!("42.json".parse::<Replay>().is_err());

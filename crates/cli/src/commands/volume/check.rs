@@ -1,4 +1,4 @@
-//! `zonda volume check`: a volume is read and compared, and nothing is written.
+//! `zonda volume check`: verifies a volume without writing.
 
 use std::path::PathBuf;
 
@@ -13,18 +13,18 @@ use crate::progress::Progress;
 use crate::table::Table;
 use crate::units;
 
-pub(super) const LONG_ABOUT: &str = "Verifies a volume that no program uses: reads every block of every member, and compares it with its \
-checksum and parity with the data, as zonda volume scrub does. Nothing is written: what a mount and the repairs of a scrub would write \
-stays in memory, at most 1 GiB for each member. Members must be images on this machine; one that is being rebuilt is not read.
+pub(super) const LONG_ABOUT: &str = "Verify a volume that is not in use: read every block of every member and check its checksum, and the \
+parity of every stripe, as zonda volume scrub does. Nothing is written: writes of the mount and of repairs stay in memory, up to \
+1 GiB for each member. Members must be images on this machine; a member that is being rebuilt is not read.
 
-The exit code is 0 if all blocks that were read are as they should be, 1 if blocks are wrong or lost, or the volume cannot be mounted.";
+The exit code is 0 if all blocks read are correct, 1 if blocks are damaged, unreadable or lost, or the volume cannot be mounted.";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// The directory of the volume
+    /// Directory of the volume
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -43,7 +43,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     } else {
         print(&text(&report, Screen::of_stdout()))?;
     }
-    if report.is_well() { Ok(()) } else { Err(Failure::Run) }
+    if report.is_healthy() { Ok(()) } else { Err(Failure::Run) }
 }
 
 fn text(report: &CheckReport, screen: Screen) -> String {
@@ -57,15 +57,18 @@ fn text(report: &CheckReport, screen: Screen) -> String {
     } else if !is_whole {
         screen.styled("1;33", "degraded")
     } else {
-        screen.styled("32", "well")
+        screen.styled("32", "healthy")
     };
     let scheme = if report.scheme.is_empty() { String::new() } else { format!("{}, ", report.scheme) };
     let mut text = format!("{}  {scheme}{state}; nothing was written\n", screen.bold(&report.name));
     match &report.refusal {
-        Some((message, help)) => text += &screen.paragraph(&format!("{message}. {help}"), 2),
+        Some((message, help)) => {
+            text += &screen.paragraph(message, 2);
+            text += &screen.paragraph(&format!("help: {help}"), 2);
+        }
         None => {
             text += &format!(
-                "  checked    {} read, {} wrong, {} unreadable, {} lost\n",
+                "  checked    {} read, {} damaged, {} unreadable, {} lost\n",
                 units::counted(report.blocks, "block"),
                 units::count(report.wrong_blocks),
                 units::count(report.unreadable_blocks),
@@ -74,9 +77,9 @@ fn text(report: &CheckReport, screen: Screen) -> String {
         }
     }
     if report.wrong_blocks > 0 {
-        text += "  zonda volume scrub repairs what is wrong\n";
+        text += "  zonda volume scrub repairs damaged blocks\n";
     }
-    let mut table = Table::new(&[">member", "at", "state"]);
+    let mut table = Table::new(&[">member", "location", "state"]);
     for member in &report.members {
         table.row(&[member.member.to_string(), member.at.clone(), member.state.clone()]);
     }

@@ -1,4 +1,4 @@
-//! `zonda volume create`: a new volume.
+//! `zonda volume create`: creates a volume.
 
 use std::path::PathBuf;
 
@@ -13,68 +13,82 @@ use crate::commands::connect::{self, CredentialArgs};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 
-pub(crate) const LONG_ABOUT: &str = "Makes a volume of zoned drives. What is on them is lost, and so drives that hold something are refused \
+pub(crate) const LONG_ABOUT: &str = "Create a volume of zoned drives. All data on the drives is lost; drives that hold data are refused \
 without --force.
 
-Levels: 0 spreads blocks and can lose no member; 1 keeps copies; 01 mirrors a stripe; 4 and 5 keep one parity, 6 two; k+m keeps as many \
-as --parity says. Without --level: one drive is level 0, two are 1, more are 5.
+Levels: 0 stripes blocks without redundancy; 1 keeps copies; 01 mirrors stripes; 4 and 5 keep one parity block per stripe, 6 keeps \
+two; k+m (literally, or as numbers such as 4+2) keeps m parity blocks, which --parity or the numbers set. Default: level 0 for one drive, 1 for two, 5 for more.
 
-Drives with metadata beside each block (profile zn540-zapraid: 64 bytes) waste no block on it. Without, a block of metadata goes with \
-each chunk, and a volume holds a fifth less.";
+Drives whose blocks have metadata (64 bytes in profile zn540-zapraid) store the metadata of the volume there. On other drives \
+each chunk takes one more block for metadata, which reduces the capacity by a fifth.";
 
 const EXAMPLES: &str = "Examples:
-  zonda volume create vol --members drives/a,drives/b,drives/c,drives/d --level 5 --spare drives/e
+  zonda volume create vol --members a,b,c,d --level 5 --spare e
   zonda volume create safe --members a,b,c,d,e,f --parity 2
   zonda volume create disk --members drives/f";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CreateArgs {
-    /// The directory of the volume, which must be empty or not there
+    /// Directory of the volume, which must be empty or not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The drives, in their order: directories of images, or nvme-tcp:// URLs
+    /// Members in order: directories of images, or nvme-tcp:// URLs
     #[arg(long, value_name = "DIR|URL,...", value_delimiter = ',', required = true)]
     members: Vec<String>,
-    /// A drive that takes the place of a member that fails; may be given more than once
+    /// Spare drive, which replaces a failed member; can be repeated
     #[arg(long, value_name = "DIR|URL", value_delimiter = ',')]
     spare: Vec<String>,
-    /// How blocks are made redundant: 0, 1, 01, 4, 5, 6 or k+m
+    /// RAID level: 0, 1, 01, 4, 5, 6 or k+m (with --parity M, or as numbers such as 4+2)
     #[arg(long, value_name = "LEVEL", value_parser = level)]
-    level: Option<Level>,
-    /// Members that hold data in each stripe, to be sure
+    level: Option<LevelArg>,
+    /// Number of data chunks in each stripe; an error if it does not match the number of members
     #[arg(long, value_name = "K")]
     data: Option<u8>,
-    /// Members that hold parity or copies in each stripe
+    /// Number of parity chunks or copies in each stripe
     #[arg(long, value_name = "M")]
     parity: Option<u8>,
-    /// What hosts see; by default all but the reserve
+    /// Size of the volume [default: everything except the reserve]
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteSize>,
-    /// Space kept back for garbage collection: the more, the less it moves
+    /// Space reserved for garbage collection; more space reduces write amplification
     #[arg(long, value_name = "PERCENT", default_value_t = 12, value_parser = clap::value_parser!(u8).range(1..=90))]
     reserve: u8,
-    /// Blocks of a chunk where small requests go; by default 1, or 4 for drives without metadata
+    /// Chunk size for writes of fewer than 16 blocks, in blocks [default: 1, or 4 for drives without
+    /// metadata]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Option<u32>,
-    /// What a rebuild writes at most, like 200MiB/s; by default as fast as it goes
+    /// Maximum write rate of a rebuild, such as 200MiB/s [default: unlimited]
     #[arg(long, value_name = "RATE")]
     rebuild_rate: Option<Rate>,
-    /// What a scrub reads at most; by default 64MiB/s
+    /// Maximum read rate of a scrub [default: 64MiB/s]
     #[arg(long, value_name = "RATE")]
     scrub_rate: Option<Rate>,
-    /// Wipes drives that hold something
+    /// Wipe drives that hold data
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     credentials: CredentialArgs,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
 
-fn level(text: &str) -> Result<Level, VolumeError> {
-    text.to_lowercase().parse()
+/// A level, and the numbers of data and parity chunks if it was given as `4+2`.
+#[derive(Clone, Copy, Debug)]
+struct LevelArg {
+    level: Level,
+    numbers: Option<(u8, u8)>,
+}
+
+fn level(text: &str) -> Result<LevelArg, VolumeError> {
+    let numbers = text.split_once('+').and_then(|(data, parity)| Some((data.parse().ok()?, parity.parse().ok()?)));
+    match (text.to_lowercase().parse(), numbers) {
+        // "0+1" is another name of RAID 01.
+        (Ok(level), _) => Ok(LevelArg { level, numbers: None }),
+        (Err(_), Some(_)) => Ok(LevelArg { level: Level::ReedSolomon, numbers }),
+        (Err(error), None) => Err(error),
+    }
 }
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
@@ -82,13 +96,25 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let (members, spares): (Vec<Location>, Vec<Location>) = (locations(&args.members)?, locations(&args.spare)?);
     let all: Vec<&String> = args.members.iter().chain(&args.spare).collect();
     if let Some(twice) = all.iter().enumerate().find(|(at, one)| all[..*at].contains(one)) {
-        return Err(Failure::input(format!("{} is named twice", twice.1), "name each drive once"));
+        return Err(Failure::input(format!("drive {} is given twice", twice.1), "name each drive once"));
     }
-    let scheme = Scheme::over(members.len(), args.level, args.parity)
-        .map_err(|error| Failure::input("there is no such volume to be had", error.to_string()))?;
-    if let Some(data) = args.data.filter(|data| *data != scheme.data) {
-        let message = format!("{} members make {scheme}: {} hold data, not {data}", members.len(), scheme.data);
-        return Err(Failure::input(message, "leave --data out, or name more or fewer members"));
+    let (data, parity) = match args.level.and_then(|level| level.numbers) {
+        Some((data, parity)) => (args.data.or(Some(data)), args.parity.or(Some(parity))),
+        None => (args.data, args.parity),
+    };
+    let scheme = Scheme::over(members.len(), args.level.map(|level| level.level), parity).map_err(|error| {
+        Failure::input(
+            format!("cannot create this volume: {error}"),
+            "change --level or --parity, or the number of members",
+        )
+    })?;
+    if let Some(data) = data.filter(|data| *data != scheme.data) {
+        let message = format!(
+            "the level does not match the members: {} members make {scheme} with data chunks: {}, not {data}",
+            members.len(),
+            scheme.data
+        );
+        return Err(Failure::input(message, "change --level, --data or --parity, or the number of members"));
     }
     let new = NewVolume {
         members,
@@ -106,6 +132,6 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     if args.json {
         return print_json(&report);
     }
-    let next = format!("\nzonda serve {} has it for hosts\n", args.directory.display());
+    let next = format!("\nto serve it: zonda serve {}\n", args.directory.display());
     print(&(show::text(&report, Screen::of_stdout()) + &next))
 }

@@ -1,4 +1,4 @@
-//! `zonda volume import`: the directory of a volume that exists, written again.
+//! `zonda volume import`: recreates the directory of an existing volume.
 
 use std::path::PathBuf;
 
@@ -11,54 +11,54 @@ use crate::output::{Screen, print, print_json};
 use crate::table::Table;
 use crate::units;
 
-pub(super) const LONG_ABOUT: &str = "Writes the directory of a volume again, by what the superblocks of its drives say: after the directory \
-was lost, or when drives come from another machine. The drives can be named in any order, and their names do not matter.
+pub(super) const LONG_ABOUT: &str = "Recreate the directory of a volume from the superblocks of its drives: after the directory was lost, or \
+when drives come from another machine. The order and the names of the drives do not matter.
 
-Only volume.toml is written. Nothing is mounted, and no drive is changed: zonda serve DIR does that. Members that are not named are \
-missing; superblocks have no spares, rates or reserve, so add these again.
+Writes volume.toml only: the volume is not mounted and no drive is changed. Members that are not named are marked as missing. \
+Superblocks do not store spares, rates or the reserve; set them again.
 
-Drives of several volumes, two drives that claim the same place, drives in use, and too few drives are refused. So are drives that were \
-written to without each other (split brain). --force leaves out drives that are out of date, and goes back to an older epoch if no newer \
-one has enough members: what was written since is then not in the volume, and zonda serve refuses it without --accept-older. Drives that \
-differ by a start alone it takes as they are: one of them may be an older copy.
+Refuses drives of different volumes, two drives with the same member number, drives in use, too few drives, and drives after a \
+split brain. --force excludes drives that are out of date, and falls back to an older epoch if no newer one has enough members: \
+later writes are then missing, and zonda serve requires --accept-older. --force also accepts drives whose epochs \
+differ only because of mounts: a mount was interrupted before it updated all drives, or some of them are older copies.
 
-Members behind servers are reserved by the server that uses the volume, also after it was killed. --take-over takes them from it, as zonda \
-volume takeover does, and says who had them: what that server had in flight is aborted, and it answers nothing any more. It takes only drives \
-that are reserved for one volume.";
+Remote members are reserved by the server that uses the volume, even after it was killed. --take-over preempts these reservations, \
+as zonda volume takeover does, and reports their holders: outstanding commands of that server are aborted, and it stops serving \
+the volume. It requires that all drives are reserved for the same volume.";
 
 const EXAMPLES: &str = "Examples:
   zonda volume import vol --members drives/c,drives/a,drives/b
   zonda volume import vol --scan drives --dry-run
   zonda volume import vol --scan drives --uuid 0190b1a2-...
-  zonda volume import vol --members URL,URL,URL --take-over    its server died, and its directory is lost";
+  zonda volume import vol --members URL,URL,URL --take-over   its server failed";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ImportArgs {
-    /// The directory of the volume, which must be empty or not exist
+    /// Directory of the volume, which must be empty or not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Drives of the volume, in any order: directories of images, or nvme-tcp:// URLs
+    /// Drives of the volume in any order: directories of images, or nvme-tcp:// URLs
     #[arg(long, value_name = "DIR|URL,...", value_delimiter = ',', required_unless_present = "scan")]
     members: Vec<String>,
-    /// Directories below which to look at all images
+    /// Search these directories for images
     #[arg(long, value_name = "DIR,...", value_delimiter = ',')]
     scan: Vec<PathBuf>,
-    /// The volume, where drives of several ones are named or found
+    /// UUID of the volume, if drives of several volumes are named or found
     #[arg(long, value_name = "UUID")]
     uuid: Option<String>,
-    /// Leaves out drives that are out of date, and goes back to an older epoch if it must
+    /// Exclude drives that are out of date, and fall back to an older epoch if necessary
     #[arg(long)]
     force: bool,
-    /// Shows what would be imported, and writes nothing
+    /// Show what would be imported without writing
     #[arg(long)]
     dry_run: bool,
-    /// Takes over members that a server of the volume has left reserved: be sure that it has failed for good
+    /// Preempt reservations of a server of the volume; make sure that it has failed permanently
     #[arg(long, conflicts_with = "dry_run", requires = "members")]
     take_over: bool,
     #[command(flatten)]
     credentials: CredentialArgs,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -80,9 +80,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
     }
     let directory = args.directory.display();
     let next = if report.written {
-        format!("\n{directory}/volume.toml is written; zonda serve {directory} serves the volume\n")
+        format!("\nwrote {directory}/volume.toml\nto serve the volume: zonda serve {directory}\n")
     } else {
-        format!("\n{directory}/volume.toml would be written: leave --dry-run out\n")
+        format!("\ndry run: {directory}/volume.toml was not written\n")
     };
     print(&(text(&report, Screen::of_stdout()) + &next))
 }
@@ -93,12 +93,12 @@ fn text(report: &ImportReport, screen: Screen) -> String {
     for warning in &report.warnings {
         text += &(screen.styled("1;33", screen.paragraph(warning, 2).trim_end()) + "\n");
     }
-    let mut table = Table::new(&[">member", "at", "state", ">epoch", "id"]);
+    let mut table = Table::new(&[">member", "location", "state", ">epoch", "id"]);
     for ImportedMember { member, at, state, epoch, id } in &report.members {
         table.row(&[
             member.to_string(),
-            at.clone().unwrap_or_else(|| "missing".to_owned()),
-            state.clone(),
+            at.clone().unwrap_or_else(|| "-".to_owned()),
+            if at.is_some() { state.clone() } else { format!("missing (was {state})") },
             epoch.map_or_else(|| "-".to_owned(), units::count),
             id.clone(),
         ]);
@@ -110,13 +110,13 @@ fn text(report: &ImportReport, screen: Screen) -> String {
             let how = match (&drive.taken_from, &drive.error) {
                 (_, Some(error)) => format!("not reserved: {error}"),
                 (Some(from), None) => format!("from {from}"),
-                (None, None) => "was free".to_owned(),
+                (None, None) => "not reserved before".to_owned(),
             };
             text += &screen.paragraph(&format!("{}: {how}", drive.at), 2);
         }
     }
     if !report.ignored.is_empty() {
-        text += "\nleft out:\n";
+        text += "\nexcluded:\n";
         for drive in &report.ignored {
             text += &screen.paragraph(&format!("{}: {}", drive.at, drive.reason), 2);
         }

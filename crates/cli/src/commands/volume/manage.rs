@@ -1,4 +1,4 @@
-//! What an operator asks of a volume that is there.
+//! Management of existing volumes: status, scrub, rates, spares and members.
 
 use std::path::{Path, PathBuf};
 
@@ -11,40 +11,44 @@ use crate::commands::connect::CredentialArgs;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 
-pub(super) const STATUS_LONG_ABOUT: &str = "Shows a volume: how it is, its members and spares, its space, a rebuild or a scrub under way.
+pub(super) const STATUS_LONG_ABOUT: &str = "Show the state of a volume: its members and spares, its space, and the progress of a rebuild or scrub.
 
-A volume that a server on this machine has is asked there. Of one that no program uses the superblocks of its members are read: it is not \
-mounted, and nothing is written, also with --wait: a rebuild continues only while a server has the volume. With --wait --mount it is \
-mounted here, as zonda serve does it: a rebuild continues, and a spare takes the place of a member that is missing.
+If a server on this machine serves the volume, it reports the state. If the volume is not in use, the superblocks of its members \
+are read, and nothing is mounted or written, also with --wait: a rebuild continues only while the volume is served. --wait --mount \
+mounts the volume in this process, as zonda serve does: a rebuild continues, and a spare replaces a missing member.
 
-State \"data lost\" says that blocks are lost: reads of them fail until they are written or trimmed, all others are as they should be. \
---lost lists them; the byte offset is that in the export, as dd takes it with iflag=skip_bytes.
+In state \"data lost\", reads of lost blocks fail until the blocks are written or trimmed; all other blocks are intact. --lost lists \
+the lost blocks, with their byte offset in the export as dd uses it with iflag=skip_bytes.
 
-The exit code is 1 if the volume is lost, blocks of it are lost, its I/O is suspended, or a mount would be refused.";
+Only the superblocks of a volume that is not in use are read: damage to its data that makes zonda serve refuse it is not shown. \
+zonda volume check finds it.
+
+The exit code is 1 if the volume has failed, blocks are lost, I/O is suspended, or the superblocks show that a mount would be \
+refused.";
 
 pub(super) const SCRUB_LONG_ABOUT: &str =
-    "Reads every block of every member, compares it with its checksum, and parity with the data. What is wrong is \
-written anew out of the rest of its stripe.
+    "Read every block of every member and check its checksum, and the parity of every stripe. Damaged blocks are \
+reconstructed from their stripes and rewritten.
 
-The exit code is 1 if a block is lost, or the volume is.";
+The exit code is 1 if a block is lost or the volume has failed.";
 
-pub(super) const RATES_LONG_ABOUT: &str = "Limits how fast a volume rebuilds and scrubs, from now on. Rates that are not named stay as they are; \
-without any the rates are shown.";
+pub(super) const RATES_LONG_ABOUT: &str = "Set the maximum rates of rebuild and scrub. Rates that are not given do not change; without any, show \
+the rates.";
 
-pub(super) const READD_LONG_ABOUT: &str = "Takes a member back that has failed, with what it holds. Zones that were complete before it failed \
-are taken over; only what it missed is written to it. Until that has ended the member is rebuilding.
+pub(super) const READD_LONG_ABOUT: &str = "Add a failed member to the volume again, and keep its data. Zones that were complete before it failed \
+are kept; only writes that it missed are copied. The member is in state rebuilding until that is complete.
 
-A member that was lost comes back by itself when it answers again, or when the volume is started with it; one that was failed by command, \
-or for flapping, does so only by this command. A drive that was wiped, belongs to another volume, or was written to without the others \
-after it had failed is refused, and nothing is written to it: zonda member replace takes it, wiped.";
+A member that was lost is added again automatically when it responds, or when the volume is mounted with it. A member that was \
+failed by command or for flapping needs this command. Drives that were wiped, belong to another volume, or were written to after \
+they failed are refused without changes: use zonda member replace, which wipes them.";
 
-/// Which volume, and how it is answered.
+/// The volume, and the format of the output.
 #[derive(Debug, Args)]
 pub(crate) struct PlaceArgs {
-    /// The directory of the volume
+    /// Directory of the volume
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -53,13 +57,14 @@ pub(crate) struct PlaceArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Lists the blocks that are lost: logical block, number of blocks, byte offset in the export
+    /// List lost blocks: LBA, number of blocks, byte offset in the export
     #[arg(long)]
     lost: bool,
-    /// Waits until a rebuild or a scrub has ended, with a progress bar
+    /// Wait until a rebuild or scrub completes, and show a progress bar
     #[arg(long)]
     wait: bool,
-    /// Mounts a volume that no server has: a rebuild continues, and a spare takes the place of a member that is missing
+    /// Mount the volume if it is not in use: a rebuild continues, and a spare replaces a missing
+    /// member
     #[arg(long, requires = "wait")]
     mount: bool,
 }
@@ -68,10 +73,10 @@ pub(crate) struct StatusArgs {
 pub(crate) struct ScrubArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Begins it and does not wait; a server must have the volume
+    /// Start the scrub and do not wait; the volume must be in use by a server
     #[arg(long)]
     detach: bool,
-    /// Ends a scrub where it is
+    /// Stop a scrub in progress
     #[arg(long, conflicts_with = "detach")]
     stop: bool,
 }
@@ -80,10 +85,10 @@ pub(crate) struct ScrubArgs {
 pub(crate) struct RatesArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// What a rebuild writes at most, like 200MiB/s; default: as fast as members are
+    /// Maximum write rate of a rebuild, such as 200MiB/s; default: unlimited
     #[arg(long, value_name = "RATE|default", value_parser = rate_limit)]
     rebuild: Option<RateLimit>,
-    /// What a scrub reads at most; default: 64MiB/s
+    /// Maximum read rate of a scrub; default: 64MiB/s
     #[arg(long, value_name = "RATE|default", value_parser = rate_limit)]
     scrub: Option<RateLimit>,
 }
@@ -94,9 +99,9 @@ fn rate_limit(text: &str) -> Result<RateLimit, zonda_config::ConfigError> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpareCommand {
-    /// Adds a drive that takes the place of a member that fails
+    /// Add a spare drive, which replaces a failed member
     Add(AddSpareArgs),
-    /// Takes a spare away
+    /// Remove a spare drive
     Remove(SpareArgs),
 }
 
@@ -104,10 +109,10 @@ pub(crate) enum SpareCommand {
 pub(crate) struct SpareArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// The drive: the directory of an image, or an nvme-tcp:// URL
+    /// Spare drive: the directory of an image, or an nvme-tcp:// URL
     #[arg(value_name = "DIR|URL")]
     spare: String,
-    /// Takes it though it holds something, which is then lost
+    /// Wipe the drive if it holds data
     #[arg(long)]
     force: bool,
 }
@@ -124,7 +129,7 @@ pub(crate) struct AddSpareArgs {
 pub(crate) struct FailArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Its number, where it is, or the last part of that: b of drives/b, and of nvme-tcp://HOST/NQN:b
+    /// Member: number, location, or short name (b for drives/b and for nvme-tcp://HOST/NQN:b)
     member: String,
 }
 
@@ -132,9 +137,9 @@ pub(crate) struct FailArgs {
 pub(crate) struct ReaddArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Its number, where it is, or the last part of that: b of drives/b, and of nvme-tcp://HOST/NQN:b
+    /// Member: number, location, or short name (b for drives/b and for nvme-tcp://HOST/NQN:b)
     member: String,
-    /// Does not wait until it is caught up; a server must have the volume
+    /// Do not wait until the member is in sync; the volume must be in use by a server
     #[arg(long)]
     detach: bool,
 }
@@ -143,15 +148,15 @@ pub(crate) struct ReaddArgs {
 pub(crate) struct ReplaceArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Its number, where it was, or the last part of that: b of drives/b, and of nvme-tcp://HOST/NQN:b
+    /// Member: number, location, or short name (b for drives/b and for nvme-tcp://HOST/NQN:b)
     member: String,
-    /// The drive that takes its place: the directory of an image, or an nvme-tcp:// URL
+    /// Replacement drive: the directory of an image, or an nvme-tcp:// URL
     #[arg(long, value_name = "DIR|URL")]
     with: String,
-    /// Takes it though it holds something, which is then lost
+    /// Wipe the drive if it holds data
     #[arg(long)]
     force: bool,
-    /// Does not wait for the rebuild; a server must have the volume
+    /// Do not wait for the rebuild; the volume must be in use by a server
     #[arg(long)]
     detach: bool,
     #[command(flatten)]
@@ -159,15 +164,18 @@ pub(crate) struct ReplaceArgs {
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let mut looked = if args.mount { None } else { Some(reach::look(&args.place.directory)?) };
+    let mut inspected = if args.mount { None } else { Some(reach::inspect(&args.place.directory)?) };
     if args.wait {
-        looked = looked.filter(|report| !report.mounted);
-        if looked.as_ref().is_some_and(|report| report.state == VolumeState::Rebuilding) {
-            let message = "no server has the volume, and so its rebuild does not continue";
-            return Err(Failure::input(message, "serve the volume: zonda serve DIR; or mount it here: --wait --mount"));
+        inspected = inspected.filter(|report| !report.mounted);
+        if inspected.as_ref().is_some_and(|report| report.state == VolumeState::Rebuilding) {
+            let message = "the volume is not served, so its rebuild makes no progress";
+            return Err(Failure::input(
+                message,
+                "serve the volume with zonda serve DIR, or mount it with --wait --mount",
+            ));
         }
     }
-    if let Some(mut report) = looked {
+    if let Some(mut report) = inspected {
         if args.lost {
             report.lost = Some(reach::lost(&args.place.directory)?);
         }
@@ -178,36 +186,41 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
         } else {
             print(&with_lost(&report, Screen::of_stdout()))?;
         }
-        return must_not_be_lost(&report);
+        return check_health(&report);
     }
     let mut reached = Reached::open(&args.place.directory)?;
-    watch::until_at_rest(&mut reached, args.place.json)?;
+    watch::until_idle(&mut reached, args.place.json)?;
     let lost = if args.lost { Some(reached.lost()?) } else { None };
     let report = finish_with(reached, &args.place, true, lost)?;
-    must_not_be_lost(&report)
+    check_health(&report)
 }
 
 pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
     let mut reached = Reached::open_as_it_is(&args.place.directory)?;
     if args.stop {
+        let was_running = reached.ask(&VolumeRequest::Report)?.scrub.is_some();
         reached.ask(&VolumeRequest::StopScrub)?;
-        return finish(reached, &args.place).map(drop);
+        finish(reached, &args.place)?;
+        if !args.place.json {
+            print(if was_running { "\nscrub stopped\n" } else { "\nno scrub was in progress\n" })?;
+        }
+        return Ok(());
     }
-    must_be_served(&reached, args.detach, "a scrub")?;
+    require_server(&reached, args.detach, "a scrub")?;
     reached.ask(&VolumeRequest::Scrub)?;
     if !args.detach {
-        watch::until_at_rest(&mut reached, args.place.json)?;
+        watch::until_idle(&mut reached, args.place.json)?;
     }
     let report = finish(reached, &args.place)?;
     match report.last_scrub {
         Some(scrub) if scrub.lost > 0 => Err(Failure::Run),
-        _ => must_not_be_lost(&report),
+        _ => check_health(&report),
     }
 }
 
 pub(super) fn rates(args: &RatesArgs) -> Result<(), Failure> {
     let report = if args.rebuild.is_none() && args.scrub.is_none() {
-        reach::look(&args.place.directory)?
+        reach::inspect(&args.place.directory)?
     } else {
         let mut reached = Reached::open_as_it_is(&args.place.directory)?;
         let asked = reached.ask(&VolumeRequest::Rates { rebuild: args.rebuild, scrub: args.scrub });
@@ -225,49 +238,49 @@ pub(super) fn spare(command: &SpareCommand) -> Result<(), Failure> {
     match command {
         SpareCommand::Add(AddSpareArgs { spare: args, credentials }) => {
             let credentials = credentials.credentials()?;
-            let spare = seen_from_anywhere(&args.spare);
-            simply(&args.place, &VolumeRequest::AddSpare { spare, may_wipe: args.force, credentials })
+            let spare = absolute_location(&args.spare);
+            request(&args.place, &VolumeRequest::AddSpare { spare, may_wipe: args.force, credentials })
         }
-        SpareCommand::Remove(args) => simply(&args.place, &VolumeRequest::RemoveSpare { spare: args.spare.clone() }),
+        SpareCommand::Remove(args) => request(&args.place, &VolumeRequest::RemoveSpare { spare: args.spare.clone() }),
     }
 }
 
 pub(super) fn fail(args: &FailArgs) -> Result<(), Failure> {
-    simply(&args.place, &VolumeRequest::Fail { member: args.member.clone() })
+    request(&args.place, &VolumeRequest::Fail { member: args.member.clone() })
 }
 
 pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
     let mut reached = Reached::open_as_it_is(&args.place.directory)?;
-    must_be_served(&reached, args.detach, "catching it up")?;
+    require_server(&reached, args.detach, "catching it up")?;
     reached.ask(&VolumeRequest::Readd { member: args.member.clone() })?;
     if !args.detach {
-        watch::until_at_rest(&mut reached, args.place.json)?;
+        watch::until_idle(&mut reached, args.place.json)?;
     }
     let report = finish(reached, &args.place)?;
-    must_not_be_lost(&report)
+    check_health(&report)
 }
 
 pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     let credentials = args.credentials.credentials()?;
     let mut reached = Reached::open_as_it_is(&args.place.directory)?;
-    must_be_served(&reached, args.detach, "a rebuild")?;
-    let with = seen_from_anywhere(&args.with);
+    require_server(&reached, args.detach, "a rebuild")?;
+    let with = absolute_location(&args.with);
     reached.ask(&VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force, credentials })?;
     if !args.detach {
-        watch::until_at_rest(&mut reached, args.place.json)?;
+        watch::until_idle(&mut reached, args.place.json)?;
     }
     let report = finish(reached, &args.place)?;
-    must_not_be_lost(&report)
+    check_health(&report)
 }
 
-/// The volume, and its lost blocks where they were asked for.
+/// The state of the volume, with its lost blocks if requested.
 fn with_lost(report: &VolumeReport, screen: Screen) -> String {
     let lost = report.lost.as_ref().map(|lost| format!("\n{}", show::lost(lost, screen)));
     show::text(report, screen) + &lost.unwrap_or_default()
 }
 
-/// A command that ends with a lost volume has failed.
-fn must_not_be_lost(report: &VolumeReport) -> Result<(), Failure> {
+/// Fails if the volume has failed, has lost data, is suspended, or cannot be mounted.
+fn check_health(report: &VolumeReport) -> Result<(), Failure> {
     match report.state {
         VolumeState::Lost
         | VolumeState::TakenOver
@@ -278,15 +291,15 @@ fn must_not_be_lost(report: &VolumeReport) -> Result<(), Failure> {
     }
 }
 
-fn must_be_served(reached: &Reached, detach: bool, what: &str) -> Result<(), Failure> {
+fn require_server(reached: &Reached, detach: bool, what: &str) -> Result<(), Failure> {
     if detach && !reached.is_served() {
-        let help = "leave --detach out, or serve the volume: zonda serve DIR";
-        return Err(Failure::input(format!("nobody would go on with {what}: no server has the volume"), help));
+        let help = "omit --detach, or serve the volume with zonda serve DIR";
+        return Err(Failure::input(format!("{what} cannot run in the background: the volume is not served"), help));
     }
     Ok(())
 }
 
-fn simply(place: &PlaceArgs, request: &VolumeRequest) -> Result<(), Failure> {
+fn request(place: &PlaceArgs, request: &VolumeRequest) -> Result<(), Failure> {
     let mut reached = Reached::open_as_it_is(&place.directory)?;
     let asked = reached.ask(request);
     let finished = finish_with(reached, place, asked.is_ok(), None);
@@ -298,7 +311,7 @@ fn finish(reached: Reached, place: &PlaceArgs) -> Result<VolumeReport, Failure> 
     finish_with(reached, place, true, None)
 }
 
-/// Lets go of the volume, and shows how it is.
+/// Closes the volume, and shows its state.
 fn finish_with(
     mut reached: Reached,
     place: &PlaceArgs,
@@ -316,8 +329,8 @@ fn finish_with(
     Ok(report)
 }
 
-/// A server may run in another directory.
-fn seen_from_anywhere(text: &str) -> String {
+/// An absolute path, for a server that runs in another directory.
+fn absolute_location(text: &str) -> String {
     if text.contains("://") {
         return text.to_owned();
     }

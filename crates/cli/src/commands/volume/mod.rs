@@ -1,4 +1,5 @@
-//! `zonda volume`: several zoned drives as one redundant volume; `zonda member`: the drives of one.
+//! `zonda volume`: redundant volumes of several zoned drives; `zonda member`: the members of a
+//! volume.
 
 mod check;
 mod create;
@@ -13,73 +14,76 @@ use clap::Subcommand;
 
 use crate::errors::Failure;
 
-pub(crate) const LONG_ABOUT: &str = "Makes one volume of several zoned drives, and looks after it. It is a conventional drive: written \
-anywhere, with checksums over every block, and parity or copies as its level says.
+pub(crate) const LONG_ABOUT: &str = "Create and manage volumes of several zoned drives. A volume is a conventional drive that supports random \
+writes, with a checksum for every block, and parity or copies according to its RAID level.
 
-A volume is a directory that says where its members are: images, as zonda drive create makes them, and namespaces of servers. zonda \
-serve has it for hosts, over NVMe/TCP and NBD; zonda bench --target measures it. All commands here work on a volume that a server on \
-this machine has, and on one that nobody uses.";
+A volume is a directory with the locations of its members: images (zonda drive create) and namespaces of servers. zonda serve \
+exports it over NVMe/TCP and NBD; zonda bench --target measures it. All commands work on volumes that a server on this machine \
+uses, and on volumes that are not in use, unless stated otherwise.";
 
-pub(crate) const MEMBER_LONG_ABOUT: &str = "Gives a member of a volume up, takes one back, or puts another drive in its place. A member is named by \
-its number, by where it is (as zonda volume status shows it), or by a short name: the last part of a path, and of a URL what comes after the last \
-colon of its NQN, such as b of nvme-tcp://10.0.0.7/nqn.2026-01.io.zonda:b.";
+pub(crate) const MEMBER_LONG_ABOUT: &str = "Fail, re-add or replace members of a volume. A member is given by its number, its location (as shown by \
+zonda volume status), or a short name: the last component of a path, or the part of an NQN after the last colon, such as b for \
+nvme-tcp://10.0.0.7/nqn.2026-01.io.zonda:b.";
 
 const EXAMPLES: &str = "Examples:
-  for d in a b c d e; do zonda drive create drives/$d --profile zn540-zapraid --zones 64 --zone-capacity 64MiB; done
-  zonda volume create vol --members drives/a,drives/b,drives/c,drives/d --level 5 --spare drives/e
+  for d in a b c d e; do
+      zonda drive create $d --profile zn540-zapraid --zones 64 --zone-capacity 64MiB
+  done
+  zonda volume create vol --members a,b,c,d --level 5 --spare e
   zonda serve vol --nbd 127.0.0.1:10809
   zonda volume status vol
-  zonda member fail vol b                     the spare takes its place
-  zonda volume status vol --wait              a bar until it is rebuilt
+  zonda member fail vol b               fail a member; a spare replaces it
+  zonda volume status vol --wait        show progress until the rebuild completes
   zonda volume scrub vol
-  zonda volume check vol                      read-only, while no server has the volume
-  zonda volume import vol --scan drives       the directory of the volume is lost
-  zonda volume create disk --members drives/f one zoned drive as a conventional one";
+  zonda volume check vol                verify a volume that is not in use
+  zonda volume import vol --scan .      recreate the directory of the volume
+  zonda volume create disk --members f  use a zoned drive as a conventional drive";
 
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) enum VolumeCommand {
-    /// Makes a volume of drives
+    /// Create a volume of zoned drives
     #[command(long_about = create::LONG_ABOUT)]
     Create(create::CreateArgs),
-    /// Write the directory of a volume again, by what its drives say
+    /// Recreate the directory of a volume from its drives
     #[command(long_about = import::LONG_ABOUT)]
     Import(import::ImportArgs),
-    /// Shows how a volume is: its members, its space, what goes on
+    /// Show the state of a volume, its members and its space
     #[command(long_about = manage::STATUS_LONG_ABOUT)]
     Status(manage::StatusArgs),
-    /// Reads everything, compares it with its checksums and parity, and mends what is wrong
+    /// Verify all blocks of a volume, and repair wrong ones
     #[command(long_about = manage::SCRUB_LONG_ABOUT)]
     Scrub(manage::ScrubArgs),
-    /// Verify a volume that is not in use, without writing anything
+    /// Verify a volume that is not in use without writing
     #[command(long_about = check::LONG_ABOUT)]
     Check(check::CheckArgs),
-    /// Show or limit how fast a volume rebuilds and scrubs
+    /// Show or set the maximum rates of rebuild and scrub
     #[command(long_about = manage::RATES_LONG_ABOUT)]
     Rates(manage::RatesArgs),
     /// Preempt the server of a volume that cannot be reached
     #[command(long_about = takeover::LONG_ABOUT)]
     Takeover(takeover::TakeoverArgs),
-    /// Adds a spare, or takes one away
+    /// Add or remove spare drives
     #[command(subcommand)]
     Spare(manage::SpareCommand),
 }
 
 const MEMBER_EXAMPLES: &str = "Examples:
   zonda member fail vol b
-  zonda member re-add vol b                   catches up what it missed
+  zonda member re-add vol b                    copy only missed writes
   zonda member replace vol b --with drives/new
-  zonda member replace vol b --with drives/b --force   the same drive again, empty";
+  zonda member replace vol b --with drives/b --force
+                                               wipe and reuse the same drive";
 
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = MEMBER_EXAMPLES)]
 pub(crate) enum MemberCommand {
-    /// Gives a member up: nothing is read from it or written to it any more
+    /// Fail a member: stop all reads from and writes to it
     Fail(manage::FailArgs),
-    /// Take a member back that has failed, and catch it up with what it missed
+    /// Add a failed member again, and copy the writes that it missed
     #[command(name = "re-add", long_about = manage::READD_LONG_ABOUT)]
     Readd(manage::ReaddArgs),
-    /// Puts a drive in the place of a member that has failed, and gives it what it needs to hold
+    /// Replace a failed member with another drive, and rebuild it
     Replace(manage::ReplaceArgs),
 }
 

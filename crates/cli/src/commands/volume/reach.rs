@@ -1,4 +1,5 @@
-//! A volume, wherever it is: in the hands of a server on this machine, or opened here.
+//! Access to a volume: through the control socket of a server on this machine, or opened in this
+//! process.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -16,33 +17,35 @@ use crate::commands::connect;
 use crate::commands::serve::control::Answer;
 use crate::errors::Failure;
 
-/// How long a server may take to answer. Opening a drive that is far away takes the longest.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long closing may take.
+/// Timeout of a request to a server. Connecting to a remote drive takes the longest.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of closing a volume.
 const CLOSE_MAX: Span = Span(60_000_000_000);
 
-/// A volume that can be asked.
+/// A volume that accepts requests.
 pub(super) enum Reached {
-    /// A server has it.
+    /// In use by a server, with the path of its control socket.
     Served(PathBuf),
-    /// It is open here.
+    /// Open in this process.
     Own(Box<Own>),
 }
 
-/// A volume that is open here.
+/// A volume that is open in this process.
 pub(super) struct Own {
     volume: VolumeDrive,
-    /// Goes after the volume that uses it.
+    /// Dropped after the volume that uses it.
     ring: Ring,
 }
 
 impl Reached {
-    /// Asks whoever has the volume, or opens it: a rebuild continues, and spares take the places of members that have failed.
+    /// Connects to the server of the volume, or opens it: a rebuild continues, and spares replace
+    /// failed members.
     pub(super) fn open(directory: &Path) -> Result<Reached, Failure> {
         Reached::open_with(directory, &VolumeOpenOptions::default())
     }
 
-    /// Asks whoever has the volume, or opens it; no rebuild is started but what is asked for.
+    /// Connects to the server of the volume, or opens it without starting rebuilds that are not
+    /// requested.
     pub(super) fn open_as_it_is(directory: &Path) -> Result<Reached, Failure> {
         Reached::open_with(directory, &VolumeOpenOptions { keeps_members: true, ..VolumeOpenOptions::default() })
     }
@@ -56,14 +59,14 @@ impl Reached {
         Ok(Reached::Own(Box::new(Own { volume, ring })))
     }
 
-    /// Makes a volume.
+    /// Creates a volume.
     pub(super) fn create(directory: &Path, new: &NewVolume) -> Result<Reached, Failure> {
         let ring = ring()?;
         let volume = VolumeDrive::create(directory, new, &ring).map_err(connect::failure)?;
         Ok(Reached::Own(Box::new(Own { volume, ring })))
     }
 
-    /// Whether a server has it, which goes on by itself.
+    /// Whether a server uses the volume, which continues in the background.
     pub(super) fn is_served(&self) -> bool {
         matches!(self, Reached::Served(_))
     }
@@ -79,19 +82,19 @@ impl Reached {
         }
     }
 
-    /// Asks something, and says how the volume is then.
+    /// Sends a request, and returns the state of the volume afterwards.
     pub(super) fn ask(&mut self, request: &VolumeRequest) -> Result<VolumeReport, Failure> {
         match self {
             Reached::Served(socket) => ask(socket, request),
             Reached::Own(own) => {
                 let report = own.volume.manage(request, &own.ring).map_err(connect::failure);
-                own.turn(Duration::ZERO)?;
+                own.run_for(Duration::ZERO)?;
                 report
             }
         }
     }
 
-    /// Lets the volume work for a while, or waits as long; says how it is then.
+    /// Runs the volume for this time, or waits as long; returns its state afterwards.
     pub(super) fn wait(&mut self, time: Duration) -> Result<VolumeReport, Failure> {
         match self {
             Reached::Served(socket) => {
@@ -99,22 +102,22 @@ impl Reached {
                 ask(socket, &VolumeRequest::Report)
             }
             Reached::Own(own) => {
-                own.turn(time)?;
+                own.run_for(time)?;
                 Ok(own.volume.report())
             }
         }
     }
 
-    /// What has happened, where nobody else says it.
+    /// Events of a volume that is open in this process.
     pub(super) fn notices(&mut self) -> Vec<Notice> {
         match self {
-            // It stands in the server's log.
+            // The server logs them.
             Reached::Served(_) => Vec::new(),
             Reached::Own(own) => std::iter::from_fn(|| own.volume.take_notice()).collect(),
         }
     }
 
-    /// Lets go of it; says how it is at last.
+    /// Closes the volume; returns its last state.
     pub(super) fn finish(mut self) -> Result<VolumeReport, Failure> {
         let report = self.ask(&VolumeRequest::Report)?;
         match self {
@@ -125,7 +128,7 @@ impl Reached {
 }
 
 impl Own {
-    fn turn(&mut self, time: Duration) -> Result<(), Failure> {
+    fn run_for(&mut self, time: Duration) -> Result<(), Failure> {
         let mut completions = CompletionQueue::new();
         let until = self.ring.now() + Span(time.as_nanos() as u64);
         loop {
@@ -134,7 +137,7 @@ impl Own {
                 return Ok(());
             }
             let next = self.volume.next_wakeup().map_or(until, |at| at.min(until));
-            self.ring.turn(Some(next)).map_err(|error| broken(&error))?;
+            self.ring.run_once(Some(next)).map_err(|error| broken(&error))?;
         }
     }
 
@@ -148,59 +151,61 @@ impl Own {
                 return Ok(());
             }
             if self.ring.now() >= until {
-                let help = "nothing acknowledged is lost: it recovers when it is next opened";
-                return Err(Failure::broken("the volume did not close in time", help));
+                let help = "no acknowledged data is lost: the volume is recovered when it is next opened";
+                return Err(Failure::broken("timed out closing the volume", help));
             }
             let next = self.volume.next_wakeup().map_or(until, |at| at.min(until));
-            self.ring.turn(Some(next)).map_err(|error| broken(&error))?;
+            self.ring.run_once(Some(next)).map_err(|error| broken(&error))?;
         }
     }
 }
 
-/// How the volume is: its server says so; of one that no server has, its superblocks. Nothing is changed.
-pub(super) fn look(directory: &Path) -> Result<VolumeReport, Failure> {
+/// The state of a volume, as its server or, if it is not in use, its superblocks report it. Nothing
+/// is changed.
+pub(super) fn inspect(directory: &Path) -> Result<VolumeReport, Failure> {
     match socket_of_server(directory)? {
         Some(socket) => ask(&socket, &VolumeRequest::Report),
-        None => VolumeReport::look(directory).map_err(connect::failure),
+        None => VolumeReport::inspect(directory).map_err(connect::failure),
     }
 }
 
-/// Blocks that are lost; a server must have the volume, since only a mount finds out.
+/// Lost blocks of a volume in use by a server: only a mounted volume can list them.
 pub(super) fn lost(directory: &Path) -> Result<Vec<LostRange>, Failure> {
     let Some(socket) = socket_of_server(directory)? else {
-        let message = "only a mount finds out which blocks are lost, and no server has the volume";
-        let help = "zonda volume check DIR lists them without writing anything; or serve the volume: zonda serve DIR";
+        let message = "lost blocks can be listed only while the volume is mounted, and no server uses it";
+        let help =
+            "list them with zonda volume check DIR, which does not write, or serve the volume with zonda serve DIR";
         return Err(Failure::input(message, help));
     };
     Reached::Served(socket).lost()
 }
 
-/// Refuses a volume that a server has.
+/// Refuses a volume in use by a server.
 pub(super) fn must_not_be_served(directory: &Path) -> Result<(), Failure> {
     if socket_of_server(directory)?.is_none() {
         return Ok(());
     }
     let message = format!("the volume in {} is in use by a server", directory.display());
-    Err(Failure::input(message, "zonda volume scrub checks it while it is served, and repairs it; or stop the server"))
+    Err(Failure::input(message, "verify and repair it with zonda volume scrub, or stop the server"))
 }
 
-/// Where the server listens that has the volume, if one has it.
+/// The control socket of the server that uses the volume, if there is one.
 fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     let socket = directory.join(CONTROL_SOCKET);
     match UnixStream::connect(&socket) {
         Ok(_) => Ok(Some(socket)),
-        // No server has it; or one that was killed has left the socket behind.
+        // Not in use, or a stale socket of a killed server.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
         Err(error) => {
-            let message = format!("{} cannot be spoken to: {error}", socket.display());
-            Err(Failure::input(message, "see who runs the server: zonda must run as the same user"))
+            let message = format!("cannot connect to {}: {error}", socket.display());
+            Err(Failure::input(message, "run zonda as the user that runs the server"))
         }
     }
 }
 
 pub(super) fn ring() -> Result<Ring, Failure> {
     Ring::new(RingOptions::default()).map_err(|error| {
-        Failure::broken(format!("there is no event loop to be had: {error}"), "see how many files may be open")
+        Failure::broken(format!("cannot create the event loop: {error}"), "check the limit on open files (ulimit -n)")
     })
 }
 
@@ -208,23 +213,23 @@ fn broken(error: &io::Error) -> Failure {
     Failure::broken(format!("the event loop failed: {error}"), "")
 }
 
-/// One request, one answer, a line each.
+/// Sends a request and reads the answer, a line each.
 fn ask(socket: &Path, request: &VolumeRequest) -> Result<VolumeReport, Failure> {
-    let speak = || -> io::Result<String> {
+    let exchange = || -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let text = serde_json::to_string(request).map_err(io::Error::other)?;
         stream.write_all((text + "\n").as_bytes())?;
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line)?;
         Ok(line)
     };
-    let gone = |why: String| {
-        let message = format!("the server that has the volume does not answer: {why}");
-        Failure::broken(message, "see its log, and whether it still runs: zonda status")
+    let no_answer = |why: String| {
+        let message = format!("no answer from the server of the volume: {why}");
+        Failure::broken(message, "check with zonda status whether the server is running, and see its log")
     };
-    let line = speak().map_err(|error| gone(error.to_string()))?;
-    match serde_json::from_str::<Answer>(&line).map_err(|error| gone(error.to_string()))? {
+    let line = exchange().map_err(|error| no_answer(error.to_string()))?;
+    match serde_json::from_str::<Answer>(&line).map_err(|error| no_answer(error.to_string()))? {
         Answer::Report(report) => Ok(*report),
         Answer::Error { message, help } => Err(connect::failure(DriveError::new(message, help))),
     }

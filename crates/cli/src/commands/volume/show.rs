@@ -1,4 +1,4 @@
-//! A volume in words and tables.
+//! The state of a volume as text.
 
 use zonda_devices::{LostRange, MemberSummary, VolumeReport, VolumeState};
 
@@ -6,10 +6,10 @@ use crate::output::Screen;
 use crate::table::Table;
 use crate::units;
 
-/// What a person wants to know of a volume.
+/// The state, space, repairs and members of a volume.
 pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     let state = match report.state {
-        VolumeState::Well => screen.styled("32", "well"),
+        VolumeState::Healthy => screen.styled("32", "healthy"),
         VolumeState::Degraded => screen.styled("1;33", "degraded"),
         VolumeState::Rebuilding => screen.styled("33", "rebuilding"),
         VolumeState::TakenOver => screen.styled("1;31", "taken over"),
@@ -19,20 +19,20 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         VolumeState::Incomplete => screen.styled("1;31", "incomplete"),
     };
     let can_lose = match (report.state, report.can_lose) {
-        (VolumeState::TakenOver, _) => "another server has its members: the log says which one".to_owned(),
-        (VolumeState::Lost, _) => "more members are gone than it can do without".to_owned(),
+        (VolumeState::TakenOver, _) => "another server has taken over its members: see the log".to_owned(),
+        (VolumeState::Lost, _) => "more members have failed than its redundancy tolerates".to_owned(),
         (VolumeState::Suspended, _) => suspended(report),
         (VolumeState::Incomplete, _) => {
             report.refusal.clone().unwrap_or_else(|| "too few members are present to mount it".to_owned())
         }
-        (_, 0) => "can lose no member".to_owned(),
+        (_, 0) => "can lose no more members".to_owned(),
         (_, members) => format!("can lose {}", units::counted(u64::from(members), "more member")),
     };
     let mut text = format!("{}  {}, {state}, {can_lose}\n", screen.bold(&report.name), report.scheme);
     if report.lost_blocks > 0 {
         let when = if report.mounted { "" } else { " when it was last mounted" };
         let warning = format!(
-            "{} lost{when}: reads of them fail until they are written or trimmed. zonda volume status --lost lists them",
+            "{} lost{when}: reads of them fail until they are written or trimmed. List them with zonda volume status --lost",
             units::counted(report.lost_blocks, "block")
         );
         text += &(screen.styled("1;31", screen.paragraph(&warning, 2).trim_end()) + "\n");
@@ -51,8 +51,8 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     );
     if report.room_bytes < report.volume_bytes && report.state != VolumeState::Lost {
         let warning = format!(
-            "room for {} of {}: too many zones are worn out. When so much is in use writes end with \"zone is full\"; replace the \
-             members that have most retired zones",
+            "end of life: {} of {} can be used, because too many zones are read only or offline. When these are full, writes fail \
+             with \"zone is full\"; replace the members with the most retired zones",
             units::bytes(report.room_bytes),
             units::bytes(report.volume_bytes),
         );
@@ -60,8 +60,8 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     }
     if report.unreadable_segments > 0 && report.state != VolumeState::Lost {
         let warning = format!(
-            "{} cannot be reclaimed: blocks in them are unreadable while a member is missing. When no segment is free, writes and \
-             trims fail for want of space; bring the member back, or write or trim these blocks",
+            "{} cannot be reclaimed: they contain blocks that are unreadable while a member is missing. When no segment is free, \
+             writes and trims fail with no space; re-add the member, or write or trim these blocks",
             units::counted(u64::from(report.unreadable_segments), "segment"),
         );
         text += &(screen.styled("1;33", screen.paragraph(&warning, 2).trim_end()) + "\n");
@@ -69,15 +69,26 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     if report.host_write_bytes > 0 {
         let over_hosts = |bytes: u64| bytes as f64 / report.host_write_bytes as f64;
         text += &format!(
-            "  written    {} by hosts, {:.2} times that with moved blocks, {:.2} times on the members\n",
+            "  written    {} by hosts; write amplification: garbage collection {:.2}",
             units::bytes(report.host_write_bytes),
             1.0 + over_hosts(report.relocated_bytes),
-            over_hosts(report.member_write_bytes),
         );
+        // Until the members have completed the writes, the ratio means nothing.
+        if report.member_write_bytes >= report.host_write_bytes {
+            text += &format!(", including parity and metadata {:.2}", over_hosts(report.member_write_bytes));
+        }
+        text += "\n";
     }
     let repairs = [
-        (report.reconstructed_blocks, "read out of the rest of their stripe"),
-        (report.mended_blocks, "mended"),
+        (
+            report.reconstructed_blocks,
+            if report.reconstructed_blocks == 1 {
+                "reconstructed from its stripe"
+            } else {
+                "reconstructed from their stripes"
+            },
+        ),
+        (report.repaired_blocks, "repaired"),
         (report.unreadable_blocks, "unreadable while a member is missing"),
     ];
     let repairs: Vec<String> = repairs
@@ -88,7 +99,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     if !repairs.is_empty() {
         text += &format!("  repairs    {}\n", repairs.join(", "));
     }
-    text += &format!("  memory     {} of tables\n", units::bytes(report.table_bytes));
+    text += &format!("  memory     {} for the block map and other tables\n", units::bytes(report.table_bytes));
     for (name, part) in [("rebuild", report.rebuild), ("scrub", report.scrub)] {
         if let Some(part) = part {
             let share = f64::from(part.done) / f64::from(part.all.max(1));
@@ -97,9 +108,10 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     }
     if let Some(scrub) = report.last_scrub {
         text += &format!(
-            "  last scrub {} read, {} mended, {} lost",
+            "  last scrub {} read, {} damaged, {} repaired, {} lost",
             units::counted(scrub.blocks, "block"),
-            units::count(scrub.mended),
+            units::count(scrub.repaired + scrub.unreadable + scrub.lost),
+            units::count(scrub.repaired),
             units::count(scrub.lost),
         );
         if scrub.known_lost > 0 {
@@ -110,7 +122,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         }
         text += "\n";
     }
-    let mut table = Table::new(&[">member", "at", "state", ">errors", ">free zones", ">retired zones"]);
+    let mut table = Table::new(&[">member", "location", "state", ">errors", ">free zones", ">retired zones"]);
     for member in &report.members {
         table.row(&[
             member.member.to_string(),
@@ -128,19 +140,20 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     text + "\n" + &table.render(screen, 2)
 }
 
-/// How fast a volume may work for itself.
+/// The maximum rates of rebuild and scrub.
 pub(super) fn rates(report: &VolumeReport, screen: Screen) -> String {
-    let shown =
-        |rate: Option<zonda_config::Rate>, usual: &str| rate.map_or_else(|| usual.to_owned(), |rate| rate.to_string());
+    let shown = |rate: Option<zonda_config::Rate>, default: &str| {
+        rate.map_or_else(|| default.to_owned(), |rate| rate.to_string())
+    };
     format!(
         "{}\n  rebuild    {}\n  scrub      {}\n",
         screen.bold(&report.name),
-        shown(report.rates.rebuild, "as fast as members are"),
+        shown(report.rates.rebuild, "unlimited (default)"),
         shown(report.rates.scrub, "64 MiB/s (default)")
     )
 }
 
-/// How a member is, and why it has failed.
+/// The state of a member, and why it has failed.
 fn state_of(member: &MemberSummary) -> String {
     match &member.failed {
         Some(reason) => format!("{} ({reason})", member.state),
@@ -152,13 +165,13 @@ fn state_of_spare(report: &VolumeReport, spare: &String) -> &'static str {
     if report.reserved_spares.contains(spare) {
         "spare, reserved by another host"
     } else if report.unreachable_spares.contains(spare) {
-        "spare, cannot be reached"
+        "spare, unreachable"
     } else {
         "spare"
     }
 }
 
-/// Which members I/O waits for, and why.
+/// The members for which I/O is suspended, and why.
 fn suspended(report: &VolumeReport) -> String {
     let members = report.members.iter().filter_map(|member| {
         let reason = member.suspended.as_ref()?;
@@ -171,12 +184,12 @@ fn suspended(report: &VolumeReport) -> String {
     format!("I/O waits for {}", members.join(", and for "))
 }
 
-/// Lost blocks as a table.
+/// A table of lost blocks.
 pub(super) fn lost(ranges: &[LostRange], screen: Screen) -> String {
     if ranges.is_empty() {
-        return "no block is lost\n".to_owned();
+        return "no lost blocks\n".to_owned();
     }
-    // Addresses are for other programs, as dd takes them: without separators.
+    // No thousands separators: the numbers are input of programs such as dd.
     let mut table = Table::new(&[">LBA", ">blocks", ">byte offset"]);
     for range in ranges {
         table.row(&[range.lba.to_string(), range.blocks.to_string(), range.offset_bytes.to_string()]);
@@ -184,11 +197,11 @@ pub(super) fn lost(ranges: &[LostRange], screen: Screen) -> String {
     table.render(screen, 2)
 }
 
-/// What the superblocks say of a volume that is not mounted.
+/// The state of a volume that is not mounted, from its superblocks.
 fn unmounted(report: &VolumeReport, screen: Screen) -> String {
     let epoch = report.epoch.map_or_else(|| "-".to_owned(), units::count);
     let text = format!("  not mounted, {} for hosts, epoch {epoch}\n", units::bytes(report.volume_bytes));
-    let mut table = Table::new(&[">member", "at", "state", ">epoch"]);
+    let mut table = Table::new(&[">member", "location", "state", ">epoch"]);
     for member in &report.members {
         let epoch = member.epoch.map_or_else(|| "-".to_owned(), units::count);
         table.row(&[member.member.to_string(), member.at.clone(), state_of(member), epoch]);
@@ -199,7 +212,8 @@ fn unmounted(report: &VolumeReport, screen: Screen) -> String {
     text + "\n" + &table.render(screen, 2)
 }
 
-/// The report on a volume that is not mounted, as `--json` prints it: without the figures that only a mount finds out.
+/// The JSON of a volume that is not mounted: without figures that are known only when it is
+/// mounted.
 pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
     let mut value = serde_json::to_value(report).unwrap_or_default();
     let keep = |object: &mut serde_json::Value, keys: &[&str]| {
@@ -261,62 +275,63 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_whose_zones_are_worn_out_says_how_much_it_still_holds() {
+    fn a_volume_at_end_of_life_shows_its_usable_size() {
         let screen = Screen { width: 100, colour: false };
-        assert!(!text(&report(), screen).contains("worn out"));
+        assert!(!text(&report(), screen).contains("end of life"));
         let mut worn = report();
         worn.room_bytes = 40 * GIB;
         worn.members[0].retired_zones = 62;
         let text = text(&worn, screen);
         let expected = concat!(
-            "vol  RAID 0 (2), well, can lose no member\n",
+            "vol  RAID 0 (2), healthy, can lose no more members\n",
             "  space      25.0 GiB of 100 GiB in use (25.0%), 70 of 100 segments free\n",
-            "  room for 40.0 GiB of 100 GiB: too many zones are worn out. When so much is in use writes end with\n",
-            "  \"zone is full\"; replace the members that have most retired zones\n",
-            "  memory     0 B of tables\n",
+            "  end of life: 40.0 GiB of 100 GiB can be used, because too many zones are read only or offline.\n",
+            "  When these are full, writes fail with \"zone is full\"; replace the members with the most retired\n",
+            "  zones\n",
+            "  memory     0 B for the block map and other tables\n",
         );
         assert!(text.starts_with(expected), "{text}");
     }
 
     #[test]
-    fn a_volume_that_cannot_reclaim_segments_says_why_and_what_helps() {
+    fn a_volume_that_cannot_reclaim_segments_shows_the_reason_and_the_remedy() {
         let screen = Screen { width: 100, colour: false };
         assert!(!text(&report(), screen).contains("reclaimed"));
         let mut half = report();
         half.unreadable_segments = 12;
         let text = text(&half, screen);
         let expected = concat!(
-            "  12 segments cannot be reclaimed: blocks in them are unreadable while a member is missing. When no\n",
-            "  segment is free, writes and trims fail for want of space; bring the member back, or write or trim\n",
-            "  these blocks\n",
+            "  12 segments cannot be reclaimed: they contain blocks that are unreadable while a member is\n",
+            "  missing. When no segment is free, writes and trims fail with no space; re-add the member, or write\n",
+            "  or trim these blocks\n",
         );
         assert!(text.contains(expected), "{text}");
     }
 
     #[test]
-    fn a_scrub_says_how_many_lost_blocks_were_known_before() {
+    fn a_scrub_shows_how_many_lost_blocks_were_known_before() {
         let screen = Screen { width: 100, colour: false };
         let mut scrubbed = report();
-        let scrub = ScrubSummary { blocks: 900, mended: 5, ..ScrubSummary::default() };
+        let scrub = ScrubSummary { blocks: 900, repaired: 5, ..ScrubSummary::default() };
         for (known_lost, expected) in
-            [(0, "5 mended, 0 lost\n"), (22, "5 mended, 0 lost (22 lost blocks known before)\n")]
+            [(0, "5 repaired, 0 lost\n"), (22, "5 repaired, 0 lost (22 lost blocks known before)\n")]
         {
             scrubbed.last_scrub = Some(ScrubSummary { known_lost, ..scrub });
             let text = text(&scrubbed, screen);
-            assert!(text.contains(&format!("  last scrub 900 blocks read, {expected}")), "{text}");
+            assert!(text.contains(&format!("  last scrub 900 blocks read, 5 damaged, {expected}")), "{text}");
         }
     }
 
     #[test]
-    fn lost_blocks_are_said_first_and_listed_as_dd_takes_them() {
+    fn lost_blocks_are_shown_first_and_listed_as_dd_uses_them() {
         let screen = Screen { width: 100, colour: false };
         let mut damaged = report();
         (damaged.state, damaged.lost_blocks) = (VolumeState::DataLost, 1234);
         let shown = text(&damaged, screen);
         let expected = concat!(
-            "vol  RAID 0 (2), data lost, can lose no member\n",
-            "  1,234 blocks lost: reads of them fail until they are written or trimmed. zonda volume status\n",
-            "  --lost lists them\n",
+            "vol  RAID 0 (2), data lost, can lose no more members\n",
+            "  1,234 blocks lost: reads of them fail until they are written or trimmed. List them with zonda\n",
+            "  volume status --lost\n",
         );
         assert!(shown.starts_with(expected), "{shown}");
         let range = |lba, blocks| LostRange { lba, blocks, offset_bytes: lba * 4096 };
@@ -327,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_has_failed_says_why() {
+    fn a_failed_member_is_shown_with_the_reason() {
         let screen = Screen { width: 100, colour: false };
         let mut flaps = report();
         flaps.members[0].state = "failed".to_owned();
@@ -338,13 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn suspended_io_names_the_member_and_the_reason() {
+    fn suspended_io_is_shown_with_the_member_and_the_reason() {
         let screen = Screen { width: 100, colour: false };
         let mut waits = report();
         waits.state = VolumeState::Suspended;
-        waits.members[0].suspended = Some("does not answer".to_owned());
+        waits.members[0].suspended = Some("does not respond".to_owned());
         let text = text(&waits, screen);
-        let expected = "vol  RAID 0 (2), suspended, I/O waits for member 0 (drives/a), which does not answer\n";
+        let expected = "vol  RAID 0 (2), suspended, I/O waits for member 0 (drives/a), which does not respond\n";
         assert!(text.starts_with(expected), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `zonda volume takeover`: the reservations of a server that cannot be reached, preempted.
+//! `zonda volume takeover`: preempts the reservations of a server that cannot be reached.
 
 use std::path::PathBuf;
 
@@ -11,45 +11,48 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
 
-pub(super) const LONG_ABOUT: &str = "Preempts the reservations of the server that owns a volume, for when that server cannot be stopped: its \
-machine has failed, or cannot be reached.
+pub(super) const LONG_ABOUT: &str = "Preempt the reservations of the server that owns a volume, if that server cannot be stopped because its \
+machine has failed or cannot be reached.
 
-A server reserves the members and spares of its volume that are namespaces of other servers (NVMe reservations, Exclusive Access) before it \
-reads or writes them. This command preempts these reservations and aborts outstanding commands of the other server. From then on its \
-reads and writes fail, and it stops serving the volume; acknowledged data is kept. The members stay reserved for this directory, also while no \
-server uses them: a server that was only paused would not be refused otherwise when it goes on. zonda serve DIR continues; from another directory \
-the volume has to be taken over again. --release ends that, when the other server has stopped for good.
+A server reserves remote members and spares of its volume (NVMe reservations, Exclusive Access) before it reads or writes them. \
+This command preempts these reservations and aborts outstanding commands of the other server. Its later reads and writes fail, and \
+it stops serving the volume; acknowledged data is kept. The members stay reserved for this directory, also while no server uses \
+them, so that a paused server is refused when it resumes. zonda serve DIR serves the volume; from another directory, take it over \
+again. --release releases the reservations when the other server has stopped permanently.
 
-Exit code 0 says that zonda serve DIR can continue, also without members that were not taken; 1 that too few were.
+The exit code is 0 if zonda serve DIR can serve the volume, possibly without some members; 1 if too few members were acquired.
 
-Members that cannot be reached are not taken. Where another server could go on with these alone (with half of a mirror, or with more members of \
-a RAID 5 or 6 volume than it can lose), nothing is taken over unless you say --accept-missing: then make sure that no other server uses the volume, \
-since two that do would each acknowledge writes that the other never sees.
+Unreachable members are not acquired. If another server could serve the volume with these members alone (one half of a mirror, or \
+more members of a RAID 5 or 6 volume than it can lose), nothing is taken over without --accept-missing. Make sure then that no other \
+server uses the volume: two servers would each acknowledge writes that the other never sees (split brain).
 
-A server that was killed needs no takeover: restarted from the same directory, it acquires its members again. A copy of the directory does.";
+A server that was killed needs no takeover: when restarted from the same directory, it acquires its members again. A server that uses \
+a copy of the directory does need one.";
 
 const EXAMPLES: &str = "Examples:
   zonda volume takeover vol && zonda serve vol
-  zonda volume takeover vol --accept-missing  the other server is switched off, and so is one half of the mirror
-  zonda volume takeover vol --force           members are reserved by something other than zonda";
+  zonda volume takeover vol --accept-missing  half of a mirror is unreachable
+  zonda volume takeover vol --force           another program holds reservations";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct TakeoverArgs {
-    /// The directory of the volume
+    /// Directory of the volume
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Preempts hosts that are no servers of this volume, too
+    /// Also preempt hosts that are not servers of this volume
     #[arg(long)]
     force: bool,
-    /// Goes on although members cannot be reached that another server might use the volume with: no other server does
+    /// Continue although another server could use the volume with the unreachable members; make
+    /// sure that none does
     #[arg(long)]
     accept_missing: bool,
-    /// Releases what is reserved for this directory, so that any server of the volume may have it. Only when the server that it was taken from
-    /// has stopped for good; what others have reserved is refused
+    /// Release the reservations for this directory, so that any server of the volume can acquire
+    /// them. Only after the preempted server has stopped permanently; reservations of other hosts
+    /// are not released
     #[arg(long)]
     release: bool,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -64,25 +67,25 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
         let directory = args.directory.display();
         let lacks = report.drives.iter().any(|drive| drive.error.is_some());
         let next = match (args.release, report.is_enough) {
-            (true, _) if lacks => "\nthose that were taken are released; the others are not\n".to_owned(),
-            (true, _) => "\nno server has reserved them any more\n".to_owned(),
+            (true, _) if lacks => "\nacquired drives were released; the others were not\n".to_owned(),
+            (true, _) => "\nall reservations were released\n".to_owned(),
             (false, true) if lacks => format!(
-                "\nzonda serve {directory} serves the volume, without those that were not taken. A start takes them when they can be reached \
-                 again\n"
+                "\nto serve the volume without the other drives: zonda serve {directory}\nthey are acquired by a later start \
+                 that can reach them\n"
             ),
-            (false, true) => format!("\nzonda serve {directory} serves the volume\n"),
-            (false, false) => format!("\ntoo few members were taken: repeat zonda volume takeover {directory}\n"),
+            (false, true) => format!("\nto serve the volume: zonda serve {directory}\n"),
+            (false, false) => format!("\ntoo few members were acquired: repeat zonda volume takeover {directory}\n"),
         };
-        print(&(text(&report, Screen::of_stdout()) + &next))?;
+        print(&(text(&report, args.release, Screen::of_stdout()) + &next))?;
     }
     if report.is_enough { Ok(()) } else { Err(Failure::Run) }
 }
 
-fn text(report: &TakeoverReport, screen: Screen) -> String {
-    let mut table = Table::new(&["drive", "preempted"]);
+fn text(report: &TakeoverReport, is_release: bool, screen: Screen) -> String {
+    let mut table = Table::new(&["drive", if is_release { "released" } else { "preempted" }]);
     for TakenDrive { at, taken_from, error } in &report.drives {
         let what = match (error, taken_from) {
-            (Some(error), _) => format!("not taken: {error}"),
+            (Some(error), _) => format!("not acquired: {error}"),
             (None, Some(from)) => from.clone(),
             (None, None) => "not reserved before".to_owned(),
         };

@@ -1,4 +1,4 @@
-//! Progress of a rebuild or a scrub, until it has ended.
+//! Progress of a rebuild or scrub until it completes.
 
 use std::time::{Duration, Instant};
 
@@ -9,18 +9,18 @@ use crate::errors::Failure;
 use crate::progress::Progress;
 use crate::units;
 
-/// Time between two looks.
+/// Polling interval.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Watches until nothing goes on any more, and says how the volume is then.
-pub(super) fn until_at_rest(reached: &mut Reached, quiet: bool) -> Result<VolumeReport, Failure> {
+/// Waits until no rebuild or scrub is in progress, and returns the state of the volume.
+pub(super) fn until_idle(reached: &mut Reached, quiet: bool) -> Result<VolumeReport, Failure> {
     let mut progress = Progress::new(quiet);
     let began = Instant::now();
-    // A part of the way that was behind it when this began says nothing about its speed.
+    // Progress from before this call does not count for the speed.
     let mut first = None;
     loop {
         let report = reached.wait(INTERVAL)?;
-        let Some((what, part)) = under_way(&report) else {
+        let Some((what, part)) = in_progress(&report) else {
             progress.finish();
             return Ok(report);
         };
@@ -37,7 +37,7 @@ pub(super) fn until_at_rest(reached: &mut Reached, quiet: bool) -> Result<Volume
     }
 }
 
-fn under_way(report: &VolumeReport) -> Option<(&'static str, zonda_devices::Progress)> {
+fn in_progress(report: &VolumeReport) -> Option<(&'static str, zonda_devices::Progress)> {
     let is_joining = report.members.iter().any(|member| matches!(member.state.as_str(), "joining" | "returning"));
     match (report.rebuild, report.scrub) {
         (Some(rebuild), _) => Some(("rebuild", rebuild)),
@@ -49,7 +49,7 @@ fn under_way(report: &VolumeReport) -> Option<(&'static str, zonda_devices::Prog
 
 /// A volume that has lost data may be rebuilding at the same time.
 fn is_rebuilding(report: &VolumeReport) -> bool {
-    let waits = matches!(report.state, VolumeState::Lost | VolumeState::TakenOver | VolumeState::Suspended);
+    let is_stopped = matches!(report.state, VolumeState::Lost | VolumeState::TakenOver | VolumeState::Suspended);
     report.state == VolumeState::Rebuilding
-        || !waits && report.members.iter().any(|member| member.state == "rebuilding")
+        || !is_stopped && report.members.iter().any(|member| member.state == "rebuilding")
 }

@@ -11,30 +11,30 @@ use crate::errors::Failure;
 use crate::output::{print, print_json};
 use crate::{units, zone_map};
 
-/// Columns for the list of zones that have changed.
+/// Columns for the list of changed zones.
 const ZONES_WIDTH: usize = 70;
 
-/// Which zones.
+/// The zones to manage.
 #[derive(Debug, Args)]
 pub(crate) struct ManageArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// The zone, counted from 0
+    /// Zone number, starting at 0
     zone: Option<u32>,
-    /// Every zone that is in a state for it
+    /// All zones whose state the command can change (see the description of the command)
     #[arg(long, conflicts_with = "zone")]
     all: bool,
-    /// Manages zones of a drive that is a member of a volume: the volume may lose what they hold
+    /// Allow managing zones of a member of a volume, which may destroy data of the volume
     #[arg(long)]
     force: bool,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
 
-/// What is to be done to zones.
+/// The action of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Action {
     Reset,
     Finish,
     Open,
@@ -46,51 +46,61 @@ pub(super) enum Wish {
 struct Done {
     location: String,
     action: &'static str,
-    /// Those whose state is another now.
+    /// Zones whose state has changed.
     changed_zones: Vec<u32>,
 }
 
-impl Wish {
-    fn action(self) -> ZoneAction {
+impl Action {
+    fn zone_action(self) -> ZoneAction {
         match self {
-            Wish::Reset => ZoneAction::Reset,
-            Wish::Finish => ZoneAction::Finish,
-            Wish::Open => ZoneAction::Open { zrwa: false },
-            Wish::Close => ZoneAction::Close,
+            Action::Reset => ZoneAction::Reset,
+            Action::Finish => ZoneAction::Finish,
+            Action::Open => ZoneAction::Open { zrwa: false },
+            Action::Close => ZoneAction::Close,
         }
     }
 
-    /// The word on the command line.
+    /// The name of the subcommand.
     fn name(self) -> &'static str {
         match self {
-            Wish::Reset => "reset",
-            Wish::Finish => "finish",
-            Wish::Open => "open",
-            Wish::Close => "close",
+            Action::Reset => "reset",
+            Action::Finish => "finish",
+            Action::Open => "open",
+            Action::Close => "close",
         }
     }
 
-    /// How a zone is afterwards.
+    /// The states of the zones that the action changes with `--all`.
+    fn states_of_all(self) -> &'static str {
+        match self {
+            Action::Reset => "open, closed or full",
+            Action::Finish => "open or closed",
+            Action::Open => "closed",
+            Action::Close => "open",
+        }
+    }
+
+    /// The state of a zone afterwards.
     fn result(self) -> &'static str {
         match self {
-            Wish::Reset => "empty",
-            Wish::Finish => "full",
-            Wish::Open => "open",
-            Wish::Close => "closed",
+            Action::Reset => "empty",
+            Action::Finish => "full",
+            Action::Open => "open",
+            Action::Close => "closed",
         }
     }
 }
 
-pub(super) fn run(args: &ManageArgs, wish: Wish) -> Result<(), Failure> {
+pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
     let location = connect::location(&args.place.location)?;
     if args.zone.is_none() && !args.all {
-        let message = format!("zonda zone {} needs the zone", wish.name());
-        return Err(Failure::input(message, "write the number of a zone behind the place, or --all for every zone"));
+        let message = format!("zonda zone {} needs a zone", action.name());
+        return Err(Failure::input(message, "add the number of a zone, or --all for all zones"));
     }
-    if wish == Wish::Open && matches!(location, Location::Image(_)) {
+    if action == Action::Open && matches!(location, Location::Image(_)) {
         return Err(Failure::input(
-            "no zone of an image stays open when zonda zone ends",
-            "serve the image, and open the zone by its nvme-tcp:// URL",
+            "zones of an image cannot stay open: they are closed when zonda zone exits",
+            "serve the image, and open the zone through its nvme-tcp:// URL",
         ));
     }
     let options = args.place.connect.options()?;
@@ -98,26 +108,26 @@ pub(super) fn run(args: &ManageArgs, wish: Wish) -> Result<(), Failure> {
         if !args.force {
             connect::refuse_member(connection, &location)?;
         }
-        manage(connection, args.zone, wish)
+        manage(connection, args.zone, action)
     })?;
     if args.json {
-        return print_json(&Done { location: location.to_string(), action: wish.name(), changed_zones: changed });
+        return print_json(&Done { location: location.to_string(), action: action.name(), changed_zones: changed });
     }
-    let result = wish.result();
+    let result = action.result();
     print(&match (args.zone, changed.as_slice()) {
-        (Some(zone), []) => format!("zone {zone} was {result} before\n"),
+        (Some(zone), []) => format!("zone {zone} was already {result}\n"),
         (Some(zone), _) => format!("zone {zone} is {result}\n"),
-        (None, []) => format!("no zone was in a state to {}\n", wish.name()),
+        (None, []) => format!("nothing to {}: no zone is {}\n", action.name(), action.states_of_all()),
         (None, changed) => {
             let zones = zone_map::in_ranges(changed.iter().map(|zone| (*zone, zone + 1)), ZONES_WIDTH);
             let are = if changed.len() == 1 { "is" } else { "are" };
-            format!("{} {are} {result} now: {zones}\n", units::counted(changed.len() as u64, "zone"))
+            format!("{} {are} now {result}: {zones}\n", units::counted(changed.len() as u64, "zone"))
         }
     })
 }
 
-/// Does it, and returns the zones whose state is another now.
-fn manage(connection: &mut Connection, zone: Option<u32>, wish: Wish) -> Result<Vec<u32>, Failure> {
+/// Carries out the action, and returns the zones whose state has changed.
+fn manage(connection: &mut Connection, zone: Option<u32>, action: Action) -> Result<Vec<u32>, Failure> {
     let geometry = connection.geometry().clone();
     let (first, count) = zone.map_or((0, geometry.zone_count), |zone| (zone, 1));
     check_zone(&geometry, first)?;
@@ -126,16 +136,16 @@ fn manage(connection: &mut Connection, zone: Option<u32>, wish: Wish) -> Result<
         Some(zone) => (ZoneTarget::Zone(geometry.zone_start(ZoneIndex(zone))), format!("zone {zone}")),
     };
     let before = connect::descriptors(connection, first, count)?;
-    let operation = Operation::ManageZones { action: wish.action(), target };
+    let operation = Operation::ManageZones { action: action.zone_action(), target };
     let state = state_in_words(&before, zone);
-    connect::execute(connection, operation, &format!("to {} {words}{state}", wish.name()))?;
+    connect::execute(connection, operation, &format!("to {} {words}{state}", action.name()))?;
     let after = connect::descriptors(connection, first, count)?;
     let pairs = (first..).zip(before.iter().zip(&after));
-    // A zone that was open is empty after a reset, and one that was opened by a write is opened by a host.
+    // An explicit open of an implicitly opened zone changes its state, too.
     Ok(pairs.filter(|(_, (before, after))| before.state != after.state).map(|(zone, _)| zone).collect())
 }
 
-/// The state of a single zone, which tells why a drive refuses.
+/// The state of a single zone, the most common reason for a refusal.
 fn state_in_words(zones: &[ZoneDescriptor], zone: Option<u32>) -> String {
     match (zone, zones.first()) {
         (Some(_), Some(descriptor)) if descriptor.state == ZoneState::NotWritePointer => {

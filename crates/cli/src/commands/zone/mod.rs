@@ -1,4 +1,4 @@
-//! `zonda zone`: the zones of an image or of a server's namespace, looked at and managed.
+//! `zonda zone`: reports and manages zones of an image or of a namespace of a server.
 
 mod manage;
 
@@ -18,61 +18,78 @@ use crate::table::Table;
 use crate::{units, zone_map};
 
 pub(crate) const LONG_ABOUT: &str =
-    "Looks at zones, and manages them: of an image on this machine, or of a namespace that a \
-server has (zonda's or any other NVMe/TCP server).
+    "Report and manage zones of an image on this machine, or of a namespace of an NVMe/TCP server \
+(zonda or any other).
 
-    DIR                                   an image; no server may have it
-    nvme-tcp://HOST:PORT/NQN              the first namespace of a subsystem
-    nvme-tcp://HOST:PORT/NQN?namespace=2  another one";
+    DIR                                   an image that is not in use by a server
+    nvme-tcp://HOST:PORT/NQN              namespace 1 of a subsystem
+    nvme-tcp://HOST:PORT/NQN?namespace=2  another namespace";
 
 const EXAMPLES: &str = "Examples:
   zonda zone report nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:zonda-drive
   zonda zone report drives/a 3 --count 5
-  zonda zone reset nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:zonda-drive 3
+  zonda zone reset nvme-tcp://127.0.0.1/nqn.2026-01.io.zonda:zonda-drive 3
   zonda zone reset drives/a --all
   zonda zone report drives/a --json | jq '.zones[] | select(.state == \"full\") | .zone'";
+
+const REPORT_EXAMPLES: &str = "Examples:
+  zonda zone report nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:zonda-drive
+  zonda zone report drives/a 3 --count 5
+  zonda zone report drives/a --json | jq '.zones[] | select(.state == \"full\") | .zone'";
+
+const RESET_EXAMPLES: &str = "Examples:
+  zonda zone reset nvme-tcp://127.0.0.1/nqn.2026-01.io.zonda:zonda-drive 3
+  zonda zone reset drives/a --all";
 
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) enum ZoneCommand {
-    /// Shows zones: a picture, and a line for each with --list
-    #[command(after_long_help = EXAMPLES)]
+    /// Report zones as a map, or as a list with --list
+    #[command(after_long_help = REPORT_EXAMPLES)]
     Report(ReportArgs),
-    /// Makes zones empty: what they hold is lost
-    #[command(after_long_help = EXAMPLES)]
+    /// Reset zones to empty; their data is lost
+    ///
+    /// --all resets the open, closed and full zones.
+    #[command(after_long_help = RESET_EXAMPLES)]
     Reset(manage::ManageArgs),
-    /// Makes zones full
+    /// Finish zones: make them full
+    ///
+    /// --all finishes the open and closed zones, but not the empty ones.
     Finish(manage::ManageArgs),
-    /// Opens zones of a server, which then stay open until they are closed, finished or reset
+    /// Open zones explicitly; they stay open until closed, finished or reset
+    ///
+    /// --all opens the closed zones.
     Open(manage::ManageArgs),
-    /// Closes open zones
+    /// Close open zones
+    ///
+    /// --all closes the implicitly and explicitly opened zones.
     Close(manage::ManageArgs),
 }
 
-/// Which namespace.
+/// The namespace.
 #[derive(Debug, Args)]
 struct PlaceArgs {
-    /// Where the zones are: the directory of an image, or nvme-tcp://HOST:PORT/NQN
+    /// Directory of an image, or nvme-tcp://HOST:PORT/NQN
     #[arg(value_name = "DIR|URL")]
     location: String,
     #[command(flatten)]
     connect: ConnectArgs,
 }
 
-/// Which zones, and how they are shown.
+/// The zones to report, and the format.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// The first zone to show; without --count the only one
+    /// First zone to report; without --count, only this zone
     zone: Option<u32>,
-    /// How many zones to show
+    /// Number of zones to report
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
-    /// Shows a line for each zone
+    /// Print a line for each zone
     #[arg(long, short)]
     list: bool,
-    /// Prints one JSON object, and nothing else
+    /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
 }
@@ -80,10 +97,10 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(command: &ZoneCommand) -> Result<(), Failure> {
     match command {
         ZoneCommand::Report(args) => report(args),
-        ZoneCommand::Reset(args) => manage::run(args, manage::Wish::Reset),
-        ZoneCommand::Finish(args) => manage::run(args, manage::Wish::Finish),
-        ZoneCommand::Open(args) => manage::run(args, manage::Wish::Open),
-        ZoneCommand::Close(args) => manage::run(args, manage::Wish::Close),
+        ZoneCommand::Reset(args) => manage::run(args, manage::Action::Reset),
+        ZoneCommand::Finish(args) => manage::run(args, manage::Action::Finish),
+        ZoneCommand::Open(args) => manage::run(args, manage::Action::Open),
+        ZoneCommand::Close(args) => manage::run(args, manage::Action::Close),
     }
 }
 
@@ -108,14 +125,14 @@ struct Zone {
     zone_type: &'static str,
     start_block: u64,
     capacity_blocks: u64,
-    /// Absent where the state has none.
+    /// Absent in states without a valid write pointer.
     write_pointer_block: Option<u64>,
 }
 
 fn report(args: &ReportArgs) -> Result<(), Failure> {
     let (location, options) = (connect::location(&args.place.location)?, args.place.connect.options()?);
     let (geometry, descriptors) = match &location {
-        // Nothing is repaired for a look, so that it may be on a medium that is read-only.
+        // Nothing is written, so that the image can be on a read-only medium.
         Location::Image(directory) if !is_volume(directory) => {
             let Inspection { spec, zones: table, .. } = inspect(directory)?;
             let zones = zones_of(args, &spec.geometry)?;
@@ -141,15 +158,17 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
         });
     }
     let screen = Screen::of_stdout();
-    let zones = format!(
-        "{} of {}",
-        units::counted(u64::from(geometry.zone_count), "zone"),
-        units::bytes(geometry.zone_capacity_bytes())
-    );
-    let rules = if geometry.conventional_zone_count == geometry.zone_count {
-        "conventional: written anywhere, and never managed".to_owned()
+    let capacity = units::bytes(geometry.zone_capacity_bytes());
+    let is_conventional = geometry.conventional_zone_count == geometry.zone_count;
+    let zones = match geometry.zone_count {
+        // A volume, or another namespace of the NVM command set.
+        1 if is_conventional => capacity,
+        count => format!("{} of {capacity}", units::counted(u64::from(count), "zone")),
+    };
+    let rules = if is_conventional {
+        "conventional: random writes, no zone management".to_owned()
     } else {
-        format!("{} active and {} open at most", limit(geometry.max_active_zones), limit(geometry.max_open_zones))
+        format!("at most {} active and {} open", limit(geometry.max_active_zones), limit(geometry.max_open_zones))
     };
     let summary = format!("{}\n{zones}, {rules}\n", screen.bold(&location.to_string()));
     let body = if args.list || args.zone.is_some() || args.count.is_some() {
@@ -160,7 +179,7 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     print(&format!("{summary}\n{body}"))
 }
 
-/// The zones that are to be shown.
+/// The zones to report.
 fn zones_of(args: &ReportArgs, geometry: &Geometry) -> Result<Range<u32>, Failure> {
     let first = args.zone.unwrap_or(0);
     check_zone(geometry, first)?;
@@ -173,16 +192,16 @@ fn limit(limit: Option<u32>) -> String {
     limit.map_or_else(|| "any number".to_owned(), |limit| units::count(u64::from(limit)))
 }
 
-/// A zone's number must be one of a zone.
+/// Checks that a zone exists.
 fn check_zone(geometry: &Geometry, zone: u32) -> Result<(), Failure> {
     if zone < geometry.zone_count {
         return Ok(());
     }
     let help = match geometry.zone_count {
-        1 => "it has only zone 0".to_owned(),
-        zones => format!("its zones are 0 to {}: write one of them", zones - 1),
+        1 => "the only zone is 0".to_owned(),
+        zones => format!("choose a zone from 0 to {}", zones - 1),
     };
-    Err(Failure::input(format!("the namespace has no zone {zone}"), help))
+    Err(Failure::input(format!("zone {zone} does not exist"), help))
 }
 
 impl Zone {

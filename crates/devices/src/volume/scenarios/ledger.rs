@@ -1,11 +1,11 @@
-//! What hosts were promised: which versions each block may have.
+//! The model of the contents: which versions each block may have.
 
 use std::collections::BTreeSet;
 
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = 512;
 
-/// Versions count from 1; 0 is what was never written.
+/// Versions count from 1; 0 is an unwritten block.
 pub(super) struct Ledger {
     blocks: Vec<BTreeSet<u32>>,
     last: u32,
@@ -20,7 +20,8 @@ impl Ledger {
         self.blocks.len() as u64
     }
 
-    /// A write of these blocks begins: until it ends each may be there or not. Returns its version and contents.
+    /// Begins a write of these blocks: until it completes, each may have the new version or not.
+    /// Returns its version and contents.
     pub(super) fn write(&mut self, start: u64, blocks: u64) -> (u32, Vec<u8>) {
         self.last += 1;
         let mut data = Vec::new();
@@ -38,13 +39,14 @@ impl Ledger {
         }
     }
 
-    /// What was read is a version that the block may have, and stays.
+    /// Checks that a read returned a version that the block may have. From then on it has that
+    /// version.
     pub(super) fn read(&mut self, lba: u64, block: &[u8]) -> Result<(), String> {
         let found =
             version_of(lba, block).ok_or_else(|| format!("block {lba} has contents that were never written"))?;
         let known = &mut self.blocks[lba as usize];
         if !known.contains(&found) {
-            return Err(format!("block {lba} has version {found}, promised was one of {known:?}"));
+            return Err(format!("block {lba} has version {found}, expected one of {known:?}"));
         }
         *known = BTreeSet::from([found]);
         Ok(())

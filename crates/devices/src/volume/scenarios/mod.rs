@@ -1,12 +1,15 @@
-//! Scenarios of whole volumes: seeds choose what hosts and operators do, when the program crashes, and what the machine does to files.
+//! Scenarios of whole volumes: a seed determines the actions of hosts and operators, the crashes of
+//! programs, and the injected faults.
 //!
-//! Two volumes share a shelf of drives and their spares. Hosts write and flush; operators have members fail, replace them, add and remove
-//! spares; programs are closed, or crash between any two steps, of which a writing of `volume.toml` is one; drives are moved away
-//! and back, and fail their commands; `volume.toml` cannot be written for a while, is replaced by an older copy, or its directory is copied and
-//! opened beside it. After all of it every block that was acknowledged has to be there, and nothing may have been refused without a
-//! reason.
+//! Two volumes share mock drives and their spares. Hosts write and flush; operators fail and
+//! replace members, add and remove spares; programs are closed, or crash between any two steps,
+//! including writes of `volume.toml`; drives are moved away and back, and fail their commands;
+//! `volume.toml` cannot be written for a while, is replaced by an older copy, or a copy of its
+//! directory is opened. At the end every acknowledged block must be present, and no mount may have
+//! been refused without a reason.
 //!
-//! Drives are in memory and time is simulated, so a seed gives one run. Members behind servers are no part of it.
+//! Drives are in memory and time is simulated, so runs are deterministic. Remote members are
+//! covered by [`owners`].
 
 mod ledger;
 mod operate;
@@ -29,7 +32,7 @@ fn runs(seeds: std::ops::Range<u64>, operations: u32) {
 }
 
 #[test]
-fn whatever_happens_to_volumes_that_share_spares_keeps_what_was_acknowledged() {
+fn volumes_that_share_spares_keep_acknowledged_writes_under_random_faults() {
     runs(0..50, SHORT);
 }
 
@@ -43,7 +46,7 @@ fn one_seed() {
 }
 
 #[test]
-fn a_seed_is_a_run() {
+fn a_seed_determines_a_run() {
     let traces = [3, 3, 4].map(|seed| {
         let mut run = Run::new(seed);
         run.execute(SHORT).unwrap_or_else(|what| panic!("{what}"));
@@ -54,7 +57,7 @@ fn a_seed_is_a_run() {
 
 #[test]
 #[ignore = "soak"]
-fn soak_whatever_happens_to_volumes_that_share_spares_keeps_what_was_acknowledged() {
+fn soak_volumes_that_share_spares_keep_acknowledged_writes_under_random_faults() {
     let first = std::env::var("ZONDA_SCENARIO").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
     runs(first..first + 4000, SHORT);
     runs(first..first + 200, 10 * SHORT);

@@ -1,26 +1,26 @@
-//! What a seed does to the volumes, and what they may answer.
+//! The random operations of a run, and their expected results.
 
 use std::fs;
 
 use zonda_zoned::{Duration, Operation};
 
 use super::run::{DRIVES, Run};
-use crate::shelf;
+use crate::mock;
 use crate::volume::{VOLUME_FILE, VolumeDrive, VolumeRequest};
 
-/// Copies of `volume.toml` that are kept of each volume.
+/// Saved older copies of `volume.toml` of each volume.
 const OLDER_MAX: usize = 4;
 
 impl Run {
-    /// One operation.
+    /// Executes a random operation.
     pub(super) fn operate(&mut self) -> Result<(), String> {
         let at = self.prng.below(self.volumes.len() as u64) as usize;
         if self.prng.chance(1, 6) {
             let steps = 1 + self.prng.below(40);
-            self.tell(format!("a crash comes in {steps} steps"));
-            shelf::crash_in(Some(steps));
+            self.log(format!("a crash comes in {steps} steps"));
+            mock::crash_in(Some(steps));
         }
-        if self.volumes[at].has_parted {
+        if self.volumes[at].has_split {
             return Ok(());
         }
         if self.volumes[at].drive.is_some() { self.operate_open(at) } else { self.operate_closed(at) }
@@ -30,13 +30,13 @@ impl Run {
         match self.prng.below(20) {
             0..6 => self.write(at)?,
             6 => {
-                self.tell(format!("{}: flush", self.volumes[at].name));
+                self.log(format!("{}: flush", self.volumes[at].name));
                 self.ask(at, vec![Operation::Flush])?;
             }
             7 => self.check(at)?,
             8..10 => {
                 let member = self.prng.below(self.volumes[at].members.len() as u64).to_string();
-                // A member that fails its commands is one more than the volume knows of.
+                // A member that fails its commands may not have failed for the volume yet.
                 let members = &self.volumes[at].members;
                 if !members.iter().any(|(drive, state)| state != "failed" && self.failing.contains(drive)) {
                     self.manage(at, &VolumeRequest::Fail { member });
@@ -59,13 +59,13 @@ impl Run {
             16 => self.break_drive(at),
             17 => self.open_a_copy(at)?,
             18 => {
-                self.tell(format!("{}: close", self.volumes[at].name));
+                self.log(format!("{}: close", self.volumes[at].name));
                 self.close(at)?;
                 self.keep_file(at);
             }
             _ => {
-                self.tell("the program is killed");
-                self.bury();
+                self.log("the program is killed");
+                self.reap();
             }
         }
         if self.volumes[at].drive.is_some() {
@@ -91,11 +91,11 @@ impl Run {
     fn manage(&mut self, at: usize, request: &VolumeRequest) {
         let Some(volume) = self.volumes[at].drive.as_mut() else { return };
         let answer = volume.manage(request, &self.ring);
-        let said = answer.map_or_else(|error| error.message, |_| "done".to_owned());
-        let line = format!("{}: {request:?}: {said}", self.volumes[at].name);
-        self.tell(line.replace(&self.directory("").display().to_string(), ""));
-        if shelf::is_dead() {
-            self.bury();
+        let result = answer.map_or_else(|error| error.message, |_| "done".to_owned());
+        let line = format!("{}: {request:?}: {result}", self.volumes[at].name);
+        self.log(line.replace(&self.directory("").display().to_string(), ""));
+        if mock::has_crashed() {
+            self.reap();
         }
     }
 
@@ -111,20 +111,20 @@ impl Run {
         );
     }
 
-    /// A drive, and whether it may be wiped: one that a volume needs never may, whatever the operator thinks.
+    /// A random drive, and whether it may be wiped: never one that a volume needs.
     fn any_drive(&mut self, at: usize) -> (usize, bool) {
         let drive = self.prng.below(DRIVES as u64) as usize;
         let name = format!("d{drive}");
         let is_needed = self.volumes.iter().enumerate().any(|(other, volume)| {
             let is_member = volume.members.iter().any(|(member, state)| *member == drive && state != "failed");
-            // Members that have failed are in the file, too: another operator may know better.
+            // Failed members that are in the file of the other volume are not wiped, either.
             let files = std::iter::once(self.file_of(other)).chain(volume.newest.clone());
             is_member || (other != at && files.into_iter().any(|text| text.contains(&name)))
         });
         (drive, self.prng.chance(2, 3) && !is_needed && self.volumes[at].is_certain)
     }
 
-    /// A member's commands fail from now on, where the volume can do without it.
+    /// Makes the commands of a redundant member fail.
     fn break_drive(&mut self, at: usize) {
         let Some(report) = self.volumes[at].drive.as_ref().map(VolumeDrive::report) else { return };
         let members = self.volumes[at].members.iter().map(|(drive, _)| *drive).filter(|drive| *drive < DRIVES);
@@ -136,8 +136,8 @@ impl Run {
         {
             return;
         }
-        self.tell(format!("{}: d{drive} fails its commands", self.volumes[at].name));
-        shelf::set_failing(&self.path_of(drive), true);
+        self.log(format!("{}: d{drive} fails its commands", self.volumes[at].name));
+        mock::set_failing(&self.path_of(drive), true);
         self.failing.push(drive);
     }
 
@@ -145,7 +145,7 @@ impl Run {
         let drive = self.prng.below(DRIVES as u64) as usize;
         let is_away = !self.away.contains(&drive);
         if is_away && self.volumes.iter().any(|volume| volume.newest.is_some()) {
-            // It may be the only member left that an older file names and that knows better.
+            // It may be the only member in an older file that has the newest epoch.
             return;
         }
         if is_away {
@@ -153,29 +153,29 @@ impl Run {
         } else {
             self.away.retain(|other| *other != drive);
         }
-        self.tell(format!("d{drive} is {}", if is_away { "moved away" } else { "back" }));
-        shelf::set_away(&self.path_of(drive), is_away);
+        self.log(format!("d{drive} is {}", if is_away { "moved away" } else { "back" }));
+        mock::set_away(&self.path_of(drive), is_away);
     }
 
     pub(super) fn repair(&mut self) {
         for drive in std::mem::take(&mut self.failing) {
-            self.tell(format!("d{drive} works again"));
-            shelf::set_failing(&self.path_of(drive), false);
+            self.log(format!("d{drive} works again"));
+            mock::set_failing(&self.path_of(drive), false);
         }
         for drive in std::mem::take(&mut self.away) {
-            self.tell(format!("d{drive} is back"));
-            shelf::set_away(&self.path_of(drive), false);
+            self.log(format!("d{drive} is back"));
+            mock::set_away(&self.path_of(drive), false);
         }
     }
 
-    /// A drive that the other volume has or may have is listed as a spare, too.
+    /// Adds a drive that the other volume uses or may use to the spares in `volume.toml`.
     fn list_spare(&mut self, at: usize) {
         let drive = self.prng.below(DRIVES as u64) as usize;
         let text = self.file_of(at);
         if text.contains(&format!("\"../d{drive}\"")) || self.volumes[at].newest.is_some() {
             return;
         }
-        self.tell(format!("{}: d{drive} is listed as a spare", self.volumes[at].name));
+        self.log(format!("{}: d{drive} is listed as a spare", self.volumes[at].name));
         let text = text.replace("spare = []\n", "");
         self.set_file(at, &format!("{text}\n[[spare]]\nat = \"../d{drive}\"\n"));
     }
@@ -189,13 +189,13 @@ impl Run {
         }
     }
 
-    /// `volume.toml` goes back to an older copy; or back to the newest one. It never names only members that are out of date: what it
-    /// says is then all that anybody knows.
+    /// Replaces `volume.toml` by an older copy, or restores the newest one. An older copy must list
+    /// a member that is up to date: otherwise nothing could show that the others are not.
     fn age_file(&mut self, at: usize) {
         let name = self.volumes[at].name;
         if let Some(newest) = self.volumes[at].newest.take() {
             self.set_file(at, &newest);
-            return self.tell(format!("{name}: {VOLUME_FILE} is the newest again"));
+            return self.log(format!("{name}: {VOLUME_FILE} is the newest again"));
         }
         if !self.volumes[at].is_certain {
             return;
@@ -214,21 +214,21 @@ impl Run {
         let text = text.clone();
         self.volumes[at].newest = Some(newest);
         self.volumes[at].older = vec![text];
-        self.tell(format!("{name}: {VOLUME_FILE} is an older one"));
+        self.log(format!("{name}: {VOLUME_FILE} is an older one"));
     }
 
-    /// While a volume is open no copy of its directory opens.
+    /// Opens a copy of the directory of an open volume, which must be refused.
     fn open_a_copy(&mut self, at: usize) -> Result<(), String> {
         let copy = self.directory("copy");
         let _ = fs::remove_dir_all(&copy);
-        fs::create_dir(&copy).expect("there is room");
-        fs::write(copy.join(VOLUME_FILE), self.file_of(at)).expect("there is room");
-        self.tell(format!("{}: a copy of it is opened", self.volumes[at].name));
+        fs::create_dir(&copy).expect("there is space");
+        fs::write(copy.join(VOLUME_FILE), self.file_of(at)).expect("there is space");
+        self.log(format!("{}: a copy of it is opened", self.volumes[at].name));
         let opened = VolumeDrive::open(&copy, &self.ring);
         let is_open = opened.is_ok();
         drop(opened);
-        if shelf::is_dead() {
-            self.bury();
+        if mock::has_crashed() {
+            self.reap();
             return Ok(());
         }
         let has_device =
@@ -239,17 +239,18 @@ impl Run {
         Ok(())
     }
 
-    /// Mounts a volume, and compares it with what was promised. It may be refused only if something that it needs is missing.
+    /// Mounts a volume, and checks its contents. The mount may be refused only if a needed member
+    /// is missing.
     pub(super) fn open(&mut self, at: usize) -> Result<(), String> {
         let name = self.volumes[at].name;
         let found = self.superblocks();
-        self.tell(format!("{name}: superblocks: {found}"));
+        self.log(format!("{name}: superblocks: {found}"));
         let opened = VolumeDrive::open(&self.directory(name), &self.ring);
-        if shelf::is_dead() {
+        if mock::has_crashed() {
             drop(opened);
-            self.tell(format!("{name}: open"));
+            self.log(format!("{name}: open"));
             self.volumes[at].is_certain = false;
-            self.bury();
+            self.reap();
             if self.volumes[at].older.last() != Some(&self.file_of(at)) {
                 // It has been written since.
                 self.volumes[at].newest = None;
@@ -259,9 +260,9 @@ impl Run {
         let volume = match opened {
             Ok(volume) => volume,
             Err(error) => {
-                self.tell(format!("{name}: refused: {error}").replace(&self.directory("").display().to_string(), ""));
-                self.volumes[at].has_parted = self.volumes[at].may_part && error.message.starts_with("split brain");
-                return if self.volumes[at].has_parted || self.may_be_refused(at) {
+                self.log(format!("{name}: refused: {error}").replace(&self.directory("").display().to_string(), ""));
+                self.volumes[at].has_split = self.volumes[at].may_split && error.message.starts_with("split brain");
+                return if self.volumes[at].has_split || self.may_be_refused(at) {
                     Ok(())
                 } else {
                     Err(format!("{name} is refused: {error}"))
@@ -270,13 +271,13 @@ impl Run {
         };
         let mut volume = volume;
         let notices: Vec<String> = std::iter::from_fn(|| volume.take_notice()).map(|notice| notice.text).collect();
-        self.tell(
+        self.log(
             format!("{name}: open, {}", notices.join("; ")).replace(&self.directory("").display().to_string(), ""),
         );
         self.volumes[at].drive = Some(volume);
         let is_missing = !self.away.is_empty() || !self.failing.is_empty();
-        self.volumes[at].may_part |= is_missing && !self.volumes[at].is_certain;
-        // What it has written is the newest from now on.
+        self.volumes[at].may_split |= is_missing && !self.volumes[at].is_certain;
+        // Its file is the newest one from now on.
         self.volumes[at].newest = None;
         self.look(at);
         self.check(at)
@@ -294,7 +295,7 @@ impl Run {
         };
         let is_missing = |drive: usize| self.away.contains(&drive) || self.failing.contains(&drive) || is_in_use(drive);
         let lacking = volume.members.iter().filter(|(drive, state)| state != "active" || is_missing(*drive)).count();
-        // Where a crash came in between, others may be in their places.
+        // After a crash in between, the members may have other drives.
         let has_missing = !self.away.is_empty() || !self.failing.is_empty() || (0..DRIVES).any(is_in_use);
         if volume.is_certain {
             lacking > volume.tolerates || volume.members.iter().any(|(drive, _)| is_in_use(*drive))
@@ -304,7 +305,7 @@ impl Run {
     }
 }
 
-/// Whether a `volume.toml` has a drive in the place of a member.
+/// Whether a drive is a member in a `volume.toml`.
 fn is_member_in(text: &str, drive: usize) -> bool {
     let members = text.split("[[spare]]").next().unwrap_or(text);
     members.contains(&format!("\"../d{drive}\""))

@@ -1,4 +1,4 @@
-//! One run: two volumes on one shelf, and what is known of them.
+//! One run: two volumes on shared mock drives, and their expected state.
 
 use std::path::PathBuf;
 
@@ -15,13 +15,13 @@ use super::ledger::{BLOCK_BYTES, Ledger};
 use crate::probe::Probe;
 use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive};
 use crate::{Access, NamespaceOptions};
-use crate::{Drive, Location, shelf};
+use crate::{Drive, Location, mock};
 
 /// Blocks of each volume.
 const VOLUME_BLOCKS: u64 = 192;
-/// Drives on the shelf.
+/// Number of mock drives.
 pub(super) const DRIVES: usize = 10;
-/// Polls after which a volume that has not ended what it was given is said to hang.
+/// Polls after which a volume whose commands have not completed is considered hung.
 const POLLS_MAX: u32 = 200_000;
 
 pub(super) struct Run {
@@ -30,42 +30,42 @@ pub(super) struct Run {
     pub(super) ring: Ring,
     above: TempDir,
     pub(super) volumes: Vec<Tested>,
-    /// Drives whose files are away, by number.
+    /// Drives whose files are moved away, by number.
     pub(super) away: Vec<usize>,
     /// Drives that fail their commands.
     pub(super) failing: Vec<usize>,
     pub(super) trace: Vec<String>,
 }
 
-/// A volume, and what is known of it.
+/// A volume, and its expected state.
 pub(super) struct Tested {
     pub(super) name: &'static str,
     pub(super) drive: Option<VolumeDrive>,
     pub(super) ledger: Ledger,
     pub(super) tolerates: usize,
-    /// The drive in the place of each member, and its state, when that was last known.
+    /// The drive and the state of each member, when last reported.
     pub(super) members: Vec<(usize, String)>,
-    /// Members may have changed since.
+    /// Whether `members` is up to date: a crash may have changed them since.
     pub(super) is_certain: bool,
     pub(super) is_full: bool,
-    /// It was mounted without a member that may have recorded a change alone, when a crash came in between: both may count each other as
-    /// failed from then on, although no host saw anything of that change.
-    pub(super) may_part: bool,
-    /// That has happened: an operator would have to choose a side.
-    pub(super) has_parted: bool,
-    /// What `volume.toml` was when it was kept, and the newest one while an older one stands in its place.
+    /// It was mounted without a member that may have recorded a change alone before a crash: both
+    /// may have recorded each other as failed, although no host saw that change.
+    pub(super) may_split: bool,
+    /// The volume has split: an operator would have to choose a side.
+    pub(super) has_split: bool,
+    /// Older copies of `volume.toml`, and the newest one while it is replaced by an older one.
     pub(super) older: Vec<String>,
     pub(super) newest: Option<String>,
 }
 
 impl Run {
     pub(super) fn new(seed: u64) -> Run {
-        shelf::begin();
+        mock::begin();
         let mut prng = Prng::new(seed);
-        // Files of volumes are synced often: that takes no time in memory.
+        // Files of volumes are synced often, which is fast on tmpfs.
         let memory = PathBuf::from("/dev/shm");
-        let above = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("there is room");
-        let geometry = shelf::geometry(32);
+        let above = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("there is space");
+        let geometry = mock::geometry(32);
         let mut run = Run {
             seed,
             ring: Ring::simulated().expect("there is an event loop"),
@@ -76,7 +76,7 @@ impl Run {
             trace: Vec::new(),
             prng: prng.fork("operations"),
         };
-        (0..DRIVES).for_each(|drive| shelf::add(&run.path_of(drive), &geometry));
+        (0..DRIVES).for_each(|drive| mock::add(&run.path_of(drive), &geometry));
         let schemes = [
             Scheme::raid5(2),
             Scheme { level: Level::Raid1, data: 1, parity: 1 },
@@ -85,7 +85,7 @@ impl Run {
         ];
         let mut first = 0;
         for name in ["one", "two"] {
-            let scheme = *prng.pick(&schemes).expect("there are some");
+            let scheme = *prng.pick(&schemes).expect("the list is not empty");
             run.create(name, scheme, first);
             first += scheme.members();
         }
@@ -108,17 +108,17 @@ impl Run {
             members: members.into_iter().map(|drive| (drive, "active".to_owned())).collect(),
             is_certain: true,
             is_full: false,
-            may_part: false,
-            has_parted: false,
+            may_split: false,
+            has_split: false,
             older: Vec::new(),
             newest: None,
         });
     }
 
-    /// Everything that a seed does, and what has to hold at the end.
+    /// Executes the run, and checks the invariants at the end.
     pub(super) fn execute(&mut self, operations: u32) -> Result<(), String> {
         let result = (0..operations).try_for_each(|_| self.operate()).and_then(|()| self.end());
-        // Before the shelf.
+        // Before the mock drives.
         self.volumes.clear();
         result.map_err(|what| {
             let trace = self.trace[self.trace.len().saturating_sub(40)..].join("\n  ");
@@ -134,11 +134,11 @@ impl Run {
         self.above.path().join(format!("d{drive}"))
     }
 
-    pub(super) fn tell(&mut self, line: impl Into<String>) {
+    pub(super) fn log(&mut self, line: impl Into<String>) {
         self.trace.push(line.into());
     }
 
-    /// The volumes' work goes on for a while.
+    /// Runs the volumes for a while.
     pub(super) fn pump(&mut self, time: Duration) -> Result<(), String> {
         let until = self.ring.now() + time;
         let mut completions = CompletionQueue::new();
@@ -148,30 +148,31 @@ impl Run {
                 volume.poll(self.ring.now(), &mut completions);
                 next = volume.next_wakeup().map_or(next, |at| at.min(next));
             }
-            if shelf::is_dead() {
-                self.bury();
+            if mock::has_crashed() {
+                self.reap();
                 return Ok(());
             }
             if self.ring.now() >= until && next >= until {
                 return Ok(());
             }
-            self.ring.turn(Some(next)).map_err(|error| error.to_string())?;
+            self.ring.run_once(Some(next)).map_err(|error| error.to_string())?;
         }
-        Err("the volumes do not come to rest".to_owned())
+        Err("the volumes do not quiesce".to_owned())
     }
 
-    /// The program has crashed: what it had open is free, and nobody knows how far it came.
-    pub(super) fn bury(&mut self) {
+    /// The program has crashed: its drives are unlocked, and its last operation may be incomplete.
+    pub(super) fn reap(&mut self) {
         for volume in &mut self.volumes {
             if volume.drive.take().is_some() {
                 volume.is_certain = false;
             }
         }
-        shelf::revive();
-        self.tell("crashed");
+        mock::restart();
+        self.log("crashed");
     }
 
-    /// Gives a volume commands of a host, and waits for their ends. None ends in a program that has crashed.
+    /// Submits commands of a host to a volume, and waits for their completions. None complete in a
+    /// crashed program.
     pub(super) fn ask(&mut self, at: usize, operations: Vec<Operation>) -> Result<Vec<Completion>, String> {
         let mut ended = Vec::new();
         let count = operations.len();
@@ -179,14 +180,14 @@ impl Run {
         let Some(volume) = self.volumes[at].drive.as_mut() else { return Ok(ended) };
         for (id, operation) in operations.into_iter().enumerate() {
             let command = Command { id: CommandId(id as u64), namespace: NamespaceId::FIRST, operation };
-            volume.submit(now, command).map_err(|_| "the volume takes no command".to_owned())?;
+            volume.submit(now, command).map_err(|_| "the queue of the volume is full".to_owned())?;
         }
         for _ in 0..POLLS_MAX {
             let mut completions = CompletionQueue::new();
             let Some(volume) = self.volumes[at].drive.as_mut() else { return Ok(ended) };
             volume.poll(self.ring.now(), &mut completions);
-            if shelf::is_dead() {
-                self.bury();
+            if mock::has_crashed() {
+                self.reap();
                 return Ok(ended);
             }
             ended.extend(std::iter::from_fn(|| completions.pop()));
@@ -196,24 +197,24 @@ impl Run {
             if self.volumes[at].is_full && self.ring.now() > now + Duration::from_secs(30) {
                 self.set_full(at, false);
             }
-            // I/O is suspended for a member that is needed until it answers.
+            // I/O is suspended until a needed member responds.
             if !self.failing.is_empty() && self.ring.now() > now + Duration::from_secs(60) {
                 self.repair();
             }
             let volume = self.volumes[at].drive.as_ref().expect("it is open");
-            self.ring.turn(volume.next_wakeup()).map_err(|error| format!("commands do not end: {error}"))?;
+            self.ring.run_once(volume.next_wakeup()).map_err(|error| format!("commands do not complete: {error}"))?;
         }
-        Err(format!("{} of {count} commands do not end", count - ended.len()))
+        Err(format!("{} of {count} commands do not complete", count - ended.len()))
     }
 
     pub(super) fn set_full(&mut self, at: usize, is_full: bool) {
         let name = self.volumes[at].name;
         self.volumes[at].is_full = is_full;
-        shelf::set_full(&self.directory(name), is_full);
-        self.tell(format!("{name}: volume.toml can{} be written", if is_full { "not" } else { "" }));
+        mock::set_full(&self.directory(name), is_full);
+        self.log(format!("{name}: volume.toml can{} be written", if is_full { "not" } else { "" }));
     }
 
-    /// Some writes at once, of blocks that are not the same; flushed or not.
+    /// Writes disjoint ranges concurrently.
     pub(super) fn write(&mut self, at: usize) -> Result<(), String> {
         let (mut writes, mut operations) = (Vec::new(), Vec::new());
         let slots = VOLUME_BLOCKS / 24;
@@ -230,7 +231,7 @@ impl Run {
             });
             writes.push((start, blocks, version));
         }
-        self.tell(format!("{}: write {writes:?}", self.volumes[at].name));
+        self.log(format!("{}: write {writes:?}", self.volumes[at].name));
         for completion in self.ask(at, operations)? {
             let (start, blocks, version) = writes[completion.id.0 as usize];
             if !completion.status.is_success() {
@@ -242,7 +243,8 @@ impl Run {
         Ok(())
     }
 
-    /// What was acknowledged in an epoch is not forgotten with the members that know it.
+    /// The file must have the epoch of acknowledged writes, in case the members that have it are
+    /// lost.
     fn file_must_know_the_epoch(&self, at: usize) -> Result<(), String> {
         let Some(volume) = &self.volumes[at].drive else { return Ok(()) };
         let reached = volume.on.volume().changed_epoch();
@@ -259,15 +261,15 @@ impl Run {
 
     pub(super) fn file_of(&self, at: usize) -> String {
         let path = self.directory(self.volumes[at].name).join(VOLUME_FILE);
-        std::fs::read_to_string(path).expect("it is there")
+        std::fs::read_to_string(path).expect("it exists")
     }
 
     pub(super) fn set_file(&self, at: usize, text: &str) {
         let path = self.directory(self.volumes[at].name).join(VOLUME_FILE);
-        std::fs::write(path, text).expect("there is room");
+        std::fs::write(path, text).expect("there is space");
     }
 
-    /// Reads every block.
+    /// Reads and checks every block.
     pub(super) fn check(&mut self, at: usize) -> Result<(), String> {
         let blocks = self.volumes[at].ledger.blocks();
         for start in (0..blocks).step_by(32) {
@@ -288,10 +290,11 @@ impl Run {
         Ok(())
     }
 
-    /// What the superblocks of drives say that nothing has open: for each its volume, member, epoch, and how it has the others.
+    /// The superblocks of drives that are not open: for each its volume, member, epoch, and the
+    /// states of all members.
     pub(super) fn superblocks(&self) -> String {
         let one = |drive: usize| {
-            let mut device = shelf::open(&Access {
+            let mut device = mock::open(&Access {
                 location: Location::Image(self.path_of(drive)),
                 options: NamespaceOptions::default(),
             })?
@@ -307,7 +310,7 @@ impl Run {
         (0..DRIVES).filter_map(one).collect::<Vec<String>>().join("; ")
     }
 
-    /// What is known of a volume that is open.
+    /// Updates the expected state from the report of an open volume.
     pub(super) fn look(&mut self, at: usize) {
         let Some(report) = self.volumes[at].drive.as_ref().map(VolumeDrive::report) else { return };
         let number = |at: &str| at.trim_start_matches("../d").parse().unwrap_or(usize::MAX);
@@ -316,20 +319,20 @@ impl Run {
         self.volumes[at].is_certain = true;
     }
 
-    /// All is back, and nothing is wrong any more.
+    /// Removes all faults, and checks that the volumes are intact.
     fn end(&mut self) -> Result<(), String> {
-        self.tell("the end");
-        shelf::crash_in(None);
+        self.log("the end");
+        mock::crash_in(None);
         for at in 0..self.volumes.len() {
             if self.volumes[at].is_full {
                 self.set_full(at, false);
             }
         }
         for drive in std::mem::take(&mut self.away) {
-            shelf::set_away(&self.path_of(drive), false);
+            mock::set_away(&self.path_of(drive), false);
         }
         for drive in std::mem::take(&mut self.failing) {
-            shelf::set_failing(&self.path_of(drive), false);
+            mock::set_failing(&self.path_of(drive), false);
         }
         self.volumes.iter_mut().for_each(|volume| volume.drive = None);
         for at in 0..self.volumes.len() {
@@ -337,7 +340,7 @@ impl Run {
                 self.set_file(at, &newest);
             }
             self.open(at)?;
-            if self.volumes[at].has_parted {
+            if self.volumes[at].has_split {
                 continue;
             }
             if self.volumes[at].drive.is_none() {
@@ -358,17 +361,17 @@ impl Run {
         volume.close(self.ring.now());
         for _ in 0..POLLS_MAX {
             volume.poll(self.ring.now(), &mut completions);
-            if shelf::is_dead() {
+            if mock::has_crashed() {
                 drop(volume);
                 self.volumes[at].is_certain = false;
-                self.bury();
+                self.reap();
                 return Ok(());
             }
             if volume.is_closed() {
                 return Ok(());
             }
             let next = volume.next_wakeup().unwrap_or(self.ring.now() + Duration::from_millis(1));
-            self.ring.turn(Some(next)).map_err(|error| error.to_string())?;
+            self.ring.run_once(Some(next)).map_err(|error| error.to_string())?;
         }
         Err(format!("{} does not close", self.volumes[at].name))
     }

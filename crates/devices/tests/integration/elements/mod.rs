@@ -1,14 +1,15 @@
-//! Storage elements of images: over restarts in order, over crashes at any time, and without their file.
+//! Storage elements of images: over orderly restarts, over crashes at any time, and without their
+//! file.
 
-mod bed;
+mod testbed;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use bed::{Bed, SECOND, ZONES, check_owners, image, make, standings, used};
-use zonda_devices::{Drive, ELEMENTS_FILE, FileBacked, FoundElements, Model, PacedDrive};
-use zonda_ssd::allocation::{ElementBook, ElementState};
+use testbed::{SECOND, Testbed, ZONES, check_owners, image, make, standings, used};
+use zonda_devices::{Drive, ELEMENTS_FILE, FileBacked, LoadedElements, Model, PacedDrive};
+use zonda_ssd::allocation::{ElementState, ElementTracker};
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Instant, Lba, NamespaceId, Operation, Payload, Prng, Status,
@@ -18,174 +19,176 @@ use zonda_zoned::{
 use crate::images::SmallDisk;
 
 #[test]
-fn whatever_is_killed_when_the_elements_are_those_that_were_saved() {
+fn after_a_kill_at_any_time_the_elements_are_at_least_as_saved() {
     for (seed, allocation) in (0..).zip(["block", "vchunk-2", "hchunk-2", "vchunk-4", "block"]) {
         let (_directory, path) = image(allocation);
         let mut prng = Prng::new(seed);
-        let mut bed = Bed::open(&path);
+        let mut testbed = Testbed::open(&path);
         let (mut kills_after_changes, mut kept) = (0, 0);
         for _ in 0..15 {
             for _ in 0..prng.below(30) {
-                let operation = bed.draw(&mut prng);
-                bed.execute(operation);
+                let operation = testbed.random_operation(&mut prng);
+                testbed.execute(operation);
             }
-            bed.settle(&path);
-            let (saved, padding_bytes) = (bed.book().table(), bed.book().padding_bytes());
-            let before = standings(bed.drive.image());
-            let changes = bed.book().changes();
+            testbed.wait_until_saved(&path);
+            let (saved, padding_bytes) = (testbed.tracker().table(), testbed.tracker().padding_bytes());
+            let before = standings(testbed.drive.image());
+            let changes = testbed.tracker().changes();
             let mut was_reset = [false; ZONES as usize];
             for _ in 0..prng.below(6) {
                 for _ in 0..=prng.below(4) {
-                    let operation = bed.draw(&mut prng);
+                    let operation = testbed.random_operation(&mut prng);
                     match operation {
                         Operation::ManageZones { action: ZoneAction::Reset, target: ZoneTarget::Zone(start) } => {
-                            let zone = bed.drive.image().geometry().zone_of(start).expect("it is a zone's");
+                            let zone = testbed.drive.image().geometry().zone_of(start).expect("it is a zone's");
                             was_reset[zone.as_usize()] = true;
                         }
                         Operation::ManageZones { action: ZoneAction::Reset, .. } => was_reset.fill(true),
                         _ => {}
                     }
-                    bed.submit(operation);
+                    testbed.submit(operation);
                 }
-                // Some have ended, some are under way, some have not begun; a save may be under way too.
-                bed.now += Duration(prng.below(SECOND.0));
+                // Some commands have completed, some are in flight, some are not submitted; a save
+                // may be in flight, too.
+                testbed.now += Duration(prng.below(SECOND.0));
                 if prng.chance(2, 3) {
-                    bed.poll();
+                    testbed.poll();
                 }
                 if prng.chance(1, 2) {
-                    bed.turn();
+                    testbed.run_once();
                 }
             }
-            kills_after_changes += u32::from(bed.book().changes() > changes);
-            drop(bed);
-            bed = Bed::open(&path);
-            assert_eq!(bed.drive.elements_began_anew(), None);
-            bed.book().check_invariants();
-            let found = bed.book().table();
-            check_owners(&found, bed.drive.image());
+            kills_after_changes += u32::from(testbed.tracker().changes() > changes);
+            drop(testbed);
+            testbed = Testbed::open(&path);
+            assert_eq!(testbed.drive.elements_reset_reason(), None);
+            testbed.tracker().check_invariants();
+            let found = testbed.tracker().table();
+            check_owners(&found, testbed.drive.image());
             for zone in 0..ZONES as usize {
                 let ((written, _), elements) = (before[zone], &found.zones[zone]);
                 if was_reset[zone] || written == 0 {
                     continue;
                 }
                 kept += 1;
-                // What is written stays where it is. The rest may be given back by a FINISH, and had anew where that was saved
-                // and the image lost it.
+                // Written elements are kept. The others may be freed by a FINISH, and reallocated
+                // if that was saved and the image lost it.
                 let had = &saved.zones[zone];
                 let is_written = |element: &&u32| saved.elements[**element as usize].state == ElementState::Written;
                 let written_elements = had.iter().filter(is_written).count();
                 let stays =
                     elements.len() >= written_elements && elements[..written_elements] == had[..written_elements];
-                assert!(stays && written_elements > 0, "zone {zone}, seed {seed}: {elements:?} and had {had:?}");
+                assert!(stays && written_elements > 0, "zone {zone}, seed {seed}: has {elements:?}, had {had:?}");
             }
             for (before, after) in saved.elements.iter().zip(&found.elements) {
-                assert!(after.erases >= before.erases, "wear does not go back behind what was saved");
+                assert!(after.erases >= before.erases, "wear is not less than saved");
             }
-            assert!(bed.book().padding_bytes() >= padding_bytes);
+            assert!(testbed.tracker().padding_bytes() >= padding_bytes);
         }
-        assert!(kills_after_changes > 3 && kept > 20, "{kills_after_changes} and {kept} are worth the test");
-        assert!(bed.book().wear().erases > 0, "elements were used again");
+        assert!(kills_after_changes > 3 && kept > 20, "{kills_after_changes} kills and {kept} zones are enough");
+        assert!(testbed.tracker().wear().erases > 0, "elements were reused");
     }
 }
 
 #[test]
-fn after_a_stop_in_order_everything_is_as_it_was() {
+fn an_orderly_restart_restores_everything() {
     let (_directory, path) = image("hchunk-2");
     let mut prng = Prng::new(11);
-    let mut bed = Bed::open(&path);
+    let mut testbed = Testbed::open(&path);
     for _ in 0..6 {
         for _ in 0..prng.below(60) {
-            let operation = bed.draw(&mut prng);
-            bed.execute(operation);
+            let operation = testbed.random_operation(&mut prng);
+            testbed.execute(operation);
         }
-        let (record, facts) = (bed.book().record(), bed.drive.facts());
-        let (spec, zones) = (bed.drive.image().spec().clone(), bed.drive.image().zones().clone());
-        bed.close();
-        let found = FoundElements::look(&path, &spec, &zones).expect("it is of this version").expect("it has elements");
-        assert_eq!(found.book.changes(), 0, "nothing has to be made up for");
-        bed = Bed::open(&path);
-        assert!(bed.was_clean);
-        assert_eq!(bed.book().record(), record);
-        assert_eq!(bed.drive.facts().life, facts.life);
-        assert_eq!((bed.book().changes(), bed.drive.take_trouble()), (0, None));
+        let (record, facts) = (testbed.tracker().record(), testbed.drive.facts());
+        let (spec, zones) = (testbed.drive.image().spec().clone(), testbed.drive.image().zones().clone());
+        testbed.close();
+        let found =
+            LoadedElements::inspect(&path, &spec, &zones).expect("it is of this version").expect("it has elements");
+        assert_eq!(found.tracker.changes(), 0, "there are no unsaved changes");
+        testbed = Testbed::open(&path);
+        assert!(testbed.was_clean);
+        assert_eq!(testbed.tracker().record(), record);
+        assert_eq!(testbed.drive.facts().life, facts.life);
+        assert_eq!((testbed.tracker().changes(), testbed.drive.take_warning()), (0, None));
     }
-    let life = bed.drive.facts().life.expect("an image counts");
-    let elements = bed.drive.facts().elements.expect("zones are built of elements");
-    assert_eq!((elements.elements, life.worn_units), (u64::from(ZONES) * 4, elements.elements));
+    let life = testbed.drive.facts().life.expect("an image counts");
+    let elements = testbed.drive.facts().elements.expect("zones are built of elements");
+    assert_eq!((elements.elements, life.wear_units), (u64::from(ZONES) * 4, elements.elements));
     assert!(life.erases_total > 0 && life.device_write_bytes > 0 && life.dlwa() > 1.0, "{life:?}");
 }
 
 #[test]
-fn elements_are_saved_once_a_second_at_most_and_only_when_something_has_happened() {
+fn elements_are_saved_at_most_once_per_second_and_only_after_changes() {
     let (_directory, path) = image("block");
-    let mut bed = Bed::open(&path);
+    let mut testbed = Testbed::open(&path);
     let file = path.join(ELEMENTS_FILE);
     let new = std::fs::read(&file).unwrap();
-    bed.now = Instant(5 * SECOND.0);
-    bed.execute(bed.write(3, 16));
-    bed.settle(&path);
+    testbed.now = Instant(5 * SECOND.0);
+    testbed.execute(testbed.write(3, 16));
+    testbed.wait_until_saved(&path);
     let first = std::fs::read(&file).unwrap();
     assert_ne!(first, new);
-    assert_eq!(bed.drive.next_wakeup(), None, "there is nothing to be woken for");
+    assert_eq!(testbed.drive.next_wakeup(), None, "no wakeup is needed");
 
-    bed.execute(bed.write(3, 16));
-    assert_eq!(bed.drive.next_wakeup(), None, "more of a zone is found by its write pointer");
-    bed.now += SECOND;
-    bed.execute(bed.write(4, 16));
-    let save_at = bed.now + SECOND;
+    testbed.execute(testbed.write(3, 16));
+    assert_eq!(testbed.drive.next_wakeup(), None, "further writes to a zone follow from its write pointer");
+    testbed.now += SECOND;
+    testbed.execute(testbed.write(4, 16));
+    let save_at = testbed.now + SECOND;
     for _ in 0..50 {
-        bed.turn();
+        testbed.run_once();
     }
     let second = std::fs::read(&file).unwrap();
     assert_ne!(second, first, "the last save is more than a second ago");
-    bed.execute(bed.manage(ZoneAction::Finish, 4));
-    assert_eq!(bed.drive.next_wakeup(), Some(save_at), "the next one has to wait");
+    testbed.execute(testbed.manage(ZoneAction::Finish, 4));
+    assert_eq!(testbed.drive.next_wakeup(), Some(save_at), "the next one has to wait");
     for _ in 0..50 {
-        bed.turn();
+        testbed.run_once();
     }
     assert_eq!(std::fs::read(&file).unwrap(), second);
-    bed.settle(&path);
+    testbed.wait_until_saved(&path);
 }
 
 #[test]
-fn a_drive_with_fixed_zones_has_no_elements_and_counts_as_ever() {
+fn a_drive_with_fixed_zones_has_no_elements_and_counts_by_zone() {
     let (_directory, path) = image("fixed");
     assert!(!path.join(ELEMENTS_FILE).exists());
-    let mut bed = Bed::open(&path);
-    bed.execute(bed.write(0, 32));
-    bed.execute(bed.manage(ZoneAction::Finish, 0));
-    bed.execute(bed.manage(ZoneAction::Reset, 0));
-    assert_eq!(bed.drive.next_wakeup(), None);
-    let facts = bed.drive.facts();
+    let mut testbed = Testbed::open(&path);
+    testbed.execute(testbed.write(0, 32));
+    testbed.execute(testbed.manage(ZoneAction::Finish, 0));
+    testbed.execute(testbed.manage(ZoneAction::Reset, 0));
+    assert_eq!(testbed.drive.next_wakeup(), None);
+    let facts = testbed.drive.facts();
     let life = facts.life.expect("an image counts");
-    assert_eq!((facts.elements, bed.drive.elements_began_anew()), (None, None));
-    assert_eq!((life.worn_units, life.erases_total, life.device_write_bytes), (u64::from(ZONES), 1, 96 * 4096));
-    bed.close();
+    assert_eq!((facts.elements, testbed.drive.elements_reset_reason()), (None, None));
+    assert_eq!((life.wear_units, life.erases_total, life.device_write_bytes), (u64::from(ZONES), 1, 96 * 4096));
+    testbed.close();
     assert!(!path.join(ELEMENTS_FILE).exists());
 }
 
 #[test]
-fn dlwa_counts_what_the_policy_pads_and_wear_is_that_of_elements() {
+fn dlwa_includes_the_padding_of_the_policy_and_wear_is_by_element() {
     // Half a zone is its first segment; a quarter is half of that.
     for (allocation, at_a_half, at_a_quarter) in [("block", 0, 32), ("vchunk-4", 0, 32), ("hchunk-2", 64, 96)] {
         let (_directory, path) = image(allocation);
-        let mut bed = Bed::open(&path);
+        let mut testbed = Testbed::open(&path);
         for (zone, blocks, padded) in [(0, 64, at_a_half), (1, 32, at_a_half + at_a_quarter)] {
-            assert_eq!(bed.execute(bed.write(zone, blocks)), Status::Success);
-            assert_eq!(bed.execute(bed.manage(ZoneAction::Finish, zone)), Status::Success);
-            let life = bed.drive.facts().life.expect("an image counts");
+            assert_eq!(testbed.execute(testbed.write(zone, blocks)), Status::Success);
+            assert_eq!(testbed.execute(testbed.manage(ZoneAction::Finish, zone)), Status::Success);
+            let life = testbed.drive.facts().life.expect("an image counts");
             assert_eq!(life.device_write_bytes, padded * 4096, "{allocation} at {blocks}");
             assert_eq!(life.zone_resets, 0);
         }
-        bed.close();
-        let bed = Bed::open(&path);
-        let life = bed.drive.facts().life.expect("an image counts");
+        testbed.close();
+        let testbed = Testbed::open(&path);
+        let life = testbed.drive.facts().life.expect("an image counts");
         assert_eq!(life.host_write_bytes + life.device_write_bytes, (96 + at_a_half + at_a_quarter) * 4096);
     }
 }
 
 #[test]
-fn without_its_file_a_drive_has_new_elements_says_so_and_has_all_its_data() {
+fn without_its_file_a_drive_resets_its_elements_logs_it_and_has_all_its_data() {
     type Damage = fn(&Path);
     let alter = |path: &Path, offsets: &[u64]| {
         let file = OpenOptions::new().write(true).open(path.join(ELEMENTS_FILE)).unwrap();
@@ -211,72 +214,84 @@ fn without_its_file_a_drive_has_new_elements_says_so_and_has_all_its_data() {
         (both, "it is damaged"),
         (cut, "it is damaged"),
         (empty, "it was never written"),
-        (letter, "it holds something else"),
+        (letter, "it is not a table of storage elements"),
         (of_another, "it belongs to another image"),
     ] {
         let (_directory, path) = used("block");
         damage(&path);
-        let mut bed = Bed::open(&path);
-        let why = bed.drive.elements_began_anew().expect("they begin anew").to_owned();
+        let mut testbed = Testbed::open(&path);
+        let why = testbed.drive.elements_reset_reason().expect("they are reset").to_owned();
         assert!(why.contains(words), "{why}");
-        let trouble = bed.drive.take_trouble().expect("it is told");
-        assert!(trouble.starts_with("the storage elements begin anew, without wear") && trouble.contains(words));
-        assert_eq!(bed.drive.media_errors(), 0, "data are not at stake");
-        assert_eq!((bed.book().wear().erases, standings(bed.drive.image())[0]), (0, (40, false)));
-        check_owners(&bed.book().table(), bed.drive.image());
-        assert_eq!(bed.execute(bed.write(0, 10)), Status::Success);
-        let record = bed.book().record();
-        bed.close();
-        let mut bed = Bed::open(&path);
-        assert_eq!((bed.drive.take_trouble(), bed.book().record()), (None, record), "{words}: they are kept again");
+        let warning = testbed.drive.take_warning().expect("there is a warning");
+        assert!(
+            warning.starts_with("the storage elements are reset, and their wear is lost") && warning.contains(words)
+        );
+        assert_eq!(testbed.drive.media_errors(), 0, "data are not affected");
+        assert_eq!((testbed.tracker().wear().erases, standings(testbed.drive.image())[0]), (0, (40, false)));
+        check_owners(&testbed.tracker().table(), testbed.drive.image());
+        assert_eq!(testbed.execute(testbed.write(0, 10)), Status::Success);
+        let record = testbed.tracker().record();
+        testbed.close();
+        let mut testbed = Testbed::open(&path);
+        assert_eq!(
+            (testbed.drive.take_warning(), testbed.tracker().record()),
+            (None, record),
+            "{words}: they are saved again"
+        );
     }
     // One slot, and then the other one.
     let (_directory, path) = used("block");
-    let mut bed = Bed::open(&path);
-    bed.settle_twice(&path);
-    let wear = bed.book().wear();
-    bed.close();
+    let mut testbed = Testbed::open(&path);
+    testbed.fill_both_slots(&path);
+    let wear = testbed.tracker().wear();
+    testbed.close();
     let half = std::fs::metadata(path.join(ELEMENTS_FILE)).unwrap().len() / 2;
     for offset in [100, half + 100] {
         alter(&path, &[offset]);
-        let mut bed = Bed::open(&path);
-        assert_eq!((bed.drive.elements_began_anew(), bed.book().wear().erases_min), (None, wear.erases_min));
-        let trouble = bed.drive.take_trouble().expect("it is told");
-        assert!(trouble.contains("an earlier one serves"), "{trouble}");
-        bed.execute(bed.write(0, 1));
-        bed.settle_twice(&path);
-        bed.close();
+        let mut testbed = Testbed::open(&path);
+        assert_eq!(
+            (testbed.drive.elements_reset_reason(), testbed.tracker().wear().erases_min),
+            (None, wear.erases_min)
+        );
+        let warning = testbed.drive.take_warning().expect("there is a warning");
+        assert!(warning.contains("the earlier one is used"), "{warning}");
+        testbed.execute(testbed.write(0, 1));
+        testbed.fill_both_slots(&path);
+        testbed.close();
     }
 }
 
 #[test]
-fn elements_of_a_later_version_are_left_as_they_are() {
+fn elements_of_a_later_version_are_not_changed() {
     let (_directory, path) = used("block");
     let file = path.join(ELEMENTS_FILE);
     let half = std::fs::metadata(&file).unwrap().len() / 2;
     let opened = OpenOptions::new().write(true).open(&file).unwrap();
     [8, half + 8].iter().for_each(|offset| opened.write_all_at(&[2], *offset).unwrap());
     let before = std::fs::read(&file).unwrap();
-    let mut bed = Bed::open(&path);
-    let trouble = bed.drive.take_trouble().expect("it is told");
-    assert!(trouble.contains("is left as it is: it is of version 2") && trouble.contains("use the zonda"), "{trouble}");
-    assert!(bed.drive.elements().is_none() && bed.drive.facts().elements.is_none());
-    bed.execute(bed.write(1, 10));
-    bed.close();
+    let mut testbed = Testbed::open(&path);
+    let warning = testbed.drive.take_warning().expect("there is a warning");
+    assert!(
+        warning.contains("is not used and not changed: it has version 2") && warning.contains("use the zonda"),
+        "{warning}"
+    );
+    assert!(testbed.drive.elements().is_none() && testbed.drive.facts().elements.is_none());
+    testbed.execute(testbed.write(1, 10));
+    testbed.close();
     assert_eq!(std::fs::read(&file).unwrap(), before);
 }
 
 #[test]
-fn elements_that_cannot_be_saved_last_as_long_as_the_drive_is_open() {
+fn elements_that_cannot_be_saved_are_used_while_the_drive_is_open() {
     let (_directory, path) = used("block");
     std::fs::remove_file(path.join(ELEMENTS_FILE)).unwrap();
     std::fs::create_dir(path.join(ELEMENTS_FILE)).unwrap();
-    let mut bed = Bed::open(&path);
-    let trouble = bed.drive.take_trouble().expect("it is told");
-    assert!(trouble.contains("cannot be opened") && trouble.contains("cannot be kept"), "{trouble}");
-    assert_eq!(bed.execute(bed.write(1, 10)), Status::Success);
-    assert_eq!((bed.drive.next_wakeup(), bed.book().table().zones[1].len()), (None, 8));
-    bed.close();
+    let mut testbed = Testbed::open(&path);
+    let warning = testbed.drive.take_warning().expect("there is a warning");
+    assert!(warning.contains("cannot be opened") && warning.contains("cannot save the storage elements"), "{warning}");
+    assert_eq!(testbed.execute(testbed.write(1, 10)), Status::Success);
+    assert_eq!((testbed.drive.next_wakeup(), testbed.tracker().table().zones[1].len()), (None, 8));
+    testbed.close();
 }
 
 #[test]
@@ -291,7 +306,7 @@ fn elements_are_saved_on_a_file_system_that_is_full() {
     let length = std::fs::metadata(&file).unwrap().len();
     let whole: fn(&Path, u64) = |_, _| ();
     let missing: fn(&Path, u64) = |file, _| std::fs::remove_file(file).unwrap();
-    // As a copy has it that leaves zeros out.
+    // As a copy that is sparse.
     let sparse: fn(&Path, u64) = |file, length| {
         let content = std::fs::read(file).unwrap();
         let copy = std::fs::File::create(file).unwrap();
@@ -300,32 +315,32 @@ fn elements_are_saved_on_a_file_system_that_is_full() {
     };
     for (what, damage) in [("whole", whole), ("missing", missing), ("sparse", sparse)] {
         damage(&file, length);
-        let mut bed = Bed::open(&path);
-        while bed.drive.take_trouble().is_some() {}
+        let mut testbed = Testbed::open(&path);
+        while testbed.drive.take_warning().is_some() {}
         let ballast = disk.fill();
-        bed.execute(bed.manage(ZoneAction::Finish, 3));
-        bed.settle(&path);
-        bed.execute(bed.manage(ZoneAction::Reset, 3));
-        bed.settle(&path);
-        assert_eq!(bed.drive.take_trouble(), None, "{what}");
+        testbed.execute(testbed.manage(ZoneAction::Finish, 3));
+        testbed.wait_until_saved(&path);
+        testbed.execute(testbed.manage(ZoneAction::Reset, 3));
+        testbed.wait_until_saved(&path);
+        assert_eq!(testbed.drive.take_warning(), None, "{what}");
         std::fs::remove_file(ballast).unwrap();
-        bed.close();
+        testbed.close();
     }
 }
 
 #[test]
-fn a_zone_that_goes_offline_takes_its_elements_along_for_ever() {
+fn the_elements_of_an_offline_zone_are_retired() {
     let (_directory, path) = image("block");
-    let mut bed = Bed::open(&path);
-    bed.execute(bed.write(2, 100));
-    bed.drive.degrade(ZoneIndex(2), ZoneState::Offline);
-    assert_eq!(bed.book().facts().retired, 8);
-    bed.execute(Operation::Flush);
-    bed.settle(&path);
-    drop(bed);
-    let bed = Bed::open(&path);
-    assert_eq!(bed.drive.image().zones().zone(ZoneIndex(2)).state, ZoneState::Offline);
-    let table = bed.book().table();
+    let mut testbed = Testbed::open(&path);
+    testbed.execute(testbed.write(2, 100));
+    testbed.drive.degrade(ZoneIndex(2), ZoneState::Offline);
+    assert_eq!(testbed.tracker().facts().retired, 8);
+    testbed.execute(Operation::Flush);
+    testbed.wait_until_saved(&path);
+    drop(testbed);
+    let testbed = Testbed::open(&path);
+    assert_eq!(testbed.drive.image().zones().zone(ZoneIndex(2)).state, ZoneState::Offline);
+    let table = testbed.tracker().table();
     assert!(table.zones[2].iter().all(|element| table.elements[*element as usize].state == ElementState::Retired));
     assert_eq!(table.zones[2].len(), 8);
 }
@@ -337,7 +352,7 @@ fn time_of(model: &mut Model, operation: Operation) -> u64 {
     let mut completions = CompletionQueue::new();
     let mut now = Instant::ZERO;
     while completions.is_empty() {
-        now = now.max(model.next_wakeup().expect("a command is under way"));
+        now = now.max(model.next_wakeup().expect("a command is in flight"));
         model.poll(now, &mut completions);
     }
     assert_eq!(completions.pop().expect("it has ended").status, Status::Success);
@@ -346,51 +361,51 @@ fn time_of(model: &mut Model, operation: Operation) -> u64 {
 
 fn model_of(drive: &FileBacked, with_elements: bool) -> Model {
     let profile = Profile::parse(&drive.image().spec().profile).expect("it was read before");
-    let table = drive.elements().filter(|_| with_elements).map(ElementBook::table);
-    Model::standing_as(&profile, drive.image().zones(), table.as_ref(), &Prng::new(1))
+    let table = drive.elements().filter(|_| with_elements).map(ElementTracker::table);
+    Model::from_zones(&profile, drive.image().zones(), table.as_ref(), &Prng::new(1))
 }
 
 #[test]
-fn after_a_restart_a_paced_drive_pads_and_erases_as_it_would_have_without_one() {
+fn a_paced_drive_pads_and_erases_after_a_restart_as_without_one() {
     let (program_ns, erase_ns) = (500_000, 5_000_000);
     let (_directory, path) = used("block");
-    let mut bed = Bed::open(&path);
-    bed.execute(bed.write(0, 24));
-    assert_eq!(standings(bed.drive.image())[0].0, 64, "half of zone 0 is its first segment");
-    bed.execute(bed.write(1, 32));
-    bed.settle(&path);
-    drop(bed);
+    let mut testbed = Testbed::open(&path);
+    testbed.execute(testbed.write(0, 24));
+    assert_eq!(standings(testbed.drive.image())[0].0, 64, "half of zone 0 is its first segment");
+    testbed.execute(testbed.write(1, 32));
+    testbed.wait_until_saved(&path);
+    drop(testbed);
 
-    let bed = Bed::open(&path);
-    let finish = |zone| bed.manage(ZoneAction::Finish, zone);
-    let at_a_half = time_of(&mut model_of(&bed.drive, true), finish(0));
-    let at_a_quarter = time_of(&mut model_of(&bed.drive, true), finish(1));
+    let testbed = Testbed::open(&path);
+    let finish = |zone| testbed.manage(ZoneAction::Finish, zone);
+    let at_a_half = time_of(&mut model_of(&testbed.drive, true), finish(0));
+    let at_a_quarter = time_of(&mut model_of(&testbed.drive, true), finish(1));
     assert!(at_a_half < program_ns, "no element is written in part: {at_a_half} ns");
-    // Of each die's 64 KiB half is written: eight pages are to be programmed.
+    // Half of the 64 KiB of each die is written: eight pages have to be programmed.
     assert!((8 * program_ns..9 * program_ns).contains(&at_a_quarter), "{at_a_quarter} ns");
 
-    let worn = time_of(&mut model_of(&bed.drive, true), bed.write(2, 4));
-    let new = time_of(&mut model_of(&bed.drive, false), bed.write(2, 4));
-    assert!(worn >= erase_ns + program_ns, "all elements were used: the first write erases: {worn} ns");
+    let worn = time_of(&mut model_of(&testbed.drive, true), testbed.write(2, 4));
+    let new = time_of(&mut model_of(&testbed.drive, false), testbed.write(2, 4));
+    assert!(worn >= erase_ns + program_ns, "all elements were used, so the first write erases: {worn} ns");
     assert!(new < erase_ns, "{new} ns");
 }
 
 #[test]
-fn a_paced_drive_keeps_the_elements_of_the_drive_in_it() {
+fn a_paced_drive_updates_the_elements_of_its_drive() {
     let (_directory, path) = image("block");
-    let bed = Bed::open(&path);
-    let model = model_of(&bed.drive, true);
-    let mut paced = PacedDrive::new(Box::new(bed.drive), model);
-    let ring = bed.ring;
+    let testbed = Testbed::open(&path);
+    let model = model_of(&testbed.drive, true);
+    let mut paced = PacedDrive::new(Box::new(testbed.drive), model);
+    let ring = testbed.ring;
     let write = Operation::Append { zone_start: Lba(0), blocks: Blocks(64), payload: Payload::None };
     let finish = Operation::ManageZones { action: ZoneAction::Finish, target: ZoneTarget::Zone(Lba(0)) };
     for (id, operation) in (1..).zip([write, finish]) {
         let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
-        paced.submit(ring.now(), command).expect("there is room");
+        paced.submit(ring.now(), command).expect("there is a queue slot");
         let mut completions = CompletionQueue::new();
         while completions.is_empty() {
             paced.poll(ring.now(), &mut completions);
-            ring.turn(Some(ring.now() + Duration(100_000))).expect("the ring works");
+            ring.run_once(Some(ring.now() + Duration(100_000))).expect("the ring works");
         }
         assert_eq!(completions.pop().expect("it has ended").status, Status::Success);
     }
@@ -400,8 +415,8 @@ fn a_paced_drive_keeps_the_elements_of_the_drive_in_it() {
     paced.close(ring.now());
     while !paced.is_closed() {
         paced.poll(ring.now(), &mut CompletionQueue::new());
-        ring.turn(Some(ring.now() + Duration(100_000))).expect("the ring works");
+        ring.run_once(Some(ring.now() + Duration(100_000))).expect("the ring works");
     }
     drop(paced);
-    assert_eq!(Bed::open(&path).book().facts().written, 4);
+    assert_eq!(Testbed::open(&path).tracker().facts().written, 4);
 }

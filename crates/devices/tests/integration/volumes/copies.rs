@@ -1,4 +1,4 @@
-//! Members whose drives were restored from a copy of before the last start.
+//! Members whose drives were restored from a copy from before the last mount.
 
 use zonda_devices::{ImportOptions, ImportReport, VolumeReport};
 use zonda_raid::Level;
@@ -6,18 +6,19 @@ use zonda_raid::Level;
 use super::*;
 
 impl Bench {
-    /// The drive is as its copy is.
+    /// Replaces the drive by its copy.
     fn restore(&self, copy: &str, name: &str) {
         remove(&self.at(name));
         self.copy(copy, name);
     }
 
-    /// A volume on these drives, and one more start in which nothing is written; the last drive is as it was before that.
+    /// A volume on these drives, and one more mount without writes; the last drive is restored from
+    /// before that.
     fn with_older_copy(names: &[&str], level: Level) -> Bench {
         let bench = Bench::with(names);
         let scheme = Scheme::over(names.len(), Some(level), None).expect("there are enough");
         let new = NewVolume { scheme, ..bench.new_volume(names, &[]) };
-        let mut volume = VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).expect("they suit");
+        let mut volume = VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).expect("the members are suitable");
         bench.write(&mut volume, 10, 1);
         bench.close(volume);
         let last = names[names.len() - 1];
@@ -33,7 +34,7 @@ impl Bench {
 }
 
 #[test]
-fn a_needed_member_from_before_the_last_start_is_refused_until_that_is_accepted() {
+fn a_needed_member_from_before_the_last_mount_is_refused_until_that_is_accepted() {
     for (names, level, away) in [(&["a", "b"][..], Level::Raid0, None), (&["a", "b", "c"], Level::Raid5, Some("a"))] {
         let bench = Bench::with_older_copy(names, level);
         if let Some(away) = away {
@@ -42,10 +43,10 @@ fn a_needed_member_from_before_the_last_start_is_refused_until_that_is_accepted(
         let error = bench.refusal();
         assert!(error.message.contains("missing or out of date"), "{error}");
         assert!(error.help.contains("--accept-older"), "{error}");
-        let looked = VolumeReport::look(&bench.at("vol")).expect("it can be read");
-        assert_eq!(looked.members.last().expect("there are some").state, "failed");
+        let looked = VolumeReport::inspect(&bench.at("vol")).expect("it can be read");
+        assert_eq!(looked.members.last().expect("the list is not empty").state, "failed");
         let accepted = VolumeOpenOptions { accepts_older: true, ..VolumeOpenOptions::default() };
-        // What the last start has moved may be lost: that is what is accepted.
+        // Blocks that the last mount relocated may be lost: that is what is accepted.
         let volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("it is accepted");
         bench.close(volume);
         bench.close(bench.open());
@@ -53,28 +54,28 @@ fn a_needed_member_from_before_the_last_start_is_refused_until_that_is_accepted(
 }
 
 #[test]
-fn a_member_from_before_the_last_start_is_done_without_where_it_can_be() {
+fn a_redundant_member_from_before_the_last_mount_is_treated_as_failed() {
     let bench = Bench::with_older_copy(&["a", "b", "c"], Level::Raid5);
     let mut volume = bench.open();
     bench.check(&mut volume, 10, 1);
-    let told = notices(&mut volume);
-    assert!(told.contains("member 2 (../c)"), "{told}");
+    let log = notices(&mut volume);
+    assert!(log.contains("member 2 (../c)"), "{log}");
 }
 
 #[test]
-fn a_mirror_s_member_from_before_the_other_one_was_taken_back_splits_nothing() {
+fn a_copy_of_a_mirror_member_from_before_the_other_one_was_readded_does_not_split_the_volume() {
     let bench = Bench::with(&["a", "b"]);
     let mut volume = bench.create(&["a", "b"], &[]);
     bench.write(&mut volume, 10, 1);
-    bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it can do without");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it is redundant");
     bench.write(&mut volume, 10, 2);
     bench.close(volume);
     bench.copy("b", "copy");
     let mut volume = bench.open();
     bench.ask(&mut volume, &VolumeRequest::Readd { member: "a".to_owned() }).expect("it is the member");
-    bench.rest(&mut volume);
+    bench.wait_until_quiescent(&mut volume);
     bench.write(&mut volume, 10, 3);
-    assert_eq!(volume.report().state, VolumeState::Well);
+    assert_eq!(volume.report().state, VolumeState::Healthy);
     bench.close(volume);
     bench.restore("copy", "b");
     for _ in 0..3 {
@@ -84,26 +85,26 @@ fn a_mirror_s_member_from_before_the_other_one_was_taken_back_splits_nothing() {
         bench.close(volume);
     }
     let mut volume = bench.open();
-    bench.ask(&mut volume, &VolumeRequest::Readd { member: "b".to_owned() }).expect("it did not go on by itself");
-    bench.rest(&mut volume);
+    bench.ask(&mut volume, &VolumeRequest::Readd { member: "b".to_owned() }).expect("it was not written independently");
+    bench.wait_until_quiescent(&mut volume);
     bench.close(volume);
     remove(&bench.at("a"));
     bench.check(&mut bench.open(), 10, 3);
 }
 
 #[test]
-fn drives_that_differ_by_a_start_alone_are_imported_by_force() {
+fn drives_that_differ_only_by_a_mount_are_imported_by_force() {
     let bench = Bench::with_older_copy(&["a", "b"], Level::Raid0);
     remove(&bench.at("vol"));
     let members = ["b", "a"].iter().map(|name| Location::Image(bench.at(name))).collect();
     let options = ImportOptions { members, ..ImportOptions::default() };
     let error = ImportReport::of(&bench.at("vol"), &options).expect_err("b may be an older copy");
     assert!(
-        error.message.contains("an older copy, or not given the epoch") && error.help.contains("--force"),
+        error.message.contains("an older copy, or not updated by the last mount") && error.help.contains("--force"),
         "{error}"
     );
     let report = ImportReport::of(&bench.at("vol"), &ImportOptions { force: true, ..options }).expect("it is forced");
-    let told = report.warnings.join(" ");
-    assert!(told.contains("/b has epoch") && told.contains("a start was cut short"), "{told}");
+    let log = report.warnings.join(" ");
+    assert!(log.contains("/b has epoch") && log.contains("a mount was interrupted"), "{log}");
     bench.close(bench.open());
 }

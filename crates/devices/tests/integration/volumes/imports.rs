@@ -1,4 +1,4 @@
-//! Volumes whose directory is lost: `volume.toml` is written again by what the drives say.
+//! Volumes whose directory is lost: `volume.toml` is recreated from the superblocks of the drives.
 
 use zonda_devices::{ImportOptions, ImportReport, RateLimit, VolumeReport};
 
@@ -33,8 +33,8 @@ fn a_volume_whose_directory_is_lost_is_imported_from_its_drives_in_any_order() {
     let array = volume.report().array;
     bench.close(volume);
     remove(&bench.at("vol"));
-    std::fs::create_dir(bench.at("deep")).expect("there is room");
-    std::fs::rename(bench.at("a"), bench.at("deep/x")).expect("it is there");
+    std::fs::create_dir(bench.at("deep")).expect("there is space");
+    std::fs::rename(bench.at("a"), bench.at("deep/x")).expect("it exists");
     let planned = ImportOptions { dry_run: true, scan: vec![bench.at("")], ..ImportOptions::default() };
     let report = import_with(&bench, "new", &[], planned).expect("they are a volume");
     assert!(!report.written && !bench.at("new").exists(), "nothing is written");
@@ -48,8 +48,8 @@ fn a_volume_whose_directory_is_lost_is_imported_from_its_drives_in_any_order() {
         (&*array, "vol", "RAID 5 (2+1)")
     );
     assert_eq!((places(&written), written.warnings.len()), (places(&report), 0));
-    let looked = VolumeReport::look(&bench.at("new")).expect("it is a volume");
-    assert_eq!((looked.state, looked.epoch), (VolumeState::Well, Some(written.epoch)));
+    let looked = VolumeReport::inspect(&bench.at("new")).expect("it is a volume");
+    assert_eq!((looked.state, looked.epoch), (VolumeState::Healthy, Some(written.epoch)));
     let mut volume = open(&bench, "new");
     bench.check(&mut volume, 30, 1);
     let error = import(&bench, "other", &["c", "b"]).expect_err("they are in use");
@@ -60,25 +60,25 @@ fn a_volume_whose_directory_is_lost_is_imported_from_its_drives_in_any_order() {
 
     let degraded = import(&bench, "degraded", &["b", "deep/x"]).expect("two of three are enough");
     assert_eq!(places(&degraded), [Some("../deep/x"), Some("../b"), None]);
-    assert!(degraded.warnings[0].starts_with("members 2 ("), "{:?}", degraded.warnings);
+    assert!(degraded.warnings[0].starts_with("member 2 ("), "{:?}", degraded.warnings);
     let mut volume = open(&bench, "degraded");
-    assert!(notices(&mut volume).contains("member 2 (missing) is not there: volume.toml does not say where it is"));
+    assert!(notices(&mut volume).contains("member 2 (missing) is missing: volume.toml has no location for it"));
     assert_eq!(volume.report().state, VolumeState::Degraded);
     bench.check(&mut volume, 30, 1);
 }
 
 #[test]
-fn drives_that_make_no_volume_are_refused_and_named() {
+fn drives_that_are_not_one_volume_are_refused_and_named() {
     let bench = Bench::with(&["a", "b", "c", "d", "e", "x", "y"]);
     bench.close(bench.create_at("other", &["x", "y"], &[]));
     let mut volume = bench.create(&["a", "b", "c"], &[]);
     bench.write(&mut volume, 30, 2);
-    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it is redundant");
     let with = bench.at("d").display().to_string();
     let replace =
         VolumeRequest::Replace { member: "1".to_owned(), with, may_wipe: false, credentials: Default::default() };
     bench.ask(&mut volume, &replace).expect("it is empty");
-    bench.rest(&mut volume);
+    bench.wait_until_quiescent(&mut volume);
     let array = volume.report().array;
     bench.close(volume);
     for (drives, words) in [
@@ -90,19 +90,19 @@ fn drives_that_make_no_volume_are_refused_and_named() {
         (&["a", "d", "a"], &["/a is named twice"]),
         (&["a", "d", "none"], &["none"]),
     ] {
-        let error = import(&bench, "new", drives).expect_err("they make no volume");
-        let said = error.to_string();
-        assert!(words.iter().all(|word| said.contains(word)), "{drives:?}: {said}");
+        let error = import(&bench, "new", drives).expect_err("they are not one volume");
+        let message = error.to_string();
+        assert!(words.iter().all(|word| message.contains(word)), "{drives:?}: {message}");
         assert!(!bench.at("new").exists(), "nothing is written");
     }
     let chosen = ImportOptions { uuid: Some(array), ..force() };
-    let report = import_with(&bench, "new", &["a", "b", "c", "d", "x"], chosen).expect("the others are left out");
+    let report = import_with(&bench, "new", &["a", "b", "c", "d", "x"], chosen).expect("the others are ignored");
     assert_eq!(places(&report), [Some("../a"), Some("../d"), Some("../c")]);
     let ignored: String = report.ignored.iter().map(|drive| format!("{}: {}\n", drive.at, drive.reason)).collect();
     assert!(ignored.contains("/x: it is member 0 of the volume \"other\""), "{ignored}");
     assert!(ignored.contains("/b: another drive is member 1: it was replaced after epoch"), "{ignored}");
     let mut volume = open(&bench, "new");
-    assert_eq!(volume.report().state, VolumeState::Well);
+    assert_eq!(volume.report().state, VolumeState::Healthy);
     bench.check(&mut volume, 30, 2);
 }
 
@@ -113,11 +113,11 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
         scheme: Scheme::over(3, None, Some(2)).expect("three copies"),
         ..bench.new_volume(&["a", "b", "c"], &[])
     };
-    let mut volume = VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).expect("they suit");
+    let mut volume = VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).expect("the members are suitable");
     bench.write(&mut volume, 30, 3);
-    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it can do without");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it is redundant");
     bench.write(&mut volume, 30, 4);
-    bench.ask(&mut volume, &VolumeRequest::Fail { member: "c".to_owned() }).expect("it can do without");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "c".to_owned() }).expect("it is redundant");
     let slow = RateLimit::AtMost("64 KiB/s".parse().expect("a rate"));
     let slow = VolumeRequest::Rates { rebuild: Some(slow), scrub: None };
     bench.ask(&mut volume, &slow).expect("it is slow");
@@ -128,21 +128,22 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
     let mut completions = CompletionQueue::new();
     while volume.report().members[2].state != "rebuilding" {
         volume.poll(bench.ring.now(), &mut completions);
-        bench.ring.turn(volume.next_wakeup()).expect("the loop works");
+        bench.ring.run_once(volume.next_wakeup()).expect("the loop works");
     }
-    // Once hosts are told, all members know of it.
+    // Once this write completes, all members have recorded it.
     bench.write(&mut volume, 1, 4);
     drop(volume);
-    // Member 0 is lost; the new member 2 knows what it had reached, and is not rebuilt.
+    // Member 0 is lost; the new member 2 has its epoch, and is not rebuilt.
     remove(&bench.at("a"));
-    let error = import(&bench, "new", &["b", "d"]).expect_err("what was written since is lost");
-    for words in ["too few members: 0 of 3", "0 (id ", "missing)", "failed since epoch", "not rebuilt yet", "--force"] {
+    let error = import(&bench, "new", &["b", "d"]).expect_err("later writes are lost");
+    for words in ["too few members: 0 of 3", "0 (id ", "not found)", "failed since epoch", "not rebuilt yet", "--force"]
+    {
         assert!(error.to_string().contains(words), "{words}: {error}");
     }
     let report = import_with(&bench, "new", &["b", "d"], force()).expect("one copy is enough");
     assert_eq!(places(&report), [None, Some("../b"), None]);
     assert!(report.found_epoch < report.epoch, "{report:?}");
-    let numbers = format!("have epoch {}, the newest that is known is {}", report.found_epoch, report.epoch);
+    let numbers = format!("have epoch {}, the newest known epoch is {}", report.found_epoch, report.epoch);
     assert!(report.warnings.iter().any(|warning| warning.contains(&numbers)), "{:?}", report.warnings);
     assert!(report.ignored[0].at.ends_with("/d"), "{:?}", report.ignored);
     let error = VolumeDrive::open(&bench.at("new"), &bench.ring).map(|_| ()).expect_err("it is out of date");
@@ -154,7 +155,7 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
 }
 
 #[test]
-fn a_drive_is_not_imported_while_a_server_has_the_current_one() {
+fn a_copy_of_a_drive_is_not_imported_while_a_server_uses_the_current_one() {
     let bench = Bench::with(&["a", "x", "y"]);
     let mut volume = bench.create(&["a"], &[]);
     bench.write(&mut volume, 10, 1);
@@ -170,7 +171,7 @@ fn a_drive_is_not_imported_while_a_server_has_the_current_one() {
     assert!(!bench.at("new").exists(), "nothing is written");
     bench.close(volume);
     remove(&bench.at("copy"));
-    // Drives of another volume are in nobody's way.
+    // Drives of another volume are ignored.
     let other = bench.create_at("other", &["x", "y"], &[]);
     let report = import_with(&bench, "new", &[], scan()).expect("it is a volume");
     assert_eq!(places(&report), [Some("../a")]);
@@ -178,7 +179,7 @@ fn a_drive_is_not_imported_while_a_server_has_the_current_one() {
 }
 
 #[test]
-fn an_older_copy_of_a_member_is_imported_as_what_a_mount_takes_it_for() {
+fn an_import_treats_an_older_copy_of_a_member_as_a_mount_does() {
     let bench = Bench::with(&["a", "b", "c"]);
     let mut volume = bench.create(&["a", "b", "c"], &[]);
     bench.write(&mut volume, 10, 1);
@@ -186,12 +187,12 @@ fn an_older_copy_of_a_member_is_imported_as_what_a_mount_takes_it_for() {
     bench.copy("c", "older");
     // Two changes of members later.
     let mut volume = bench.open();
-    bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it can do without");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "a".to_owned() }).expect("it is redundant");
     bench.write(&mut volume, 20, 2);
     bench.close(volume);
     remove(&bench.at("c"));
     std::fs::rename(bench.at("older"), bench.at("c")).expect("it exists");
-    let looked = VolumeReport::look(&bench.at("vol")).expect("it is a volume");
+    let looked = VolumeReport::inspect(&bench.at("vol")).expect("it is a volume");
     assert_eq!((looked.state, looked.members[2].state.as_str()), (VolumeState::Incomplete, "failed"));
     let error = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("two members are missing");
     assert!(error.message.contains("missing or out of date"), "{error}");

@@ -1,10 +1,11 @@
-//! What `volume.toml` says of drives that are used otherwise, and what waits until it can be written.
+//! Entries of `volume.toml` for drives that are used otherwise, and operations that wait until it
+//! can be written.
 
 use super::*;
 
 fn fail(bench: &Bench, volume: &mut VolumeDrive, member: &str) {
-    bench.ask(volume, &VolumeRequest::Fail { member: member.to_owned() }).expect("it can do without");
-    // Its device is taken out.
+    bench.ask(volume, &VolumeRequest::Fail { member: member.to_owned() }).expect("it is redundant");
+    // Its device is detached.
     volume.poll(bench.ring.now(), &mut CompletionQueue::new());
 }
 
@@ -12,7 +13,7 @@ fn copies(bench: &Bench, members: &[&str]) -> VolumeDrive {
     let parity = members.len() as u8 - 1;
     let scheme = Scheme::over(members.len(), None, Some(parity)).expect("there are enough");
     let new = NewVolume { scheme, ..bench.new_volume(members, &[]) };
-    VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).expect("they suit")
+    VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).expect("the members are suitable")
 }
 
 #[test]
@@ -21,19 +22,19 @@ fn hosts_wait_until_the_file_has_the_epoch_in_which_members_changed() {
     let mut volume = copies(&bench, &["a", "b", "c"]);
     bench.write(&mut volume, 10, 1);
     let in_the_way = bench.at("vol/volume.toml.new");
-    std::fs::create_dir(&in_the_way).expect("there is room");
-    volume.fail_unasked(0, &bench.ring);
+    std::fs::create_dir(&in_the_way).expect("there is space");
+    volume.fail_unsaved(0, &bench.ring);
     volume.poll(bench.ring.now(), &mut CompletionQueue::new());
     let payload = Payload::Bytes(Box::new(BlockBuffer { data: vec![2; 65_536].into(), metadata: Vec::new().into() }));
     let operation = Operation::Write { start: Lba(0), blocks: Blocks(16), payload };
     let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
-    volume.submit(bench.ring.now(), command).expect("there is room");
+    volume.submit(bench.ring.now(), command).expect("there is a queue slot");
     let mut completions = CompletionQueue::new();
     let until = bench.ring.now() + zonda_zoned::Duration::from_millis(1500);
     while bench.ring.now() < until {
         volume.poll(bench.ring.now(), &mut completions);
-        assert!(completions.pop().is_none(), "after a crash now the first member could be taken for the volume");
-        bench.ring.turn(Some(bench.ring.now() + zonda_zoned::Duration::from_millis(50))).expect("the loop works");
+        assert!(completions.pop().is_none(), "after a crash now the first member could be mounted as the volume");
+        bench.ring.run_once(Some(bench.ring.now() + zonda_zoned::Duration::from_millis(50))).expect("the loop works");
     }
     assert_eq!(volume.report().state, VolumeState::Suspended);
     assert!(notices(&mut volume).contains("I/O is suspended: members have changed, and volume.toml cannot be written"));
@@ -43,7 +44,7 @@ fn hosts_wait_until_the_file_has_the_epoch_in_which_members_changed() {
         if let Some(completion) = completions.pop() {
             break completion;
         }
-        bench.ring.turn(volume.next_wakeup()).expect("the loop works");
+        bench.ring.run_once(volume.next_wakeup()).expect("the loop works");
     };
     assert_eq!((completion.id, completion.status), (CommandId(7), Status::Success));
     assert_eq!(volume.report().state, VolumeState::Degraded);
@@ -63,27 +64,27 @@ fn the_drive_of_a_member_that_has_failed_can_be_used_by_another_volume() {
     fail(&bench, &mut volume, "b");
     bench.close(volume);
     let new = NewVolume { may_wipe: true, credentials: Default::default(), ..bench.new_volume(&["b", "y"], &[]) };
-    let mut other = VolumeDrive::create(&bench.at("other"), &new, &bench.ring).expect("nobody needs it");
+    let mut other = VolumeDrive::create(&bench.at("other"), &new, &bench.ring).expect("it may be wiped");
     bench.write(&mut other, 20, 2);
     // Whether the other volume is open or not.
     let mut volume = bench.open();
-    assert!(notices(&mut volume).contains("member 1 (../b) is not there: "));
+    assert!(notices(&mut volume).contains("member 1 (../b) is missing: "));
     bench.check(&mut volume, 20, 1);
     bench.close(volume);
     bench.close(other);
     let mut volume = bench.open();
-    let told = notices(&mut volume);
-    assert!(told.contains("member 1 (../b) is not there: the drive is member 0 of the volume \"other\""), "{told}");
+    let log = notices(&mut volume);
+    assert!(log.contains("member 1 (../b) is missing: the drive is member 0 of the volume \"other\""), "{log}");
     bench.check(&mut volume, 20, 1);
     assert_eq!(volume.report().state, VolumeState::Degraded);
     drop(volume);
-    let mut other = VolumeDrive::open(&bench.at("other"), &bench.ring).expect("it is whole");
-    assert_eq!(other.report().state, VolumeState::Well);
+    let mut other = VolumeDrive::open(&bench.at("other"), &bench.ring).expect("it is intact");
+    assert_eq!(other.report().state, VolumeState::Healthy);
     bench.check(&mut other, 20, 2);
 }
 
 #[test]
-fn a_drive_that_was_to_join_and_became_a_member_of_another_volume_is_not_wiped() {
+fn a_joining_drive_that_became_a_member_of_another_volume_is_not_wiped() {
     let bench = Bench::with(&["a", "b", "c", "x", "y"]);
     let mut volume = bench.create(&["a", "b", "c"], &[]);
     bench.write(&mut volume, 20, 1);
@@ -92,24 +93,24 @@ fn a_drive_that_was_to_join_and_became_a_member_of_another_volume_is_not_wiped()
     let mut other = bench.create_at("other", &["x", "y"], &[]);
     bench.write(&mut other, 20, 2);
     bench.close(other);
-    // As a program left it that was killed before it wiped the drive.
+    // As left by a program that was killed before it wiped the drive.
     let file = bench.at("vol/volume.toml");
-    let text = std::fs::read_to_string(&file).expect("it is there");
+    let text = std::fs::read_to_string(&file).expect("it exists");
     let joining = text.replace("at = \"../b\"\nstate = \"failed\"", "at = \"../x\"\nstate = \"joining\"");
     assert_ne!(joining, text);
-    std::fs::write(&file, joining).expect("there is room");
+    std::fs::write(&file, joining).expect("there is space");
     let mut volume = bench.open();
-    let told = notices(&mut volume);
-    assert!(told.contains("member 1 (../x) is not there: the drive is member 0 of the volume \"other\""), "{told}");
+    let log = notices(&mut volume);
+    assert!(log.contains("member 1 (../x) is missing: the drive is member 0 of the volume \"other\""), "{log}");
     bench.check(&mut volume, 20, 1);
     drop(volume);
-    let mut other = VolumeDrive::open(&bench.at("other"), &bench.ring).expect("it is whole");
-    assert_eq!(other.report().state, VolumeState::Well);
+    let mut other = VolumeDrive::open(&bench.at("other"), &bench.ring).expect("it is intact");
+    assert_eq!(other.report().state, VolumeState::Healthy);
     bench.check(&mut other, 20, 2);
 }
 
 /// Members b and c fail, and c is added as a spare.
-fn c_takes_the_place_of_b(bench: &Bench, volume: &mut VolumeDrive) {
+fn c_replaces_b(bench: &Bench, volume: &mut VolumeDrive) {
     fail(bench, volume, "b");
     fail(bench, volume, "c");
     let spare = VolumeRequest::AddSpare {
@@ -117,41 +118,41 @@ fn c_takes_the_place_of_b(bench: &Bench, volume: &mut VolumeDrive) {
         may_wipe: true,
         credentials: Default::default(),
     };
-    bench.ask(volume, &spare).expect("nobody needs what is on it");
-    bench.rest(volume);
+    bench.ask(volume, &spare).expect("it may be wiped");
+    bench.wait_until_quiescent(volume);
 }
 
 #[test]
-fn a_drive_that_takes_another_place_of_its_volume_leaves_its_own() {
+fn a_drive_that_replaces_another_member_is_removed_from_its_own_entry() {
     let bench = Bench::with(&["a", "b", "c"]);
     let mut volume = copies(&bench, &["a", "b", "c"]);
     bench.write(&mut volume, 20, 1);
-    c_takes_the_place_of_b(&bench, &mut volume);
+    c_replaces_b(&bench, &mut volume);
     let places: Vec<String> = volume.report().members.into_iter().map(|member| member.at).collect();
     assert_eq!(places, ["../a", "../c", "missing"]);
     drop(volume);
     let mut volume = bench.open();
     bench.check(&mut volume, 20, 1);
     bench.close(volume);
-    // A file that has it in both places, as older programs wrote it.
+    // A file that has it in both entries, as older programs wrote it.
     let file = bench.at("vol/volume.toml");
-    let text = std::fs::read_to_string(&file).expect("it is there");
-    std::fs::write(&file, text.replace("\"missing\"", "\"../c\"")).expect("there is room");
+    let text = std::fs::read_to_string(&file).expect("it exists");
+    std::fs::write(&file, text.replace("\"missing\"", "\"../c\"")).expect("there is space");
     let mut volume = bench.open();
-    assert!(notices(&mut volume).contains("member 2 (../c) is not there: another member is"));
+    assert!(notices(&mut volume).contains("member 2 (../c) is missing: that drive is another member"));
     let states: Vec<String> = volume.report().members.into_iter().map(|member| member.state).collect();
     assert_eq!(states, ["active", "active", "failed"]);
     bench.check(&mut volume, 20, 1);
 }
 
 #[test]
-fn status_says_what_a_mount_says_of_a_foreign_drive_in_a_members_place() {
+fn status_reports_the_error_of_a_mount_for_a_foreign_drive() {
     let bench = Bench::with(&["a", "b", "c", "x", "y"]);
     bench.close(bench.create_at("other", &["x", "y"], &[]));
     bench.close(bench.create(&["a", "b", "c"], &[]));
     let refused = |shown: &str| {
         let mounted = VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("it is refused");
-        let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+        let looked = zonda_devices::VolumeReport::inspect(&bench.at("vol")).expect("its members can be read");
         assert_eq!((looked.state, looked.refusal), (VolumeState::Incomplete, Some(mounted.message.clone())));
         assert!(mounted.message.contains(shown), "{mounted}");
     };
@@ -166,57 +167,57 @@ fn status_says_what_a_mount_says_of_a_foreign_drive_in_a_members_place() {
     rename("a", "away");
     rename("b", "a");
     rename("away", "b");
-    // A mount takes an empty drive in the place of a member for a new one.
+    // A mount uses an empty drive at the location of a member as a new one.
     remove(&bench.at("b"));
     bench.make_drive("b");
-    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+    let looked = zonda_devices::VolumeReport::inspect(&bench.at("vol")).expect("its members can be read");
     assert_eq!((looked.state, looked.refusal), (VolumeState::Degraded, None));
-    bench.rest(&mut bench.open());
+    bench.wait_until_quiescent(&mut bench.open());
 }
 
 #[test]
-fn status_with_a_file_from_before_members_changed_shows_them_where_a_mount_puts_them() {
+fn status_with_a_file_from_before_a_change_of_members_shows_them_as_a_mount_does() {
     let bench = Bench::with(&["a", "b", "c"]);
     let mut volume = copies(&bench, &["a", "b", "c"]);
     bench.write(&mut volume, 20, 1);
     let file = bench.at("vol/volume.toml");
-    let older = std::fs::read_to_string(&file).expect("it is there");
-    c_takes_the_place_of_b(&bench, &mut volume);
+    let older = std::fs::read_to_string(&file).expect("it exists");
+    c_replaces_b(&bench, &mut volume);
     bench.close(volume);
-    std::fs::write(&file, older).expect("there is room");
+    std::fs::write(&file, older).expect("there is space");
     let members = |report: zonda_devices::VolumeReport| -> Vec<(String, String)> {
         report.members.into_iter().map(|member| (member.at, member.state)).collect()
     };
-    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("its members can be read");
+    let looked = zonda_devices::VolumeReport::inspect(&bench.at("vol")).expect("its members can be read");
     assert_eq!((looked.state, looked.refusal.clone()), (VolumeState::Degraded, None));
     let looked = members(looked);
     assert_eq!(looked[..2], [("../a", "active"), ("../c", "active")].map(|(at, state)| (at.into(), state.into())));
     let mut volume = bench.open();
-    assert!(notices(&mut volume).contains("member 2 (../c) is member 1 now: it is put there"));
+    assert!(notices(&mut volume).contains("member 2 (../c) is member 1 now: volume.toml is updated"));
     assert_eq!(members(volume.report())[..2], looked[..2]);
     bench.check(&mut volume, 20, 1);
 }
 
 #[test]
-fn what_an_operator_asks_for_is_refused_while_it_cannot_be_written_down() {
+fn requests_are_refused_while_volume_toml_cannot_be_written() {
     let bench = Bench::with(&["a", "b", "c", "e"]);
     let mut volume = bench.create(&["a", "b", "c"], &["e"]);
-    // Nothing can be renamed over a directory.
+    // A file cannot be renamed over a directory.
     let file = bench.at("vol/volume.toml");
     let moved = bench.at("volume.toml");
     std::fs::rename(&file, &moved).expect("it exists");
-    std::fs::create_dir_all(file.join("in-the-way")).expect("there is room");
+    std::fs::create_dir_all(file.join("in-the-way")).expect("there is space");
     let rate = zonda_devices::RateLimit::AtMost("1 MiB/s".parse().expect("a rate"));
     for request in [
         VolumeRequest::Fail { member: "b".to_owned() },
         VolumeRequest::RemoveSpare { spare: "e".to_owned() },
         VolumeRequest::Rates { rebuild: Some(rate), scrub: None },
     ] {
-        let error = bench.ask(&mut volume, &request).expect_err("it cannot be written down");
-        assert!(error.message.contains("volume.toml cannot be written"), "{request}: {error}");
+        let error = bench.ask(&mut volume, &request).expect_err("it cannot be saved");
+        assert!(error.message.contains("cannot write"), "{request}: {error}");
     }
     let report = volume.report();
-    assert_eq!((report.state, report.spares.len(), report.rates.rebuild), (VolumeState::Well, 1, None));
+    assert_eq!((report.state, report.spares.len(), report.rates.rebuild), (VolumeState::Healthy, 1, None));
     remove(&file);
     std::fs::rename(&moved, &file).expect("it exists");
     bench.ask(&mut volume, &VolumeRequest::RemoveSpare { spare: "e".to_owned() }).expect("it can be written");
@@ -225,14 +226,14 @@ fn what_an_operator_asks_for_is_refused_while_it_cannot_be_written_down() {
 }
 
 #[test]
-fn a_volume_that_is_opened_to_be_managed_starts_no_rebuild() {
+fn a_volume_that_is_opened_with_keeps_members_starts_no_rebuild() {
     let bench = Bench::with(&["a", "b", "c", "e"]);
     let mut volume = bench.create(&["a", "b", "c"], &["e"]);
     bench.write(&mut volume, 10, 1);
     bench.close(volume);
     std::fs::rename(bench.at("b"), bench.at("away")).expect("it exists");
     let options = VolumeOpenOptions { keeps_members: true, ..VolumeOpenOptions::default() };
-    let open = || VolumeDrive::open_with(&bench.at("vol"), &options, &bench.ring).expect("it can do without one");
+    let open = || VolumeDrive::open_with(&bench.at("vol"), &options, &bench.ring).expect("one member is redundant");
     let rate = zonda_devices::RateLimit::AtMost("1 MiB/s".parse().expect("a rate"));
     for is_back in [false, true] {
         if is_back {
@@ -241,21 +242,21 @@ fn a_volume_that_is_opened_to_be_managed_starts_no_rebuild() {
         let mut volume = open();
         let request = VolumeRequest::Rates { rebuild: Some(rate), scrub: None };
         bench.ask(&mut volume, &request).expect("it is open");
-        bench.rest(&mut volume);
+        bench.wait_until_quiescent(&mut volume);
         let report = volume.report();
         assert_eq!((report.state, report.members[1].state.as_str()), (VolumeState::Degraded, "failed"));
         assert_eq!(report.spares, ["../e"]);
         bench.close(volume);
     }
-    // What is asked for is done.
+    // A request is executed.
     let mut volume = open();
     bench.ask(&mut volume, &VolumeRequest::Readd { member: "b".to_owned() }).expect("it is the member");
-    bench.rest(&mut volume);
-    assert_eq!((volume.report().state, volume.report().spares.len()), (VolumeState::Well, 1));
+    bench.wait_until_quiescent(&mut volume);
+    assert_eq!((volume.report().state, volume.report().spares.len()), (VolumeState::Healthy, 1));
 }
 
 #[test]
-fn a_rate_that_is_not_named_stays_as_it_is() {
+fn an_absent_rate_is_unchanged() {
     let bench = Bench::with(&["a", "b"]);
     let mut volume = bench.create(&["a", "b"], &[]);
     let limit = |text: &str| Some(zonda_devices::RateLimit::AtMost(text.parse().expect("a rate")));
@@ -268,12 +269,12 @@ fn a_rate_that_is_not_named_stays_as_it_is() {
     assert_eq!(set(None, limit("20 MiB/s")), [some("10 MiB/s"), some("20 MiB/s")]);
     assert_eq!(set(Some(zonda_devices::RateLimit::Default), None), [None, some("20 MiB/s")]);
     bench.close(volume);
-    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    let looked = zonda_devices::VolumeReport::inspect(&bench.at("vol")).expect("it can be read");
     assert_eq!(looked.rates.scrub.map(|rate| rate.to_string()), some("20 MiB/s"));
 }
 
 #[test]
-fn a_check_reads_open_segments_and_does_without_a_member_of_which_it_is_not_known_where_it_is() {
+fn a_check_reads_open_segments_and_accepts_a_member_without_a_location() {
     let bench = Bench::with(&["a", "b", "c"]);
     let mut volume = bench.create(&["a", "b", "c"], &[]);
     bench.write(&mut volume, 20, 1);
@@ -281,10 +282,10 @@ fn a_check_reads_open_segments_and_does_without_a_member_of_which_it_is_not_know
     let check = || zonda_devices::CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("it can be read");
     let report = check();
     // 20 pieces of 16 blocks, and half as much parity.
-    assert!(report.is_well() && report.blocks >= 480, "{report:?}");
+    assert!(report.is_healthy() && report.blocks >= 480, "{report:?}");
     let file = bench.at("vol/volume.toml");
     let text = std::fs::read_to_string(&file).expect("it exists");
-    std::fs::write(&file, text.replace("\"../b\"", "\"missing\"")).expect("there is room");
+    std::fs::write(&file, text.replace("\"../b\"", "\"missing\"")).expect("there is space");
     let report = check();
     assert_eq!((report.refusal.as_ref(), report.members[1].state.as_str()), (None, "missing"));
     assert!(report.blocks >= 320, "{report:?}");

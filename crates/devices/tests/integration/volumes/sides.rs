@@ -1,27 +1,27 @@
-//! Members that were written to without each other.
+//! Volumes that have split: members were written independently.
 
 use zonda_devices::{ImportOptions, ImportReport};
 
 use super::*;
 
 fn away(bench: &Bench, name: &str) {
-    std::fs::rename(bench.at(name), bench.at(&format!("away-{name}"))).expect("it is there");
+    std::fs::rename(bench.at(name), bench.at(&format!("away-{name}"))).expect("it exists");
 }
 
 fn back(bench: &Bench, name: &str) {
-    std::fs::rename(bench.at(&format!("away-{name}")), bench.at(name)).expect("it is there");
+    std::fs::rename(bench.at(&format!("away-{name}")), bench.at(name)).expect("it exists");
 }
 
-/// A volume of two copies: the one on "a" was written with salt 2 alone, that on "b" with salt 3.
-fn parted() -> Bench {
+/// A mirror that has split: "a" was written alone with salt 2, and "b" with salt 3.
+fn split() -> Bench {
     let bench = Bench::with(&["a", "b"]);
     let mut volume = bench.create(&["a", "b"], &[]);
     bench.write(&mut volume, 10, 1);
     bench.close(volume);
     let file = bench.at("vol/volume.toml");
-    let before = std::fs::read(&file).expect("it is there");
+    let before = std::fs::read(&file).expect("it exists");
     for (gone, salt) in [("b", 2), ("a", 3)] {
-        std::fs::write(&file, &before).expect("there is room");
+        std::fs::write(&file, &before).expect("there is space");
         away(&bench, gone);
         let mut volume = bench.open();
         bench.write(&mut volume, 20, salt);
@@ -37,9 +37,9 @@ fn refusal(bench: &Bench, side: Option<&str>) -> DriveError {
 }
 
 #[test]
-fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_put_back_empty() {
+fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_wiped_and_rebuilt() {
     for (kept, left, salt) in [("a", "b", 2), ("b", "a", 3)] {
-        let bench = parted();
+        let bench = split();
         let error = refusal(&bench, None);
         assert!(error.message.starts_with("split brain: "), "{error}");
         for words in ["../a (epoch ", "../b (epoch ", "--accept-side"] {
@@ -48,13 +48,13 @@ fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_put_back_empty() {
         assert!(refusal(&bench, Some("z")).message.contains("has no member z"));
         let accepted = VolumeOpenOptions { accepts_side: Some(kept.to_owned()), ..VolumeOpenOptions::default() };
         let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("a side is chosen");
-        let told = notices(&mut volume);
-        assert!(told.contains("is accepted; members") && told.contains(&format!("(../{left}, epoch ")), "{told}");
+        let log = notices(&mut volume);
+        assert!(log.contains("is accepted; member") && log.contains(&format!("(../{left}, epoch ")), "{log}");
         bench.check(&mut volume, 20, salt);
         bench.write(&mut volume, 25, 7);
         assert_eq!(volume.report().state, VolumeState::Degraded);
         drop(volume);
-        // From now on nothing has to be accepted, whether the other side is away or not.
+        // From now on nothing has to be accepted, whether the other side is missing or not.
         bench.check(&mut bench.open(), 25, 7);
         away(&bench, left);
         bench.check(&mut bench.open(), 25, 7);
@@ -70,10 +70,10 @@ fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_put_back_empty() {
             may_wipe,
             credentials: Default::default(),
         };
-        bench.ask(&mut volume, &replace(false)).expect_err("it holds what it held");
-        bench.ask(&mut volume, &replace(true)).expect("nobody needs it");
-        bench.rest(&mut volume);
-        assert_eq!(volume.report().state, VolumeState::Well);
+        bench.ask(&mut volume, &replace(false)).expect_err("it is not empty");
+        bench.ask(&mut volume, &replace(true)).expect("it may be wiped");
+        bench.wait_until_quiescent(&mut volume);
+        assert_eq!(volume.report().state, VolumeState::Healthy);
         bench.close(volume);
         away(&bench, kept);
         bench.check(&mut bench.open(), 25, 7);
@@ -81,12 +81,12 @@ fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_put_back_empty() {
 }
 
 #[test]
-fn drives_that_were_written_to_without_each_other_are_not_imported_together_unless_forced() {
-    let bench = parted();
+fn drives_of_a_split_volume_are_not_imported_together_unless_forced() {
+    let bench = split();
     remove(&bench.at("vol"));
     let members = |names: &[&str]| names.iter().map(|name| Location::Image(bench.at(name))).collect();
     let both = ImportOptions { members: members(&["b", "a"]), ..ImportOptions::default() };
-    let error = ImportReport::of(&bench.at("vol"), &both).expect_err("each has something that the other has not");
+    let error = ImportReport::of(&bench.at("vol"), &both).expect_err("both were written independently");
     for words in ["split brain: ", "/a (member 0, epoch ", "/b (member 1, epoch ", "--accept-side"] {
         assert!(error.to_string().contains(words), "{words}: {error}");
     }
@@ -104,7 +104,7 @@ fn drives_that_were_written_to_without_each_other_are_not_imported_together_unle
 }
 
 #[test]
-fn a_member_that_volume_toml_has_as_failed_does_not_vouch_for_the_epoch_that_it_reached_alone() {
+fn a_member_that_is_failed_in_volume_toml_does_not_prove_that_the_epoch_is_the_newest() {
     let bench = Bench::with(&["a", "b"]);
     let mut volume = bench.create(&["a", "b"], &[]);
     bench.write(&mut volume, 10, 1);
@@ -119,10 +119,10 @@ fn a_member_that_volume_toml_has_as_failed_does_not_vouch_for_the_epoch_that_it_
     bench.close(volume);
     back(&bench, "a");
     away(&bench, "b");
-    std::fs::write(&file, &before).expect("there is room");
+    std::fs::write(&file, &before).expect("there is space");
     let mut volume = bench.open();
     bench.write(&mut volume, 10, 3);
-    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it is to stay away");
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it must not be re-added");
     assert_eq!(volume.report().epoch, fork, "both sides have reached the same epoch");
     bench.close(volume);
     back(&bench, "b");
@@ -130,7 +130,7 @@ fn a_member_that_volume_toml_has_as_failed_does_not_vouch_for_the_epoch_that_it_
     let error = refusal(&bench, None);
     assert!(error.message.contains("volume.toml has 1 (../b) as failed in epoch"), "{error}");
     assert!(error.help.contains("0 (../a)") && error.help.contains("--accept-older"), "{error}");
-    let looked = zonda_devices::VolumeReport::look(&bench.at("vol")).expect("it can be read");
+    let looked = zonda_devices::VolumeReport::inspect(&bench.at("vol")).expect("it can be read");
     assert_eq!((looked.state, looked.refusal.as_ref()), (VolumeState::Incomplete, Some(&error.message)));
     let checked = zonda_devices::CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("it can be read");
     assert_eq!(checked.refusal.map(|(message, _)| message), Some(error.message));
@@ -141,15 +141,15 @@ fn a_member_that_volume_toml_has_as_failed_does_not_vouch_for_the_epoch_that_it_
 }
 
 #[test]
-fn a_side_that_is_accepted_while_the_other_one_is_missing_changes_nothing_and_says_so() {
-    let bench = parted();
+fn accepting_a_side_while_the_other_one_is_missing_has_no_effect_and_is_logged() {
+    let bench = split();
     away(&bench, "b");
     let accepted = VolumeOpenOptions { accepts_side: Some("a".to_owned()), ..VolumeOpenOptions::default() };
     let open = || {
         let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("one copy is enough");
-        let told = notices(&mut volume);
+        let log = notices(&mut volume);
         bench.close(volume);
-        told
+        log
     };
     assert!(open().contains("--accept-side 0 has no effect"));
     back(&bench, "b");

@@ -1,7 +1,8 @@
 //! One request as commands to its drive.
 //!
-//! Requests are in bytes and may be long; commands are in blocks and bounded. A read is made of whole blocks and cut; a write
-//! that begins or ends within a block reads that block first and changes it.
+//! Requests are in bytes and may be long; commands are in blocks and bounded. A read covers whole
+//! blocks and is trimmed; a write that begins or ends within a block is a read-modify-write of that
+//! block.
 
 use std::ops::Range;
 
@@ -10,33 +11,33 @@ use zonda_devices::Extent;
 use zonda_nbd::{NbdError, Operation as Request, ReadPiece, Reply};
 use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, LbaRange, Operation, Outcome, Payload, Status};
 
-use super::gate::Claim;
 use super::map::Map;
+use super::range_lock::Claim;
 use crate::nbd::limits::{COMMANDS_PER_REQUEST_MAX, DATA_STEP_BYTES, TRIM_STEP_BYTES, ZEROES_STEP_BYTES};
 
-/// What of a drive decides how a request is done.
+/// The properties of a drive that determine the commands of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     block_bytes: u64,
     metadata_bytes: u64,
-    /// Of one command that reads or writes.
+    /// The limit of one command that reads or writes.
     data_step_blocks: u64,
-    /// Whether what was written lasts only after a flush.
+    /// Whether the drive has a volatile write cache.
     volatile_write_cache: bool,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(super) struct Job {
     body: Body,
-    /// A flush is still to come, behind all else.
+    /// A flush follows after all other commands.
     wants_flush: bool,
-    /// Commands that were begun: the number of the next.
+    /// Commands started: the number of the next one.
     begun: u32,
-    under_way: u32,
-    /// The first; nothing more is begun then.
+    in_flight: u32,
+    /// The first error; no more commands are started then.
     error: Option<NbdError>,
-    /// Nobody waits for it any more.
+    /// No client waits for it any more.
     is_stopped: bool,
 }
 
@@ -52,9 +53,9 @@ enum Body {
 struct Read {
     offset: u64,
     length: u32,
-    /// What is still to be asked for.
+    /// Blocks still to be read.
     left: Range<u64>,
-    /// What has come, by number of command.
+    /// Results, by number of command.
     parts: Vec<Option<ReadPiece>>,
 }
 
@@ -62,17 +63,17 @@ struct Read {
 #[derive(Debug)]
 struct Write {
     claim: Option<Claim>,
-    /// Blocks that are written in part.
+    /// Blocks that are written partially.
     edges: Vec<Edge>,
     edges_read: u32,
-    /// What is to be written, the next at the end.
+    /// Pieces to be written, the next at the end.
     pieces: Vec<Piece>,
 }
 
 #[derive(Debug)]
 struct Edge {
     block: u64,
-    /// The bytes of the block that change, and what they become.
+    /// The bytes of the block that change, and their new content.
     within: Range<usize>,
     content: Content,
 }
@@ -86,10 +87,10 @@ struct Piece {
 #[derive(Clone, Debug)]
 enum Content {
     Data(Bytes),
-    /// Zeros that keep their place on the drive.
+    /// Zeros that stay allocated.
     Zeros,
-    /// Nothing, which reads as zeros.
-    Nothing,
+    /// Deallocated blocks, which read as zeros.
+    Hole,
 }
 
 impl Shape {
@@ -118,7 +119,7 @@ impl Job {
                 (Body::Write(Write::new(shape, offset, length, &Content::Data(data))), fua(durable))
             }
             Request::WriteZeroes { offset, length, fua: durable, may_trim, fast: _ } => {
-                let content = if may_trim { Content::Nothing } else { Content::Zeros };
+                let content = if may_trim { Content::Hole } else { Content::Zeros };
                 (Body::Write(Write::new(shape, offset, u64::from(length), &content)), fua(durable))
             }
             Request::Trim { offset, length, fua: durable } => {
@@ -129,10 +130,10 @@ impl Job {
                 (Body::Status(Map::new(shape, offset, u64::from(length), one)), false)
             }
         };
-        Job { body, wants_flush, begun: 0, under_way: 0, error: None, is_stopped: false }
+        Job { body, wants_flush, begun: 0, in_flight: 0, error: None, is_stopped: false }
     }
 
-    /// What it writes.
+    /// The blocks it writes.
     pub(super) fn claim(&self) -> Option<Claim> {
         match &self.body {
             Body::Write(write) => write.claim.clone(),
@@ -140,19 +141,19 @@ impl Job {
         }
     }
 
-    /// Ends with an error.
+    /// Fails it with an error.
     pub(super) fn refuse(&mut self, error: NbdError) {
         self.error.get_or_insert(error);
     }
 
-    /// Begins nothing more.
+    /// Starts no more commands.
     pub(super) fn stop(&mut self) {
         self.is_stopped = true;
     }
 
-    /// The next command, with its number; `None` while there is none, and at the end.
+    /// The next command, with its number; `None` while it has to wait, and at the end.
     pub(super) fn next(&mut self, shape: &Shape) -> Option<(u32, Operation)> {
-        if self.is_stopped || self.error.is_some() || self.under_way == COMMANDS_PER_REQUEST_MAX {
+        if self.is_stopped || self.error.is_some() || self.in_flight == COMMANDS_PER_REQUEST_MAX {
             return None;
         }
         let operation = match &mut self.body {
@@ -162,7 +163,7 @@ impl Job {
         };
         let operation = match operation {
             Some(operation) => operation,
-            None if self.wants_flush && self.under_way == 0 => {
+            None if self.wants_flush && self.in_flight == 0 => {
                 self.wants_flush = false;
                 Operation::Flush
             }
@@ -170,13 +171,13 @@ impl Job {
         };
         let number = self.begun;
         self.begun += 1;
-        self.under_way += 1;
+        self.in_flight += 1;
         Some((number, operation))
     }
 
-    /// A command has ended.
+    /// Processes a completion.
     pub(super) fn ended(&mut self, shape: &Shape, number: u32, status: Status, outcome: Outcome) {
-        self.under_way -= 1;
+        self.in_flight -= 1;
         let result = if status.is_success() { Ok(outcome) } else { Err(error_of(status)) };
         match &mut self.body {
             Body::Read(read) => read.ended(shape, number, result),
@@ -193,7 +194,7 @@ impl Job {
         }
     }
 
-    /// The blocks of which the drive is to say next what it holds; `None` at the end, and where that is not the question.
+    /// The blocks whose allocation status to query next; `None` at the end, and for other requests.
     pub(super) fn question(&self) -> Option<(Lba, Blocks)> {
         match &self.body {
             Body::Status(map) if !self.is_stopped && self.error.is_none() => map.next(),
@@ -201,20 +202,20 @@ impl Job {
         }
     }
 
-    /// What the drive holds.
+    /// Processes the allocation status of the drive.
     pub(super) fn answered(&mut self, extent: Extent) {
-        let Body::Status(map) = &mut self.body else { unreachable!("only a status asks") };
+        let Body::Status(map) = &mut self.body else { unreachable!("only BLOCK_STATUS queries") };
         map.found(extent);
     }
 
     /// Commands that have not ended.
-    pub(super) fn under_way(&self) -> u32 {
-        self.under_way
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
-    /// What the client is told, once [`Job::next`] has nothing and nothing is under way.
+    /// The reply to the client, once [`Job::next`] returns `None` and no command is in flight.
     pub(super) fn into_result(self, shape: &Shape) -> Result<Reply, NbdError> {
-        assert_eq!(self.under_way, 0, "a request ends after its commands");
+        assert_eq!(self.in_flight, 0, "a request ends after its commands");
         if let Some(error) = self.error {
             return Err(error);
         }
@@ -249,7 +250,7 @@ impl Read {
         self.parts[number as usize] = Some(piece);
     }
 
-    /// Bytes of what a command reads: the last may be short.
+    /// Bytes that a command reads: the last may be short.
     fn part_bytes(&self, shape: &Shape, number: u32) -> u64 {
         let first = self.offset / shape.block_bytes;
         let end = (self.offset + u64::from(self.length)).div_ceil(shape.block_bytes);
@@ -257,7 +258,7 @@ impl Read {
         (end - start).min(shape.data_step_blocks) * shape.block_bytes
     }
 
-    /// What the client asked for, without what the blocks have before and behind it.
+    /// The requested bytes, without those of the blocks before and after them.
     fn into_pieces(self, shape: &Shape) -> Vec<ReadPiece> {
         let head = (self.offset % shape.block_bytes) as usize;
         let mut left = self.length as usize;
@@ -282,10 +283,10 @@ impl Write {
         let (size, end) = (shape.block_bytes, offset + length);
         let (first, last) = (offset / size, end.div_ceil(size));
         let (whole_first, whole_last) = (offset.div_ceil(size), end / size);
-        // From and to are bytes of the request.
+        // `from` and `to` are bytes of the request.
         let part = |from: u64, to: u64| match content {
             Content::Data(data) => Content::Data(data.slice(from as usize..to as usize)),
-            // Zeros within a block are data of that block.
+            // Zeros in a partial block are data of that block.
             other => other.clone(),
         };
         let mut edges = Vec::new();
@@ -309,12 +310,12 @@ impl Write {
         Write { claim: Some(claim), edges, edges_read: 0, pieces }
     }
 
-    /// What of it is whole blocks; the rest may as well stay.
+    /// The whole blocks of a trim; partial ones are ignored.
     fn of_trim(shape: &Shape, offset: u64, length: u64) -> Write {
         let blocks = offset.div_ceil(shape.block_bytes)..(offset + length) / shape.block_bytes;
         let is_something = blocks.start < blocks.end;
         let claim = is_something.then(|| Claim { blocks: blocks.clone(), partial: false });
-        let pieces = if is_something { vec![Piece { blocks, content: Content::Nothing }] } else { Vec::new() };
+        let pieces = if is_something { vec![Piece { blocks, content: Content::Hole }] } else { Vec::new() };
         Write { claim, edges: Vec::new(), edges_read: 0, pieces }
     }
 
@@ -329,7 +330,7 @@ impl Write {
         let step = match piece.content {
             Content::Data(_) => shape.data_step_blocks,
             Content::Zeros => ZEROES_STEP_BYTES / shape.block_bytes,
-            Content::Nothing => TRIM_STEP_BYTES / shape.block_bytes,
+            Content::Hole => TRIM_STEP_BYTES / shape.block_bytes,
         };
         let blocks = front(&mut piece.blocks, step).expect("pieces are not empty");
         let (start, count) = (Lba(blocks.start), Blocks(blocks.end - blocks.start));
@@ -341,7 +342,7 @@ impl Write {
                 Operation::Write { start, blocks: count, payload }
             }
             Content::Zeros => Operation::WriteZeroes { start, blocks: count },
-            Content::Nothing => Operation::Deallocate { ranges: [LbaRange { start, blocks: count }].into() },
+            Content::Hole => Operation::Deallocate { ranges: [LbaRange { start, blocks: count }].into() },
         };
         if piece.blocks.is_empty() {
             self.pieces.pop();
@@ -349,7 +350,7 @@ impl Write {
         Some(operation)
     }
 
-    /// A block that is written in part is here: changed, it is written like any other.
+    /// Modifies a partial block that was read, and queues its write.
     fn edge_read(&mut self, shape: &Shape, number: u32, outcome: Outcome) -> Result<(), NbdError> {
         self.edges_read += 1;
         let edge = &self.edges[number as usize];
@@ -359,7 +360,7 @@ impl Write {
         };
         match &edge.content {
             Content::Data(data) => block[edge.within.clone()].copy_from_slice(data),
-            Content::Zeros | Content::Nothing => block[edge.within.clone()].fill(0),
+            Content::Zeros | Content::Hole => block[edge.within.clone()].fill(0),
         }
         let blocks = edge.block..edge.block + 1;
         self.pieces.push(Piece { blocks, content: Content::Data(block.freeze()) });
@@ -379,17 +380,17 @@ fn read(blocks: &Range<u64>) -> Operation {
     Operation::Read { start: Lba(blocks.start), blocks: Blocks(blocks.end - blocks.start) }
 }
 
-/// What a read has brought; `None` is zeros.
+/// The data of a read; `None`: zeros.
 fn contents(outcome: Outcome, bytes: u64) -> Result<Option<Bytes>, NbdError> {
     match outcome {
         Outcome::Data(Payload::Bytes(buffer)) if buffer.data.len() as u64 == bytes => Ok(Some(buffer.data)),
         Outcome::Data(Payload::None) => Ok(None),
-        // A drive that answers with something else is not one to read from.
+        // Any other outcome is an error of the drive.
         _ => Err(NbdError::Io),
     }
 }
 
-/// What a client is told of a command's failure.
+/// The NBD error of a failed command.
 fn error_of(status: Status) -> NbdError {
     match status {
         Status::ZoneIsFull | Status::CapacityExceeded => NbdError::NoSpace,

@@ -1,4 +1,4 @@
-//! A BLOCK_STATUS as questions to its drive.
+//! A BLOCK_STATUS as queries to its drive.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use zonda_zoned::{Blocks, Lba};
 use super::job::Shape;
 use crate::nbd::limits::STATUS_BLOCKS_MAX;
 
-/// What is known of the blocks that a client asks about.
+/// The status of the requested blocks, as far as known.
 #[derive(Debug)]
 pub(super) struct Map {
-    /// Bytes of the first block that the client does not ask about.
+    /// Bytes of the first block before the requested range.
     head: u64,
-    /// Blocks of which nothing is known yet.
+    /// Blocks whose status is not known yet.
     left: Range<u64>,
-    /// Of blocks, from the front; neighbours differ.
+    /// Extents, in order; adjacent ones differ.
     found: Vec<Found>,
-    /// Extents that the client wants at most.
+    /// The maximum of extents.
     most: usize,
 }
 
@@ -27,17 +27,18 @@ impl Map {
     pub(super) fn new(shape: &Shape, offset: u64, length: u64, one: bool) -> Map {
         let size = shape.block_bytes();
         let (first, end) = (offset / size, (offset + length).div_ceil(size));
-        // A client asks again for what is behind the last extent.
+        // A client sends another request for the rest.
         let left = first..end.min(first + STATUS_BLOCKS_MAX);
         Map { head: offset % size, left, found: Vec::new(), most: if one { 1 } else { EXTENTS_MAX } }
     }
 
-    /// The blocks that the drive is asked about next: what it says of the first of them, and how far that goes.
+    /// The blocks of the next query: the drive returns the status of the first, and how far it
+    /// extends.
     pub(super) fn next(&self) -> Option<(Lba, Blocks)> {
         (!self.left.is_empty()).then(|| (Lba(self.left.start), Blocks(self.left.end - self.left.start)))
     }
 
-    /// What the drive says of them.
+    /// Adds the result of a query.
     pub(super) fn found(&mut self, extent: Found) {
         let blocks = extent.blocks.0.clamp(1, self.left.end - self.left.start);
         self.left.start += blocks;
@@ -49,7 +50,7 @@ impl Map {
         }
     }
 
-    /// As the protocol has it. Holes of a drive read as zeros.
+    /// Converts to extents of the protocol. Holes of a drive read as zeros.
     pub(super) fn into_extents(self, shape: &Shape) -> Vec<Extent> {
         let mut head = self.head;
         let extent = |found: Found| {

@@ -1,11 +1,12 @@
-//! Requests of clients as commands to drives: requests in, commands out; completions in, replies out.
+//! Requests of clients as commands to drives: requests in, commands out; completions in, replies
+//! out.
 //!
-//! A machine without a socket and without a clock. Each request is a [`Job`](job::Job); those that write to one drive pass its
-//! [`Gate`].
+//! A state machine without sockets and clocks. Each request is a [`Job`](job::Job); those that
+//! write to a drive take its [`RangeLock`].
 
-mod gate;
 mod job;
 mod map;
+mod range_lock;
 #[cfg(test)]
 mod tests;
 
@@ -16,36 +17,36 @@ use zonda_nbd::{NbdError, Operation as Request, Reply, RequestId};
 use zonda_target::{ConnectionId, DeviceKey, Flow};
 use zonda_zoned::{Blocks, Command, CommandId, Completion, Lba, NamespaceId};
 
-use gate::Gate;
 use job::Job;
 pub(crate) use job::Shape;
+use range_lock::RangeLock;
 
-/// Tells flows of NBD clients from those of NVMe/TCP, whose connections are numbered by themselves.
+/// Distinguishes flows of NBD clients from those of NVMe/TCP, whose connections have their own ids.
 const FLOWS: u64 = 1 << 63;
 
-/// Who waits for a reply.
+/// The connection and request that wait for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct Requester {
     pub(crate) connection: ConnectionId,
     /// Of its address: see [`Flow::group_of`].
     pub(crate) group: u64,
     pub(crate) request: RequestId,
 }
 
-/// Something to do.
+/// An action for the caller.
 #[derive(Debug)]
 pub(crate) enum WorkEffect {
-    /// Give a drive a command.
+    /// Submit a command to a drive.
     Submit { device: DeviceKey, flow: Flow, command: Command },
-    /// A connection is gone: end its commands that no drive has been given.
+    /// A connection was closed: fail its queued commands.
     Abandon { flow: Flow },
-    /// Ask a drive what it holds there, and tell [`Work::answered`] at once.
+    /// Query the allocation status of a drive, and pass it to [`Work::answered`] at once.
     Ask { device: DeviceKey, job: u32, start: Lba, most: Blocks },
     /// A request has ended.
-    Reply { asker: Asker, kind: RequestKind, bytes: u64, result: Result<Reply, NbdError> },
+    Reply { requester: Requester, kind: RequestKind, bytes: u64, result: Result<Reply, NbdError> },
 }
 
-/// What clients ask for.
+/// Kinds of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Read,
@@ -56,31 +57,31 @@ pub(crate) enum RequestKind {
     BlockStatus,
 }
 
-/// All requests under way.
+/// All requests in flight.
 #[derive(Default)]
 pub(crate) struct Work {
     devices: BTreeMap<u32, Device>,
-    /// By number; a number is used again once all commands of its job have ended.
+    /// By number; a number is reused once all commands of its job have completed.
     jobs: Vec<Option<Entry>>,
     free: Vec<u32>,
     effects: VecDeque<WorkEffect>,
-    /// Data of requests whose clients are gone, and that drives have.
+    /// Data of abandoned requests that are still in flight.
     orphaned_bytes: usize,
 }
 
 struct Device {
     shape: Shape,
-    gate: Gate,
+    range_lock: RangeLock,
 }
 
 struct Entry {
-    /// `None`: nobody waits any more.
-    asker: Option<Asker>,
+    /// `None`: the connection was closed.
+    requester: Option<Requester>,
     flow: Flow,
     device: DeviceKey,
     kind: RequestKind,
     bytes: u64,
-    passes_gate: bool,
+    takes_lock: bool,
     job: Job,
 }
 
@@ -115,7 +116,7 @@ impl RequestKind {
         }
     }
 
-    /// Of a request, with the bytes that it is about.
+    /// The kind of a request, with the bytes it covers.
     fn of(request: &Request) -> (RequestKind, u64) {
         match request {
             Request::Read { length, .. } => (RequestKind::Read, u64::from(*length)),
@@ -129,22 +130,22 @@ impl RequestKind {
 }
 
 impl Work {
-    /// Requests to this drive may come. Several exports may be of one drive.
+    /// Adds a drive. Several exports may have the same drive.
     pub(crate) fn add_device(&mut self, key: DeviceKey, shape: Shape) {
-        self.devices.entry(key.0).or_insert_with(|| Device { shape, gate: Gate::default() });
+        self.devices.entry(key.0).or_insert_with(|| Device { shape, range_lock: RangeLock::default() });
     }
 
-    /// A request of a client to a drive.
-    pub(crate) fn begin(&mut self, key: DeviceKey, asker: Asker, request: Request) {
+    /// Starts a request of a client to a drive.
+    pub(crate) fn begin(&mut self, key: DeviceKey, requester: Requester, request: Request) {
         let (kind, bytes) = RequestKind::of(&request);
-        let device = self.devices.get_mut(&key.0).expect("requests go to drives that were added");
+        let device = self.devices.get_mut(&key.0).expect("the drive was added");
         let job = Job::new(&device.shape, request);
         let claim = job.claim();
-        let flow = Flow { group: asker.group, queue: FLOWS | asker.connection.0 };
-        let passes_gate = claim.is_some();
-        let entry = Entry { asker: Some(asker), flow, device: key, kind, bytes, passes_gate, job };
+        let flow = Flow { group: requester.group, queue: FLOWS | requester.connection.0 };
+        let takes_lock = claim.is_some();
+        let entry = Entry { requester: Some(requester), flow, device: key, kind, bytes, takes_lock, job };
         let number = self.free.pop().unwrap_or(self.jobs.len() as u32);
-        let is_admitted = claim.is_none_or(|claim| device.gate.enter(number, claim));
+        let is_admitted = claim.is_none_or(|claim| device.range_lock.acquire(number, claim));
         match self.jobs.get_mut(number as usize) {
             Some(place) => *place = Some(entry),
             None => self.jobs.push(Some(entry)),
@@ -154,20 +155,20 @@ impl Work {
         }
     }
 
-    /// A connection is gone: nothing more is done for it than what is under way.
+    /// A connection was closed: no more commands are started for it.
     pub(crate) fn abandon(&mut self, connection: ConnectionId) {
         let mut abandoned = None;
         for number in 0..self.jobs.len() as u32 {
             let Some(entry) = &mut self.jobs[number as usize] else { continue };
-            if entry.asker.is_some_and(|asker| asker.connection == connection) {
-                entry.asker = None;
+            if entry.requester.is_some_and(|requester| requester.connection == connection) {
+                entry.requester = None;
                 abandoned = Some(entry.flow);
                 self.orphaned_bytes += entry.data_bytes();
                 entry.job.stop();
             }
         }
         self.effects.retain(|effect| match effect {
-            WorkEffect::Reply { asker, .. } => asker.connection != connection,
+            WorkEffect::Reply { requester, .. } => requester.connection != connection,
             WorkEffect::Submit { .. } | WorkEffect::Abandon { .. } | WorkEffect::Ask { .. } => true,
         });
         if let Some(flow) = abandoned {
@@ -178,48 +179,49 @@ impl Work {
     /// A command has ended.
     pub(crate) fn completed(&mut self, completion: Completion) {
         let (number, part) = ((completion.id.0 >> 32) as u32, completion.id.0 as u32);
-        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its commands have ended");
+        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its commands have completed");
         let shape = self.devices[&entry.device.0].shape;
         entry.job.ended(&shape, part, completion.status, completion.outcome);
         self.advance(number);
     }
 
-    /// What a drive holds.
+    /// Processes the allocation status of a drive.
     pub(crate) fn answered(&mut self, number: u32, extent: Extent) {
-        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its question is answered");
+        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its query is answered");
         entry.job.answered(extent);
         self.advance(number);
     }
 
-    /// A drive is not asked what it holds: clients may not read it.
+    /// The query was refused: clients may not read the drive.
     pub(crate) fn refused(&mut self, number: u32) {
-        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its question is answered");
+        let entry = self.jobs[number as usize].as_mut().expect("a job stays until its query is answered");
         entry.job.refuse(NbdError::NotPermitted);
         self.advance(number);
     }
 
-    /// The next thing to do. Asked until there is nothing, after each event.
+    /// The next effect. Call it after each event, until it returns `None`.
     pub(crate) fn poll_effect(&mut self) -> Option<WorkEffect> {
         self.effects.pop_front()
     }
 
-    /// Bytes of data that are held for clients that are gone.
+    /// Bytes of data held for closed connections.
     pub(crate) fn orphaned_bytes(&self) -> usize {
         self.orphaned_bytes
     }
 
-    /// Whether no request is under way, and nothing is to be done.
+    /// Whether no request is in flight, and no effect is pending.
     pub(crate) fn is_idle(&self) -> bool {
         self.effects.is_empty() && self.free.len() == self.jobs.len()
     }
 
-    /// Begins what can be begun of a job, and ends it when there is nothing left; those that waited for it go on.
+    /// Starts commands of a job, and completes it when none is left; then continues jobs that
+    /// waited for its lock.
     fn advance(&mut self, number: u32) {
-        // A job that ends can let others in, which may end at once in their turn.
+        // A job that completes can unblock others, which may complete at once, too.
         let mut ready = vec![number];
         while let Some(number) = ready.pop() {
-            let entry = self.jobs[number as usize].as_mut().expect("a job that is ready is here");
-            let device = self.devices.get_mut(&entry.device.0).expect("a job is of a drive that was added");
+            let entry = self.jobs[number as usize].as_mut().expect("a ready job exists");
+            let device = self.devices.get_mut(&entry.device.0).expect("the drive was added");
             while let Some((part, operation)) = entry.job.next(&device.shape) {
                 let id = CommandId(u64::from(number) << 32 | u64::from(part));
                 let command = Command { id, namespace: NamespaceId::FIRST, operation };
@@ -230,30 +232,30 @@ impl Work {
                 self.effects.push_back(WorkEffect::Ask { device, job: number, start, most });
                 continue;
             }
-            if entry.job.under_way() > 0 {
+            if entry.job.in_flight() > 0 {
                 continue;
             }
             let Some(entry) = self.jobs[number as usize].take() else { continue };
             self.free.push(number);
-            if entry.asker.is_none() {
+            if entry.requester.is_none() {
                 self.orphaned_bytes -= entry.data_bytes();
             }
-            if entry.passes_gate {
-                ready.extend(device.gate.leave(number).into_iter().rev());
+            if entry.takes_lock {
+                ready.extend(device.range_lock.release(number).into_iter().rev());
             }
-            if let Some(asker) = entry.asker {
+            if let Some(requester) = entry.requester {
                 let result = entry.job.into_result(&device.shape);
                 let Entry { kind, bytes, .. } = entry;
-                self.effects.push_back(WorkEffect::Reply { asker, kind, bytes, result });
+                self.effects.push_back(WorkEffect::Reply { requester, kind, bytes, result });
             }
         }
     }
 
-    /// What must hold between events.
+    /// Checks the invariants between events.
     #[cfg(test)]
     fn check_invariants(&self) {
         if self.jobs.iter().all(Option::is_none) {
-            assert!(self.devices.values().all(|device| device.gate.is_empty()), "nobody is left at a gate");
+            assert!(self.devices.values().all(|device| device.range_lock.is_empty()), "all locks are released");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests against a drive that carries its commands out in any order.
+//! Requests against a drive that executes its commands in any order.
 
 use bytes::Bytes;
 use zonda_nbd::ReadPiece;
@@ -16,7 +16,7 @@ const CONNECTION: ConnectionId = ConnectionId(1);
 const GROUP: u64 = 7;
 
 /// A drive of 64 blocks, and requests to it.
-struct World {
+struct Testbed {
     work: Work,
     disk: Vec<u8>,
     /// Blocks that cannot be read or written.
@@ -24,7 +24,7 @@ struct World {
     commands: Vec<Command>,
     replies: Vec<(u64, Result<Reply, NbdError>)>,
     abandoned: Vec<Flow>,
-    /// Names of the commands in the order in which they were done.
+    /// Names of the commands in order of execution.
     done: Vec<&'static str>,
     prng: Prng,
     asked: u64,
@@ -43,11 +43,11 @@ fn geometry() -> Geometry {
     }
 }
 
-impl World {
-    fn new(seed: u64) -> World {
+impl Testbed {
+    fn new(seed: u64) -> Testbed {
         let mut work = Work::default();
         work.add_device(DISK, Shape::new(&geometry(), true));
-        World {
+        Testbed {
             work,
             disk: vec![0; SIZE as usize],
             bad: Vec::new(),
@@ -60,11 +60,11 @@ impl World {
         }
     }
 
-    /// Begins a request; its number.
+    /// Starts a request, and returns its number.
     fn ask(&mut self, request: Request) -> u64 {
         self.asked += 1;
-        let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(self.asked) };
-        self.work.begin(DISK, asker, request);
+        let requester = Requester { connection: CONNECTION, group: GROUP, request: RequestId(self.asked) };
+        self.work.begin(DISK, requester, request);
         self.take();
         self.asked
     }
@@ -83,13 +83,13 @@ impl World {
                     self.work.answered(job, extent);
                 }
                 WorkEffect::Abandon { flow } => self.abandoned.push(flow),
-                WorkEffect::Reply { asker, result, .. } => self.replies.push((asker.request.0, result)),
+                WorkEffect::Reply { requester, result, .. } => self.replies.push((requester.request.0, result)),
             }
         }
         self.work.check_invariants();
     }
 
-    /// What the drive says of some blocks: zeros are holes, and now and then it does not look to the end.
+    /// The allocation status of some blocks: zeros are holes, and sometimes it covers only a part.
     fn extent(&mut self, start: Lba, most: Blocks) -> Extent {
         let end = start.0 + most.0;
         assert!(most.0 > 0 && end <= BLOCKS as u64);
@@ -99,7 +99,7 @@ impl World {
         Extent { blocks: Blocks(1 + self.prng.below(blocks)), is_hole: first }
     }
 
-    /// Carries out any one of the commands under way.
+    /// Executes any one of the commands in flight.
     fn step(&mut self) -> bool {
         if self.commands.is_empty() {
             return false;
@@ -117,7 +117,7 @@ impl World {
         assert!(self.work.is_idle());
     }
 
-    /// The reply to a request, with all that is under way brought to its end.
+    /// Runs a request and all others in flight to completion, and returns its reply.
     fn reply(&mut self, request: Request) -> Result<Reply, NbdError> {
         let asked = self.ask(request);
         self.run();
@@ -184,75 +184,75 @@ fn zeroes(offset: u64, length: u32, may_trim: bool) -> Request {
 }
 
 #[test]
-fn any_bytes_that_were_written_are_read_again_whatever_the_blocks() {
+fn written_bytes_are_read_back_regardless_of_alignment() {
     for seed in 0..200 {
-        let mut world = World::new(seed);
+        let mut testbed = Testbed::new(seed);
         let mut oracle = vec![0; SIZE as usize];
         for _ in 0..40 {
-            let offset = world.prng.below(SIZE);
-            let length = 1 + world.prng.below((SIZE - offset).min(4000));
+            let offset = testbed.prng.below(SIZE);
+            let length = 1 + testbed.prng.below((SIZE - offset).min(4000));
             let range = offset as usize..(offset + length) as usize;
-            let byte = 1 + world.prng.below(255) as u8;
-            let reply = match world.prng.below(4) {
+            let byte = 1 + testbed.prng.below(255) as u8;
+            let reply = match testbed.prng.below(4) {
                 0 => {
-                    assert_eq!(world.read(offset, length as u32), oracle[range], "seed {seed}");
+                    assert_eq!(testbed.read(offset, length as u32), oracle[range], "seed {seed}");
                     continue;
                 }
                 1 => {
                     oracle[range].fill(0);
-                    let may_trim = world.prng.below(2) == 0;
-                    world.reply(zeroes(offset, length as u32, may_trim))
+                    let may_trim = testbed.prng.below(2) == 0;
+                    testbed.reply(zeroes(offset, length as u32, may_trim))
                 }
                 _ => {
                     oracle[range].fill(byte);
-                    world.reply(write(offset, vec![byte; length as usize]))
+                    testbed.reply(write(offset, vec![byte; length as usize]))
                 }
             };
             assert_eq!(reply, Ok(Reply::Done));
         }
-        assert_eq!(world.disk, oracle, "seed {seed}");
+        assert_eq!(testbed.disk, oracle, "seed {seed}");
     }
 }
 
 #[test]
 fn requests_that_share_blocks_but_no_bytes_do_not_undo_one_another() {
     for seed in 0..300 {
-        let mut world = World::new(seed);
+        let mut testbed = Testbed::new(seed);
         let mut oracle = vec![0; SIZE as usize];
         let mut offset = 0;
         let mut requests = Vec::new();
         while offset < SIZE {
-            let length = (1 + world.prng.below(700)).min(SIZE - offset);
-            let byte = 1 + world.prng.below(255) as u8;
+            let length = (1 + testbed.prng.below(700)).min(SIZE - offset);
+            let byte = 1 + testbed.prng.below(255) as u8;
             oracle[offset as usize..(offset + length) as usize].fill(byte);
             requests.push(write(offset, vec![byte; length as usize]));
             offset += length;
         }
         while !requests.is_empty() {
-            let next = requests.swap_remove(world.prng.below(requests.len() as u64) as usize);
-            world.ask(next);
-            if world.prng.below(2) == 0 {
-                world.step();
+            let next = requests.swap_remove(testbed.prng.below(requests.len() as u64) as usize);
+            testbed.ask(next);
+            if testbed.prng.below(2) == 0 {
+                testbed.step();
             }
         }
-        world.run();
-        assert!(world.replies.iter().all(|(_, result)| *result == Ok(Reply::Done)));
-        assert_eq!(world.disk, oracle, "seed {seed}");
+        testbed.run();
+        assert!(testbed.replies.iter().all(|(_, result)| *result == Ok(Reply::Done)));
+        assert_eq!(testbed.disk, oracle, "seed {seed}");
     }
 }
 
 #[test]
-fn a_trim_of_everything_goes_in_steps_and_leaves_parts_of_blocks_alone() {
-    let mut world = World::new(1);
-    world.disk.fill(7);
+fn a_trim_of_everything_is_split_and_leaves_partial_blocks_alone() {
+    let mut testbed = Testbed::new(1);
+    testbed.disk.fill(7);
     let trim = Request::Trim { offset: 100, length: SIZE as u32 - 200, fua: true };
-    assert_eq!(world.reply(trim), Ok(Reply::Done));
-    assert_eq!(world.done, ["deallocate", "flush"]);
-    assert!(world.disk[..BLOCK].iter().chain(&world.disk[SIZE as usize - BLOCK..]).all(|&byte| byte == 7));
-    assert!(world.disk[BLOCK..SIZE as usize - BLOCK].iter().all(|&byte| byte == 0));
-    assert_eq!(world.reply(Request::Trim { offset: 100, length: 300, fua: false }), Ok(Reply::Done));
-    assert_eq!(world.done.len(), 2, "less than a block is nothing to trim");
-    assert!(world.disk[..BLOCK].iter().all(|&byte| byte == 7));
+    assert_eq!(testbed.reply(trim), Ok(Reply::Done));
+    assert_eq!(testbed.done, ["deallocate", "flush"]);
+    assert!(testbed.disk[..BLOCK].iter().chain(&testbed.disk[SIZE as usize - BLOCK..]).all(|&byte| byte == 7));
+    assert!(testbed.disk[BLOCK..SIZE as usize - BLOCK].iter().all(|&byte| byte == 0));
+    assert_eq!(testbed.reply(Request::Trim { offset: 100, length: 300, fua: false }), Ok(Reply::Done));
+    assert_eq!(testbed.done.len(), 2, "a partial block is not trimmed");
+    assert!(testbed.disk[..BLOCK].iter().all(|&byte| byte == 7));
 }
 
 #[test]
@@ -260,18 +260,18 @@ fn four_gigabytes_of_trim_are_never_one_command() {
     let mut work = Work::default();
     let large = Geometry { block_size_bytes: 4096, zone_size_blocks: Blocks(1 << 30), ..geometry() };
     work.add_device(DISK, Shape::new(&large, false));
-    let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(1) };
-    work.begin(DISK, asker, Request::Trim { offset: 0, length: u32::MAX, fua: true });
+    let requester = Requester { connection: CONNECTION, group: GROUP, request: RequestId(1) };
+    work.begin(DISK, requester, Request::Trim { offset: 0, length: u32::MAX, fua: true });
     let (mut commands, mut most) = (0, 0);
-    let mut under_way = VecDeque::new();
+    let mut in_flight = VecDeque::new();
     loop {
         while let Some(WorkEffect::Submit { command, .. }) = work.poll_effect() {
             let Operation::Deallocate { ranges } = &command.operation else { panic!("{command:?}") };
             assert!(ranges.len() == 1 && ranges[0].blocks.bytes(4096) <= 64 << 20);
-            under_way.push_back(command.id);
+            in_flight.push_back(command.id);
         }
-        most = most.max(under_way.len());
-        let Some(id) = under_way.pop_front() else { break };
+        most = most.max(in_flight.len());
+        let Some(id) = in_flight.pop_front() else { break };
         commands += 1;
         work.completed(Completion::of(id, Status::Success));
     }
@@ -279,135 +279,135 @@ fn four_gigabytes_of_trim_are_never_one_command() {
 }
 
 #[test]
-fn what_is_to_last_is_flushed_behind_its_writes_where_the_drive_has_a_cache() {
-    let mut world = World::new(1);
+fn fua_adds_a_flush_after_the_writes_if_the_drive_has_a_volatile_cache() {
+    let mut testbed = Testbed::new(1);
     let fua = Request::Write { offset: 0, data: vec![1; 8 * BLOCK].into(), fua: true };
-    assert_eq!(world.reply(fua.clone()), Ok(Reply::Done));
-    assert_eq!(world.done, ["write", "write", "write", "flush"]);
-    world.work = Work::default();
-    world.work.add_device(DISK, Shape::new(&geometry(), false));
-    assert_eq!(world.reply(fua), Ok(Reply::Done));
-    assert_eq!(world.done.len(), 7, "no flush where nothing is lost");
-    assert_eq!(world.reply(Request::Flush), Ok(Reply::Done));
-    assert_eq!(world.done[7..], ["flush"]);
+    assert_eq!(testbed.reply(fua.clone()), Ok(Reply::Done));
+    assert_eq!(testbed.done, ["write", "write", "write", "flush"]);
+    testbed.work = Work::default();
+    testbed.work.add_device(DISK, Shape::new(&geometry(), false));
+    assert_eq!(testbed.reply(fua), Ok(Reply::Done));
+    assert_eq!(testbed.done.len(), 7, "no flush without a volatile cache");
+    assert_eq!(testbed.reply(Request::Flush), Ok(Reply::Done));
+    assert_eq!(testbed.done[7..], ["flush"]);
 }
 
 #[test]
-fn a_block_that_cannot_be_read_costs_its_own_part_of_the_read() {
-    let mut world = World::new(1);
-    world.bad = vec![4];
+fn an_unreadable_block_fails_only_its_part_of_the_read() {
+    let mut testbed = Testbed::new(1);
+    testbed.bad = vec![4];
     let offset = BLOCK as u64 + 100;
-    let Ok(Reply::Read(pieces)) = world.reply(Request::Read { offset, length: 8 * BLOCK as u32 }) else {
+    let Ok(Reply::Read(pieces)) = testbed.reply(Request::Read { offset, length: 8 * BLOCK as u32 }) else {
         panic!("a read is answered in pieces");
     };
     let lengths: Vec<usize> = pieces.iter().map(ReadPiece::length).collect();
     assert_eq!(lengths, [3 * BLOCK - 100, 3 * BLOCK, 2 * BLOCK + 100]);
     assert!(matches!(pieces[1], ReadPiece::Failed { error: NbdError::Io, .. }));
     assert!(matches!((&pieces[0], &pieces[2]), (ReadPiece::Data(_), ReadPiece::Data(_))));
-    let part = world.reply(write(4 * BLOCK as u64 + 1, vec![1; 10]));
-    assert_eq!((part, world.disk[4 * BLOCK + 1]), (Err(NbdError::Io), 0), "what was not read is not written");
+    let part = testbed.reply(write(4 * BLOCK as u64 + 1, vec![1; 10]));
+    assert_eq!((part, testbed.disk[4 * BLOCK + 1]), (Err(NbdError::Io), 0), "a block that was not read is not written");
 }
 
 #[test]
-fn a_write_that_fails_begins_nothing_more() {
-    let mut world = World::new(1);
-    world.bad = (0..BLOCKS as u64).collect();
-    assert_eq!(world.reply(write(0, vec![1; 60 * BLOCK])), Err(NbdError::Io));
-    assert!(world.done.len() <= 8, "of 20 commands, {} were begun", world.done.len());
+fn a_failed_write_starts_no_more_commands() {
+    let mut testbed = Testbed::new(1);
+    testbed.bad = (0..BLOCKS as u64).collect();
+    assert_eq!(testbed.reply(write(0, vec![1; 60 * BLOCK])), Err(NbdError::Io));
+    assert!(testbed.done.len() <= 8, "of 20 commands, {} were started", testbed.done.len());
 }
 
 #[test]
-fn who_is_gone_gets_no_reply_and_holds_nobody_up() {
-    let mut world = World::new(1);
-    world.ask(write(10, vec![1; 20]));
-    world.ask(write(40, vec![2; 20]));
-    world.work.abandon(CONNECTION);
-    world.work.abandon(ConnectionId(9));
-    let late = Asker { connection: ConnectionId(2), group: GROUP, request: RequestId(1) };
-    world.work.begin(DISK, late, write(100, vec![3; 20]));
-    world.take();
-    world.run();
-    assert_eq!(world.replies, [(1, Ok(Reply::Done))]);
-    assert_eq!((world.disk[100], world.disk[40]), (3, 0));
+fn a_closed_connection_gets_no_reply_and_blocks_no_other() {
+    let mut testbed = Testbed::new(1);
+    testbed.ask(write(10, vec![1; 20]));
+    testbed.ask(write(40, vec![2; 20]));
+    testbed.work.abandon(CONNECTION);
+    testbed.work.abandon(ConnectionId(9));
+    let late = Requester { connection: ConnectionId(2), group: GROUP, request: RequestId(1) };
+    testbed.work.begin(DISK, late, write(100, vec![3; 20]));
+    testbed.take();
+    testbed.run();
+    assert_eq!(testbed.replies, [(1, Ok(Reply::Done))]);
+    assert_eq!((testbed.disk[100], testbed.disk[40]), (3, 0));
     // The other one had nothing to abandon. Connections of NVMe/TCP have flows of the same numbers.
-    assert_eq!(world.abandoned, [Flow { group: GROUP, queue: 1 << 63 | 1 }]);
+    assert_eq!(testbed.abandoned, [Flow { group: GROUP, queue: 1 << 63 | 1 }]);
 }
 
 /// The extents that the reply to a BLOCK_STATUS has.
-fn status(world: &mut World, offset: u64, length: u32, one: bool) -> Vec<zonda_nbd::Extent> {
-    match world.reply(Request::BlockStatus { offset, length, one }) {
+fn status(testbed: &mut Testbed, offset: u64, length: u32, one: bool) -> Vec<zonda_nbd::Extent> {
+    match testbed.reply(Request::BlockStatus { offset, length, one }) {
         Ok(Reply::Status(extents)) => extents,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn what_is_said_to_be_a_hole_reads_as_zeros_and_what_holds_something_is_said_to() {
+fn holes_read_as_zeros_and_data_are_reported_as_allocated() {
     for seed in 0..200 {
-        let mut world = World::new(seed);
-        for _ in 0..world.prng.below(12) {
-            let block = world.prng.below(BLOCKS as u64 - 4) as usize;
-            let blocks = 1 + world.prng.below(4) as usize;
-            world.disk[block * BLOCK..(block + blocks) * BLOCK].fill(7);
+        let mut testbed = Testbed::new(seed);
+        for _ in 0..testbed.prng.below(12) {
+            let block = testbed.prng.below(BLOCKS as u64 - 4) as usize;
+            let blocks = 1 + testbed.prng.below(4) as usize;
+            testbed.disk[block * BLOCK..(block + blocks) * BLOCK].fill(7);
         }
-        let offset = world.prng.below(SIZE);
-        let length = 1 + world.prng.below(SIZE - offset);
-        let extents = status(&mut world, offset, length as u32, false);
+        let offset = testbed.prng.below(SIZE);
+        let length = 1 + testbed.prng.below(SIZE - offset);
+        let extents = status(&mut testbed, offset, length as u32, false);
         let mut at = offset;
         for pair in extents.windows(2) {
-            assert_ne!(pair[0].is_hole, pair[1].is_hole, "seed {seed}: neighbours in one state are one");
+            assert_ne!(pair[0].is_hole, pair[1].is_hole, "seed {seed}: adjacent extents of one state are merged");
         }
         for extent in extents {
             let end = (at + extent.length).min(offset + length);
-            let is_zero = world.disk[at as usize..end as usize].iter().all(|&byte| byte == 0);
+            let is_zero = testbed.disk[at as usize..end as usize].iter().all(|&byte| byte == 0);
             assert_eq!((extent.is_hole, extent.is_zero), (is_zero, is_zero), "seed {seed}: {at}..{end}");
             at += extent.length;
         }
-        assert!(at >= offset + length, "seed {seed}: all is told, and perhaps the rest of the last block");
+        assert!(at >= offset + length, "seed {seed}: everything is covered, and perhaps the rest of the last block");
     }
 }
 
 #[test]
-fn a_client_that_wants_one_extent_gets_the_first_as_far_as_it_goes() {
-    let mut world = World::new(1);
-    world.disk[8 * BLOCK..9 * BLOCK].fill(7);
+fn a_client_that_wants_one_extent_gets_the_whole_first_one() {
+    let mut testbed = Testbed::new(1);
+    testbed.disk[8 * BLOCK..9 * BLOCK].fill(7);
     let hole = |length| zonda_nbd::Extent { length, is_hole: true, is_zero: true };
-    assert_eq!(status(&mut world, 100, 40 * BLOCK as u32, true), [hole(8 * BLOCK as u64 - 100)]);
-    assert_eq!(status(&mut world, 9 * BLOCK as u64, 3 * BLOCK as u32, true), [hole(3 * BLOCK as u64)]);
+    assert_eq!(status(&mut testbed, 100, 40 * BLOCK as u32, true), [hole(8 * BLOCK as u64 - 100)]);
+    assert_eq!(status(&mut testbed, 9 * BLOCK as u64, 3 * BLOCK as u32, true), [hole(3 * BLOCK as u64)]);
 }
 
 #[test]
-fn a_status_of_everything_looks_at_so_many_blocks_and_tells_of_so_many_extents_at_most() {
+fn a_block_status_of_everything_is_limited_in_blocks_and_extents() {
     let large = Geometry { zone_size_blocks: Blocks(1 << 30), ..geometry() };
-    // Of drives whose blocks are alike for so long.
+    // For drives with extents of this length.
     for (run, covered, extents) in [(u64::MAX, STATUS_BLOCKS_MAX, 1), (3, 3 * EXTENTS_MAX as u64, EXTENTS_MAX)] {
         let mut work = Work::default();
         work.add_device(DISK, Shape::new(&large, false));
-        let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(1) };
-        work.begin(DISK, asker, Request::BlockStatus { offset: 0, length: u32::MAX, one: false });
+        let requester = Requester { connection: CONNECTION, group: GROUP, request: RequestId(1) };
+        work.begin(DISK, requester, Request::BlockStatus { offset: 0, length: u32::MAX, one: false });
         let reply = loop {
-            match work.poll_effect().expect("it goes on to its reply") {
+            match work.poll_effect().expect("it continues to its reply") {
                 WorkEffect::Ask { job, start, most, .. } => {
                     let blocks = Blocks(most.0.min(run).min(1 << 16));
                     work.answered(job, Extent { blocks, is_hole: start.0 / run % 2 == 0 });
                 }
                 WorkEffect::Reply { result, .. } => break result,
-                WorkEffect::Submit { .. } | WorkEffect::Abandon { .. } => panic!("a status needs no commands"),
+                WorkEffect::Submit { .. } | WorkEffect::Abandon { .. } => panic!("a BLOCK_STATUS needs no commands"),
             }
         };
         let Ok(Reply::Status(found)) = reply else { panic!("{reply:?}") };
-        let told: u64 = found.iter().map(|extent| extent.length).sum();
-        assert_eq!((told, found.len()), (covered * BLOCK as u64, extents));
+        let reported: u64 = found.iter().map(|extent| extent.length).sum();
+        assert_eq!((reported, found.len()), (covered * BLOCK as u64, extents));
         assert!(work.is_idle());
     }
 }
 
 #[test]
-fn who_is_gone_is_told_of_no_holes() {
-    let mut world = World::new(1);
-    let asker = Asker { connection: CONNECTION, group: GROUP, request: RequestId(1) };
-    world.work.begin(DISK, asker, Request::BlockStatus { offset: 0, length: 512, one: false });
-    world.work.abandon(CONNECTION);
-    world.take();
-    assert!(world.replies.is_empty() && world.work.is_idle());
+fn a_closed_connection_gets_no_block_status() {
+    let mut testbed = Testbed::new(1);
+    let requester = Requester { connection: CONNECTION, group: GROUP, request: RequestId(1) };
+    testbed.work.begin(DISK, requester, Request::BlockStatus { offset: 0, length: 512, one: false });
+    testbed.work.abandon(CONNECTION);
+    testbed.take();
+    assert!(testbed.replies.is_empty() && testbed.work.is_idle());
 }

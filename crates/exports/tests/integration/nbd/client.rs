@@ -10,8 +10,8 @@ use zonda_nbd::NbdError;
 use zonda_nbd::testing::{Answer, Ask, Client, Failure, OptionReply};
 use zonda_nbd::wire::transmission::{command, command_flags};
 
-/// A server that has not answered after this never will.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a reply of the server.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
@@ -21,20 +21,20 @@ pub(crate) struct Host {
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) client: Client,
     cookies: u64,
-    /// Ended, and nobody has asked for them yet.
+    /// Completed requests that were not collected yet.
     ended: Vec<(u64, Result<Answer, Failure>)>,
 }
 
-/// Connected, and nothing said yet.
+/// Connected, nothing sent yet.
 pub(crate) fn connect(address: &str) -> Host {
     let stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
     Host::on(Box::new(stream))
 }
 
 pub(crate) fn connect_unix(path: &Path) -> Host {
     let stream = UnixStream::connect(path).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout can be set");
     Host::on(Box::new(stream))
 }
 
@@ -60,7 +60,7 @@ impl Host {
         let go = self.client.go(export);
         self.send(&go);
         while !self.client.is_in_transmission() {
-            assert!(self.receive().expect("the server answers") > 0, "the server hung up");
+            assert!(self.receive().expect("the server answers") > 0, "the server disconnected");
         }
         while self.client.option_replied().is_some() {}
         self
@@ -70,12 +70,12 @@ impl Host {
         self.stream.write_all(bytes).expect("the server reads");
     }
 
-    /// Takes what has come; zero at the end.
+    /// Processes received bytes; returns zero at the end of the stream.
     pub(crate) fn receive(&mut self) -> io::Result<usize> {
         let mut bytes = vec![0; 1 << 20];
         let count = loop {
             match self.stream.read(&mut bytes) {
-                // A signal came first: nothing has been read.
+                // Interrupted by a signal: nothing has been read.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => break result?,
             }
@@ -93,11 +93,11 @@ impl Host {
             if let Some(reply) = last {
                 return reply;
             }
-            assert!(self.receive().expect("the server answers") > 0, "the server hung up");
+            assert!(self.receive().expect("the server answers") > 0, "the server disconnected");
         }
     }
 
-    /// Asks, and does not wait; the name of what was asked.
+    /// Sends a request without waiting; returns its cookie.
     pub(crate) fn begin(&mut self, command: u16, flags: u16, offset: u64, length: u64, data: &[u8]) -> u64 {
         self.cookies += 1;
         let length = u32::try_from(length).expect("lengths have 32 bits");
@@ -113,7 +113,7 @@ impl Host {
             if let Some(place) = self.ended.iter().position(|(ended, _)| *ended == cookie) {
                 return self.ended.swap_remove(place).1.map_err(|failure| failure.error);
             }
-            assert!(self.receive().expect("the server answers") > 0, "the server hung up");
+            assert!(self.receive().expect("the server answers") > 0, "the server disconnected");
         }
     }
 
@@ -143,7 +143,7 @@ impl Host {
         self.ask(command::FLUSH, 0, 0, 0)
     }
 
-    /// Takes its leave; the server hangs up.
+    /// Sends DISC; the server closes the connection.
     pub(crate) fn disconnect(mut self) {
         let bytes = self.client.disconnect();
         self.send(&bytes);
@@ -156,7 +156,7 @@ impl Host {
                 Ok(0) => return,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return,
-                Err(error) => panic!("the connection stays: {error}"),
+                Err(error) => panic!("the connection was not closed: {error}"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is written is read again.
+//! Written data are read back.
 
 use zonda_devices::create_image;
 use zonda_exports::Source;
@@ -9,13 +9,13 @@ use zonda_nbd::wire::transmission::{command, command_flags};
 use super::client::open;
 use super::{BLOCK, SIZE, address, drive, plan, plan_of, serve, stop};
 
-/// Bytes that tell where they are.
+/// Bytes that depend on their offset.
 fn pattern(offset: u64, length: u64, salt: u8) -> Vec<u8> {
     (offset..offset + length).map(|at| (at / 511) as u8 ^ (at >> 16) as u8 ^ salt).collect()
 }
 
 #[test]
-fn many_requests_on_many_connections_do_what_each_asks() {
+fn many_requests_on_many_connections_are_served() {
     let server = serve(plan());
     let at = address(&server);
     let mut hosts: Vec<_> = (0..8).map(|_| open(&at, "memory")).collect();
@@ -39,7 +39,7 @@ fn many_requests_on_many_connections_do_what_each_asks() {
         let expected = pattern(offset, piece, (index % 8) as u8);
         assert!(hosts[host].end(cookie) == Ok(Answer::Data(expected)), "at {offset}");
     }
-    assert!(hosts[0].read(piece, piece).iter().all(|&byte| byte == 0), "between them is nothing");
+    assert!(hosts[0].read(piece, piece).iter().all(|&byte| byte == 0), "zeros between them");
     hosts.into_iter().for_each(super::client::Host::disconnect);
     stop(server);
 }
@@ -52,13 +52,13 @@ fn the_longest_request_is_split_for_the_drive() {
     let data = pattern(3 * BLOCK, length, 9);
     assert_eq!(host.write_durably(3 * BLOCK, &data), Ok(Answer::Done));
     assert!(host.read(3 * BLOCK, length) == data);
-    assert_eq!(host.ask(command::READ, 0, 0, length + BLOCK), Err(NbdError::Invalid), "the maximum holds");
+    assert_eq!(host.ask(command::READ, 0, 0, length + BLOCK), Err(NbdError::Invalid), "the maximum applies");
     host.disconnect();
     stop(server);
 }
 
 #[test]
-fn requests_that_are_no_whole_blocks_change_what_they_name_and_nothing_else() {
+fn unaligned_requests_change_only_their_own_bytes() {
     let server = serve(plan());
     let at = address(&server);
     let mut hosts = [open(&at, "memory"), open(&at, "memory")];
@@ -105,14 +105,14 @@ fn everything_can_be_trimmed_and_zeroed_in_one_request() {
 }
 
 #[test]
-fn what_was_flushed_on_one_connection_is_there_for_all_after_a_restart() {
+fn data_flushed_on_one_connection_survive_a_restart() {
     let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("shelf");
-    create_image(&path, &drive()).expect("there is room");
+    let path = directory.path().join("image");
+    create_image(&path, &drive()).expect("the image is created");
     let image = || plan_of(Source::Image(path.clone()));
     let server = serve(image());
     let at = address(&server);
-    let (mut one, mut other) = (open(&at, "shelf"), open(&at, "shelf"));
+    let (mut one, mut other) = (open(&at, "image"), open(&at, "image"));
     let data = pattern(0, 1 << 20, 5);
     assert_eq!(one.write(0, &data), Ok(Answer::Done));
     assert_eq!(other.flush(), Ok(Answer::Done));
@@ -120,7 +120,7 @@ fn what_was_flushed_on_one_connection_is_there_for_all_after_a_restart() {
     assert!(one.read(SIZE - 700, 700) == data[..700]);
     stop(server);
     let server = serve(image());
-    let mut late = open(&address(&server), "shelf");
+    let mut late = open(&address(&server), "image");
     assert!(late.read(0, 1 << 20) == data && late.read(SIZE - 700, 700) == data[..700]);
     late.disconnect();
     stop(server);

@@ -1,4 +1,4 @@
-//! What a volume says of its blocks, and what is in them.
+//! BLOCK_STATUS of a volume, compared with its data.
 
 use std::path::{Path, PathBuf};
 
@@ -24,14 +24,14 @@ fn make_volume(folder: &Path) -> PathBuf {
     let members = ["a", "b", "c"].map(|name| folder.join(name));
     for member in &members {
         let spec = sized("zn540", Some(40), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
-        create_image(member, &spec.plan(&PROFILES).expect("it can be so small")).expect("there is room");
+        create_image(member, &spec.plan(&PROFILES).expect("a valid size")).expect("the image is created");
     }
     let new = NewVolume {
         size: Some(ByteSize(16 << 20)),
         ..NewVolume::over(members.into_iter().map(Location::Image).collect(), Scheme::raid5(2))
     };
-    let ring = Ring::new(RingOptions::default()).expect("there is an event loop");
-    VolumeDrive::create(&folder.join("vol"), &new, &ring).expect("they suit");
+    let ring = Ring::new(RingOptions::default()).expect("an event loop");
+    VolumeDrive::create(&folder.join("vol"), &new, &ring).expect("the volume is created");
     folder.join("vol")
 }
 
@@ -44,13 +44,13 @@ fn open(address: &str, export: &str) -> Host {
     host.choose(export)
 }
 
-/// The extents of a range; asks again for what is behind the last.
+/// The extents of a range, with as many requests as needed.
 fn map(host: &mut Host, range: std::ops::Range<u64>, flags: u16) -> Vec<(u64, bool)> {
     let mut found: Vec<(u64, bool)> = Vec::new();
     let mut at = range.start;
     while at < range.end {
         let Ok(Answer::Status(extents)) = host.ask(command::BLOCK_STATUS, flags, at, range.end - at) else {
-            panic!("a volume tells what it holds")
+            panic!("a volume supports BLOCK_STATUS")
         };
         assert!(flags & command_flags::REQ_ONE == 0 || extents.len() == 1, "{extents:?}");
         for Extent { length, is_hole, is_zero } in extents {
@@ -67,7 +67,7 @@ fn map(host: &mut Host, range: std::ops::Range<u64>, flags: u16) -> Vec<(u64, bo
 }
 
 #[test]
-fn a_volume_tells_its_holes_and_these_read_as_zeros() {
+fn a_volume_reports_its_holes_and_these_read_as_zeros() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = make_volume(folder.path());
     let volume = || plan_of(Source::Volume(path.clone()));
@@ -82,14 +82,14 @@ fn a_volume_tells_its_holes_and_these_read_as_zeros() {
     let is_hole = |block: u64| !matches!(block, 10 | 12 | 100..103);
     for (range, flags) in [(0..size, 0), (0..size, command_flags::REQ_ONE), (10 * BLOCK..101 * BLOCK, 0)] {
         let mut at = range.start;
-        for (length, is_said_to_be_hole) in map(&mut host, range, flags) {
+        for (length, is_reported_hole) in map(&mut host, range, flags) {
             for block in at / BLOCK..(at + length) / BLOCK {
-                assert_eq!(is_said_to_be_hole, is_hole(block), "block {block}");
+                assert_eq!(is_reported_hole, is_hole(block), "block {block}");
             }
             at += length;
         }
     }
-    // Bytes within blocks: the block at each end tells of all its bytes.
+    // Unaligned ranges: the status of the block at each end applies to all its bytes.
     assert_eq!(map(&mut host, 10 * BLOCK + 1..11 * BLOCK + 5, 0), [(BLOCK - 1, false), (5, true)]);
     for block in 0..size / BLOCK {
         let is_zeros = host.read(block * BLOCK, BLOCK).iter().all(|&byte| byte == 0);
@@ -107,7 +107,7 @@ fn a_volume_tells_its_holes_and_these_read_as_zeros() {
 }
 
 #[test]
-fn a_drive_that_does_not_know_what_it_holds_says_that_everything_holds_something() {
+fn a_drive_without_allocation_status_reports_everything_as_allocated() {
     let server = serve(plan());
     let mut host = open(&address(&server), "memory");
     assert_eq!(map(&mut host, 0..SIZE, 0), [(SIZE, false)]);

@@ -1,4 +1,4 @@
-//! Clients that mean no good, or are too many.
+//! Hostile clients, and too many clients.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use zonda_nbd::wire::transmission::command;
 use super::client::{Host, connect, open};
 use super::{BLOCK, address, plan, serve, stop};
 
-/// Connections that may be.
+/// The limit on connections.
 const CONNECTIONS: usize = 128;
 
 fn work(host: &mut Host, place: u64) {
@@ -21,7 +21,7 @@ fn work(host: &mut Host, place: u64) {
 }
 
 #[test]
-fn who_chooses_no_export_in_ten_seconds_is_hung_up_on() {
+fn a_client_without_an_export_is_disconnected_after_ten_seconds() {
     let server = serve(plan());
     let at = address(&server);
     let mut good = open(&at, "memory");
@@ -31,16 +31,16 @@ fn who_chooses_no_export_in_ten_seconds_is_hung_up_on() {
     slow.send(&flags);
     silent.wait_for_end();
     slow.wait_for_end();
-    // Who is silent after the handshake may be.
+    // A client that is idle after the handshake is not.
     work(&mut good, 1);
-    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("it tells").nbd.expect("it exports");
+    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("a snapshot").nbd.expect("NBD is configured");
     assert_eq!((nbd.connections, nbd.handshake_timeouts), (1, 2));
     good.disconnect();
     stop(server);
 }
 
 #[test]
-fn strangers_give_way_to_clients_and_clients_to_nobody_of_their_own_address() {
+fn clients_without_an_export_are_evicted_and_active_ones_are_not_for_their_own_address() {
     let server = serve(plan());
     let at = address(&server);
     let mut silent: Vec<TcpStream> =
@@ -48,7 +48,7 @@ fn strangers_give_way_to_clients_and_clients_to_nobody_of_their_own_address() {
     let mut good: Vec<Host> = (0..CONNECTIONS).map(|_| open(&at, "memory")).collect();
     work(&mut good[0], 0);
     work(&mut good[CONNECTIONS - 1], 1);
-    // All places are taken now.
+    // All slots are in use now.
     connect(&at).wait_for_end();
     good.pop().expect("there are many").disconnect();
     let mut late = open(&at, "memory");
@@ -68,14 +68,14 @@ fn open_from(source: &str, at: &str, export: &str) -> Host {
 }
 
 #[test]
-fn idle_clients_of_one_address_do_not_keep_others_out() {
+fn idle_clients_of_one_address_do_not_lock_out_others() {
     let server = serve(plan());
     let at = address(&server);
     let mut idle: Vec<Host> = (0..CONNECTIONS).map(|_| open(&at, "memory")).collect();
     work(&mut idle[0], 0);
     let mut late = open_from("127.0.0.2", &at, "memory");
     work(&mut late, 1);
-    // The one that had worked is there still; the oldest of the others gave way.
+    // The active client is still connected; the oldest of the others was evicted.
     work(&mut idle[0], 2);
     idle.remove(1).wait_for_end();
     late.disconnect();
@@ -83,7 +83,7 @@ fn idle_clients_of_one_address_do_not_keep_others_out() {
 }
 
 #[test]
-fn nonsense_ends_its_own_connection_and_no_other() {
+fn malformed_requests_close_only_their_own_connection() {
     let server = serve(plan());
     let at = address(&server);
     let mut good = open(&at, "memory");
@@ -93,19 +93,19 @@ fn nonsense_ends_its_own_connection_and_no_other() {
         Host::on(Box::new(stream)).wait_for_end();
         work(&mut good, place as u64);
     }
-    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("it tells").nbd.expect("it exports");
+    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("a snapshot").nbd.expect("NBD is configured");
     assert_eq!((nbd.connections, nbd.protocol_errors), (1, 3));
     good.disconnect();
     stop(server);
 }
 
 #[test]
-fn a_client_that_never_reads_keeps_only_itself_waiting() {
+fn a_client_that_never_reads_delays_only_itself() {
     let server = serve(plan());
     let at = address(&server);
     let (mut good, mut rude) = (open(&at, "memory"), open(&at, "memory"));
     work(&mut good, 0);
-    // Far more than any socket buffer holds; it never looks at an answer.
+    // Far more than any socket buffer holds; it never reads a reply.
     (0..16).for_each(|_| {
         rude.begin(command::READ, 0, 0, 16 << 20, &[]);
     });
@@ -117,7 +117,7 @@ fn a_client_that_never_reads_keeps_only_itself_waiting() {
 }
 
 #[test]
-fn who_goes_in_the_middle_of_a_request_leaves_nothing_under_way() {
+fn a_client_that_disconnects_during_a_request_leaves_nothing_in_flight() {
     let server = serve(plan());
     let at = address(&server);
     let mut good = open(&at, "memory");

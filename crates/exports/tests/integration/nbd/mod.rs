@@ -30,10 +30,10 @@ const BLOCK: u64 = 4096;
 /// A drive of 64 MiB, all of it conventional.
 fn drive() -> DrivePlan {
     let spec = sized("conventional", Some(16), Some(ByteSize(SIZE / 16)), &PROFILES).expect("a built-in profile");
-    spec.plan(&PROFILES).expect("it can be so small")
+    spec.plan(&PROFILES).expect("a valid size")
 }
 
-/// A plan of one drive in memory, exported as `memory` on a port that the system chooses.
+/// A plan of one drive in memory, exported as `memory` on a port that the kernel chooses.
 fn plan() -> ServerPlan {
     plan_of(Source::Memory(Box::new(drive())))
 }
@@ -60,7 +60,7 @@ fn serve(plan: ServerPlan) -> Running {
     start(plan, false).expect("it starts")
 }
 
-/// Where the first export is, on TCP.
+/// The TCP address of the first export.
 fn address(server: &Running) -> String {
     let url = &server.info().nbd[0].urls[0];
     let rest = url.strip_prefix("nbd://").expect("an export on TCP");
@@ -69,5 +69,5 @@ fn address(server: &Running) -> String {
 
 fn stop(server: Running) {
     server.handle().stop();
-    server.wait().expect("it stops well");
+    server.wait().expect("it stops cleanly");
 }

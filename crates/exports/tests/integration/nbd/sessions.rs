@@ -1,4 +1,4 @@
-//! Who connects, to what, and how it ends.
+//! Connections, exports, and how connections end.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn add(plan: &mut ServerPlan, id: u32, source: Source) {
 
 fn zoned() -> Source {
     let spec = sized("zn540", Some(8), Some(ByteSize(1 << 20)), &PROFILES).expect("a built-in profile");
-    Source::Memory(Box::new(spec.plan(&PROFILES).expect("it can be so small")))
+    Source::Memory(Box::new(spec.plan(&PROFILES).expect("a valid size")))
 }
 
 fn refusal(plan: ServerPlan) -> ServeError {
@@ -47,7 +47,7 @@ fn refusal(plan: ServerPlan) -> ServeError {
 }
 
 #[test]
-fn exports_are_listed_with_their_names_and_sizes_of_blocks() {
+fn exports_are_listed_with_their_names_and_block_sizes() {
     let mut plan = plan();
     add(&mut plan, 2, Source::Memory(Box::new(drive())));
     plan.nbd[0].exports = Some(vec![export(Some("first"), 1), export(Some("second"), 2), export(None, 2)]);
@@ -68,7 +68,7 @@ fn exports_are_listed_with_their_names_and_sizes_of_blocks() {
             assert!(host.receive().expect("the server answers") > 0);
         }
     }
-    let sizes = sizes.expect("it was waited for").data;
+    let sizes = sizes.expect("block sizes were received").data;
     assert_eq!((&sizes[2..6], &sizes[10..14]), (&4096u32.to_be_bytes()[..], &(32u32 << 20).to_be_bytes()[..]));
     assert_eq!(host.option(option::ABORT, &[]).kind, reply::ACK);
     host.wait_for_end();
@@ -88,7 +88,7 @@ fn two_exports_of_one_drive_show_the_same_bytes_and_a_read_only_one_refuses_writ
     assert_eq!(view.write(BLOCK, b"def"), Err(NbdError::NotPermitted));
     assert_eq!(view.ask(command::TRIM, 0, 0, SIZE), Err(NbdError::NotPermitted));
     assert_eq!(disk.read(BLOCK, 3), b"abc");
-    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("it tells").nbd.expect("it exports");
+    let nbd = server.handle().snapshot(Duration::from_secs(5)).expect("a snapshot").nbd.expect("NBD is configured");
     assert_eq!((nbd.connections, nbd.connections_accepted), (2, 2));
     let counts = |export: usize, kind: &str| {
         let found = nbd.exports[export].requests.iter().find(|request| request.kind == kind);
@@ -103,11 +103,11 @@ fn two_exports_of_one_drive_show_the_same_bytes_and_a_read_only_one_refuses_writ
 }
 
 #[test]
-fn an_export_on_a_unix_socket_is_gone_with_its_server() {
+fn a_unix_socket_is_removed_with_its_server() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("nbd.sock");
     let server = serve(plan_on(&path));
-    let url = format!("nbd+unix:///memory?socket={}", path.canonicalize().expect("it is there").display());
+    let url = format!("nbd+unix:///memory?socket={}", path.canonicalize().expect("it exists").display());
     assert_eq!(server.info().nbd[0].urls, [url]);
     let mut host = connect_unix(&path).enter("memory");
     assert_eq!(host.write(0, b"zone"), Ok(Answer::Done));
@@ -116,7 +116,7 @@ fn an_export_on_a_unix_socket_is_gone_with_its_server() {
     assert!(error.message.contains("another server listens"), "{error}");
     stop(server);
     assert!(!path.exists());
-    // As a server that was killed leaves it.
+    // A stale socket, as of a killed server.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("the path is free"));
     stop(serve(plan_on(&path)));
 }
@@ -140,11 +140,11 @@ fn a_zoned_namespace_cannot_be_exported() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said_before_anybody_is_let_in() {
+fn an_invalid_plan_is_refused_before_a_connection_is_accepted() {
     let mut twice = plan();
     add(&mut twice, 2, Source::Memory(Box::new(drive())));
     let error = refusal(twice);
-    assert!(error.message.contains("two exports have the name \"memory\""), "{error}");
+    assert!(error.message.contains("duplicate export name \"memory\""), "{error}");
     let taken = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let mut plan = plan();
     plan.nbd[0].listen = vec![Address::Tcp(taken.local_addr().expect("it is bound"))];
@@ -169,14 +169,14 @@ fn each_server_has_its_own_exports() {
 }
 
 #[test]
-fn a_server_that_stops_answers_what_is_under_way_and_hangs_up() {
+fn a_stopping_server_completes_requests_in_flight_and_disconnects() {
     let server = serve(plan());
     let at = address(&server);
     let (mut busy, idle, mut shy) = (open(&at, "memory"), open(&at, "memory"), connect(&at));
     let data = vec![3; 8 << 20];
     let asked: Vec<u64> =
         (0..3).map(|index| busy.begin(command::WRITE, 0, index << 23, data.len() as u64, &data)).collect();
-    // The server has taken them when it has answered the last.
+    // The server has accepted all when it has greeted the last.
     assert_eq!(busy.end(asked[2]), Ok(Answer::Done));
     assert!(shy.receive().expect("it greets") > 0);
     server.handle().stop();
@@ -184,5 +184,5 @@ fn a_server_that_stops_answers_what_is_under_way_and_hangs_up() {
         assert_eq!(busy.end(*cookie), Ok(Answer::Done));
     }
     [busy, idle, shy].into_iter().for_each(super::client::Host::wait_for_end);
-    server.wait().expect("it stops well");
+    server.wait().expect("it stops cleanly");
 }

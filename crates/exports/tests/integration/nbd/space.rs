@@ -1,4 +1,4 @@
-//! An image on a file system that is full.
+//! An image on a full file system.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,8 +16,8 @@ use zonda_nbd::testing::Answer;
 use super::client::open;
 use super::{BLOCK, address, drive, plan_of, serve, stop};
 
-/// How long what must come may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for an expected event.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A file system of 12 MiB; unmounted when it is dropped.
 struct SmallDisk(tempfile::TempDir);
@@ -32,31 +32,31 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // A mount that stays goes with the machine.
+        // A mount that is left disappears at the next reboot.
         let _ = unmount(self.0.path(), UnmountFlags::DETACH);
     }
 }
 
 fn fill(path: &Path) {
-    let mut ballast = File::create(path).expect("there is room for a name");
+    let mut ballast = File::create(path).expect("the file is created");
     while ballast.write_all(&[1; BLOCK as usize]).is_ok() {}
 }
 
 fn space_of(server: &Running) -> SpaceSnapshot {
-    let snapshot = server.handle().snapshot(PATIENCE).expect("it runs");
+    let snapshot = server.handle().snapshot(TIMEOUT).expect("it runs");
     snapshot.subsystems[0].namespaces[0].space.expect("an image is on a file system")
 }
 
 #[test]
-fn a_full_file_system_is_no_space_for_clients_and_shown_until_there_is_room() {
+fn a_full_file_system_is_reported_to_clients_until_space_is_free() {
     let Some(disk) = SmallDisk::new() else {
-        println!("skipped: a small file system cannot be mounted here");
+        println!("skipped: cannot mount a small file system here");
         return;
     };
-    let (path, ballast) = (disk.0.path().join("shelf"), disk.0.path().join("ballast"));
-    create_image(&path, &drive()).expect("there is room");
+    let (path, ballast) = (disk.0.path().join("image"), disk.0.path().join("ballast"));
+    create_image(&path, &drive()).expect("the image is created");
     let server = serve(plan_of(Source::Image(path)));
-    let mut host = open(&address(&server), "shelf");
+    let mut host = open(&address(&server), "image");
     let data = vec![7; BLOCK as usize];
     assert_eq!(host.write(0, &data), Ok(Answer::Done));
     assert_eq!(space_of(&server), SpaceSnapshot::default());
@@ -67,12 +67,12 @@ fn a_full_file_system_is_no_space_for_clients_and_shown_until_there_is_room() {
     }
     let space = space_of(&server);
     assert!(space.is_full && space.failures >= 5, "{space:?}");
-    assert!(host.read(0, BLOCK) == data, "what is there can be read");
+    assert!(host.read(0, BLOCK) == data, "written data are readable");
 
-    std::fs::remove_file(&ballast).expect("it is there");
-    let until = Instant::now() + PATIENCE;
+    std::fs::remove_file(&ballast).expect("it exists");
+    let until = Instant::now() + TIMEOUT;
     while space_of(&server).is_full {
-        assert!(Instant::now() < until, "it never sees the room");
+        assert!(Instant::now() < until, "the free space is not detected");
         thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(host.write(100 * BLOCK, &data), Ok(Answer::Done));

@@ -23,16 +23,16 @@ struct Identity {
     key: String,
 }
 
-/// An authority, a server that it vouches for, and a client.
-struct World {
+/// An authority, and certificates of a server and a client signed by it.
+struct Testbed {
     authority: String,
     server: Identity,
     client: Identity,
 }
 
-impl World {
-    fn new() -> World {
-        let mut params = CertificateParams::new(Vec::new()).expect("no names are fine");
+impl Testbed {
+    fn new() -> Testbed {
+        let mut params = CertificateParams::new(Vec::new()).expect("valid parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("chance");
         let authority = params.self_signed(&key).expect("an authority").pem();
@@ -46,13 +46,13 @@ impl World {
         };
         let server = sign("localhost", ExtendedKeyUsagePurpose::ServerAuth);
         let client = sign("client", ExtendedKeyUsagePurpose::ClientAuth);
-        World { authority, server, client }
+        Testbed { authority, server, client }
     }
 
     fn serve(&self, client_authority: Option<&str>, required: bool) -> Running {
         let tls = NbdTls::new(&self.server.certificate, &self.server.key, client_authority, required);
         let mut plan = plan();
-        plan.nbd[0].tls = Some(tls.expect("they go together"));
+        plan.nbd[0].tls = Some(tls.expect("matching certificate and key"));
         serve(plan)
     }
 
@@ -69,7 +69,7 @@ impl World {
             Some(Identity { certificate, key }) => {
                 let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).expect("a certificate")];
                 let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
-                builder.with_client_auth_cert(chain, key).expect("they go together")
+                builder.with_client_auth_cert(chain, key).expect("matching certificate and key")
             }
         };
         let name = ServerName::try_from("localhost").expect("a name");
@@ -94,7 +94,7 @@ fn address(server: &Running) -> String {
 fn start_tls(server: &Running) -> (Host, TcpStream) {
     let stream = TcpStream::connect(address(server)).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out can be set");
-    let mut host = Host::on(Box::new(stream.try_clone().expect("a second name for it")));
+    let mut host = Host::on(Box::new(stream.try_clone().expect("a clone")));
     let flags = host.client.flags();
     host.send(&flags);
     assert_eq!(host.option(option::STARTTLS, &[]).kind, reply::ACK);
@@ -102,15 +102,15 @@ fn start_tls(server: &Running) -> (Host, TcpStream) {
 }
 
 fn tls_failures(server: &Running) -> u64 {
-    server.handle().snapshot(Duration::from_secs(5)).expect("it tells").nbd.expect("it exports").tls_failures
+    server.handle().snapshot(Duration::from_secs(5)).expect("a snapshot").nbd.expect("NBD is configured").tls_failures
 }
 
 #[test]
-fn data_go_there_and_back_encrypted_and_the_end_is_told() {
-    let world = World::new();
-    let server = world.serve(None, true);
+fn data_are_encrypted_both_ways_and_the_session_ends_with_close_notify() {
+    let testbed = Testbed::new();
+    let server = testbed.serve(None, true);
     let (mut one, mut other) =
-        (world.connect(&server, None).choose("memory"), world.connect(&server, None).choose("memory"));
+        (testbed.connect(&server, None).choose("memory"), testbed.connect(&server, None).choose("memory"));
     let data: Vec<u8> = (0..5 << 20).map(|at| (at / 257) as u8).collect();
     let asked = one.begin(command::WRITE, 0, 100, data.len() as u64, &data);
     assert_eq!(one.end(asked), Ok(Answer::Done));
@@ -119,23 +119,23 @@ fn data_go_there_and_back_encrypted_and_the_end_is_told() {
     one.disconnect();
     server.handle().stop();
     other.wait_for_end();
-    server.wait().expect("it stops well");
+    server.wait().expect("it stops cleanly");
 }
 
 #[test]
-fn plain_text_is_refused_where_tls_is_required_and_taken_where_it_is_not() {
-    let world = World::new();
-    let server = world.serve(None, true);
+fn unencrypted_sessions_are_refused_where_tls_is_required_and_accepted_where_it_is_optional() {
+    let testbed = Testbed::new();
+    let server = testbed.serve(None, true);
     let mut plain = connect(&address(&server));
     let flags = plain.client.flags();
     plain.send(&flags);
     assert_eq!(plain.option(option::GO, &info_data(b"memory", &[])).kind, reply::ERR_TLS_REQD);
     assert_eq!(plain.option(option::LIST, &[]).kind, reply::ERR_TLS_REQD);
     stop(server);
-    let server = world.serve(None, false);
+    let server = testbed.serve(None, false);
     assert_eq!(server.info().nbd[0].urls.len(), 2, "encrypted, and not");
     let mut plain = connect(&address(&server)).enter("memory");
-    let mut secret = world.connect(&server, None).choose("memory");
+    let mut secret = testbed.connect(&server, None).choose("memory");
     assert_eq!(plain.write(0, b"zone"), Ok(Answer::Done));
     assert_eq!(secret.read(0, 4), b"zone");
     plain.disconnect();
@@ -144,19 +144,19 @@ fn plain_text_is_refused_where_tls_is_required_and_taken_where_it_is_not() {
 }
 
 #[test]
-fn a_client_is_believed_by_its_certificate_alone_where_an_authority_is_named() {
-    let world = World::new();
-    let server = world.serve(Some(&world.authority), true);
-    let stranger = World::new().client;
-    for identity in [None, Some(&stranger)] {
-        let mut host = world.connect(&server, identity);
+fn clients_need_a_certificate_of_the_configured_authority() {
+    let testbed = Testbed::new();
+    let server = testbed.serve(Some(&testbed.authority), true);
+    let untrusted = Testbed::new().client;
+    for identity in [None, Some(&untrusted)] {
+        let mut host = testbed.connect(&server, identity);
         let go = host.client.go("memory");
-        // In TLS 1.3 the refusal comes behind the client's first words.
+        // In TLS 1.3 the refusal arrives after the client's first bytes.
         let refused = host.stream.write_all(&go).and_then(|()| host.receive());
-        let error = refused.expect_err("it is not believed");
+        let error = refused.expect_err("its certificate is rejected");
         assert!(matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::ConnectionReset), "{error}");
     }
-    let mut host = world.connect(&server, Some(&world.client)).choose("memory");
+    let mut host = testbed.connect(&server, Some(&testbed.client)).choose("memory");
     assert_eq!(host.write(0, b"zone"), Ok(Answer::Done));
     host.disconnect();
     assert_eq!(tls_failures(&server), 2);
@@ -164,15 +164,15 @@ fn a_client_is_believed_by_its_certificate_alone_where_an_authority_is_named() {
 }
 
 #[test]
-fn nonsense_in_place_of_tls_ends_its_own_connection() {
-    let world = World::new();
-    let server = world.serve(None, true);
-    let mut good = world.connect(&server, None).choose("memory");
+fn invalid_tls_closes_only_its_own_connection() {
+    let testbed = Testbed::new();
+    let server = testbed.serve(None, true);
+    let mut good = testbed.connect(&server, None).choose("memory");
     for nonsense in [&[0; 100][..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0xff, 0xff]] {
         let (_, mut stream) = start_tls(&server);
         io::Write::write_all(&mut stream, &[nonsense, &[0xff; 20_000]].concat()).expect("the server reads");
         let mut last_words = Vec::new();
-        // An alert, or a reset, as not all was read.
+        // An alert, or a reset because of unread bytes.
         let _ = io::Read::read_to_end(&mut stream, &mut last_words);
         assert!(last_words.len() < 100, "{last_words:?}");
         assert_eq!(good.write(0, b"zone"), Ok(Answer::Done));
@@ -183,11 +183,11 @@ fn nonsense_in_place_of_tls_ends_its_own_connection() {
 }
 
 #[test]
-fn what_is_wrong_with_keys_and_certificates_is_said_without_them() {
-    let world = World::new();
-    let (mine, others) = (&world.server, &world.client);
+fn errors_of_keys_and_certificates_do_not_contain_them() {
+    let testbed = Testbed::new();
+    let (mine, others) = (&testbed.server, &testbed.client);
     let part = |certificate: &str, key: &str, authority: Option<&str>| {
-        let error = NbdTls::new(certificate, key, authority, true).expect_err("something is wrong");
+        let error = NbdTls::new(certificate, key, authority, true).expect_err("an invalid configuration");
         assert!(!error.reason.contains("BEGIN") && !error.reason.contains(&key[..key.len().min(60)]) || key.is_empty());
         error.part
     };
@@ -195,8 +195,8 @@ fn what_is_wrong_with_keys_and_certificates_is_said_without_them() {
     assert_eq!(part(&mine.key, &mine.key, None), NbdTlsPart::Certificate);
     assert_eq!(part(&mine.certificate, "", None), NbdTlsPart::Key);
     assert_eq!(part(&mine.certificate, &mine.certificate, None), NbdTlsPart::Key);
-    assert_eq!(part(&mine.certificate, &others.key, None), NbdTlsPart::Key, "it is another's");
+    assert_eq!(part(&mine.certificate, &others.key, None), NbdTlsPart::Key, "the key of another certificate");
     assert_eq!(part(&mine.certificate, &mine.key, Some("")), NbdTlsPart::ClientAuthority);
-    let tls = NbdTls::new(&mine.certificate, &mine.key, None, true).expect("they go together");
+    let tls = NbdTls::new(&mine.certificate, &mine.key, None, true).expect("matching certificate and key");
     assert_eq!(format!("{tls:?}"), "NbdTls { required: true, .. }");
 }

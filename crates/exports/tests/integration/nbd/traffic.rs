@@ -1,4 +1,4 @@
-//! Bytes are counted in the direction in which they went.
+//! Received and sent bytes are counted separately.
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ const WRITES: u64 = 32;
 const READS: u64 = 8;
 
 fn snapshot(server: &Running) -> Snapshot {
-    server.handle().snapshot(Duration::from_secs(30)).expect("it answers")
+    server.handle().snapshot(Duration::from_secs(30)).expect("a snapshot")
 }
 
-/// What was received is what was written and its headers; what was sent is what was read, and its headers.
+/// Received bytes are those written plus headers; sent bytes are those read plus headers.
 fn assert_directions(received: u64, sent: u64) {
     let (written, read) = (WRITES * PIECE, READS * PIECE);
     assert!((written..written + PIECE).contains(&received), "{received} bytes received for {written} written");
     assert!((read..read + PIECE).contains(&sent), "{sent} bytes sent for {read} read");
 }
 
-/// The figure of a metric without labels.
+/// The value of a metric without labels.
 fn metric(text: &str, name: &str) -> u64 {
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
-    line.rsplit(' ').next().expect("a figure").parse().expect("a whole number")
+    line.rsplit(' ').next().expect("a value").parse().expect("a whole number")
 }
 
 #[test]
@@ -44,11 +44,11 @@ fn bytes_from_nbd_clients_are_received_and_bytes_to_them_are_sent() {
     }
     host.disconnect();
     let snapshot = snapshot(&server);
-    let nbd = snapshot.nbd.as_ref().expect("it exports");
+    let nbd = snapshot.nbd.as_ref().expect("NBD is configured");
     assert_directions(nbd.received_bytes, nbd.sent_bytes);
     let text = metrics_text(&snapshot);
     assert_directions(metric(&text, "zonda_nbd_received_bytes_total"), metric(&text, "zonda_nbd_sent_bytes_total"));
-    assert_eq!((snapshot.traffic.received_bytes, snapshot.traffic.sent_bytes), (0, 0), "no NVMe host was there");
+    assert_eq!((snapshot.traffic.received_bytes, snapshot.traffic.sent_bytes), (0, 0), "no NVMe host was connected");
     stop(server);
 }
 
@@ -61,7 +61,7 @@ fn bytes_from_nvme_hosts_are_received_and_bytes_to_them_are_sent() {
         subsystem: NQN.parse().expect("a name"),
         namespace: NamespaceId::FIRST,
     };
-    let mut host = Connection::open(&Location::NvmeTcp(url), &NamespaceOptions::default()).expect("it is let in");
+    let mut host = Connection::open(&Location::NvmeTcp(url), &NamespaceOptions::default()).expect("it is accepted");
     let blocks = Blocks(PIECE / BLOCK);
     for piece in 0..WRITES {
         let data = vec![piece as u8; PIECE as usize].into();
@@ -73,7 +73,7 @@ fn bytes_from_nvme_hosts_are_received_and_bytes_to_them_are_sent() {
         let read = Operation::Read { start: Lba(piece * blocks.0), blocks };
         assert_eq!(host.execute(read).expect("it is connected").status, Status::Success);
     }
-    // What was sent last counts when its send has ended, which the host does not wait for.
+    // The last send is counted when it has completed, which the host does not wait for.
     let all_sent = (0..250).map(|_| snapshot(&server)).find(|snapshot| {
         let is_all = snapshot.traffic.sent_bytes >= READS * PIECE;
         if !is_all {
@@ -81,8 +81,8 @@ fn bytes_from_nvme_hosts_are_received_and_bytes_to_them_are_sent() {
         }
         is_all
     });
-    let snapshot = all_sent.expect("all that was read is counted as sent");
-    host.close().expect("it takes its leave");
+    let snapshot = all_sent.expect("all bytes read are counted as sent");
+    host.close().expect("it closes");
     assert_directions(snapshot.traffic.received_bytes, snapshot.traffic.sent_bytes);
     let text = metrics_text(&snapshot);
     assert_directions(metric(&text, "zonda_received_bytes_total"), metric(&text, "zonda_sent_bytes_total"));

@@ -1,8 +1,8 @@
 //! Garbage collection: live blocks of a segment are moved, then its zones are reset.
 //!
 //! ```text
-//! victim.rs  which segment is next
-//! pace.rs    how fast it goes
+//! victim.rs  the choice of the next segment
+//! pace.rs    the rate
 //! ```
 
 mod pace;
@@ -24,15 +24,17 @@ use crate::tables::{Physical, Segment, SegmentIndex};
 
 use pace::Pace;
 
-/// Owns the segment that is being emptied, what of it is in flight, and the pace.
+/// Owns the segment that is being emptied, its operations in flight, and the pace.
 ///
-/// Verbs, in their order: [`begin`](Collector::begin) with a [victim](victim::choose), [`next_read`](Collector::next_read) until there
-/// is none, [`read_ended`](Collector::read_ended) and [`moving`](Collector::moving) for each block, [`arrived`](Collector::arrived) when
-/// it is durable elsewhere, [`end_if_moved`](Collector::end_if_moved). Hosts [pay](Collector::pay) for what they write.
+/// Operations, in their order: [`begin`](Collector::begin) with a [victim](victim::choose),
+/// [`next_read`](Collector::next_read) until it returns none, [`read_ended`](Collector::read_ended)
+/// and [`moving`](Collector::moving) for each block, [`arrived`](Collector::arrived) when it is
+/// durable elsewhere, [`end_if_moved`](Collector::end_if_moved). Hosts are
+/// [charged](Collector::charge) for their writes.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
     current: Option<Current>,
-    /// A segment that is read to its end while its last blocks wait for others to fill their stripe.
+    /// A completely read segment whose last blocks wait for others to fill their stripe.
     emptied: Option<SegmentIndex>,
     /// Blocks that wait in stripes.
     waiting_blocks: u32,
@@ -49,41 +51,43 @@ struct Current {
     /// All members are read to their ends.
     is_read: bool,
     tombstone: usize,
-    /// Tombstones that were read: those of several blocks go to one.
+    /// Tombstones that were read: those of several blocks are merged into one.
     tombstones: Tombstones,
     /// Fetches in flight, and those of them that are of tombstones.
     fetching: u32,
     fetching_tombstones: u32,
-    /// Blocks that the fetches are of.
+    /// Blocks of these fetches.
     fetching_blocks: u32,
     urgency: Urgency,
-    /// What is not needed is read, too, to see whether it is damaged.
+    /// Blocks that are not needed are read, too, to check them for damage.
     reads_unneeded: bool,
-    /// Blocks are read and not moved yet: whether all of them can be read is not known.
+    /// Blocks are read and not moved yet: it is not known whether all of them can be read.
     is_checking: bool,
-    /// Not all of it was read or moved, its tombstones included: it is not reset, whatever becomes of its blocks.
+    /// Not all of it was read or moved, its tombstones included: it is not reset, even if none of
+    /// its blocks is needed.
     is_abandoned: bool,
-    /// A block could not be read: the segment stays as it is until that is recorded.
+    /// A block could not be read: the segment stays until that is recorded.
     has_lost: bool,
-    /// Since then some of them were recorded, or read after all: the segment is to be collected once more.
+    /// Since then some of them were recorded, or read after all: the segment is to be collected
+    /// again.
     is_repeated: bool,
     /// The same of tombstones.
     has_lost_tombstones: bool,
-    /// Tombstones that could not be read were taken from the map.
+    /// Tombstones that could not be read were reconstructed from the map.
     has_tombstones_of_map: bool,
-    /// Where they were: to be named once what they said is durable elsewhere.
+    /// Their places: to be named once their contents are durable elsewhere.
     unnamed: Vec<LostPlace>,
 }
 
-/// Why a segment is emptied, which says how fast.
+/// Why a segment is emptied, which determines the pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// Its blocks have lost redundancy, or a mount needs the room: as fast as members are.
-    AtOnce,
-    /// Nothing is wrong with it, but it lacks footers: a share of what hosts write, and when they write nothing.
-    BesideHosts,
-    /// As fast as hosts use up what is free.
-    ForRoom,
+    /// Its blocks have lost redundancy, or a mount needs the space: as fast as members are.
+    Immediate,
+    /// It is intact, but lacks footers: a share of host writes, and while hosts are idle.
+    Background,
+    /// As fast as hosts consume free space.
+    ForSpace,
 }
 
 impl Collector {
@@ -92,7 +96,7 @@ impl Collector {
         self.current.as_ref().is_some_and(|current| current.segment == index) || self.emptied == Some(index)
     }
 
-    /// Whether there is more to be read of one.
+    /// Whether more of it is to be read.
     pub(super) fn has_more(&self) -> bool {
         self.current.as_ref().is_some_and(|current| !current.is_read)
     }
@@ -102,17 +106,17 @@ impl Collector {
         self.current.as_ref().is_some_and(|current| current.fetching > 0)
     }
 
-    /// A segment that waits for its last blocks to arrive.
+    /// A segment that waits for its last blocks to become durable.
     pub(super) fn emptied(&self) -> Option<SegmentIndex> {
         self.emptied
     }
 
-    /// Whether none is.
+    /// Whether no segment is being collected.
     pub(super) fn is_idle(&self) -> bool {
         self.current.is_none() && self.emptied.is_none()
     }
 
-    /// A block that was moved is durable where it is now.
+    /// A moved block is durable in its new place.
     pub(super) fn arrived(&mut self) {
         self.waiting_blocks -= 1;
         self.pace.moved_one();
@@ -123,7 +127,7 @@ impl Collector {
         self.current.is_none()
     }
 
-    /// Blocks that wait in stripes until they are where they are moved to.
+    /// Whether moved blocks wait in stripes until they are durable.
     pub(super) fn waits_for_blocks(&self) -> bool {
         self.waiting_blocks > 0
     }
@@ -132,30 +136,30 @@ impl Collector {
         self.relocated_blocks
     }
 
-    /// Whether a segment is being emptied no faster than it must be.
+    /// Whether a segment is being emptied at a limited pace.
     pub(super) fn is_paced(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| current.urgency != Urgency::AtOnce)
+        self.current.as_ref().is_some_and(|current| current.urgency != Urgency::Immediate)
     }
 
-    /// The segment that is being emptied is emptied at once. Returns which one it is.
-    pub(super) fn hurry(&mut self) -> Option<SegmentIndex> {
+    /// Empties the current segment at full speed. Returns the segment.
+    pub(super) fn expedite(&mut self) -> Option<SegmentIndex> {
         let current = self.current.as_mut()?;
-        current.urgency = Urgency::AtOnce;
+        current.urgency = Urgency::Immediate;
         Some(current.segment)
     }
 
-    /// Of the segment that is being emptied what is not needed is read, too.
+    /// Reads blocks of the current segment that are not needed, too.
     pub(super) fn read_unneeded(&mut self) {
         if let Some(current) = &mut self.current {
             current.reads_unneeded = true;
         }
     }
 
-    /// Of the segment that is being emptied all blocks are read before the first one is moved.
+    /// Reads all blocks of the current segment before the first one is moved.
     pub(super) fn check_first(&mut self, segments: &Segments) {
         if let Some(current) = &mut self.current {
             current.is_checking = true;
-            // Those that cannot be read are taken from the map.
+            // Those that cannot be read are reconstructed from the map.
             current.tombstone = segments[current.segment].tombstones.len();
         }
     }
@@ -165,29 +169,29 @@ impl Collector {
         self.current.as_ref().is_some_and(|current| current.is_checking)
     }
 
-    /// Whether what waits to be moved will, as far as is known, free the segment that it comes from.
+    /// Whether the blocks that wait to be moved will free their segment, as far as is known.
     pub(super) fn is_certain_to_reclaim(&self) -> bool {
         let is_certain = |current: &Current| !current.is_checking && (!current.has_lost || current.is_repeated);
         self.waiting_blocks > 0 && (self.emptied.is_some() || self.current.as_ref().is_some_and(is_certain))
     }
 
-    /// A segment that holds a block which cannot be read is not emptied any further. Returns which one it is, if one is being emptied: what
-    /// waits of it may stay where it is.
+    /// Stops emptying a segment with a block that cannot be read. Returns the segment, if one is
+    /// being emptied: its waiting blocks may stay where they are.
     pub(super) fn abandon(&mut self) -> Option<SegmentIndex> {
         let may = |current: &&mut Current| current.has_lost && !current.is_repeated && !current.is_checking;
         let current = self.current.as_mut().filter(may).filter(|_| self.emptied.is_none())?;
         (current.is_read, current.is_abandoned) = (true, true);
-        // What these places said is not moved either.
+        // The contents of these places are not moved either.
         current.unnamed.clear();
         Some(current.segment)
     }
 
-    /// So many blocks that waited in stripes stay where they are.
+    /// Blocks that waited in stripes stay where they are.
     pub(super) fn withdrawn(&mut self, blocks: u32) {
         self.waiting_blocks -= blocks;
     }
 
-    /// A segment is emptied from now on.
+    /// Begins to empty a segment.
     pub(super) fn begin(&mut self, spec: &Spec, segments: &mut Segments, victim: SegmentIndex, urgency: Urgency) {
         segments.pin(victim);
         let segment = &segments[victim];
@@ -213,12 +217,12 @@ impl Collector {
         });
     }
 
-    /// Nothing is to be collected.
-    pub(super) fn rest(&mut self) {
-        self.pace.rest();
+    /// There is nothing to collect.
+    pub(super) fn set_idle(&mut self) {
+        self.pace.set_idle();
     }
 
-    /// What is to be read next, how many blocks of it, and why; none when all is read, or when it goes no faster.
+    /// The next blocks to read, how many, and why; none if all is read, or the pace forbids it.
     pub(super) fn next_read(
         &mut self,
         space: Space<'_>,
@@ -230,8 +234,8 @@ impl Collector {
         let most = RELOCATED_BLOCKS_MAX.max(3 * spec.shape.stripe_blocks(Stream::Relocation)) as u32;
         let current = self.current.as_mut().filter(|current| !current.is_read)?;
         let in_flight = self.waiting_blocks + current.fetching_blocks;
-        // Damage may have been found since.
-        let is_urgent = current.urgency == Urgency::AtOnce || segments[current.segment].is_suspect;
+        // Damage may have been found in the meantime.
+        let is_urgent = current.urgency == Urgency::Immediate || segments[current.segment].is_suspect;
         let may_move = in_flight < most && (is_urgent || self.pace.may_move(space, buffered_blocks, now, in_flight));
         let Some((place, blocks)) = current.next_place(segments) else {
             current.is_read = true;
@@ -252,7 +256,7 @@ impl Collector {
         Some((place, blocks, Purpose::Move))
     }
 
-    /// So many blocks were read, or could not be. Says whether a segment is being emptied still.
+    /// A read of some blocks has ended. Returns whether a segment is still being emptied.
     pub(super) fn read_ended(&mut self, blocks: u32) -> bool {
         let Some(current) = &mut self.current else { return false };
         current.fetching -= 1;
@@ -260,7 +264,7 @@ impl Collector {
         true
     }
 
-    /// A block of tombstones was read, or could not be. Returns all those of the segment if it was the last.
+    /// A read of a block of tombstones has ended. Returns all of the segment after the last one.
     pub(super) fn tombstones_read(
         &mut self,
         segments: &Segments,
@@ -280,46 +284,46 @@ impl Collector {
         is_last.then(|| std::mem::take(&mut current.tombstones))
     }
 
-    /// A block of tombstones could not be read: the map knows those of the segment. Says whether it was the first.
+    /// A block of tombstones could not be read. Returns whether it was the first.
     pub(super) fn tombstones_lost(&mut self) -> bool {
         self.current.as_mut().is_some_and(|current| !std::mem::replace(&mut current.has_tombstones_of_map, true))
     }
 
-    /// Where a block of tombstones is that could not be read.
+    /// The place of a block of tombstones that could not be read.
     pub(super) fn name_later(&mut self, place: LostPlace) {
         if let Some(current) = &mut self.current {
             current.unnamed.push(place);
         }
     }
 
-    /// The segment, and where its unreadable tombstones are, once what they said is durable elsewhere: a mount that finds the places named
-    /// misses nothing.
+    /// The segment, and the places of its unreadable tombstones, once their contents are durable
+    /// elsewhere: a mount that finds the places named misses nothing.
     pub(super) fn take_unnamed(&mut self) -> Option<(SegmentIndex, Vec<LostPlace>)> {
         let current = self.current.as_mut().filter(|current| current.is_read && current.fetching == 0)?;
         let is_due = self.waiting_blocks == 0 && !current.unnamed.is_empty();
         is_due.then(|| (current.segment, std::mem::take(&mut current.unnamed)))
     }
 
-    /// A block of the segment could not be read: the segment stays as it is, until that is recorded.
+    /// A block of the segment could not be read: the segment stays until that is recorded.
     pub(super) fn block_lost(&mut self) {
         self.current.as_mut().expect("a segment is being collected").has_lost = true;
     }
 
-    /// What could not be read of a segment is recorded as lost, or was read after all.
-    pub(super) fn lost_is_known(&mut self, index: SegmentIndex) {
+    /// What could not be read of a segment was recorded as lost, or was read after all.
+    pub(super) fn on_loss_recorded(&mut self, index: SegmentIndex) {
         if let Some(current) = self.current.as_mut().filter(|current| current.segment == index) {
             current.is_repeated = true;
         }
     }
 
-    /// A block that was read need not be moved any more.
+    /// A block that was read does not need to be moved any more.
     pub(super) fn skipped(&mut self) {
         if self.current.as_ref().is_none_or(|current| !current.reads_unneeded) {
             self.pace.moved_one();
         }
     }
 
-    /// A block of data is in a stripe, on its way to another segment.
+    /// A block of data is in a stripe, to be written to another segment.
     pub(super) fn moving(&mut self) {
         self.waiting_blocks += 1;
         self.relocated_blocks += 1;
@@ -330,7 +334,7 @@ impl Collector {
         self.waiting_blocks += 1;
     }
 
-    /// Ends the segment of which all is moved. Says whether another one may be chosen.
+    /// Finishes a segment that was completely moved. Returns whether another one may be chosen.
     pub(super) fn end_if_moved(
         &mut self,
         spec: &Spec,
@@ -354,17 +358,19 @@ impl Collector {
         // Those blocks may be recorded as lost by now.
         let has_lost =
             current.is_abandoned || current.has_lost_tombstones || current.has_lost && segment.live_blocks > 0;
-        // Tombstones do not tell whether they have arrived. What else is in flight comes with blocks of the next segment.
+        // Tombstones do not report that they are durable. Other blocks in flight belong to the next
+        // segment.
         let has_to_wait = has_lost || !segment.tombstones.is_empty() || self.emptied.is_some();
         if has_to_wait && self.waiting_blocks > 0 {
             if self.waiting_blocks as usize <= stripes.filling_blocks(Stream::Relocation) {
-                // Nobody else comes to fill the stripe.
+                // Nothing else will fill the stripe.
                 stripes.pad(spec, Stream::Relocation);
             }
             return false;
         }
         if has_lost {
-            // What can be read in it can still be read; when all of it is rewritten by hosts, it goes.
+            // Readable blocks in it stay readable; when hosts have rewritten all of them, it is
+            // reset.
             if !current.is_repeated {
                 segments.set_lost(index);
             }
@@ -374,14 +380,14 @@ impl Collector {
         } else if self.waiting_blocks > 0 {
             self.emptied = Some(index);
         } else {
-            // A read is in flight. Nothing can have come to life: the segment is sealed.
+            // A read is in flight. No block can have become live: the segment is sealed.
             return false;
         }
         self.current = None;
         true
     }
 
-    /// All blocks of the segment were read: it is emptied, if all can be.
+    /// All blocks of the segment were read: it is emptied, if all are readable.
     fn end_check(&mut self, segments: &mut Segments) {
         let Some(current) = &mut self.current else { return };
         if current.has_lost && segments[current.segment].live_blocks > 0 {
@@ -396,26 +402,26 @@ impl Collector {
         (current.is_checking, current.is_read, current.has_lost, current.tombstone) = (false, false, false, 0);
     }
 
-    /// Whether hosts are not too far ahead, or nothing is collected: what space there is, is for them.
+    /// Whether hosts are not too far ahead, or nothing is collected: then free space is for hosts.
     pub(super) fn allows_hosts(&self, spec: &Spec) -> bool {
         self.pace.allows_hosts(spec) || self.is_idle()
     }
 
-    /// A stripe is written.
-    pub(super) fn pay(&mut self, space: Space<'_>, now: Instant, stream: Stream) {
+    /// A stripe was written.
+    pub(super) fn charge(&mut self, space: Space<'_>, now: Instant, stream: Stream) {
         let is_idle = self.is_idle();
-        self.pace.pay(space, now, stream, is_idle);
+        self.pace.charge(space, now, stream, is_idle);
     }
 
-    /// When collection goes on although nobody writes, if that is what it waits for.
+    /// When collection continues without host writes, if that is what it waits for.
     pub(super) fn due(&self, spec: &Spec, buffered_blocks: usize, now: Instant) -> Option<Instant> {
         if self.has_more() { self.pace.due(spec, buffered_blocks, now) } else { None }
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self, segments: &Segments) {
         for index in self.current.iter().map(|current| current.segment).chain(self.emptied) {
             assert!(segments[index].is_pinned, "a segment that is collected is chosen once");
@@ -428,14 +434,14 @@ impl Collector {
 }
 
 impl Current {
-    /// What is to be read next, and how many blocks of it; none if it is tombstones.
+    /// The next blocks to read, and how many; none if tombstones are next.
     fn next_place(&mut self, segments: &Segments) -> Option<(Physical, u32)> {
         let index = self.segment;
         let segment = &segments[index];
         if let Some(&place) = segment.tombstones.get(self.tombstone) {
             return Some((place, 0));
         }
-        // Slot by slot over all members, so that each has a part of the work.
+        // Slot by slot over all members, so that all of them share the work.
         let payload = segment.layout.payload_blocks();
         let mut next: Option<(u32, MemberIndex, u32)> = None;
         for (member, from) in (0..).map(MemberIndex).zip(&mut self.entries) {
@@ -449,7 +455,7 @@ impl Current {
             }
         }
         let (slot, member, entry) = next?;
-        // Live blocks that follow in the same slot come with it.
+        // Live blocks that follow in the same slot are included.
         let is_wanted = |entry: &u32| match self.reads_unneeded {
             true => is_read(segment, member, *entry),
             false => segment.is_live(member, segment.layout.offset_of_entry(*entry)),
@@ -459,7 +465,7 @@ impl Current {
     }
 }
 
-/// Whether a block is read that need not be needed: it is, or it was written, as far as is known, and can be read.
+/// Whether a block is read: it is live, or known to be written and readable.
 fn is_read(segment: &Segment, member: MemberIndex, entry: u32) -> bool {
     let slot = entry / segment.layout.payload_blocks();
     let has_chunk = segment.zones[member.as_usize()].is_some() && segment.slots.stripe_at(member, slot).is_some();
@@ -495,7 +501,7 @@ mod tests {
         segments.break_off(&spec, &mut members, index);
         let _ = end_all(&spec, &mut members, &mut segments, None);
         let mut collector = Collector::default();
-        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        collector.begin(&spec, &mut segments, index, Urgency::Immediate);
         let mut read = Vec::new();
         let next = |collector: &mut Collector, segments: &Segments| {
             collector.next_read(Space::new(&spec, &members, true), segments, 0, Instant::ZERO)
@@ -532,12 +538,12 @@ mod tests {
         segments.break_off(&spec, &mut members, index);
         let _ = end_all(&spec, &mut members, &mut segments, None);
         let mut collector = Collector::default();
-        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        collector.begin(&spec, &mut segments, index, Urgency::Immediate);
         assert_eq!(collector.abandon(), None, "all can be read, as far as is known");
         collector.block_lost();
         assert_eq!(collector.abandon(), Some(index));
         // Its marker has become durable.
-        collector.lost_is_known(index);
+        collector.on_loss_recorded(index);
         segments.set_dead(place(0));
         assert!(collector.end_if_moved(&spec, &mut members, &mut segments, &mut stripes));
         assert!(collector.is_idle() && !segments[index].is_resetting());
@@ -553,7 +559,7 @@ mod tests {
         let index = segments.open(Stream::Small)[0];
         segments.break_off(&spec, &mut members, index);
         let mut collector = Collector::default();
-        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        collector.begin(&spec, &mut segments, index, Urgency::Immediate);
         let place = LostPlace { segment: 1, stripe: 2, member: 0, block: 3 };
         collector.name_later(place);
         assert_eq!(collector.take_unnamed(), None, "more of the segment may be unreadable");
@@ -580,7 +586,7 @@ mod tests {
             segments.stripe_complete(&spec, &mut members, index, number);
         }
         let mut collector = Collector::default();
-        collector.begin(&spec, &mut segments, index, Urgency::AtOnce);
+        collector.begin(&spec, &mut segments, index, Urgency::Immediate);
         collector.read_unneeded();
         let space = Space::new(&spec, &members, true);
         let mut read = Vec::new();

@@ -1,4 +1,4 @@
-//! Which segment garbage collection empties next, and when there is one: it starts while there is still room.
+//! The choice of the segment that garbage collection empties next: it starts before space runs out.
 
 use zonda_zoned::Instant;
 
@@ -18,7 +18,7 @@ pub(in crate::machine) fn is_needed(space: Space<'_>, segments: &Segments) -> bo
     space.is_low() || segments.doubtful().next().is_some()
 }
 
-/// The segment to be emptied next, and how urgent that is; none that holds more than `most` blocks to be moved.
+/// The segment to be emptied next, and its urgency; none with more than `most` blocks to move.
 pub(in crate::machine) fn choose(
     space: Space<'_>,
     segments: &Segments,
@@ -34,8 +34,8 @@ pub(in crate::machine) fn choose(
         let fits = most.is_none_or(|most| moved_blocks(spec, segment) <= most);
         segment.state == SegmentState::Sealed && is_free && fits
     };
-    // Zones that are lost on members that are there, blocks that are damaged: the rest of these segments is moved while it can
-    // be read.
+    // Zones that are lost on present members, damaged blocks: the rest of these segments is moved
+    // while it can be read.
     let is_urgent = |segment: &Segment| {
         let is_degraded = segment.lost & present != 0 && !members.will_rebuild(segment);
         is_degraded || segment.is_suspect
@@ -44,31 +44,32 @@ pub(in crate::machine) fn choose(
         |segment: &Segment| may(segment) && (segment.live_blocks > 0 || !segment.tombstones.is_empty());
     let doubtful = || segments.doubtful().filter(|(_, segment)| may_be_emptied(segment));
     if let Some((index, _)) = doubtful().find(|(_, segment)| is_urgent(segment)) {
-        return Some((index, Urgency::AtOnce));
+        return Some((index, Urgency::Immediate));
     }
     if let Some((index, _)) = doubtful().find(|(_, segment)| segment.is_exposed) {
-        return Some((index, Urgency::BesideHosts));
+        return Some((index, Urgency::Background));
     }
     if !space.is_low() {
         return None;
     }
     let worth = |segment: &Segment| worth(spec, segment);
     let mut candidates: Vec<_> = segments.iter().filter(|(_, segment)| may(segment) && worth(segment) > 0).collect();
-    // Less than a segment in all: moving blocks to and fro would win nothing. But where hosts wait, what has been begun is brought to
-    // an end, and the room that is left where moved blocks go counts as well.
+    // Less than a segment in total: moving blocks back and forth would reclaim nothing. But where
+    // hosts wait, the current segment is finished, and the free space in the segments for moved
+    // blocks counts as well.
     let blocks = spec.shape.data_blocks(spec.shape.layout(Stream::Relocation));
-    let won = candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>();
-    if won < blocks {
+    let reclaimed = candidates.iter().map(|(_, segment)| worth(segment)).sum::<u64>();
+    if reclaimed < blocks {
         let do_wait = space.free_segments() <= RELOCATION_SEGMENTS;
-        let must = do_wait && (!is_idle || won + room_for_moves(spec, segments, stripes) >= blocks);
+        let must = do_wait && (!is_idle || reclaimed + space_for_moves(spec, segments, stripes) >= blocks);
         if !must {
             return None;
         }
-        // Less than a stripe may be what padding costs.
+        // Padding may cost as much as a stripe.
         candidates.retain(|(_, segment)| worth(segment) >= spec.shape.stripe_blocks(Stream::Relocation) as u64);
     }
-    // Collection uses what is reserved for the next mount, as where one write after the other fails and each closes the segment that it
-    // goes to: then the segment that reclaims most is emptied, whatever its age.
+    // Collection uses the reserve of the next mount, for example when successive writes fail and
+    // each closes its segment: then the segment that reclaims most is emptied, whatever its age.
     let is_pressed = space.all_free_segments() < space.mount_segments();
     match if is_pressed { Victim::Greedy } else { spec.config.tuning.victim } {
         Victim::Greedy => {
@@ -81,7 +82,7 @@ pub(in crate::machine) fn choose(
             (all.saturating_sub(live) * age * 1024 / (all + live), std::cmp::Reverse(*index))
         }),
     }
-    .map(|(index, _)| (index, Urgency::ForRoom))
+    .map(|(index, _)| (index, Urgency::ForSpace))
 }
 
 /// Blocks that collecting a segment would reclaim.
@@ -95,15 +96,15 @@ pub(in crate::machine) fn worth(spec: &Spec, segment: &Segment) -> u64 {
     all.saturating_sub(moved.next_multiple_of(spec.shape.stripe_blocks(Stream::Relocation) as u64))
 }
 
-/// Blocks that are written when a segment is emptied. Tombstones are written as close together as they fit.
+/// Blocks that are written when a segment is emptied. Tombstones are packed.
 pub(in crate::machine) fn moved_blocks(spec: &Spec, segment: &Segment) -> u64 {
     let per_block = tombstones_per_block(spec.shape.block_bytes as u32) as u32;
     let tombstones = segment.tombstone_ranges.div_ceil(per_block).min(segment.tombstones.len() as u32);
     u64::from(segment.live_blocks) + u64::from(tombstones)
 }
 
-/// Blocks that still fit the segments that take moved blocks.
-pub(in crate::machine) fn room_for_moves(spec: &Spec, segments: &Segments, stripes: &Stripes) -> u64 {
+/// Free blocks in the open segments for moved blocks.
+pub(in crate::machine) fn space_for_moves(spec: &Spec, segments: &Segments, stripes: &Stripes) -> u64 {
     let left = |segment: &Segment| if segment.is_broken { 0 } else { segment.layout.stripes - segment.next_stripe };
     let free: u32 = segments.open(Stream::Relocation).iter().map(|&index| left(&segments[index])).sum();
     let is_filling = stripes.is_filling(Stream::Relocation).is_some();
@@ -123,7 +124,7 @@ mod tests {
     use crate::MemberIndex;
     use crate::tables::Physical;
 
-    /// A closed segment that something damaged was found in.
+    /// A closed segment in which damage was found.
     fn damaged(spec: &Spec, members: &mut Members, segments: &mut Segments) -> SegmentIndex {
         segments.open_wanted(spec, members, true, Stream::Small, 1);
         let index = segments.open(Stream::Small)[0];
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn age_counts_until_zones_that_are_left_to_mounts_are_used_up() {
+    fn age_counts_until_zones_reserved_for_mounts_are_used_up() {
         let spec = with_tuning(|tuning| tuning.victim = Victim::CostBenefit);
         let (mut members, mut segments, stripes) = (members(&spec), Segments::new(), Stripes::new());
         let [old, young] = [(5, Instant::ZERO), (1, Instant(900_000))].map(|(live, filled_at)| {
@@ -159,10 +160,10 @@ mod tests {
             let space = Space::new(&spec, &members, true);
             let chosen = choose(space, &segments, &stripes, true, None, Instant(1_000_000));
             let expected = if space.all_free_segments() < left_to_mounts { young } else { old };
-            assert!(chosen.is_none() && !space.is_low() || chosen == Some((expected, Urgency::ForRoom)));
+            assert!(chosen.is_none() && !space.is_low() || chosen == Some((expected, Urgency::ForSpace)));
             last = chosen;
         }
-        assert_eq!(last, Some((young, Urgency::ForRoom)));
+        assert_eq!(last, Some((young, Urgency::ForSpace)));
     }
 
     #[test]
@@ -176,10 +177,10 @@ mod tests {
         let place = Physical { segment: index, member: MemberIndex(0), offset: segments[index].layout.slot_offset(0) };
         assert_eq!(chosen(&segments), None, "it is empty");
         segments.set_live(place);
-        assert_eq!(chosen(&segments), Some((index, Urgency::AtOnce)), "a block is live");
+        assert_eq!(chosen(&segments), Some((index, Urgency::Immediate)), "a block is live");
         segments.set_dead(place);
         segments.add_tombstones(place, 1);
-        assert_eq!(chosen(&segments), Some((index, Urgency::AtOnce)), "a tombstone is needed");
+        assert_eq!(chosen(&segments), Some((index, Urgency::Immediate)), "a tombstone is needed");
         segments.drop_tombstones(place);
         assert_eq!(chosen(&segments), None, "it is empty again");
     }

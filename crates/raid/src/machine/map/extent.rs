@@ -1,4 +1,4 @@
-//! Which blocks hold something.
+//! Extents of written blocks and holes.
 
 use zonda_zoned::{Blocks, Lba};
 
@@ -7,25 +7,26 @@ use super::Map;
 use crate::limits::EXTENT_BLOCKS_MAX;
 use crate::tables::Location;
 
-/// Blocks of a volume that follow each other, all of them in one state.
+/// Consecutive blocks of a volume in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How many; at least one.
+    /// The number of blocks; at least one.
     pub blocks: Blocks,
-    /// They were never written, or were trimmed since: they read as zeros. Others may read as zeros, too.
+    /// The blocks were never written, or were trimmed since: they read as zeros. Other blocks may
+    /// read as zeros, too.
     pub is_hole: bool,
 }
 
 impl Map {
-    /// What is to be had from `start` on: the blocks that are as the first one is, at most `most` of them. No more than
-    /// [`EXTENT_BLOCKS_MAX`] are looked at, so what is behind them may be in the same state. As with a read, what counts is what was
-    /// taken before.
+    /// The extent that begins at `start`, at most `most` blocks. At most [`EXTENT_BLOCKS_MAX`]
+    /// blocks are examined, so the next extent may be in the same state. As for a read, requests
+    /// count that were accepted before.
     ///
     /// # Panics
-    /// When `start` is behind the end of the volume, or `most` is nothing.
+    /// If `start` is behind the end of the volume, or `most` is 0.
     pub(in crate::machine) fn extent(&self, stripes: &Stripes, start: Lba, most: Blocks) -> Extent {
         let end = self.blocks();
-        assert!(start.0 < end && most.0 > 0, "whoever asks knows how large the volume is");
+        assert!(start.0 < end && most.0 > 0, "the extent begins within the volume");
         let most = most.0.min(end - start.0).min(EXTENT_BLOCKS_MAX);
         let end = start.0 + most;
         let (first, mut at) = self.run_of(stripes, start.0, end);
@@ -39,10 +40,10 @@ impl Map {
         Extent { blocks: Blocks(at - start.0), is_hole: first }
     }
 
-    /// Whether a block is a hole, and how far blocks are that as far as can be told at once, before `end`.
+    /// Whether a block is a hole, and how far that is known to continue, before `end`.
     fn run_of(&self, stripes: &Stripes, lba: u64, end: u64) -> (bool, u64) {
         let end = match self.trims.has_until(lba) {
-            // What is left of a trim need not be looked at.
+            // Pending ranges of trims need not be examined.
             Ok(trimmed) => return (true, trimmed.min(end)),
             Err(next) => next.map_or(end, |next| next.min(end)),
         };
@@ -54,9 +55,9 @@ impl Map {
     fn reads_as_zeros(&self, stripes: &Stripes, lba: u64) -> bool {
         match self.location(lba) {
             Location::Nowhere | Location::Trimmed { .. } => true,
-            // A lost block held something.
+            // A lost block has contents.
             Location::Media(_) | Location::Lost { .. } => false,
-            // A tombstone is no block of its own.
+            // Tombstones are not blocks of the volume.
             Location::Buffered { stripe, block } => stripes[stripe].blocks[block as usize].lba != lba,
         }
     }

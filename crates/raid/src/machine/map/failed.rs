@@ -1,17 +1,20 @@
-//! Blocks of which a write has failed. Chunks of its stripe may be on members, so that a mount takes the write for one that a crash
-//! has interrupted, and the block has the version that failed. A write of the block that ends well is newer, and so is a trim: but a
-//! trim of a block that holds nothing writes no tombstone, unless such a version may return.
+//! Blocks with a failed write. Chunks of its stripe may be on members, so that a mount takes the
+//! write for one that a crash has interrupted, and the block gets the failed version. A later
+//! successful write of the block is newer, and so is a trim: but a trim of a block without contents
+//! writes no tombstone, unless such a version may return.
 
 use std::collections::BTreeMap;
 
 use super::super::segments::Segments;
 
-/// Owns the blocks of which a write has failed, as long as a segment is there that it may have been written to.
+/// Owns the blocks with failed writes, as long as a segment exists that these may have been written
+/// to.
 #[derive(Debug, Default)]
 pub(super) struct FailedWrites {
-    /// The sequence of the next segment when the write failed: its stripe was in earlier ones.
+    /// The sequence number of the next segment when the write failed: its stripe was in earlier
+    /// ones.
     blocks: BTreeMap<u64, u64>,
-    /// The sequence of the oldest segment when this was last looked at.
+    /// The sequence number of the oldest segment at the last check.
     oldest: u64,
 }
 
@@ -24,7 +27,7 @@ impl FailedWrites {
         }
     }
 
-    /// Whether a version that failed may be there after a crash, if the block holds nothing now.
+    /// Whether a failed version may appear after a crash, if the block has no contents now.
     pub(super) fn may_return(&mut self, segments: &Segments, lba: u64) -> bool {
         if !self.blocks.contains_key(&lba) {
             return false;

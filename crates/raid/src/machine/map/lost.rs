@@ -1,7 +1,8 @@
-//! Blocks that can never be read again: their newest version was durable, and too much of its stripe is damaged.
+//! Blocks that can never be read again: their newest version was durable, and too much of its
+//! stripe is damaged.
 //!
-//! A marker in a block of tombstones says so from then on, to mounts as well, until the block is written or trimmed: an older version
-//! that is found somewhere must not take its place.
+//! From then on a marker in a block of tombstones records that, for mounts as well, until the block
+//! is written or trimmed: an older version that is found somewhere must not replace it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +16,8 @@ use crate::limits::TOMBSTONE_BLOCKS_MAX;
 use crate::tables::{Address, Location, Physical, SegmentIndex};
 
 impl Map {
-    /// A marker is durable in the segment `to`: the version at `from`, in the segment of this sequence, is lost. Says whether that was
-    /// the block's newest durable version still.
+    /// A marker is durable in the segment `to`: the version at `from`, in the segment with this
+    /// sequence number, is lost. Returns whether that was still the block's newest durable version.
     pub(in crate::machine) fn publish_lost(
         &mut self,
         stripes: &mut Stripes,
@@ -34,8 +35,9 @@ impl Map {
         true
     }
 
-    /// A timestamp for the version of a block at a place, where its own cannot be read: no less than that, and less than those of all
-    /// versions that are newer. `None` if the place holds no version that is needed.
+    /// A timestamp for the version of a block at a place whose metadata cannot be read: not less
+    /// than its own, and less than those of all newer versions. `None` if the place holds no
+    /// version that is needed.
     pub(in crate::machine) fn timestamp_bound(&mut self, stripes: &Stripes, lba: u64, place: Physical) -> Option<u64> {
         if lba >= self.blocks() {
             return None;
@@ -44,8 +46,9 @@ impl Map {
         (oldest == Address::media(place)).then(|| newer.map_or_else(|| self.take_timestamp(), |newer| newer - 1))
     }
 
-    /// The tombstones and markers of a segment, as the map has them: in place of some that cannot be read. Their timestamps are no
-    /// earlier than theirs, and earlier than those of newer versions. Takes a look at every block of the volume.
+    /// The tombstones and markers of a segment according to the map: a replacement for unreadable
+    /// ones. Their timestamps are not earlier than the original ones, and earlier than those of
+    /// newer versions. Examines every block of the volume.
     pub(in crate::machine) fn tombstones_in(&mut self, stripes: &Stripes, segment: SegmentIndex) -> Vec<Tombstone> {
         let newest = self.take_timestamp();
         let mut found: Vec<Tombstone> = Vec::new();
@@ -70,8 +73,9 @@ impl Map {
         found
     }
 
-    /// Counts the blocks whose newest durable version is a tombstone or a marker, for each segment; `None` if there cannot be fewer than
-    /// the last time. Takes a look at every block of the volume.
+    /// Counts the blocks whose newest durable version is a tombstone or a marker, for each segment;
+    /// `None` if the counts cannot have decreased since the last time. Examines every block of the
+    /// volume.
     pub(in crate::machine) fn recount_tombstones(&mut self, stripes: &Stripes) -> Option<BTreeMap<SegmentIndex, u32>> {
         if !std::mem::take(&mut self.has_stale_tombstones) {
             return None;
@@ -87,13 +91,13 @@ impl Map {
         Some(needed)
     }
 
-    /// Where the newest durable version of a block is, if there is such a block.
+    /// The place of a block's newest durable version, if the block exists.
     pub(in crate::machine) fn durable_location(&self, stripes: &Stripes, lba: u64) -> Option<Location> {
         (lba < self.blocks()).then(|| self.oldest_version(stripes, lba).0.location())
     }
 
-    /// The oldest version of a block that is known, the durable one, and the timestamp of the next newer one: it was given after that
-    /// of the oldest, and none is given twice.
+    /// The oldest known version of a block, which is the durable one, and the timestamp of the next
+    /// newer one: timestamps are unique and ascending.
     fn oldest_version(&self, stripes: &Stripes, lba: u64) -> (Address, Option<u64>) {
         let mut entry = self.entries[lba as usize];
         let mut newer = None;
@@ -104,7 +108,8 @@ impl Map {
         (entry, newer)
     }
 
-    /// Which logical blocks have a version at these places. Takes a look at every block of the volume: for what is rare.
+    /// The logical blocks with versions at these places. Examines every block of the volume: for
+    /// rare cases.
     pub(in crate::machine) fn blocks_at(
         &self,
         stripes: &Stripes,
@@ -121,7 +126,7 @@ impl Map {
         found
     }
 
-    /// How many blocks are lost.
+    /// The number of lost blocks.
     pub(in crate::machine) fn lost_blocks(&self) -> u64 {
         self.lost.len() as u64
     }
@@ -151,7 +156,7 @@ impl Map {
         })
     }
 
-    /// A mount points a block here.
+    /// A mount sets the location of a block.
     pub(super) fn note_lost(&mut self, lba: u64, address: Address) {
         if matches!(address.location(), Location::Lost { .. }) {
             self.lost.insert(lba);

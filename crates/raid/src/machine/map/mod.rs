@@ -1,4 +1,4 @@
-//! Where each logical block is.
+//! The map of logical blocks to locations.
 //!
 //! ```text
 //! versions.rs  versions of a block, in stripes and on media: which is the newest, and which is durable
@@ -31,11 +31,13 @@ pub use extent::Extent;
 use failed::FailedWrites;
 use trim::Trims;
 
-/// Owns the address of each logical block, what is left of trims, and the timestamps of versions.
+/// Owns the location of each logical block, pending trims, and the timestamps of versions.
 ///
-/// Verbs: [`write`](Map::write) when a write is taken, [`publish`](Map::publish) when its stripe counts; for trims
-/// [`begin_trim`](Map::begin_trim), [`pump_trims`](Map::pump_trims) and [`next_ended_trim`](Map::next_ended_trim); for moved blocks
-/// [`publish_moved`](Map::publish_moved). A mount [points](Map::point) blocks to the newest versions that it finds.
+/// Operations: [`write`](Map::write) when a write is accepted, [`publish`](Map::publish) when its
+/// stripe counts; for trims [`begin_trim`](Map::begin_trim), [`pump_trims`](Map::pump_trims) and
+/// [`next_ended_trim`](Map::next_ended_trim); for moved blocks
+/// [`publish_moved`](Map::publish_moved). A mount [points](Map::point) blocks to the newest
+/// versions that it finds.
 #[derive(Debug)]
 pub(super) struct Map {
     entries: Vec<Address>,
@@ -44,12 +46,13 @@ pub(super) struct Map {
     lost: BTreeSet<u64>,
     failed: FailedWrites,
     next_timestamp: u64,
-    /// Since tombstones were last counted some have come to be needed no more, or were written although they were not needed.
+    /// Since the last count some tombstones became unnecessary, or were written although they were
+    /// unnecessary.
     has_stale_tombstones: bool,
 }
 
-/// What a write or a trim reaches beside the map: the stripes that take new versions, the segments that hold old ones, the requests
-/// that wait for them.
+/// The other owners that a write or a trim needs: the stripes that receive new versions, the
+/// segments that hold old ones, the requests that wait for them.
 #[derive(Debug)]
 pub(super) struct Reach<'a> {
     pub(super) spec: &'a Spec,
@@ -71,7 +74,8 @@ impl Map {
         }
     }
 
-    /// Blocks of a host's request go to stripes of a stream, and are there from now on.
+    /// Adds blocks of a host request to stripes of a stream; from then on these are their
+    /// locations.
     pub(super) fn write(
         &mut self,
         reach: &mut Reach<'_>,
@@ -111,7 +115,7 @@ impl Map {
         self.entries[lba as usize].location()
     }
 
-    /// Where a block is, for whoever reads it: a trim counts before its tombstones are written.
+    /// The location of a block for readers: a trim counts before its tombstones are written.
     #[inline]
     pub(super) fn location_for_hosts(&self, lba: u64) -> Location {
         if self.trims.has(lba) { Location::Nowhere } else { self.location(lba) }
@@ -127,10 +131,11 @@ impl Map {
         self.next_timestamp
     }
 
-    /// What holds between events. Returns for each segment how many of its blocks are live.
+    /// Checks the invariants between events. Returns for each segment how many of its blocks are
+    /// live.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self, stripes: &Stripes, segments: &Segments) -> Vec<u32> {
         let mut live = vec![0u32; segments.iter().map(|(index, _)| index.as_usize() + 1).max().unwrap_or(0)];
         let mut lost = BTreeSet::new();
@@ -147,7 +152,10 @@ impl Map {
                     }
                     Location::Media(place) => {
                         let segment = segments.get(place.segment).expect("a block's segment exists");
-                        assert!(segment.is_live(place.member, place.offset), "block {lba} is live where the map says");
+                        assert!(
+                            segment.is_live(place.member, place.offset),
+                            "block {lba} is live at its location in the map"
+                        );
                         assert!(!segment.is_resetting(), "block {lba} is in a segment that is reset");
                         live[place.segment.as_usize()] += 1;
                         break;

@@ -1,8 +1,8 @@
 //! Versions of a block: which is the newest, and which is durable.
 //!
-//! Until a version is durable, the contents it replaces stay where they are: a crash must find them. A block may be written again
-//! while a version of it is in a stripe, so each version remembers what it replaces, and whichever becomes durable first takes over
-//! from there.
+//! Until a version is durable, the contents it replaces stay: a crash must find them. A block may
+//! be written again while a version of it is in a stripe, so each version records what it replaces,
+//! and whichever becomes durable first continues from there.
 
 use super::super::segments::Segments;
 use super::super::spec::Spec;
@@ -24,11 +24,11 @@ impl Map {
     ) {
         let Some(old) = stripes.take_old(stripe, block) else { return };
         self.retire(stripes, segments, lba, old);
-        self.take_over(stripes, lba, Address::buffered(stripe, block), Address::media(place));
+        self.redirect(stripes, lba, Address::buffered(stripe, block), Address::media(place));
         segments.set_live(place);
     }
 
-    /// A block trimmed is durably so; `at` is its place in what the trim replaces.
+    /// A trimmed block is durably trimmed; `at` is its index in the blocks that the trim replaces.
     pub(in crate::machine) fn publish_trimmed(
         &mut self,
         stripes: &mut Stripes,
@@ -43,10 +43,11 @@ impl Map {
             return;
         };
         self.retire(stripes, segments, lba, old);
-        self.take_over(stripes, lba, Address::buffered(stripe, block), Address::trimmed(segment));
+        self.redirect(stripes, lba, Address::buffered(stripe, block), Address::trimmed(segment));
     }
 
-    /// A moved block is durable in its new place. If a newer version is in a stripe, that one replaces the new place.
+    /// A moved block is durable in its new place. If a newer version is in a stripe, that one
+    /// replaces the new place.
     pub(in crate::machine) fn publish_moved(
         &mut self,
         spec: &Spec,
@@ -62,7 +63,8 @@ impl Map {
         };
         if exists && self.replace(stripes, lba, from, Address::media(place)) {
             if let Location::Media(source) = from.location() {
-                // An index is used again, and then the address may be that of a newer version of the same block.
+                // An index may be reused, and then the address may be that of a newer version of
+                // the same block.
                 assert_eq!(
                     segments[source.segment].sequence, sequence,
                     "a moved block replaces the version that was read, and no newer one"
@@ -77,7 +79,8 @@ impl Map {
         }
     }
 
-    /// A tombstone is durable in another segment: so it is behind newer versions too, since these may be withdrawn.
+    /// A tombstone is durable in another segment, behind newer versions too, since these may be
+    /// withdrawn.
     pub(in crate::machine) fn publish_moved_tombstone(
         &mut self,
         stripes: &mut Stripes,
@@ -93,21 +96,21 @@ impl Map {
         self.has_stale_tombstones |= !self.replace(stripes, lba, old, new);
     }
 
-    /// What `me` was for the map, or for the next version in a stripe, `address` is from now on.
+    /// Replaces `me` by `address` in the map, or in the next version in a stripe.
     #[inline]
-    pub(super) fn take_over(&mut self, stripes: &mut Stripes, lba: u64, me: Address, address: Address) {
+    pub(super) fn redirect(&mut self, stripes: &mut Stripes, lba: u64, me: Address, address: Address) {
         assert!(
             self.replace(stripes, lba, me, address),
             "a version that was not superseded is in the chain of its block"
         );
     }
 
-    /// Whether a place is that of a version of this block, as far as is known.
+    /// Whether a place holds a version of this block, as far as is known.
     pub(in crate::machine) fn refers_to(&mut self, stripes: &mut Stripes, lba: u64, place: Address) -> bool {
         lba < self.blocks() && self.reference_to(stripes, lba, place).is_some()
     }
 
-    /// A mount finds that the newest version so far of a block is here.
+    /// A mount has found the newest version of a block so far.
     pub(in crate::machine) fn point(&mut self, segments: &mut Segments, lba: u64, address: Address) {
         let old = std::mem::replace(&mut self.entries[lba as usize], address);
         if let Location::Media(place) = old.location() {
@@ -119,19 +122,19 @@ impl Map {
         self.note_lost(lba, address);
     }
 
-    /// A mount finds this timestamp of a version: others go on from the highest.
+    /// A mount has found the timestamp of a version: new ones continue from the highest.
     pub(in crate::machine) fn saw_timestamp(&mut self, spec: &Spec, timestamp: u64) {
         if !spec.has(SeededBug::StaleTimestamps) {
             self.next_timestamp = self.next_timestamp.max(timestamp + 1);
         }
     }
 
-    /// A mount finds that a segment was opened when this was the next timestamp.
+    /// A mount has found that this was the next timestamp when a segment was opened.
     pub(in crate::machine) fn saw_header(&mut self, next_timestamp: u64) {
         self.next_timestamp = self.next_timestamp.max(next_timestamp);
     }
 
-    /// A version is not needed any more: a newer one is durable.
+    /// Releases a version: a newer one is durable.
     #[inline]
     fn retire(&mut self, stripes: &mut Stripes, segments: &mut Segments, lba: u64, old: Address) {
         match stripes.retire(segments, lba, old) {
@@ -144,13 +147,13 @@ impl Map {
         }
     }
 
-    /// Puts `address` in the place of `me` in the chain of a block's versions, if it is there.
+    /// Replaces `me` by `address` in the chain of a block's versions, if it is in it.
     #[inline]
     pub(super) fn replace(&mut self, stripes: &mut Stripes, lba: u64, me: Address, address: Address) -> bool {
         self.reference_to(stripes, lba, me).map(|reference| *reference = address).is_some()
     }
 
-    /// Where `me` stands in the chain of a block's versions, if it is there.
+    /// The reference to `me` in the chain of a block's versions, if it is in it.
     #[inline]
     fn reference_to<'a>(&'a mut self, stripes: &'a mut Stripes, lba: u64, me: Address) -> Option<&'a mut Address> {
         let mut entry = self.entries[lba as usize];
@@ -184,7 +187,7 @@ mod tests {
 
     const LBA: u64 = 5;
 
-    /// The owners that a version passes through, and an open segment.
+    /// The owners that a version involves, and an open segment.
     struct Parts {
         spec: Spec,
         members: Members,
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tombstone_is_needed_until_a_newer_version_is_durable_whatever_else_is_on_its_way() {
+    fn a_tombstone_is_needed_until_a_newer_version_is_durable_whatever_else_is_in_flight() {
         let mut parts = Parts::new();
         let segment = parts.segments.open(Stream::Small)[0];
         let recount = |parts: &mut Parts| parts.map.recount_tombstones(&parts.stripes);

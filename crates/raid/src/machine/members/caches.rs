@@ -1,40 +1,43 @@
-//! Members that may lose what they have acknowledged, until they are flushed: who waits for that.
+//! Volatile caches of members, and the operations that wait for flushes.
 //!
-//! A group of stripes is durable before the next one begins, and headers before the first, so that a mount can believe what one
-//! thing says of another; what replaces the contents of a zone is durable before the zone is reset. One round of flushes goes to
-//! all members, and serves everybody who waited when it began. Where caches are not volatile nobody waits, and nothing is sent.
+//! A group of stripes is durable before the next one begins, and headers before the first, so that
+//! a mount can rely on the order; blocks that replace the contents of a zone are durable before the
+//! zone is reset. One round of flushes goes to all members, and serves all waiters that were queued
+//! when it began. Without volatile caches nothing waits, and nothing is sent.
 //!
-//! Verbs, in their order: [`wait`](Caches::wait), [`begin_round`](Caches::begin_round), [`sent`](Caches::sent) and
-//! [`answered`](Caches::answered) for each member, [`end_round`](Caches::end_round).
+//! Operations, in their order: [`wait`](Caches::wait), [`begin_round`](Caches::begin_round),
+//! [`sent`](Caches::sent) and [`answered`](Caches::answered) for each member,
+//! [`end_round`](Caches::end_round).
 
 use crate::MemberIndex;
 use crate::tables::SegmentIndex;
 
-/// Owns the round of flushes in flight, and who waits for it and for the next one. No table is longer than those of requests and of
-/// segments together.
+/// Owns the round of flushes in flight, and the waiters for it and for the next one. No table is
+/// longer than those of requests and of segments together.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     is_in_flight: bool,
-    /// Members that have not answered.
+    /// Members that have not completed their flush.
     pending: u32,
     served: Vec<Waiter>,
-    /// A member that the volume cannot do without has failed its flush: the round is repeated.
+    /// The flush of a member that the volume needs has failed: the round is repeated.
     has_failed: bool,
     waiting: Vec<Waiter>,
 }
 
-/// Who waits until all that was written so far is durable.
+/// An operation that waits until everything written so far is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::machine) enum Waiter {
     /// A flush of a host.
     Request(u32),
-    /// The next group of a segment, or its footer; and the segment's sequence, since an index is used again.
+    /// The next group of a segment, or its footer; with the segment's sequence number, since
+    /// indices are reused.
     Barrier(SegmentIndex, u64),
     /// A segment in which nothing is needed.
     Reset(SegmentIndex),
-    /// A member that was given all that it lacked.
+    /// A member whose rebuild is complete but for the flush.
     Rebuilt(MemberIndex),
-    /// A mount that has rewritten what was torn.
+    /// A mount that has rewritten torn blocks.
     Mount,
 }
 
@@ -43,7 +46,8 @@ impl Caches {
         self.waiting.push(waiter);
     }
 
-    /// Begins a round if there is none and somebody waits for one. Says whether flushes are to be sent.
+    /// Begins a round if none is in flight and a waiter is queued. Returns whether flushes are to
+    /// be sent.
     pub(super) fn begin_round(&mut self) -> bool {
         if self.is_in_flight || self.waiting.is_empty() {
             return false;
@@ -53,22 +57,22 @@ impl Caches {
         true
     }
 
-    /// A member was sent the flush of the round.
+    /// A flush of the round was sent to a member.
     pub(super) fn sent(&mut self) {
         self.pending += 1;
     }
 
-    /// A member has answered, or never will.
+    /// A member has completed its flush, or never will.
     pub(super) fn answered(&mut self) {
         self.pending -= 1;
     }
 
-    /// The round makes nothing durable: those who wait for it wait for the next one.
+    /// The round makes nothing durable: its waiters wait for the next one.
     pub(super) fn fail_round(&mut self) {
         self.has_failed = true;
     }
 
-    /// Ends a round that all members have answered, and hands out whom it serves.
+    /// Ends a round that all members have completed, and returns its waiters.
     pub(super) fn end_round(&mut self) -> Vec<Waiter> {
         if !self.is_in_flight || self.pending > 0 {
             return Vec::new();
@@ -83,10 +87,10 @@ impl Caches {
         served
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self) {
         assert!(self.is_in_flight || self.pending == 0 && self.served.is_empty(), "only a round has flushes in flight");
     }
@@ -99,7 +103,7 @@ mod tests {
     #[test]
     fn a_round_serves_those_who_waited_when_it_began() {
         let mut caches = Caches::default();
-        assert!(!caches.begin_round(), "nobody waits");
+        assert!(!caches.begin_round(), "no waiter is queued");
         caches.wait(Waiter::Request(1));
         assert!(caches.begin_round());
         caches.sent();
@@ -116,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whom_a_round_that_failed_would_have_served_wait_for_the_next_one() {
+    fn waiters_of_a_failed_round_wait_for_the_next_one() {
         let mut caches = Caches::default();
         caches.wait(Waiter::Request(1));
         assert!(caches.begin_round());

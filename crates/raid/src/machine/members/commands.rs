@@ -1,8 +1,9 @@
-//! Commands to one member: what each is for, and since when it has been in flight.
+//! Commands of one member: the purpose of each, and since when it has been in flight.
 //!
-//! Verbs, in their order: [`send`](Commands::send) queues a command, [`poll`](Commands::poll) hands it over,
-//! [`queue_full`](Commands::queue_full) takes it back, [`ended`](Commands::ended) says what it was for;
-//! [`abandon`](Commands::abandon) ends all of them when the member has failed.
+//! Operations, in their order: [`send`](Commands::send) queues a command, [`poll`](Commands::poll)
+//! returns it for submission, [`queue_full`](Commands::queue_full) takes it back,
+//! [`ended`](Commands::ended) returns its purpose; [`abandon`](Commands::abandon) ends all of them
+//! when the member has failed.
 
 use std::collections::VecDeque;
 
@@ -11,22 +12,22 @@ use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, NamespaceId
 use super::Work;
 use crate::limits::MEMBER_COMMANDS_MAX;
 
-/// Owns the commands of one member that were sent and have not ended. Ids are never used twice, also by the device that replaces this
-/// one: bits 0..32 are a slot, bits 32..64 count the uses of all slots.
+/// Owns the outstanding commands of one member. Ids are never reused, not even by the device that
+/// replaces this one: bits 0..32 are a slot, bits 32..64 count the uses of all slots.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
-    /// Commands that were not handed over.
+    /// Commands that were not submitted yet.
     outbox: VecDeque<Command>,
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     /// Slots in use.
     in_flight: usize,
     uses: u32,
-    /// When each command was handed over, in that order; those that have ended are skipped.
+    /// When each command was submitted, in that order; completed ones are skipped.
     clock: VecDeque<(Instant, u64)>,
     /// The member's queue is full until the next completion.
     is_blocked: bool,
-    /// Since when its queue is full although no command is in flight: that counts as silence.
+    /// Since when its queue is full although no command is in flight: counts towards the timeout.
     refused_since: Option<Instant>,
 }
 
@@ -39,7 +40,7 @@ struct Slot {
 }
 
 impl Commands {
-    /// An empty table whose ids differ from all that this one has given.
+    /// An empty table whose ids differ from all ids of this one.
     pub(super) fn successor(&self) -> Commands {
         Commands { uses: self.uses, ..Commands::default() }
     }
@@ -58,7 +59,7 @@ impl Commands {
         self.outbox.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
     }
 
-    /// The next command to hand over; none while the member's queue is full.
+    /// The next command to submit; none while the member's queue is full.
     #[inline]
     pub(super) fn poll(&mut self, now: Instant) -> Option<Command> {
         if self.is_blocked || self.in_flight - self.outbox.len() >= MEMBER_COMMANDS_MAX {
@@ -69,7 +70,7 @@ impl Commands {
         Some(command)
     }
 
-    /// The member's queue had no slot for a command.
+    /// The member's queue was full.
     pub(super) fn queue_full(&mut self, now: Instant, command: Command) {
         if !self.is_in_flight(command.id.0) {
             // It was abandoned meanwhile.
@@ -84,7 +85,7 @@ impl Commands {
         }
     }
 
-    /// What an ended command was for; `None` of one that was abandoned.
+    /// The purpose of a completed command; `None` if it was abandoned.
     #[inline]
     pub(super) fn ended(&mut self, completion: &Completion) -> Option<Work> {
         self.is_blocked = false;
@@ -103,7 +104,7 @@ impl Commands {
         Some(slot.work)
     }
 
-    /// Ends all commands without a completion, and says what they were for.
+    /// Ends all commands without a completion, and returns their purposes.
     pub(super) fn abandon(&mut self) -> Vec<Work> {
         self.outbox.clear();
         self.clock.clear();
@@ -114,7 +115,7 @@ impl Commands {
         self.slots.drain(..).flatten().map(|slot| slot.work).collect()
     }
 
-    /// Whether commands wait to be handed over.
+    /// Whether commands wait to be submitted.
     pub(super) fn has_waiting(&self) -> bool {
         !self.outbox.is_empty()
     }
@@ -129,19 +130,19 @@ impl Commands {
         self.is_blocked
     }
 
-    /// What commands that have not ended are for.
+    /// The purposes of outstanding commands.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &Work> {
         self.slots.iter().flatten().map(|slot| &slot.work)
     }
 
-    /// When the oldest command counts as unanswered.
+    /// When the oldest command times out.
     pub(super) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
         let unanswered = self.clock.front().map(|&(since, _)| since);
         unanswered.into_iter().chain(self.refused_since).min().map(|since| since + timeout)
     }
 
-    /// Nobody has looked at completions for a while: commands have had so much less time.
-    pub(super) fn excuse_silence(&mut self, now: Instant, by: Duration) {
+    /// Completions were not processed for a while: the timeouts of commands are extended by that.
+    pub(super) fn excuse_timeouts(&mut self, now: Instant, by: Duration) {
         let times = self.clock.iter_mut().map(|(since, _)| since).chain(&mut self.refused_since);
         times.for_each(|since| *since = (*since + by).min(now).max(*since));
     }
@@ -151,10 +152,10 @@ impl Commands {
         slot.is_some_and(|slot| slot.use_number == (id >> 32) as u32)
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self) {
         assert_eq!(self.slots.iter().flatten().count(), self.in_flight, "commands in flight");
         assert_eq!(self.slots.len(), self.in_flight + self.free.len(), "every slot is free or in use");
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_ends_once_and_is_told_from_later_uses_of_its_slot() {
+    fn a_command_completes_once_and_differs_from_later_uses_of_its_slot() {
         let mut commands = Commands::default();
         commands.send(Work::Flush, Operation::Flush);
         let first = commands.poll(Instant(1)).expect("one waits");
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_device_answers_ends_no_command_of_its_successor() {
+    fn completions_of_a_replaced_device_end_no_command_of_its_successor() {
         let mut commands = Commands::default();
         commands.send(Work::Flush, Operation::Flush);
         let old = commands.poll(Instant(1)).expect("one waits");
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_asked_again_after_the_next_completion() {
+    fn a_full_queue_is_retried_after_the_next_completion() {
         let mut commands = Commands::default();
         commands.send(Work::Flush, Operation::Flush);
         commands.send(Work::Superblock, Operation::Flush);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_full_with_nothing_in_flight_counts_as_silence() {
+    fn a_queue_that_is_full_with_nothing_in_flight_counts_towards_the_timeout() {
         let mut commands = Commands::default();
         commands.send(Work::Flush, Operation::Flush);
         let command = commands.poll(Instant(5)).expect("one waits");
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_command_without_an_answer_says_when_its_member_is_silent() {
+    fn the_oldest_outstanding_command_determines_when_its_member_times_out() {
         let mut commands = Commands::default();
         for at in [1, 2] {
             commands.send(Work::Flush, Operation::Flush);

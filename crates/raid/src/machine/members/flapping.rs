@@ -1,9 +1,10 @@
-//! Members that fail and come back again and again, and members that stop answering for a while again and again without ever being
-//! silent for as long as it takes to fail.
+//! Members that repeatedly fail and return, and members that repeatedly stop answering for a while
+//! without ever timing out.
 //!
-//! A look is taken once a second while a command is in flight. A second counts for a member that has answered nothing for
-//! [`STALL_MIN`] although it has commands in flight; it counts for none where more members stall at the same time than the volume can
-//! do without, since then it is the network, or this machine. Slow members that go on answering do not stall.
+//! Members with commands in flight are checked once a second. A second counts for a member that has
+//! completed nothing for [`STALL_MIN`] although it has commands in flight; it counts for none where
+//! more members stall at the same time than the volume tolerates to lose, since then the cause is
+//! the network, or this machine. Slow members that keep completing commands do not stall.
 
 use std::collections::VecDeque;
 
@@ -11,43 +12,44 @@ use zonda_zoned::{Duration, Instant};
 
 use crate::limits::{RETURNS_MAX, RETURNS_WINDOW, STALL_WINDOW_SECONDS, STALLED_SECONDS_MAX};
 
-/// Owns what is known of one member's stalls and returns.
+/// Owns the history of one member's stalls and returns.
 #[derive(Debug, Default)]
 pub(super) struct Flapping {
-    /// A bit for each of the last seconds: whether it stalled. The lowest one is that of the last look.
+    /// A bit for each of the last seconds: whether it stalled. The lowest one is that of the last
+    /// check.
     stalled: u64,
-    looked_at: Instant,
-    /// When a command of it ended last.
+    checked_at: Instant,
+    /// When a command last completed.
     answered_at: Instant,
-    /// When it was taken back.
+    /// When it was re-added.
     returns: VecDeque<Instant>,
 }
 
 impl Flapping {
-    /// A command has ended.
+    /// A command has completed.
     #[inline]
     pub(super) fn answered(&mut self, now: Instant) {
         self.answered_at = now;
     }
 
-    /// Since when nothing was answered, of a member with a command in flight since `oldest`.
-    pub(super) fn silent_since(&self, oldest: Instant) -> Instant {
+    /// Since when nothing was completed, for a member with a command in flight since `oldest`.
+    pub(super) fn unresponsive_since(&self, oldest: Instant) -> Instant {
         oldest.max(self.answered_at)
     }
 
-    /// Nobody has looked at completions for a while.
+    /// Completions were not processed for a while.
     pub(super) fn excuse(&mut self, by: Duration) {
         self.answered_at += by;
-        self.looked_at += by;
+        self.checked_at += by;
     }
 
-    /// A look at `now`: whether the member stalls.
-    pub(super) fn look(&mut self, now: Instant, is_stalled: bool) {
-        let seconds = (now.since(self.looked_at).0 / 1_000_000_000).min(u64::from(STALL_WINDOW_SECONDS)) as u32;
+    /// Records at `now` whether the member stalls.
+    pub(super) fn sample(&mut self, now: Instant, is_stalled: bool) {
+        let seconds = (now.since(self.checked_at).0 / 1_000_000_000).min(u64::from(STALL_WINDOW_SECONDS)) as u32;
         if seconds == 0 {
             return;
         }
-        self.looked_at = now;
+        self.checked_at = now;
         let window = (1u64 << STALL_WINDOW_SECONDS) - 1;
         self.stalled = (self.stalled << seconds & window) | u64::from(is_stalled);
     }
@@ -57,7 +59,7 @@ impl Flapping {
         self.stalled.count_ones() > STALLED_SECONDS_MAX
     }
 
-    /// It was taken back. What it did before it had failed does not count any more.
+    /// The member was re-added. Stalls before its failure do not count any more.
     pub(super) fn returned(&mut self, now: Instant) {
         self.stalled = 0;
         self.returns.push_back(now);
@@ -71,7 +73,7 @@ impl Flapping {
         self.returns.len() == RETURNS_MAX && self.returns.front().is_some_and(|&first| now < first + RETURNS_WINDOW)
     }
 
-    /// An operator has it taken back: it begins anew.
+    /// An operator re-added it: the history is reset.
     pub(super) fn forgive(&mut self) {
         self.stalled = 0;
         self.returns.clear();
@@ -90,12 +92,12 @@ mod tests {
     fn a_member_that_stalls_in_more_than_half_of_the_last_minute_flaps() {
         let mut flapping = Flapping::default();
         for second in 1..=u64::from(STALLED_SECONDS_MAX) {
-            flapping.look(at(second), true);
+            flapping.sample(at(second), true);
         }
         assert!(!flapping.stalls());
-        flapping.look(at(31), true);
+        flapping.sample(at(31), true);
         assert!(flapping.stalls());
-        flapping.look(at(62), false);
+        flapping.sample(at(62), false);
         assert!(!flapping.stalls(), "two of these seconds are longer ago than the window");
     }
 
@@ -103,10 +105,10 @@ mod tests {
     fn stalls_that_are_short_or_long_ago_do_not_count() {
         let mut flapping = Flapping::default();
         for second in 1..600 {
-            flapping.look(at(second), second % 3 == 0);
+            flapping.sample(at(second), second % 3 == 0);
             assert!(!flapping.stalls(), "at {second}");
         }
-        flapping.look(at(100_000), true);
+        flapping.sample(at(100_000), true);
         assert!(!flapping.stalls());
     }
 
@@ -124,11 +126,11 @@ mod tests {
     }
 
     #[test]
-    fn silence_begins_with_the_last_answer_or_the_oldest_command() {
+    fn the_timeout_starts_at_the_last_completion_or_the_oldest_command() {
         let mut flapping = Flapping::default();
         flapping.answered(at(5));
-        assert_eq!((flapping.silent_since(at(3)), flapping.silent_since(at(7))), (at(5), at(7)));
+        assert_eq!((flapping.unresponsive_since(at(3)), flapping.unresponsive_since(at(7))), (at(5), at(7)));
         flapping.excuse(Duration::from_secs(2));
-        assert_eq!(flapping.silent_since(at(3)), at(7));
+        assert_eq!(flapping.unresponsive_since(at(3)), at(7));
     }
 }

@@ -1,8 +1,10 @@
-//! The log of superblocks of one member: two zones at its start.
+//! The superblock log of one member: two zones at its start.
 //!
-//! Where enough zones may be active, each superblock goes to both zones, to one after the other. A full zone is reset and rewritten
-//! only while the other one holds the newest superblock. Members of few active zones, and those of which one of the two zones has
-//! failed, have each superblock twice in one zone instead, written by one command; of these, the former fill one zone after the other.
+//! Where enough zones may be active, each superblock is written to both zones, one after the other.
+//! A full zone is reset and rewritten only while the other one holds the newest superblock. Members
+//! with few active zones, and those with one failed metadata zone, have two copies of each
+//! superblock in one zone instead, written by one command; the former fill one zone after the
+//! other. Either way one damaged block loses nothing.
 //! Either way one damaged block costs nothing.
 
 use zonda_zoned::Geometry;
@@ -11,7 +13,7 @@ use crate::limits::METADATA_ZONES;
 
 const _: () = assert!(METADATA_ZONES == 2, "a superblock goes to two zones");
 
-/// Owns where a member's next superblock is written.
+/// Owns the position of a member's next superblock.
 #[derive(Debug)]
 pub(in crate::machine) struct MetadataLog {
     zones: [LogZone; 2],
@@ -21,7 +23,8 @@ pub(in crate::machine) struct MetadataLog {
     is_mirrored: bool,
     /// Whether the second zone holds an active resource, too.
     is_mirror_open: bool,
-    /// Whether neither zone holds one, though one is counted: none of them was written since the device was found.
+    /// Whether neither zone holds an active resource, though one is counted: none was written since
+    /// the device was found.
     is_idle: bool,
     round: Round,
 }
@@ -35,31 +38,31 @@ struct LogZone {
     has_failed: bool,
     /// It was offline or read only when the device was found.
     is_dead: bool,
-    /// It is tried again after it has failed, and may hold an active resource.
+    /// It is retried after a failure, and may hold an active resource.
     may_be_active: bool,
 }
 
 /// A superblock that is being written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// Zones that it has still to be written to, as bits.
+    /// Zones that it is still to be written to, as bits.
     left: u32,
     /// The zone of the command in flight.
     zone: u32,
-    /// Whether a zone has it.
+    /// Whether one zone has it.
     is_written: bool,
     /// The command in flight finishes the zone.
     is_finishing: bool,
 }
 
-/// What comes next of a superblock.
+/// The next step of writing a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::machine) enum LogStep {
     /// The zone is full, and the other one holds the newest superblock.
     Reset { zone: u32 },
     /// The zone may be active, and only one of the two may be.
     Finish { zone: u32 },
-    /// The superblock is written so often in a row.
+    /// This many copies of the superblock are written in a row.
     Write { zone: u32, offset: u32, copies: u32 },
     /// At least one zone has it.
     Done,
@@ -73,8 +76,8 @@ impl MetadataLog {
         MetadataLog::found(geometry, [(0, false); 2], 0, [false; 2])
     }
 
-    /// The log that a mount found: for each zone how many blocks are written, and whether it is offline or read only; the zone of the newest
-    /// superblock; which zones are active.
+    /// The log that a mount found: for each zone the number of written blocks, and whether it is
+    /// offline or read only; the zone of the newest superblock; which zones are active.
     pub(in crate::machine) fn found(
         geometry: &Geometry,
         zones: [(u32, bool); 2],
@@ -97,24 +100,28 @@ impl MetadataLog {
         1 + u32::from(self.is_mirror_open)
     }
 
-    /// Whether none of its zones is active on the device, though one is counted: it may be full, or what was written last was lost.
+    /// Whether none of its zones is active on the device, though one is counted: it may be full, or
+    /// its last writes were lost.
     pub(super) fn is_idle(&self) -> bool {
         self.is_idle
     }
 
-    /// Whether superblocks are to go to a second zone as soon as another zone may be active.
+    /// Whether superblocks are to be written to a second zone as soon as another zone may be
+    /// active.
     pub(in crate::machine) fn lacks_mirror(&self) -> bool {
         self.is_mirrored && !self.is_mirror_open && !self.zones.iter().any(|zone| zone.has_failed)
     }
 
-    /// Begins to write a superblock. Says whether the second zone becomes active for that, if it `may`.
+    /// Begins to write a superblock. Returns whether the second zone becomes active for that, if it
+    /// `may`.
     pub(super) fn begin(&mut self, geometry: &Geometry, may_open: bool) -> bool {
         let opens = self.lacks_mirror() && may_open;
         self.is_mirror_open |= opens;
         let capacity = geometry.zone_capacity_blocks.0;
         let left = self.zone(other(self.current));
         if u64::from(self.zone(self.current).next) >= capacity && left.has_failed && !left.is_dead {
-            // It may have failed for a moment, long ago: only if it does once more there is no zone left.
+            // The failure may have been transient, and long ago: only if it fails again no zone is
+            // left.
             self.forgive();
         }
         let left = if self.is_mirror_open {
@@ -128,12 +135,12 @@ impl MetadataLog {
         opens
     }
 
-    /// What comes next of the superblock.
+    /// The next step for the superblock.
     pub(super) fn next(&mut self, geometry: &Geometry) -> LogStep {
         let capacity = geometry.zone_capacity_blocks.0;
         let has_space = |log: &MetadataLog, zone: u32| u64::from(log.zone(zone).next) < capacity;
         let left = (0..METADATA_ZONES).filter(|&zone| self.round.left >> zone & 1 == 1);
-        // What holds the newest superblock is not reset before another zone holds one as new.
+        // A zone with the newest superblock is not reset before another zone holds one as new.
         let best = left
             .filter(|&zone| !self.zone(zone).has_failed && (has_space(self, zone) || zone != self.current))
             .min_by_key(|&zone| (!has_space(self, zone), zone == self.current));
@@ -151,7 +158,7 @@ impl MetadataLog {
         }
         let offset = self.zone(zone).next;
         let space = (capacity - u64::from(offset)).min(u64::from(u32::MAX)) as u32;
-        // To the end of the zone, so that it is not active any more when another one is.
+        // Fills the zone to its end, so that it is not active any more when another one is.
         let copies = match space {
             _ if self.is_mirror_open && !self.zone(other(zone)).has_failed => 1,
             3 => 3,
@@ -186,12 +193,13 @@ impl MetadataLog {
         self.zone_mut(self.round.zone).has_failed = true;
         self.round.left &= !(1 << self.round.zone);
         if self.round.is_written {
-            // The other zone has it once, and is now to have it twice.
+            // The other zone has one copy, and now needs two.
             self.round.left |= 1 << other(self.round.zone);
         }
     }
 
-    /// Zones that have failed are tried again. What was written of them is not known: they count as full, and are reset.
+    /// Retries zones that have failed. Their contents are unknown: they count as full, and are
+    /// reset.
     pub(super) fn forgive(&mut self) {
         for zone in self.zones.iter_mut().filter(|zone| zone.has_failed) {
             *zone = LogZone { next: u32::MAX, has_failed: false, may_be_active: true, ..*zone };
@@ -211,7 +219,7 @@ fn other(zone: u32) -> u32 {
     METADATA_ZONES - 1 - zone
 }
 
-/// Whether a device may have two zones of superblocks active, beside those that a volume needs.
+/// Whether a device can have two superblock zones active, besides those that a volume needs.
 pub(in crate::machine) fn is_mirrored(geometry: &Geometry) -> bool {
     geometry.max_active_zones.is_none_or(|max| max >= crate::limits::MIRRORED_LOG_ACTIVE_ZONES_MIN)
 }
@@ -232,7 +240,7 @@ mod tests {
         }
     }
 
-    /// Writes a superblock, and returns the commands that took.
+    /// Writes a superblock, and returns the commands that it took.
     fn write(log: &mut MetadataLog, geometry: &Geometry) -> Vec<LogStep> {
         let mut steps = Vec::new();
         log.begin(geometry, true);

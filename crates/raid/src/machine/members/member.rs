@@ -14,19 +14,19 @@ use crate::event::FailReason;
 use crate::format::{MemberEntry, MemberState};
 use crate::limits::{MEMBER_FAILURES_MAX, METADATA_ZONES, WRITE_ATTEMPTS_MAX};
 
-/// Owns what is known of one member device.
+/// Owns the state of one member device.
 #[derive(Debug)]
 pub(in crate::machine) struct Member {
     id: [u8; 16],
     geometry: Geometry,
     state: MemberState,
-    /// The epoch of its state.
+    /// The epoch since which it has this state.
     since_epoch: u64,
-    /// The state that the superblocks have.
+    /// The state in the superblocks.
     recorded: Option<MemberState>,
     /// It failed because the other side of a split brain was chosen.
     is_rejected: bool,
-    /// Its own superblock is older than that of others.
+    /// Its own superblock is older than those of others.
     is_behind: bool,
     /// Why it has failed, since the mount.
     failed: Option<FailReason>,
@@ -35,9 +35,9 @@ pub(in crate::machine) struct Member {
     pub(super) log: MetadataLog,
     commands: Commands,
     errors: u64,
-    /// Segments in a row in which it failed.
+    /// Consecutive segments in which it failed.
     failures: u32,
-    /// Finishes of zones that have failed since the last one that did not.
+    /// Failed finishes of zones since the last successful one.
     failed_finishes: u8,
 }
 
@@ -62,19 +62,19 @@ impl Member {
         }
     }
 
-    /// The same device once more, with no command in flight; `None` of one that has failed.
+    /// The same device for a new mount, with no command in flight; `None` of one that has failed.
     pub(in crate::machine) fn again(&self) -> Option<Member> {
         let commands = self.commands.successor();
         self.is_present().then(|| Member { commands, ..Member::new([0; 16], self.geometry.clone()) })
     }
 
-    /// Another device takes its place, as one that has failed still.
+    /// Another device replaces it, still in the failed state.
     pub(in crate::machine) fn replace(&mut self, id: [u8; 16], geometry: Geometry) {
         let (since_epoch, recorded, commands) = (self.since_epoch, self.recorded, self.commands.successor());
         *self = Member { state: MemberState::Failed, since_epoch, recorded, commands, ..Member::new(id, geometry) };
     }
 
-    /// It was emptied, and takes part from now on; these are its zones.
+    /// The device is empty, and joins; these are its zones.
     pub(in crate::machine) fn begin(&mut self, zones: &[ZoneDescriptor]) {
         for zone in METADATA_ZONES..self.geometry.zone_count {
             if is_dead(zones[zone as usize].state) {
@@ -87,14 +87,15 @@ impl Member {
         self.resume_log(MetadataLog::empty(&self.geometry));
     }
 
-    /// The same device takes its place again, as one that has failed still.
+    /// The same device returns, still in the failed state.
     pub(in crate::machine) fn come_back(&mut self, geometry: Geometry) {
         let (flapping, failed) = (std::mem::take(&mut self.flapping), self.failed);
         self.replace(self.id, geometry);
         (self.flapping, self.failed) = (flapping, failed);
     }
 
-    /// It takes part from now on, with what it holds: these are its zones, and its log. Zones that hold something are nobody's.
+    /// The device joins with its contents: these are its zones, and its log. Zones with contents
+    /// are unassigned.
     pub(in crate::machine) fn rejoin(&mut self, zones: &[ZoneDescriptor], log: MetadataLog, now: Instant) {
         self.resume_log(log);
         for (zone, descriptor) in (0..).zip(zones).skip(METADATA_ZONES as usize) {
@@ -115,7 +116,7 @@ impl Member {
         self.state = MemberState::Rebuilding;
     }
 
-    /// It has failed for this reason.
+    /// Records the reason of its failure.
     pub(in crate::machine) fn failed_for(&mut self, reason: FailReason) {
         self.failed = Some(reason);
     }
@@ -125,12 +126,12 @@ impl Member {
         self.failed
     }
 
-    /// Whether it has come back so often that it is not to come back again.
+    /// Whether it has returned too often to be re-added again.
     pub(in crate::machine) fn has_returned_too_often(&self, now: Instant) -> bool {
         self.flapping.has_returned_too_often(now)
     }
 
-    /// What it did before does not count any more.
+    /// Resets the history of its failures.
     pub(in crate::machine) fn forgive_flapping(&mut self) {
         self.flapping.forgive();
     }
@@ -140,24 +141,24 @@ impl Member {
         self.flapping.answered(now);
     }
 
-    pub(super) fn silent_since(&self, oldest: Instant) -> Instant {
-        self.flapping.silent_since(oldest)
+    pub(super) fn unresponsive_since(&self, oldest: Instant) -> Instant {
+        self.flapping.unresponsive_since(oldest)
     }
 
-    pub(super) fn look(&mut self, now: Instant, is_stalled: bool) {
-        self.flapping.look(now, is_stalled);
+    pub(super) fn sample(&mut self, now: Instant, is_stalled: bool) {
+        self.flapping.sample(now, is_stalled);
     }
 
     pub(super) fn stalls(&self) -> bool {
         self.flapping.stalls()
     }
 
-    /// What tells the device from all others.
+    /// The unique id of the device.
     pub(in crate::machine) fn id(&self) -> [u8; 16] {
         self.id
     }
 
-    /// A mount finds that its own superblock is older than that of others.
+    /// A mount has found that its own superblock is older than those of others.
     pub(in crate::machine) fn set_behind(&mut self) {
         self.is_behind = true;
     }
@@ -166,12 +167,12 @@ impl Member {
         self.is_behind
     }
 
-    /// A mount does not find it.
+    /// A mount has not found the member.
     pub(in crate::machine) fn set_absent(&mut self) {
         self.state = MemberState::Failed;
     }
 
-    /// A mount believes what the newest superblock says of it.
+    /// A mount adopts its state from the newest superblock.
     pub(in crate::machine) fn adopt(&mut self, known: &MemberEntry, state: MemberState) {
         self.id = known.id;
         self.since_epoch = known.since_epoch;
@@ -180,25 +181,25 @@ impl Member {
         self.state = state;
     }
 
-    /// A mount keeps the side of other members, and superblocks are to say so.
+    /// A mount keeps the side of other members, and superblocks are to record that.
     pub(in crate::machine) fn reject(&mut self) {
         self.state = MemberState::Failed;
         self.recorded = None;
         self.is_rejected = true;
     }
 
-    /// Whether it is of a side of a split brain that was not chosen.
+    /// Whether it belongs to a rejected side of a split brain.
     pub(in crate::machine) fn is_rejected(&self) -> bool {
         self.is_rejected
     }
 
-    /// A mount goes on with its log of superblocks.
+    /// A mount continues its superblock log.
     pub(in crate::machine) fn resume_log(&mut self, log: MetadataLog) {
         self.zones.open_log(log.active_zones());
         self.log = log;
     }
 
-    /// A superblock is to be written. A second zone becomes active for it where that may be.
+    /// A superblock is to be written. A second zone becomes active for it where possible.
     pub(super) fn begin_superblock(&mut self) {
         self.is_behind = false;
         let may_open = self.may_activate(0);
@@ -207,23 +208,24 @@ impl Member {
         }
     }
 
-    /// What comes next of that.
+    /// The next step for the superblock.
     pub(super) fn next_of_superblock(&mut self) -> LogStep {
         self.log.next(&self.geometry)
     }
 
-    /// It takes part in what is written, and is given the rest.
+    /// It receives new stripes, and the old ones are rebuilt.
     pub(in crate::machine) fn begin_rebuild(&mut self) {
         self.is_rejected = false;
         self.state = MemberState::Rebuilding;
     }
 
-    /// It holds all of its part.
+    /// Its rebuild is complete.
     pub(in crate::machine) fn end_rebuild(&mut self) {
         self.state = MemberState::Active;
     }
 
-    /// It cannot be used any more. Returns what its commands were for, which will not end; `None` if it had failed before.
+    /// It cannot be used any more. Returns the purposes of its commands, which will not complete;
+    /// `None` if it had failed before.
     pub(super) fn fail(&mut self) -> Option<Vec<Work>> {
         if self.state == MemberState::Failed {
             return None;
@@ -233,7 +235,7 @@ impl Member {
         Some(self.commands.abandon())
     }
 
-    /// Its state goes to the superblocks of an epoch.
+    /// Its state is written to the superblocks of an epoch.
     pub(super) fn record(&mut self, epoch: u64) {
         if self.has_unrecorded_state() {
             self.since_epoch = epoch;
@@ -241,7 +243,7 @@ impl Member {
         }
     }
 
-    /// Ends its commands: nothing waits for them.
+    /// Abandons its commands: nothing waits for them.
     pub(in crate::machine) fn abandon(&mut self) -> Vec<Work> {
         self.commands.abandon()
     }
@@ -276,12 +278,12 @@ impl Member {
         self.commands.is_idle()
     }
 
-    /// What commands that have not ended are for.
+    /// The purposes of outstanding commands.
     pub(in crate::machine) fn in_flight(&self) -> impl Iterator<Item = &Work> {
         self.commands.in_flight()
     }
 
-    /// When the oldest command in flight counts as unanswered.
+    /// When the oldest command in flight times out.
     pub(in crate::machine) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
         self.commands.answer_due(timeout)
     }
@@ -306,29 +308,29 @@ impl Member {
         self.zones.retire(zone);
     }
 
-    /// A zone that holds nothing that is needed is in this state, in which it cannot be written any more.
+    /// A zone without needed contents is in this state, in which it cannot be written any more.
     pub(in crate::machine) fn retire_unused_zone(&mut self, zone: u32, state: ZoneState) {
         self.zones.retire_unused(zone, state);
     }
 
-    /// A zone is in this state: one that is free and cannot be written is not free any more.
+    /// A zone is in this state: a free one that cannot be written is not free any more.
     pub(in crate::machine) fn found_dead_zone(&mut self, zone: u32, state: ZoneState) {
         if is_dead(state) {
             self.zones.retire_free(zone, state);
         }
     }
 
-    /// Zones are offline that hold nothing that is needed.
+    /// Zones without needed contents are offline.
     pub(in crate::machine) fn lost_offline(&mut self, zones: u32) {
         self.zones.lost_offline(zones);
     }
 
-    /// How many they are.
+    /// The number of these zones.
     pub(in crate::machine) fn offline_zones(&self) -> u32 {
         self.zones.offline_count()
     }
 
-    /// Zones that are read only and hold nothing that is needed.
+    /// Read-only zones without needed contents.
     pub(in crate::machine) fn read_only_zones(&self) -> Vec<u32> {
         self.zones.read_only().collect()
     }
@@ -348,19 +350,19 @@ impl Member {
         self.errors += 1;
     }
 
-    /// It failed in another segment. Says whether that is once too often.
+    /// It failed in another segment. Returns whether that is once too often.
     pub(in crate::machine) fn count_failure(&mut self) -> Verdict {
         self.failures += 1;
         if self.failures >= MEMBER_FAILURES_MAX { Verdict::Failed } else { Verdict::Usable }
     }
 
-    /// The volume cannot do without it: its next failure is one too many again.
+    /// The volume needs it: its next failure is one too many again.
     pub(super) fn expect_failure(&mut self) {
         self.failures = self.failures.min(MEMBER_FAILURES_MAX - 1);
         self.failed_finishes = 0;
     }
 
-    /// A zone was the reason, not the member.
+    /// A zone was the cause, not the member.
     pub(in crate::machine) fn excuse_failure(&mut self) {
         self.failures = self.failures.saturating_sub(1);
     }
@@ -375,15 +377,16 @@ impl Member {
         self.failed_finishes = 0;
     }
 
-    /// A finish has failed, and its zone may still be active. Says whether that is once too often.
+    /// A finish has failed, and its zone may still be active. Returns whether that is once too
+    /// often.
     pub(in crate::machine) fn count_failed_finish(&mut self) -> Verdict {
         self.errors += 1;
         self.failed_finishes += 1;
         if self.failed_finishes == WRITE_ATTEMPTS_MAX { Verdict::Failed } else { Verdict::Usable }
     }
 
-    pub(super) fn excuse_silence(&mut self, now: Instant, by: Duration) {
-        self.commands.excuse_silence(now, by);
+    pub(super) fn excuse_timeouts(&mut self, now: Instant, by: Duration) {
+        self.commands.excuse_timeouts(now, by);
         self.flapping.excuse(by);
     }
 
@@ -400,17 +403,18 @@ impl Member {
         self.state
     }
 
-    /// Whether it takes part in what is written from now on.
+    /// Whether new stripes are written to it.
     pub(in crate::machine) fn is_present(&self) -> bool {
         self.state != MemberState::Failed
     }
 
-    /// Whether it has failed, and had when this epoch began: it holds nothing that was written since.
+    /// Whether it has failed, and had when this epoch began: it holds nothing that was written
+    /// since.
     pub(in crate::machine) fn has_failed_by(&self, epoch: u64) -> bool {
         !self.is_present() && !self.has_unrecorded_state() && self.since_epoch <= epoch
     }
 
-    /// Whether the superblocks have another state of it.
+    /// Whether the superblocks record another state of it.
     pub(in crate::machine) fn has_unrecorded_state(&self) -> bool {
         self.recorded != Some(self.state)
     }
@@ -435,7 +439,7 @@ impl Member {
         self.zones.active()
     }
 
-    /// Whether as many zones are active as may be, and none of them is of its log.
+    /// Whether the maximum of zones is active, and none of them is of its log.
     pub(in crate::machine) fn lacks_zone_for_log(&self) -> bool {
         // One is counted for the log.
         self.log.is_idle() && self.geometry.max_active_zones.is_some_and(|max| self.zones.active() > max)
@@ -455,17 +459,18 @@ impl Member {
         self.zones.free()
     }
 
-    /// Zones that are not for superblocks, and can be written.
+    /// Zones for segments that can be written.
     pub(in crate::machine) fn zones_for_segments(&self) -> u32 {
         self.geometry.zone_count.saturating_sub(self.zones.retired_count() + METADATA_ZONES)
     }
 
-    /// Whether another zone may become active beside those that others wait for.
+    /// Whether another zone may become active besides those reserved for others.
     pub(in crate::machine) fn may_activate(&self, waiting: u32) -> bool {
         self.geometry.max_active_zones.is_none_or(|max| self.zones.active() + waiting < max)
     }
 
-    /// Whether zones that are stuck leave what a volume cannot do without: those of superblocks, one of hosts, one of relocation.
+    /// Whether stuck zones leave the minimum that a volume needs: those of superblocks, one of
+    /// hosts, one of relocation.
     pub(in crate::machine) fn has_active_to_spare(&self) -> bool {
         let needed = 3 + u32::from(is_mirrored(&self.geometry));
         self.geometry.max_active_zones.is_none_or(|max| self.zones.stuck() + needed <= max)
@@ -481,7 +486,7 @@ impl Member {
         Operation::ManageZones { action, target: ZoneTarget::Zone(self.lba(zone, 0)) }
     }
 
-    /// A report on zones from this one on.
+    /// A zone report that begins at this zone.
     pub(in crate::machine) fn report(&self, zone: u32, descriptors_max: u32) -> Operation {
         Operation::ReportZones {
             start: self.lba(zone, 0),
@@ -498,10 +503,10 @@ impl Member {
         MemberEntry { id: self.id, state: self.state, since_epoch: self.since_epoch, is_rejected }
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self) {
         self.commands.check_invariants();
         if self.is_present() {

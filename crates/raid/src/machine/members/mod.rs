@@ -1,4 +1,4 @@
-//! Members: what they are sent, and what becomes of those that fail.
+//! Members: commands, states, and failures.
 //!
 //! ```text
 //! member.rs       one member: state, errors
@@ -6,9 +6,9 @@
 //! zones.rs        its zones that no segment holds
 //! superblocks.rs  superblocks, and epochs
 //! log.rs          where a member's superblocks are
-//! flapping.rs     members that fail and come back again and again
-//! caches.rs       members that may lose what they have acknowledged
-//! suspension.rs   members that the volume cannot do without do not answer, fail, or have no room
+//! flapping.rs     members that repeatedly fail and return
+//! caches.rs       flushes of volatile caches
+//! suspension.rs   needed members that do not answer, fail, or are out of space
 //! ```
 
 mod caches;
@@ -48,30 +48,33 @@ use superblocks::Epochs;
 pub(super) use suspension::RETRY_AFTER;
 use suspension::Suspensions;
 
-/// Owns the members: their states, zones and commands, the epochs of their superblocks, and the flushes of their caches.
+/// Owns the members: their states, zones and commands, the epochs of their superblocks, and the
+/// flushes of their caches.
 ///
-/// Verbs: [`send`](Members::send) and [`write`](Members::write), [`poll_command`](Members::poll_command),
-/// [`ended`](Members::ended); [`when_durable`](Members::when_durable), [`begin_flushes`](Members::begin_flushes),
-/// [`end_flushes`](Members::end_flushes); [`fail`](Members::fail), then [`next_aborted`](Members::next_aborted) until there is none.
-/// What a handler finds out about a member is a [`Verdict`]: the volume evicts a member that has failed, or
-/// [suspends](Members::suspend) I/O if it cannot do without it.
+/// Operations: [`send`](Members::send) and [`write`](Members::write),
+/// [`poll_command`](Members::poll_command), [`ended`](Members::ended);
+/// [`when_durable`](Members::when_durable), [`begin_flushes`](Members::begin_flushes),
+/// [`end_flushes`](Members::end_flushes); [`fail`](Members::fail), then
+/// [`next_aborted`](Members::next_aborted) until it returns none. Handlers report the state of a
+/// member as a [`Verdict`]: the volume evicts a member that has failed, or
+/// [suspends](Members::suspend) I/O if it needs the member.
 #[derive(Debug)]
 pub(super) struct Members {
     members: Vec<Member>,
     epochs: Epochs,
     caches: Caches,
     suspensions: Suspensions,
-    /// What was in flight on members that have failed.
+    /// The purposes of aborted commands of members that have failed.
     aborted: VecDeque<(MemberIndex, Work)>,
     /// Blocks written since the mount, superblocks not counted.
     written_blocks: u64,
     /// See [`accepted_segment`](Members::accepted_segment).
     accepted_segment: u64,
-    /// When it was last looked at which members stall.
-    looked_at: Instant,
+    /// When members were last checked for stalls.
+    checked_at: Instant,
 }
 
-/// What a command in flight is for.
+/// The purpose of a command in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     Chunk {
@@ -133,7 +136,8 @@ pub(super) enum Work {
     },
     Rebuild(RebuildStep),
     ScrubReport(ScrubReport),
-    /// Blocks of the header or the footer of a zone of the segment with this sequence, for a scrub.
+    /// Blocks of the header or the footer of a zone of the segment with this sequence number, for a
+    /// scrub.
     Described {
         sequence: u64,
         offset: u32,
@@ -141,12 +145,12 @@ pub(super) enum Work {
     },
 }
 
-/// What an event shows of a member.
+/// What an event reveals about a member.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Usable,
-    /// It cannot be used any more: it is to be evicted.
+    /// It cannot be used any more, and is to be evicted.
     Failed,
 }
 
@@ -160,7 +164,7 @@ impl Members {
             aborted: VecDeque::new(),
             written_blocks: 0,
             accepted_segment: 0,
-            looked_at: Instant::ZERO,
+            checked_at: Instant::ZERO,
         }
     }
 
@@ -169,12 +173,14 @@ impl Members {
         self.accepted_segment
     }
 
-    /// The superblocks that are written from now on say that unidentified losses were accepted up to this segment.
+    /// The superblocks that are written from now on record that unidentified losses were accepted
+    /// up to this segment.
     pub(super) fn set_accepted_segment(&mut self, sequence: u64) {
         self.accepted_segment = sequence;
     }
 
-    /// A mount goes on with the epoch of a superblock, and with what was aborted before it knew the members.
+    /// A mount continues with the epoch of a superblock, and with what was aborted before it had
+    /// read the members.
     pub(super) fn resume(&mut self, best: &Superblock, before: &mut Members) {
         self.epochs = Epochs::new(best.epoch, best.sequence);
         self.aborted = std::mem::take(&mut before.aborted);
@@ -203,29 +209,29 @@ impl Members {
         self.send(member, work, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
     }
 
-    /// Blocks are written that are not superblocks.
+    /// Counts written blocks, except superblocks.
     pub(super) fn count_written(&mut self, blocks: u64) {
         self.written_blocks += blocks;
     }
 
-    /// The next command of a member to hand over.
+    /// The next command of a member to submit.
     pub(super) fn poll_command(&mut self, now: Instant, member: MemberIndex) -> Option<Command> {
         self[member].poll(now)
     }
 
-    /// A member's queue had no slot for a command.
+    /// A member's queue was full.
     pub(super) fn on_queue_full(&mut self, now: Instant, member: MemberIndex, command: Command) {
         self[member].queue_full(now, command);
     }
 
-    /// What an ended command was for; `None` of one that was abandoned.
+    /// The purpose of a completed command; `None` if it was abandoned.
     #[inline]
     pub(super) fn ended(&mut self, member: MemberIndex, completion: &Completion) -> Option<Work> {
         self[member].ended(completion)
     }
 
-    /// Whether all that members have acknowledged so far is durable; if not, the waiter is handed out by
-    /// [`end_flushes`](Members::end_flushes) when it is.
+    /// Whether everything that members have acknowledged so far is durable; otherwise the waiter is
+    /// returned by [`end_flushes`](Members::end_flushes) when it is.
     pub(super) fn when_durable(&mut self, spec: &Spec, waiter: Waiter) -> bool {
         let is_careless = matches!(waiter, Waiter::Barrier(..)) && spec.has(SeededBug::UnflushedBarrier);
         let has_to_wait = spec.is_cache_volatile() && !is_careless;
@@ -235,7 +241,7 @@ impl Members {
         !has_to_wait
     }
 
-    /// Begins a round of flushes, if somebody waits for one.
+    /// Begins a round of flushes, if a waiter is queued.
     pub(super) fn begin_flushes(&mut self) {
         if self.caches.begin_round() {
             for member in self.present() {
@@ -245,7 +251,7 @@ impl Members {
         }
     }
 
-    /// A member that cannot make durable what it acknowledged has lost it, for all that one can know.
+    /// A member whose flush fails may have lost everything that it acknowledged.
     pub(super) fn on_flush(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         self.caches.answered();
         if status.is_success() || !self[member].is_present() {
@@ -258,26 +264,27 @@ impl Members {
         self.verdict_of(status)
     }
 
-    /// What a command that has failed says of its member. Of room it has as much as others leave it.
+    /// The verdict on a member after a failed command. An out-of-space member may recover.
     pub(super) fn verdict_of(&self, status: Status) -> Verdict {
         if status == Status::CapacityExceeded { Verdict::Usable } else { Verdict::Failed }
     }
 
-    /// Whom a round serves that all members have answered; one in which a member failed, once the others know of it.
+    /// The waiters of a round that all members have completed; after a failure in the round, once
+    /// the others have recorded it.
     pub(super) fn end_flushes(&mut self) -> Vec<Waiter> {
         if self.is_epoch_durable() { self.caches.end_round() } else { Vec::new() }
     }
 
-    /// A member cannot be used any more. Says whether that is news.
+    /// A member cannot be used any more. Returns whether it was usable before.
     pub(super) fn fail(&mut self, member: MemberIndex) -> bool {
         let Some(abandoned) = self[member].fail() else { return false };
         self.suspensions.forget(member);
-        // Their handlers run when the one that found the failure has run to its end.
+        // Their handlers run after the current one.
         self.aborted.extend(abandoned.into_iter().map(|work| (member, work)));
         true
     }
 
-    /// What was in flight on a member that has failed: it ends with an error.
+    /// The next aborted command of a failed member: it ends with an error.
     pub(super) fn next_aborted(&mut self) -> Option<(MemberIndex, Work, Completion)> {
         let (member, work) = self.aborted.pop_front()?;
         Some((member, work, Completion { id: CommandId(0), status: Status::InternalError, outcome: Outcome::None }))
@@ -310,18 +317,18 @@ impl Members {
         self.members.iter().any(Member::has_waiting)
     }
 
-    /// Whether the end of all commands was told, of all members.
+    /// Whether all commands of all members have completed.
     pub(super) fn are_idle(&self) -> bool {
         self.aborted.is_empty() && self.members.iter().all(Member::is_idle)
     }
 
-    /// What commands are for of which no end was told, of all members.
+    /// The purposes of outstanding commands of all members.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &Work> {
         let aborted = self.aborted.iter().map(|(_, work)| work);
         self.members.iter().flat_map(Member::in_flight).chain(aborted)
     }
 
-    /// The segments of reports in flight on zones in which a command has failed, for checks.
+    /// The segments of in-flight reports on zones with failed commands, for checks.
     pub(super) fn inspected(&self) -> impl Iterator<Item = SegmentIndex> + '_ {
         self.in_flight().filter_map(|work| match work {
             Work::Inspect { segment } => Some(*segment),
@@ -334,7 +341,7 @@ impl Members {
         self[member].is_blocked()
     }
 
-    /// Members that take part in what is written.
+    /// Members that receive new stripes.
     pub(super) fn present(&self) -> impl Iterator<Item = MemberIndex> + use<> {
         let present = self.present_bits();
         (0..self.members.len() as u8).filter(move |at| present >> at & 1 == 1).map(MemberIndex)
@@ -351,7 +358,8 @@ impl Members {
         (0..self.members.len()).filter(is_missing).map(|at| MemberIndex(at as u8)).collect()
     }
 
-    /// Whether a member that is away may hold a part of a segment: not if it had failed when the segment was opened.
+    /// Whether a missing member may hold a part of a segment: not if it had failed when the segment
+    /// was opened.
     pub(super) fn may_hold(&self, member: MemberIndex, segment: &Segment) -> bool {
         !self[member].is_present() && !self[member].has_failed_by(segment.opened.0)
     }
@@ -367,90 +375,96 @@ impl Members {
         self.members.iter().position(is_rebuilding).map(|at| MemberIndex(at as u8))
     }
 
-    /// Whether all that a segment lacks will be written by a rebuild.
+    /// Whether a rebuild will write everything that a segment lacks.
     pub(super) fn will_rebuild(&self, segment: &Segment) -> bool {
         let mut lacking = self.present().filter(|&member| !segment.has(member));
         lacking.all(|member| self[member].state() == MemberState::Rebuilding)
     }
 
-    /// Members that hold all of their part, as bits.
+    /// Members that hold all of their data, as bits.
     fn active_bits(&self, spec: &Spec) -> u32 {
         let counts = |state| state == MemberState::Active || spec.has(SeededBug::RebuildingCounts);
         bits((0..self.members.len()).filter(|&at| self.members[at].is_present() && counts(self.members[at].state())))
     }
 
-    /// Whether all stripes can be read. A member that is being rebuilt lacks some of its chunks, and it is not known which.
+    /// Whether all stripes can be read. A member that is being rebuilt lacks some of its chunks,
+    /// and it is not known which.
     pub(super) fn are_enough(&self, spec: &Spec) -> bool {
         spec.are_enough(self.active_bits(spec))
     }
 
-    /// Whether the volume can do without one of those that are left. One that is being rebuilt lacks what only others have.
+    /// Whether the volume tolerates the loss of this member. One that is being rebuilt lacks chunks
+    /// that only others have.
     pub(super) fn can_spare(&self, spec: &Spec, member: MemberIndex) -> bool {
         spec.are_enough(self.active_bits(spec) & !(1 << member.0))
     }
 
-    /// When the oldest command of all members counts as unanswered; those that are waited for anyway do not count.
+    /// When the oldest command of all members times out; suspended members do not count.
     pub(super) fn answer_due(&self, timeout: Duration) -> Option<Instant> {
         let awaited =
             (0..).map(MemberIndex).zip(&self.members).filter(|(at, _)| self.suspensions.reason(*at).is_none());
         awaited.filter_map(|(_, member)| member.answer_due(timeout)).min()
     }
 
-    /// Nobody has looked at completions for a while: no member is to blame for it.
-    pub(super) fn excuse_silence(&mut self, now: Instant, by: Duration) {
-        self.members.iter_mut().for_each(|member| member.excuse_silence(now, by));
+    /// Completions were not processed for a while: this does not count against members.
+    pub(super) fn excuse_timeouts(&mut self, now: Instant, by: Duration) {
+        self.members.iter_mut().for_each(|member| member.excuse_timeouts(now, by));
     }
 
-    /// When members are to be looked at, if any of them has a command in flight.
-    pub(super) fn look_due(&self, timeout: Duration, every: Duration) -> Option<Instant> {
+    /// When members are to be checked, if any of them has a command in flight.
+    pub(super) fn check_due(&self, timeout: Duration, every: Duration) -> Option<Instant> {
         let oldest = Instant(self.answer_due(timeout)?.0.saturating_sub(timeout.0));
-        Some(oldest.max(self.looked_at) + every)
+        Some(oldest.max(self.checked_at) + every)
     }
 
-    /// Looks at which members stall. Returns those that did so too often.
-    pub(super) fn look_at_stalls(&mut self, spec: &Spec, now: Instant) -> Vec<MemberIndex> {
-        self.looked_at = now;
+    /// Checks which members stall. Returns those that did so too often.
+    pub(super) fn check_stalls(&mut self, spec: &Spec, now: Instant) -> Vec<MemberIndex> {
+        self.checked_at = now;
         let timeout = spec.config.tuning.member_timeout;
         let is_stalled = |member: &MemberIndex| {
             let oldest = self[*member].answer_due(timeout).map(|due| Instant(due.0.saturating_sub(timeout.0)));
-            oldest.is_some_and(|oldest| self[*member].silent_since(oldest) + STALL_MIN <= now)
+            oldest.is_some_and(|oldest| self[*member].unresponsive_since(oldest) + STALL_MIN <= now)
         };
         let stalled = bits(self.present().filter(is_stalled).map(MemberIndex::as_usize));
-        // The network, or this machine.
+        // The cause is the network, or this machine.
         let stalled = if stalled.count_ones() as usize > spec.code.tolerates() { 0 } else { stalled };
         for member in self.present() {
-            self[member].look(now, stalled >> member.0 & 1 == 1);
+            self[member].sample(now, stalled >> member.0 & 1 == 1);
         }
         self.present().filter(|&member| self[member].stalls()).collect()
     }
 
-    /// I/O is suspended for a member that the volume cannot do without. Says whether that is news.
+    /// Suspends I/O for a member that the volume needs. Returns whether it was not suspended
+    /// before.
     pub(super) fn suspend(&mut self, now: Instant, member: MemberIndex, reason: FailReason) -> bool {
         self[member].expect_failure();
         self.suspensions.suspend(now, member, reason)
     }
 
-    /// A member that I/O is suspended for is not needed any more. Says whether I/O to it is resumed, since it may be tried again.
+    /// A suspended member is not needed any more. Returns whether I/O to it is resumed, since it
+    /// may be retried.
     pub(super) fn release(&mut self, now: Instant, member: MemberIndex) -> bool {
         self.suspensions.release(now, member)
     }
 
-    /// Writes are suspended, since a member has no room for them. Says whether that is news.
-    pub(super) fn suspend_for_room(&mut self, now: Instant) -> bool {
-        self.suspensions.suspend_for_room(now)
+    /// Suspends writes, since a member has no space for them. Returns whether they were not
+    /// suspended before.
+    pub(super) fn suspend_for_space(&mut self, now: Instant) -> bool {
+        self.suspensions.suspend_for_space(now)
     }
 
-    /// A command has ended; with `is_write`, one that changed something, and well. Says whether I/O to the member is resumed.
+    /// A command has completed; `is_write`: it was a successful write. Returns whether I/O to the
+    /// member is resumed.
     #[inline]
     pub(super) fn answered(&mut self, now: Instant, member: MemberIndex, is_write: bool) -> bool {
         self[member].answered(now);
         self.suspensions.answered(member, is_write)
     }
 
-    /// A stripe was written. Says whether writes are resumed.
+    /// A stripe was written. Returns whether writes are resumed.
     #[inline]
-    pub(super) fn found_room(&mut self, now: Instant) -> bool {
-        self.suspensions.found_room(now)
+    pub(super) fn space_found(&mut self, now: Instant) -> bool {
+        self.suspensions.space_found(now)
     }
 
     /// Members that I/O is suspended for, and why.
@@ -467,26 +481,26 @@ impl Members {
         self.suspensions.reason(member)
     }
 
-    /// Whether writes end for want of room.
+    /// Whether writes end for lack of space.
     pub(super) fn is_full(&self, now: Instant) -> bool {
         self.suspensions.is_full(now)
     }
 
-    /// Whether members may be asked to write.
+    /// Whether members may be sent writes.
     #[inline]
     pub(super) fn may_write(&self, now: Instant) -> bool {
         self.suspensions.may_write(now)
     }
 
-    /// When members may be asked to write again, if that is to come.
+    /// When writes to members may be retried, if they are suspended.
     pub(super) fn retry_due(&self, now: Instant) -> Option<Instant> {
         self.suspensions.retry_due(now)
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self) {
         self.members.iter().for_each(Member::check_invariants);
         self.caches.check_invariants();

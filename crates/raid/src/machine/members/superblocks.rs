@@ -1,19 +1,22 @@
-//! The log of superblocks: who the members are, in the first zones of each of them.
+//! The superblock log: the states of all members, in the first zones of each of them.
 //!
-//! Where on a member they are is in `log.rs`. A member has a superblock when one of its two zones has it durably; one that can write it
-//! to neither has failed.
+//! The position on a member is managed by `log.rs`. A member has a superblock when one of its two
+//! zones has it durably; one that can write it to neither has failed.
 //!
-//! A change of members is an epoch. Until all that are left know of it, no stripe counts that was written without those that
-//! failed, and no segment is opened: a member that comes back is never taken for one that has seen everything.
+//! A change of members is an epoch. Until all remaining ones have recorded it, no stripe counts
+//! that was written without those that failed, and no segment is opened: a member that returns is
+//! never taken for an up-to-date one.
 //!
-//! Members whose own superblock is older than the epoch before are given the new one when all others have it: one that has an epoch
-//! which others never reached could not be told from one that went on by itself.
+//! Members whose own superblock is older than the previous epoch get the new one after all others
+//! have it: one that had an epoch which others never reached could not be distinguished from one
+//! that was used alone.
 //!
-//! Each mount is an epoch, too, so that a copy of a member from before is known by its own. Where a member cannot record it the mount
-//! goes on, and the epoch is abandoned: it does not count.
+//! Each mount is an epoch, too, so that an older copy of a member is recognized by its own. If a
+//! member cannot record it, the mount continues, and the epoch is abandoned: it does not count.
 //!
-//! Verbs, in their order: [`begin_epoch`](Members::begin_epoch), [`write_superblocks`](Members::write_superblocks), an event for each
-//! command that ends, [`decided`](Members::decided).
+//! Operations, in their order: [`begin_epoch`](Members::begin_epoch),
+//! [`write_superblocks`](Members::write_superblocks), an event for each command that completes,
+//! [`decided`](Members::decided).
 
 use bytes::BytesMut;
 use zonda_zoned::{Operation, Status, ZoneAction};
@@ -27,25 +30,25 @@ use crate::format::{Superblock, VERSION};
 use crate::machine::spec::Spec;
 use crate::shape::{Layout, bits};
 
-/// Owns the epoch, and who waits until it is written.
+/// Owns the epoch, and the waiters until it is written.
 #[derive(Debug)]
 pub(super) struct Epochs {
     current: u64,
-    /// The newest one that all members know that were left then.
+    /// The newest epoch that all members of that time have recorded.
     durable: u64,
-    /// Of the last superblock.
+    /// Sequence number of the last superblock.
     sequence: u64,
-    /// The current epoch has still to be written.
+    /// The current epoch is still to be written.
     is_wanted: bool,
-    /// It is that of a mount, and says nothing new of the members.
+    /// It is the epoch of a mount, without changes of members.
     is_of_mount: bool,
-    /// A member could not record it, and is not asked again.
+    /// A member could not record it, and is not retried.
     is_abandoned: bool,
     /// Superblocks in flight.
     pending: u32,
-    /// Members that are given the epoch when all others have it, as bits.
+    /// Members that get the epoch after all others have it, as bits.
     late: u32,
-    /// Stripes that are complete but for the epoch.
+    /// Stripes that wait for the epoch only.
     waiting: Vec<u32>,
 }
 
@@ -70,20 +73,20 @@ impl Epochs {
         self.count();
     }
 
-    /// The epoch counts, if all members that are left have it.
+    /// The epoch counts, if all remaining members have it.
     fn count(&mut self) {
         if self.is_durable() && !self.is_abandoned {
             self.durable = self.current;
         }
     }
 
-    /// The superblocks are to be written, whoever has to wait for that.
+    /// The superblocks are to be written, even if operations have to wait for that.
     fn require(&mut self) {
         self.is_wanted = true;
         self.is_of_mount = false;
     }
 
-    /// Whether all members that are left know who they are.
+    /// Whether all remaining members have recorded the current states.
     fn is_durable(&self) -> bool {
         !self.is_wanted && self.pending == 0 && self.late == 0
     }
@@ -103,13 +106,13 @@ impl Members {
         self.epochs.require();
     }
 
-    /// A mount changes what is on the members, and no member's state.
+    /// A mount changes the media, and no member's state.
     pub(in crate::machine) fn begin_epoch_of_mount(&mut self, spec: &Spec) {
         self.begin_epoch(spec);
         self.epochs.is_of_mount = true;
     }
 
-    /// Members that a mount found active have reached this epoch, all of them.
+    /// All members that a mount found active have reached this epoch.
     pub(in crate::machine) fn have_reached(&mut self, epoch: u64) {
         self.epochs.durable = self.epochs.durable.min(epoch);
     }
@@ -119,12 +122,13 @@ impl Members {
         self.epochs.current = self.epochs.current.max(reached);
     }
 
-    /// The superblocks are written once more: their newest copies may be damaged.
+    /// Rewrites the superblocks: their newest copies may be damaged.
     pub(in crate::machine) fn renew_superblocks(&mut self) {
         self.epochs.require();
     }
 
-    /// Zones of these members, as bits, are offline, and nothing that they held is needed any more: superblocks are to say so.
+    /// Zones of these members, as bits, are offline, and nothing in them is needed any more:
+    /// superblocks are to record that.
     pub(in crate::machine) fn count_offline(&mut self, members: u32) {
         for member in self.present().filter(|member| members >> member.0 & 1 == 1) {
             self[member].lost_offline(1);
@@ -132,7 +136,8 @@ impl Members {
         }
     }
 
-    /// Writes the current epoch, if it is not written. Returns the members that cannot record it: they have failed.
+    /// Writes the current epoch, if it is not written. Returns the members that cannot record it:
+    /// they have failed.
     pub(in crate::machine) fn write_superblocks(&mut self, spec: &Spec) -> Vec<MemberIndex> {
         let mut failed = Vec::new();
         if self.epochs.is_wanted && self.epochs.pending == 0 {
@@ -152,7 +157,7 @@ impl Members {
     }
 
     fn write_superblocks_of(&mut self, spec: &Spec, members: u32, failed: &mut Vec<MemberIndex>) {
-        // All of them before the first one: that may end at once, and then it is not the last.
+        // All of them before the first one: it may complete at once, and is not the last then.
         self.epochs.pending += (self.present_bits() & members).count_ones();
         for member in self.present().filter(|member| members >> member.0 & 1 == 1) {
             self[member].begin_superblock();
@@ -162,29 +167,31 @@ impl Members {
         }
     }
 
-    /// A member comes back with a superblock of this epoch and sequence: those that are written from now on are newer.
+    /// A member returns with a superblock of this epoch and sequence: those that are written from
+    /// now on are newer.
     pub(in crate::machine) fn saw_superblock(&mut self, epoch: u64, sequence: u64) {
         self.epochs.current = self.epochs.current.max(epoch);
         self.epochs.sequence = self.epochs.sequence.max(sequence);
     }
 
-    /// What the superblock of a member says now.
+    /// The current superblock of a member.
     pub(in crate::machine) fn superblock_of(&self, spec: &Spec, member: MemberIndex) -> Superblock {
         self.superblock(spec, member)
     }
 
-    /// Superblocks go to the second zone of members that lack it, now that enough zones may be active.
+    /// Superblocks are written to the second zone of members that lack it, now that enough zones
+    /// may be active.
     pub(in crate::machine) fn complete_logs(&mut self) {
         let lacks = |member: MemberIndex| self[member].may_activate(0) && self[member].log.lacks_mirror();
         self.epochs.is_wanted |= self.present().any(lacks);
     }
 
-    /// A stripe is complete but for the epoch: it waits until that is durable.
+    /// A stripe that waits for the epoch only: until that is durable.
     pub(in crate::machine) fn wait_for_epoch(&mut self, stripe: u32) {
         self.epochs.waiting.push(stripe);
     }
 
-    /// Stripes that waited for an epoch which is durable now.
+    /// Stripes that waited for an epoch that is durable now.
     pub(in crate::machine) fn decided(&mut self, spec: &Spec) -> Vec<u32> {
         if !self.epochs.is_durable() {
             return Vec::new();
@@ -232,7 +239,7 @@ impl Members {
         self.continue_superblock(spec, member, status)
     }
 
-    /// Whether all members that are left know who they are.
+    /// Whether all remaining members have recorded the current states.
     pub(in crate::machine) fn is_epoch_durable(&self) -> bool {
         self.epochs.is_durable()
     }
@@ -241,12 +248,12 @@ impl Members {
         self.epochs.current
     }
 
-    /// Of the last superblock that was written.
+    /// Sequence number of the last superblock that was written.
     pub(in crate::machine) fn superblock_sequence(&self) -> u64 {
         self.epochs.sequence
     }
 
-    /// The newest epoch that all members know that were left then.
+    /// The newest epoch that all members of that time have recorded.
     pub(in crate::machine) fn durable_epoch(&self) -> u64 {
         self.epochs.durable
     }
@@ -257,7 +264,7 @@ impl Members {
         since.max().unwrap_or(0)
     }
 
-    /// A command of a member's log has ended: one zone that fails costs no member.
+    /// A command of a member's log has completed: one zone that fails does not fail the member.
     fn continue_after(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         if !self[member].is_present() {
             self.epochs.ended();
@@ -270,8 +277,8 @@ impl Members {
         self.continue_superblock(spec, member, status)
     }
 
-    /// A member that cannot record who belongs to the volume does not belong to it any more. One that the volume cannot do without, or
-    /// that has no room, is asked again; the epoch of a mount is abandoned instead.
+    /// A member that cannot record the members fails. One that the volume needs, or that is out of
+    /// space, is retried; the epoch of a mount is abandoned instead.
     fn superblock_failed(&mut self, spec: &Spec, member: MemberIndex, status: Status) -> Verdict {
         let mut verdict = self.verdict_of(status);
         if verdict == Verdict::Usable || !self.can_spare(spec, member) {
@@ -370,7 +377,8 @@ mod tests {
         members.check_invariants();
     }
 
-    /// Writes superblocks, of which those of member 1 end with a status. Returns what is said of the members.
+    /// Writes superblocks, of which those of member 1 complete with a status. Returns the verdicts
+    /// on the members.
     fn write_with(members: &mut Members, spec: &Spec, status_of_1: Status) -> Vec<Verdict> {
         assert_eq!(members.write_superblocks(spec), []);
         let mut verdicts = Vec::new();
@@ -396,7 +404,7 @@ mod tests {
             let verdicts = write_with(&mut members, &spec, Status::CapacityExceeded);
             assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Usable), "{verdicts:?}");
             assert_eq!((members.is_epoch_durable(), members.durable_epoch()), (is_of_mount, 1));
-            // There is room, and members change.
+            // There is space again, and members change.
             members.begin_epoch(&spec);
             write_with(&mut members, &spec, Status::Success);
             assert_eq!((members.is_epoch_durable(), members.durable_epoch()), (true, 3));

@@ -1,26 +1,29 @@
-//! I/O that is suspended: members that the volume cannot do without are never failed.
+//! Suspended I/O: members that the volume needs are never failed.
 //!
-//! A member that does not answer is waited for. One whose commands fail is asked again every [`RETRY_AFTER`]; until then nothing is
-//! written to any member, since a stripe counts only if all that take part have their chunks. The same holds after a write for which a
-//! member has no room left (Capacity Exceeded), whether the volume needs the member or not: room is not the member's own.
+//! An unresponsive member is waited for. A member whose commands fail is retried every
+//! [`RETRY_AFTER`]; until then nothing is written to any member, since a stripe counts only if all
+//! its members have their chunks. The same holds after a write for which a member is out of space
+//! (Capacity Exceeded), whether the volume needs the member or not: space is shared.
 //!
-//! Verbs, in their order: [`suspend`](Suspensions::suspend) or [`suspend_for_room`](Suspensions::suspend_for_room), then
-//! [`may_write`](Suspensions::may_write) and [`retry_due`](Suspensions::retry_due), at last [`answered`](Suspensions::answered).
+//! Operations, in their order: [`suspend`](Suspensions::suspend) or
+//! [`suspend_for_space`](Suspensions::suspend_for_space), then
+//! [`may_write`](Suspensions::may_write) and [`retry_due`](Suspensions::retry_due), at last
+//! [`answered`](Suspensions::answered).
 
 use zonda_zoned::{Duration, Instant};
 
 use crate::MemberIndex;
 use crate::event::FailReason;
 
-/// How long nothing is written after a member that is needed has failed, or has had no room.
+/// Interval between write retries after a needed member has failed, or a member was out of space.
 pub(in crate::machine) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Owns what I/O is suspended for.
+/// Owns the reasons for which I/O is suspended.
 #[derive(Debug, Default)]
 pub(super) struct Suspensions {
-    /// At most one a member.
+    /// At most one per member.
     members: Vec<Suspension>,
-    /// Until then writes end for want of room without being tried.
+    /// Until then writes end for lack of space without being tried.
     full_until: Option<Instant>,
 }
 
@@ -28,14 +31,15 @@ pub(super) struct Suspensions {
 struct Suspension {
     member: MemberIndex,
     reason: FailReason,
-    /// When its commands are tried again; `None` of a member that is waited for.
+    /// When its commands are retried; `None`: its outstanding commands are waited for.
     retry_at: Option<Instant>,
 }
 
 impl Suspensions {
-    /// A member that is needed is silent, or fails. Says whether that is news.
+    /// A needed member is unresponsive, or fails. Returns whether it was not suspended for that
+    /// before.
     pub(super) fn suspend(&mut self, now: Instant, member: MemberIndex, reason: FailReason) -> bool {
-        let retry_at = (reason != FailReason::Silence).then(|| now + RETRY_AFTER);
+        let retry_at = (reason != FailReason::Timeout).then(|| now + RETRY_AFTER);
         match self.members.iter_mut().find(|suspension| suspension.member == member) {
             Some(known) => {
                 known.retry_at = retry_at.or(known.retry_at);
@@ -48,38 +52,39 @@ impl Suspensions {
         }
     }
 
-    /// A member has no room for what is written. Says whether that is news.
-    pub(super) fn suspend_for_room(&mut self, now: Instant) -> bool {
+    /// A member has no space for a write. Returns whether writes were not suspended before.
+    pub(super) fn suspend_for_space(&mut self, now: Instant) -> bool {
         self.full_until.replace(now + RETRY_AFTER).is_none()
     }
 
-    /// A command of a member has ended; with `is_write`, one that changed something, and well. Says whether the member is suspended
-    /// no longer.
+    /// A command of a member has completed; `is_write`: it was a successful write. Returns whether
+    /// the member is not suspended any longer.
     #[inline]
     pub(super) fn answered(&mut self, member: MemberIndex, is_write: bool) -> bool {
         if self.members.is_empty() {
             return false;
         }
         let before = self.members.len();
-        self.members.retain(|known| known.member != member || !is_write && known.reason != FailReason::Silence);
+        self.members.retain(|known| known.member != member || !is_write && known.reason != FailReason::Timeout);
         self.members.len() < before
     }
 
-    /// A stripe was written: there is room. Says whether that is news.
+    /// A stripe was written: there is space. Returns whether writes were suspended.
     #[inline]
-    pub(super) fn found_room(&mut self, now: Instant) -> bool {
+    pub(super) fn space_found(&mut self, now: Instant) -> bool {
         self.full_until.take_if(|until| *until <= now).is_some()
     }
 
-    /// A member is not needed any more. If no command of it has failed since its writes were last due to be tried again, it is an
-    /// ordinary member from now on: its next command shows what it is. Says whether that is so.
+    /// A member is not needed any more. If no command of it has failed since its last retry was
+    /// due, it is an ordinary member from now on: its next command reveals its state. Returns
+    /// whether that is so.
     pub(super) fn release(&mut self, now: Instant, member: MemberIndex) -> bool {
         let before = self.members.len();
         self.members.retain(|known| known.member != member || known.retry_at.is_none_or(|at| at > now));
         self.members.len() < before
     }
 
-    /// A member is failed after all, or another one takes its place.
+    /// A member is failed after all, or replaced.
     pub(super) fn forget(&mut self, member: MemberIndex) {
         self.members.retain(|known| known.member != member);
     }
@@ -96,27 +101,27 @@ impl Suspensions {
         self.members.is_empty()
     }
 
-    /// Whether writes end for want of room.
+    /// Whether writes end for lack of space.
     pub(super) fn is_full(&self, now: Instant) -> bool {
         self.full_until.is_some_and(|until| until > now)
     }
 
-    /// Whether members may be asked to write.
+    /// Whether members may be sent writes.
     #[inline]
     pub(super) fn may_write(&self, now: Instant) -> bool {
         !self.is_full(now) && self.members.iter().all(|known| known.retry_at.is_none_or(|at| at <= now))
     }
 
-    /// When members may be asked to write again, if that is to come.
+    /// When writes to members may be retried, if they are suspended.
     pub(super) fn retry_due(&self, now: Instant) -> Option<Instant> {
         let members = self.members.iter().filter_map(|known| known.retry_at);
         members.chain(self.full_until).filter(|&at| at > now).min()
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self) {
         for (at, known) in self.members.iter().enumerate() {
             let is_again = self.members[..at].iter().any(|other| other.member == known.member);
@@ -133,13 +138,13 @@ mod tests {
     const B: MemberIndex = MemberIndex(1);
 
     #[test]
-    fn a_member_that_is_silent_stops_no_writes_and_any_answer_ends_it() {
+    fn an_unresponsive_member_blocks_no_writes_and_any_completion_resumes_it() {
         let mut suspensions = Suspensions::default();
-        assert!(suspensions.suspend(Instant(5), A, FailReason::Silence));
-        assert!(!suspensions.suspend(Instant(6), A, FailReason::Silence), "no news");
+        assert!(suspensions.suspend(Instant(5), A, FailReason::Timeout));
+        assert!(!suspensions.suspend(Instant(6), A, FailReason::Timeout), "no news");
         assert!(suspensions.may_write(Instant(6)) && suspensions.retry_due(Instant(6)).is_none());
         assert!(!suspensions.answered(B, true));
-        assert_eq!(suspensions.reason(A), Some(FailReason::Silence));
+        assert_eq!(suspensions.reason(A), Some(FailReason::Timeout));
         assert!(suspensions.answered(A, false) && suspensions.is_empty());
     }
 
@@ -149,7 +154,7 @@ mod tests {
         assert!(suspensions.suspend(Instant(5), A, FailReason::Errors));
         let due = Instant(5) + RETRY_AFTER;
         assert_eq!((suspensions.may_write(Instant(5)), suspensions.retry_due(Instant(5))), (false, Some(due)));
-        assert!(suspensions.may_write(due) && !suspensions.answered(A, false), "a read says nothing of writes");
+        assert!(suspensions.may_write(due) && !suspensions.answered(A, false), "a read does not resume writes");
         assert!(!suspensions.suspend(due, A, FailReason::Errors) && !suspensions.may_write(due));
         suspensions.check_invariants();
         assert!(suspensions.answered(A, true) && suspensions.may_write(due));
@@ -159,21 +164,21 @@ mod tests {
     fn a_member_that_is_not_needed_any_more_is_released_once_it_may_be_tried_again() {
         let mut suspensions = Suspensions::default();
         assert!(suspensions.suspend(Instant(5), A, FailReason::Errors));
-        assert!(suspensions.suspend(Instant(5), B, FailReason::Silence));
+        assert!(suspensions.suspend(Instant(5), B, FailReason::Timeout));
         let due = Instant(5) + RETRY_AFTER;
         assert!(!suspensions.release(Instant(due.0 - 1), A), "it has failed just now");
         assert!(!suspensions.release(due, B), "it has not answered");
         assert!(suspensions.release(due, A));
-        assert_eq!((suspensions.reason(A), suspensions.reason(B)), (None, Some(FailReason::Silence)));
+        assert_eq!((suspensions.reason(A), suspensions.reason(B)), (None, Some(FailReason::Timeout)));
     }
 
     #[test]
-    fn room_is_looked_for_after_a_while_and_found_when_something_was_written() {
+    fn writes_are_retried_after_a_while_and_resume_once_one_succeeds() {
         let mut suspensions = Suspensions::default();
-        assert!(suspensions.suspend_for_room(Instant(5)) && !suspensions.suspend_for_room(Instant(6)));
+        assert!(suspensions.suspend_for_space(Instant(5)) && !suspensions.suspend_for_space(Instant(6)));
         assert!(suspensions.is_full(Instant(6)) && !suspensions.may_write(Instant(6)));
-        assert!(!suspensions.found_room(Instant(7)), "what was under way before says nothing");
+        assert!(!suspensions.space_found(Instant(7)), "writes submitted before do not count");
         let later = Instant(6) + RETRY_AFTER;
-        assert!(!suspensions.is_full(later) && suspensions.found_room(later) && !suspensions.found_room(later));
+        assert!(!suspensions.is_full(later) && suspensions.space_found(later) && !suspensions.space_found(later));
     }
 }

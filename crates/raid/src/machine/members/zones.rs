@@ -1,7 +1,8 @@
-//! Zones of one member that no segment holds, and how many hold an active resource.
+//! Zones of one member without a segment, and the number of active zones.
 //!
-//! A zone is found free or [`retire`](Zones::retire)d, [`take`](Zones::take)n for a segment, [`close`](Zones::close_one)d when it needs
-//! no active resource any more, and free again, or retired, when its reset has [ended](Zones::reset_ended).
+//! A zone is found free or [`retire`](Zones::retire)d, [`take`](Zones::take)n for a segment,
+//! [`close`](Zones::close_one)d when it needs no active resource any more, and free again, or
+//! retired, when its reset has [ended](Zones::reset_ended).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,30 +10,32 @@ use zonda_zoned::{Geometry, Status, ZoneState};
 
 use crate::limits::METADATA_ZONES;
 
-/// Owns the free zones of a member, those that cannot be written any more, and the count of active ones.
+/// Owns the free zones of a member, those that cannot be written any more, and the count of active
+/// ones.
 #[derive(Debug, Default)]
 pub(super) struct Zones {
     free: VecDeque<u32>,
     /// Zones that cannot be written any more.
     retired: BTreeSet<u32>,
-    /// Those of them that are read only: what they hold is not needed, and cannot be erased. Superblocks name them.
+    /// Those of them that are read only: their contents are not needed, and cannot be erased.
+    /// Superblocks name them.
     read_only: BTreeSet<u32>,
     /// Zones with an active resource, that of superblocks included.
     active: u32,
-    /// Those of them that no segment uses: they could not be reset, and may stay active.
+    /// Those of them that no segment uses: their resets failed, and they may stay active.
     stuck: u32,
-    /// Zones that are offline, and held nothing that is needed: superblocks say how many, so that a mount knows of a zone that went
-    /// offline since.
+    /// Offline zones without needed contents: superblocks record their number, so that a mount
+    /// detects a zone that went offline since.
     offline: u32,
 }
 
 impl Zones {
-    /// The log of superblocks holds so many active zones.
+    /// The superblock log holds this many active zones.
     pub(super) fn open_log(&mut self, active: u32) {
         self.active = active;
     }
 
-    /// The log of superblocks takes its second zone.
+    /// The superblock log takes its second zone.
     pub(super) fn open_log_mirror(&mut self) {
         self.active += 1;
     }
@@ -47,7 +50,7 @@ impl Zones {
         self.active += 1;
     }
 
-    /// So many more zones are offline, and hold nothing that is needed.
+    /// This many more zones without needed contents are offline.
     pub(super) fn lost_offline(&mut self, zones: u32) {
         self.offline += zones;
     }
@@ -61,13 +64,13 @@ impl Zones {
         self.retired.insert(zone);
     }
 
-    /// A zone that holds nothing that is needed is in this state, in which it cannot be written any more.
+    /// A zone without needed contents is in this state, in which it cannot be written any more.
     pub(super) fn retire_unused(&mut self, zone: u32, state: ZoneState) {
         self.retired.insert(zone);
         self.note_state(zone, state);
     }
 
-    /// What a report says of a zone that is retired.
+    /// Records the reported state of a retired zone.
     fn note_state(&mut self, zone: u32, state: ZoneState) {
         if state == ZoneState::ReadOnly && self.retired.contains(&zone) {
             self.read_only.insert(zone);
@@ -103,7 +106,8 @@ impl Zones {
         self.active -= 1;
     }
 
-    /// The reset of a zone has ended: it is free, or retired, and then holds its active resource unless its medium has failed.
+    /// The reset of a zone has ended: it is free, or retired, and then keeps its active resource
+    /// unless its medium has failed.
     pub(super) fn reset_ended(&mut self, zone: u32, was_active: bool, status: Status) {
         if status.is_success() {
             self.active -= u32::from(was_active);
@@ -139,10 +143,10 @@ impl Zones {
         self.free.iter().copied()
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self, geometry: &Geometry, is_log_idle: bool) {
         let mut free = BTreeSet::new();
         for &zone in &self.free {
@@ -152,7 +156,7 @@ impl Zones {
         }
         assert!(self.read_only.is_subset(&self.retired), "read-only zones that are named are retired");
         assert!(self.stuck < self.active || self.stuck == 0, "stuck zones are active, and so is the log's");
-        // One is counted for a log that has none: a loss of power may leave all others active.
+        // One is counted for a log that has none: a power loss may leave all others active.
         let active = self.active.saturating_sub(u32::from(is_log_idle));
         assert!(geometry.max_active_zones.is_none_or(|max| active <= max), "no more zones are active than may be");
     }
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_was_closed_gives_its_resource_back_once() {
+    fn a_closed_zone_releases_its_active_resource_once() {
         let mut zones = with_one_taken();
         zones.close_one();
         zones.reset_ended(7, false, Status::Success);

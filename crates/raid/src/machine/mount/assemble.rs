@@ -1,9 +1,9 @@
-//! Stripes out of what the zones of a segment hold.
+//! Assembles stripes from the blocks read from the zones of a segment.
 
 use zonda_zoned::ZoneState;
 
 use super::Volume;
-use super::versions::Standing;
+use super::versions::CopyState;
 use super::zones::{BlockRead, Reading, ZoneReading};
 use crate::MemberIndex;
 use crate::bug::SeededBug;
@@ -11,23 +11,24 @@ use crate::format::{BlockMeta, LostPlace, PADDING_LBA, RECORD_BYTES, Record, crc
 use crate::shape::bits;
 use crate::tables::{Physical, Segment, SegmentIndex, SegmentState};
 
-/// One stripe of which something was found.
+/// A stripe of which something was found.
 pub(super) struct FoundStripe {
     number: u32,
     /// Members that have their chunk, as bits.
     present: u32,
-    /// All members that are there have their chunks, and these are good.
+    /// All present members have their chunks, and these are intact.
     pub(super) is_whole: bool,
     /// It may never have been complete.
     pub(super) is_torn: bool,
-    /// A member that is there was never given all of its chunk.
+    /// A present member was never sent all of its chunk.
     pub(super) is_cut: bool,
-    /// For each row of its blocks whether too few of them are good for the others to be computed; empty if that holds for none.
+    /// For each row of its blocks whether too few of them are intact to compute the others; empty
+    /// if that holds for none.
     lost_rows: Box<[bool]>,
 }
 
 impl Volume {
-    /// The segment that was read becomes one of the volume.
+    /// Adds the segment that was read to the volume.
     pub(super) fn assemble(&mut self) {
         let mut reading = self.found().current.take().expect("a segment was read");
         self.drop_unfinished(&mut reading);
@@ -57,7 +58,7 @@ impl Volume {
             }
         }
         segment.state = if segment.active == 0 { SegmentState::Sealed } else { SegmentState::Open };
-        // What is open takes no more: its last group may lack anything.
+        // An open segment receives no more stripes: its last group may lack anything.
         segment.is_broken = true;
         let is_filled = reading.zones.iter().flatten().any(|zone| zone.has_footer(&layout));
         let last = reading.zones.iter().flatten().map(ZoneReading::end).max().unwrap_or(0);
@@ -67,7 +68,7 @@ impl Volume {
         let mut first = 0;
         while first < last {
             let group = layout.group_range(first);
-            // A group that another one follows, or a footer, was complete.
+            // A group that is followed by another one, or by a footer, was complete.
             let was_complete = is_filled || last > group.end;
             let is_complete = self.place_group(&mut segment, &reading, group.clone(), was_complete, &mut stripes);
             if !was_complete && !self.spec.has(SeededBug::UncountedStripes) {
@@ -97,11 +98,11 @@ impl Volume {
         }
         self.count_damaged(index, &reading);
         for stripe in &stripes {
-            let standing = self.standing(index, stripe, is_filled);
-            self.take_stripe(index, &reading, stripe, standing);
+            let copy_state = self.copy_state(index, stripe, is_filled);
+            self.take_stripe(index, &reading, stripe, copy_state);
         }
         if reading.found.is_leaving() {
-            // What they trimmed is trimmed by others.
+            // The blocks that they trimmed are trimmed by other tombstones.
             let tombstones = self.segments[index].tombstones.clone();
             self.found().losses.cut.extend(tombstones);
         }
@@ -115,10 +116,10 @@ impl Volume {
         if without_footer.any(ZoneReading::is_damaged) {
             self.segments.set_damaged(index);
         }
-        self.segments.look_at(index);
+        self.segments.add_candidate(index);
     }
 
-    /// Counts the blocks of a segment that were found damaged, those of its headers, too.
+    /// Counts the damaged blocks of a segment, those of its headers, too.
     fn count_damaged(&mut self, index: SegmentIndex, reading: &Reading) {
         for (member, zone) in (0..).map(MemberIndex).zip(&reading.zones) {
             let Some(zone) = zone else { continue };
@@ -129,26 +130,26 @@ impl Volume {
         }
     }
 
-    /// Zones that a rebuild did not complete go.
+    /// Drops zones that a rebuild did not complete.
     fn drop_unfinished(&mut self, reading: &mut Reading) {
         for member in 0..self.spec.members() {
             let index = MemberIndex(member as u8);
-            let is_there = self.members[index].is_present();
+            let is_present = self.members[index].is_present();
             let Some(zone) = &reading.zones[member] else { continue };
-            // The last thing that a rebuild does is to make the zone full.
+            // The last step of a rebuild is to make the zone full.
             let is_full = zone.state == ZoneState::Full || self.spec.has(SeededBug::HalfRebuiltZone);
             let is_unfinished = reading.found.rebuilt >> member & 1 == 1 && !is_full;
-            if is_unfinished || !is_there {
+            if is_unfinished || !is_present {
                 let number = zone.zone;
                 reading.zones[member] = None;
-                if is_there {
+                if is_present {
                     self.reset_orphan(index, number);
                 }
             }
         }
     }
 
-    /// Puts the chunks of a group into their slots. Says whether the group is complete.
+    /// Assigns the chunks of a group to their slots. Returns whether the group is complete.
     fn place_group(
         &self,
         segment: &mut Segment,
@@ -159,7 +160,8 @@ impl Volume {
     ) -> bool {
         let members = self.spec.members();
         let rows = reading.layout.payload_blocks() as usize;
-        // For each stripe the members whose chunk was found, and for each of its rows those whose block is good.
+        // For each stripe the members whose chunk was found, and for each of its rows those whose
+        // block is intact.
         let mut present = vec![0u32; group.len()];
         let mut good = vec![0u32; group.len() * rows];
         for (at, zone) in reading.zones.iter().enumerate() {
@@ -170,7 +172,7 @@ impl Volume {
                     continue;
                 }
                 let stripe = (read.stripe - group.start) as usize;
-                // Nothing writes a chunk twice; the first one found counts.
+                // No chunk is written twice; the first one found counts.
                 if present[stripe] >> at & 1 == 1 {
                     continue;
                 }
@@ -187,22 +189,24 @@ impl Volume {
             let rows = &good[stripe * rows..(stripe + 1) * rows];
             let is_row_decodable = |row: u32| self.spec.is_stripe_decodable(row, number);
             let lacks_nothing = rows.iter().all(|&row| row == with_zone);
-            // One answer serves all rows that lack nothing.
+            // One result serves all rows that lack nothing.
             let is_decodable = match lacks_nothing {
                 true => is_row_decodable(with_zone),
                 false => rows.iter().all(|&row| is_row_decodable(row)),
             };
             let is_whole = is_decodable && lacks_nothing;
             is_complete &= is_whole;
-            // Of what was complete, or may have been, each block counts: one that is lost is not an older one.
+            // In a stripe that was complete, or may have been, each block counts: a lost one is not
+            // replaced by an older version.
+            // replaced by an older version.
             let may_be_torn = !is_whole && !was_complete;
             if may_be_torn && present[stripe] == 0 {
                 continue;
             }
             let takes_damage = self.spec.has(SeededBug::DamageTakenForCut);
             let is_cut = may_be_torn && (takes_damage || (0..members).any(|at| is_cut(reading, at, number, &group)));
-            // Of a segment that was being reset the zone of the member that showed it to be cut short may be gone already; what was complete is
-            // elsewhere, too.
+            // In a segment that was being reset, the zone of the member that showed an interrupted
+            // write may be reset already; complete stripes are elsewhere, too.
             if !is_decodable && (is_cut || may_be_torn && reading.found.is_leaving()) {
                 continue;
             }
@@ -220,7 +224,7 @@ impl Volume {
         is_complete || was_complete
     }
 
-    /// No timestamp is given twice, be it of a stripe that does not count.
+    /// No timestamp is reused, not even that of a stripe that does not count.
     fn count_timestamps(&mut self, reading: &Reading) {
         for (member, zone) in (0..).map(MemberIndex).zip(&reading.zones) {
             for read in zone.iter().flat_map(|zone| zone.slots.iter().flatten()) {
@@ -237,14 +241,14 @@ impl Volume {
         }
     }
 
-    /// How many stripes of the last group may have been complete of which nothing is known: each has a damaged slot on every member
-    /// that took part.
+    /// The number of stripes of the last group that may have been complete and of which nothing is
+    /// known: each has a damaged slot on every member that took part.
     fn unseen_stripes(&self, reading: &Reading, group: &std::ops::Range<u32>) -> u32 {
         reading.zones.iter().flatten().map(|zone| zone.noise_in(group)).min().unwrap_or(0)
     }
 
-    /// So many stripes of the last group may have been complete, and nothing is known of them. In a group of one stripe it is known at least
-    /// which one it is: markers may name its blocks.
+    /// This many stripes of the last group may have been complete, and nothing is known of them. In
+    /// a group of one stripe at least its number is known: markers may name its blocks.
     fn lose_unseen(&mut self, reading: &Reading, unseen: u32, first: u32) {
         if unseen == 0 {
             return;
@@ -265,8 +269,9 @@ impl Volume {
         }
     }
 
-    /// The blocks of a stripe count, where they are the newest; or are unidentified losses, where it is not known which they are.
-    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, standing: Standing) {
+    /// Takes the blocks of a stripe where they are the newest; or records unidentified losses,
+    /// where their logical blocks are unknown.
+    fn take_stripe(&mut self, index: SegmentIndex, reading: &Reading, stripe: &FoundStripe, copy_state: CopyState) {
         for chunk in 0..self.spec.shape.data() {
             let member = self.spec.shape.member_of(chunk, stripe.number);
             let slot = self.segments[index].slots.slot_of(member, stripe.number);
@@ -290,12 +295,12 @@ impl Volume {
                 };
                 let is_lost = own.is_none() && stripe.lost_rows.get(row as usize) == Some(&true);
                 let offset = reading.layout.offset_of(slot, row);
-                self.take_block(Physical { segment: index, member, offset }, record, stripe, standing, is_lost);
+                self.take_block(Physical { segment: index, member, offset }, record, stripe, copy_state, is_lost);
             }
         }
     }
 
-    /// What was read of a block of a stripe.
+    /// The result of reading a block of a stripe.
     fn block_read(
         &self,
         reading: &Reading,
@@ -313,7 +318,8 @@ impl Volume {
         Some(read.blocks[row])
     }
 
-    /// The record of a block of a data chunk: its own, or computed from those of the others in its row. `None` if too few are there.
+    /// The record of a block of a data chunk: its own, or computed from those of the others in its
+    /// row. `None` if too few are present.
     fn record_of(
         &self,
         reading: &Reading,
@@ -322,8 +328,8 @@ impl Volume {
         chunk: usize,
         row: usize,
     ) -> Option<Record> {
-        // Metadata have a checksum of their own: they are right where the contents are damaged. But a rebuild that could not compute a
-        // block wrote padding with a wrong checksum.
+        // Metadata have a checksum of their own: they are right where the contents are damaged. But
+        // a rebuild that could not compute a block wrote padding with a wrong checksum.
         let record = |chunk: usize| -> Option<[u8; RECORD_BYTES]> {
             let read = self.block_read(reading, index, stripe, chunk, row)?;
             let meta = read.meta?;
@@ -344,12 +350,13 @@ impl Volume {
     }
 }
 
-/// Whether a rebuild has written a block that it could not compute.
+/// Whether a rebuild wrote a block that it could not compute.
 fn is_uncomputed(meta: &BlockMeta, block_bytes: usize) -> bool {
     Record::from_bytes(&meta.record).lba == PADDING_LBA && meta.block_crc == !crc(&vec![0; block_bytes])
 }
 
-/// Whether a member has not all of its chunk because it was never written: what was written and cannot be read does not count.
+/// Whether a member lacks a part of its chunk because it was never written: unreadable blocks do
+/// not count.
 fn is_cut(reading: &Reading, at: usize, stripe: u32, group: &std::ops::Range<u32>) -> bool {
     let Some(zone) = &reading.zones[at] else { return false };
     let of_stripe = zone.slots[group.start as usize..group.end as usize].iter().flatten();

@@ -1,4 +1,4 @@
-//! Which zones make which segments.
+//! Assigns zones to segments by their headers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,45 +20,47 @@ use crate::{MemberIndex, VolumeError};
 #[derive(Debug)]
 pub(super) struct FoundSegment {
     pub(super) header: SegmentHeader,
-    /// The zone on each member that is there.
+    /// The zone on each present member.
     pub(super) zones: Vec<Option<u32>>,
-    /// Zones that were not named when the segment was opened: a rebuild's, which count if they were completed.
+    /// Zones that were not named when the segment was opened: those of a rebuild, which count if
+    /// they were completed.
     pub(super) rebuilt: u32,
-    /// Zones that a rebuild has written, finished or not, and those of which it is not known: what they lack need not have been
-    /// missing before.
+    /// Zones that a rebuild has written, completely or not, and those of which that is unknown:
+    /// blocks that they lack need not have been missing before.
     pub(super) copied: u32,
     /// Zones that are offline, of members that took part.
     pub(super) offline: u32,
-    /// Active members that took part and show that they have no zone of it, as bits. Any of them says that it was never opened, or was
-    /// being emptied, and that nothing in it is needed; unless the member is an older copy of itself, which `leaving.rs` finds out.
+    /// Active members that took part and show that they have no zone of it, as bits. Each of them
+    /// shows that it was never opened, or was being emptied, and that nothing in it is needed;
+    /// unless the member is an older copy, which `leaving.rs` determines.
     pub(super) shown_without: u32,
-    /// A header of one of its zones is damaged: the segment is to be moved to where it has all of them.
+    /// A header of one of its zones is damaged: the segment is to be moved to intact zones.
     pub(super) has_damaged_header: bool,
 }
 
 impl FoundSegment {
-    /// Whether nothing in it is needed, as far as a member shows.
+    /// Whether nothing in it is needed, according to a member.
     pub(super) fn is_leaving(&self) -> bool {
         self.shown_without != 0
     }
 }
 
-/// Whose a zone is that is not empty.
+/// The owner of a zone that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// That of a segment; the epoch in which it was taken for it; and whether a rebuild wrote it.
+    /// A segment; the epoch in which the zone was taken for it; and whether a rebuild wrote it.
     Segment { sequence: u64, epoch: u64, is_rebuilt: bool },
-    /// Nothing of this volume was written to it.
-    Nobody,
+    /// No segment: nothing of this volume was written to it.
+    Unowned,
     /// Its headers cannot be read.
     Unknown,
 }
 
-/// Headers of one member on their way.
+/// Header reads of one member in flight.
 const HEADERS_IN_FLIGHT: usize = 64;
 
 impl Volume {
-    /// Which zones have a header to be read.
+    /// Lists the zones whose headers are to be read.
     pub(super) fn list_headers(&mut self) {
         let zones = self.start_mut().zones.clone();
         let members = self.spec.members();
@@ -67,8 +69,8 @@ impl Volume {
             for (zone, descriptor) in (0..).zip(&zones[member.as_usize()]).skip(METADATA_ZONES as usize) {
                 let is_read_only = descriptor.state == ZoneState::ReadOnly;
                 if is_read_only && self.found().known_read_only[member.as_usize()].contains(&zone) {
-                    // As if it had been reset: what it holds need not be readable.
-                    self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+                    // As if it had been reset: its contents need not be readable.
+                    self.found().owners[member.as_usize()].insert(zone, Owner::Unowned);
                     continue;
                 }
                 let entry = &mut self.members[member];
@@ -82,7 +84,7 @@ impl Volume {
                         if written_blocks(descriptor) > 0 {
                             self.found().unread[member.as_usize()].push_back(zone);
                         } else {
-                            self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+                            self.found().owners[member.as_usize()].insert(zone, Owner::Unowned);
                         }
                     }
                 }
@@ -110,12 +112,13 @@ impl Volume {
         self.start_mut().zones[member.as_usize()][zone as usize].state
     }
 
-    /// Blocks of a zone that may hold something.
+    /// Blocks of a zone that may be written.
     pub(super) fn blocks_in(&mut self, member: MemberIndex, zone: u32) -> u32 {
         written_blocks(&self.start_mut().zones[member.as_usize()][zone as usize])
     }
 
-    /// Headers were read, or could not be: then one after the other is, several times. Whose zone it is decides whether it is reset.
+    /// A read of headers has ended: unreadable ones are read one by one, several times. The owner
+    /// of a zone decides whether it is reset.
     pub(super) fn on_header_read(
         &mut self,
         member: MemberIndex,
@@ -135,7 +138,8 @@ impl Volume {
             self.note_damaged_header(member, zone, first);
             return self.read_next_header(member, zone, first + 1);
         };
-        // Of a zone that cannot be written any more it is not known how far it was: nothing was, where its headers are zeros.
+        // It is not known how far a zone that cannot be written any more was written: not at all,
+        // if its headers are zeros.
         let is_blank = |at: u32| {
             let block = block_of(buffer, at as usize, self.spec.shape.block_bytes);
             block.is_some_and(|block| SegmentHeader::read(block) == Err(HeaderError::Blank))
@@ -146,7 +150,7 @@ impl Volume {
         if are_blank && were_blank {
             let are_all = end >= HEADER_COPIES.min(self.spec.shape.transfer_blocks);
             if are_all && self.state_of(member, zone) == ZoneState::ReadOnly {
-                self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+                self.found().owners[member.as_usize()].insert(zone, Owner::Unowned);
                 return;
             }
             self.found().blank_headers.insert((member, zone));
@@ -155,7 +159,7 @@ impl Volume {
         for at in 0..blocks {
             let Some(block) = block_of(buffer, at as usize, self.spec.shape.block_bytes) else { break };
             match SegmentHeader::read(block) {
-                // In version 1 the second block is data, which may be anything.
+                // In version 1 the second block is data, with arbitrary contents.
                 Ok(header) if first + at > 0 && !is_second_header(&header, member, zone) => damaged = true,
                 Ok(header) if self.is_misplaced(&header, member, zone) => {
                     damaged = true;
@@ -165,7 +169,7 @@ impl Volume {
                     let has_second = at + 1 < blocks && header.copies > first + at + 1;
                     let second = block_of(buffer, at as usize + 1, self.spec.shape.block_bytes);
                     let is_second_damaged = has_second && second != Some(block);
-                    // A header that was cut short has no second copy.
+                    // An interrupted write of the header has no second copy.
                     if is_second_damaged && second.is_some_and(|second| second.iter().any(|&byte| byte != 0)) {
                         self.note_damaged_header(member, zone, 1);
                     }
@@ -192,7 +196,8 @@ impl Volume {
         self.read_next_header(member, zone, first + blocks);
     }
 
-    /// Whether a header of this member is that of another zone: each names its own, and a write of it went to the wrong place.
+    /// Whether a header on this member belongs to another zone: each names its own, so its write
+    /// was misdirected.
     fn is_misplaced(&self, header: &SegmentHeader, member: MemberIndex, zone: u32) -> bool {
         let is_of_member = (header.array, header.member) == (self.spec.array, member.0);
         is_of_member && header.zones.get(member.as_usize()) != Some(&Some(zone))
@@ -202,7 +207,7 @@ impl Volume {
         self.found().damaged_headers.entry((member, zone)).or_default().insert(offset);
     }
 
-    /// The second header of a zone was read by itself, or could not be.
+    /// A read of the second header of a zone has ended.
     pub(super) fn on_second_header_read(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
         if buffer.is_none() {
             let failures = self.found().unreadable.entry((member, zone)).or_default();
@@ -224,14 +229,14 @@ impl Volume {
         }
     }
 
-    /// What came before is no header.
+    /// The previous block is no header: reads the next one.
     fn read_next_header(&mut self, member: MemberIndex, zone: u32, next: u32) {
         self.found().unreadable.remove(&(member, zone));
         if next < HEADER_COPIES.min(self.blocks_in(member, zone)) {
             return self.read_header(member, zone, next, 1);
         }
         let resets = self.spec.has(SeededBug::UnreadableHeaderReset);
-        self.found().owners[member.as_usize()].insert(zone, if resets { Owner::Nobody } else { Owner::Unknown });
+        self.found().owners[member.as_usize()].insert(zone, if resets { Owner::Unowned } else { Owner::Unknown });
     }
 
     fn take_header(&mut self, member: MemberIndex, zone: u32, header: SegmentHeader, has_damaged_header: bool) {
@@ -243,7 +248,7 @@ impl Volume {
             && header.is_in_band == shape.is_in_band
             && (header.data, header.parity) == (shape.scheme.data, shape.scheme.parity);
         if !is_ours {
-            self.found().owners[member.as_usize()].insert(zone, Owner::Nobody);
+            self.found().owners[member.as_usize()].insert(zone, Owner::Unowned);
             return;
         }
         if self.is_from_before(member, &header) {
@@ -264,7 +269,7 @@ impl Volume {
             has_damaged_header,
         };
         match found.segments.get_mut(&sequence) {
-            // Of two headers the older one is of those that opened the segment.
+            // Of two headers, the older one belongs to the opening of the segment.
             Some(known) if known.header.epoch <= epoch => known.has_damaged_header |= has_damaged_header,
             known => {
                 segment.has_damaged_header |= known.is_some_and(|known| known.has_damaged_header);
@@ -273,14 +278,15 @@ impl Volume {
         }
     }
 
-    /// Whether a member that is being rebuilt held a zone before it came back. That counts for nothing: what it was part of may be
-    /// long gone, and another segment may have its sequence.
+    /// Whether a member that is being rebuilt held a zone before it returned. Such a zone does not
+    /// count: its segment may have been reset long ago, and its sequence number may be in use by
+    /// another one.
     fn is_from_before(&self, member: MemberIndex, header: &SegmentHeader) -> bool {
         let member = &self.members[member];
         member.state() == MemberState::Rebuilding && header.epoch < member.since_epoch()
     }
 
-    /// Such a zone is looked at when the volume is ready.
+    /// Sets such a zone aside until the volume is ready.
     fn put_header_aside(&mut self, member: MemberIndex, zone: u32, header: SegmentHeader) {
         let state = self.state_of(member, zone);
         if is_dead(state) {
@@ -291,8 +297,8 @@ impl Volume {
         self.put_aside(Aside { member, zone, is_active, header, step: AsideStep::Waiting });
     }
 
-    /// Members are recorded: zones that were put aside and are of no segment that is needed are reset, so that the mount has as many
-    /// free ones as members had before.
+    /// The members are recorded: resets zones that were set aside and belong to no needed segment,
+    /// so that the mount has as many free ones as members had before.
     pub(super) fn reset_aside_of_none(&mut self) {
         let sequences = self.segments.sequences();
         let is_needed = |aside: &Aside| aside.header.as_ref().is_some_and(|header| sequences.contains(&header.segment));
@@ -301,7 +307,7 @@ impl Volume {
         }
     }
 
-    /// All headers are read: zones go to their segments, and those of none are reset.
+    /// All headers are read: assigns zones to their segments, and resets unassigned ones.
     pub(super) fn match_zones(&mut self) {
         let owners = std::mem::take(&mut self.found().owners);
         let mut segments = std::mem::take(&mut self.found().segments);
@@ -320,7 +326,8 @@ impl Volume {
         }
         let accepts = self.found().options.accepts_losses;
         let offline = self.offline_since(&kept);
-        // A zone that no header names on a member that has them all belongs to no segment that is needed.
+        // A zone that no header names, on a member that has all its headers, belongs to no needed
+        // segment.
         self.found().unclaimed = Unclaimed::new(claims, offline);
         if let Some(error) = self.unidentified_zones().or_else(|| self.lacking(&kept)) {
             if !accepts {
@@ -339,8 +346,8 @@ impl Volume {
         (found.segments, found.owners) = (kept, owners);
     }
 
-    /// Resets the zones that belong to no segment that is needed. Until all is read nothing is reset: what no segment seems to need
-    /// may show that a member is an older copy of itself.
+    /// Resets the zones that belong to no needed segment. Nothing is reset before everything is
+    /// read: a segment that seems unnecessary may show that a member is an older copy.
     pub(super) fn reset_orphans(&mut self) {
         for (member, zone) in std::mem::take(&mut self.found().orphans) {
             if self.members[member].is_present() {
@@ -349,7 +356,8 @@ impl Volume {
         }
     }
 
-    /// Gives each segment its zones. Returns those of each member that no segment has for certain.
+    /// Assigns zones to each segment. Returns those of each member that certainly belong to no
+    /// segment.
     fn claim_zones(
         &self,
         owners: &[BTreeMap<u32, Owner>],
@@ -364,16 +372,18 @@ impl Volume {
             for (&zone, &owner) in &owners[at] {
                 let Owner::Segment { sequence, epoch, is_rebuilt } = owner else { continue };
                 let Some(segment) = segments.get(&sequence) else { continue };
-                // A rebuild may have come to the very zone that was named; or its headers are all that is left.
+                // A rebuild may have written to the very zone that was named; or only its headers
+                // are left.
                 let is_original =
                     segment.header.zones[at] == Some(zone) && segment.header.epoch == epoch && !is_rebuilt;
-                // A rebuild that began twice left two: the one that was finished counts.
+                // A repeated rebuild left two: the completed one counts.
                 let is_full = descriptors[at][zone as usize].state == ZoneState::Full;
                 if is_original || is_full || !claimed.contains_key(&sequence) {
                     claimed.insert(sequence, (zone, is_rebuilt || epoch > segment.header.epoch));
                 }
             }
-            // A zone whose headers cannot be read is that of the last segment that was opened with it.
+            // A zone whose headers cannot be read belongs to the last segment that was opened with
+            // it.
             let mut unknown: BTreeSet<u32> = zones_that(&owners[at], |owner| owner == Owner::Unknown).collect();
             for (sequence, segment) in segments.iter_mut().rev() {
                 let named = segment.header.zones[at];
@@ -396,7 +406,8 @@ impl Volume {
         unclaimed
     }
 
-    /// Active members that took part in a segment and show that this was never opened, or that it was being emptied, as bits.
+    /// Active members that took part in a segment and show that it was never opened, or was being
+    /// emptied, as bits.
     fn shown_without(
         &self,
         owners: &[BTreeMap<u32, Owner>],
@@ -415,7 +426,7 @@ impl Volume {
                     descriptor.state != ZoneState::Offline
                         && (written_blocks(descriptor) == 0 || owners[at].contains_key(&zone))
                 }),
-                // It was rebuilt since, and given all segments.
+                // It was rebuilt since, with all segments.
                 _ if !is_same_device => descriptors[at].iter().all(|zone| zone.state != ZoneState::Offline),
                 _ => false,
             }
@@ -423,7 +434,7 @@ impl Volume {
         bits((0..self.spec.members()).filter(|&at| shows_none(at)))
     }
 
-    /// Whether all of a segment can be computed from the zones that were found.
+    /// Whether all blocks of a segment can be computed from the zones that were found.
     pub(super) fn has_enough(&self, segment: &FoundSegment) -> bool {
         self.spec.are_enough(bits((0..segment.zones.len()).filter(|&at| segment.zones[at].is_some())))
     }
@@ -442,7 +453,8 @@ impl Volume {
     }
 }
 
-/// Whether a header that stands in a zone's second block is that of the zone, and not data that look like one.
+/// Whether a header in a zone's second block belongs to the zone, and is not data that look like a
+/// header.
 fn is_second_header(header: &SegmentHeader, member: MemberIndex, zone: u32) -> bool {
     header.copies == HEADER_COPIES && header.zones.get(member.as_usize()) == Some(&Some(zone))
 }

@@ -1,4 +1,4 @@
-//! Zones whose headers cannot be read: their blocks say whose they are, in seals, in chunk metadata or in footers.
+//! Identifies zones with unreadable headers by their blocks: by seals, chunk metadata or footers.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,12 @@ use crate::format::{BlockMeta, HEADER_COPIES, MemberState, Place, read_chunk_met
 use crate::machine::start::StartStep;
 use crate::shape::Stream;
 
-/// Blocks of such a zone that are looked at, behind its headers.
+/// Blocks of such a zone that are examined, behind its headers.
 const BLOCKS_MAX: u32 = 64;
 
 impl Volume {
-    /// All headers are read: asks for blocks of zones of which none could be. Says whether there are any, the first time.
+    /// All headers are read: reads blocks of zones with unreadable headers. Returns whether there
+    /// are any, the first time.
     pub(super) fn identify_zones(&mut self) -> bool {
         if std::mem::replace(&mut self.found().is_identified, true) {
             return false;
@@ -72,7 +73,8 @@ impl Volume {
             return;
         };
         let opened = segment.header.epoch;
-        // A zone that was not named is one of a rebuild; or it was held before the member came back: then it is not known what it lacks.
+        // A zone that was not named belongs to a rebuild; or it was held before the member
+        // returned: then it is not known what it lacks.
         let is_named = segment.header.zones[at] == Some(zone) && since <= opened;
         if is_rebuilding && !is_named {
             return;

@@ -1,18 +1,19 @@
-//! What holds of a mount between events.
+//! Invariants of a mount between events.
 
 use super::super::start::Step;
 use super::Mount;
 use crate::limits::MOUNT_ATTEMPTS_MAX;
 
 impl Mount {
-    /// What one step looks for is found, and used up, when the next one begins: nothing is decided twice.
+    /// The intermediate results of a step are consumed before the next step begins: nothing is
+    /// decided twice.
     ///
     /// # Panics
-    /// When that does not hold.
+    /// If that does not hold.
     pub(in super::super) fn check_invariants(&self, step: Step) {
         assert!(self.attempts < MOUNT_ATTEMPTS_MAX, "attempt {} is one too many", self.attempts);
         let headers = self.segments.len() + self.owners.iter().map(|owners| owners.len()).sum::<usize>();
-        assert!(headers == 0 || step >= Step::ReadHeaders, "headers are known before who the members are");
+        assert!(headers == 0 || step >= Step::ReadHeaders, "headers are known before the members");
         let reads_segments = matches!(step, Step::ReadSegments | Step::ReadLeaving);
         assert!(self.current.is_none() || reads_segments, "a segment is read in {step:?}");
         let read = self.tombstones.len() + self.unsound.len() + self.lost.len();
@@ -32,7 +33,7 @@ impl Mount {
             assert!(self.stamps.is_empty(), "torn blocks are all that timestamps are needed for in {step:?}");
         }
         assert!(self.moving == 0 || step == Step::MoveTorn, "{} blocks are moved in {step:?}", self.moving);
-        // From then on only what is to be rewritten matters.
+        // From then on only blocks to be rewritten matter.
         let is_chosen = step >= Step::CloseSegments;
         let is_unsound = |place| is_chosen || self.unsound.contains(place);
         assert!(self.torn.iter().all(is_unsound), "what may never have been complete is not all there");
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "attempt 8 is one too many")]
-    fn a_mount_that_is_begun_anew_without_end_is_a_bug() {
+    fn a_mount_that_restarts_without_end_is_a_bug() {
         Mount { attempts: MOUNT_ATTEMPTS_MAX, ..Mount::default() }.check_invariants(Step::ReportZones);
     }
 

@@ -1,20 +1,22 @@
-//! Segments that are about to go, and members that are older copies of themselves.
+//! Segments that were about to be reset, and members that are older copies.
 //!
-//! A segment that is being opened or reset at a crash has zones on some members and none on others, so a member that shows that it has
-//! none lets a mount reset the rest. A member whose files were restored from an older copy shows the same of every segment that was
-//! opened since, and its superblock is as new as those of others where no member's state has changed. So nothing is reset before
-//! these segments are read, too:
+//! A segment that is being opened or reset at a crash has zones on some members and none on others,
+//! so a member that shows that it has none allows a mount to reset the rest. A member that was
+//! restored from an older copy shows the same of every segment that was opened since, and its
+//! superblock is as new as those of others where no member's state has changed. So nothing is reset
+//! before these segments are read, too:
 //!
-//! - A segment is reset only once a newer version of each of its blocks is durable elsewhere. One that holds a version, in a complete
-//!   group, that is newer than all others was not being reset: the members that show no zone of it are older copies. The same holds
-//!   for its tombstones.
-//! - A group is durable on all members before the next one is written. A member whose zone ends before a group that another one
-//!   follows, or a footer, is an older copy.
+//! - A segment is reset only once a newer version of each of its blocks is durable elsewhere. One
+//!   that holds a version, in a complete group, that is newer than all others was not being reset:
+//!   the members that show no zone of it are older copies. The same holds for its tombstones.
+//! - A group is durable on all members before the next one is written. A member whose zone ends
+//!   before a group that is followed by another one, or by a footer, is an older copy.
 //!
-//! The newest segments are looked at first: what only older copies still hold of those that were reset since contradicts no member.
+//! The newest segments are examined first: the contents that only older copies still have of
+//! segments that were reset since contradict no member.
 //!
-//! Within what the level tolerates such members are as damaged ones: what they lack is computed. Beyond that the mount is refused, and
-//! names them as missing.
+//! Within the tolerance of the level, such members are treated as damaged: what they lack is
+//! computed. Beyond that the mount is refused, and lists them as missing.
 
 use zonda_zoned::BlockBuffer;
 
@@ -27,21 +29,21 @@ use crate::machine::start::StartStep;
 use crate::shape::bits;
 use crate::{MemberIndex, VolumeError};
 
-/// What a block says that may be about to go.
+/// What the record of a block shows whose segment may be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// No more than others do.
+pub(super) enum LeavingRecord {
+    /// Nothing beyond other blocks.
     Nothing,
-    /// It holds tombstones, which have to be read.
+    /// It holds tombstones, which must be read.
     Tombstones,
     /// It is newer than all other versions of its logical block.
     Newer,
 }
 
 impl Volume {
-    /// Begins with the next segment that is about to go. Says whether there is one.
+    /// Begins with the next segment that was about to be reset. Returns whether there is one.
     pub(super) fn read_next_leaving(&mut self) -> bool {
-        // What was accepted before is not needed, and with a seeded bug nothing is.
+        // Accepted losses are not needed; and with a seeded bug nothing is.
         let accepted = self.members.accepted_segment();
         let is_careless = self.spec.has(SeededBug::DroppedSegment) || self.found().options.accepts_losses;
         let found = self.found();
@@ -56,7 +58,7 @@ impl Volume {
         false
     }
 
-    /// A segment that is about to go was read: is anything in it needed?
+    /// A segment that was about to be reset is read: checks whether anything in it is needed.
     pub(super) fn verify_leaving(&mut self) {
         let reading = self.found().current.take().expect("a segment was read");
         let end = reading.complete_slots();
@@ -67,10 +69,12 @@ impl Volume {
             for (slot, read) in (0..end).zip(&zone.slots) {
                 let Some(read) = read else { continue };
                 for (row, meta) in (0..).zip(&*read.blocks).filter_map(|(row, block)| Some((row, block.meta?))) {
-                    match self.said(member, read.stripe, &Record::from_bytes(&meta.record)) {
-                        Said::Nothing => {}
-                        Said::Newer => is_needed = true,
-                        Said::Tombstones => tombstones.push((member, zone.zone, reading.layout.offset_of(slot, row))),
+                    match self.classify_record(member, read.stripe, &Record::from_bytes(&meta.record)) {
+                        LeavingRecord::Nothing => {}
+                        LeavingRecord::Newer => is_needed = true,
+                        LeavingRecord::Tombstones => {
+                            tombstones.push((member, zone.zone, reading.layout.offset_of(slot, row)));
+                        }
                     }
                 }
             }
@@ -85,23 +89,24 @@ impl Volume {
         }
     }
 
-    /// What the record of a block of a member's chunk says of what else was found.
-    pub(super) fn said(&mut self, member: MemberIndex, stripe: u32, record: &Record) -> Said {
-        // The records of parity are those of no block; copies have those of what they are copies of.
+    /// Compares the record of a block of a member's chunk with everything else that was found.
+    pub(super) fn classify_record(&mut self, member: MemberIndex, stripe: u32, record: &Record) -> LeavingRecord {
+        // The records of parity belong to no block; copies have those of their originals.
         let has_copies = matches!(self.spec.shape.scheme.level, Level::Raid1 | Level::Raid01);
         let is_parity = self.spec.shape.chunk_of(member, stripe) >= self.spec.shape.data();
         match record.lba {
-            _ if is_parity && !has_copies => Said::Nothing,
-            PADDING_LBA => Said::Nothing,
-            TOMBSTONE_LBA => Said::Tombstones,
+            _ if is_parity && !has_copies => LeavingRecord::Nothing,
+            PADDING_LBA => LeavingRecord::Nothing,
+            TOMBSTONE_LBA => LeavingRecord::Tombstones,
             lba => match self.found().stamps.get(lba as usize) {
-                Some(&stamp) if stamp < record.timestamp => Said::Newer,
-                _ => Said::Nothing,
+                Some(&stamp) if stamp < record.timestamp => LeavingRecord::Newer,
+                _ => LeavingRecord::Nothing,
             },
         }
     }
 
-    /// A block of tombstones of such a segment was read. One that cannot be is one whose segment may be going.
+    /// A read of a block of tombstones of such a segment has ended. If it failed, its segment may
+    /// have been in reset.
     pub(super) fn on_leaving_read(&mut self, shown_without: u32, buffer: Option<&BlockBuffer>) {
         let block = buffer.and_then(|buffer| block_of(buffer, 0, self.spec.shape.block_bytes));
         let Some(tombstones) = block.and_then(read_tombstones) else { return };
@@ -116,7 +121,8 @@ impl Volume {
         }
     }
 
-    /// Finds members whose zones end before groups that were complete: each member had its part of these durable before more was written.
+    /// Finds members whose zones end before complete groups: each member had its part of these
+    /// durable before more was written.
     pub(super) fn find_older_copies(&mut self, reading: &Reading) {
         let (layout, header) = (&reading.layout, &reading.found.header);
         let complete_slots = reading.complete_slots();
@@ -130,7 +136,7 @@ impl Volume {
                 && reading.found.copied >> at & 1 == 0
                 && member.state() == MemberState::Active
                 && member.since_epoch() <= header.epoch;
-            // Of a zone that was finished early the write pointer is not known.
+            // The write pointer of a zone that was finished early is unknown.
             let ends_early = |zone: &ZoneReading| zone.state.is_active() && zone.written < complete;
             is_own && reading.zones[at].as_ref().is_some_and(ends_early)
         };
@@ -138,7 +144,7 @@ impl Volume {
         self.found().older_copies |= older;
     }
 
-    /// Why the volume cannot be mounted, if members that are older copies of themselves are needed.
+    /// Why the volume cannot be mounted, if members that are older copies are needed.
     pub(super) fn too_many_older(&mut self) -> Option<VolumeError> {
         let older = self.found().older_copies;
         let is_older = |member: MemberIndex| older >> member.0 & 1 == 1;
@@ -162,7 +168,7 @@ impl Volume {
 }
 
 impl Reading {
-    /// Slots of groups that were complete: another group follows them, or a footer.
+    /// Slots of complete groups: another group follows them, or a footer.
     fn complete_slots(&self) -> u32 {
         let layout = &self.layout;
         let zones = || self.zones.iter().flatten();

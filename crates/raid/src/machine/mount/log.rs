@@ -1,9 +1,11 @@
-//! A member that has no active zone left for its superblocks.
+//! Members without an active zone for their superblocks.
 //!
-//! While the zone of its newest superblock is full none of its log is active, and what a loss of power takes back may leave as many
-//! zones of segments active as may be: those that were finished or reset a moment ago, and those that were opened since. Segments are
-//! closed once the epoch of the mount is written, and that cannot be written before one of them is. So one zone is finished first. That
-//! changes no contents; a mount that is cut short then finds it like one that was cut short while it closed segments.
+//! While the zone of its newest superblock is full, no zone of a member's log is active, and a
+//! power loss that discards a cache may leave the maximum of active zones to segments: those that
+//! had just been finished or reset, and those that were opened since. Segments are closed once the
+//! epoch of the mount is written, and that cannot be written before one of them is closed. So one
+//! zone is finished first. That changes no contents; an interrupted mount leaves it as if it had
+//! been interrupted while it closed segments.
 
 use zonda_zoned::{Status, ZoneAction};
 
@@ -13,7 +15,8 @@ use crate::machine::start::StartStep;
 use crate::tables::SegmentIndex;
 
 impl Volume {
-    /// Finishes a zone of each member that lacks an active one for its superblocks. Says whether there is any.
+    /// Finishes a zone of each member that lacks an active one for its superblocks. Returns whether
+    /// there is any.
     pub(super) fn finish_for_logs(&mut self) -> bool {
         let mut finishes = false;
         for member in self.members.present() {
@@ -30,7 +33,7 @@ impl Volume {
         finishes
     }
 
-    /// If it has failed there is no zone for superblocks, as before: whoever writes them finds out.
+    /// If it failed, there is still no zone for superblocks: writing them fails later.
     pub(in crate::machine) fn on_finished_for_log(
         &mut self,
         member: MemberIndex,

@@ -1,27 +1,29 @@
-//! Mounting: what is on the members becomes a volume again.
+//! Mounting: reconstructs a volume from its members.
 //!
 //! ```text
-//! superblocks.rs   who the members are, and which of them can be believed
-//! headers.rs       which zones make which segments
+//! superblocks.rs   the states of the members, and which of them are up to date
+//! headers.rs       assignment of zones to segments
 //! identify.rs      zones whose headers cannot be read
-//! unidentified.rs  zones that are offline or stay unknown, and segments that lack zones
-//! zones.rs         what each block of a segment is: from footers, or from the blocks themselves
-//! salvage.rs       a slot of which not all can be read
+//! unidentified.rs  zones that are offline or unidentified, and segments that lack zones
+//! zones.rs         metadata of each block of a segment, from footers or from the blocks
+//! salvage.rs       slots with unreadable blocks
 //! assemble.rs      stripes
 //! versions.rs      the newest version of each block, and which of its copies counts
 //! losses.rs        acknowledged blocks that are lost
 //! log.rs           a member that has no active zone left for its superblocks
-//! leaving.rs       segments that are about to go; members that are older copies of themselves
-//! unclaimed.rs     zones of no segment that is known: do they hold what is needed?
-//! torn.rs          blocks of stripes that were not complete are rewritten
-//! room.rs          free segments are reclaimed before hosts come
+//! leaving.rs       segments that were about to be reset; members that are older copies
+//! unclaimed.rs     zones without a known segment, and whether their contents are needed
+//! torn.rs          blocks of incomplete stripes are rewritten
+//! reclaim.rs       free segments are reclaimed before the volume is ready
 //! ```
 //!
-//! A stripe that lacks a chunk on a member that took part was never acknowledged. If it can be decoded all the same, its blocks
-//! count, and are rewritten before the volume is ready; if it cannot, they do not. Either way later mounts decide alike, since
-//! members only ever lose chunks.
+//! A stripe that lacks a chunk on a member that took part was never acknowledged. If it can be
+//! decoded nevertheless, its blocks count, and are rewritten before the volume is ready; otherwise
+//! they do not count. Either way later mounts decide in the same way, since members only ever lose
+//! chunks.
 //!
-//! A mount that is cut short, however often, leaves the next one no less room than it had: see `room.rs`.
+//! An interrupted mount, however often, leaves the next one no less free space than it had: see
+//! `reclaim.rs`.
 
 mod assemble;
 mod headers;
@@ -30,7 +32,7 @@ mod invariants;
 mod leaving;
 mod log;
 mod losses;
-mod room;
+mod reclaim;
 mod salvage;
 mod superblocks;
 mod torn;
@@ -55,106 +57,111 @@ use crate::{MemberIndex, VolumeError};
 
 use headers::{FoundSegment, Owner};
 use losses::Losses;
-use room::Reckoning;
+use reclaim::ReclaimEstimate;
 use superblocks::Probe;
 use unclaimed::Unclaimed;
-use versions::Standing;
+use versions::CopyState;
 use zones::Reading;
 
-/// What a mount has found out.
+/// The state of a mount.
 #[derive(Debug, Default)]
 pub(super) struct Mount {
     options: MountOptions,
-    /// Members that are believed do not all know what the newest superblock says.
+    /// Not all active members have recorded the newest superblock.
     is_behind: bool,
-    /// What each member's superblock says of its zones that are offline.
+    /// The number of offline zones that each member's superblock records.
     known_offline: Vec<Option<u32>>,
-    /// Zones of each member that are read only and hold nothing that is needed, as its superblock says.
+    /// Zones of each member that are read only and not needed, according to its superblock.
     known_read_only: Vec<Vec<u32>>,
     /// For each member, its two logs.
     probes: Vec<Vec<Probe>>,
     /// Zones whose headers have still to be read, for each member.
     unread: Vec<VecDeque<u32>>,
-    /// Blocks of zones whose headers cannot be read have been asked for.
+    /// Blocks of zones with unreadable headers have been requested.
     is_identified: bool,
-    /// Headers that could not be read, and how often.
+    /// Unreadable headers, and the number of attempts.
     unreadable: BTreeMap<(MemberIndex, u32), u8>,
-    /// Blocks of headers that are damaged, of each zone.
+    /// Damaged header blocks of each zone.
     damaged_headers: BTreeMap<(MemberIndex, u32), BTreeSet<u32>>,
     /// Zones that are blank as far as they were read, headers first.
     blank_headers: BTreeSet<(MemberIndex, u32)>,
-    /// Whose a zone is by its own headers, for each member.
+    /// The owner of each zone by its own headers, for each member.
     owners: Vec<BTreeMap<u32, Owner>>,
     segments: BTreeMap<u64, FoundSegment>,
-    /// Segments of which a member shows that they are not needed, and of which too few zones are left to read them.
+    /// Segments that are not needed according to a member, and that too few zones are left of to
+    /// read them.
     leaving: BTreeMap<u64, FoundSegment>,
-    /// Zones that belong to no segment that is needed.
+    /// Zones that belong to no needed segment.
     orphans: Vec<(MemberIndex, u32)>,
-    /// Members that are older copies of themselves, as bits.
+    /// Members that are older copies, as bits.
     older_copies: u32,
-    /// Zones that are of no segment that is known.
+    /// Zones without a known segment.
     unclaimed: Unclaimed,
     current: Option<Reading>,
     /// The newest timestamp of each logical block.
     stamps: Vec<u64>,
-    /// Tombstones that have still to be read, by what their stripes lack.
-    tombstones: BTreeMap<Standing, Vec<Physical>>,
-    /// What those lack that are being read.
-    standing: Option<Standing>,
-    /// Copies that a marker says are lost: of which block, and the segment of the marker.
+    /// Tombstones that are still to be read, by the state of their copies.
+    tombstones: BTreeMap<CopyState, Vec<Physical>>,
+    /// The state of the copies that are being read.
+    copy_state: Option<CopyState>,
+    /// Copies that are lost according to a marker: the logical block, and the segment of the
+    /// marker.
     doubted: BTreeMap<Physical, (u64, SegmentIndex)>,
     /// Those of them that are being read.
     doubting: BTreeMap<Physical, (u64, SegmentIndex)>,
-    /// Blocks of stripes that are not all there, and tombstones in such.
+    /// Blocks of incomplete stripes, and tombstones in such.
     unsound: BTreeSet<Physical>,
     /// Those of them whose stripes may never have been complete.
     torn: BTreeSet<Physical>,
-    /// Blocks that cannot be read, and of which it is known which they are: reads of them fail.
+    /// Identified blocks that cannot be read: reads of them fail.
     lost: BTreeSet<Physical>,
-    /// Those of which it is not known.
+    /// Unidentified losses.
     losses: Losses,
-    /// Members of which a zone was finished so that a superblock can be written, as bits.
+    /// Members with a zone that was finished so that a superblock can be written, as bits.
     finished_for_log: u32,
-    /// For each segment with torn blocks the segments that hold what these replace; they stay until the blocks are rewritten.
+    /// For each segment with torn blocks the segments with the versions that these replace; they
+    /// stay until the blocks are rewritten.
     shadowed: BTreeMap<SegmentIndex, BTreeSet<SegmentIndex>>,
     /// Torn blocks that are being moved.
     moving: u64,
-    /// Torn blocks of tombstones of which all that is needed is being moved.
+    /// Torn blocks of tombstones whose needed contents are being moved.
     moved_tombstones: Vec<Physical>,
     /// Whether the torn blocks of a segment are being read.
-    is_asked: bool,
-    /// How far what was moved is on its way out of the members' caches.
+    is_reading_torn: bool,
+    /// Whether moved blocks have left the members' caches.
     flush: FlushAtMount,
     /// A block that was to be moved could not be read.
     has_failed: bool,
-    /// How often the mount was begun anew.
+    /// How often the mount was restarted.
     attempts: u32,
-    /// Whether segments that are emptied win others.
-    reckoning: Reckoning,
+    /// Estimates whether emptying segments gains any.
+    estimate: ReclaimEstimate,
 }
 
-/// What a mount has written is durable before hosts see it: what they have read once stays.
+/// Blocks that a mount has written are durable before hosts see them: a version that was read once
+/// stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FlushAtMount {
     #[default]
     Wanted,
-    UnderWay,
+    InFlight,
     Done,
 }
 
 impl Volume {
-    /// The volume that is on these members, in their order; `None` for those that are absent. [`Event::Ready`](crate::Event::Ready)
-    /// says when it takes commands, [`Event::Failed`](crate::Event::Failed) why it cannot.
+    /// Mounts the volume on these members, in their order; `None` for missing ones.
+    /// [`Event::Ready`](crate::Event::Ready) reports that it accepts commands,
+    /// [`Event::Failed`](crate::Event::Failed) why it cannot be mounted.
     ///
     /// # Errors
-    /// When these members cannot make a volume at all, and what to change.
+    /// If these members cannot form a volume at all, and what to change.
     pub fn mount(
         geometries: Vec<Option<Geometry>>,
         tuning: Tuning,
         options: MountOptions,
     ) -> Result<Volume, VolumeError> {
         if !tuning.has_contents {
-            return Err(VolumeError::Config("without contents there is nothing to mount: create a volume".to_owned()));
+            return Err(VolumeError::Config("a volume without contents cannot be mounted; create a volume".to_owned()));
         }
         let members = geometries.into_iter().map(|geometry| Some(Member::new([0; 16], geometry?))).collect();
         Volume::begin_mount(members, tuning, options, 0)
@@ -166,7 +173,7 @@ impl Volume {
         options: MountOptions,
         attempts: u32,
     ) -> Result<Volume, VolumeError> {
-        // Until a superblock is read, this is all that is known.
+        // Until a superblock is read, nothing else is known.
         let count = u8::try_from(members.len()).unwrap_or(u8::MAX);
         let scheme = Scheme { level: Level::Raid0, data: count, parity: 0 };
         let mut config = VolumeConfig::new("", scheme);
@@ -201,11 +208,11 @@ impl Volume {
     fn found(&mut self) -> &mut Mount {
         match &mut self.start_mut().kind {
             Kind::Mount(mount) => mount,
-            Kind::Create { .. } => unreachable!("a mount is under way"),
+            Kind::Create { .. } => unreachable!("a mount is in progress"),
         }
     }
 
-    /// Everything that the step has asked for is there.
+    /// All reads of the step have completed.
     pub(super) fn mount_step(&mut self, step: Step) {
         match step {
             Step::ReportZones => {
@@ -247,7 +254,7 @@ impl Volume {
             }
             Step::ReadTombstones => {
                 let next = self.found().tombstones.pop_first();
-                self.found().standing = next.as_ref().map(|(standing, _)| *standing);
+                self.found().copy_state = next.as_ref().map(|(copy_state, _)| *copy_state);
                 let Some((_, places)) = next else {
                     if self.read_doubted() {
                         return;
@@ -344,8 +351,8 @@ impl Volume {
         }
     }
 
-    /// What was found a moment ago is not so any more: a new mount finds what is. Nothing is in flight, and nothing was reset that it
-    /// needs. `why` says what is wrong if that happens again and again, and what to do.
+    /// Restarts the mount, since the media have changed. Nothing is in flight, and nothing was
+    /// reset that it needs. `why` is the error, with its remedy, if that happens too often.
     fn mount_again(&mut self, why: &str) {
         let attempts = self.found().attempts + 1;
         let members: Vec<Option<Member>> = self.members.iter().map(Member::again).collect();
@@ -353,7 +360,7 @@ impl Volume {
         let begun = if attempts < MOUNT_ATTEMPTS_MAX {
             Volume::begin_mount(members, self.spec.config.tuning.clone(), options, attempts)
         } else {
-            Err(VolumeError::Config(format!("{why}, after {attempts} attempts")))
+            Err(VolumeError::Config(format!("{why} (after {attempts} attempts)")))
         };
         match begun {
             Ok(mut volume) => {
@@ -370,7 +377,7 @@ impl Volume {
     }
 }
 
-/// One block of what was read.
+/// A block of a buffer.
 fn block_of(buffer: &BlockBuffer, at: usize, block_bytes: usize) -> Option<&[u8]> {
     buffer.data.get(at * block_bytes..(at + 1) * block_bytes)
 }

@@ -1,12 +1,12 @@
-//! A slot that cannot be read at once is read block by block: one block that is lost does not take along what the others say.
+//! Reads an unreadable slot block by block: the readable blocks are preserved.
 
 use bytes::{Bytes, BytesMut};
 use zonda_zoned::BlockBuffer;
 
-/// What stands for a block that cannot be read: no metadata, no checksum and no blank block look like it.
+/// Filler for an unreadable block: it is no valid metadata, no valid checksum and no blank block.
 const UNREADABLE: u8 = 0xFF;
 
-/// A slot as far as it was read.
+/// A partially read slot.
 #[derive(Debug, Default)]
 pub(super) struct Salvage {
     data: BytesMut,
@@ -15,16 +15,16 @@ pub(super) struct Salvage {
 }
 
 impl Salvage {
-    /// The next block to be read, from the start of the slot.
+    /// The next block to read, from the start of the slot.
     pub(super) fn next(&self) -> u32 {
         self.blocks
     }
 
-    /// The next block was read, or could not be.
+    /// The read of the next block has ended.
     pub(super) fn add(&mut self, buffer: Option<BlockBuffer>, block_bytes: usize, metadata_bytes: usize) {
         self.blocks += 1;
-        let is_there = buffer.as_ref().is_some_and(|buffer| buffer.data.len() == block_bytes);
-        if let Some(buffer) = buffer.filter(|_| is_there) {
+        let is_complete = buffer.as_ref().is_some_and(|buffer| buffer.data.len() == block_bytes);
+        if let Some(buffer) = buffer.filter(|_| is_complete) {
             self.data.extend_from_slice(&buffer.data);
             self.metadata.extend_from_slice(&buffer.metadata);
         }
@@ -32,7 +32,7 @@ impl Salvage {
         self.metadata.resize(self.blocks as usize * metadata_bytes, UNREADABLE);
     }
 
-    /// The slot, all of it read.
+    /// The complete slot.
     pub(super) fn into_buffer(self) -> BlockBuffer {
         let [data, metadata]: [Bytes; 2] = [self.data.freeze(), self.metadata.freeze()];
         BlockBuffer { data, metadata }

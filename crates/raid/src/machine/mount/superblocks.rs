@@ -1,9 +1,10 @@
-//! Who the members are, and which of them can be believed.
+//! Determines the members, and which of them are up to date.
 //!
-//! Of a member the newest whole superblock of both its metadata zones counts. Damaged blocks behind it may be a newer one, unless the
-//! other zone has that, or they are too few: a superblock that counts is written twice. It is hidden if every member that may have
-//! recorded it is missing or damaged, and if these are enough members to have gone on with. Then the mount is refused. Which members'
-//! superblocks agree is for [`Agreement`] to say.
+//! Of each member the newest intact superblock of both its metadata zones counts. Damaged blocks
+//! behind it may be a newer one, unless the other zone has that, or they are too few: a superblock
+//! that counts is written twice. It is hidden if every member that may have recorded it is missing
+//! or damaged, and if these are enough members to have continued with. Then the mount is refused.
+//! [`Agreement`] compares the superblocks of the members.
 
 use std::ops::Range;
 
@@ -20,43 +21,44 @@ use crate::machine::start::{StartStep, usable_blocks};
 use crate::shape::{Known, bits};
 use crate::{Agreement, MemberIndex, Membership, VolumeError};
 
-/// One log of superblocks, read from its end.
+/// A superblock log, read from its end.
 #[derive(Debug)]
 pub(super) struct Probe {
     state: ZoneState,
-    /// Blocks that may hold something.
+    /// Blocks that may be written.
     written: u32,
     capacity: u64,
-    /// Of a zone whose write pointer is not known, or that was finished early, where its end is looked for: the first blank block is among
-    /// these, or behind them.
+    /// For a zone with an unknown write pointer, or one that was finished early: the range in which
+    /// the first blank block is, or behind it.
     end: Option<Range<u32>>,
-    /// The block that is looked at next.
+    /// The next block to read.
     next: Option<u32>,
-    /// Times that it could not be read.
+    /// Failed attempts to read it.
     failures: u8,
-    /// The last whole superblock, and where it is.
+    /// The last intact superblock, and its offset.
     found: Option<(u32, Superblock)>,
-    /// The block before that: of a superblock that was written twice to one zone it is the first copy.
-    before: Before,
-    /// A whole block of a version that is not known.
+    /// The previous block: if a superblock was written twice to one zone, it is the first copy.
+    before: PreviousBlock,
+    /// An intact block of an unknown version.
     other_version: Option<u16>,
 }
 
-/// What is known of the block before the last superblock.
+/// The state of the block before the last superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
+enum PreviousBlock {
     Unread,
     Reading,
     Whole,
     Damaged,
 }
 
-/// What was found of one member.
+/// The superblock found on a member.
 #[derive(Debug)]
 struct Own {
     superblock: Superblock,
     log: MetadataLog,
-    /// The member may have recorded a superblock of this sequence, and counts as one that has where that is for the worse.
+    /// The member may have recorded a superblock of this sequence, and is assumed to have where
+    /// that is the worse case.
     sequence_at_least: u64,
     /// It may have recorded one of this sequence, and lost it with the zone that held it.
     sequence_at_most: u64,
@@ -67,7 +69,7 @@ struct Own {
 /// Blocks at the end of a log that may be damaged.
 const BLOCKS_BACK_MAX: u32 = 16;
 
-/// Blocks of a zone that may hold something.
+/// Blocks of a zone that may be written.
 pub(super) fn written_blocks(zone: &ZoneDescriptor) -> u32 {
     match zone.state {
         ZoneState::Empty | ZoneState::Offline => 0,
@@ -88,7 +90,7 @@ impl Volume {
                 next: if zone.state == ZoneState::ReadOnly { middle(&(0..written)) } else { written.checked_sub(1) },
                 failures: 0,
                 found: None,
-                before: Before::Unread,
+                before: PreviousBlock::Unread,
                 other_version: None,
             }
         };
@@ -97,15 +99,15 @@ impl Volume {
         self.probe_on();
     }
 
-    /// Reads the next block of each log in which no superblock was found. Says whether there was any.
+    /// Reads the next block of each log without a superblock so far. Returns whether there was any.
     pub(super) fn probe_on(&mut self) -> bool {
         let mut reads = Vec::new();
         for member in self.members.present() {
             for (zone, probe) in (0..).zip(&mut self.found().probes[member.as_usize()]) {
                 match (&probe.found, probe.next.take()) {
                     (None, Some(offset)) => reads.push((member, zone, offset)),
-                    (&Some((offset, _)), _) if offset > 0 && probe.before == Before::Unread => {
-                        probe.before = Before::Reading;
+                    (&Some((offset, _)), _) if offset > 0 && probe.before == PreviousBlock::Unread => {
+                        probe.before = PreviousBlock::Reading;
                         reads.push((member, zone, offset - 1));
                     }
                     _ => {}
@@ -131,11 +133,11 @@ impl Volume {
     ) {
         let block_bytes = self.spec.shape.block_bytes;
         let probe = &mut self.found().probes[member.as_usize()][zone as usize];
-        if probe.before == Before::Reading {
+        if probe.before == PreviousBlock::Reading {
             let is_whole = buffer.is_some_and(|buffer| {
                 block_of(&buffer, 0, block_bytes).is_some_and(|block| Superblock::read(block).is_ok())
             });
-            probe.before = if is_whole { Before::Whole } else { Before::Damaged };
+            probe.before = if is_whole { PreviousBlock::Whole } else { PreviousBlock::Damaged };
             return;
         }
         let Some(buffer) = buffer else {
@@ -165,7 +167,7 @@ impl Volume {
         }
     }
 
-    /// Takes what the newest superblock says, and evicts the members that it does not know as they are.
+    /// Adopts the newest superblock, and evicts the members whose state contradicts it.
     pub(super) fn choose_superblock(&mut self) -> Result<(), VolumeError> {
         let mut own: Vec<Option<Own>> = Vec::new();
         for (member, probes) in (0..).map(MemberIndex).zip(std::mem::take(&mut self.found().probes)) {
@@ -190,8 +192,10 @@ impl Volume {
                 return Err(VolumeError::Foreign { member, volume: superblock.name.clone() });
             }
             if superblock.member != member.0 {
-                let what =
-                    format!("it is member {} of the volume \"{}\": put it there", superblock.member, superblock.name);
+                let what = format!(
+                    "it is member {} of the volume \"{}\"; list it at that position",
+                    superblock.member, superblock.name
+                );
                 return Err(VolumeError::Member { member, what });
             }
         }
@@ -208,7 +212,7 @@ impl Volume {
         };
         let rejected = &agreement.rejected;
         let is_chosen = !rejected.is_empty();
-        // The epochs of a side that is rejected are known, too.
+        // The epochs of a rejected side are known, too.
         let reached = said.iter().map(|one| one.epoch).max().filter(|_| is_chosen).unwrap_or(best.epoch);
         let known = options.newest_epoch.unwrap_or(0);
         let seen = options.seen_epoch.unwrap_or(0).max(known);
@@ -218,19 +222,20 @@ impl Volume {
         let reached = reached.max(known);
         if reached >= EPOCH_MAX {
             return Err(VolumeError::Config(format!(
-                "epoch {reached} of the volume cannot be right: see where it is kept"
+                "the known epoch {reached} of the volume is invalid; check the file that it was read from"
             )));
         }
         self.adopt(&best)?;
         if is_chosen || reached > best.epoch {
-            // What is written from now on is newer than all that is left behind.
+            // New superblocks are newer than all others.
             self.members.skip_epochs(reached);
             self.found().is_behind = true;
         }
         if let Some(member) = self.hides_newer(&own, &best).filter(|_| !options.accepts_losses) {
-            let what = "its newest superblock cannot be read, and no other member has it: bring back the members that are missing, or \
+            let what =
+                "its newest superblock cannot be read, and no other member has it; reconnect the missing members, or \
                         accept losses"
-                .to_owned();
+                    .to_owned();
             return Err(VolumeError::Member { member, what });
         }
         let is_careless = self.spec.has(SeededBug::BelievedStaleMember);
@@ -255,9 +260,9 @@ impl Volume {
             let is_older_copy = entry.as_ref().is_some_and(|own| is_older_copy(member, own)) && !takes_older;
             let is_stale = known.state == MemberState::Failed || rejected.contains(&member) || is_older_copy;
             let entry = entry.filter(|own| is_member(member, own) && (!is_stale || is_careless));
-            let is_there = entry.is_some();
+            let is_present = entry.is_some();
             let state = match known.state {
-                _ if !is_there => MemberState::Failed,
+                _ if !is_present => MemberState::Failed,
                 MemberState::Failed => MemberState::Active,
                 known => known,
             };
@@ -266,20 +271,21 @@ impl Volume {
                 self.members[member].reject();
             }
             if let Some(own) = entry {
-                // A change of members was cut short, or a block is damaged: the next mount may not be able to read the newest.
-                self.found().is_behind |= !own.superblock.says_the_same(&best) || !own.is_complete;
+                // A change of members was interrupted, or a block is damaged: the next mount may
+                // not be able to read the newest superblock.
+                self.found().is_behind |= !own.superblock.has_same_contents(&best) || !own.is_complete;
                 self.found().known_offline[member.as_usize()] = own.superblock.offline_zones;
                 self.found().known_read_only[member.as_usize()] = own.superblock.read_only_zones;
                 if state == MemberState::Active {
                     reached_by_all = reached_by_all.min(own.superblock.epoch);
                 }
                 if state == MemberState::Rebuilding && own.superblock.epoch < best.epoch {
-                    // It came back when the mount or the program before was cut short.
+                    // It returned when the previous mount or program was interrupted.
                     self.members[member].set_behind();
                 }
                 self.members[member].resume_log(own.log);
             } else if known.state != MemberState::Failed {
-                self.events.push_back(Event::MemberFailed { member, reason: FailReason::Absent });
+                self.events.push_back(Event::MemberFailed { member, reason: FailReason::Missing });
             }
         }
         self.members.have_reached(reached_by_all);
@@ -294,13 +300,14 @@ impl Volume {
         Ok(())
     }
 
-    /// A member that may have recorded a newer superblock than the newest one found, if that may have counted: it did once all members
-    /// had it that it named as present, and these were enough. So one that some member certainly lacks, which the others cannot go on
-    /// without, never counted.
+    /// A member that may have recorded a newer superblock than the newest one found, if that may
+    /// have counted: it did once all members that it named as present had it, and these were
+    /// enough. So a superblock that some member certainly lacks, which the others need, never
+    /// counted.
     fn hides_newer(&self, own: &[Option<Own>], best: &Superblock) -> Option<MemberIndex> {
         let may_hide = |member: MemberIndex| {
             let own = own[member.as_usize()].as_ref();
-            // One that can be read, and is not the best one, never counted.
+            // An intact superblock other than the best one never counted.
             own.is_some_and(|own| own.sequence_at_least > best.sequence.max(own.superblock.sequence))
         };
         let may_know = |at: &usize| {
@@ -312,21 +319,20 @@ impl Volume {
         self.spec.are_enough(bits((0..own.len()).filter(may_know))).then_some(hiding)
     }
 
-    /// The volume becomes what a superblock says.
+    /// Configures the volume according to a superblock.
     fn adopt(&mut self, best: &Superblock) -> Result<(), VolumeError> {
         let what = |what: &str| VolumeError::Member { member: MemberIndex(best.member), what: what.to_owned() };
-        let level =
-            Level::of_code(best.level).ok_or_else(|| what("its superblock names a level that does not exist"))?;
+        let level = Level::of_code(best.level).ok_or_else(|| what("its superblock has an unknown level"))?;
         if best.members.len() != self.spec.members() {
             return Err(VolumeError::Config(format!(
-                "the volume \"{}\" has {} members, {} were named",
+                "the volume \"{}\" has {} members, not {}",
                 best.name,
                 best.members.len(),
                 self.spec.members()
             )));
         }
         if best.block_size_bytes as usize != self.spec.shape.block_bytes {
-            return Err(what("its blocks have another size than when the volume was created"));
+            return Err(what("its block size differs from that when the volume was created"));
         }
         let config = VolumeConfig {
             name: best.name.clone(),
@@ -336,7 +342,7 @@ impl Volume {
             large: best.large,
             tuning: self.spec.config.tuning.clone(),
         };
-        // What is there stays as it is if the volume cannot be made.
+        // Existing contents stay as they are if the volume cannot be created.
         let members = self.members.iter().map(Member::again).collect();
         let mut known = Known { is_in_band: best.is_in_band, has_single_headers: best.has_single_headers };
         let mut volume = Volume::new(config.clone(), best.array, members, Some(known))?;
@@ -361,7 +367,7 @@ impl Volume {
 }
 
 impl Own {
-    /// What the logs of a member say; `None` if there is no superblock in them.
+    /// The result of the logs of a member; `None` if there is no superblock in them.
     fn of(member: &Member, probes: &[Probe]) -> Option<Own> {
         let [first, second] = probes else { return None };
         let key = |probe: &Probe| probe.found.as_ref().map(|(_, found)| (found.epoch, found.sequence));
@@ -386,25 +392,27 @@ impl Own {
 }
 
 impl Probe {
-    /// Whether the last block is a superblock with all its copies, and the one before it, too, if there is one.
+    /// Whether the last block is a superblock with all its copies, and the previous one, too, if
+    /// there is one.
     fn is_undamaged(&self) -> bool {
         let is_last = |(offset, found): &(u32, Superblock)| offset + 1 == self.written && found.copies_behind == 0;
-        self.before != Before::Damaged && self.found.as_ref().is_some_and(is_last)
+        self.before != PreviousBlock::Damaged && self.found.as_ref().is_some_and(is_last)
     }
 
-    /// A superblock of this sequence, at most, was recorded in the zone, as far as it can be told: the next one behind the last that is
-    /// whole, if as many blocks behind that are damaged as a superblock has which counts. A write that was cut short has fewer.
+    /// A superblock of this sequence, at most, was recorded in the zone, as far as it can be
+    /// determined: the one behind the last intact one, if as many blocks behind that are damaged as
+    /// a superblock has that counts. An interrupted write has fewer.
     fn sequence_at_least(&self, other: &Probe, geometry: &Geometry) -> u64 {
         match (&self.found, &other.found) {
             (Some((offset, found)), _) => {
                 let newer = self.newer_blocks();
                 let space = (self.capacity - u64::from(offset + 1)).saturating_sub(u64::from(found.copies_behind));
                 let copies = if found.version == 1 { 1 } else { copies_in(space, geometry) };
-                // It stands once in a zone where the other one has it, too.
+                // A zone has one copy if the other zone has the superblock, too.
                 let is_mirrored = is_mirrored(geometry) && other.newer_blocks() > 0;
                 found.sequence + u64::from(newer > 0 && (is_mirrored || u64::from(newer) >= copies))
             }
-            // Zones are filled one after the other, or both are as full.
+            // Zones are filled one after the other, or both are equally full.
             (None, Some((_, found))) => {
                 let copies = copies_in(self.capacity, geometry);
                 let is_next = u64::from(other.written) >= other.capacity && u64::from(self.written) >= copies;
@@ -414,18 +422,18 @@ impl Probe {
         }
     }
 
-    /// Where the next superblock goes.
+    /// The offset of the next superblock.
     fn next_block(&self) -> u32 {
         if self.state == ZoneState::Full { self.capacity as u32 } else { self.written }
     }
 
-    /// Damaged blocks behind the last whole superblock and its copies.
+    /// Damaged blocks behind the last intact superblock and its copies.
     fn newer_blocks(&self) -> u32 {
         let Some((offset, found)) = &self.found else { return self.written };
         (self.written - 1 - offset).saturating_sub(u32::from(found.copies_behind))
     }
 
-    /// Of a zone whose write pointer is not known a block was looked at.
+    /// Narrows the end of a zone with an unknown write pointer after a block was read.
     fn narrow_end(&mut self, offset: u32, is_blank: bool) {
         let Some(end) = &mut self.end else { return };
         if is_blank {
@@ -446,7 +454,8 @@ fn middle(blocks: &Range<u32>) -> Option<u32> {
     (blocks.start < blocks.end).then(|| blocks.start.midpoint(blocks.end))
 }
 
-/// How often a superblock that counts stands in a zone, at least, where the other zone does not have it and it begins with so much space.
+/// Minimum of copies of a superblock that counts in a zone that had this much space, if the other
+/// zone does not have it.
 fn copies_in(space: u64, geometry: &Geometry) -> u64 {
     space.min(2).min(geometry.max_transfer_blocks.0)
 }

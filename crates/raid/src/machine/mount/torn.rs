@@ -1,5 +1,5 @@
-//! Blocks of stripes that were not complete are rewritten, those of one segment after those of another: what they replace stays
-//! until then, and can be collected from then on.
+//! Rewrites the blocks of incomplete stripes, one segment after another: the versions that they
+//! replace stay until then, and can be collected afterwards.
 
 use bytes::Bytes;
 use zonda_zoned::Status;
@@ -21,7 +21,8 @@ impl Volume {
         self.found().torn_in(segment)
     }
 
-    /// All versions are known: of torn blocks those that are not the newest are forgotten, and what was kept for their sake.
+    /// All versions are known: torn blocks that are not the newest are dropped, and the versions
+    /// kept for their sake released.
     pub(super) fn forget_superseded(&mut self) {
         let mut torn = std::mem::take(&mut self.found().torn);
         torn.retain(|place| {
@@ -42,7 +43,7 @@ impl Volume {
         }
     }
 
-    /// What the torn blocks of a segment replace is not needed any more.
+    /// The versions that the torn blocks of a segment replace are not needed any more.
     fn release_shadowed(&mut self, torn: SegmentIndex) {
         let shadowed = self.found().shadowed.remove(&torn);
         for index in shadowed.into_iter().flatten() {
@@ -52,14 +53,14 @@ impl Volume {
         }
     }
 
-    /// The torn blocks of one segment are rewritten.
+    /// Rewrites the torn blocks of one segment.
     pub(super) fn move_torn(&mut self) {
         self.pump_superblocks();
         if self.is_lost() {
             return;
         }
         let segment = self.found().torn.first().expect("there are torn blocks").segment;
-        if !std::mem::replace(&mut self.found().is_asked, true) {
+        if !std::mem::replace(&mut self.found().is_reading_torn, true) {
             self.found().flush = FlushAtMount::Wanted;
             let torn: Vec<Physical> = self.torn_in(segment).collect();
             for place in torn {
@@ -80,7 +81,7 @@ impl Volume {
         }
         if self.found().has_failed {
             if self.is_quiescent() {
-                self.mount_again("the last stripes cannot be read: mount the volume again");
+                self.mount_again("the last stripes cannot be read; mount the volume again");
             }
             return;
         }
@@ -94,22 +95,22 @@ impl Volume {
         for place in std::mem::take(&mut self.found().moved_tombstones) {
             self.segments.drop_tombstones(place);
         }
-        self.found().is_asked = false;
+        self.found().is_reading_torn = false;
         self.release_shadowed(segment);
-        self.segments.look_at(segment);
+        self.segments.add_candidate(segment);
         self.enter(Step::Reclaim);
     }
 
-    /// Whether what the mount has written is durable; sees to it if not.
+    /// Whether everything that the mount has written is durable; starts a flush if not.
     pub(super) fn is_flushed_at_mount(&mut self) -> bool {
         if self.found().flush == FlushAtMount::Wanted {
-            self.found().flush = FlushAtMount::UnderWay;
+            self.found().flush = FlushAtMount::InFlight;
             self.when_durable(Waiter::Mount);
         }
         self.found().flush == FlushAtMount::Done
     }
 
-    /// What the mount has written is durable.
+    /// Everything that the mount has written is durable.
     pub(in crate::machine) fn flushed_at_mount(&mut self) {
         self.found().flush = FlushAtMount::Done;
     }
@@ -139,7 +140,7 @@ impl Volume {
                 self.found().has_failed = true;
                 return;
             }
-            // As with headers, one error may be the last: what is lost refuses the mount.
+            // As with headers, the error may be permanent: the loss refuses the mount.
             if self.tries_tombstones_again(place) {
                 self.start_mut().pending += 1;
                 return self.fetch(place, 1, Purpose::Mount);
@@ -152,11 +153,12 @@ impl Volume {
         }
         if record.lba == TOMBSTONE_LBA {
             if let Some(mut tombstones) = read_tombstones(&data) {
-                // Another tombstone of a block in the same segment may be later: the map means that one.
+                // Another tombstone of a block in the same segment may be later: the map refers to
+                // that one.
                 tombstones.ranges = ranges_in_force(&self.found().stamps, &tombstones.ranges);
                 let moved = self.move_tombstones(place.segment, &tombstones, Mover::Mount);
                 self.found().moving += moved;
-                // Places that it names may have stayed.
+                // Places that it names may still exist.
                 if tombstones.places.is_empty() {
                     self.found().moved_tombstones.push(place);
                 }
@@ -167,7 +169,8 @@ impl Volume {
     }
 }
 
-/// What these ranges still say, of blocks of which nothing newer was found: `stamps` has the newest timestamp of each block.
+/// The parts of these ranges of whose blocks nothing newer was found: `stamps` has the newest
+/// timestamp of each block.
 fn ranges_in_force(stamps: &[u64], ranges: &[Tombstone]) -> Vec<Tombstone> {
     let mut newest: Vec<Tombstone> = Vec::new();
     for range in ranges {

@@ -1,16 +1,18 @@
-//! Zones whose headers cannot be read, and that are of no segment that is known.
+//! Zones with unreadable headers and without a known segment.
 //!
-//! Where an active member shows all headers that there were such zones hold nothing that is needed: they were about to be reset, or were
-//! never part of a segment. Unless that member is an older copy of itself, or its drive has lost what it had said was flushed: then
-//! nothing else may be left of their segments. So they are read as what is about to go is (see `leaving.rs`) before they are reset. Chunk
-//! metadata and footers say whose they are, and metadata beside blocks prove themselves by their contents. One block in a complete group
-//! that is newer than all other versions says that no member shows all: the mount is refused.
+//! If an active member has all its headers, such zones hold nothing that is needed: they were about
+//! to be reset, or were never part of a segment. Unless that member is an older copy, or its drive
+//! has lost writes after a flush: then nothing else may be left of their segments. So they are read
+//! like segments that were about to be reset (see `leaving.rs`) before they are reset. Chunk
+//! metadata and footers identify their owner, and metadata beside blocks are confirmed by the
+//! contents. If one block in a complete group is newer than all other versions, no member has all
+//! headers: the mount is refused.
 
 use std::collections::BTreeSet;
 
 use zonda_zoned::BlockBuffer;
 
-use super::leaving::Said;
+use super::leaving::LeavingRecord;
 use super::{Volume, block_of};
 use crate::bug::SeededBug;
 use crate::format::{
@@ -21,39 +23,39 @@ use crate::machine::start::StartStep;
 use crate::shape::Stream;
 use crate::{MemberIndex, VolumeError};
 
-/// What is known of such zones.
+/// The state of such zones.
 #[derive(Debug, Default)]
 pub(super) struct Unclaimed {
     /// Those of each member.
     zones: Vec<BTreeSet<u32>>,
-    /// For each member how many zones are offline since its last superblock.
+    /// For each member the number of zones that went offline since its last superblock.
     offline: Vec<u32>,
     /// Those that are still to be read, once they are listed.
     unread: Option<Vec<(MemberIndex, u32)>>,
     current: Option<UnclaimedReading>,
 }
 
-/// One that is being read.
+/// The zone that is being read.
 #[derive(Debug)]
 struct UnclaimedReading {
     member: MemberIndex,
     zone: u32,
-    /// The next block, and the one behind the last.
+    /// The next block, and the end.
     next: u32,
     end: u32,
-    /// Where single blocks are read, because they could not be read together, until here.
+    /// Blocks before this offset are read one by one, because they could not be read together.
     single_until: u32,
-    /// Times that the next block could not be.
+    /// Failed attempts to read the next block.
     failures: u8,
     contents: Contents,
 }
 
-/// What its blocks say.
+/// The contents of its blocks.
 #[derive(Debug, Default)]
 struct Contents {
     /// It has a footer.
     is_filled: bool,
-    /// The last stripe of which it holds something.
+    /// The last stripe with a block in it.
     last_stripe: u32,
     /// The first stripe with a block that is newer than all other versions.
     needed: Option<u32>,
@@ -81,7 +83,7 @@ impl Unclaimed {
 }
 
 impl Volume {
-    /// Goes on reading such zones. Says whether there is more to be read.
+    /// Continues to read such zones. Returns whether more is to be read.
     pub(super) fn read_unclaimed(&mut self) -> bool {
         if self.found().unclaimed.unread.is_none() {
             let unread = self.unclaimed_to_be_read();
@@ -116,14 +118,15 @@ impl Volume {
                 self.read_at_start(member, StartStep::Unclaimed { offset, blocks }, zone, offset, blocks);
                 return true;
             }
-            self.judge_unclaimed(&reading);
+            self.check_unclaimed(&reading);
             if self.start_mut().pending > 0 {
                 return true;
             }
         }
     }
 
-    /// Where losses are accepted nothing is needed, and zones of a member that is being rebuilt are copies.
+    /// Where losses are accepted nothing is needed, and zones of a member that is being rebuilt are
+    /// copies.
     fn unclaimed_to_be_read(&mut self) -> Vec<(MemberIndex, u32)> {
         if self.found().options.accepts_losses || self.spec.has(SeededBug::DroppedSegment) {
             return Vec::new();
@@ -137,7 +140,8 @@ impl Volume {
         zones
     }
 
-    /// Blocks of such a zone were read, or could not be: then one after the other is, several times.
+    /// A read of blocks of such a zone has ended: unreadable ones are read one by one, several
+    /// times.
     pub(super) fn on_unclaimed_read(&mut self, (offset, blocks): (u32, u32), buffer: Option<&BlockBuffer>) {
         let Some(mut reading) = self.found().unclaimed.current.take() else { return };
         match buffer {
@@ -151,14 +155,14 @@ impl Volume {
             Some(buffer) => {
                 (reading.failures, reading.next) = (0, offset + blocks);
                 for at in 0..blocks {
-                    self.look_at_unclaimed(&mut reading, offset + at, buffer, at as usize);
+                    self.check_unclaimed_block(&mut reading, offset + at, buffer, at as usize);
                 }
             }
         }
         self.found().unclaimed.current = Some(reading);
     }
 
-    fn look_at_unclaimed(&mut self, reading: &mut UnclaimedReading, offset: u32, buffer: &BlockBuffer, at: usize) {
+    fn check_unclaimed_block(&mut self, reading: &mut UnclaimedReading, offset: u32, buffer: &BlockBuffer, at: usize) {
         let (array, member) = (self.spec.array, reading.member);
         let accepted = self.members.accepted_segment();
         let Some(block) = block_of(buffer, at, self.spec.shape.block_bytes) else { return };
@@ -170,11 +174,11 @@ impl Volume {
         if self.spec.shape.is_in_band {
             let Some((_, chunk)) = read_placed_chunk_meta(block).filter(|(place, _)| is_ours(place)) else { return };
             for (block, (record, _)) in (offset + 1..).zip(&chunk.entries) {
-                self.look_at_record(reading, block, chunk.stripe, &Record::from_bytes(record));
+                self.check_unclaimed_record(reading, block, chunk.stripe, &Record::from_bytes(record));
             }
             return;
         }
-        // They do not say of which segment they are: it may be one of those that were accepted as lost.
+        // They do not identify their segment: it may be one of those accepted as lost.
         if accepted > 0 {
             return;
         }
@@ -182,25 +186,26 @@ impl Volume {
         let metadata = buffer.metadata.get(at * metadata_bytes..(at + 1) * metadata_bytes);
         let meta = metadata.and_then(BlockMeta::read_unsealed).filter(|meta| meta.block_crc == crc(block));
         if let Some(meta) = meta {
-            self.look_at_record(reading, offset, meta.stripe, &Record::from_bytes(&meta.record));
+            self.check_unclaimed_record(reading, offset, meta.stripe, &Record::from_bytes(&meta.record));
         }
     }
 
-    fn look_at_record(&mut self, reading: &mut UnclaimedReading, offset: u32, stripe: u32, record: &Record) {
-        let said = self.said(reading.member, stripe, record);
+    fn check_unclaimed_record(&mut self, reading: &mut UnclaimedReading, offset: u32, stripe: u32, record: &Record) {
+        let relevance = self.classify_record(reading.member, stripe, record);
         let contents = &mut reading.contents;
         contents.last_stripe = contents.last_stripe.max(stripe);
-        match said {
-            Said::Nothing => {}
-            Said::Newer => contents.needed = Some(contents.needed.map_or(stripe, |needed| needed.min(stripe))),
-            Said::Tombstones => contents.tombstones.push((stripe, offset)),
+        match relevance {
+            LeavingRecord::Nothing => {}
+            LeavingRecord::Newer => contents.needed = Some(contents.needed.map_or(stripe, |needed| needed.min(stripe))),
+            LeavingRecord::Tombstones => contents.tombstones.push((stripe, offset)),
         }
     }
 
-    /// All of a zone was read: is anything in it needed?
-    fn judge_unclaimed(&mut self, reading: &UnclaimedReading) {
+    /// All of a zone was read: checks whether anything in it is needed.
+    fn check_unclaimed(&mut self, reading: &UnclaimedReading) {
         let contents = &reading.contents;
-        // A group that another one follows, or a footer, was complete. Whose stream it is is not known.
+        // A group that is followed by another one, or by a footer, was complete. The stream of the
+        // segment is unknown.
         let starts =
             Stream::ALL.iter().map(|&stream| self.spec.shape.layout(stream).group_range(contents.last_stripe).start);
         let end = if contents.is_filled { u32::MAX } else { starts.min().unwrap_or(0) };
@@ -215,7 +220,8 @@ impl Volume {
         }
     }
 
-    /// Why the volume cannot be mounted, if older copies of members have shown that zones hold nothing.
+    /// Why the volume cannot be mounted, if older copies of members have made zones look
+    /// unnecessary.
     pub(super) fn too_few_show_all(&mut self) -> Option<VolumeError> {
         if self.found().options.accepts_losses {
             return None;

@@ -1,5 +1,5 @@
-//! Zones of which it is not known whose they are, since they are offline or their headers cannot be read, and segments that lack zones:
-//! where these may hold something that was acknowledged, the mount is refused.
+//! Unidentified zones, which are offline or have unreadable headers, and segments that lack zones:
+//! if these may hold acknowledged blocks, the mount is refused.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::shape::bits;
 use crate::{MemberIndex, VolumeError};
 
 impl Volume {
-    /// Counts the zones that are offline and of no segment that is known. Returns for each member how many of them are so since the last
-    /// superblock: those may have held something.
+    /// Counts the offline zones without a known segment. Returns for each member how many of them
+    /// went offline since the last superblock: those may have held something.
     pub(super) fn offline_since(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Vec<u32> {
         let mut news = vec![0; self.spec.members()];
         for member in self.members.present() {
@@ -33,8 +33,9 @@ impl Volume {
         news
     }
 
-    /// Why the volume cannot be mounted, if zones may hold a segment of which nothing else is left: their headers cannot be read, or they
-    /// are offline. None do where an active member shows all headers that there were.
+    /// Why the volume cannot be mounted, if zones may hold a segment of which nothing else is left:
+    /// their headers cannot be read, or they are offline. None do where an active member has all
+    /// its headers.
     pub(super) fn unidentified_zones(&mut self) -> Option<VolumeError> {
         if self.showing_all() != 0 {
             return None;
@@ -52,7 +53,7 @@ impl Volume {
         None
     }
 
-    /// Active members that show all headers that there were, as bits. Those that are older copies of themselves show nothing.
+    /// Active members that have all their headers, as bits. Older copies do not count.
     pub(super) fn showing_all(&mut self) -> u32 {
         let older = self.found().older_copies;
         let members = self.spec.member_indices();
@@ -70,14 +71,15 @@ impl Volume {
         zones.into_iter().find(|&zone| self.may_hold(member, zone))
     }
 
-    /// Whether such a zone may hold more than a header, or what was left of one when its write was cut short: no stripe counts in a
-    /// segment before all its headers are there.
+    /// Whether such a zone may hold more than a header, or the remains of one whose write was
+    /// interrupted: no stripe counts in a segment before all its headers are durable.
     pub(super) fn may_hold(&mut self, member: MemberIndex, zone: u32) -> bool {
-        // The first block is a header. A zone that was finished before anything was written to it is blank.
+        // The first block is a header. A zone that was finished before anything was written to it
+        // is blank.
         self.blocks_in(member, zone) > 1 && !self.found().blank_headers.contains(&(member, zone))
     }
 
-    /// Segments that may hold something that was acknowledged, and lack the zones of members that are missing.
+    /// Segments that may hold acknowledged blocks, and lack the zones of missing members.
     pub(super) fn lacking(&mut self, kept: &BTreeMap<u64, FoundSegment>) -> Option<VolumeError> {
         let accepted = self.members.accepted_segment();
         let mut lacking = kept
@@ -91,7 +93,7 @@ impl Volume {
                 members.filter(|&at| self.members[at].state() == state).collect::<Vec<_>>()
             };
             let (missing, rebuilding) = (is(MemberState::Failed), is(MemberState::Rebuilding));
-            // Where all are there, each block that cannot be read is counted when the segment is.
+            // If all are present, unreadable blocks are counted when the segment is read.
             let is_counted = missing.is_empty() && rebuilding.is_empty();
             let tolerates = self.spec.code.tolerates();
             (!is_counted).then_some(VolumeError::TooManyMissing { tolerates, missing, rebuilding })

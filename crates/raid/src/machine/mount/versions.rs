@@ -1,18 +1,20 @@
 //! The newest version of each block, and which of its copies counts.
 //!
-//! A block that is moved keeps its timestamp, so that a crash may leave it twice. The later copy counts, since what it was moved from
-//! may be about to go; but for three cases:
+//! A moved block keeps its timestamp, so that a crash may leave two copies. The later copy counts,
+//! since the original may be about to be reset; except in three cases:
 //!
-//! - The earlier one lacks nothing, and the later one does.
-//! - The later one is in a segment of moved blocks that was never filled, and the earlier one lacks nothing: then the move is undone.
-//!   Of what a crash cuts short nothing is left that way, and its segment is free again, unless all of another segment has come there.
-//! - The write of the later one was cut short. It never counted, so what it was moved from is there.
+//! - The earlier one is complete, and the later one is not.
+//! - The later one is in a segment of moved blocks that was never filled, and the earlier one is
+//!   complete: then the move is undone. So an interrupted move leaves nothing, and its segment is
+//!   free again, unless all of another segment was moved there.
+//! - The write of the later one was interrupted. It never counted, so the original still exists.
 //!
-//! A marker says that the newest version of a block was lost, and has that version's timestamp or a later one, but none of a newer
-//! version. It counts over every copy with an earlier timestamp, which may be an older version. A copy with its own timestamp is the
-//! version that was taken for lost: that one is read, and counts if it is good after all; else the marker does. A mount that finds the
-//! copy damaged must not leave the block to it: its segment may be emptied, or its stripe cut shorter, and then an older version
-//! would be next.
+//! A marker records that the newest version of a block was lost, and has that version's timestamp
+//! or a later one, but none of a newer version. It supersedes every copy with an earlier timestamp,
+//! which may be an older version. A copy with its own timestamp is the version that was considered
+//! lost: that one is read, and counts if it is intact after all; otherwise the marker does. A mount
+//! that finds the copy damaged must not keep the copy for the block: its segment may be emptied, or
+//! its stripe cut shorter, and then an older version would be next.
 
 use bytes::Bytes;
 
@@ -25,35 +27,36 @@ use crate::machine::reads::Purpose;
 use crate::shape::{Stream, bits};
 use crate::tables::{Address, Location, Physical, SegmentIndex, SegmentState};
 
-/// What can be said of a copy; what stands before comes before in the order in which tombstones are applied.
+/// The state of a copy; in the order in which tombstones are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
-    /// Nothing is missing.
+pub(super) enum CopyState {
+    /// Complete.
     Whole,
-    /// Nothing is missing; but its segment takes moved blocks, and was not filled.
+    /// Complete; but its segment receives moved blocks, and was not filled.
     Unfinished,
-    /// Something is missing, or was.
+    /// Incomplete, or was.
     Frail,
-    /// The write of a moved block was cut short.
+    /// The write of a moved block was interrupted.
     Cut,
 }
 
 impl Volume {
-    /// What can be said of the copies in a stripe.
-    pub(super) fn standing(&self, index: SegmentIndex, stripe: &FoundStripe, is_filled: bool) -> Standing {
+    /// The state of the copies in a stripe.
+    pub(super) fn copy_state(&self, index: SegmentIndex, stripe: &FoundStripe, is_filled: bool) -> CopyState {
         let is_relocation = self.segments[index].stream == Stream::Relocation;
         if is_relocation && stripe.is_cut {
-            Standing::Cut
+            CopyState::Cut
         } else if !stripe.is_whole || self.lacks_zones(index) {
-            Standing::Frail
+            CopyState::Frail
         } else if is_relocation && !is_filled {
-            Standing::Unfinished
+            CopyState::Unfinished
         } else {
-            Standing::Whole
+            CopyState::Whole
         }
     }
 
-    /// Whether a segment lacks a zone on a member that has all others. It may be about to go.
+    /// Whether a segment lacks a zone on a member that has all others. It may have been about to be
+    /// reset.
     fn lacks_zones(&self, index: SegmentIndex) -> bool {
         let active = self.spec.member_indices().filter(|&at| self.members[at].state() == MemberState::Active);
         self.segments[index].lost & bits(active.map(crate::MemberIndex::as_usize)) != 0
@@ -65,7 +68,7 @@ impl Volume {
         place: Physical,
         record: Record,
         stripe: &FoundStripe,
-        standing: Standing,
+        copy_state: CopyState,
         is_lost: bool,
     ) {
         if record.lba == PADDING_LBA {
@@ -88,12 +91,12 @@ impl Volume {
             if stripe.is_cut {
                 self.found().losses.cut.insert(place);
             }
-            self.found().tombstones.entry(standing).or_default().push(place);
+            self.found().tombstones.entry(copy_state).or_default().push(place);
             return;
         }
         let Some(&stamp) = self.found().stamps.get(record.lba as usize) else { return };
         let known = self.map.location(record.lba);
-        if stamp < record.timestamp || stamp == record.timestamp && self.is_better(known, place, standing) {
+        if stamp < record.timestamp || stamp == record.timestamp && self.is_better(known, place, copy_state) {
             self.found().stamps[record.lba as usize] = record.timestamp;
             if stripe.is_torn {
                 self.shadow(place.segment, known);
@@ -104,20 +107,21 @@ impl Volume {
         }
     }
 
-    /// Whether a copy counts in the place of one that was found before.
-    fn is_better(&mut self, known: Location, place: Physical, standing: Standing) -> bool {
+    /// Whether a copy replaces one that was found before.
+    fn is_better(&mut self, known: Location, place: Physical, copy_state: CopyState) -> bool {
         let Location::Media(known) = known else { return true };
-        // Of two copies one that can be read counts.
+        // Of two copies a readable one counts.
         let lost = &self.found().lost;
         let (is_known_lost, is_lost) = (lost.contains(&known), lost.contains(&place));
         if is_known_lost != is_lost {
             return is_known_lost;
         }
         let is_sound = !self.lacks_zones(known.segment) && !self.found().unsound.contains(&known);
-        match standing {
-            Standing::Cut => false,
-            Standing::Unfinished if is_sound => false,
-            // What all segments lack, since its member is missing, is no difference between the two.
+        match copy_state {
+            CopyState::Cut => false,
+            CopyState::Unfinished if is_sound => false,
+            // Chunks that all segments lack, since their member is missing, make no difference
+            // between the two.
             _ if is_sound && self.lacks_zones(place.segment) => false,
             _ => self.is_frail(known) || !self.is_frail(place),
         }
@@ -128,8 +132,8 @@ impl Volume {
         self.segments[place.segment].lost != 0 || self.found().torn.contains(&place)
     }
 
-    /// Until a version that was not complete, in the segment `torn`, is rewritten, the one before it must stay: if the first is
-    /// lost, that one counts.
+    /// Until a version that was incomplete, in the segment `torn`, is rewritten, the previous one
+    /// must stay: if the first is lost, that one counts.
     fn shadow(&mut self, torn: SegmentIndex, older: Location) {
         let segment = match older {
             Location::Media(place) => place.segment,
@@ -158,7 +162,7 @@ impl Volume {
         }
     }
 
-    /// Whether a version may never have been complete. Of a tombstone only its segment is known.
+    /// Whether a version may never have been complete. For a tombstone only its segment is known.
     fn is_torn(&mut self, version: Location) -> bool {
         match version {
             Location::Media(place) => self.found().torn.contains(&place),
@@ -167,15 +171,15 @@ impl Volume {
         }
     }
 
-    /// A tombstone block was read. Those of one standing are, before those of the next.
+    /// A tombstone block was read. Those of one copy state are read before those of the next.
     pub(super) fn apply_tombstones(&mut self, place: Physical, data: &[u8]) {
         let segment = place.segment;
         let is_torn = self.found().torn.contains(&place);
-        let standing = self.found().standing.expect("tombstones are read by what they lack");
+        let copy_state = self.found().copy_state.expect("tombstones are read by what they lack");
         let Some(tombstones) = read_tombstones(data) else {
             return self.lose_tombstones(place);
         };
-        let mut is_needed = matches!(standing, Standing::Whole | Standing::Frail);
+        let mut is_needed = matches!(copy_state, CopyState::Whole | CopyState::Frail);
         if !tombstones.places.is_empty() {
             is_needed |= self.take_lost_places(segment, &tombstones.places);
         }
@@ -186,14 +190,15 @@ impl Volume {
                 let (stamp, known) = (self.found().stamps[lba as usize], self.map.location(lba));
                 if let (true, Location::Media(copy)) = (range.is_lost && stamp == range.timestamp, known) {
                     // Of two markers the later one counts.
-                    if standing == Standing::Whole || !self.found().doubted.contains_key(&copy) {
+                    if copy_state == CopyState::Whole || !self.found().doubted.contains_key(&copy) {
                         self.found().doubted.insert(copy, (lba, segment));
                     }
                     is_needed = true;
                     continue;
                 }
-                // Of two tombstones of one trim that lack nothing the later one counts: the first may be about to go.
-                if stamp < range.timestamp || stamp == range.timestamp && standing == Standing::Whole {
+                // Of two complete tombstones of one trim the later one counts: the first may have
+                // been about to be reset.
+                if stamp < range.timestamp || stamp == range.timestamp && copy_state == CopyState::Whole {
                     self.found().stamps[lba as usize] = range.timestamp;
                     if is_torn {
                         self.shadow(segment, known);
@@ -202,7 +207,7 @@ impl Volume {
                     self.map.point(&mut self.segments, lba, address);
                     is_needed = true;
                 } else if stamp > range.timestamp {
-                    // Of the older version only the segment matters.
+                    // Only the segment of the older version matters.
                     self.shadow_behind(known, Location::Trimmed { segment });
                     is_needed |= self.is_torn(known);
                 }
@@ -211,20 +216,21 @@ impl Volume {
         if is_needed {
             self.segments.add_tombstone_ranges(segment, tombstones.entries() as u32);
         } else {
-            // Others say all of it.
+            // Other tombstones have all of it.
             self.segments.drop_tombstones(place);
             self.found().torn.remove(&place);
         }
     }
 
-    /// A block of tombstones names places. Says whether any is named by no other block that lacks as little.
+    /// A block of tombstones names places. Returns whether any of them is named by no other block
+    /// in an equal or better state.
     fn take_lost_places(&mut self, holder: SegmentIndex, places: &[LostPlace]) -> bool {
-        let standing = self.found().standing;
+        let copy_state = self.found().copy_state;
         let sequences = self.segments.sequences();
         let mut is_needed = false;
         for &place in places.iter().filter(|place| sequences.contains(&place.segment)) {
-            // As with tombstones: of two that lack nothing the later one counts.
-            if standing == Some(Standing::Whole) || !self.lost_places.is_named(place) {
+            // As with tombstones: of two complete ones the later one counts.
+            if copy_state == Some(CopyState::Whole) || !self.lost_places.is_named(place) {
                 self.lost_places.name(place, holder);
                 is_needed = true;
             }
@@ -232,11 +238,12 @@ impl Volume {
         is_needed
     }
 
-    /// Reads some of the copies that a marker says are lost. Says whether there were any.
+    /// Reads some of the copies that are lost according to a marker. Returns whether there were
+    /// any.
     pub(super) fn read_doubted(&mut self) -> bool {
         for _ in 0..CONFIRMED_BLOCKS_MAX {
             let Some((copy, (lba, segment))) = self.found().doubted.pop_first() else { break };
-            // A trim may have come later.
+            // A trim may be newer.
             if self.map.location(lba) == Location::Media(copy) {
                 self.found().doubting.insert(copy, (lba, segment));
                 self.start_mut().pending += 1;
@@ -246,7 +253,7 @@ impl Volume {
         self.start_mut().pending > 0 || !self.found().doubted.is_empty()
     }
 
-    /// A copy was read of which a marker says that it is lost. Says whether it is such a copy.
+    /// A copy was read that is lost according to a marker. Returns whether it was such a copy.
     pub(super) fn doubted_read(&mut self, copy: Physical, block: Option<&(Bytes, Record)>) -> bool {
         let Some((lba, segment)) = self.found().doubting.remove(&copy) else { return false };
         if block.is_none_or(|(_, record)| record.lba != lba) {

@@ -1,5 +1,5 @@
-//! What each block of a segment's zones is. Of a zone that was filled its footer says so; of others the blocks say it themselves,
-//! up to where nothing was written.
+//! Metadata of each block of a segment's zones. The footer of a filled zone has all of them; in
+//! other zones the blocks have their own, up to the first unwritten one.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -28,34 +28,34 @@ pub(super) struct Reading {
     pub(super) found: FoundSegment,
     pub(super) layout: Layout,
     pub(super) stream: Stream,
-    /// For each member that is there and has a zone.
+    /// For each present member with a zone.
     pub(super) zones: Vec<Option<ZoneReading>>,
 }
 
-/// One zone of it.
+/// A zone of the segment.
 #[derive(Debug)]
 pub(super) struct ZoneReading {
     pub(super) zone: u32,
     pub(super) state: ZoneState,
     pub(super) written: u32,
-    /// What is known of each slot.
+    /// The contents of each slot, as far as known.
     pub(super) slots: Vec<Option<SlotRead>>,
     phase: ReadPhase,
     /// Entries of the footer so far.
     entries: Vec<BlockMeta>,
-    /// Damaged slots: they were written, or may have been, and do not say with what.
+    /// Damaged slots: they were written, or may have been, with unknown contents.
     noise: BTreeSet<u32>,
-    /// Blocks that are damaged: of the footer, and of slots that do not say what they hold.
+    /// Damaged blocks: of the footer, and of slots with unknown contents.
     damaged: BTreeSet<u32>,
-    /// A block of the footer is damaged: it is read on only to find out which others are.
+    /// A block of the footer is damaged: the rest is read only to find other damaged blocks.
     is_footer_damaged: bool,
-    /// Slots in a row that hold nothing.
+    /// Consecutive blank slots.
     blank: u32,
-    /// Where single slots are read, because they could not be read together, until here.
+    /// Slots before this one are read one by one, because they could not be read together.
     single_until: u32,
-    /// Times that the slot that is being read could not be.
+    /// Failed attempts to read the current slot.
     failures: u8,
-    /// That slot, where it is read block by block.
+    /// The current slot, if it is read block by block.
     salvage: Option<Salvage>,
 }
 
@@ -63,20 +63,21 @@ pub(super) struct ZoneReading {
 #[derive(Clone, Debug)]
 pub(super) struct SlotRead {
     pub(super) stripe: u32,
-    /// Its blocks of payload.
+    /// Its payload blocks.
     pub(super) blocks: Box<[BlockRead]>,
 }
 
 /// One block of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockRead {
-    /// What its metadata says, where that is whole.
+    /// Its metadata, if these are intact.
     pub(super) meta: Option<BlockMeta>,
-    /// Whether its contents are what the metadata says. A footer is believed.
+    /// Whether its contents match the metadata. A footer is trusted.
     pub(super) is_good: bool,
-    /// Whether it was never written: it is zeros, and its metadata too.
+    /// Whether it was never written: its contents and metadata are zeros.
     pub(super) is_blank: bool,
-    /// Whether it holds anything but zeros: one that should hold zeros is good even if it was never written.
+    /// Whether it holds anything but zeros: an expected block of zeros is intact even if it was
+    /// never written.
     is_written: bool,
 }
 
@@ -90,7 +91,7 @@ enum ReadPhase {
 }
 
 impl ZoneReading {
-    /// Whether a footer was there and whole.
+    /// Whether it has an intact footer.
     pub(super) fn has_footer(&self, layout: &Layout) -> bool {
         self.entries.len() == layout.entries() as usize
     }
@@ -104,26 +105,28 @@ impl ZoneReading {
         (self.noise.range(group.clone()).count() + group.clone().filter(says_another).count()) as u32
     }
 
-    /// Whether something that was written cannot be read.
+    /// Whether a written block cannot be read.
     pub(super) fn is_damaged(&self) -> bool {
         let is_bad = |read: &SlotRead| read.blocks.iter().any(|block| !block.is_good && !block.is_blank);
         !self.noise.is_empty() || self.slots.iter().flatten().any(is_bad)
     }
 
-    /// The slot behind the last one that was written.
+    /// The end of the written slots.
     pub(super) fn end(&self) -> u32 {
         let known = self.slots.iter().rposition(Option::is_some).map(|slot| slot as u32);
         known.max(self.noise.last().copied()).map_or(0, |slot| slot + 1)
     }
 
-    /// Whether the slot that was read last was never written, as far as is known, in a zone that was finished before it was full. Until
-    /// it was finished its write pointer said where it ended, and a mount looked at nothing behind that: what is there without metadata
-    /// may have been there then. If something that was written follows, these slots are [holes](Self::find_holes).
+    /// Whether the last slot that was read was never written, as far as is known, in a zone that
+    /// was finished before it was full. Until it was finished its write pointer marked the end, and
+    /// a mount read nothing behind that: blocks without metadata there may have existed then. If a
+    /// written block follows, these slots are [holes](Self::find_holes).
     fn is_behind_end(&self) -> bool {
         !self.state.is_active() && self.blank > 0
     }
 
-    /// Drives write whole blocks, one behind the other: what is blank in front of something that is not has lost its contents.
+    /// Drives write whole blocks in sequence: a blank block in front of a written one has lost its
+    /// contents.
     pub(super) fn find_holes(&mut self, layout: &Layout) {
         let end = self.end();
         for slot in 0..end {
@@ -144,7 +147,8 @@ impl ZoneReading {
         }
     }
 
-    /// All blocks that were found damaged. What a rebuild could not compute has a wrong checksum, and is no news.
+    /// All damaged blocks. Blocks that a rebuild could not compute have a wrong checksum, and are
+    /// known already.
     pub(super) fn damaged(&self, layout: &Layout, block_bytes: usize) -> Vec<u32> {
         let uncomputed = !crc(&vec![0; block_bytes]);
         let is_uncomputed = |block: &BlockRead| block.meta.is_some_and(|meta| meta.block_crc == uncomputed);
@@ -160,7 +164,7 @@ impl ZoneReading {
 }
 
 impl Volume {
-    /// Begins with the next segment; says whether there is one.
+    /// Begins with the next segment; returns whether there is one.
     pub(super) fn read_next_segment(&mut self) -> bool {
         let Some((sequence, found)) = self.found().segments.pop_first() else { return false };
         self.read_segment(sequence, found);
@@ -193,10 +197,9 @@ impl Volume {
                 .zip(self.members.iter())
                 .all(|(zone, member)| zone.is_none() || end <= member.geometry().zone_capacity_blocks.0);
         if !is_possible {
-            // Its checksum is right, so another program wrote it: nothing of it is touched.
+            // Its checksum is right, so another program wrote it: the segment is not modified.
             let member = MemberIndex(found.header.member);
-            let what =
-                format!("segment {sequence} is laid out otherwise than the volume: use the program that wrote it");
+            let what = format!("segment {sequence} has another layout than the volume; use the program that wrote it");
             return self.fail(VolumeError::Member { member, what });
         }
         let mut zones = Vec::new();
@@ -239,10 +242,10 @@ impl Volume {
             }
             ReadPhase::Slots(next) => {
                 let offset = layout.slot_offset(next);
-                // A chunk that was cut short counts: a zone that is finished later shows it as well.
+                // A partially written chunk counts: a zone that is finished later shows it as well.
                 let slots_written = zone.written.saturating_sub(layout.header_blocks).div_ceil(layout.unit_blocks);
                 let end = slots_written.min(layout.stripes);
-                // Beyond where drives were told to stop, or a group of nothing, there is nothing.
+                // Beyond the limit of the drive, or an empty group, there is nothing.
                 if next >= end || zone.blank > layout.group_stripes.max(transfer / layout.unit_blocks) {
                     zone.phase = ReadPhase::Done;
                     return;
@@ -271,8 +274,8 @@ impl Volume {
             ReadPhase::Done => {}
             ReadPhase::Footer(next) => {
                 let at_once = if next < zone.single_until { 1 } else { transfer };
-                let asked = (layout.footer_blocks - next).min(at_once);
-                zone.phase = zone.footer_read(&place, &layout, (next, asked), buffer.as_ref(), block_bytes);
+                let requested = (layout.footer_blocks - next).min(at_once);
+                zone.phase = zone.footer_read(&place, &layout, (next, requested), buffer.as_ref(), block_bytes);
             }
             ReadPhase::Slots(next) => {
                 let salvaged = zone.salvage.as_ref().map_or(0, Salvage::next);
@@ -335,7 +338,7 @@ impl Volume {
 }
 
 impl ZoneReading {
-    /// The footer is there: it says all.
+    /// The footer is complete: it describes all blocks.
     fn take_footer(&mut self, layout: &Layout) -> ReadPhase {
         if !self.has_footer(layout) {
             return self.without_footer();
@@ -351,20 +354,21 @@ impl ZoneReading {
         ReadPhase::Done
     }
 
-    /// Blocks of the footer were read, or could not be. One that is damaged is none, but which others are damaged counts, too.
+    /// A read of blocks of the footer has ended. A damaged footer does not count, but its other
+    /// damaged blocks do.
     fn footer_read(
         &mut self,
         place: &Place,
         layout: &Layout,
-        (next, asked): (u32, u32),
+        (next, requested): (u32, u32),
         buffer: Option<&BlockBuffer>,
         block_bytes: usize,
     ) -> ReadPhase {
         let Some(buffer) = buffer else {
             self.failures += 1;
-            if asked > 1 {
-                // Which of them it is, each one says.
-                (self.failures, self.single_until) = (0, next + asked);
+            if requested > 1 {
+                // Each of them identifies itself.
+                (self.failures, self.single_until) = (0, next + requested);
             } else if self.failures == READ_ATTEMPTS_MAX {
                 self.failures = 0;
                 self.is_footer_damaged = true;
@@ -385,7 +389,7 @@ impl ZoneReading {
             }
         }
         // A zone that was finished early has none.
-        if self.is_footer_damaged { self.after_footer(layout, next + asked) } else { self.without_footer() }
+        if self.is_footer_damaged { self.after_footer(layout, next + requested) } else { self.without_footer() }
     }
 
     fn after_footer(&mut self, layout: &Layout, next: u32) -> ReadPhase {
@@ -403,7 +407,7 @@ impl ZoneReading {
     }
 }
 
-/// How many blocks were read, and their entries; `None` if one is not what it should be.
+/// The number of blocks read, and their entries; `None` if one is not the expected block.
 fn footer_entries(
     place: &Place,
     buffer: &BlockBuffer,
@@ -423,7 +427,8 @@ fn footer_entries(
     Some((blocks, found))
 }
 
-/// The chunk in a slot; `None` if no block says that it is one. Of a write that was cut short only the first blocks do.
+/// The chunk in a slot; `None` if no block identifies it. In an interrupted write only the first
+/// blocks do.
 fn slot_out_of_band(
     seed: PlaceSeed,
     buffer: &BlockBuffer,
@@ -439,7 +444,7 @@ fn slot_out_of_band(
         let meta = bytes.and_then(|bytes| BlockMeta::read_oob(seed, row, bytes));
         let data = block_of(buffer, block, block_bytes);
         let is_good = meta.is_some_and(|meta| data.map(crc) == Some(meta.block_crc));
-        // Metadata first: where they are not zeros the block need not be looked at.
+        // Metadata first: if they are not zeros the block need not be checked.
         let is_written = !is_zeros(bytes) || !is_zeros(data);
         BlockRead { meta, is_good, is_blank: !is_good && !is_written, is_written }
     };
@@ -453,7 +458,8 @@ fn slot_out_of_band(
     Some(SlotRead { stripe, blocks })
 }
 
-/// Blocks of a slot that do not say what they hold, and hold something. With metadata in band the first one would say it of all.
+/// Blocks of a slot with unknown contents that are not blank. With metadata in band the first one
+/// describes all.
 fn wrong_in_slot(
     buffer: &BlockBuffer,
     at: u32,
@@ -470,7 +476,8 @@ fn wrong_in_slot(
     (0..layout.unit_blocks).filter(move |block| if is_in_band { *block == 0 } else { holds_something(block) })
 }
 
-/// Whether the metadata of all blocks of a slot are zeros, whatever their contents are. With metadata in band they are its first block.
+/// Whether the metadata of all blocks of a slot are zeros, whatever their contents. With metadata
+/// in band they are its first block.
 fn has_no_metadata(buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: usize, metadata_bytes: usize) -> bool {
     let blocks = (at * layout.unit_blocks) as usize..((at + 1) * layout.unit_blocks) as usize;
     if layout.meta_blocks > 0 {
@@ -486,10 +493,10 @@ fn is_slot_blank(buffer: &BlockBuffer, at: u32, layout: &Layout, block_bytes: us
     is_zeros(buffer.data.get(blocks.start * block_bytes..blocks.end * block_bytes)) && is_zeros(metadata)
 }
 
-/// Whether these bytes, as far as there are any, are zeros: drives that bring back something else for what was not written are not
-/// taken to have written nothing.
+/// Whether these bytes, if there are any, are zeros. On drives that return something else for
+/// unwritten blocks, these count as written.
 fn is_zeros(bytes: Option<&[u8]>) -> bool {
-    // A line at once: looking at each byte by itself takes longer than the checksum.
+    // A line at a time: checking each byte takes longer than the checksum.
     let is_line_zeros = |line: &[u8]| line.iter().fold(0, |all, byte| all | byte) == 0;
     bytes.is_none_or(|bytes| bytes.chunks(LINE_BYTES).all(is_line_zeros))
 }

@@ -1,4 +1,4 @@
-//! Chunks of a piece arrive: each block is compared with what its metadata says of it.
+//! Chunks of a piece arrive: each block is compared with its metadata.
 
 use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
@@ -51,7 +51,7 @@ impl Volume {
             return;
         }
         if count > 1 {
-            // Which of them it is, each one says.
+            // Each of them identifies itself.
             return (slot..slot + count).for_each(|slot| self.read_slots(index, member, slot, 1));
         }
         let segment = &self.segments[segment_index];
@@ -92,7 +92,7 @@ impl Volume {
         self.piece_step(index);
     }
 
-    /// Slots have come; `failed` says of which of their blocks the medium has brought nothing; none if it is empty.
+    /// Slots have arrived; `failed` has the status of unreadable blocks; none if it is empty.
     fn take_slots(
         &mut self,
         member: MemberIndex,
@@ -119,7 +119,8 @@ impl Volume {
         }
     }
 
-    /// The chunk that begins at a block of a buffer, and which of its blocks are damaged; `None` of a buffer that is too short.
+    /// The chunk at an offset of a buffer, and its damaged blocks; `None` if the buffer is too
+    /// short.
     pub(in super::super) fn found_chunk(
         &self,
         segment: &Segment,
@@ -170,11 +171,12 @@ impl Volume {
             let record = sum.filter(|sum| !has_failed && found == sum.1).map(|sum| sum.0);
             if record.is_none() {
                 let expected = match in_memory {
-                    // What describes it is damaged, and a mount could not read that either.
+                    // Its description is damaged, and a mount could not read that either.
                     Some(sums) if !has_metadata => Some(sums[slot as usize * payload + at]).filter(|&sum| sum != 0),
                     _ => sum.map(|sum| sum.1),
                 };
-                // What a rebuild could not compute has a checksum that is wrong in a way of its own.
+                // Blocks that a rebuild could not compute have a checksum that is wrong in a
+                // specific way.
                 let is_wrong = match expected {
                     Some(expected) => found != expected && found != !expected,
                     None => has_metadata,

@@ -1,7 +1,9 @@
-//! Pieces: runs of stripes of one segment, read from its members in large reads. What rebuild and scrub work on.
+//! Pieces: runs of stripes of one segment, read from its members in large reads, for rebuilds and
+//! scrubs.
 //!
-//! Inside a group each member has its own order. Where whole groups fit a piece, their regions are read as they lie; of larger
-//! groups some stripes are taken, and their chunks are read where they are.
+//! Within a group each member has its own order. Where whole groups fit a piece, their regions are
+//! read sequentially; of larger groups some stripes are chosen, and their chunks are read
+//! individually.
 
 mod arrive;
 mod running;
@@ -22,62 +24,63 @@ use crate::tables::{Segment, SegmentIndex};
 
 pub(super) use running::Pieces;
 
-/// A run of stripes on its way in.
+/// A run of stripes that is being read.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) segment: SegmentIndex,
     pub(super) run: Run,
     pub(super) owner: Owner,
-    /// Members that were asked, as bits.
-    pub(super) asked: u32,
-    /// The stripes of it, in ascending order.
+    /// Members that are read, as bits.
+    pub(super) requested: u32,
+    /// Its stripes, in ascending order.
     stripes: Vec<u32>,
     /// Reads in flight.
     pending: u32,
-    /// Reads that may be tried again: an error that is not the medium's may pass.
+    /// Remaining retries: an error that is not a medium error may be transient.
     retries: u8,
-    /// Reads that have failed too often: member, first slot and slots. They may succeed later.
+    /// Reads that have failed too often: member, first slot and number of slots. They may succeed
+    /// later.
     failed: Vec<(MemberIndex, u32, u32)>,
-    /// When these are tried again, if the piece waits for them.
+    /// When these are retried, if the piece waits for them.
     retry_at: Option<Instant>,
-    /// Its owner wants it no more.
+    /// Its owner does not need it any more.
     is_abandoned: bool,
     /// Slots that are read block by block, by member and slot.
     singly: BTreeMap<(u8, u32), Singly>,
-    /// By stripe and member. Absent are those of members that were not asked, or that did not answer.
+    /// By stripe and member. Chunks of members that were not read, or did not answer, are absent.
     chunks: BTreeMap<(u32, u8), Chunk>,
 }
 
-/// Reads of a piece that are tried again.
+/// Read retries of a piece.
 const RETRIES_MAX: u8 = 16;
 
-/// Who wants a piece.
+/// The owner of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Slots of the run are slots of this member, which is given its part again.
+    /// Slots of the run are slots of this member, which is being rebuilt.
     Rebuild(MemberIndex),
     Scrub,
 }
 
-/// Consecutive slots, or stripes where pieces are not made of whole groups.
+/// Consecutive slots, or stripes where pieces do not consist of whole groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) first: u32,
     pub(super) count: u32,
-    /// It is made of whole groups: it covers the same stripes on every member.
+    /// It consists of whole groups: it covers the same stripes on every member.
     is_whole_groups: bool,
 }
 
-/// A chunk as it was found.
+/// A chunk as it was read.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
-    /// Its blocks of payload; empty without contents.
+    /// Its payload blocks; empty without contents.
     pub(super) data: Bytes,
-    /// The record of each block that is what was written there.
+    /// The record of each intact block.
     pub(super) records: Vec<Option<[u8; RECORD_BYTES]>>,
 }
 
-/// Holds work back so that it keeps to a rate.
+/// Limits the rate of work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     pub(super) next_at: Instant,
@@ -88,7 +91,7 @@ impl Pace {
         Pace { next_at: now }
     }
 
-    /// So many blocks are begun.
+    /// Accounts for blocks that are started.
     pub(super) fn spend(&mut self, now: Instant, blocks: u64, blocks_per_second: Option<u64>) {
         if let Some(rate) = blocks_per_second {
             self.next_at = self.next_at.max(now) + Duration::of_transfer(blocks, rate);
@@ -101,7 +104,7 @@ impl Run {
         self.first + self.count
     }
 
-    /// The same, but for what is behind `end`, where a group ends, or nothing is.
+    /// The part of the run before `end`, where a group ends, or nothing follows.
     pub(super) fn until(self, end: u32) -> Run {
         Run { count: self.count.min(end - self.first), ..self }
     }
@@ -112,7 +115,7 @@ impl Chunk {
         self.records.iter().all(Option::is_some)
     }
 
-    /// Whether a block is not what was written there, but for those that look as if nothing was.
+    /// Whether a block is damaged, except those that look unwritten.
     pub(super) fn has_damage(&self, block_bytes: usize) -> bool {
         let is_damaged = |block: usize| {
             self.records[block].is_none() && self.block(block, block_bytes).iter().any(|&byte| byte != 0)
@@ -130,7 +133,7 @@ impl Piece {
         self.chunks.get(&(stripe, member.0))
     }
 
-    /// Whether something was read that is not what was written.
+    /// Whether a damaged block was read.
     pub(super) fn is_damaged(&self) -> bool {
         !self.chunks.values().all(Chunk::is_whole)
     }
@@ -141,7 +144,7 @@ impl Piece {
 }
 
 impl Volume {
-    /// The run that begins at a slot or stripe: the end of the one before it.
+    /// The run that begins at a slot or stripe, the end of the previous one.
     pub(super) fn run_from(&self, segment: &Segment, first: u32) -> Run {
         let layout = &segment.layout;
         let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.spec.members() as u32)).max(1);
@@ -155,7 +158,8 @@ impl Volume {
         Run { first, count: (groups * layout.group_stripes).min(layout.stripes - first), is_whole_groups: true }
     }
 
-    /// The same where a group is not complete, or was not when it was begun: some stripes, before `end`.
+    /// The same where a group is not complete, or was not when it was begun: some stripes, before
+    /// `end`.
     pub(super) fn run_of_stripes(&self, segment: &Segment, first: u32, end: u32) -> Run {
         let layout = &segment.layout;
         let fitting = (PIECE_BLOCKS_MAX / (layout.unit_blocks * self.spec.members() as u32)).max(1);
@@ -163,7 +167,7 @@ impl Volume {
         Run { first, count, is_whole_groups: false }
     }
 
-    /// Slots of one command.
+    /// Slots per command.
     fn slots_at_once(&self, segment: &Segment) -> u32 {
         (self.spec.shape.transfer_blocks / segment.layout.unit_blocks).max(1)
     }
@@ -175,7 +179,7 @@ impl Volume {
         bits(self.members.present().filter(can_be_read).map(MemberIndex::as_usize))
     }
 
-    /// Reads a run from some members. Its owner is told when it is there.
+    /// Reads a run from some members. Its owner is notified when it is complete.
     pub(super) fn start_piece(&mut self, owner: Owner, segment_index: SegmentIndex, run: Run, members: u32) -> u32 {
         self.segments.add_reader(segment_index);
         let segment = &self.segments[segment_index];
@@ -190,7 +194,7 @@ impl Volume {
             segment: segment_index,
             run,
             owner,
-            asked: 0,
+            requested: 0,
             stripes,
             pending: 1,
             retries: RETRIES_MAX,
@@ -201,14 +205,14 @@ impl Volume {
             chunks,
         };
         let index = self.pieces.begin(piece);
-        self.ask(index, members);
+        self.read_from(index, members);
         index
     }
 
-    /// Reads the run from these members, which were not asked before.
-    pub(super) fn ask(&mut self, index: u32, members: u32) {
+    /// Reads the run from further members.
+    pub(super) fn read_from(&mut self, index: u32, members: u32) {
         let piece = &mut self.pieces[index];
-        piece.asked |= members;
+        piece.requested |= members;
         let (segment_index, run) = (piece.segment, piece.run);
         let readable = self.readable(segment_index) & members;
         let at_once = self.slots_at_once(&self.segments[segment_index]);
@@ -219,7 +223,7 @@ impl Volume {
         }
     }
 
-    /// Which slots of a member hold the stripes of a run, as first slots and counts.
+    /// The slots of a member that hold the stripes of a run, as first slots and counts.
     fn slots_of_run(&self, index: u32, member: MemberIndex, run: Run, at_once: u32) -> Vec<(u32, u32)> {
         if run.is_whole_groups {
             return (run.first..run.end())
@@ -252,7 +256,7 @@ impl Volume {
         self.members.send(member, Work::Slots { piece, slot, count }, Operation::Read { start, blocks });
     }
 
-    /// Reads the blocks of a slot by themselves.
+    /// Reads the blocks of a slot one by one.
     fn read_slot_singly(&mut self, piece: u32, member: MemberIndex, slot: u32) {
         let segment = &self.segments[self.pieces[piece].segment];
         let Some(zone) = segment.zones[member.as_usize()] else { return };
@@ -269,7 +273,7 @@ impl Volume {
         }
     }
 
-    /// A read of a piece has ended, or the asking for it.
+    /// A read of a piece has ended, or its setup.
     pub(super) fn piece_step(&mut self, index: u32) {
         let piece = &mut self.pieces[index];
         piece.pending -= 1;
@@ -287,25 +291,26 @@ impl Volume {
         }
     }
 
-    /// Whether reads of a piece have failed for another reason than their medium: what they bring is not lost.
+    /// Whether reads of a piece have failed for other reasons than the medium: their blocks are not
+    /// lost.
     pub(super) fn may_be_readable(&self, index: u32) -> bool {
         let failed = &self.pieces[index].failed;
         failed.iter().any(|(member, ..)| self.readable(self.pieces[index].segment) >> member.0 & 1 == 1)
     }
 
-    /// A piece waits, and then its reads that have failed are tried again.
+    /// Delays a piece, and then retries its failed reads.
     pub(super) fn retry_later(&mut self, index: u32) {
         let piece = &mut self.pieces[index];
         piece.pending += 1;
         piece.retry_at = Some(self.now + RETRY_AFTER);
     }
 
-    /// When reads of pieces are tried again.
+    /// When reads of pieces are retried.
     pub(super) fn pieces_due(&self) -> Option<Instant> {
         self.pieces.next_retry()
     }
 
-    /// Tries reads again whose time has come.
+    /// Retries reads that are due.
     pub(super) fn retry_pieces(&mut self) {
         for index in self.pieces.due(self.now) {
             let piece = &mut self.pieces[index];
@@ -319,21 +324,21 @@ impl Volume {
         }
     }
 
-    /// More members are asked for a piece that has arrived.
-    pub(super) fn ask_more(&mut self, index: u32, members: u32) {
+    /// Reads a complete piece from further members.
+    pub(super) fn read_more_from(&mut self, index: u32, members: u32) {
         self.pieces[index].pending += 1;
-        self.ask(index, members);
+        self.read_from(index, members);
         self.piece_step(index);
     }
 
-    /// A piece is done with.
+    /// Ends a piece.
     pub(super) fn end_piece(&mut self, index: u32) -> Piece {
         let piece = self.pieces.end(index);
         self.segments.reader_left(piece.segment);
         piece
     }
 
-    /// Nobody wants a piece any more.
+    /// A piece is not needed any more.
     pub(super) fn abandon_piece(&mut self, index: u32) {
         self.pieces[index].is_abandoned = true;
     }
@@ -348,7 +353,7 @@ mod tests {
     use crate::{Scheme, StreamShape, VolumeConfig};
 
     #[test]
-    fn runs_are_whole_groups_where_memory_has_room_for_one_and_parts_of_a_group_where_it_has_not() {
+    fn runs_are_whole_groups_where_these_fit_in_memory_and_parts_of_a_group_otherwise() {
         let scheme = Scheme::raid5(3);
         let fitting = PIECE_BLOCKS_MAX / scheme.members() as u32;
         for group_stripes in [1, 8, fitting, fitting + 1, fitting + 100] {
@@ -366,7 +371,8 @@ mod tests {
             };
             let members = scheme.members();
             let ids: Vec<[u8; 16]> = (0..members as u8).map(|at| [at; 16]).collect();
-            let volume = Volume::create(config, vec![geometry; members], [9; 16], &ids, false).expect("they suit");
+            let volume =
+                Volume::create(config, vec![geometry; members], [9; 16], &ids, false).expect("a valid configuration");
             let zones = vec![Some(4); members];
             let segment = Segment::new(1, Stream::Small, &volume.spec.shape, zones, volume.spec.array, true);
             let mut first = 0;

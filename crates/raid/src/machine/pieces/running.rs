@@ -1,4 +1,4 @@
-//! The pieces that are on their way.
+//! The pieces in progress.
 
 use std::ops::{Index, IndexMut};
 
@@ -8,7 +8,8 @@ use super::super::members::{Members, Work};
 use super::Piece;
 use crate::tables::SegmentIndex;
 
-/// Owns the pieces that rebuild and scrub wait for. Whoever begins one ends it, or abandons it; then it goes with its last read.
+/// Owns the pieces that rebuild and scrub wait for. Their owner ends or abandons them; an abandoned
+/// one is dropped with its last read.
 #[derive(Debug)]
 pub(in crate::machine) struct Pieces {
     pieces: Slab<Piece>,
@@ -32,21 +33,22 @@ impl Pieces {
         self.pieces.iter().map(|(_, piece)| piece.segment)
     }
 
-    /// When reads of them are tried again.
+    /// When reads of them are retried.
     pub(super) fn next_retry(&self) -> Option<Instant> {
         self.pieces.iter().filter_map(|(_, piece)| piece.retry_at).min()
     }
 
-    /// Those whose time has come.
+    /// Those that are due.
     pub(super) fn due(&self, now: Instant) -> Vec<u32> {
         let is_due = |piece: &Piece| piece.retry_at.is_some_and(|at| at <= now);
         self.pieces.iter().filter(|(_, piece)| is_due(piece)).map(|(index, _)| index).collect()
     }
 
-    /// What holds between events: a piece waits for its reads, or for their next attempt, and would be forgotten otherwise.
+    /// Invariants between events: a piece waits for its reads, or for their retries, and would be
+    /// forgotten otherwise.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(in crate::machine) fn check_invariants(&self, members: &Members) {
         for (index, piece) in self.pieces.iter() {
             let is_of_it = |work: &&Work| matches!(work, Work::Slots { piece, .. } | Work::SlotBlock { piece, .. } if *piece == index);
@@ -91,7 +93,7 @@ mod tests {
             segment: SegmentIndex(3),
             run: Run { first: 4, count: 2, is_whole_groups: true },
             owner: Owner::Scrub,
-            asked: 1,
+            requested: 1,
             stripes: vec![4, 5],
             pending,
             retries: 1,
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "what piece 0 waits for")]
-    fn a_piece_whose_read_is_nowhere_is_a_bug() {
+    fn a_piece_with_a_missing_read_is_a_bug() {
         let members = fixtures::members(&fixtures::spec(1, false));
         let mut pieces = Pieces::new();
         pieces.begin(piece(1, None));

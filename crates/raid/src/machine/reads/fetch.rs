@@ -1,6 +1,7 @@
-//! Consecutive blocks of a member are read.
+//! Fetches of consecutive blocks of a member.
 //!
-//! Where their medium cannot read them in one command, each is read by itself (see `singly.rs`): one bad block says nothing of others.
+//! If the medium cannot read them in one command, they are read one by one (see `singly.rs`): a bad
+//! block does not affect the others.
 
 use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
 
@@ -14,26 +15,27 @@ use super::{BlockRead, Computed, Ended, Purpose, Reads, Unreadable};
 use crate::format::Record;
 use crate::tables::Physical;
 
-/// Consecutive blocks of one slot or more of a zone.
+/// Consecutive blocks in one or more slots of a zone.
 #[derive(Debug)]
 pub(super) struct Fetch {
     pub(super) place: Physical,
     pub(super) blocks: u32,
     pub(super) purpose: Purpose,
-    /// Its blocks are read by themselves.
+    /// Its blocks are read one by one.
     pub(super) singly: Option<Box<Singly>>,
-    /// What each block is; filled in where blocks are computed.
+    /// The result for each block, if any is computed.
     found: Vec<Option<BlockRead>>,
     /// Blocks that are being computed.
     pub(super) repairing: u32,
-    /// The member was asked, and did not bring them all; not so where it is known to lack them.
+    /// The member did not return all blocks; not set where it is known to lack them.
     pub(super) is_damaged: bool,
-    /// Of the blocks of a fetch that is to confirm a loss: what is known where they cannot be read.
+    /// When a loss is to be confirmed: what is known about the unreadable blocks.
     unreadable: Option<Box<Unreadable>>,
 }
 
 impl Reads {
-    /// Reads blocks that follow each other on a member, none of them metadata of a chunk. Returns what was read if it is known at once.
+    /// Reads consecutive blocks of a member, none of them chunk metadata. Returns the result if it
+    /// is known at once.
     #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what is read")]
     pub(in crate::machine) fn fetch(
         &mut self,
@@ -61,8 +63,8 @@ impl Reads {
         let member = &members[place.member];
         let (Some(zone), true) = (zone, member.is_present() && segment.has(place.member)) else {
             if purpose == Purpose::Confirm {
-                // A zone that a member which is there does not have is gone; what a member that is away has, nobody knows, unless
-                // it had failed before the segment was opened.
+                // A present member without its zone has lost it; a missing member may hold it,
+                // unless it had failed before the segment was opened.
                 let is_lost = !members.may_hold(place.member, segment);
                 self.fetches[index].unreadable = Some(Box::new(Unreadable { is_lost, ..Unreadable::default() }));
             }
@@ -75,7 +77,8 @@ impl Reads {
         None
     }
 
-    /// The member of a fetch has answered. Returns the place if it is to be suspected for the answer.
+    /// The member of a fetch has answered. Returns the place if it is to be suspected because of
+    /// the answer.
     #[inline]
     pub(in crate::machine) fn on_answer(&mut self, members: &Members, index: u32, status: Status) -> Option<Physical> {
         let fetch = &mut self.fetches[index];
@@ -84,7 +87,7 @@ impl Reads {
         (is_fault && fetch.is_damaged).then_some(fetch.place)
     }
 
-    /// What a fetch has brought is verified; what is missing is computed.
+    /// Verifies the result of a fetch; missing blocks are computed.
     #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
     pub(in crate::machine) fn on_fetch(
         &mut self,
@@ -124,8 +127,8 @@ impl Reads {
         self.take_fetched(spec, members, segments, requests, index, buffer, &[])
     }
 
-    /// What a fetch has brought is verified; what is missing is computed. `failed` says of which blocks of the buffer the medium has brought
-    /// nothing; none if it is empty.
+    /// Verifies the result of a fetch; missing blocks are computed. `failed` has the status of
+    /// unreadable blocks of the buffer; none if it is empty.
     #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
     #[inline]
     pub(super) fn take_fetched(
@@ -159,7 +162,7 @@ impl Reads {
             && (0..blocks).all(|at| record(at).is_some())
         {
             // Verified.
-            requests.give_all(request, at, buffer);
+            requests.add_buffer(request, at, buffer);
             return Some(self.end_fetch(segments, index, Vec::new()));
         }
         let contents = |at: u32| {
@@ -192,7 +195,8 @@ impl Reads {
             let record = meta.map(|meta| Record::from_bytes(&meta.record));
             let status = failure(skip);
             let is_lost = status.is_none_or(|status| status == Status::UnrecoveredReadError);
-            // Sums in memory show that the block is right where nothing else is left to show it.
+            // Checksums in memory prove that the block is intact where nothing else is left to
+            // prove it.
             let is_proven = status.is_none() && verifier.is_proven(place, &contents(0));
             let proven = is_proven.then(|| contents(0));
             self.fetches[index].unreadable =
@@ -202,7 +206,7 @@ impl Reads {
         self.repair_missing(spec, members, segments, requests, index)
     }
 
-    /// A block of a fetch was computed, or could not be. Returns what was read if that was the last one.
+    /// A block of a fetch was computed, or could not be. Returns the result after the last one.
     pub(in crate::machine) fn computed(
         &mut self,
         spec: &Spec,
@@ -227,7 +231,7 @@ impl Reads {
                 match block {
                     Ok(_) if !spec.has_contents() => {}
                     Ok((data, record)) if record.lba == lba + u64::from(number) => {
-                        requests.give(request, at + number, data.clone());
+                        requests.add_data(request, at + number, data.clone());
                     }
                     Ok(_) => status = Status::UnrecoveredReadError,
                     Err(error) => {
@@ -236,7 +240,7 @@ impl Reads {
                     }
                 }
             }
-            requests.worsen(request, status);
+            requests.set_error(request, status);
         }
         Some(self.end_fetch(segments, index, found))
     }
@@ -286,7 +290,8 @@ impl Reads {
     }
 }
 
-/// What is read for some blocks: with metadata in band their chunk's metadata too, where somebody wants to know it.
+/// The range to read for some blocks: with metadata in band their chunk's metadata too, if they are
+/// needed.
 #[inline]
 fn fetched_range(spec: &Spec, segments: &Segments, place: Physical, blocks: u32, purpose: Purpose) -> (u32, u32) {
     if !spec.shape.is_in_band || matches!(purpose, Purpose::Host { .. }) {

@@ -1,10 +1,11 @@
-//! Reads: blocks by their places, verified, and computed from the rest of their stripe where they are lost or wrong.
+//! Reads: blocks by place, verified, and reconstructed from the rest of their stripe where they are
+//! lost or wrong.
 //!
 //! ```text
 //! fetch.rs   consecutive blocks of a member
-//! singly.rs  the same one by one, where they cannot be read together
+//! singly.rs  the same one by one, if they cannot be read together
 //! repair.rs  one block from the rest of its stripe
-//! verify.rs  what the metadata of a block says of it
+//! verify.rs  verification of a block by its metadata
 //! ```
 
 mod fetch;
@@ -25,29 +26,31 @@ use repair::Repair;
 pub(super) use singly::Singly;
 pub(super) use verify::record_in_memory;
 
-/// Owns the reads in flight: blocks that are fetched, and those that are computed. The segment that one reads from stays as it is.
+/// Owns the reads in flight: blocks that are fetched, and those that are computed. The segment that
+/// is read from does not change.
 ///
-/// A read's way: [`fetch`](Reads::fetch); [`on_answer`](Reads::on_answer) and [`on_fetch`](Reads::on_fetch) when the member has
-/// answered; for each block that is missing [`on_source_answer`](Reads::on_source_answer) and [`on_source`](Reads::on_source), then
-/// [`computed`](Reads::computed). Whichever brings the last block returns what was read.
+/// The course of a read: [`fetch`](Reads::fetch); [`on_answer`](Reads::on_answer) and
+/// [`on_fetch`](Reads::on_fetch) when the member has answered; for each missing block
+/// [`on_source_answer`](Reads::on_source_answer) and [`on_source`](Reads::on_source), then
+/// [`computed`](Reads::computed). The call that completes the last block returns the result.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     fetches: Slab<Fetch>,
     repairs: Slab<Repair>,
-    /// Blocks that were computed from the rest of their stripe.
+    /// Blocks that were reconstructed from the rest of their stripe.
     reconstructed_blocks: u64,
-    /// Blocks of hosts that could not be read, each time.
+    /// Unreadable blocks of host reads, counted each time.
     unreadable_blocks: u64,
-    /// Blocks that were found damaged, and are to be counted.
+    /// Damaged blocks that are to be counted.
     damaged: Vec<Physical>,
     /// Something has changed that others may wait for.
     has_progress: bool,
 }
 
-/// Who wants the blocks.
+/// The purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A host: these are blocks of its request from `at`, and logical blocks from `lba`.
+    /// A host request: these are its blocks from `at`, and logical blocks from `lba`.
     Host {
         request: u32,
         at: u32,
@@ -55,16 +58,16 @@ pub(super) enum Purpose {
     },
     Move,
     MoveTombstones,
-    /// A block that could not be read is read once more: is it lost?
+    /// An unreadable block is read again to confirm that it is lost.
     Confirm,
-    /// A mount moves what was torn, or reads tombstones.
+    /// A mount moves torn blocks, or reads tombstones.
     Mount,
 }
 
-/// Contents and record of a block, or why there are none.
+/// Contents and record of a block, or the error.
 pub(super) type BlockRead = Result<(Bytes, Record), Status>;
 
-/// What was read. A host has its blocks already.
+/// The result of a read. A host request has its blocks already.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) place: Physical,
@@ -78,11 +81,12 @@ pub(super) struct Ended {
 /// A block that cannot be read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unreadable {
-    /// It never will be: no chunk that could help is on a member that is away, or failed for another reason than its medium.
+    /// It never will be: no chunk that could help is on a missing member, or failed for another
+    /// reason than its medium.
     pub(super) is_lost: bool,
-    /// What its own metadata says, where that is good.
+    /// Its own record, if its metadata are intact.
     pub(super) record: Option<Record>,
-    /// Its contents, where these are right and only what describes them is damaged.
+    /// Its contents, if these are intact and only their description is damaged.
     pub(super) proven: Option<Bytes>,
 }
 
@@ -92,12 +96,13 @@ pub(super) struct Computed {
     fetch: u32,
     at: u32,
     block: BlockRead,
-    /// Of a block that could not be computed: chunks of other members, as they are now, never suffice.
+    /// For a block that could not be computed: the chunks of other members, as they are now, never
+    /// suffice.
     is_hopeless: bool,
 }
 
 impl Reads {
-    /// Where a block is to be written again, and with what: its member was asked for it, and did not bring what was written.
+    /// The place and contents for a rewrite of a block that its member did not return intact.
     pub(super) fn wants_repair(
         &self,
         members: &Members,
@@ -108,13 +113,13 @@ impl Reads {
         let fetch = &self.fetches[computed.fetch];
         let place = fetch.place;
         let is_of_host = matches!(fetch.purpose, Purpose::Host { .. });
-        // What a member lacks a rebuild or collection brings.
+        // Chunks that a member lacks are written by a rebuild or collection.
         let is_readable = members[place.member].is_present() && segments[place.segment].has(place.member);
         let target = Physical { offset: place.offset + computed.at, ..place };
         (is_of_host && is_readable && fetch.is_damaged).then(|| (target, *record, data.clone()))
     }
 
-    /// A block that was found damaged, each time that one is.
+    /// The next damaged block that was found.
     pub(super) fn next_damaged(&mut self) -> Option<Physical> {
         self.damaged.pop()
     }
@@ -140,10 +145,10 @@ impl Reads {
         self.fetches.iter().map(|(_, fetch)| fetch.place.segment)
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self, segments: &Segments) {
         for (_, fetch) in self.fetches.iter() {
             assert!(segments[fetch.place.segment].readers > 0, "a segment that is read from stays");
@@ -194,7 +199,7 @@ mod tests {
         let mut ended = None;
         for member in [1, 2].map(MemberIndex) {
             let Some((Work::Source { repair, source }, _)) = end_next(&mut members, member, bad) else {
-                panic!("each other member is asked")
+                panic!("each other member is read")
             };
             if let Some(computed) = reads.on_source(&spec, &mut members, &segments, repair, source, bad, &Outcome::None)
             {

@@ -1,4 +1,4 @@
-//! One block is computed from the rest of its stripe.
+//! Reconstruction of a block from the rest of its stripe.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,26 @@ use crate::limits::MEMBERS_MAX;
 use crate::shape::bits;
 use crate::tables::Physical;
 
-/// One block that is being computed.
+/// A block that is being computed.
 #[derive(Debug)]
 pub(super) struct Repair {
     target: Physical,
-    /// Which block of which fetch it is.
+    /// The fetch, and its block.
     fetch: u32,
     at: u32,
     /// Chunks of the stripe that cannot be read, as bits.
     bad: u32,
-    /// Chunks that were not found bad, and are on members that are there, as bits.
+    /// Chunks on present members that were not found bad, as bits.
     readable: u32,
-    /// Bad ones that failed for another reason than their medium: they may be good.
+    /// Bad ones that failed for another reason than their medium: they may be intact.
     unknown: u32,
     /// None while the block itself is read.
     recovery: Option<Recovery>,
     /// The block itself was read: its member may hold it by now.
     has_read_own: bool,
-    /// Where each source is, and what it holds.
+    /// The place of each source, and its contents.
     sources: Vec<(Physical, Option<SourceBlock>)>,
-    /// Those of which metadata and contents are read by themselves.
+    /// Sources whose metadata and contents are read separately.
     singly: BTreeMap<u8, Singly>,
     pending: u32,
 }
@@ -46,7 +46,7 @@ pub(super) struct Repair {
 type SourceBlock = (Bytes, [u8; RECORD_BYTES]);
 
 impl Reads {
-    /// Computes one block of a fetch. Returns it if it is known at once that it cannot be.
+    /// Computes a block of a fetch. Returns it if it is known at once that it cannot be computed.
     pub(super) fn repair(
         &mut self,
         spec: &Spec,
@@ -72,7 +72,8 @@ impl Reads {
         self.read_sources(spec, members, segments, index)
     }
 
-    /// The member of a source has answered. Returns the place if it is to be suspected for the answer.
+    /// The member of a source has answered. Returns the place if it is to be suspected because of
+    /// the answer.
     pub(in crate::machine) fn on_source_answer(
         &self,
         members: &Members,
@@ -85,7 +86,7 @@ impl Reads {
         (is_fault && members[place.member].is_present()).then_some(place)
     }
 
-    /// A source has come, or has not. Returns the block if it is computed, or cannot be.
+    /// A read of a source has ended. Returns the block if it is computed, or cannot be.
     #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
     pub(in crate::machine) fn on_source(
         &mut self,
@@ -119,8 +120,8 @@ impl Reads {
         self.source_ended(spec, members, segments, (index, source), found, status)
     }
 
-    /// Metadata and contents of a source could not be read in one command, or a block between them: each is read by itself. Says whether
-    /// they can be.
+    /// Metadata and contents of a source, or a block between them, could not be read in one
+    /// command: reads them separately. Returns whether that is possible.
     fn read_source_singly(
         &mut self,
         spec: &Spec,
@@ -144,7 +145,7 @@ impl Reads {
         true
     }
 
-    /// One of these has come, or has not. Returns the block if it is computed, or cannot be.
+    /// One of these reads has ended. Returns the block if it is computed, or cannot be.
     pub(in crate::machine) fn on_source_block(
         &mut self,
         spec: &Spec,
@@ -156,7 +157,7 @@ impl Reads {
     ) -> Option<Computed> {
         let repair = &mut self.repairs[index];
         let place = repair.sources[usize::from(source)].0;
-        let singly = repair.singly.get_mut(&source).expect("it is read in two");
+        let singly = repair.singly.get_mut(&source).expect("it is read separately");
         if !singly.add(at, status, outcome, spec.shape.block_bytes) {
             return None;
         }
@@ -174,7 +175,7 @@ impl Reads {
         self.source_ended(spec, members, segments, (index, source), found, status)
     }
 
-    /// A source is not what was written: what of it is damaged?
+    /// A source is damaged: determines which part.
     fn note_damaged_source(
         &mut self,
         verifier: Verifier<'_>,
@@ -199,7 +200,7 @@ impl Reads {
         }
     }
 
-    /// What a source holds is known.
+    /// The result for a source is known.
     fn source_ended(
         &mut self,
         spec: &Spec,
@@ -229,12 +230,12 @@ impl Reads {
             return None;
         }
         if repair.sources.iter().any(|(_, found)| found.is_none()) {
-            // Others may do.
+            // Others may suffice.
             return self.read_sources(spec, members, segments, index);
         }
         self.reconstructed_blocks += u64::from(repair.recovery.is_some());
         let block = compute(spec, segments, &self.repairs[index]);
-        // Where more chunks can be read than are needed, others of them may do.
+        // If more chunks can be read than are needed, others of them may suffice.
         let repair = &self.repairs[index];
         let is_hopeless = block.is_err()
             && repair.readable.count_ones() as usize <= spec.code.data()
@@ -290,7 +291,7 @@ impl Reads {
         repair.pending = sources.len() as u32;
         repair.recovery = Some(recovery);
         for (number, place) in (0..).zip(sources) {
-            // With metadata in band a chunk's records come with its first block.
+            // With metadata in band a chunk's records are read with its first block.
             let skip = if spec.shape.is_in_band { block + 1 } else { 0 };
             let zone = segment.zones[place.member.as_usize()].expect("its zone can be read");
             let start = members[place.member].lba(zone, place.offset - skip);
@@ -300,8 +301,9 @@ impl Reads {
         None
     }
 
-    /// The member of a block did not hold it when the block was wanted. If it has been rebuilt since it does, and may be needed: those that
-    /// were asked instead may have failed. Says whether the block is being read there.
+    /// The member of a block lacked it when the block was requested. If it was rebuilt since, it
+    /// has the block, and may be needed: members that were read instead may have failed. Returns
+    /// whether the block is being read there.
     fn read_own(&mut self, spec: &Spec, members: &mut Members, segments: &Segments, index: u32) -> bool {
         let repair = &mut self.repairs[index];
         let (target, was_read) = (repair.target, self.fetches[repair.fetch].is_damaged);
@@ -320,8 +322,9 @@ impl Reads {
         true
     }
 
-    /// Whether a block can never be computed: not even if every chunk were good of which nothing is known, on members that are away and
-    /// took part in the segment, or that failed for another reason than their medium.
+    /// Whether a block can never be computed: not even if every chunk were intact that is on
+    /// missing members which took part in the segment, or that failed for another reason than its
+    /// medium.
     fn is_hopeless(&self, spec: &Spec, members: &Members, segments: &Segments, index: u32) -> bool {
         let Repair { target, readable, unknown, .. } = self.repairs[index];
         let segment = &segments[target.segment];
@@ -338,7 +341,7 @@ impl Reads {
     }
 }
 
-/// Contents and record of a block, if they are what was written there.
+/// Contents and record of a block, if they are intact.
 fn source_block(verifier: Verifier<'_>, place: Physical, outcome: &Outcome) -> Option<SourceBlock> {
     let Outcome::Data(Payload::Bytes(buffer)) = outcome else { return None };
     let skip = buffer.data.len().checked_sub(verifier.spec.shape.block_bytes)?;
@@ -353,7 +356,7 @@ fn compute(spec: &Spec, segments: &Segments, repair: &Repair) -> BlockRead {
     }
     let sources: Vec<&SourceBlock> = repair.sources.iter().filter_map(|(_, found)| found.as_ref()).collect();
     let Some(recovery) = &repair.recovery else {
-        // It was read where it belongs.
+        // It was read at its own place.
         let own = sources.first().map(|(data, record)| (data.clone(), Record::from_bytes(record)));
         return own.ok_or(Status::UnrecoveredReadError);
     };
@@ -364,7 +367,7 @@ fn compute(spec: &Spec, segments: &Segments, repair: &Repair) -> BlockRead {
     recovery.apply(&*spec.engine, &contents, &mut [&mut data]);
     recovery.apply(&*spec.engine, &records, &mut [&mut record]);
     let record = Record::from_bytes(&record);
-    // What was computed proves itself: its record has a checksum of its own.
+    // A computed block is verified by the checksum of its record.
     if crc(&data) != record.data_crc {
         return Err(Status::UnrecoveredReadError);
     }

@@ -1,4 +1,4 @@
-//! Blocks that could not be read in one command are read one by one: what one of them is says nothing of the others.
+//! Blocks that could not be read in one command are read one by one, independently.
 
 use bytes::BytesMut;
 use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
@@ -9,7 +9,7 @@ use super::super::segments::Segments;
 use super::super::spec::Spec;
 use super::{Ended, Reads};
 
-/// The blocks of a range, as they come.
+/// The blocks of a range, as they arrive.
 #[derive(Debug)]
 pub(in crate::machine) struct Singly {
     blocks: Vec<Single>,
@@ -19,19 +19,19 @@ pub(in crate::machine) struct Singly {
 
 #[derive(Clone, Debug)]
 enum Single {
-    /// Nobody wants to know it.
-    Unasked,
+    /// Not needed.
+    Unrequested,
     Read(BlockBuffer),
     Failed(Status),
 }
 
 impl Singly {
-    /// So many blocks, of which these are asked for.
-    pub(in crate::machine) fn of(blocks: u32, asked: u32) -> Singly {
-        Singly { blocks: vec![Single::Unasked; blocks as usize], pending: asked }
+    /// A range of blocks, of which these are to be read.
+    pub(in crate::machine) fn of(blocks: u32, requested: u32) -> Singly {
+        Singly { blocks: vec![Single::Unrequested; blocks as usize], pending: requested }
     }
 
-    /// A block was read, or could not be. Says whether it was the last.
+    /// A read of a block has ended. Returns whether it was the last.
     pub(in crate::machine) fn add(&mut self, at: u32, status: Status, outcome: Outcome, block_bytes: usize) -> bool {
         self.blocks[at as usize] = match outcome {
             Outcome::Data(Payload::Bytes(buffer)) if status.is_success() && buffer.data.len() == block_bytes => {
@@ -44,7 +44,7 @@ impl Singly {
         self.pending == 0
     }
 
-    /// All blocks in a row, zeros where they could not be read; and of these why.
+    /// All blocks in a row, zeros where they could not be read; and the errors of these.
     pub(in crate::machine) fn into_buffer(
         self,
         block_bytes: usize,
@@ -54,7 +54,7 @@ impl Singly {
         let mut failed = Vec::new();
         for (at, block) in (1..).zip(self.blocks) {
             failed.push(match block {
-                Single::Unasked => None,
+                Single::Unrequested => None,
                 Single::Failed(status) => Some(status),
                 Single::Read(buffer) => {
                     data.extend_from_slice(&buffer.data);
@@ -70,7 +70,8 @@ impl Singly {
 }
 
 impl Reads {
-    /// The blocks of a fetch are read by themselves; of what lies before them in their chunk only its metadata. Says whether they can be.
+    /// Reads the blocks of a fetch one by one; of the blocks before them in their chunk only its
+    /// metadata. Returns whether that is possible.
     pub(super) fn read_singly(&mut self, members: &mut Members, segments: &Segments, index: u32, from: u32) -> bool {
         let fetch = &mut self.fetches[index];
         let place = fetch.place;
@@ -78,8 +79,8 @@ impl Reads {
         let Some(zone) = segments[place.segment].zones[place.member.as_usize()] else { return false };
         let skip = place.offset - from;
         let wanted = (skip..skip + fetch.blocks).chain((skip > 0).then_some(0));
-        let asked = fetch.blocks + u32::from(skip > 0);
-        fetch.singly = Some(Box::new(Singly::of(skip + fetch.blocks, asked)));
+        let requested = fetch.blocks + u32::from(skip > 0);
+        fetch.singly = Some(Box::new(Singly::of(skip + fetch.blocks, requested)));
         for at in wanted {
             let start = members[place.member].lba(zone, from + at);
             let read = Operation::Read { start, blocks: Blocks(1) };
@@ -88,7 +89,7 @@ impl Reads {
         true
     }
 
-    /// One of these has come, or has not.
+    /// One of these reads has ended.
     #[expect(clippy::too_many_arguments, reason = "the owners that a read reaches, and what has come")]
     pub(in crate::machine) fn on_fetch_block(
         &mut self,

@@ -1,4 +1,4 @@
-//! What the metadata of a block says of it.
+//! Verification of blocks by their metadata.
 
 use zonda_zoned::BlockBuffer;
 
@@ -9,7 +9,7 @@ use crate::bug::SeededBug;
 use crate::format::{BlockMeta, Place, Record, crc, read_chunk_meta};
 use crate::tables::Physical;
 
-/// What is needed to tell what a block holds; nothing of it changes.
+/// The state that verification needs, read only.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verifier<'a> {
     pub(super) spec: &'a Spec,
@@ -18,7 +18,8 @@ pub(super) struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    /// What a block's metadata says of it, if it is what was written there. `at` is the block's place behind `skip` in the buffer.
+    /// A block's record, if the block is intact. `at` is the block's index behind `skip` in the
+    /// buffer.
     #[inline]
     pub(super) fn verify(
         self,
@@ -38,7 +39,7 @@ impl Verifier<'_> {
                 return None;
             }
             if skip == 0 {
-                // Only the host reads without metadata, and knows what it reads.
+                // Only hosts read without metadata, and have an expected block.
                 return Some(Record { lba: expected?, timestamp: 0, data_crc: sum });
             }
         }
@@ -49,8 +50,8 @@ impl Verifier<'_> {
         (is_expected && is_whole).then_some(record)
     }
 
-    /// Whether a block that was read, and not verified, is damaged: not what describes it, and not one that was never written, or that a
-    /// rebuild could not compute.
+    /// Whether a block that could not be verified is damaged: not if only its description is, nor
+    /// if it was never written, or a rebuild could not compute it.
     pub(super) fn is_damaged(self, block: Physical, data: &[u8], buffer: &BlockBuffer, at: usize) -> bool {
         let segment = &self.segments[block.segment];
         let sum = crc(data);
@@ -68,7 +69,8 @@ impl Verifier<'_> {
         was_written && expected.is_none_or(|expected| sum != expected && sum != !expected)
     }
 
-    /// Whether the first block of a buffer, which should describe the chunk of a place, does not, although it was written.
+    /// Whether the first block of a buffer, which should describe the chunk of a place, is damaged,
+    /// although it was written.
     pub(super) fn is_metadata_damaged(self, place: Physical, buffer: &BlockBuffer) -> bool {
         let segment = &self.segments[place.segment];
         let (slot, _) = segment.layout.place_of(place.offset);
@@ -77,14 +79,15 @@ impl Verifier<'_> {
         was_written && self.metadata_of(place, buffer, 0).is_none()
     }
 
-    /// Whether the sums in memory, where there are any, show that a block is what was written there.
+    /// Whether the checksums in memory, if any, prove that a block is intact.
     pub(super) fn is_proven(self, block: Physical, data: &[u8]) -> bool {
         let segment = &self.segments[block.segment];
         let sums = segment.sums.get(block.member.as_usize());
         sums.is_some_and(|sums| sums[segment.layout.entry_of(block.offset) as usize] == crc(data))
     }
 
-    /// Metadata of a block, if it is of this place. In band it is in the first block of the buffer, which is the first of the chunk.
+    /// Metadata of a block, if it is of this place. In band it is in the first block of the buffer,
+    /// which is the first of the chunk.
     #[inline]
     pub(super) fn metadata_of(self, block: Physical, buffer: &BlockBuffer, at: usize) -> Option<BlockMeta> {
         let segment = &self.segments[block.segment];

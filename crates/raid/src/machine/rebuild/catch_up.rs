@@ -1,18 +1,23 @@
-//! A member that came back is caught up: zones that it held before are taken over where they are what they should be, all others are
-//! reset. What it lacks then is rebuilt, segment by segment.
+//! Catch-up of a re-added member: zones that it held before are claimed where they are valid, all
+//! others are reset. The rest is rebuilt, segment by segment.
 //!
-//! A segment that was filled while the member took part is not changed any more. So its zone is taken over if
+//! A segment that was filled while the member took part does not change any more. So its zone is
+//! claimed if
 //!
-//! - its header names this array, this member and a segment that exists and lacks the member's chunks, with that segment's layout;
-//! - the header is as old as the segment or younger (by epoch): a segment that was opened later under the same sequence is another one;
-//! - the zone is full, and its footer is whole: one is written only when all chunks before it are durable, on all members that took part;
-//! - the footer says of each slot what the segment's table says, so that addresses stay as they are.
+//! - its header names this array, this member and a segment that exists and lacks the member's
+//!   chunks, with that segment's layout;
+//! - the header is as old as the segment or younger (by epoch): a segment that was opened later
+//!   under the same sequence is another one;
+//! - the zone is full, and its footer is intact: it is written only when all chunks before it are
+//!   durable, on all members that took part;
+//! - the footer matches the segment's slot table, so that addresses stay valid.
 //!
-//! Contents are not read: they are verified when they are, as everywhere.
+//! Contents are not read: they are verified by later reads, as everywhere.
 //!
-//! Nothing is taken over or reset before all members have recorded that the member is one that is being rebuilt: until then it is
-//! what it was when it failed. And it is not active again before all its other zones are reset, durably. A mount that comes in between puts
-//! aside what a member that is being rebuilt held before (see `mount/headers.rs`), and it is caught up as here.
+//! No zone is claimed or reset before all members have recorded that the member is being rebuilt:
+//! until then it is in the state in which it failed. And it is not active again before all its
+//! other zones are reset, durably. A mount in the meantime sets aside the zones that a member held
+//! before (see `mount/headers.rs`), and it is caught up as here.
 
 use std::collections::BTreeMap;
 
@@ -28,19 +33,19 @@ use crate::format::{BlockMeta, Place, SegmentHeader, read_footer_block};
 use crate::limits::RETURNED_ZONES_IN_FLIGHT_MAX;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
-/// A zone that a member held when it came back, and that belongs to no segment.
+/// A zone that a member held when it returned, and that belongs to no segment.
 #[derive(Debug)]
 pub(in crate::machine) struct Aside {
     pub(in crate::machine) member: MemberIndex,
     pub(in crate::machine) zone: u32,
     /// It holds an active resource.
     pub(in crate::machine) is_active: bool,
-    /// What the zone says that it is, where it is full.
+    /// The header of the zone, if it is full.
     pub(in crate::machine) header: Option<SegmentHeader>,
     pub(in crate::machine) step: AsideStep,
 }
 
-/// How far it is.
+/// Progress of a zone.
 #[derive(Debug)]
 pub(in crate::machine) enum AsideStep {
     Waiting,
@@ -53,33 +58,33 @@ pub(in crate::machine) enum AsideStep {
     Resetting,
 }
 
-/// What becomes of a zone.
+/// The future of a zone.
 enum Claim {
-    /// It may be that of this segment.
+    /// It may belong to this segment.
     Of(SegmentIndex),
-    /// That cannot be said yet.
+    /// Not known yet.
     Later,
-    /// It is nobody's.
+    /// It belongs to no segment.
     None,
 }
 
 impl Volume {
-    /// Goes on with zones that were put aside.
+    /// Continues with zones that were set aside.
     pub(in super::super) fn pump_catch_up(&mut self) {
-        let may_go_on = self.is_ready() && self.members.is_epoch_durable() && self.members.may_write(self.now);
-        if self.rebuild.aside.is_empty() || !may_go_on {
+        let may_continue = self.is_ready() && self.members.is_epoch_durable() && self.members.may_write(self.now);
+        if self.rebuild.aside.is_empty() || !may_continue {
             return;
         }
         let is_in_flight = |aside: &&Aside| !matches!(aside.step, AsideStep::Waiting);
-        let mut room =
+        let mut slots =
             RETURNED_ZONES_IN_FLIGHT_MAX.saturating_sub(self.rebuild.aside.iter().filter(is_in_flight).count());
-        if room == 0 {
+        if slots == 0 {
             return;
         }
         let by_sequence: BTreeMap<u64, SegmentIndex> =
             self.segments.iter().map(|(index, segment)| (segment.sequence, index)).collect();
         for at in 0..self.rebuild.aside.len() {
-            if room == 0 {
+            if slots == 0 {
                 break;
             }
             if !matches!(self.rebuild.aside[at].step, AsideStep::Waiting) {
@@ -88,12 +93,12 @@ impl Volume {
             match self.claim(at, &by_sequence) {
                 Claim::Later => {}
                 Claim::Of(index) => {
-                    room -= 1;
+                    slots -= 1;
                     self.rebuild.aside[at].step = AsideStep::Verifying { index, blocks: 0, entries: Vec::new() };
                     self.read_footer(at);
                 }
                 Claim::None => {
-                    room -= 1;
+                    slots -= 1;
                     self.reset_aside(at);
                 }
             }
@@ -133,7 +138,7 @@ impl Volume {
         self.members.send(member, Work::Rebuild(RebuildStep::Verify { zone }), read);
     }
 
-    /// Blocks of the footer of a zone that may be taken over were read, or could not be.
+    /// A read of blocks of the footer of a zone that may be claimed has ended.
     pub(super) fn on_verify(&mut self, member: MemberIndex, zone: u32, status: Status, outcome: Outcome) {
         self.wake();
         let is_meant = |aside: &Aside| (aside.member, aside.zone) == (member, zone);
@@ -160,7 +165,7 @@ impl Volume {
         if *blocks < segment.layout.footer_blocks {
             return self.read_footer(at);
         }
-        if !says_what_is_known(segment, member, entries) {
+        if !matches_slots(segment, member, entries) {
             aside.step = AsideStep::Waiting;
             aside.header = None;
             return;
@@ -168,8 +173,8 @@ impl Volume {
         let (footer, entries) = (*blocks, std::mem::take(entries));
         self.rebuild.aside.swap_remove(at);
         self.segments.rebuilt(index, member, zone, footer, &entries);
-        self.collector.lost_is_known(index);
-        self.segments.look_at(index);
+        self.collector.on_loss_recorded(index);
+        self.segments.add_candidate(index);
         if self.rebuild.member == Some(member) {
             self.rebuild.done += 1;
         }
@@ -195,40 +200,42 @@ impl Volume {
         let Aside { is_active, .. } = self.rebuild.aside.swap_remove(at);
         self.members[member].zone_reset_ended(zone, is_active, status);
         self.zone_left_aside(member);
-        // What was reset is to be out of its cache before it is active.
+        // The reset is to leave the cache before the member is active.
         self.rebuild.flush = RebuildFlush::Wanted;
         if !status.is_success() {
             self.members[member].count_error();
             let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
-            self.judge(member, verdict);
+            self.apply_verdict(member, verdict);
         }
     }
 
-    /// Whether a member that came back and lacks its part of a segment has zones that were not looked at yet.
+    /// Whether a re-added member that lacks its part of a segment has zones that were not checked
+    /// yet.
     pub(in super::super) fn has_zones_aside(&self, index: SegmentIndex) -> bool {
         let segment = self.segments.get(index);
         segment.is_some_and(|segment| self.rebuild.aside.iter().any(|aside| !segment.has(aside.member)))
     }
 
-    /// When no zone of a member is aside any more, what could not be read is looked at once more.
+    /// Once no zone of a member is set aside any more, unreadable blocks are checked again.
     fn zone_left_aside(&mut self, member: MemberIndex) {
         if !self.is_catching_up(member) {
             self.segments.forget_all_lost();
         }
     }
 
-    /// Whether zones of a member are still aside.
+    /// Whether zones of a member are still set aside.
     pub(super) fn is_catching_up(&self, member: MemberIndex) -> bool {
         self.rebuild.aside.iter().any(|aside| aside.member == member)
     }
 
-    /// Zones of a member that are aside, and active.
+    /// Active zones of a member that are set aside.
     pub(in super::super) fn aside_active(&self, member: MemberIndex) -> u32 {
         self.rebuild.aside.iter().filter(|aside| aside.member == member && aside.is_active).count() as u32
     }
 }
 
-/// Whether a zone with this header was written as part of a segment, and not of another one with the same sequence.
+/// Whether a zone with this header was written as part of a segment, and not of another one with
+/// the same sequence number.
 fn is_of(header: &SegmentHeader, segment: &Segment) -> bool {
     let layout = &segment.layout;
     let (epoch, timestamp) = segment.opened;
@@ -243,7 +250,7 @@ fn is_of(header: &SegmentHeader, segment: &Segment) -> bool {
         && header.zones.len() == segment.zones.len()
 }
 
-/// Adds blocks of a footer to those that are known. Says whether they are what comes next.
+/// Adds blocks of a footer to the known entries. Returns whether they are the expected ones.
 fn take_footer(
     place: &Place,
     buffer: &BlockBuffer,
@@ -260,8 +267,8 @@ fn take_footer(
     true
 }
 
-/// Whether a footer has an entry for each block, and says of each slot that it holds the stripe which the table names.
-fn says_what_is_known(segment: &Segment, member: MemberIndex, entries: &[BlockMeta]) -> bool {
+/// Whether a footer has an entry for each block, and matches the slot table.
+fn matches_slots(segment: &Segment, member: MemberIndex, entries: &[BlockMeta]) -> bool {
     let payload = segment.layout.payload_blocks() as usize;
     entries.len() == segment.layout.entries() as usize
         && (0..).zip(entries.chunks(payload)).all(|(slot, metas)| {

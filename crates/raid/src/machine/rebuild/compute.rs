@@ -1,4 +1,4 @@
-//! Chunks out of the others of their stripes.
+//! Computes chunks from the others of their stripes.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, TOMBSTO
 use crate::shape::bits;
 use crate::tables::{Physical, SegmentIndex};
 
-/// How a chunk is had of some others; computed once for a piece.
+/// Recoveries, each computed once per piece.
 pub(in super::super) type Recoveries = BTreeMap<(u32, usize), Option<Recovery>>;
 
 impl Volume {
-    /// The members to read first, as bits: no more than needed, as long as all is well.
+    /// The members to read first, as bits: no more than needed without errors.
     pub(super) fn sources(&self, index: SegmentIndex, target: MemberIndex) -> u32 {
         let readable = self.readable(index) & !(1 << target.0);
         if !self.spec.shape.scheme.is_rotated() {
-            // Chunks are members.
+            // Here chunks are those of member indices.
             let recovery = self.spec.code.recover(readable, &[target.as_usize()]);
             return recovery.map_or(readable, |recovery| bits(recovery.sources));
         }
@@ -32,27 +32,27 @@ impl Volume {
     pub(in super::super) fn on_rebuild_piece(&mut self, index: u32) {
         let piece = &self.pieces[index];
         let super::super::pieces::Owner::Rebuild(target) = piece.owner else { unreachable!("a rebuild's piece") };
-        let more = self.readable(piece.segment) & !piece.asked & !(1 << target.0);
+        let more = self.readable(piece.segment) & !piece.requested & !(1 << target.0);
         if more != 0 && !self.suffices(piece, target) {
-            return self.ask_more(index, more);
+            return self.read_more_from(index, more);
         }
         if self.may_be_readable(index) && !self.suffices(&self.pieces[index], target) {
-            // What cannot be read for a while is not lost.
+            // A block that is temporarily unreadable is not lost.
             return self.retry_later(index);
         }
         let piece = self.end_piece(index);
         let (ready, metas) = self.compute_piece(&piece, target);
         let payload = self.segments[piece.segment].layout.payload_blocks();
-        let job = self.rebuild.job.as_mut().expect("a piece that nobody wants is abandoned");
+        let job = self.rebuild.job.as_mut().expect("an unneeded piece is abandoned");
         let from = (piece.run.first * payload) as usize;
         if !metas.is_empty() {
             job.entries[from..from + metas.len()].copy_from_slice(&metas);
         }
         let part = job.parts.iter_mut().find(|part| matches!(part, Part::Piece(other) if *other == index));
-        *part.expect("a piece is a part of the zone until it is there") = Part::Ready(ready);
+        *part.expect("a piece in progress is a part of the zone") = Part::Ready(ready);
     }
 
-    /// Whether each chunk of a run can be computed of those that are there.
+    /// Whether each chunk of a run can be computed from the available ones.
     fn suffices(&self, piece: &Piece, target: MemberIndex) -> bool {
         let mut recoveries = Recoveries::new();
         piece.stripes().iter().all(|&stripe| {
@@ -62,7 +62,7 @@ impl Volume {
         })
     }
 
-    /// Which chunks of a stripe are there and hold what they should, as bits; that of `target` is not looked at.
+    /// The intact chunks of a stripe, as bits; that of `target` is ignored.
     pub(in super::super) fn chunks_where(
         &self,
         piece: &Piece,
@@ -75,12 +75,13 @@ impl Volume {
         bits(others.map(|member| self.spec.shape.chunk_of(member, stripe)))
     }
 
-    /// The slots of a run as they are on the target, and what their blocks are.
+    /// The slots of a run for the target, and their metadata.
     fn compute_piece(&mut self, piece: &Piece, target: MemberIndex) -> (Ready, Vec<BlockMeta>) {
         let spare = self.rebuild.spare.take();
         let segment = &self.segments[piece.segment];
         let layout = segment.layout;
-        // Behind the last slot that holds anything nothing is written: it would look like a stripe if it were damaged.
+        // Nothing is written behind the last used slot: it would look like a stripe if it were
+        // damaged.
         let end_slot = self.rebuild.job.as_ref().map_or(piece.run.end(), |job| piece.run.end().min(job.end_slot));
         let slots = end_slot - piece.run.first;
         let blocks = slots * layout.unit_blocks;
@@ -100,12 +101,13 @@ impl Volume {
         let seal = Place { array: self.spec.array, segment: segment.sequence, member: target.0 };
         for (at, slot) in (piece.run.first..end_slot).enumerate() {
             let chunk = &mut data[at * unit * block_bytes..(at + 1) * unit * block_bytes];
-            // A stripe that some member was never given its chunk of does not count, and must not look as if it might.
+            // A stripe of which some member never got its chunk does not count, and must not look
+            // as if it might.
             let is_complete = |stripe: &u32| {
                 self.spec.member_indices().all(|member| segment.slots.slot_of(member, *stripe).is_some())
             };
             let Some(stripe) = segment.slots.stripe_at(target, slot).filter(is_complete) else {
-                // A slot of no stripe is blank.
+                // An unused slot is blank.
                 chunk.fill(0);
                 continue;
             };
@@ -115,14 +117,15 @@ impl Volume {
             for (block, record) in records.into_iter().enumerate() {
                 let bytes = &mut contents[block * block_bytes..(block + 1) * block_bytes];
                 let sum = crc(bytes);
-                // What was computed proves itself, where it is data.
+                // Computed data are verified by their checksum.
                 let record = record.filter(|record| !is_data || Record::from_bytes(record).data_crc == sum);
                 let meta = &mut metas[at * payload + block];
                 *meta = if let Some(record) = record {
                     BlockMeta { record, block_crc: sum, stripe }
                 } else {
-                    // A checksum that is not that of its contents: whoever reads it knows. Nothing is left blank, parity neither: a mount
-                    // would take its stripe for one that was cut short.
+                    // The checksum does not match the contents: readers detect that. No block is
+                    // left blank, not even parity: a mount would treat its stripe as an interrupted
+                    // write.
                     bytes.fill(0);
                     let record = Record { lba: PADDING_LBA, timestamp: 0, data_crc: !crc(bytes) };
                     BlockMeta { record: record.to_bytes(), block_crc: record.data_crc, stripe }
@@ -159,7 +162,7 @@ impl Volume {
                 let seed = segment.seeds[target.as_usize()];
                 metas[entry].write_oob(seed, block as u32, &mut metadata[from..from + metadata_bytes]);
             }
-            // Tombstones collection writes once more: the map knows what they say.
+            // Collection rewrites tombstones: the map has their contents.
             if !segment.tombstones.contains(&place) {
                 self.found_unreadable(place, None);
             }
@@ -168,14 +171,15 @@ impl Volume {
             self.segments.set_damaged(piece.segment);
         }
         if !is_whole {
-            // Footers are believed: what is not as it was has none.
+            // Footers are trusted: a zone with replaced blocks has none.
             self.job().is_complete = false;
         }
         (Ready { blocks, data: data.freeze(), metadata: metadata.freeze() }, metas)
     }
 
-    /// Blocks that are needed and cannot be computed say all the same which they are, and that they are no older than they were: a
-    /// mount must not take an older version for the newest one. Nor must it miss tombstones. Their checksums stay wrong.
+    /// Records the logical blocks of needed blocks that cannot be computed, and timestamps that are
+    /// not too old: a mount must not take an older version for the newest one. Nor must it miss
+    /// tombstones. Their checksums stay wrong.
     fn name_unreadable(&mut self, unreadable: &[(Physical, usize)], metas: &mut [BlockMeta]) {
         if unreadable.is_empty() {
             return;
@@ -194,7 +198,8 @@ impl Volume {
         }
     }
 
-    /// Computes the blocks of a chunk into `out`, and their records; `None` of those that cannot be had.
+    /// Computes the blocks of a chunk into `out`, and their records; `None` for those that cannot
+    /// be computed.
     pub(in super::super) fn compute_chunk(
         &self,
         piece: &Piece,
@@ -256,13 +261,13 @@ impl Volume {
         let chunk = |&chunk: &usize| {
             piece
                 .chunk(stripe, self.spec.shape.member_of(chunk, stripe))
-                .expect("sources are among the chunks that are there")
+                .expect("sources are among the available chunks")
         };
         recovery.sources.iter().map(chunk).collect()
     }
 }
 
-/// What the metadata of a chunk in band says of its blocks.
+/// Records and checksums in the metadata of a chunk in band.
 fn sums_of(metas: &[BlockMeta]) -> Vec<([u8; RECORD_BYTES], u32)> {
     metas.iter().map(|meta| (meta.record, meta.block_crc)).collect()
 }

@@ -1,4 +1,4 @@
-//! What holds of rebuilds between events.
+//! Invariants of rebuilds between events.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,29 @@ use crate::format::MemberState;
 use crate::limits::{REBUILD_PIECES_MAX, RETURNED_ZONES_IN_FLIGHT_MAX};
 
 impl Rebuild {
-    /// Each member is in one way given its part again, and what is given to it is not yet counted as its own.
+    /// Each member is rebuilt in one way at a time, and zones in progress are not yet its own.
     ///
     /// # Panics
-    /// When that does not hold.
+    /// If that does not hold.
     pub(in super::super) fn check_invariants(&self, members: &Members, segments: &Segments, pieces: &Pieces) {
         let devices = self.replacements.iter().map(|one| one.member).chain(self.returning.iter().map(|one| one.member));
         let mut coming = BTreeSet::new();
         for member in devices {
-            assert!(coming.insert(member), "one device takes the place of member {}", member.0);
+            assert!(coming.insert(member), "one device replaces member {}", member.0);
             assert_eq!(members[member].state(), MemberState::Failed, "member {} is not one again", member.0);
         }
-        assert_eq!(self.member, self.member.filter(|&member| is_rebuilding(members, member)), "who is rebuilt");
+        assert_eq!(
+            self.member,
+            self.member.filter(|&member| is_rebuilding(members, member)),
+            "the member that is rebuilt"
+        );
         assert!(self.job.is_none() || self.member.is_some(), "a segment is rebuilt for a member");
         self.check_aside(members);
         self.check_job(members, segments, pieces);
     }
 
-    /// A zone aside is that of a member that is being rebuilt, and of no segment: it waits, or a command for it is in flight.
+    /// A zone that is set aside belongs to a member that is being rebuilt, and to no segment: it
+    /// waits, or a command for it is in flight.
     fn check_aside(&self, members: &Members) {
         let mut zones = BTreeSet::new();
         let mut in_flight = 0;
@@ -48,7 +53,7 @@ impl Rebuild {
         assert!(in_flight <= RETURNED_ZONES_IN_FLIGHT_MAX, "{in_flight} zones aside are looked at or reset");
     }
 
-    /// The segment that is given to a member lacks it until all of the zone is written.
+    /// The member lacks the segment that is being rebuilt until its zone is complete.
     fn check_job(&self, members: &Members, segments: &Segments, pieces: &Pieces) {
         let (Some(member), Some(job)) = (self.member, &self.job) else { return };
         let segment = &segments[job.segment];
@@ -113,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "who is rebuilt")]
+    #[should_panic(expected = "the member that is rebuilt")]
     fn a_rebuild_of_a_member_that_is_active_is_a_bug() {
         let members = fixtures::members(&fixtures::spec(1, false));
         check(&Rebuild { member: Some(MemberIndex(0)), ..Rebuild::default() }, &members);

@@ -1,4 +1,4 @@
-//! One segment is given to a member: which, and when; its runs of slots are read.
+//! The rebuild of one segment: its choice, its start, and reads of its runs of slots.
 
 use std::collections::VecDeque;
 
@@ -19,23 +19,23 @@ use crate::tables::{Segment, SegmentIndex, SegmentState};
 pub(super) struct Job {
     pub(super) segment: SegmentIndex,
     pub(super) zone: u32,
-    /// It was not to be collected before either.
+    /// It was pinned before.
     pub(super) was_pinned: bool,
     pub(super) stage: Stage,
-    /// The slot that the next run begins with, and the one behind the last that holds anything.
+    /// The first slot of the next run, and the end of the used slots.
     pub(super) next_slot: u32,
     pub(super) end_slot: u32,
-    /// Every group was complete: the zone gets a footer, which says so. That every slot holds a chunk is not enough: the last stripes may
-    /// never have been complete.
+    /// Every group was complete: the zone gets a footer, which implies that. It is not enough that
+    /// every slot holds a chunk: the last stripes may never have been complete.
     pub(super) is_complete: bool,
-    /// Parts of the zone, in their order: those that are there, and pieces on their way.
+    /// Parts of the zone, in their order: those that are ready, and pieces in progress.
     pub(super) parts: VecDeque<Part>,
-    /// Blocks of the first part, and of the zone, that were written.
+    /// Written blocks of the first part, and of the zone.
     pub(super) part_written: u32,
     pub(super) written: u32,
     pub(super) is_writing: bool,
     pub(super) footer_written: u32,
-    /// What the footer will say, and what reads need to know of metadata in band.
+    /// Contents of the footer, and of the read tables for metadata in band.
     pub(super) entries: Vec<BlockMeta>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Job {
 pub(super) enum Stage {
     Filling,
     Finishing,
-    /// Something failed: the zone is emptied.
+    /// Something failed: the zone is reset.
     Resetting,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Ready {
 }
 
 impl Volume {
-    /// Takes the next segment. Says whether there is one, and room for it.
+    /// Starts with the next segment. Returns whether there is one, and space for it.
     pub(super) fn begin_segment(&mut self, member: MemberIndex) -> bool {
         let may_take_zone = self.may_take_zone(member);
         let mut found = None;
@@ -80,26 +80,27 @@ impl Volume {
             break;
         }
         for index in empty {
-            // Sooner reset than rebuilt.
-            self.segments.look_at(index);
+            // It will be reset rather than rebuilt.
+            self.segments.add_candidate(index);
         }
         let Some(index) = found else {
             self.pump_collector();
             return false;
         };
         if !may_take_zone {
-            self.make_room(member);
+            self.free_active_zone(member);
             return false;
         }
         let entry = &mut self.members[member];
-        let zone = entry.take_zone().expect("there is room for one more");
+        let zone = entry.take_zone().expect("there is a free zone");
         let was_pinned = self.segments.pin(index);
         let segment = &self.segments[index];
         let holds = |&slot: &u32| segment.slots.stripe_at(member, slot).is_some();
         let end_slot = (0..segment.layout.stripes).rev().find(holds).map_or(0, |slot| slot + 1);
         let mut zones = segment.zones.clone();
         zones[member.as_usize()] = Some(zone);
-        // Its epoch is later than that of the headers that opened the segment, which name the zones that it began with.
+        // Its epoch is later than that of the headers that opened the segment, which name its
+        // original zones.
         let data = header(&self.spec, (self.members.epoch(), self.map.next_timestamp()), segment, member, zones, true);
         let blocks = segment.layout.header_blocks;
         let metadata = self.spec.no_metadata(self.members[member].geometry(), blocks);
@@ -126,7 +127,7 @@ impl Volume {
     /// Whether a zone of a member may be filled now.
     fn may_take_zone(&self, member: MemberIndex) -> bool {
         let entry = &self.members[member];
-        // A stream that waits comes first, but not for ever, nor if it cannot open a segment all the same.
+        // A waiting stream comes first, but not for ever, nor if it cannot open a segment anyway.
         let may_open = |stream: &&Stream| self.segments.may_open(self.space(), **stream);
         let waiting = self.waiting_streams().filter(may_open).count() as u32;
         // Collection must always have a zone to write to, as far as the other members have any.
@@ -143,8 +144,8 @@ impl Volume {
         Stream::ALL.iter().filter(move |stream| comes_first && waits(stream))
     }
 
-    /// Where all zones that may be active are those of segments that nobody writes to, one of these takes no more.
-    fn make_room(&mut self, member: MemberIndex) {
+    /// If all active zones are those of segments that nothing writes to, closes one of these.
+    fn free_active_zone(&mut self, member: MemberIndex) {
         let entry = &self.members[member];
         let is_tight = !entry.may_activate(self.waiting_streams().count() as u32);
         let is_active = |segment: &Segment| segment.active >> member.0 & 1 == 1;
@@ -167,7 +168,7 @@ impl Volume {
         }
     }
 
-    /// Whether somebody else works on the whole of a segment.
+    /// Whether another operation works on the whole of a segment.
     pub(super) fn is_worked_on(&self, index: SegmentIndex) -> bool {
         self.collector.has(index) || self.scrubbed_segment() == Some(index)
     }
@@ -176,14 +177,14 @@ impl Volume {
         self.rebuild.job.as_mut().expect("a segment is being rebuilt")
     }
 
-    /// Whether the next run of the segment is wanted, as far as there is room for it.
+    /// Whether the next run of the segment is needed, and fits memory.
     fn wants_piece(&self) -> bool {
         self.rebuild.job.as_ref().is_some_and(|job| {
             job.stage == Stage::Filling && job.parts.len() < REBUILD_PIECES_MAX && job.next_slot < job.end_slot
         })
     }
 
-    /// When the next run may begin, if that is what a rebuild waits for.
+    /// When the next run may begin, if a rebuild waits for that.
     pub(in super::super) fn rebuild_due(&self) -> Option<Instant> {
         self.wants_piece().then_some(self.rebuild.pace.next_at).filter(|&at| at > self.now)
     }

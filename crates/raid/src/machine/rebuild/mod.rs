@@ -1,15 +1,16 @@
-//! A member is given its part again.
+//! Rebuilds of members.
 //!
 //! ```text
-//! replace.rs    another device takes a member's place: it is emptied, and takes part in what is written from then on
-//! returning.rs  a member that has failed comes back with what it held
-//! catch_up.rs   what it held is taken over where it counts, and reset where it does not
-//! job.rs        one segment after the other is given to it, run by run
-//! compute.rs    chunks out of the others of their stripes
-//! zone.rs       a zone is written, slot by slot, as if it had always been there
+//! replace.rs    replacement of a member: the device is reset, and receives new stripes from then on
+//! returning.rs  re-add of a failed member with its contents
+//! catch_up.rs   its zones are claimed where they are valid, and reset otherwise
+//! job.rs        segments are rebuilt one after another, run by run
+//! compute.rs    computation of chunks from the others of their stripes
+//! zone.rs       writes of a zone, slot by slot
 //! ```
 //!
-//! One member is rebuilt at a time. Addresses do not change: each chunk goes to the slot that it has in the segment's table.
+//! One member is rebuilt at a time. Addresses do not change: each chunk is written to its slot in
+//! the segment's table.
 
 mod catch_up;
 mod compute;
@@ -38,43 +39,43 @@ use replace::Replacement;
 pub(super) use returning::ReturnStep;
 use returning::Returning;
 
-/// Members that are being given their parts again.
+/// Members that are being replaced, re-added or rebuilt.
 #[derive(Debug, Default)]
 pub(super) struct Rebuild {
-    /// Devices that are being emptied.
+    /// Devices that are being reset.
     replacements: Vec<Replacement>,
-    /// Members that come back, and are looked at.
+    /// Re-added members that are being checked.
     returning: Vec<Returning>,
-    /// Zones that members held which came back.
+    /// Zones that re-added members held.
     aside: Vec<Aside>,
-    /// Which member is rebuilt.
+    /// The member that is being rebuilt.
     member: Option<MemberIndex>,
     job: Option<Box<Job>>,
-    /// Segments done.
+    /// Rebuilt segments.
     done: u32,
-    /// How far what was written to it is on its way out of its cache, once nothing is left to be done.
+    /// Whether the rebuilt zones have left the member's cache, once nothing is left to be written.
     flush: RebuildFlush,
-    /// Zones in a row that could not be written.
+    /// Consecutive zones that could not be written.
     failures: u32,
-    /// A buffer of slots that were written, for the next ones.
+    /// A buffer of slots that were written, for reuse.
     spare: Option<BytesMut>,
     /// When the next run of stripes may begin.
     pace: Pace,
-    /// The sequence that the next segment had when the last one was done: where zones that may be active are few, a stream that
-    /// waits for one comes first.
+    /// The next segment sequence when the last segment was rebuilt: where few zones may be active,
+    /// a stream that waits for a segment comes first.
     yielded_at: u64,
 }
 
-/// A member is whole once what it was given is durable.
+/// A rebuild is complete once everything that was written is durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RebuildFlush {
     #[default]
     Wanted,
-    UnderWay,
+    InFlight,
     Done,
 }
 
-/// What a command of a rebuild is for.
+/// The purpose of a command of a rebuild.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RebuildStep {
     Report,
@@ -88,13 +89,13 @@ pub(super) enum RebuildStep {
 }
 
 impl Volume {
-    /// Goes on with members that were being rebuilt.
+    /// Resumes rebuilds that were interrupted.
     pub(super) fn resume_rebuild(&mut self) {
         self.next_rebuild();
         self.pump_rebuild();
     }
 
-    /// The next member to be rebuilt.
+    /// Chooses the next member to be rebuilt.
     fn next_rebuild(&mut self) {
         self.rebuild.member = self.members.first_rebuilding();
         self.rebuild.done = 0;
@@ -115,7 +116,7 @@ impl Volume {
             if !self.is_ready() || !self.members.is_epoch_durable() || !self.members.may_write(self.now) {
                 return;
             }
-            // What it holds need not be rebuilt.
+            // Claimed zones need not be rebuilt.
             if self.is_catching_up(member) {
                 return;
             }
@@ -138,12 +139,12 @@ impl Volume {
         }
     }
 
-    /// A member is gone.
+    /// A member has failed.
     pub(super) fn stop_rebuild_of(&mut self, member: MemberIndex) {
         self.rebuild.aside.retain(|aside| aside.member != member);
         if self.rebuild.member == Some(member) {
             self.drop_job();
-            // Later: whoever found the member out runs to its end first.
+            // Later: the handler that detected the failure returns first.
             self.next_rebuild();
         }
     }
@@ -153,7 +154,7 @@ impl Volume {
         segment.state != SegmentState::Resetting && !segment.has(member)
     }
 
-    /// Nothing is left to be done for a member. Says whether that is so.
+    /// Completes the rebuild of a member if nothing is left. Returns whether that is so.
     fn end_if_rebuilt(&mut self, member: MemberIndex) -> bool {
         let mut is_complete = true;
         let mut open = Vec::new();
@@ -182,27 +183,28 @@ impl Volume {
         is_complete
     }
 
-    /// Whether what a member was given is durable; sees to it if not.
+    /// Whether everything that was written to a member is durable; starts a flush if not.
     fn is_rebuild_flushed(&mut self, member: MemberIndex) -> bool {
         if self.rebuild.flush == RebuildFlush::Wanted {
-            self.rebuild.flush = RebuildFlush::UnderWay;
+            self.rebuild.flush = RebuildFlush::InFlight;
             self.when_durable(Waiter::Rebuilt(member));
         }
         self.rebuild.flush == RebuildFlush::Done
     }
 
     pub(super) fn rebuild_flushed(&mut self, member: MemberIndex) {
-        // More may have been written to it since, or it may be another one's turn.
-        if self.rebuild.member == Some(member) && self.rebuild.flush == RebuildFlush::UnderWay {
+        // More may have been written to it since, or another member may be in progress.
+        if self.rebuild.member == Some(member) && self.rebuild.flush == RebuildFlush::InFlight {
             self.rebuild.flush = RebuildFlush::Done;
         }
     }
 
-    /// Segments that were opened without a member take no more, so that they can be given to it; unless there is no room for others.
+    /// Closes segments that were opened without a member, so that they can be rebuilt; unless there
+    /// is no space for others.
     fn close_without(&mut self, open: &[SegmentIndex]) {
-        let room = self.space().free_segments().saturating_sub(RELOCATION_SEGMENTS);
+        let free = self.space().free_segments().saturating_sub(RELOCATION_SEGMENTS);
         for (at, &index) in (0..).zip(open) {
-            if at < room {
+            if at < free {
                 self.segments.break_off(&self.spec, &mut self.members, index);
                 let stream = self.segments[index].stream;
                 self.segments.tidy(&self.spec, &mut self.members, stream);
@@ -210,24 +212,24 @@ impl Volume {
         }
     }
 
-    /// Zones of a member that a rebuild holds active.
+    /// Active zones of a member that a rebuild holds.
     pub(super) fn rebuild_active(&self, member: MemberIndex) -> u32 {
         u32::from(self.rebuild.member == Some(member) && self.rebuild.job.is_some())
     }
 
-    /// Segments that are done, and all that are or were to be done.
+    /// Rebuilt segments, and all that were or are to be rebuilt.
     pub(super) fn rebuild_progress(&self) -> Option<(u32, u32)> {
         let member = self.rebuild.member?;
         let left = self.segments.iter().filter(|(_, segment)| Self::lacks(segment, member)).count() as u32;
         Some((self.rebuild.done, self.rebuild.done + left))
     }
 
-    /// A mount puts aside a zone that a member held before it came back.
+    /// A mount sets aside a zone that a member held before it returned.
     pub(super) fn put_aside(&mut self, aside: Aside) {
         self.rebuild.aside.push(aside);
     }
 
-    /// Takes some of them out again.
+    /// Removes the matching zones from those that were set aside.
     pub(super) fn take_aside(&mut self, is_meant: impl Fn(&Aside) -> bool) -> Vec<(MemberIndex, u32)> {
         let taken: Vec<(MemberIndex, u32)> = self
             .rebuild
@@ -240,12 +242,12 @@ impl Volume {
         taken
     }
 
-    /// The segment that is being written to a member.
+    /// The segment that is being rebuilt.
     pub(super) fn rebuilt_segment(&self) -> Option<SegmentIndex> {
         self.rebuild.job.as_ref().map(|job| job.segment)
     }
 
-    /// Whether a rebuild is in progress, or about to be.
+    /// Whether a rebuild is in progress, or about to begin.
     pub(super) fn is_rebuilding(&self) -> bool {
         self.rebuild.member.is_some()
     }

@@ -1,9 +1,10 @@
-//! A member that has failed comes back with what it holds.
+//! Re-add of a failed member with its contents.
 //!
-//! Before it is a member again its zones are reported, its superblocks are read, and the headers of its full zones; nothing is written to
-//! it. It is taken back only if its superblock is that of this member, and older than its failure: a member that went on by itself is
-//! refused, and so is one whose newest superblock cannot be read, since then nobody knows. Then it joins as one that is being rebuilt,
-//! and its zones are put aside for `catch_up.rs`.
+//! Before it is a member again its zones are reported, and its superblocks and the headers of its
+//! full zones are read; nothing is written to it. It is re-added only if its superblock is that of
+//! this member, and older than its failure: a member that was used alone is refused, and so is one
+//! whose newest superblock cannot be read, since then this is unknown. Then it joins as one that is
+//! being rebuilt, and its zones are set aside for `catch_up.rs`.
 
 use std::collections::VecDeque;
 
@@ -23,17 +24,17 @@ use crate::sides::split_brain;
 use crate::tables::{SegmentIndex, SegmentState};
 use crate::{MemberIndex, Membership, SUPERBLOCKS_BACK_MAX, VolumeError};
 
-/// A device that is looked at before it is a member again.
+/// A device that is checked before it is a member again.
 #[derive(Debug)]
 pub(super) struct Returning {
     pub(super) member: MemberIndex,
     zones: Vec<ZoneDescriptor>,
     logs: Vec<Log>,
-    /// Zones whose headers have still to be read.
+    /// Zones whose headers are still to be read.
     unread: VecDeque<u32>,
     /// Commands in flight.
     pending: usize,
-    /// Headers of zones that are full.
+    /// Headers of full zones.
     headers: Vec<(u32, SegmentHeader)>,
 }
 
@@ -42,12 +43,12 @@ pub(super) struct Returning {
 struct Log {
     state: ZoneState,
     written: u32,
-    /// The last whole superblock, and where it is.
+    /// The last intact superblock, and its offset.
     found: Option<(u32, Superblock)>,
     failures: u8,
 }
 
-/// What is read of a member that comes back.
+/// A read of a re-added member.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::machine) enum ReturnStep {
     Report,
@@ -56,21 +57,22 @@ pub(in crate::machine) enum ReturnStep {
 }
 
 impl Volume {
-    /// A member that has failed is there again, with what it held: it is caught up with what it missed, which takes less than a
-    /// rebuild. [`Event::Returned`] says that it is taken back, [`Event::NotReturned`] why not; then nothing was written to it. Until
-    /// [`Event::Rebuilt`] it is one that is being rebuilt.
+    /// Re-adds a failed member with its contents: it catches up with what it missed, which takes
+    /// less time than a rebuild. [`Event::Readded`] reports success, [`Event::ReaddRefused`] why it
+    /// was refused; then nothing was written to it. Until [`Event::Rebuilt`] it is being rebuilt.
     ///
     /// # Errors
-    /// When the volume is not ready, the member has not failed, or the device does not suit the volume; and what to do.
+    /// If the volume is not ready, the member has not failed, or the device does not suit the
+    /// volume; with a remedy.
     pub fn readd_member(&mut self, now: Instant, member: MemberIndex, geometry: Geometry) -> Result<(), VolumeError> {
         self.now = now;
         self.may_take(member, &geometry)?;
         if self.rebuild.returning.iter().any(|other| other.member == member) {
-            let what = format!("member {} is coming back: wait until it is taken back, or refused", member.0);
+            let what = format!("member {} is being re-added already; wait until it is re-added or refused", member.0);
             return Err(VolumeError::Config(what));
         }
         if !self.spec.has_contents() {
-            let what = "without contents it is not known what a member holds: replace it".to_owned();
+            let what = "a volume without contents cannot re-add a member; replace it".to_owned();
             return Err(VolumeError::Config(what));
         }
         self.members[member].come_back(geometry);
@@ -88,7 +90,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whoever has it taken back trusts it again, whatever it did before.
+    /// The history of failures is reset: the caller re-adds the member nevertheless.
     pub fn forgive_flapping(&mut self, member: MemberIndex) {
         if self.members.get(member).is_some() {
             self.members[member].forgive_flapping();
@@ -103,7 +105,7 @@ impl Volume {
     fn send_returning(&mut self, member: MemberIndex, step: ReturnStep, operation: Operation) {
         if let Some(returning) = self.returning(member) {
             returning.pending += 1;
-            // It is not one of the volume's members yet.
+            // It is not a member of the volume yet.
             self.members[member].send(Work::Rebuild(RebuildStep::Return(step)), operation);
         }
     }
@@ -130,7 +132,7 @@ impl Volume {
                 self.read_logs(member);
             }
             (ReturnStep::Report, _) => {
-                let what = "its zones cannot be reported: see whether the drive is well".to_owned();
+                let what = "its zones cannot be reported; check the health of the drive".to_owned();
                 return self.refuse_return(member, VolumeError::Member { member, what });
             }
             (ReturnStep::Superblock { zone, offset }, outcome) => {
@@ -152,7 +154,7 @@ impl Volume {
         }
     }
 
-    /// Zones are reported: its superblocks are read, each log from its end.
+    /// Zones are reported: reads its superblocks, each log from its end.
     fn read_logs(&mut self, member: MemberIndex) {
         let Some(returning) = self.returning(member) else { return };
         let log =
@@ -197,13 +199,14 @@ impl Volume {
         }
     }
 
-    /// Whether the other side of a split brain was chosen against a member: it cannot come back, only be replaced.
+    /// Whether the other side of a split brain was chosen against a member: it cannot be re-added,
+    /// only replaced.
     #[must_use]
     pub fn is_rejected(&self, member: MemberIndex) -> bool {
         self.members[member].is_rejected()
     }
 
-    /// Whether it is this member, and has done nothing since it failed.
+    /// Checks that it is this member, and was not used since it failed.
     fn check_returning(&mut self, member: MemberIndex) -> Result<(), VolumeError> {
         let is_mirrored = is_mirrored(self.members[member].geometry());
         let Some(returning) = self.rebuild.returning.iter().find(|other| other.member == member) else { return Ok(()) };
@@ -217,13 +220,13 @@ impl Volume {
         }
         if found.members.get(member.as_usize()).is_none_or(|own| own.id != self.members[member].id()) {
             return refuse(
-                "another device has taken its place since it failed: replace the member with it, which wipes it",
+                "another device has replaced it since it failed; replace the member with it, which wipes it",
             );
         }
         if self.members[member].is_rejected() {
             return refuse(
-                "the other side of a split brain was chosen against it, and its segments may be other ones than those of the volume: \
-                 replace the member with it, which wipes it",
+                "the other side of a split brain was chosen against it, so its segments may differ from those of \
+                 the volume; replace the member with it, which wipes it",
             );
         }
         let hides = |log: &Log| {
@@ -232,12 +235,12 @@ impl Volume {
         };
         if hides(&returning.logs[current]) || !is_mirrored && returning.logs.iter().any(hides) {
             return refuse(
-                "its newest superblock cannot be read, so it is not known whether it went on by itself: replace the member \
-                 with it, which wipes it",
+                "its newest superblock cannot be read, so it is not known whether it was used alone; replace the \
+                 member with it, which wipes it",
             );
         }
         if returning.logs.iter().all(|log| is_dead(log.state)) {
-            return refuse("its first zones cannot be written, and superblocks live there: give another drive");
+            return refuse("its first zones, which hold the superblocks, cannot be written; use another drive");
         }
         let others: Vec<Superblock> =
             self.members.present().map(|other| self.members.superblock_of(&self.spec, other)).collect();
@@ -254,7 +257,7 @@ impl Volume {
         }
     }
 
-    /// A zone of which neither header can be read is not taken over.
+    /// A zone without a readable header is not claimed.
     fn on_returned_header(&mut self, member: MemberIndex, zone: u32, buffer: Option<&BlockBuffer>) {
         let block_bytes = self.spec.shape.block_bytes;
         let Some(buffer) = buffer else { return };
@@ -272,7 +275,7 @@ impl Volume {
         }
     }
 
-    /// All is read: it takes part from now on.
+    /// All is read: it joins the volume.
     fn rejoin(&mut self, member: MemberIndex) {
         let Some(at) = self.rebuild.returning.iter().position(|other| other.member == member) else { return };
         let returning = self.rebuild.returning.remove(at);
@@ -285,7 +288,7 @@ impl Volume {
         let now = self.now;
         self.members[member].rejoin(&returning.zones, log, now);
         for (_, header) in &returning.headers {
-            // What is opened from now on is told from what it holds by the sequence alone.
+            // New segments are distinguished from its old ones by their sequence numbers only.
             self.segments.saw_sequence(header.segment);
         }
         let mut headers = returning.headers.into_iter().collect::<std::collections::BTreeMap<_, _>>();
@@ -301,13 +304,14 @@ impl Volume {
             }
         }
         self.members.begin_epoch(&self.spec);
-        self.events.push_back(Event::Returned { member });
+        self.events.push_back(Event::Readded { member });
         self.begin_rebuild_of_joined();
     }
 
-    /// The members that are present write to one that has joined, too, and it is rebuilt when its turn comes.
+    /// The members that are present write to one that has joined, too, and it is rebuilt after
+    /// those before it.
     pub(super) fn begin_rebuild_of_joined(&mut self) {
-        // What is written next is to be on all members.
+        // The next writes are to go to all members.
         let open: Vec<SegmentIndex> =
             Stream::ALL.iter().flat_map(|&stream| self.segments.open(stream)).copied().collect();
         let is_open =
@@ -319,17 +323,17 @@ impl Volume {
         }
     }
 
-    /// The device is not taken back. Nothing was written to it.
+    /// Refuses the device. Nothing was written to it.
     pub(super) fn refuse_return(&mut self, member: MemberIndex, error: VolumeError) {
         self.rebuild.returning.retain(|other| other.member != member);
-        // Nobody waits for its commands.
+        // Its commands are abandoned.
         drop(self.members[member].abandon());
-        self.events.push_back(Event::NotReturned { member, error });
+        self.events.push_back(Event::ReaddRefused { member, error });
     }
 }
 
 impl Returning {
-    /// The log with the newest superblock, and that.
+    /// The log with the newest superblock, and that superblock.
     fn newest(&self) -> Option<(usize, &Superblock)> {
         let found = self.logs.iter().enumerate().filter_map(|(at, log)| Some((at, &log.found.as_ref()?.1)));
         found.max_by_key(|(_, found)| (found.epoch, found.sequence))
@@ -337,11 +341,11 @@ impl Returning {
 }
 
 fn no_superblock(member: MemberIndex) -> VolumeError {
-    let what = "it holds no superblock of this volume, so it was wiped: replace the member with it".to_owned();
+    let what = "it holds no superblock of this volume, so it was wiped; replace the member with it".to_owned();
     VolumeError::Member { member, what }
 }
 
-/// The block before one at the end of a log, as far as there may be a superblock.
+/// The previous block at the end of a log, as far as there may be a superblock.
 fn before(written: u32, offset: u32) -> Option<u32> {
     (written - offset < SUPERBLOCKS_BACK_MAX).then_some(offset).and_then(|offset| offset.checked_sub(1))
 }

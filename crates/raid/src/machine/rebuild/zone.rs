@@ -1,4 +1,5 @@
-//! The zone that a segment is written to: header, slots in their order, footer; and what becomes of it when that fails.
+//! Writes the zone of a rebuilt segment: header, slots in their order, footer; and handles
+//! failures.
 
 use bytes::Bytes;
 use zonda_zoned::{Status, ZoneAction};
@@ -14,7 +15,7 @@ use crate::event::FailReason;
 use crate::limits::REBUILD_FAILURES_MAX;
 
 impl Volume {
-    /// Writes what comes next, if it is there.
+    /// Writes the next part, if it is ready.
     pub(super) fn write_next(&mut self, member: MemberIndex) {
         let transfer = self.spec.shape.transfer_blocks;
         let block_bytes = self.spec.shape.block_bytes;
@@ -40,7 +41,7 @@ impl Volume {
         }
     }
 
-    /// All slots are written: the footer is next, then the zone is full.
+    /// All slots are written: writes the footer, and then fills the zone.
     fn write_end(&mut self, member: MemberIndex) {
         let transfer = self.spec.shape.transfer_blocks;
         let job = self.job();
@@ -119,7 +120,7 @@ impl Volume {
         self.rebuild.yielded_at = self.segments.next_sequence();
     }
 
-    /// The zone cannot be written: it is emptied, and another one is taken.
+    /// The zone cannot be written: it is reset, and another one is used.
     fn zone_failed(&mut self, member: MemberIndex) {
         self.members[member].count_error();
         self.rebuild.failures += u32::from(!self.members.is_full(self.now));
@@ -144,13 +145,14 @@ impl Volume {
         if !status.is_success() {
             entry.count_error();
         }
-        // A zone for whose reset there was no room is not worn out: the first write to it fails, and it is reset again.
+        // A zone that could not be reset for lack of space has not failed: the first write to it
+        // fails, and it is reset again.
         let status = if status == Status::CapacityExceeded { Status::Success } else { status };
         entry.zone_reset_ended(zone, true, status);
         self.drop_job();
         // A zone that stays active may be one too many for segments to be opened.
         let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
-        self.judge(member, verdict);
+        self.apply_verdict(member, verdict);
     }
 
     /// The segment stays as it was.

@@ -1,4 +1,4 @@
-//! What was read is compared: each block with its metadata, and parity with the data.
+//! Compares blocks with their metadata, and parity with the data.
 
 use bytes::{Bytes, BytesMut};
 
@@ -10,17 +10,19 @@ use crate::bug::SeededBug;
 use crate::format::{RECORD_BYTES, Record, crc};
 use crate::tables::Physical;
 
-/// What the comparison of a run has brought.
+/// The result of comparing a run.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) blocks: u64,
-    /// A block of the run is wrong: of those that are needed, or parity, tombstones, versions that are not needed.
+    /// A block of the run is damaged: a needed one, or parity, tombstones, versions that are not
+    /// needed.
     pub(super) is_damaged: bool,
-    /// Blocks that are wrong although their own checksums fit: parity. What else is wrong was counted when it arrived.
+    /// Damaged blocks whose own checksums match: parity. Other damage was counted when the block
+    /// arrived.
     pub(super) damaged: Vec<Physical>,
-    /// Blocks that are needed, are wrong or on a member that is away, and cannot be computed.
+    /// Needed blocks that are damaged or on a missing member, and cannot be computed.
     pub(super) unreadable: Vec<Physical>,
-    /// Those that can.
+    /// Needed blocks that are damaged and can be computed.
     pub(super) repairs: Vec<(Physical, Record, Bytes)>,
 }
 
@@ -30,8 +32,8 @@ impl Volume {
         let members = self.spec.member_indices();
         let unit = u64::from(segment.layout.unit_blocks);
         found.blocks += members.clone().filter(|&member| piece.chunk(stripe, member).is_some()).count() as u64 * unit;
-        // A stripe that was never completed need not be right. But damage in it may look as if it had been, to a mount without the
-        // member that says otherwise.
+        // A stripe that was never complete need not be intact. But damage in it may make it look
+        // complete, to a mount without the member that shows otherwise.
         let is_complete = members.clone().all(|member| segment.slots.slot_of(member, stripe).is_some());
         if !self.spec.has_contents() || !is_complete {
             let mut chunks = members.filter_map(|member| piece.chunk(stripe, member));
@@ -75,7 +77,8 @@ impl Volume {
         }
     }
 
-    /// The chunk of a member that is away, or whose zone is gone: the blocks of it that are needed and cannot be computed.
+    /// Computes the chunk of a missing member, or of a lost zone: reports needed blocks that cannot
+    /// be computed.
     fn compute_absent(
         &self,
         piece: &Piece,
@@ -103,7 +106,7 @@ impl Volume {
         }
     }
 
-    /// Blocks of parity that are whole, and not that of the data.
+    /// Undamaged blocks of parity that do not match the data.
     fn wrong_parity(&self, piece: &Piece, stripe: u32) -> Vec<(MemberIndex, usize)> {
         let (data, parity) = (self.spec.code.data(), self.spec.code.parity());
         let holder = |chunk: usize| self.spec.shape.member_of(chunk, stripe);

@@ -1,4 +1,5 @@
-//! Headers and footers: what a mount needs to find a segment, and does not read again while the volume runs.
+//! Headers and footers: a mount needs them to find a segment, and a running volume does not read
+//! them.
 
 use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status};
 
@@ -10,18 +11,20 @@ use crate::format::{Place, SegmentHeader, read_footer_block};
 use crate::tables::{SegmentIndex, SegmentState};
 
 impl Volume {
-    /// Reads the headers of a segment that is being scrubbed, and its footers, where it may have any.
+    /// Reads the headers of a segment that is being scrubbed, and its footers, if any.
     pub(super) fn scrub_described(&mut self, index: SegmentIndex) {
         if !self.spec.has_contents() {
             return;
         }
         let segment = &self.segments[index];
         let lacks_zone = self.members.present_bits() & !self.readable(index) != 0;
-        // What was written last in a segment that was not filled may be of no stripe: nothing but the zone knows of it.
+        // The last blocks of a segment that was not filled may belong to no stripe: only the zone
+        // has them.
         let is_unfilled =
             segment.state == SegmentState::Sealed && segment.slots.complete_stripes() < segment.layout.stripes;
         if self.spec.code.parity() > 0 && (lacks_zone || is_unfilled) {
-            // Damage there could not be rewritten, nor told from what was acknowledged: what the segment holds is moved.
+            // Damage there could not be rewritten, nor distinguished from acknowledged blocks: the
+            // contents of the segment are moved.
             self.scrub_damaged(index);
         }
         let segment = &self.segments[index];
@@ -53,7 +56,7 @@ impl Volume {
         }
     }
 
-    /// Blocks of a header or a footer were read, or could not be: then one by one.
+    /// A read of blocks of a header or a footer has ended: unreadable ones are read one by one.
     pub(in super::super) fn on_described(
         &mut self,
         member: MemberIndex,
@@ -79,7 +82,7 @@ impl Volume {
                 let wrong = blocks.filter(|(_, block)| !self.describes(sequence, member, is_footer, block));
                 wrong.map(|(offset, _)| offset).collect()
             }
-            // Other errors are not the medium's.
+            // Other errors are not medium errors.
             _ if status != Status::UnrecoveredReadError => Vec::new(),
             _ => match segment.zones[member.as_usize()] {
                 Some(zone) if blocks > 1 => {
@@ -95,7 +98,8 @@ impl Volume {
         }
     }
 
-    /// Whether a block is a header or of a footer of a member's zone of a segment. A zone that was finished early has no footer.
+    /// Whether a block is a header or a footer block of a member's zone of a segment. A zone that
+    /// was finished early has no footer.
     pub(in super::super) fn describes(
         &self,
         sequence: u64,

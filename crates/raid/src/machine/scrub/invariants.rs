@@ -1,4 +1,4 @@
-//! What holds of a scrub between events.
+//! Invariants of a scrub between events.
 
 use super::super::members::{Members, Work};
 use super::super::pieces::{Owner, Pieces};
@@ -6,14 +6,15 @@ use super::super::segments::Segments;
 use super::Scrub;
 
 impl Scrub {
-    /// A scrub works on one segment at a time, which stays meanwhile, and waits for what is on its way.
+    /// A scrub works on one segment at a time, which stays meanwhile, and waits for reads in
+    /// flight.
     ///
     /// # Panics
-    /// When that does not hold.
+    /// If an invariant is violated.
     pub(in super::super) fn check_invariants(&self, members: &Members, segments: &Segments, pieces: &Pieces) {
         assert!(self.next <= self.end, "no segment is scrubbed that was opened later");
         for place in &self.repairing {
-            assert!(segments.get(place.segment).is_some(), "{place:?} is there until its repair is durable");
+            assert!(segments.get(place.segment).is_some(), "{place:?} exists until its repair is durable");
         }
         let Some(current) = &self.current else { return };
         let segment = &segments[current.segment];
@@ -25,7 +26,7 @@ impl Scrub {
             let piece = &pieces[index];
             assert_eq!((piece.segment, piece.owner), (current.segment, Owner::Scrub), "whose piece {index} is");
         }
-        // A scrub that was stopped may have asked for some, too.
+        // A scrub that was stopped may have reads in flight, too.
         let is_of_it = |work: &&Work| matches!(work, Work::Described { sequence, .. } if *sequence == current.sequence);
         let reads = members.in_flight().filter(is_of_it).count();
         assert!(reads >= current.describing as usize, "{reads} reads of headers and footers are in flight");
@@ -81,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "is there until its repair is durable")]
-    fn a_repair_in_a_segment_that_is_gone_is_a_bug() {
+    #[should_panic(expected = "exists until its repair is durable")]
+    fn a_repair_in_a_reset_segment_is_a_bug() {
         let place = Physical { segment: SegmentIndex(2), member: MemberIndex(1), offset: 5 };
         check(&Scrub { repairing: BTreeSet::from([place]), ..scrub() });
     }

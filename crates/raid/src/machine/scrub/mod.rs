@@ -1,21 +1,23 @@
-//! All blocks are read and compared: with what their metadata says, and parity with the data; headers and footers too.
+//! Reads and verifies all blocks: each with its metadata, and parity with the data; headers and
+//! footers too.
 //!
 //! ```text
 //! compare.rs    the blocks of a run of stripes
 //! described.rs  headers and footers
-//! settle.rs     the end
+//! finish.rs     the end of a scrub
 //! zones.rs      zones without contents that have failed
 //! ```
 //!
-//! A live block that is wrong is rewritten at once, and one that cannot be computed is looked at by [`losses`](super::losses). What else
-//! is wrong would be missed when another member fails, and cannot be written in place: its segment is suspect, takes no more, and is
-//! collected. A scrub ends when all that is done, and the superblocks are written once more: then what it tells has happened, and
-//! another scrub finds nothing.
+//! A live block that is damaged is rewritten at once; one that cannot be computed is handled by
+//! [`losses`](super::losses). Other damage would only be noticed when another member fails, and
+//! cannot be rewritten in place: its segment is suspect, receives no more stripes, and is
+//! collected. A scrub ends when all that is done, and the superblocks are rewritten: then its
+//! results are final, and another scrub finds nothing.
 
 mod compare;
 mod described;
+mod finish;
 mod invariants;
-mod settle;
 mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +39,7 @@ pub(super) use zones::ScrubReport;
 /// A scrub in progress.
 #[derive(Debug)]
 pub(super) struct Scrub {
-    /// Sequences that are left: segments that were there when it began.
+    /// Remaining sequence numbers: segments that existed when it began.
     next: u64,
     end: u64,
     current: Option<Current>,
@@ -46,7 +48,7 @@ pub(super) struct Scrub {
     pace: Pace,
     /// Blocks that were read.
     blocks: u64,
-    /// What was counted when it began.
+    /// Counts when it began.
     before: DamageCounts,
     /// Blocks that were lost when it began.
     lost_before: u64,
@@ -54,10 +56,10 @@ pub(super) struct Scrub {
     repairing: BTreeSet<Physical>,
     /// Segments that are to be emptied, by their sequences.
     damaged: BTreeMap<u64, SegmentIndex>,
-    /// Whether members were asked for their zones, and reports in flight.
+    /// Whether zone reports were requested, and those in flight.
     has_reports: bool,
     reports: u32,
-    /// Whether the superblocks were written once more.
+    /// Whether the superblocks were rewritten.
     has_superblocks: bool,
 }
 
@@ -66,18 +68,20 @@ pub(super) struct Scrub {
 struct Current {
     segment: SegmentIndex,
     sequence: u64,
-    /// It was not to be collected before either.
+    /// It was pinned before.
     was_pinned: bool,
     /// Reads of headers and footers in flight.
     describing: u32,
     next_stripe: u32,
-    /// Stripes behind this one came later.
+    /// Stripes behind this one were added later.
     end: u32,
     piece: Option<u32>,
 }
 
 impl Volume {
-    /// Reads all blocks of all segments, those that are open too, and repairs those that are wrong, until [`Event::Scrubbed`](crate::Event::Scrubbed). While a member is rebuilt it waits. Without effect when a scrub is in progress, or the volume is not ready.
+    /// Reads all blocks of all segments, open ones too, and repairs damaged ones, until
+    /// [`Event::Scrubbed`](crate::Event::Scrubbed). It waits while a member is rebuilt. No effect
+    /// if a scrub is in progress, or the volume is not ready.
     pub fn start_scrub(&mut self, now: Instant) {
         self.advance_to(now);
         if self.scrub.is_some() || !self.is_ready() {
@@ -101,14 +105,14 @@ impl Volume {
             reports: 0,
             has_superblocks: false,
         });
-        // What is being emptied is not read again: it is gone when the scrub ends.
-        for index in self.collector.hurry().into_iter().chain(self.collector.emptied()) {
+        // A segment that is being emptied is not read again: it is reset when the scrub ends.
+        for index in self.collector.expedite().into_iter().chain(self.collector.emptied()) {
             self.scrub_waits_for(index);
         }
         self.make_progress();
     }
 
-    /// Ends a scrub where it is.
+    /// Stops a scrub.
     pub fn stop_scrub(&mut self) {
         let Some(scrub) = self.scrub.take() else { return };
         if let Some(current) = scrub.current {
@@ -120,12 +124,12 @@ impl Volume {
         self.make_progress();
     }
 
-    /// Segments that were read, and that are to be read in all.
+    /// Segments that were read, and the total.
     pub(super) fn scrub_progress(&self) -> Option<(u32, u32)> {
         self.scrub.as_ref().map(|scrub| (scrub.done.min(scrub.all), scrub.all))
     }
 
-    /// Whether a scrub is running that has not come to the segment of this sequence.
+    /// Whether a scrub is running that has not reached the segment with this sequence number.
     pub(super) fn is_still_to_be_scrubbed(&self, sequence: u64) -> bool {
         self.scrub.as_ref().is_some_and(|scrub| (scrub.next..scrub.end).contains(&sequence))
     }
@@ -141,7 +145,7 @@ impl Volume {
                 None if self.is_rebuilding() => return,
                 None => {
                     if !self.scrub_next_segment() {
-                        return self.settle_scrub();
+                        return self.finish_scrub();
                     }
                 }
                 Some(current) if current.piece.is_some() || current.describing > 0 => return,
@@ -154,16 +158,17 @@ impl Volume {
         }
     }
 
-    /// Blocks that are repaired are written before more are found; where none can be written any more the rest is only read.
+    /// Repaired blocks are written before more are found; where none can be written any more the
+    /// rest is only read.
     fn may_scrub(&self) -> bool {
-        (self.may_repair() || self.is_collection_stopped()) && self.losses.has_room()
+        (self.may_repair() || self.is_collection_stopped()) && self.losses.has_space()
     }
 
     fn may_repair(&self) -> bool {
         self.stripes.ready(Stream::Relocation).len() < SCRUBBED_STRIPES_MAX
     }
 
-    /// When the next run may begin, if that is what a scrub waits for.
+    /// When the next run may begin, if a scrub waits for that.
     pub(super) fn scrub_due(&self) -> Option<Instant> {
         let scrub = self.scrub.as_ref()?;
         let current = scrub.current.as_ref()?;
@@ -171,7 +176,7 @@ impl Volume {
         waits.then_some(scrub.pace.next_at).filter(|&at| at > self.now)
     }
 
-    /// Says whether there is one left.
+    /// Returns whether one is left.
     fn scrub_next_segment(&mut self) -> bool {
         let Some(scrub) = self.scrub.as_ref() else { return false };
         let rebuilt = self.rebuilt_segment();
@@ -179,7 +184,7 @@ impl Volume {
             (scrub.next..scrub.end).contains(&segment.sequence)
                 && is_readable(segment)
                 && !(segment.state == SegmentState::Open && self.spec.has(SeededBug::UnscrubbedOpen))
-                // That is read as a whole.
+                // That one is read completely.
                 && !self.collector.has(index)
                 && Some(index) != rebuilt
         });
@@ -189,7 +194,7 @@ impl Volume {
             return false;
         };
         if self.segments[index].has_lost {
-            // What cannot be read is found again.
+            // Unreadable blocks are found again.
             self.segments.forget_lost(index);
         }
         let was_pinned = self.segments.pin(index);
@@ -233,7 +238,7 @@ impl Volume {
         self.piece_step(piece);
     }
 
-    /// So many blocks are being read.
+    /// Accounts for blocks that are being read.
     fn spend_on_scrub(&mut self, blocks: u64) {
         let (now, rate) = (self.now, self.spec.config.tuning.scrub_blocks_per_second);
         if let Some(scrub) = &mut self.scrub {
@@ -270,7 +275,8 @@ impl Volume {
         }
     }
 
-    /// A segment that is being emptied is not read once more: it is gone when a scrub ends, and collection reads all of it.
+    /// A segment that is being emptied is not read again: it is reset when a scrub ends, and
+    /// collection reads all of it.
     pub(super) fn scrub_waits_for(&mut self, index: SegmentIndex) {
         let segment = &self.segments[index];
         let sequence = segment.sequence;
@@ -283,13 +289,13 @@ impl Volume {
         }
     }
 
-    /// Something in a segment is damaged: it is emptied.
+    /// Damage was found in a segment: it is emptied.
     fn scrub_damaged(&mut self, index: SegmentIndex) {
         self.segments.set_damaged(index);
         let segment = &self.segments[index];
         let sequence = segment.sequence;
         if segment.state == SegmentState::Open && !segment.is_broken {
-            // What takes more stripes is not collected.
+            // Segments that receive stripes are not collected.
             self.segments.break_off(&self.spec, &mut self.members, index);
         }
         if let Some(scrub) = &mut self.scrub {
@@ -297,7 +303,7 @@ impl Volume {
         }
     }
 
-    /// A block that was wrong is durable elsewhere.
+    /// A damaged block is durable elsewhere.
     pub(super) fn scrub_repaired(&mut self, place: Physical) {
         if let Some(scrub) = &mut self.scrub {
             scrub.repairing.remove(&place);

@@ -1,5 +1,6 @@
-//! Zones that have gone offline, or cannot be written any more, while nothing was in them: no command has shown it. A mount without
-//! other members would have to take one that is offline for one that held something, and a segment would be opened in it.
+//! Empty zones that have gone offline, or cannot be written any more: no command has revealed it. A
+//! mount without other members would have to assume that an offline one held something, and a
+//! segment would be opened in it.
 
 use zonda_zoned::{Outcome, Status, ZoneDescriptor, ZoneState};
 
@@ -19,7 +20,8 @@ pub(in crate::machine) struct ScrubReport {
 }
 
 impl Volume {
-    /// Asks each member for all its zones, once everything is read. Says whether all have answered.
+    /// Requests zone reports of all members, once everything is read. Returns whether all have
+    /// answered.
     pub(super) fn are_zones_scrubbed(&mut self) -> bool {
         let Some(scrub) = &mut self.scrub else { return true };
         if !std::mem::replace(&mut scrub.has_reports, true) {
@@ -52,7 +54,7 @@ impl Volume {
         }
         let zones = match outcome {
             Outcome::Report(report) if status.is_success() && !report.zones.is_empty() => report.zones,
-            // The next scrub asks again.
+            // The next scrub tries again.
             _ if next.failures + 1 == READ_ATTEMPTS_MAX => return,
             _ => return self.report_for_scrub(member, ScrubReport { failures: next.failures + 1, ..next }),
         };
@@ -64,12 +66,12 @@ impl Volume {
         if next.zone < self.members[member].geometry().zone_count {
             return self.report_for_scrub(member, next);
         }
-        // Of a segment that has lost its zone this is counted when nothing in it is needed any more.
+        // If a segment has lost its zone, this is counted when nothing in it is needed any more.
         let named = self.segments.iter().filter(|(_, segment)| segment.offline >> member.0 & 1 == 1).count() as u32;
         let known = self.members[member].offline_zones();
         self.members[member].lost_offline(next.offline.saturating_sub(named).saturating_sub(known));
         let verdict = Space::is_out_of_zones(&self.spec, &self.members, member);
-        self.judge(member, verdict);
+        self.apply_verdict(member, verdict);
     }
 
     fn is_offline_and_of_none(&self, member: MemberIndex, zone: u32, descriptor: &ZoneDescriptor) -> bool {

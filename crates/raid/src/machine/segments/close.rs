@@ -1,4 +1,4 @@
-//! Segments close: footers are written, and zones are finished.
+//! Closing of segments: footers are written, and zones are finished.
 
 use bytes::Bytes;
 use zonda_zoned::{Status, ZoneAction};
@@ -17,11 +17,11 @@ impl Segments {
         self.close_if_done(spec, members, index);
     }
 
-    /// A segment that takes no more, and waits for nothing, is closed.
+    /// Closes a segment that receives no more stripes, and waits for nothing.
     pub(in crate::machine) fn close_if_done(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
         let segment = &mut self.table[index];
         let is_done = segment.is_broken || segment.next_stripe == segment.layout.stripes;
-        // A footer says that all before it is written.
+        // A footer implies that everything before it is written.
         let is_hasty = spec.has(SeededBug::UnflushedFooter);
         let awaits_flush = segment.awaits_flush && !segment.is_broken && !is_hasty;
         if segment.state != SegmentState::Open || !is_done || segment.in_flight > 0 || awaits_flush {
@@ -33,7 +33,7 @@ impl Segments {
             segment.footers = None;
         }
         self.tidy(spec, members, stream);
-        // One more, so that the segment is not sealed before the commands of all members are in flight.
+        // One more, so that the segment is not sealed before the commands of all members are sent.
         self.table[index].pending = 1;
         for member in members.present() {
             if self.table[index].zones[member.as_usize()].is_some() {
@@ -44,18 +44,18 @@ impl Segments {
         self.closed_one(index);
     }
 
-    /// Segments that a mount found open take no more; what is not needed is reset.
+    /// Closes segments that a mount found open; unneeded ones are reset.
     pub(in crate::machine) fn close_found(&mut self, spec: &Spec, members: &mut Members) {
         let indices: Vec<SegmentIndex> = self.iter().map(|(index, _)| index).collect();
         for index in indices {
             let segment = &mut self.table[index];
             let is_needed = segment.live_blocks > 0 || !segment.tombstones.is_empty() || segment.is_pinned;
             if segment.state == SegmentState::Open && !is_needed {
-                // Resetting its zones says all that finishing them would.
+                // Resetting its zones makes finishing them unnecessary.
                 segment.state = SegmentState::Sealed;
             }
             self.close_if_done(spec, members, index);
-            self.look_at(index);
+            self.add_candidate(index);
         }
     }
 
@@ -73,7 +73,7 @@ impl Segments {
         }
         let segment = &mut self.table[index];
         if !status.is_success() {
-            // Without a footer here a mount reads the blocks themselves.
+            // Without a footer a mount reads the blocks themselves.
             segment.footer_written[member.as_usize()] = segment.layout.footer_blocks;
             return self.finish_zone(members, member, index);
         }
@@ -103,7 +103,7 @@ impl Segments {
             self.retries.push((member, index, Retry::Finish));
             return members.verdict_of(status);
         } else {
-            // The zone may still be active: what is open elsewhere would be one too many.
+            // The zone may still be active: another open one would exceed the limit.
             verdict = members[member].count_failed_finish();
             if verdict == Verdict::Failed {
                 self.closed_one(index);
@@ -165,9 +165,9 @@ impl Segments {
         active.find_map(|(index, segment)| Some((index, segment.zones[member.as_usize()]?)))
     }
 
-    /// A zone of a segment that takes no more was finished before the segment is closed.
+    /// A zone of a segment that receives no more stripes was finished before the segment is closed.
     pub(in crate::machine) fn was_finished(&mut self, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
-        debug_assert!(self.table[index].is_broken, "what is finished takes no more");
+        debug_assert!(self.table[index].is_broken, "a finished segment receives no more stripes");
         self.release_zone(members, member, index);
     }
 
@@ -178,17 +178,18 @@ impl Segments {
         if segment.pending == 0 {
             segment.state = SegmentState::Sealed;
             segment.footers = None;
-            self.look_at(index);
+            self.add_candidate(index);
         }
     }
 }
 
-/// Whether a zone stays in use although a finish or a reset of it has failed: the volume cannot do without its member, or room was missing.
+/// Whether a zone stays in use although its finish or reset has failed: the volume needs its
+/// member, or space was missing.
 pub(super) fn keeps_zones(spec: &Spec, members: &Members, member: MemberIndex, status: Status) -> bool {
     status == Status::CapacityExceeded && !spec.has(SeededBug::FullZoneRetired) || !members.can_spare(spec, member)
 }
 
-/// Whether it is the zone that has failed.
+/// Whether the zone has failed, and not the member.
 pub(super) fn is_dead_zone(status: Status) -> bool {
     matches!(status, Status::ZoneIsReadOnly | Status::ZoneIsOffline | Status::InvalidZoneStateTransition)
 }

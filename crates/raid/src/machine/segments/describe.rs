@@ -8,8 +8,8 @@ use crate::bug::SeededBug;
 use crate::format::{BlockMeta, Place, SegmentHeader, footer_entries_per_block, write_footer_block};
 use crate::tables::Segment;
 
-/// The header of a member's zone of a segment, which is said to have these zones, as often as the zone begins with it; empty without
-/// contents.
+/// The header of a member's zone of a segment with these zones, as many copies as the zone begins
+/// with; empty without contents.
 pub(in crate::machine) fn header(
     spec: &Spec,
     (epoch, timestamp): (u64, u64),

@@ -1,4 +1,4 @@
-//! Zones that fail, members that have failed, and contents that are damaged.
+//! Failing zones, failed members, and damaged contents.
 
 use zonda_zoned::{Outcome, Status, ZoneState};
 
@@ -10,8 +10,8 @@ use crate::MemberIndex;
 use crate::tables::SegmentIndex;
 
 impl Segments {
-    /// A command to a zone has failed: a report says whether it is the zone, or the member. A member that has failed in too many
-    /// segments in a row is not asked.
+    /// A command to a zone has failed: a report determines whether it is the zone, or the member.
+    /// If a member has failed in too many consecutive segments, no report is requested.
     pub(in crate::machine) fn suspect(
         &mut self,
         members: &mut Members,
@@ -77,10 +77,10 @@ impl Segments {
         if let Some(zone) = segment.zones[member.as_usize()].take() {
             members[member].retire_zone(zone);
         }
-        self.look_at(index);
+        self.add_candidate(index);
     }
 
-    /// A member has failed with all its zones. Segments that are open go on without it.
+    /// A member has failed with all its zones. Open segments continue without it.
     pub(in crate::machine) fn forget_member(&mut self, spec: &Spec, members: &mut Members, member: MemberIndex) {
         let indices: Vec<SegmentIndex> = self.iter().map(|(index, _)| index).collect();
         for index in indices {
@@ -92,14 +92,14 @@ impl Segments {
         }
     }
 
-    /// Something in a segment is damaged: the rest of it is moved soon.
+    /// Damage was found in a segment: the rest of it is moved soon.
     pub(in crate::machine) fn set_damaged(&mut self, index: SegmentIndex) {
         self.table[index].is_suspect = true;
         self.table.doubt(index);
         self.has_progress = true;
     }
 
-    /// No footer says what the blocks of a segment are: they are moved beside what hosts do.
+    /// A segment without a footer: it is moved in the background.
     pub(in crate::machine) fn set_exposed(&mut self, index: SegmentIndex) {
         self.table[index].is_exposed = true;
         self.table.doubt(index);
@@ -107,7 +107,8 @@ impl Segments {
     }
 }
 
-/// It was the zone. A member that the volume cannot do without does not fail for what its zones do: it can still be read.
+/// The zone was the cause. A member that the volume needs does not fail because of its zones: it
+/// can still be read.
 fn excuse(spec: &Spec, members: &mut Members, member: MemberIndex) {
     if !members.can_spare(spec, member) {
         members[member].excuse_failure();

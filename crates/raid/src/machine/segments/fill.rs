@@ -1,4 +1,4 @@
-//! Segments are filled: stripes begin and end, and their chunks get slots.
+//! Filling of segments: stripes begin and end, and their chunks get slots.
 
 use zonda_zoned::{Instant, Outcome};
 
@@ -13,16 +13,16 @@ use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 impl Segments {
-    /// The open segment of a stream that takes its next stripe, in turn.
+    /// The open segment of a stream for its next stripe, round robin.
     #[inline]
     pub(in crate::machine) fn next_for(&mut self, spec: &Spec, stream: Stream) -> Option<SegmentIndex> {
         let Segments { open, table, .. } = self;
-        let Open { segments, turn } = &mut open[stream as usize];
+        let Open { segments, last } = &mut open[stream as usize];
         let count = segments.len();
         let can_issue =
             |segment: &Segment| segment.can_issue() || spec.has(SeededBug::SkippedBarrier) && segment.takes_more();
-        let found = (0..count).map(|step| (*turn + 1 + step) % count).find(|&at| can_issue(&table[segments[at]]))?;
-        *turn = found;
+        let found = (0..count).map(|step| (*last + 1 + step) % count).find(|&at| can_issue(&table[segments[at]]))?;
+        *last = found;
         Some(segments[found])
     }
 
@@ -37,7 +37,7 @@ impl Segments {
         number
     }
 
-    /// A chunk of a stripe has ended well. Returns the slot that it came to; `None` if it is none that it may come to.
+    /// A chunk of a stripe was written. Returns its slot; `None` if it may not be in that slot.
     #[inline]
     pub(in crate::machine) fn place_chunk(
         &mut self,
@@ -53,13 +53,13 @@ impl Segments {
         Some(slot)
     }
 
-    /// A chunk is on no medium, and gets a slot all the same.
+    /// Assigns a slot to a chunk that is on no medium.
     #[inline]
     pub(in crate::machine) fn place_absent(&mut self, member: MemberIndex, index: SegmentIndex, number: u32) -> u32 {
         self.table[index].slots.set_virtual(member, number)
     }
 
-    /// What the footers of a segment will say of a stripe, and what reads need to know.
+    /// Records the footer contents of a stripe, and what reads need.
     pub(in crate::machine) fn note_metadata(&mut self, spec: &Spec, index: SegmentIndex, stripe: &Stripe) {
         let segment = &mut self.table[index];
         let layout = segment.layout;
@@ -120,7 +120,8 @@ impl Segments {
         self.break_off(spec, members, index);
     }
 
-    /// Streams forget segments that take no more, and those that lack a member which is present again.
+    /// Streams forget segments that receive no more stripes, and those that lack a member which is
+    /// present again.
     pub(in crate::machine) fn tidy(&mut self, spec: &Spec, members: &mut Members, stream: Stream) {
         let present = members.present_bits();
         let lacks = |index: &&SegmentIndex| self.table[**index].lost & present != 0;
@@ -135,9 +136,9 @@ impl Segments {
                 && !segment.is_broken
                 && segment.next_stripe < segment.layout.stripes
         };
-        let Open { segments, turn } = &mut open[stream as usize];
+        let Open { segments, last } = &mut open[stream as usize];
         segments.retain(takes_more);
-        *turn = (*turn).min(segments.len().saturating_sub(1));
+        *last = (*last).min(segments.len().saturating_sub(1));
     }
 }
 

@@ -1,11 +1,11 @@
-//! Segments: which there are, which of them take stripes, and which are to be looked at.
+//! Segments: their table, the open ones, and those that are to be reset.
 //!
 //! ```text
 //! open.rs      segments open; headers
-//! fill.rs      stripes come and go
+//! fill.rs      stripes and their slots
 //! close.rs     footers, finishes
 //! reset.rs     segments in which nothing is needed are reset
-//! faults.rs    zones that fail, members that have failed
+//! faults.rs    failing zones, failed members
 //! describe.rs  the bytes of headers and footers
 //! ```
 
@@ -30,14 +30,17 @@ use crate::tables::{Physical, Segment, SegmentIndex, SegmentState, SegmentTable}
 
 pub(super) use describe::{footer, header};
 
-/// Owns the segments: their table, those that are open for each stream, and the sequence of the next one. Others read segments; what
-/// changes one is a verb here, with the members whose zones it takes, closes or resets.
+/// Owns the segments: their table, those that are open for each stream, and the next sequence
+/// number. Others read segments; all changes are operations here, with the members whose zones are
+/// taken, closed or reset.
 ///
-/// A segment's way: [`open_wanted`](Segments::open_wanted), [`on_header`](Segments::on_header),
-/// [`begin_stripe`](Segments::begin_stripe) and [`stripe_left`](Segments::stripe_left) for each stripe,
-/// [`close_if_done`](Segments::close_if_done), [`on_footer`](Segments::on_footer), [`on_finish`](Segments::on_finish), then
-/// [`reset`](Segments::reset) and [`on_reset`](Segments::on_reset). Who needs it to stay as it is [reads](Segments::add_reader) it or
-/// [pins](Segments::pin) it.
+/// The life of a segment: [`open_wanted`](Segments::open_wanted),
+/// [`on_header`](Segments::on_header), [`begin_stripe`](Segments::begin_stripe) and
+/// [`stripe_complete`](Segments::stripe_complete) for each stripe,
+/// [`close_if_done`](Segments::close_if_done), [`on_footer`](Segments::on_footer),
+/// [`on_finish`](Segments::on_finish), then [`reset`](Segments::reset) and
+/// [`on_reset`](Segments::on_reset). An operation that needs it unchanged
+/// [reads](Segments::add_reader) it or [pins](Segments::pin) it.
 #[derive(Debug)]
 pub(super) struct Segments {
     table: SegmentTable,
@@ -46,29 +49,30 @@ pub(super) struct Segments {
     next_sequence: u64,
     /// Segments that may have become empty.
     candidates: BTreeSet<SegmentIndex>,
-    /// Commands that have failed on members that keep their zones, to be sent again.
+    /// Failed commands on members that keep their zones, to be retried.
     retries: Vec<(MemberIndex, SegmentIndex, Retry)>,
-    /// Garbage collection has found no victim although it needs one: it looks again when a reader leaves.
+    /// Garbage collection has found no victim although it needs one: it tries again when a reader
+    /// leaves.
     is_awaited: bool,
-    /// Free segments that relocation leaves.
+    /// Free segments that are not available to relocation.
     kept: u32,
     /// Something has changed that others may wait for.
     has_progress: bool,
     /// Segments that were emptied and reset.
     reset_count: u64,
-    /// The sequences of those that were reset since somebody asked.
-    gone: Vec<u64>,
+    /// Sequence numbers of segments that were reset since the last call.
+    reset_sequences: Vec<u64>,
 }
 
 /// Segments of one stream that are opening or open.
 #[derive(Debug, Default)]
 struct Open {
     segments: Vec<SegmentIndex>,
-    /// The one that was given the last stripe.
-    turn: usize,
+    /// The one that received the last stripe.
+    last: usize,
 }
 
-/// What is sent to a zone again.
+/// A command to a zone that is to be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retry {
     Finish,
@@ -87,7 +91,7 @@ impl Segments {
             kept: 0,
             has_progress: false,
             reset_count: 0,
-            gone: Vec::new(),
+            reset_sequences: Vec::new(),
         }
     }
 
@@ -122,19 +126,20 @@ impl Segments {
         }
     }
 
-    /// A block holds tombstones, in so many ranges.
+    /// A block of tombstones, with this many ranges, was written.
     pub(super) fn add_tombstones(&mut self, place: Physical, ranges: u32) {
         let segment = &mut self.table[place.segment];
         segment.tombstones.push(place);
         segment.tombstone_ranges += ranges;
     }
 
-    /// So many ranges of tombstones were found in a segment.
+    /// This many ranges of tombstones were found in a segment.
     pub(super) fn add_tombstone_ranges(&mut self, index: SegmentIndex, ranges: u32) {
         self.table[index].tombstone_ranges += ranges;
     }
 
-    /// At most so many ranges of tombstones in a segment are needed. Returns whether that is fewer than the segment counted.
+    /// Upper bound of needed ranges of tombstones in a segment. Returns whether that is fewer than
+    /// the segment counted.
     pub(super) fn lower_tombstone_ranges(&mut self, index: SegmentIndex, needed: u32) -> bool {
         let ranges = &mut self.table[index].tombstone_ranges;
         let are_fewer = needed < *ranges;
@@ -158,7 +163,7 @@ impl Segments {
         self.table[index].readers += 1;
     }
 
-    /// Whoever needed a segment to stay as it is needs it no more.
+    /// A reader does not need the segment any more.
     #[inline]
     pub(super) fn reader_left(&mut self, index: SegmentIndex) {
         let segment = &mut self.table[index];
@@ -173,41 +178,45 @@ impl Segments {
         }
     }
 
-    /// A segment is not collected until it is unpinned. Says whether it was pinned before.
+    /// Pins a segment: it is not collected until it is unpinned. Returns whether it was pinned
+    /// before.
     pub(super) fn pin(&mut self, index: SegmentIndex) -> bool {
         std::mem::replace(&mut self.table[index].is_pinned, true)
     }
 
-    /// What has pinned a segment is done; `was_pinned` is what [`pin`](Segments::pin) said.
+    /// Unpins a segment; `was_pinned` is the result of [`pin`](Segments::pin).
     pub(super) fn unpin(&mut self, index: SegmentIndex, was_pinned: bool) {
         self.table[index].is_pinned = was_pinned;
-        self.look_at(index);
+        self.add_candidate(index);
     }
 
-    /// Something in a segment cannot be read: it is not collected, and is reset when nothing in it is needed.
+    /// Some of a segment cannot be read: it is not collected, and is reset when nothing in it is
+    /// needed.
     pub(super) fn set_lost(&mut self, index: SegmentIndex) {
         self.table[index].has_lost = true;
     }
 
-    /// What could not be read is recorded as lost, or was read after all: the segment may be collected.
+    /// What could not be read was recorded as lost, or was read after all: the segment may be
+    /// collected.
     pub(super) fn forget_lost(&mut self, index: SegmentIndex) {
         self.table[index].has_lost = false;
         self.has_progress = true;
         self.candidates.insert(index);
     }
 
-    /// A member answers again, or was rebuilt: what could not be read may be readable, so these segments may be collected.
+    /// A member answers again, or was rebuilt: unreadable blocks may be readable, so these segments
+    /// may be collected.
     pub(super) fn forget_all_lost(&mut self) {
         let lost: Vec<SegmentIndex> = self.iter().filter(|(_, segment)| segment.has_lost).map(|(at, _)| at).collect();
         lost.into_iter().for_each(|index| self.forget_lost(index));
     }
 
     /// A segment may have become empty.
-    pub(super) fn look_at(&mut self, index: SegmentIndex) {
+    pub(super) fn add_candidate(&mut self, index: SegmentIndex) {
         self.candidates.insert(index);
     }
 
-    /// Relocation leaves so many free segments.
+    /// Relocation must leave this many free segments.
     pub(super) fn keep(&mut self, segments: u32) {
         self.kept = segments;
     }
@@ -233,7 +242,7 @@ impl Segments {
         if let Some(sums) = segment.sums.get_mut(member.as_usize()) {
             sums.iter_mut().zip(entries).for_each(|(sum, entry)| *sum = entry.block_crc);
         }
-        // What could not be read may be readable there.
+        // Unreadable blocks may be readable there.
         self.forget_lost(index);
     }
 
@@ -249,7 +258,8 @@ impl Segments {
         self.table.len()
     }
 
-    /// Segments that lack chunks of a member that is present, hold some that are wrong, or lack footers.
+    /// Segments that lack chunks of a member that is present, hold some that are wrong, or lack
+    /// footers.
     pub(super) fn doubtful(&self) -> impl Iterator<Item = (SegmentIndex, &Segment)> {
         self.table.doubtful()
     }
@@ -268,9 +278,9 @@ impl Segments {
         self.reset_count
     }
 
-    /// The sequences of segments that were reset since this was last asked.
-    pub(super) fn take_gone(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.gone)
+    /// Sequence numbers of segments that were reset since the last call.
+    pub(super) fn take_reset_sequences(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.reset_sequences)
     }
 
     pub(super) fn has_progress(&self) -> bool {
@@ -281,10 +291,10 @@ impl Segments {
         self.has_progress = false;
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self, spec: &Spec, members: &Members) {
         let doubtful: BTreeSet<SegmentIndex> = self.doubtful().map(|(index, _)| index).collect();
         for (index, segment) in self.iter() {

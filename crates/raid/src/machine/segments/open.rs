@@ -1,4 +1,4 @@
-//! Segments open: a zone is taken on each member, and its header is written.
+//! Opening of segments: a zone is taken on each member, and its header is written.
 
 use zonda_zoned::Status;
 
@@ -12,7 +12,8 @@ use crate::shape::Stream;
 use crate::tables::{Segment, SegmentIndex, SegmentState};
 
 impl Segments {
-    /// A stream with something to write has as many segments as it is to have, as far as there is space. Headers carry `timestamp`.
+    /// Opens the configured number of segments for streams with stripes, as far as there is space.
+    /// Headers carry `timestamp`.
     pub(in crate::machine) fn open_wanted(
         &mut self,
         spec: &Spec,
@@ -41,13 +42,14 @@ impl Segments {
             return false;
         }
         let is_relocation = stream == Stream::Relocation;
-        // Rather than stop for ever, collection takes what is left to mounts: these undo what it has not brought to an end.
+        // Rather than stop for ever, collection uses the reserve of mounts: these undo its
+        // incomplete moves.
         let has_free = if is_relocation {
             space.all_free_segments() > self.kept
         } else {
             space.free_segments() > RELOCATION_SEGMENTS
         };
-        // What is reclaimed has to be written somewhere, whatever hosts do.
+        // Moved blocks need space to be written to, whatever hosts do.
         let spare_zones = u32::from(!is_relocation && self.open(Stream::Relocation).is_empty());
         has_free && members.present().all(|member| members[member].may_activate(spare_zones))
     }
@@ -78,19 +80,20 @@ impl Segments {
         }
     }
 
-    /// The header of a member has ended. One that failed has broken the segment before.
+    /// The write of a member's header has ended. A failed one has broken the segment before.
     pub(in crate::machine) fn on_header(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
         let segment = &mut self.table[index];
         segment.pending -= 1;
         if segment.pending == 0 {
             segment.state = SegmentState::Open;
-            // What is in a zone implies its header, on all members.
+            // The contents of a zone imply its header, on all members.
             self.barrier(spec, members, index);
             self.close_if_done(spec, members, index);
         }
     }
 
-    /// A header has failed: what is in the segment stays until it is moved, nothing is added.
+    /// A header has failed: the contents of the segment stay until they are moved, nothing is
+    /// added.
     pub(in crate::machine) fn header_failed(
         &mut self,
         members: &Members,
@@ -103,7 +106,7 @@ impl Segments {
         has_failed
     }
 
-    /// Nothing follows in a segment before what it has is durable.
+    /// Nothing follows in a segment before its contents are durable.
     pub(super) fn barrier(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
         let segment = &mut self.table[index];
         segment.awaits_flush = true;
@@ -113,7 +116,7 @@ impl Segments {
         }
     }
 
-    /// What the segment of this sequence had is durable.
+    /// The contents of the segment with this sequence number are durable.
     pub(in crate::machine) fn on_barrier(
         &mut self,
         spec: &Spec,

@@ -1,4 +1,4 @@
-//! Segments in which nothing is needed are reset.
+//! Resets of segments in which nothing is needed.
 
 use zonda_zoned::{Status, ZoneAction};
 
@@ -12,7 +12,7 @@ use crate::bug::SeededBug;
 use crate::tables::{SegmentIndex, SegmentState};
 
 impl Segments {
-    /// Resets segments in which nothing is left.
+    /// Resets empty segments.
     pub(in crate::machine) fn reset_empty(&mut self, spec: &Spec, members: &mut Members) {
         while let Some(index) = self.candidates.pop_first() {
             let Some(segment) = self.table.get(index) else { continue };
@@ -30,19 +30,19 @@ impl Segments {
     /// Nothing in the segment is needed any more.
     pub(in crate::machine) fn reset(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
         let segment = &mut self.table[index];
-        assert!(segment.live_blocks == 0 && segment.readers == 0, "what is needed is not reset");
+        assert!(segment.live_blocks == 0 && segment.readers == 0, "a needed segment is not reset");
         assert_eq!(segment.state, SegmentState::Sealed, "a segment is closed before it is reset");
         segment.state = SegmentState::Resetting;
         segment.pending = 1;
         let offline = segment.offline;
         members.count_offline(offline);
-        // What replaces its contents may be in the members' caches alone.
+        // The versions that replace its contents may be in the members' caches only.
         if spec.has(SeededBug::UnflushedReset) || members.when_durable(spec, Waiter::Reset(index)) {
             self.on_replacement_durable(members, index);
         }
     }
 
-    /// What replaces the contents of a segment is durable: its zones are reset.
+    /// The versions that replace the contents of a segment are durable: its zones are reset.
     pub(in crate::machine) fn on_replacement_durable(&mut self, members: &mut Members, index: SegmentIndex) {
         for member in members.present() {
             let Some(zone) = self.table[index].zones[member.as_usize()] else { continue };
@@ -53,7 +53,7 @@ impl Segments {
         self.reset_one(index);
     }
 
-    /// Sends again what has failed on members that keep their zones.
+    /// Retries failed commands on members that keep their zones.
     pub(in crate::machine) fn retry(&mut self, members: &mut Members) {
         for (member, index, retry) in std::mem::take(&mut self.retries) {
             match retry {
@@ -71,7 +71,7 @@ impl Segments {
         }
     }
 
-    /// Whether something is to be sent again.
+    /// Whether a command is to be retried.
     pub(in crate::machine) fn has_retries(&self) -> bool {
         !self.retries.is_empty()
     }
@@ -94,12 +94,13 @@ impl Segments {
             return members.verdict_of(status);
         }
         let segment = &mut self.table[index];
-        // Others may take longer: until then the segment holds this zone no more.
+        // Other resets may take longer: until then the segment does not hold this zone any more.
         let zone = segment.zones[member.as_usize()].take();
         let entry = &mut members[member];
         let mut verdict = Verdict::Usable;
         if let (true, Some(zone)) = (entry.is_present(), zone) {
-            // Only a chunk clears the failures: a member of which every header fails can still reset the zone.
+            // Only a chunk clears the failures: a member whose headers all fail can still reset the
+            // zone.
             if !status.is_success() {
                 entry.count_error();
             }
@@ -127,7 +128,7 @@ impl Segments {
         if segment.pending == 0 {
             let left = self.table.remove(index);
             debug_assert_eq!(left.live_blocks, 0);
-            self.gone.push(left.sequence);
+            self.reset_sequences.push(left.sequence);
             self.reset_count += 1;
         }
     }

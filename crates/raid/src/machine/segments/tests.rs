@@ -1,4 +1,4 @@
-//! Segments alone, on members without drives.
+//! Unit tests of segments, on members without drives.
 
 use zonda_zoned::{Blocks, Instant, Outcome, Status};
 
@@ -27,7 +27,7 @@ fn fill_one(spec: &Spec, members: &mut Members, segments: &mut Segments, index: 
 }
 
 #[test]
-fn a_segment_opens_fills_closes_and_gives_its_zones_back() {
+fn a_segment_opens_fills_closes_and_frees_its_zones() {
     let spec = spec(1, false);
     let (mut members, mut segments) = (members(&spec), Segments::new());
     let index = open_one(&spec, &mut members, &mut segments);
@@ -68,7 +68,7 @@ fn what_is_live_read_or_pinned_is_not_reset() {
     let was_pinned = segments.pin(index);
     segments.reader_left(index);
     assert!(is_sealed(&mut segments, &mut members), "it is pinned");
-    assert!(segments.has_progress(), "whoever waits for the reader looks again");
+    assert!(segments.has_progress(), "operations that wait for the reader continue");
     segments.unpin(index, was_pinned);
     assert!(!is_sealed(&mut segments, &mut members));
 }
@@ -110,7 +110,7 @@ fn a_member_that_never_finishes_a_zone_has_failed() {
 }
 
 #[test]
-fn segments_go_on_without_a_member_that_has_failed() {
+fn segments_continue_without_a_failed_member() {
     let spec = spec(1, false);
     let (mut members, mut segments) = (members(&spec), Segments::new());
     let index = open_one(&spec, &mut members, &mut segments);
@@ -123,7 +123,7 @@ fn segments_go_on_without_a_member_that_has_failed() {
 }
 
 #[test]
-fn a_chunk_is_in_the_slot_that_its_member_says_or_in_none() {
+fn a_chunk_is_in_the_slot_that_its_member_reports_or_in_none() {
     let spec = spec_of_units(2, 4);
     let (mut members, mut segments) = (members(&spec), Segments::new());
     let index = open_one(&spec, &mut members, &mut segments);
@@ -134,9 +134,9 @@ fn a_chunk_is_in_the_slot_that_its_member_says_or_in_none() {
         segments.place_chunk(&members, member, index, number, &appended)
     };
     assert_eq!(place(0, layout.slot_offset(1)), Some(1));
-    assert_eq!(place(1, layout.slot_offset(1)), None, "another chunk is there");
+    assert_eq!(place(1, layout.slot_offset(1)), None, "the slot holds another chunk");
     assert_eq!(place(1, layout.slot_offset(2) + 1), None, "no slot begins there");
-    assert_eq!(place(1, layout.header_blocks - 1), None, "the header is there");
+    assert_eq!(place(1, layout.header_blocks - 1), None, "this is the header");
     assert_eq!(place(1, layout.slot_offset(4)), None, "the next group is not open");
     assert_eq!(place(1, layout.slot_offset(2)), Some(2));
 }
@@ -154,7 +154,8 @@ fn ranges_of_tombstones_become_fewer_and_never_more() {
     }
 }
 
-/// Closes an empty segment and resets its zones, which are read only on `bad`. Returns the verdict on that.
+/// Closes an empty segment and resets its zones, which are read only on `bad`. Returns the verdict
+/// on that.
 fn reset_one(spec: &Spec, members: &mut Members, segments: &mut Segments, bad: MemberIndex) -> Verdict {
     let index = open_one(spec, members, segments);
     segments.break_off(spec, members, index);
@@ -185,7 +186,7 @@ fn zones_that_cannot_be_reset_count_against_a_member_only_where_the_volume_can_d
         assert_eq!(reset_one(&spec, &mut members, &mut segments, bad), Verdict::Usable, "one zone is no member");
         assert_eq!((members[bad].retired_zones(), members[bad].errors()), (1, 1));
         assert_eq!(members[bad].failures(), u32::from(!other_has_failed));
-        // Whatever went before, its next failure is one too many.
+        // Whatever happened before, its next failure is one too many.
         (2..MEMBER_FAILURES_MAX).for_each(|_| assert_eq!(members[bad].count_failure(), Verdict::Usable));
         let expected = if other_has_failed { Verdict::Usable } else { Verdict::Failed };
         assert_eq!(reset_one(&spec, &mut members, &mut segments, bad), expected);

@@ -1,4 +1,4 @@
-//! What each member is given of a stripe: its chunk, and the metadata of the chunk's blocks.
+//! Contents of a stripe for each member: its chunk, and the metadata of the chunk's blocks.
 
 use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Payload};
@@ -14,7 +14,7 @@ use crate::limits::MEMBERS_MAX;
 use crate::tables::{Segment, SegmentIndex};
 
 impl Stripes {
-    /// The contents of a stripe's chunk for each member; nothing at all without contents.
+    /// The contents of a stripe's chunk for each member; empty without contents.
     pub(super) fn chunks(
         &mut self,
         spec: &Spec,
@@ -67,7 +67,7 @@ impl Stripes {
         payloads
     }
 
-    /// What the metadata of all blocks of a stripe says.
+    /// Computes the metadata of all blocks of a stripe.
     fn describe_chunks(&mut self, spec: &Spec, index: u32, payload_blocks: usize, chunks: &[Bytes]) {
         let block_bytes = spec.shape.block_bytes;
         let mut records = std::mem::take(&mut self.spare.records);
@@ -96,7 +96,7 @@ impl Stripes {
         self.spare.records = records;
     }
 
-    /// Puts the block that describes a chunk before each of them.
+    /// Inserts the metadata block before the blocks of each chunk.
     fn put_metadata_in_band(&mut self, spec: &Spec, index: u32, segment: &Segment, chunks: &mut [Bytes]) {
         let stripe = &self.slab[index];
         let block_bytes = spec.shape.block_bytes;
@@ -120,7 +120,8 @@ impl Stripes {
         self.slab[index].buffers[Use::Slots as usize] = whole;
     }
 
-    /// The metadata bytes of all members' chunks, one behind the other. With metadata in band they are zeros.
+    /// The metadata bytes of all members' chunks, one behind the other. With metadata in band they
+    /// are zeros.
     fn metadata_beside(&mut self, spec: &Spec, members: &Members, index: u32, segment: &Segment) -> Bytes {
         let all: usize = (0..spec.members() as u8).map(|at| metadata_bytes(members, MemberIndex(at), segment)).sum();
         let Stripe { stream, number, .. } = self.slab[index];

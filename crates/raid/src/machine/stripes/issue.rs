@@ -1,4 +1,4 @@
-//! Stripes are written: one command to each member.
+//! Writing of stripes: one command to each member.
 
 use zonda_zoned::{Blocks, Instant, Operation};
 
@@ -49,7 +49,7 @@ impl Stripes {
         assert!(pending > 0, "a volume that is ready has members");
     }
 
-    /// The chunk of a member has ended, in this slot if well.
+    /// The write of a member's chunk has ended, in this slot if successful.
     #[inline]
     pub(in crate::machine) fn chunk_ended(&mut self, index: u32, member: MemberIndex, slot: Option<u32>) {
         let stripe = &mut self.slab[index];
@@ -66,7 +66,7 @@ impl Stripes {
         }
     }
 
-    /// Chunks of a stripe that are on no medium get slots all the same.
+    /// Assigns slots to chunks of a stripe that are on no medium.
     #[inline]
     pub(in crate::machine) fn place_absent(&mut self, spec: &Spec, segments: &mut Segments, index: u32) {
         let stripe = &mut self.slab[index];
@@ -78,8 +78,8 @@ impl Stripes {
         }
     }
 
-    /// A stripe has to be written to another segment. Returns the one that it was written to, and whether it has been to so many that it
-    /// is not the zones.
+    /// A stripe has to be written to another segment. Returns its former segment, and whether it
+    /// was written to so many that the zones are not the cause.
     pub(in crate::machine) fn take_back(&mut self, index: u32) -> (SegmentIndex, bool) {
         let stripe = &mut self.slab[index];
         let segment = stripe.segment.take().expect("it was written somewhere");
@@ -90,13 +90,14 @@ impl Stripes {
         (segment, is_often)
     }
 
-    /// It is the first to be written again.
+    /// It is the first to be rewritten.
     pub(in crate::machine) fn write_again(&mut self, index: u32) {
         let stream = self.slab[index].stream;
         self.queues[stream as usize].ready.push_front(index);
     }
 
-    /// Requests of the blocks of a stripe, which end before it does: what [`SeededBug::HastyAcknowledgement`] does.
+    /// Requests of the blocks of a stripe, which end before it does: the effect of
+    /// [`SeededBug::HastyAcknowledgement`].
     ///
     /// [`SeededBug::HastyAcknowledgement`]: crate::SeededBug::HastyAcknowledgement
     pub(in crate::machine) fn take_requests(&mut self, index: u32) -> Vec<u32> {

@@ -1,10 +1,10 @@
-//! Stripes in memory: blocks gather in them, and they wait for a segment, are written, and end.
+//! Stripes in memory: they gather blocks, wait for a segment, are written, and end.
 //!
 //! ```text
 //! stripe.rs  one stripe
 //! issue.rs   one command to each member
-//! encode.rs  what each member is given
-//! spare.rs   memory that is used again
+//! encode.rs  the contents for each member
+//! spare.rs   memory for reuse
 //! ```
 
 mod encode;
@@ -29,18 +29,20 @@ use crate::tables::{Address, Location, Physical, SegmentIndex};
 use spare::Spare;
 pub(super) use stripe::{Block, Mover, NO_REQUEST, Piece, Source, Stripe};
 
-/// Owns the stripes in memory, from the first block that they gather until they count or are withdrawn.
+/// Owns the stripes in memory, from their first block until they count or are withdrawn.
 ///
-/// A stripe's way: [`push`](Stripes::push) or [`run`](Stripes::run) and [`add`](Stripes::add) until it is full, or
-/// [`pad`](Stripes::pad); [`next_ready`](Stripes::next_ready), [`issue`](Stripes::issue), [`chunk_ended`](Stripes::chunk_ended) for
-/// each member; then [`finish`](Stripes::finish), or [`write_again`](Stripes::write_again). The versions of a block that are in
-/// stripes form a chain: each remembers what it [replaces](Stripes::old_of) until a newer one [retires](Stripes::retire) it.
+/// The life of a stripe: [`push`](Stripes::push) or [`run`](Stripes::run) and [`add`](Stripes::add)
+/// until it is full, or [`pad`](Stripes::pad); [`next_ready`](Stripes::next_ready),
+/// [`issue`](Stripes::issue), [`chunk_ended`](Stripes::chunk_ended) for each member; then
+/// [`finish`](Stripes::finish), or [`write_again`](Stripes::write_again). The versions of a block
+/// that are in stripes form a chain: each remembers what it [replaces](Stripes::old_of) until a
+/// newer one [retires](Stripes::retire) it.
 #[derive(Debug)]
 pub(super) struct Stripes {
     slab: Slab<Stripe>,
     /// For each [`Stream`].
     queues: [Queue; 3],
-    /// Blocks of hosts that wait in stripes.
+    /// Host blocks that wait in stripes.
     buffered_blocks: usize,
     spare: Spare,
     /// Blocks of padding in stripes that were not full in time.
@@ -58,7 +60,7 @@ struct Queue {
     ready: VecDeque<u32>,
 }
 
-/// Blocks that are moved wait so many times as long for others as blocks of hosts.
+/// Moved blocks wait this many times as long for others as host blocks.
 const RELOCATION_WAIT: u64 = 100;
 
 impl Stripes {
@@ -73,7 +75,7 @@ impl Stripes {
         }
     }
 
-    /// Adds one block to a stream, and says where it is.
+    /// Adds one block to a stream, and returns its location.
     pub(super) fn push(&mut self, spec: &Spec, now: Instant, stream: Stream, block: Block, data: Bytes) -> (u32, u32) {
         let stripe = self.filling(spec, now, stream);
         let entry = &mut self.slab[stripe];
@@ -86,7 +88,8 @@ impl Stripes {
         (stripe, at)
     }
 
-    /// Where the next blocks of a stream go: stripe, first block, and how many of `wanted` fit. Each is to be [added](Stripes::add).
+    /// The location of the next blocks of a stream: stripe, first block, and how many of `wanted`
+    /// fit. Each is to be [added](Stripes::add).
     #[inline]
     pub(super) fn run(&mut self, spec: &Spec, now: Instant, stream: Stream, wanted: u64) -> (u32, u32, u64) {
         let stripe = self.filling(spec, now, stream);
@@ -107,7 +110,7 @@ impl Stripes {
         self.slab[stripe].blocks.push(block);
     }
 
-    /// A stripe that is full waits for a segment.
+    /// A full stripe waits for a segment.
     #[inline]
     pub(super) fn close_if_full(&mut self, spec: &Spec, stream: Stream) {
         let queue = &mut self.queues[stream as usize];
@@ -120,7 +123,7 @@ impl Stripes {
         }
     }
 
-    /// Stripes that have waited for blocks too long go as they are.
+    /// Pads stripes that have waited too long for blocks.
     pub(super) fn pad_late(&mut self, spec: &Spec, now: Instant) {
         for stream in Stream::ALL {
             if self.padding_due(spec, stream).is_some_and(|due| due <= now) {
@@ -129,7 +132,7 @@ impl Stripes {
         }
     }
 
-    /// What is filling goes as it is.
+    /// Pads all incomplete stripes.
     pub(super) fn pad_all(&mut self, spec: &Spec) {
         for stream in Stream::ALL {
             self.pad(spec, stream);
@@ -151,7 +154,7 @@ impl Stripes {
         self.queues[stream as usize].ready.pop_front()
     }
 
-    /// A flush waits for all blocks of hosts that are in stripes. Returns for how many stripes.
+    /// A flush waits for all host blocks in stripes. Returns the number of stripes.
     pub(super) fn add_flush(&mut self, request: u32) -> u64 {
         let mut stripes = 0;
         for stripe in self.slab.values_mut() {
@@ -163,19 +166,19 @@ impl Stripes {
         stripes
     }
 
-    /// Blocks of hosts are in stripes.
+    /// Counts host blocks that were added to stripes.
     #[inline]
     pub(super) fn buffer(&mut self, blocks: usize) {
         self.buffered_blocks += blocks;
     }
 
-    /// A block of a host is not in a stripe any more.
+    /// A host block is not in a stripe any more.
     #[inline]
     pub(super) fn unbuffer_one(&mut self) {
         self.buffered_blocks -= 1;
     }
 
-    /// Takes the reason out for which a block was written. The stripe stays in its place while its blocks are published: older versions
+    /// Takes the source of a block. The stripe stays while its blocks are published: older versions
     /// refer to it.
     #[inline]
     pub(super) fn take_source(&mut self, stripe: u32, at: u32) -> (u64, Source) {
@@ -183,19 +186,19 @@ impl Stripes {
         (block.lba, std::mem::replace(&mut block.source, Source::Host { request: NO_REQUEST }))
     }
 
-    /// Puts back what a trim replaces while its blocks are published.
+    /// Restores the replaced locations of a trim while its blocks are published.
     pub(super) fn put_trim(&mut self, stripe: u32, at: u32, request: u32, olds: Vec<Address>) {
         self.slab[stripe].blocks[at as usize].source = Source::Trim { request, tombstones: Vec::new(), olds };
     }
 
-    /// What a block replaces, which it does now; `None` if a newer version has.
+    /// The location that a block replaces, now that it is durable; `None` if a newer version has.
     #[inline]
     pub(super) fn take_old(&mut self, stripe: u32, at: u32) -> Option<Address> {
         let block = &mut self.slab[stripe].blocks[at as usize];
         (!block.is_superseded).then(|| std::mem::take(&mut block.old))
     }
 
-    /// The same of a block of a trim, by its place in what the trim replaces.
+    /// The same for a block of a trim, by its index in the trim.
     pub(super) fn take_trimmed(&mut self, stripe: u32, at: u32, place: usize) -> Option<Address> {
         let Source::Trim { olds, .. } = &mut self.slab[stripe].blocks[at as usize].source else {
             unreachable!("the block holds tombstones")
@@ -204,13 +207,14 @@ impl Stripes {
         (old != Address::SUPERSEDED).then_some(old)
     }
 
-    /// What a version in a stripe replaces.
+    /// The location that a version in a stripe replaces.
     #[inline]
     pub(super) fn old_of(&mut self, lba: u64, (stripe, block): (u32, u32)) -> &mut Address {
         self.slab[stripe].blocks[block as usize].old_of(lba)
     }
 
-    /// A version is not needed any more: a newer one is durable. So are those that it replaces. Returns where the oldest was.
+    /// Releases a version, since a newer one is durable, and the versions that it replaces. Returns
+    /// the location of the oldest.
     #[inline]
     pub(super) fn retire(&mut self, segments: &mut Segments, lba: u64, old: Address) -> Location {
         let mut old = old;
@@ -232,13 +236,14 @@ impl Stripes {
         }
     }
 
-    /// A block that is not written becomes padding, if it holds tombstones of a host. Returns what it was.
+    /// Turns a block that is not written into padding, if it holds tombstones of a host. Returns
+    /// its source.
     pub(super) fn pad_trim(&mut self, stripe: u32, at: u32) -> Option<Source> {
         let block = &mut self.slab[stripe].blocks[at as usize];
         matches!(block.source, Source::Trim { .. }).then(|| block.pad())
     }
 
-    /// Flushes that wait for a stripe do so no more.
+    /// Flushes do not wait for a stripe any more.
     pub(super) fn take_flushes(&mut self, stripe: u32) -> Vec<u32> {
         std::mem::take(&mut self.slab[stripe].flushes)
     }
@@ -248,7 +253,8 @@ impl Stripes {
         self.slab.remove(stripe)
     }
 
-    /// A stripe counts, and all its blocks are published. Adds the flushes that waited for it to `ended`.
+    /// A stripe counts, and all its blocks are published. Adds the flushes that waited for it to
+    /// `ended`.
     #[inline]
     pub(super) fn finish(&mut self, stripe: u32, ended: &mut Vec<(u32, u64)>) {
         let mut stripe = self.slab.remove(stripe);
@@ -256,18 +262,18 @@ impl Stripes {
         self.spare.reuse(stripe);
     }
 
-    /// An empty list of requests and parts, to be [given back](Stripes::give_back).
+    /// An empty list of requests and parts, to be [returned](Stripes::return_list).
     #[inline]
     pub(super) fn take_list(&mut self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.spare.ended)
     }
 
     #[inline]
-    pub(super) fn give_back(&mut self, list: Vec<(u32, u64)>) {
+    pub(super) fn return_list(&mut self, list: Vec<(u32, u64)>) {
         self.spare.ended = list;
     }
 
-    /// Where a block is going to be, once its stripe has a number and slots.
+    /// The future place of a block, once its stripe has a number and slots.
     #[inline]
     pub(super) fn place_of(&self, spec: &Spec, segments: &Segments, index: u32, block: u32) -> Physical {
         let stripe = &self.slab[index];
@@ -278,7 +284,8 @@ impl Stripes {
         Physical { segment, member, offset }
     }
 
-    /// Markers of lost blocks that wait for a segment come before what is moved. Says whether there are any.
+    /// Moves markers of lost blocks that wait for a segment before moved blocks. Returns whether
+    /// there are any.
     pub(super) fn put_markers_first(&mut self) -> bool {
         let Stripes { slab, queues, .. } = self;
         let holds_markers =
@@ -291,7 +298,8 @@ impl Stripes {
         true
     }
 
-    /// What collection moves out of a segment, and what is not being written yet, stays where it is. Returns how many blocks that are.
+    /// Withdraws blocks of a segment that collection moves and that are not being written yet.
+    /// Returns their number.
     pub(super) fn withdraw_moves(&mut self, index: SegmentIndex) -> u32 {
         let Stripes { slab, queues, .. } = self;
         let Queue { ready, filling } = &mut queues[Stream::Relocation as usize];
@@ -317,7 +325,7 @@ impl Stripes {
         };
         let unneeded: Vec<u32> = ready.iter().copied().filter(|stripe| !is_needed(stripe)).collect();
         ready.retain(is_needed);
-        // Padding counts as blocks of hosts until its stripe ends.
+        // Padding counts as host blocks until its stripe ends.
         self.buffered_blocks += withdrawn as usize;
         for stripe in unneeded {
             self.buffered_blocks -= self.withdraw(stripe).blocks.len();
@@ -336,7 +344,7 @@ impl Stripes {
         self.queues[stream as usize].ready.iter().copied()
     }
 
-    /// A stripe of a stream that is not full.
+    /// An incomplete stripe of a stream.
     pub(super) fn is_filling(&self, stream: Stream) -> Option<u32> {
         self.queues[stream as usize].filling
     }
@@ -346,14 +354,15 @@ impl Stripes {
         self.is_filling(stream).map_or(0, |stripe| self.slab[stripe].blocks.len())
     }
 
-    /// When the stripe that is filled must go, full or not. Nobody waits for blocks that are moved, so these have more time.
+    /// When the incomplete stripe is padded. Nothing waits for moved blocks, so these have more
+    /// time.
     pub(super) fn padding_due(&self, spec: &Spec, stream: Stream) -> Option<Instant> {
         let stripe = self.is_filling(stream)?;
         let wait = if stream == Stream::Relocation { RELOCATION_WAIT } else { 1 };
         Some(self.slab[stripe].opened_at + Duration(spec.config.tuning.flush_interval.0 * wait))
     }
 
-    /// Blocks of hosts that wait in stripes.
+    /// Host blocks that wait in stripes.
     #[inline]
     pub(super) fn buffered_blocks(&self) -> usize {
         self.buffered_blocks
@@ -376,7 +385,7 @@ impl Stripes {
         self.slab[stripe].blocks.iter().any(|block| matches!(block.source, Source::Trim { .. }))
     }
 
-    /// Blocks of tombstones of hosts that are in stripes, and blocks that they trim.
+    /// Blocks of tombstones of hosts that are in stripes, and the blocks that they trim.
     pub(super) fn trims(&self) -> (usize, u64) {
         let trims = self.slab.iter().flat_map(|(_, stripe)| &stripe.blocks).filter_map(|block| match &block.source {
             Source::Trim { olds, .. } => Some(olds.len() as u64),
@@ -385,13 +394,13 @@ impl Stripes {
         trims.fold((0, 0), |(count, sum), blocks| (count + 1, sum + blocks))
     }
 
-    /// What a version of a block replaces, for checks.
+    /// The location that a version of a block replaces, for checks.
     ///
     /// # Panics
-    /// When the block does not know it.
+    /// If the block does not have it.
     pub(super) fn replaced_by(&self, lba: u64, (stripe, block): (u32, u32)) -> Address {
         let block = &self.slab[stripe].blocks[block as usize];
-        assert!(!block.is_superseded, "block {lba}: what is superseded is in no chain");
+        assert!(!block.is_superseded, "block {lba}: a superseded version is in no chain");
         if let Source::Trim { tombstones, olds, .. } = &block.source {
             let at = tombstones.iter().flat_map(Tombstone::lbas).position(|other| other == lba);
             return olds[at.expect("a trim covers the blocks that refer to it")];
@@ -405,7 +414,7 @@ impl Stripes {
         self.slab[stripe].blocks[block as usize].timestamp_of(lba)
     }
 
-    /// Whether a block is on its way from a place to another one. Takes a look at every stripe: for what is rare.
+    /// Whether a block is being moved from a place. Examines every stripe: for rare cases.
     pub(super) fn is_moving(&self, place: Physical) -> bool {
         let from = Address::media(place);
         self.slab
@@ -425,10 +434,10 @@ impl Stripes {
         })
     }
 
-    /// What holds between events.
+    /// Checks the invariants between events.
     ///
     /// # Panics
-    /// When it does not.
+    /// If an invariant is violated.
     pub(super) fn check_invariants(&self, spec: &Spec) {
         for stream in Stream::ALL {
             let capacity = spec.shape.stripe_blocks(stream);
@@ -443,7 +452,7 @@ impl Stripes {
         assert_eq!(self.buffered_blocks, buffered, "blocks of hosts in stripes");
     }
 
-    /// The stripe that takes the next block of a stream.
+    /// The stripe that receives the next block of a stream.
     #[inline]
     fn filling(&mut self, spec: &Spec, now: Instant, stream: Stream) -> u32 {
         if let Some(stripe) = self.queues[stream as usize].filling {

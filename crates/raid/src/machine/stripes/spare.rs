@@ -1,7 +1,8 @@
-//! Memory that is used again: of stripes that have ended, and of what was computed for them.
+//! Memory for reuse: completed stripes, and buffers.
 //!
-//! A buffer that was used a moment ago is in the processor's cache; a fresh one is a page to be cleared, which costs more than the
-//! parity that is computed into it. Members may keep what they were given for longer: what is not free yet is left to them.
+//! A recently used buffer is in the CPU cache; a new one is a page to be cleared, which costs more
+//! than the parity that is computed into it. Members may keep their buffers for longer: these are
+//! not reused.
 
 use bytes::{Bytes, BytesMut};
 
@@ -9,7 +10,7 @@ use super::stripe::Stripe;
 use crate::limits::SPARES_MAX;
 use crate::shape::Stream;
 
-/// What a buffer is for.
+/// The use of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::machine) enum Use {
     /// All parity of a stripe.
@@ -23,20 +24,20 @@ pub(in crate::machine) enum Use {
 /// How many uses there are.
 pub(in crate::machine) const USES: usize = 3;
 
-/// What waits to be used again.
+/// Objects for reuse.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
     stripes: Vec<Stripe>,
-    /// For each stream and use: there all buffers are of one length.
+    /// For each stream and use: all buffers of one use have the same length.
     buffers: [[Vec<BytesMut>; USES]; 3],
     pub(super) chunks: Vec<Bytes>,
     pub(super) records: Vec<u8>,
-    /// Requests that a stripe ends, and how many of their parts.
+    /// Requests that a stripe ends, and the number of their parts.
     pub(super) ended: Vec<(u32, u64)>,
 }
 
 impl Spare {
-    /// A buffer, with whatever it held before; zeros at first.
+    /// A buffer with its previous contents; zeros at first.
     pub(super) fn buffer(&mut self, stream: Stream, of: Use, bytes: usize) -> BytesMut {
         match self.buffers[stream as usize][of as usize].pop() {
             Some(mut buffer) => {
@@ -47,12 +48,12 @@ impl Spare {
         }
     }
 
-    /// A stripe that has ended, to be filled again.
+    /// A completed stripe, to be filled again.
     pub(super) fn stripe(&mut self) -> Option<Stripe> {
         self.stripes.pop()
     }
 
-    /// Takes a stripe apart that nobody refers to any more.
+    /// Recycles a stripe without references.
     pub(super) fn reuse(&mut self, mut stripe: Stripe) {
         let pools = self.buffers[stripe.stream as usize].iter_mut();
         for (pool, buffer) in pools.zip(&mut stripe.buffers) {
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
     use zonda_zoned::Instant;
 
-    /// A stripe whose parity is in this buffer.
+    /// A stripe with its parity in this buffer.
     fn stripe_with(buffer: BytesMut) -> Stripe {
         let mut stripe = Stripe::new(Stream::Small, Instant::ZERO, 2, 3);
         stripe.buffers[Use::Parity as usize] = buffer.freeze();

@@ -1,4 +1,4 @@
-//! One stripe in memory: its blocks, their contents, and how far its chunks are.
+//! One stripe in memory: its blocks, their contents, and the state of its chunks.
 
 use bytes::{Bytes, BytesMut};
 use zonda_zoned::Instant;
@@ -17,7 +17,7 @@ pub(in crate::machine) struct Stripe {
     /// Contents of consecutive blocks, in order; empty without contents.
     pub(in crate::machine) pieces: Vec<Piece>,
     pub(in crate::machine) opened_at: Instant,
-    /// Where it is being written.
+    /// The segment that it is being written to.
     pub(in crate::machine) segment: Option<SegmentIndex>,
     /// Its number in the segment.
     pub(in crate::machine) number: u32,
@@ -31,9 +31,10 @@ pub(in crate::machine) struct Stripe {
     pub(in crate::machine) attempts: u8,
     /// Flushes that wait for it.
     pub(in crate::machine) flushes: Vec<u32>,
-    /// What the metadata of all its blocks says, chunk by chunk; empty without contents, and before it is written.
+    /// The metadata of all its blocks, chunk by chunk; empty without contents, and before it is
+    /// written.
     pub(in crate::machine) metas: Vec<BlockMeta>,
-    /// What was computed for it, for each [`Use`](super::spare::Use).
+    /// Buffers that were computed for it, for each [`Use`](super::spare::Use).
     pub(in crate::machine) buffers: [Bytes; USES],
 }
 
@@ -51,13 +52,13 @@ pub(in crate::machine) struct Block {
     pub(in crate::machine) lba: u64,
     pub(in crate::machine) timestamp: u64,
     pub(in crate::machine) source: Source,
-    /// Where the block was before; kept until this one is durable.
+    /// The previous location of the block; kept until this one is durable.
     pub(in crate::machine) old: Address,
     /// A newer write of the block is durable already.
     pub(in crate::machine) is_superseded: bool,
 }
 
-/// Why a block is written.
+/// The source of a block.
 #[derive(Debug)]
 pub(in crate::machine) enum Source {
     /// A host wrote it.
@@ -65,34 +66,35 @@ pub(in crate::machine) enum Source {
     /// It is moved from here.
     Moved {
         from: Address,
-        /// Who waits until it has arrived.
+        /// The operation that waits until it is durable.
         mover: Mover,
-        /// The sequence of the segment it is moved out of: once that is gone, its address may come to mean another block.
+        /// The sequence number of the segment it is moved out of: once that is reset, its address
+        /// may be reused.
         sequence: u64,
     },
-    /// It holds tombstones of a host's trim.
+    /// Tombstones of a host's trim.
     Trim {
         request: u32,
         tombstones: Vec<Tombstone>,
-        /// Where the blocks trimmed were before, in the order of the ranges.
+        /// The previous locations of the trimmed blocks, in the order of the ranges.
         olds: Vec<Address>,
     },
-    /// It holds tombstones that are moved.
+    /// Tombstones that are moved.
     MovedTombstones { from: SegmentIndex, tombstones: Tombstones, mover: Mover },
-    /// It holds markers of blocks that were found lost: where each of them is, and what the marker calls that place.
+    /// Markers of lost blocks: the place of each of them, and how the marker names it.
     Lost { tombstones: Vec<Tombstone>, from: Vec<(Physical, LostPlace)> },
 }
 
-/// In the place of a request that has ended.
+/// Instead of a request that has ended.
 pub(in crate::machine) const NO_REQUEST: u32 = u32::MAX;
 
-/// Who moves a block.
+/// The operation that moves a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::machine) enum Mover {
     Collector,
-    /// A read or a scrub found it damaged.
+    /// A read or a scrub has found it damaged.
     Repair,
-    /// A mount found its stripe torn.
+    /// A mount has found its stripe torn.
     Mount,
 }
 
@@ -116,7 +118,7 @@ impl Stripe {
         }
     }
 
-    /// Forgets everything, but keeps the memory.
+    /// Clears the stripe, but keeps the memory.
     pub(in crate::machine) fn clear(&mut self) {
         self.blocks.clear();
         self.pieces.clear();
@@ -125,7 +127,7 @@ impl Stripe {
         self.slots.fill(0);
     }
 
-    /// Another stripe in the place of one that was cleared.
+    /// Reuses a cleared stripe.
     pub(in crate::machine) fn again(self, stream: Stream, opened_at: Instant) -> Stripe {
         let Stripe { blocks, pieces, slots, flushes, metas, .. } = self;
         Stripe { blocks, pieces, slots, flushes, metas, ..Stripe::new(stream, opened_at, 0, 0) }
@@ -145,7 +147,7 @@ impl Stripe {
         (from < piece.data.len()).then(|| piece.data.slice(from..from + block_bytes))
     }
 
-    /// Contents of `count` blocks from `first`; what is behind the last block is zeros.
+    /// Contents of `count` blocks from `first`; zeros behind the last block.
     pub(in crate::machine) fn chunk(&self, first: u32, count: u32, block_bytes: usize, zeros: &Bytes) -> Bytes {
         let at = self.pieces.partition_point(|piece| piece.block <= first).saturating_sub(1);
         let bytes = count as usize * block_bytes;
@@ -192,7 +194,7 @@ impl Block {
         Block { lba: TOMBSTONE_LBA, timestamp, source, old: Address::NOWHERE, is_superseded: false }
     }
 
-    /// What a version of `lba` in this block replaces.
+    /// The location that a version of `lba` in this block replaces.
     #[inline]
     pub(super) fn old_of(&mut self, lba: u64) -> &mut Address {
         match &mut self.source {
@@ -221,7 +223,7 @@ impl Block {
         }
     }
 
-    /// It becomes padding. Returns what it was.
+    /// Turns the block into padding. Returns its source.
     pub(super) fn pad(&mut self) -> Source {
         (self.lba, self.timestamp, self.is_superseded) = (PADDING_LBA, 0, true);
         std::mem::replace(&mut self.source, Source::Host { request: NO_REQUEST })

@@ -1,4 +1,4 @@
-//! Stripes alone: no host asks, no drive answers.
+//! Unit tests of stripes, without hosts and drives.
 
 use bytes::Bytes;
 use zonda_zoned::{Instant, Status};
@@ -81,11 +81,11 @@ fn a_stripe_holds_trims_from_the_first_tombstones_of_hosts_on() {
 }
 
 #[test]
-fn the_memory_of_a_list_that_was_given_back_is_used_again() {
+fn the_memory_of_a_returned_list_is_reused() {
     let mut stripes = Stripes::new();
     let mut list = stripes.take_list();
     list.reserve(100);
     let capacity = list.capacity();
-    stripes.give_back(list);
+    stripes.return_list(list);
     assert_eq!(stripes.take_list().capacity(), capacity);
 }

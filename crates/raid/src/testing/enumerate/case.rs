@@ -1,20 +1,20 @@
-//! The name of one case.
+//! A test case, and its name.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Cut, Fault, Op, Setup};
 
-/// A volume, what was done to it, where the power failed, and what was wrong when it was mounted.
+/// A volume, its history, the power failure, and the faults at the mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// The volume.
     pub setup: Setup,
-    /// What was done to it.
+    /// The operations before the power failure.
     pub history: Vec<Op>,
-    /// Where the power failed, and what that left.
+    /// The power failure, and what survives it.
     pub cut: Cut,
-    /// What was wrong when it was mounted.
+    /// The faults when it is mounted.
     pub faults: Vec<Fault>,
 }
 

@@ -1,4 +1,4 @@
-//! Mounts what is left of a volume, reads it, and compares it with what was promised.
+//! Mounts a crashed volume, reads it, and compares it with the model.
 
 use super::fault::places;
 use super::media::Media;
@@ -8,45 +8,45 @@ use super::{Fault, Op, Setup};
 use crate::VolumeError;
 use crate::testing::{Model, Promise, Strictness, Violation};
 
-/// A promise that was not kept.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Which one.
+    /// The guarantee.
     pub what: What,
-    /// At which mount.
+    /// The mount at which it was violated.
     pub stage: Stage,
     /// Whether the volume tolerates what is missing and damaged.
     pub is_tolerated: bool,
-    /// For a person.
+    /// A human-readable description.
     pub message: String,
 }
 
-/// One mount of a case after the other.
+/// The mounts of a case, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// None yet.
+    /// Before any mount.
     Before,
     /// The first one.
     First,
-    /// The same again; what is written then is there at the next one.
+    /// The same again; what is written then must be present at the next mount.
     Again,
-    /// What was written at the one before must be there.
+    /// What was written at the previous mount must be present.
     Written,
-    /// Who was absent is back.
+    /// Members that were absent are present again.
     Back,
-    /// What could not be read can be read.
+    /// Unreadable blocks are readable again.
     Readable,
     /// Losses are accepted.
     Accepting,
-    /// They were, at the mount before.
+    /// After the mount that accepted losses.
     Accepted,
-    /// What was damaged is scrubbed.
+    /// After a scrub.
     Scrubbed,
-    /// Two sides that went on without each other are together again.
+    /// The sides of a split brain are mounted together.
     Together,
 }
 
-/// How a promise was not kept.
+/// How a guarantee was violated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// The operations themselves did not end as they must.
@@ -55,19 +55,19 @@ pub enum What {
     Refused,
     /// A mount succeeds that must be refused.
     NotRefused,
-    /// A member that had failed takes part again.
+    /// A failed member takes part again.
     Believed,
-    /// A member lacks what the volume takes it to have.
+    /// A member lacks data that the volume assumes it to have.
     Redundancy,
     /// A read fails that must succeed.
     ReadError,
-    /// A read returns zeros where something was acknowledged, and not trimmed.
+    /// A read returns zeros where a write was acknowledged, and not trimmed.
     Zeros,
-    /// A read returns an older version than was acknowledged, or what was trimmed.
+    /// A read returns a version older than the acknowledged one, or trimmed contents.
     Older,
-    /// A read returns another version than it did at an earlier mount.
+    /// A read returns another version than at an earlier mount.
     Changed,
-    /// A read failed, and succeeds at the next mount, though nothing is there that was missing.
+    /// A read failed, and succeeds at the next mount without anything having been repaired.
     ErrorForgotten,
     /// A read succeeded, and fails at the next mount.
     ValueLost,
@@ -77,9 +77,9 @@ pub enum What {
     Panics,
 }
 
-/// A volume that is down, and what it must return.
+/// A crashed volume, and the model of its contents.
 #[derive(Debug)]
-pub(super) struct Remains {
+pub(super) struct CrashedVolume {
     pub(super) setup: Setup,
     pub(super) media: Vec<Media>,
     pub(super) model: Model,
@@ -88,10 +88,10 @@ pub(super) struct Remains {
     /// Those of them that were being rebuilt.
     rebuilding: u32,
     /// Nothing was in flight.
-    is_settled: bool,
+    was_quiescent: bool,
 }
 
-/// One case on its way.
+/// A case in progress.
 pub(super) struct Check {
     pub(super) setup: Setup,
     pub(super) media: Vec<Media>,
@@ -99,42 +99,43 @@ pub(super) struct Check {
     mounts: u32,
     pub(super) stage: Stage,
     pub(super) is_tolerated: bool,
-    /// Members that are not active for certain, as bits, and those of them that have failed.
+    /// Members that are certainly not active, as bits, and those of them that have failed.
     inactive: (u32, u32),
-    /// The first blocks were written after all that has happened to the members.
+    /// The first blocks were written after the last event of the members.
     has_written: bool,
-    /// The last mount was refused, as long as losses are not accepted.
+    /// The last mount was refused because losses were not accepted.
     is_refused_for_losses: bool,
-    /// What the mount before has brought.
+    /// The blocks read at the previous mount.
     before: Option<Vec<BlockRead>>,
 }
 
-impl Remains {
-    pub(super) fn of(point: &Point, media: Vec<Media>) -> Remains {
+impl CrashedVolume {
+    pub(super) fn of(point: &Point, media: Vec<Media>) -> CrashedVolume {
         let mut model = point.model.clone();
         model.crash();
-        Remains {
+        CrashedVolume {
             setup: point.setup,
             media,
             model,
             inactive: point.inactive,
             rebuilding: point.rebuilding,
-            is_settled: point.in_flight.is_empty(),
+            was_quiescent: point.in_flight.is_empty(),
         }
     }
 
-    /// Members that are not active for certain, as bits, and those that have failed: a crash may come before that is recorded.
+    /// Members that are certainly not active, as bits, and those that have failed: a crash may come
+    /// before that is recorded.
     fn known_inactive(&self) -> (u32, u32) {
-        if self.is_settled { (self.inactive, self.inactive & !self.rebuilding) } else { (self.rebuilding, 0) }
+        if self.was_quiescent { (self.inactive, self.inactive & !self.rebuilding) } else { (self.rebuilding, 0) }
     }
 
-    /// Whether a fault costs nothing at any level: a header, or a superblock, of which another copy is there.
+    /// Whether a fault is harmless at any level: a header or a superblock that has another copy.
     fn is_covered(&self, fault: &Fault, media: &mut [Media]) -> bool {
         let Fault::Block { member, lba, .. } = *fault else { return false };
-        self.is_settled && media[member].is_described_twice(lba)
+        self.was_quiescent && media[member].is_described_twice(lba)
     }
 
-    /// Nothing was mounted yet.
+    /// The state before the first mount.
     pub(super) fn begin(&self, setup: Setup, stage: Stage) -> Check {
         Check {
             setup,
@@ -150,7 +151,7 @@ impl Remains {
         }
     }
 
-    /// Mounts it with these faults. Returns how often it was mounted.
+    /// Mounts it with these faults. Returns the number of mounts.
     pub(super) fn check(&self, faults: &[Fault]) -> Result<u32, Failure> {
         if let [Fault::Split(first, second)] = *faults {
             return self.check_split(first, second);
@@ -176,7 +177,7 @@ impl Remains {
         let is_unreadable = |fault: &Fault| matches!(fault, Fault::Block { damage: super::Damage::Unreadable, .. });
         let may_be_readable = faults.iter().any(is_unreadable);
         if is_mounted {
-            // What is written now must be there at the mount after that, or an error.
+            // What is written now must be returned by the next mount, or fail.
             let writes = !may_be_readable && (absences.is_none() || check.is_tolerated);
             check.mount(Stage::Again, damaged | first, first, writes)?;
             if writes && absences.is_none() {
@@ -186,7 +187,7 @@ impl Remains {
             check.accept()?;
         }
         if absences.is_some() {
-            // Who was absent while others were written to is as good as failed.
+            // A member that was absent during writes counts as failed.
             let stale = if is_mounted { first } else { 0 };
             check.forget_errors();
             is_mounted |= check.mount(Stage::Back, damaged | stale | second, second, false)?;
@@ -194,7 +195,7 @@ impl Remains {
         if may_be_readable {
             check.media.iter_mut().for_each(Media::heal);
             check.forget_errors();
-            // What was refused has changed nothing.
+            // A refused mount has changed nothing.
             check.mount(
                 Stage::Readable,
                 if is_mounted { damaged | first | second } else { self.inactive },
@@ -207,8 +208,8 @@ impl Remains {
 }
 
 impl Check {
-    /// Mounts the volume while these members are affected by anything, reads it, and lets the power fail. Says whether it was
-    /// mounted.
+    /// Mounts the volume while these members are affected by a fault, reads it, and cuts the power.
+    /// Returns whether it was mounted.
     fn mount(&mut self, stage: Stage, affected: u32, absent: u32, writes: bool) -> Result<bool, Failure> {
         self.mounts += 1;
         self.stage = stage;
@@ -225,12 +226,12 @@ impl Check {
             self.before = None;
             return Ok(false);
         }
-        self.judge_members(&bed, absent)?;
+        self.check_members(&bed, absent)?;
         let blocks = bed.read_all().map_err(|stop| self.stopped(stop))?;
         self.compare(&blocks)?;
         if self.is_tolerated && matches!(self.stage, Stage::First | Stage::Back) {
             bed.inspect(Strictness::Excusing).map_err(|violation| self.stopped(violation.into()))?;
-            bed.model.expect_rest().map_err(|violation| self.failure(What::Hangs, violation.message))?;
+            bed.model.expect_idle().map_err(|violation| self.failure(What::Hangs, violation.message))?;
         }
         self.before = Some(blocks);
         if writes {
@@ -241,8 +242,8 @@ impl Check {
         Ok(true)
     }
 
-    /// The volume is mounted: with members enough, and without those that had failed.
-    fn judge_members(&self, bed: &Testbed, absent: u32) -> Result<(), Failure> {
+    /// The volume is mounted: with enough members, and without failed ones.
+    fn check_members(&self, bed: &Testbed, absent: u32) -> Result<(), Failure> {
         let all = (1 << self.setup.scheme().members()) - 1;
         let (inactive, failed) = self.inactive;
         if self.stage == Stage::First && !self.setup.are_enough(all & !(inactive | absent)) {
@@ -255,7 +256,7 @@ impl Check {
         Ok(())
     }
 
-    /// Losses are accepted: then and later mounts succeed. Which contents are lost is not known.
+    /// Accepts losses: this and later mounts succeed. Which contents are lost is unknown.
     fn accept(&mut self) -> Result<(), Failure> {
         for (stage, setup) in [(Stage::Accepting, self.setup.accepting_losses()), (Stage::Accepted, self.setup)] {
             self.mounts += 1;
@@ -301,10 +302,10 @@ impl Check {
         Ok(())
     }
 
-    /// Somebody who was missing is back: what failed may succeed.
+    /// A missing member is present again: reads that failed may succeed.
     fn forget_errors(&mut self) {
         self.has_written = false;
-        // What was read once is the model's to remember.
+        // Contents that were read once are recorded in the model.
         self.before = None;
     }
 

@@ -1,4 +1,4 @@
-//! What a loss of power leaves on the members.
+//! What survives a power failure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,100 +6,100 @@ use std::str::FromStr;
 use super::media::Media;
 use super::testbed::Point;
 
-/// Where the power fails, and what that leaves.
+/// When the power fails, and what survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// When everything has ended.
+    /// When all commands have completed.
     End,
-    /// It does not: what is damaged is scrubbed when everything has ended.
+    /// No power failure: damage is scrubbed when all commands have completed.
     Scrub,
-    /// In the last operation, after so many commands of members.
-    At(usize, Way),
+    /// In the last operation, after this many commands of members.
+    At(usize, CutKind),
 }
 
-/// What is left of commands that have not ended, and of caches.
+/// What survives of commands in flight and of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Nothing of commands in flight, and everything of caches.
+pub enum CutKind {
+    /// Nothing of commands in flight, and all of the caches.
     Nothing,
-    /// The first commands in flight, so many.
+    /// The first commands in flight, this many.
     Prefix(usize),
-    /// The same, and the first block of the next one.
+    /// The same, and the first block of the next command.
     Torn(usize),
     /// All commands in flight of one member.
     Only(usize),
     /// All commands in flight but those of one member.
     But(usize),
-    /// All members are as they were at their last flush.
+    /// All members revert to their last flush.
     Flushed,
-    /// One member is as it was so many commands after its last flush.
+    /// A member reverts to its state this many commands after its last flush.
     Back(usize, usize),
-    /// All members but one are as they were at their last flush.
+    /// All members but one revert to their last flush.
     FlushedBut(usize),
-    /// A zone of a member is as it was at its last flush.
+    /// A zone of a member reverts to its last flush.
     Zone(usize, u32),
 }
 
-impl Way {
-    /// All ways in which the power may fail at this moment.
-    pub(super) fn all(point: &Point) -> Vec<Way> {
-        let mut ways = vec![Way::Nothing];
+impl CutKind {
+    /// All kinds of power failures at this moment.
+    pub(super) fn all(point: &Point) -> Vec<CutKind> {
+        let mut kinds = vec![CutKind::Nothing];
         let members = point.media.len();
         let in_flight = point.in_flight.len();
-        ways.extend((1..=in_flight).map(Way::Prefix));
-        ways.extend((0..in_flight).filter(|&at| point.in_flight[at].1.operation.blocks().0 > 1).map(Way::Torn));
+        kinds.extend((1..=in_flight).map(CutKind::Prefix));
+        kinds.extend((0..in_flight).filter(|&at| point.in_flight[at].1.operation.blocks().0 > 1).map(CutKind::Torn));
         if in_flight > 1 {
-            ways.extend((0..members).flat_map(|at| [Way::Only(at), Way::But(at)]));
+            kinds.extend((0..members).flat_map(|at| [CutKind::Only(at), CutKind::But(at)]));
         }
         if point.unflushed.iter().any(|states| states.len() > 1) {
-            ways.push(Way::Flushed);
-            ways.extend((0..members).map(Way::FlushedBut));
+            kinds.push(CutKind::Flushed);
+            kinds.extend((0..members).map(CutKind::FlushedBut));
         }
         for (at, states) in point.unflushed.iter().enumerate() {
-            ways.extend((0..states.len().saturating_sub(1)).map(|back| Way::Back(at, back)));
+            kinds.extend((0..states.len().saturating_sub(1)).map(|back| CutKind::Back(at, back)));
             if states.len() > 2 {
-                ways.extend(states[0].zones_unlike(&point.media[at]).into_iter().map(|zone| Way::Zone(at, zone)));
+                kinds.extend(states[0].zones_unlike(&point.media[at]).into_iter().map(|zone| CutKind::Zone(at, zone)));
             }
         }
-        ways
+        kinds
     }
 
-    /// What is left on the members.
-    pub(super) fn leaves(self, point: &Point) -> Option<Vec<Media>> {
+    /// The media after the power failure.
+    pub(super) fn surviving_media(self, point: &Point) -> Option<Vec<Media>> {
         let mut media = point.media.clone();
         let states = |member: usize| point.unflushed.get(member);
         match self {
-            Way::Nothing => {}
-            Way::Prefix(count) => take_effect(&mut media, point, |at, _| at < count),
-            Way::Torn(count) => {
+            CutKind::Nothing => {}
+            CutKind::Prefix(count) => take_effect(&mut media, point, |at, _| at < count),
+            CutKind::Torn(count) => {
                 take_effect(&mut media, point, |at, _| at < count);
                 let (member, command) = point.in_flight.get(count)?;
                 media[*member].execute_first_block(command);
             }
-            Way::Only(member) => take_effect(&mut media, point, |_, at| at == member),
-            Way::But(member) => take_effect(&mut media, point, |_, at| at != member),
-            Way::Flushed => {
+            CutKind::Only(member) => take_effect(&mut media, point, |_, at| at == member),
+            CutKind::But(member) => take_effect(&mut media, point, |_, at| at != member),
+            CutKind::Flushed => {
                 media = point.unflushed.iter().map(|states| states[0].clone()).collect();
             }
-            Way::FlushedBut(member) => {
+            CutKind::FlushedBut(member) => {
                 media = point.unflushed.iter().map(|states| states[0].clone()).collect();
                 *media.get_mut(member)? = point.media[member].clone();
             }
-            Way::Back(member, back) => *media.get_mut(member)? = states(member)?.get(back)?.clone(),
-            Way::Zone(member, zone) => media.get_mut(member)?.copy_zone(&states(member)?[0], zone),
+            CutKind::Back(member, back) => *media.get_mut(member)? = states(member)?.get(back)?.clone(),
+            CutKind::Zone(member, zone) => media.get_mut(member)?.copy_zone(&states(member)?[0], zone),
         }
-        // No more zones are active than may be.
+        // Not more zones are active than allowed.
         (media.len() == point.media.len() && media.iter().all(Media::is_possible)).then_some(())?;
         media.iter_mut().for_each(Media::power_cycle);
         Some(media)
     }
 
-    /// A word for what kind of loss it is.
-    pub(super) fn kind(self) -> &'static str {
+    /// A word for the group of this kind.
+    pub(super) fn group(self) -> &'static str {
         match self {
-            Way::Nothing | Way::Prefix(_) | Way::Only(_) | Way::But(_) => "crash",
-            Way::Torn(_) => "torn",
-            Way::Flushed | Way::Back(..) | Way::FlushedBut(_) | Way::Zone(..) => "cache lost",
+            CutKind::Nothing | CutKind::Prefix(_) | CutKind::Only(_) | CutKind::But(_) => "crash",
+            CutKind::Torn(_) => "torn",
+            CutKind::Flushed | CutKind::Back(..) | CutKind::FlushedBut(_) | CutKind::Zone(..) => "cache lost",
         }
     }
 }
@@ -114,22 +114,22 @@ fn take_effect(media: &mut [Media], point: &Point, does: impl Fn(usize, usize) -
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (at, way) = match self {
+        let (at, kind) = match self {
             Cut::End => return f.write_str("end"),
             Cut::Scrub => return f.write_str("scrub"),
-            Cut::At(at, way) => (at, way),
+            Cut::At(at, kind) => (at, kind),
         };
         write!(f, "crash {at}")?;
-        match way {
-            Way::Nothing => Ok(()),
-            Way::Prefix(count) => write!(f, " prefix {count}"),
-            Way::Torn(count) => write!(f, " torn {count}"),
-            Way::Only(member) => write!(f, " only {member}"),
-            Way::But(member) => write!(f, " but {member}"),
-            Way::Flushed => f.write_str(" flushed"),
-            Way::FlushedBut(member) => write!(f, " flushedbut {member}"),
-            Way::Back(member, back) => write!(f, " back {member} {back}"),
-            Way::Zone(member, zone) => write!(f, " zone {member} {zone}"),
+        match kind {
+            CutKind::Nothing => Ok(()),
+            CutKind::Prefix(count) => write!(f, " prefix {count}"),
+            CutKind::Torn(count) => write!(f, " torn {count}"),
+            CutKind::Only(member) => write!(f, " only {member}"),
+            CutKind::But(member) => write!(f, " but {member}"),
+            CutKind::Flushed => f.write_str(" flushed"),
+            CutKind::FlushedBut(member) => write!(f, " flushedbut {member}"),
+            CutKind::Back(member, back) => write!(f, " back {member} {back}"),
+            CutKind::Zone(member, zone) => write!(f, " zone {member} {zone}"),
         }
     }
 }
@@ -139,21 +139,21 @@ impl FromStr for Cut {
 
     fn from_str(text: &str) -> Result<Cut, String> {
         let words: Vec<&str> = text.split(' ').collect();
-        let number = |word: &str| word.parse().map_err(|_| format!("\"{word}\" is no number in \"{text}\""));
-        let (at, way) = match words[..] {
+        let number = |word: &str| word.parse().map_err(|_| format!("\"{word}\" in \"{text}\" is not a number"));
+        let (at, kind) = match words[..] {
             ["end"] => return Ok(Cut::End),
             ["scrub"] => return Ok(Cut::Scrub),
-            ["crash", at] => (at, Way::Nothing),
-            ["crash", at, "prefix", count] => (at, Way::Prefix(number(count)?)),
-            ["crash", at, "torn", count] => (at, Way::Torn(number(count)?)),
-            ["crash", at, "only", member] => (at, Way::Only(number(member)?)),
-            ["crash", at, "but", member] => (at, Way::But(number(member)?)),
-            ["crash", at, "flushed"] => (at, Way::Flushed),
-            ["crash", at, "flushedbut", member] => (at, Way::FlushedBut(number(member)?)),
-            ["crash", at, "back", member, back] => (at, Way::Back(number(member)?, number(back)?)),
-            ["crash", at, "zone", member, zone] => (at, Way::Zone(number(member)?, number(zone)? as u32)),
-            _ => return Err(format!("no cut \"{text}\": end, crash 17, crash 17 prefix 2")),
+            ["crash", at] => (at, CutKind::Nothing),
+            ["crash", at, "prefix", count] => (at, CutKind::Prefix(number(count)?)),
+            ["crash", at, "torn", count] => (at, CutKind::Torn(number(count)?)),
+            ["crash", at, "only", member] => (at, CutKind::Only(number(member)?)),
+            ["crash", at, "but", member] => (at, CutKind::But(number(member)?)),
+            ["crash", at, "flushed"] => (at, CutKind::Flushed),
+            ["crash", at, "flushedbut", member] => (at, CutKind::FlushedBut(number(member)?)),
+            ["crash", at, "back", member, back] => (at, CutKind::Back(number(member)?, number(back)?)),
+            ["crash", at, "zone", member, zone] => (at, CutKind::Zone(number(member)?, number(zone)? as u32)),
+            _ => return Err(format!("unknown power failure \"{text}\"; expected end, crash 17 or crash 17 prefix 2")),
         };
-        Ok(Cut::At(number(at)?, way))
+        Ok(Cut::At(number(at)?, kind))
     }
 }

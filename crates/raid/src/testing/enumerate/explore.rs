@@ -1,35 +1,35 @@
-//! All cases after a history.
+//! Explores all cases after a history.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::check::{Remains, history_failure};
+use super::check::{CrashedVolume, history_failure};
 use super::media::{Media, mixed};
 use super::report::kind_of;
 use super::sides::check_scrub;
 use super::testbed::{Point, Stop, Testbed};
-use super::{Case, Cut, Damage, Failure, Fault, Op, Report, Setup, Stage, Way, What};
+use super::{Case, Cut, CutKind, Damage, Failure, Fault, Op, Report, Setup, Stage, What};
 use crate::limits::METADATA_ZONES;
 
-/// How much is tried after each history.
+/// What is tried after each history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Every point at which the power may fail.
     pub crashes: bool,
-    /// Every block damaged, and members absent, when everything has ended.
+    /// Every block damaged, and members absent, when all commands have completed.
     pub faults: bool,
     /// At every point at which the power may fail, each member absent.
     pub crashes_and_absences: bool,
-    /// When everything has ended, two faults at a time.
+    /// When all commands have completed, two faults at a time.
     pub pairs: bool,
-    /// At every point at which the power may fail, every block damaged in every way.
+    /// At every point at which the power may fail, every block damaged in every cut_kind.
     pub crashes_and_damages: bool,
-    /// When everything has ended, every block damaged, and scrubbed.
+    /// When all commands have completed, every block damaged, and scrubbed.
     pub scrubs: bool,
 }
 
 impl Depth {
-    /// One thing at a time.
+    /// One fault at a time.
     pub const SINGLE: Depth = Depth {
         crashes: true,
         faults: true,
@@ -40,13 +40,15 @@ impl Depth {
     };
     /// Damage that is scrubbed.
     pub const SCRUBS: Depth = Depth { crashes: false, faults: false, scrubs: true, ..Depth::SINGLE };
-    /// Two faults at a time when everything has ended, and a member absent after every crash.
+    /// Two faults at a time when all commands have completed, and a member absent after every
+    /// crash.
     pub const FAULTS_IN_PAIRS: Depth = Depth { crashes_and_absences: true, pairs: true, ..Depth::SINGLE };
-    /// Two things at a time.
+    /// Two faults at a time.
     pub const PAIRS: Depth = Depth { crashes_and_damages: true, ..Depth::FAULTS_IN_PAIRS };
 }
 
-/// Tries everything after a history: its last operation is cut, the operations before it belong to shorter histories.
+/// Explores a history: the power fails in its last operation; the operations before belong to
+/// shorter histories.
 #[must_use]
 pub fn explore(setup: Setup, history: &[Op], depth: Depth) -> Report {
     let mut explorer = Explorer { setup, history, report: Report::default(), seen: BTreeSet::new() };
@@ -72,26 +74,26 @@ pub fn explore(setup: Setup, history: &[Op], depth: Depth) -> Report {
 /// Checks one case.
 ///
 /// # Errors
-/// The promise that was not kept, or, with nothing in its message but that, why there is no such case.
+/// The violated guarantee, or, in the message alone, why the case does not exist.
 pub fn replay(case: &Case) -> Result<(), Failure> {
     if let (Cut::Scrub, [fault]) = (case.cut, &case.faults[..]) {
         return check_scrub(case.setup, &case.history, fault);
     }
     let points = points_of(case.setup, &case.history).map_err(history_failure)?;
-    let (at, way) = match case.cut {
-        Cut::End | Cut::Scrub => (points.len().saturating_sub(1), Way::Nothing),
-        Cut::At(at, way) => (at, way),
+    let (at, cut_kind) = match case.cut {
+        Cut::End | Cut::Scrub => (points.len().saturating_sub(1), CutKind::Nothing),
+        Cut::At(at, cut_kind) => (at, cut_kind),
     };
-    let left = points.get(at).and_then(|point| Some((point, way.leaves(point)?)));
+    let left = points.get(at).and_then(|point| Some((point, cut_kind.surviving_media(point)?)));
     let Some((point, media)) = left else {
-        let message = format!("there is no such crash: the history has {} points", points.len());
+        let message = format!("no such crash: the history has {} points", points.len());
         return Err(Failure { what: What::History, stage: Stage::Before, is_tolerated: true, message });
     };
-    check(&Remains::of(point, media), &case.faults).map(|_| ())
+    check(&CrashedVolume::of(point, media), &case.faults).map(|_| ())
 }
 
-fn check(remains: &Remains, faults: &[Fault]) -> Result<u32, Failure> {
-    catch_unwind(AssertUnwindSafe(|| remains.check(faults))).unwrap_or_else(|panic| Err(panicked(&*panic)))
+fn check(crashed: &CrashedVolume, faults: &[Fault]) -> Result<u32, Failure> {
+    catch_unwind(AssertUnwindSafe(|| crashed.check(faults))).unwrap_or_else(|panic| Err(panicked(&*panic)))
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
@@ -104,7 +106,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
     }
 }
 
-/// The moments of the last operation.
+/// The points of the last operation.
 fn points_of(setup: Setup, history: &[Op]) -> Result<Vec<Point>, Stop> {
     let mut bed = Testbed::create(setup)?;
     let Some((&last, before)) = history.split_last() else { return Ok(vec![bed.point()]) };
@@ -118,7 +120,7 @@ struct Explorer<'a> {
     setup: Setup,
     history: &'a [Op],
     report: Report,
-    /// Cases that were checked, as hashes of all that matters for them.
+    /// Hashes of the cases that were checked, over everything that matters.
     seen: BTreeSet<u64>,
 }
 
@@ -126,89 +128,89 @@ impl Explorer<'_> {
     fn all(&mut self, points: &[Point], depth: Depth) {
         let members = self.setup.scheme().members();
         if let (true, Some(end)) = (depth.faults, points.last())
-            && let Some(media) = Way::Nothing.leaves(end)
+            && let Some(media) = CutKind::Nothing.surviving_media(end)
         {
-            let remains = Remains::of(end, media);
-            self.damages(Cut::End, &remains);
-            for absence in absences(members).into_iter().chain(split(self.setup, remains.inactive)) {
-                self.case(Cut::End, &remains, &[absence]);
+            let crashed = CrashedVolume::of(end, media);
+            self.damages(Cut::End, &crashed);
+            for absence in absences(members).into_iter().chain(split(self.setup, crashed.inactive)) {
+                self.case(Cut::End, &crashed, &[absence]);
             }
             if depth.pairs {
-                self.damages_and_absences(&remains);
-                self.two_damages(&remains);
+                self.damages_and_absences(&crashed);
+                self.two_damages(&crashed);
             }
         }
         if let (true, Some(end)) = (depth.scrubs, points.last())
-            && let Some(media) = Way::Nothing.leaves(end)
+            && let Some(media) = CutKind::Nothing.surviving_media(end)
         {
-            self.scrubs(&Remains::of(end, media));
+            self.scrubs(&CrashedVolume::of(end, media));
         }
         if !depth.crashes {
             return;
         }
         for (at, point) in points.iter().enumerate() {
-            for way in Way::all(point) {
-                let Some(media) = way.leaves(point) else { continue };
-                let (cut, remains) = (Cut::At(at, way), Remains::of(point, media));
-                self.case(cut, &remains, &[]);
+            for cut_kind in CutKind::all(point) {
+                let Some(media) = cut_kind.surviving_media(point) else { continue };
+                let (cut, crashed) = (Cut::At(at, cut_kind), CrashedVolume::of(point, media));
+                self.case(cut, &crashed, &[]);
                 if depth.crashes_and_absences {
                     for member in 0..members {
-                        self.case(cut, &remains, &[Fault::Absent(1 << member)]);
+                        self.case(cut, &crashed, &[Fault::Absent(1 << member)]);
                     }
                 }
                 if depth.crashes_and_damages {
-                    self.damages(cut, &remains);
+                    self.damages(cut, &crashed);
                 }
             }
         }
     }
 
-    fn damages(&mut self, cut: Cut, remains: &Remains) {
-        for fault in self.every_damage(remains) {
-            self.case(cut, remains, &[fault]);
+    fn damages(&mut self, cut: Cut, crashed: &CrashedVolume) {
+        for fault in self.every_damage(crashed) {
+            self.case(cut, crashed, &[fault]);
         }
     }
 
-    fn scrubs(&mut self, remains: &Remains) {
-        if remains.inactive != 0 {
+    fn scrubs(&mut self, crashed: &CrashedVolume) {
+        if crashed.inactive != 0 {
             return;
         }
-        for fault in self.every_damage(remains).into_iter().filter(|fault| matches!(fault, Fault::Block { .. })) {
+        for fault in self.every_damage(crashed).into_iter().filter(|fault| matches!(fault, Fault::Block { .. })) {
             self.report.cases += 1;
             let scrubbed = catch_unwind(AssertUnwindSafe(|| check_scrub(self.setup, self.history, &fault)));
             if let Err(failure) = scrubbed.unwrap_or_else(|panic| Err(panicked(&*panic))) {
                 let Fault::Block { member, lba, .. } = fault else { continue };
-                self.note(Cut::Scrub, &[fault], failure, &[what_is_at(&remains.media[member], lba)]);
+                self.note(Cut::Scrub, &[fault], failure, &[what_is_at(&crashed.media[member], lba)]);
             }
         }
     }
 
-    fn damages_and_absences(&mut self, remains: &Remains) {
+    fn damages_and_absences(&mut self, crashed: &CrashedVolume) {
         let members = self.setup.scheme().members();
-        for fault in self.every_damage(remains) {
+        for fault in self.every_damage(crashed) {
             for absent in (0..members).map(|member| 1 << member).filter(|absent| absent & fault.members() == 0) {
-                self.case(Cut::End, remains, &[fault, Fault::Absent(absent)]);
+                self.case(Cut::End, crashed, &[fault, Fault::Absent(absent)]);
             }
         }
     }
 
     /// Two blocks, damaged in the same way.
-    fn two_damages(&mut self, remains: &Remains) {
+    fn two_damages(&mut self, crashed: &CrashedVolume) {
         for damage in [Damage::Data, Damage::Unreadable] {
             let is_meant = |fault: &Fault| matches!(fault, Fault::Block { damage: other, .. } if *other == damage);
-            let faults: Vec<Fault> = self.every_damage(remains).into_iter().filter(is_meant).collect();
+            let faults: Vec<Fault> = self.every_damage(crashed).into_iter().filter(is_meant).collect();
             for (at, &first) in faults.iter().enumerate() {
                 for &second in &faults[at + 1..] {
-                    self.case(Cut::End, remains, &[first, second]);
+                    self.case(Cut::End, crashed, &[first, second]);
                 }
             }
         }
     }
 
-    fn every_damage(&self, remains: &Remains) -> Vec<Fault> {
+    fn every_damage(&self, crashed: &CrashedVolume) -> Vec<Fault> {
         let damages = Damage::all(!self.setup.is_in_band);
         let mut faults = Vec::new();
-        for (member, media) in remains.media.iter().enumerate() {
+        for (member, media) in crashed.media.iter().enumerate() {
             for lba in media.written() {
                 faults.extend(damages.iter().map(|&damage| Fault::Block { member, lba, damage }));
             }
@@ -217,9 +219,9 @@ impl Explorer<'_> {
         faults
     }
 
-    fn case(&mut self, cut: Cut, remains: &Remains, faults: &[Fault]) {
-        let hash = remains.media.iter().fold(u64::from(remains.inactive), |hash, media| mixed(hash, media.hash()));
-        let rest = format!("{faults:?}{:?}", remains.model);
+    fn case(&mut self, cut: Cut, crashed: &CrashedVolume, faults: &[Fault]) {
+        let hash = crashed.media.iter().fold(u64::from(crashed.inactive), |hash, media| mixed(hash, media.hash()));
+        let rest = format!("{faults:?}{:?}", crashed.model);
         let hash = rest
             .as_bytes()
             .chunks(8)
@@ -229,11 +231,11 @@ impl Explorer<'_> {
             return;
         }
         self.report.cases += 1;
-        match check(remains, faults) {
+        match check(crashed, faults) {
             Ok(mounts) => self.report.mounts += u64::from(mounts),
             Err(failure) => {
                 let place = |fault: &Fault| match *fault {
-                    Fault::Block { member, lba, .. } => Some(what_is_at(&remains.media[member], lba)),
+                    Fault::Block { member, lba, .. } => Some(what_is_at(&crashed.media[member], lba)),
                     Fault::Zone { zone, .. } if zone < METADATA_ZONES => Some("superblock zone"),
                     Fault::Zone { .. } => Some("zone"),
                     _ => None,
@@ -252,7 +254,7 @@ impl Explorer<'_> {
     }
 }
 
-/// Each member, each two members, and each after another.
+/// Each member, each pair of members, and each followed by another one.
 fn absences(members: usize) -> Vec<Fault> {
     let bits = || (0..members).map(|member| 1_u32 << member);
     let singles = bits().map(Fault::Absent);
@@ -268,7 +270,7 @@ fn absences(members: usize) -> Vec<Fault> {
         .collect()
 }
 
-/// Two halves of the members, where each of them is enough.
+/// Two halves of the members, each of which is enough.
 fn split(setup: Setup, inactive: u32) -> Option<Fault> {
     let members = setup.scheme().members();
     let first = (1_u32 << (members / 2)) - 1;
@@ -277,7 +279,7 @@ fn split(setup: Setup, inactive: u32) -> Option<Fault> {
     are_enough.then_some(Fault::Split(first, second))
 }
 
-/// What a block of a member is, by its place and its first bytes.
+/// The kind of a member's block, by its place and its first bytes.
 fn what_is_at(media: &Media, lba: zonda_zoned::Lba) -> &'static str {
     let zone = media.geometry().zone_of(lba).map_or(0, |zone| zone.0);
     if zone < METADATA_ZONES {

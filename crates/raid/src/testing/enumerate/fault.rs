@@ -1,36 +1,38 @@
-//! What is wrong with members when a volume is mounted.
+//! Faults of members when a volume is mounted.
 
 use std::fmt;
 use std::str::FromStr;
 
 use zonda_zoned::Lba;
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A block of a member is damaged.
     Block {
-        /// Which member.
+        /// The member.
         member: usize,
-        /// Where.
+        /// The block.
         lba: Lba,
-        /// How.
+        /// The kind of damage.
         damage: Damage,
     },
     /// A zone of a member is offline.
     Zone {
-        /// Which member.
+        /// The member.
         member: usize,
-        /// Which zone.
+        /// The zone.
         zone: u32,
     },
-    /// These members, as bits, are absent; the volume is mounted without them and written to; then they are back.
+    /// These members, as bits, are absent; the volume is mounted without them and written to; then
+    /// they return.
     Absent(u32),
-    /// The first members are absent, the volume is mounted without them and written to; then they are back, and the second ones
-    /// are absent.
+    /// The first members are absent, the volume is mounted without them and written to; then they
+    /// return, and the second ones are absent.
     Swapped(u32, u32),
-    /// The volume is mounted without the first members and written to, and what was there before without the second ones; then all are
-    /// together again. Nobody knows which epoch is the newest.
+    /// Split brain: the volume is mounted without the first members and written to, and its earlier
+    /// state without the second ones; then all are mounted together. The caller does not know the
+    /// newest epoch.
     Split(u32, u32),
 }
 
@@ -41,14 +43,14 @@ pub enum Damage {
     Data,
     /// A bit of its metadata is flipped.
     Metadata,
-    /// A bit in the middle of its data, and one of its metadata, if it has any.
+    /// A bit in the middle of its data is flipped, and one of its metadata, if it has any.
     Both,
     /// It cannot be read.
     Unreadable,
 }
 
 impl Damage {
-    /// The ways in which blocks of a member are damaged.
+    /// The kinds of damage to blocks of a member.
     #[must_use]
     pub fn all(has_metadata: bool) -> &'static [Damage] {
         const ALL: [Damage; 4] = [Damage::Data, Damage::Both, Damage::Unreadable, Damage::Metadata];
@@ -79,7 +81,7 @@ impl Fault {
     }
 }
 
-/// Members by their bits.
+/// Members as a list.
 pub(super) fn places(bits: u32) -> String {
     let places = (0..u32::BITS).filter(|at| bits >> at & 1 == 1).map(|at| at.to_string());
     places.collect::<Vec<_>>().join("+")
@@ -110,7 +112,8 @@ impl FromStr for Fault {
             ["split", first, second] => bits(first).zip(bits(second)).map(|(a, b)| Fault::Split(a, b)),
             _ => None,
         };
-        fault.ok_or(format!("no fault \"{text}\": flip 2:37 data, offline 2:4, absent 0+1 or swapped 0 1"))
+        fault
+            .ok_or(format!("unknown fault \"{text}\"; expected flip 2:37 data, offline 2:4, absent 0+1 or swapped 0 1"))
     }
 }
 

@@ -1,25 +1,26 @@
-//! What is done to a volume.
+//! Operations on a volume.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::testing::Request;
 
-/// Commands of a member after which a rebuild is cut short.
+/// Commands of a member after which a rebuild is interrupted.
 pub(super) const CUT_REBUILD_COMMANDS: usize = 12;
 
-/// One operation. Those that hosts ask for end before the next one begins.
+/// One operation. Host requests complete before the next operation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Writes two blocks at 0.
     WriteTwo,
-    /// Writes three blocks at 1: the first was written by [`WriteTwo`](Op::WriteTwo) as well.
+    /// Writes three blocks at 1: the first is also written by [`WriteTwo`](Op::WriteTwo).
     WriteThree,
     /// Both writes at once.
     WriteBoth,
-    /// The same, and the power fails after so many commands of members; then the volume is mounted.
+    /// The same, and the power fails after this many commands of members; then the volume is
+    /// mounted.
     WriteCut(u8),
-    /// Writes every block, two a request.
+    /// Writes every block, two per request.
     Fill,
     /// Trims two blocks at 1.
     Trim,
@@ -29,26 +30,27 @@ pub enum Op {
     FlushFailing,
     /// Fails a member.
     Fail(u8),
-    /// Replaces the members that have failed by empty ones, and rebuilds them.
+    /// Replaces the failed members by empty ones, and rebuilds them.
     Rebuild,
-    /// The same, and the power fails while they are rebuilt; then the volume is mounted.
+    /// The same, and the power fails during the rebuild; then the volume is mounted.
     RebuildCut,
-    /// Takes the members that have failed back, with what they hold, and catches them up.
+    /// Re-adds the failed members with their contents, and catches them up.
     Readd,
-    /// The same, and the power fails after so many commands of members; then the volume is mounted.
+    /// The same, and the power fails after this many commands of members; then the volume is
+    /// mounted.
     ReaddCut(u8),
-    /// Stops the volume, mounts it with all members, and takes those back that had been missing.
+    /// Stops the volume, mounts it with all members, and re-adds those that were missing.
     Back,
     /// Scrubs.
     Scrub,
-    /// Stops the volume, and mounts it.
+    /// Stops the volume, and mounts it again.
     Remount,
-    /// Stops the volume, and mounts it without a member; the next mount has it again.
+    /// Stops the volume, and mounts it without a member; the next mount includes it again.
     Away(u8),
 }
 
 impl Op {
-    /// Operations of a volume of so many members: the basic ones, or all.
+    /// The operations on a volume with this many members: the basic ones, or all.
     #[must_use]
     pub fn alphabet(members: usize, is_redundant: bool, is_full: bool) -> Vec<Op> {
         let mut ops = vec![Op::WriteTwo, Op::WriteThree, Op::Trim, Op::Flush, Op::Remount];
@@ -65,7 +67,7 @@ impl Op {
         ops
     }
 
-    /// What hosts ask for, at once.
+    /// The host requests of an operation, submitted together.
     pub(super) fn requests(self) -> Vec<Request> {
         match self {
             Op::WriteTwo => vec![Request::Write { start: 0, blocks: 2 }],
@@ -77,7 +79,8 @@ impl Op {
         }
     }
 
-    /// Whether a history with these two in a row shows nothing that it does not show without one of them.
+    /// Whether a history with these two in a row covers nothing that it does not cover without one
+    /// of them.
     fn is_idle_after(self, before: Option<Op>) -> bool {
         match self {
             Op::Flush | Op::Scrub | Op::Remount => before == Some(self) || before.is_none() && self != Op::Remount,
@@ -88,7 +91,7 @@ impl Op {
     }
 }
 
-/// All histories of so many operations, but for those in which an operation has nothing to do.
+/// All histories of this many operations, except those in which an operation has nothing to do.
 #[must_use]
 pub fn histories(alphabet: &[Op], length: usize) -> Vec<Vec<Op>> {
     let mut all: Vec<Vec<Op>> = vec![Vec::new()];
@@ -152,7 +155,7 @@ impl FromStr for Op {
                 let number = |prefix: &str| text.strip_prefix(prefix).and_then(|number| number.parse().ok());
                 let op = number("fail").map(Op::Fail).or(number("away").map(Op::Away));
                 let op = op.or(number("readdcut").map(Op::ReaddCut));
-                op.or(number("wwcut").map(Op::WriteCut)).ok_or(format!("no operation \"{text}\""))?
+                op.or(number("wwcut").map(Op::WriteCut)).ok_or(format!("unknown operation \"{text}\""))?
             }
         })
     }

@@ -1,4 +1,4 @@
-//! What is on a member, at one moment; what a loss of power leaves of it, and how it is damaged.
+//! The media of a member at one moment; effects of power failures, and damage.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use zonda_zoned::{
 use super::super::{Drive, Strictness};
 use super::Damage;
 use crate::limits::METADATA_ZONES;
-use crate::machine::Look;
+use crate::machine::MediaRead;
 
-/// What is on a member. A copy of it costs nothing until one of the two is changed.
+/// The media of a member. Copies share memory until one of them is changed.
 #[derive(Clone, Debug)]
 pub(super) struct Media {
     drive: Arc<Drive>,
@@ -34,12 +34,12 @@ impl Media {
         Arc::make_mut(&mut self.drive)
     }
 
-    /// Gives the member a command, and it takes effect.
+    /// Executes a command on the member.
     pub(super) fn execute(&mut self, command: &Command) -> zonda_zoned::Completion {
         self.drive_mut().execute(command)
     }
 
-    /// The beginning of a write takes effect, and the rest does not.
+    /// Only the beginning of a write takes effect.
     pub(super) fn execute_first_block(&mut self, command: &Command) {
         let mut command = command.clone();
         let (blocks, payload) = match &mut command.operation {
@@ -58,32 +58,32 @@ impl Media {
         self.drive_mut().device.power_cycle();
     }
 
-    /// Blocks that were written, all zones.
+    /// Blocks that were written, in all zones.
     pub(super) fn written(&self) -> Vec<Lba> {
         let geometry = self.geometry();
         let blocks = |zone: u32| {
             let image = self.drive.device.image(ZoneIndex(zone));
             let start = geometry.zone_start(ZoneIndex(zone));
-            // A zone that was finished has its write pointer where it stood.
+            // A finished zone keeps its old write pointer here.
             (0..image.write_pointer_blocks.0).map(move |at| start + Blocks(at))
         };
         (0..geometry.zone_count).flat_map(blocks).collect()
     }
 
-    /// Whether no more zones are active than may be.
+    /// Whether no more zones are active than allowed.
     pub(super) fn is_possible(&self) -> bool {
         let is_active = |zone: &u32| self.drive.device.image(ZoneIndex(*zone)).state.is_active();
         let active = (0..self.geometry().zone_count).filter(is_active).count() as u32;
         self.geometry().max_active_zones.is_none_or(|most| active <= most)
     }
 
-    /// Zones that differ from those of another.
+    /// Zones that differ from those of another member image.
     pub(super) fn zones_unlike(&self, other: &Media) -> Vec<u32> {
         let hash = |media: &Media, zone| media.hash_of_zone(zone, 0);
         (0..self.geometry().zone_count).filter(|&zone| hash(self, zone) != hash(other, zone)).collect()
     }
 
-    /// A zone becomes what it is on another.
+    /// Copies a zone from another member image.
     pub(super) fn copy_zone(&mut self, from: &Media, zone: u32) {
         let index = ZoneIndex(zone);
         let image = from.drive.device.image(index);
@@ -117,7 +117,7 @@ impl Media {
             return self.drive_mut().lose_block(lba);
         }
         let drive = self.drive_mut();
-        let Look::Block(data, metadata) = drive.look(lba, Strictness::Strict) else { return };
+        let MediaRead::Block(data, metadata) = drive.read_block(lba, Strictness::Strict) else { return };
         let (mut data, mut metadata) = (data.to_vec(), metadata.to_vec());
         match damage {
             Damage::Data => data[0] ^= 1,
@@ -132,34 +132,35 @@ impl Media {
         drive.device.set_block_bytes(lba, &data, &metadata);
     }
 
-    /// A look at a block.
-    pub(super) fn look(&mut self, lba: Lba, strictness: Strictness) -> Look {
-        Arc::make_mut(&mut self.drive).look(lba, strictness)
+    /// Reads a block for inspection.
+    pub(super) fn read_block(&mut self, lba: Lba, strictness: Strictness) -> MediaRead {
+        Arc::make_mut(&mut self.drive).read_block(lba, strictness)
     }
 
-    /// Whether a block is a header or a superblock.
+    /// Whether a block is a header or a superblock, of which there are two copies.
     pub(super) fn is_described_twice(&mut self, lba: Lba) -> bool {
         let is_superblock = self.geometry().zone_of(lba).is_some_and(|zone| zone.0 < METADATA_ZONES);
-        is_superblock || matches!(self.look(lba, Strictness::Strict), Look::Block(data, _) if data.starts_with(b"ZVSG"))
+        is_superblock
+            || matches!(self.read_block(lba, Strictness::Strict), MediaRead::Block(data, _) if data.starts_with(b"ZVSG"))
     }
 
-    /// A zone is lost.
+    /// A zone goes offline.
     pub(super) fn offline(&mut self, zone: u32) {
         self.drive_mut().device.degrade(ZoneIndex(zone), ZoneState::Offline);
     }
 
-    /// Zones that hold something.
+    /// Zones that are not empty.
     pub(super) fn used_zones(&self) -> Vec<u32> {
         let is_used = |zone: &u32| self.drive.device.image(ZoneIndex(*zone)).write_pointer_blocks.0 > 0;
         (0..self.geometry().zone_count).filter(is_used).collect()
     }
 
-    /// Blocks that could not be read can be read again.
+    /// Unreadable blocks become readable again.
     pub(super) fn heal(&mut self) {
         self.drive_mut().unreadable.clear();
     }
 
-    /// A number that two members that hold the same have in common.
+    /// A hash of the contents, equal for members with equal contents.
     pub(super) fn hash(&self) -> u64 {
         let all = || (0..self.geometry().zone_count).fold(0, |hash, zone| self.hash_of_zone(zone, hash));
         *self.hash.get_or_init(all)
@@ -168,7 +169,7 @@ impl Media {
     fn hash_of_zone(&self, zone: u32, mut hash: u64) -> u64 {
         let image = self.drive.device.image(ZoneIndex(zone));
         let is_open = matches!(image.state, ZoneState::ImplicitlyOpened | ZoneState::ExplicitlyOpened);
-        // A loss of power closes zones.
+        // A power loss closes zones.
         let state = if is_open { ZoneState::Closed } else { image.state };
         hash = mixed(hash, state as u64 ^ image.write_pointer_blocks.0 << 8);
         let start = self.geometry().zone_start(ZoneIndex(zone));

@@ -1,37 +1,37 @@
-//! What an enumeration has found.
+//! Results of an enumeration.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Case, Cut, Failure, Fault, What};
 
-/// Counts, and failures by their kinds.
+/// Counts, and failures by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Histories.
+    /// Histories explored.
     pub histories: u64,
-    /// Moments at which the power may fail.
+    /// Points at which the power may fail.
     pub points: u64,
     /// Cases that were checked.
     pub cases: u64,
-    /// Cases that were equal to one that was checked.
+    /// Cases that were equal to a checked one.
     pub equal: u64,
-    /// Mounts; of a case that fails the first one is counted.
+    /// Mounts; of a failing case only the first one is counted.
     pub mounts: u64,
     /// Failing cases by their kind.
     pub found: BTreeMap<String, Found>,
 }
 
-/// Failing cases of a kind.
+/// Failing cases of one kind.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// How many.
+    /// Their number.
     pub cases: u64,
     /// The first one.
     pub first: Case,
-    /// How that failed.
+    /// How it failed.
     pub failure: Failure,
-    /// Levels, each with the number of its cases.
+    /// Levels, each with its number of cases.
     pub levels: BTreeMap<&'static str, u64>,
 }
 
@@ -44,7 +44,7 @@ impl Report {
         *found.levels.entry(level).or_default() += 1;
     }
 
-    /// Adds what another one has found.
+    /// Adds the results of another enumeration.
     pub fn add(&mut self, other: Report) {
         self.histories += other.histories;
         self.points += other.points;
@@ -66,8 +66,9 @@ impl Report {
     }
 }
 
-/// A name for failures that have the same cause, as far as can be told from outside. Where less is there than the volume needs,
-/// it does not matter how a block was damaged and when the power failed.
+/// A name for failures with the same cause, as far as that can be determined from outside. Where
+/// less is left than the volume needs, it does not matter how a block was damaged and when the
+/// power failed.
 pub(super) fn kind_of(case: &Case, failure: &Failure, places: &[&'static str]) -> String {
     let tolerated = if failure.is_tolerated { "tolerated" } else { "beyond" };
     let mut places = places.iter().copied();
@@ -82,7 +83,7 @@ pub(super) fn kind_of(case: &Case, failure: &Failure, places: &[&'static str]) -
         });
     }
     match case.cut {
-        Cut::At(_, way) if failure.is_tolerated => causes.push(way.kind()),
+        Cut::At(_, cut_kind) if failure.is_tolerated => causes.push(cut_kind.group()),
         _ => {}
     }
     causes.sort_unstable();

@@ -9,7 +9,7 @@ use crate::{Level, METADATA_BYTES, Scheme, SeededBug, StreamShape, VolumeConfig}
 
 /// Blocks of the volume.
 pub(super) const VOLUME_BLOCKS: u64 = 5;
-/// Levels by their names, each with as few members as it can have.
+/// Levels by name, each with the minimum number of members.
 const LEVELS: [(&str, Scheme); 6] = [
     ("single", Scheme { level: Level::Raid0, data: 1, parity: 0 }),
     ("raid0", Scheme { level: Level::Raid0, data: 2, parity: 0 }),
@@ -23,23 +23,23 @@ const LEVELS: [(&str, Scheme); 6] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     level: usize,
-    /// Whether members have no metadata, so that the volume keeps its own in blocks.
+    /// Whether members have no metadata bytes, so that the volume stores metadata in blocks.
     pub is_in_band: bool,
     /// Stripes of a group.
     pub group_stripes: u32,
-    /// Whether members lose what they have not flushed when the power fails.
+    /// Whether members have volatile caches that a power failure discards.
     pub is_cache_volatile: bool,
-    /// A bug that is seeded in it, to see whether it is found. Names do not say it.
+    /// A seeded bug, to check whether it is found. Names do not include it.
     pub(super) bug: Option<SeededBug>,
-    /// Whether mounts are told the newest epoch.
+    /// Whether mounts are given the newest epoch.
     pub(super) knows_epoch: bool,
     /// Whether mounts accept losses.
     pub(super) accepts_losses: bool,
 }
 
 impl Setup {
-    /// All levels with metadata out of band and in band, members with power loss protection and without, and groups of
-    /// these sizes.
+    /// All levels with metadata out of band and in band, members with power loss protection and
+    /// without, and groups of these sizes.
     #[must_use]
     pub fn all(groups: &[u32]) -> Vec<Setup> {
         let mut all = Vec::new();
@@ -60,7 +60,7 @@ impl Setup {
         Setup { level, is_in_band, group_stripes, is_cache_volatile, bug: None, knows_epoch, accepts_losses }
     }
 
-    /// Whether all blocks can be had from these members, as bits.
+    /// Whether all blocks can be computed from these members, as bits.
     pub(super) fn are_enough(&self, members: u32) -> bool {
         let Scheme { level, data, .. } = self.scheme();
         match level {
@@ -76,17 +76,17 @@ impl Setup {
         Setup { bug: Some(bug), ..self }
     }
 
-    /// The same, mounted by somebody who knows no epoch.
+    /// The same setup, mounted without a known epoch.
     pub(super) fn without_known_epoch(self) -> Setup {
         Setup { knows_epoch: false, ..self }
     }
 
-    /// The same, mounted by somebody who accepts losses.
+    /// The same setup, mounted with losses accepted.
     pub(super) fn accepting_losses(self) -> Setup {
         Setup { accepts_losses: true, ..self }
     }
 
-    /// How the volume is made redundant.
+    /// Its redundancy scheme.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
         LEVELS[self.level].1
@@ -98,7 +98,7 @@ impl Setup {
         LEVELS[self.level].0
     }
 
-    /// How many members, whichever they are, it can do without.
+    /// The number of arbitrary members that it can lose.
     #[must_use]
     pub fn tolerates(&self) -> u32 {
         match self.scheme().level {
@@ -148,11 +148,11 @@ impl FromStr for Setup {
     fn from_str(text: &str) -> Result<Setup, String> {
         let parts: Vec<&str> = text.split('/').collect();
         let [level, metadata, group, cache] = parts[..] else {
-            return Err(format!("\"{text}\" is not level/metadata/group/cache, as raid5/oob/g1/plp"));
+            return Err(format!("\"{text}\" is not level/metadata/group/cache, for example raid5/oob/g1/plp"));
         };
-        let level = LEVELS.iter().position(|(name, _)| *name == level).ok_or(format!("no level \"{level}\""))?;
+        let level = LEVELS.iter().position(|(name, _)| *name == level).ok_or(format!("unknown level \"{level}\""))?;
         let group = group.strip_prefix('g').and_then(|group| group.parse().ok()).filter(|&group| group > 0);
-        let group = group.ok_or(format!("\"{text}\" has no group, as g1"))?;
+        let group = group.ok_or(format!("\"{text}\" has no group, for example g1"))?;
         Ok(Setup::of(level, one_of(metadata, ["oob", "inband"])?, group, one_of(cache, ["plp", "volatile"])?))
     }
 }

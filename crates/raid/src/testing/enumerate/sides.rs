@@ -1,6 +1,6 @@
-//! Two sides of a volume that go on without each other; and what is damaged while a volume is in use.
+//! Two sides of a split brain; and damage while a volume is in use.
 
-use super::check::{Failure, Remains, Stage, What, history_failure, stopped};
+use super::check::{CrashedVolume, Failure, Stage, What, history_failure, stopped};
 use super::media::Media;
 use super::testbed::{BlockRead, Mounted, Stop, Testbed};
 use super::{Fault, Op, Setup};
@@ -10,9 +10,9 @@ use crate::testing::Strictness;
 /// Blocks of [`Op::WriteTwo`].
 pub(super) const WRITTEN_BLOCKS: usize = 2;
 
-impl Remains {
-    /// Each side is mounted without the members of the other one, by somebody who knows no epoch, and written to. Together they are refused:
-    /// no mount can tell which of them counts.
+impl CrashedVolume {
+    /// Each side is mounted without the members of the other one and without a known epoch, and
+    /// written to. Together they are refused: no mount can determine which of them counts.
     pub(super) fn check_split(&self, first: u32, second: u32) -> Result<u32, Failure> {
         let setup = self.setup.without_known_epoch();
         let mut media = self.media.clone();
@@ -28,8 +28,8 @@ impl Remains {
             check.write(&mut bed)?;
             bed.power_cut();
             let (side, _) = bed.into_parts();
-            let is_there = |(at, _): &(usize, Media)| absent >> at & 1 == 0;
-            side.into_iter().enumerate().filter(is_there).for_each(|(at, member)| media[at] = member);
+            let is_present = |(at, _): &(usize, Media)| absent >> at & 1 == 0;
+            side.into_iter().enumerate().filter(is_present).for_each(|(at, member)| media[at] = member);
         }
         let check = self.begin(setup, Stage::Together);
         match Testbed::mount(setup, media, self.model.clone(), 0).map_err(|stop| check.stopped(stop))? {
@@ -39,8 +39,9 @@ impl Remains {
     }
 }
 
-/// Damages a block while the volume is in use, and has it scrubbed: afterwards nothing that is needed is damaged. Then blocks are written,
-/// and the volume is mounted: what was written since can be read, and all else where the level tolerates the damage.
+/// Damages a block while the volume is in use, and scrubs it: afterwards nothing that is needed is
+/// damaged. Then blocks are written, and the volume is mounted: later writes can be read, and all
+/// others where the level tolerates the damage.
 pub(super) fn check_scrub(setup: Setup, history: &[Op], fault: &Fault) -> Result<(), Failure> {
     let is_tolerated = setup.tolerates() > 0;
     let failed = |stop: Stop| stopped(stop, Stage::Scrubbed, is_tolerated);
@@ -54,7 +55,7 @@ pub(super) fn check_scrub(setup: Setup, history: &[Op], fault: &Fault) -> Result
     }
     bed.read_all().map_err(failed)?;
     match [Op::WriteTwo, Op::Remount].into_iter().try_for_each(|op| bed.apply(op)) {
-        // What nothing tells of is not rewritten.
+        // What nothing describes is not rewritten.
         Err(Stop::Refused(VolumeError::UnidentifiedLosses { .. })) if !is_tolerated => return Ok(()),
         ended => ended.map_err(failed)?,
     }

@@ -1,9 +1,10 @@
-//! Incidents: sequences of events that chance alone hardly ever brings about. See [`Incident`].
+//! Incidents: sequences of events that random faults hardly ever produce. See [`Incident`].
 //!
-//! Each begins with a volume that is ready, and ends with one. Most begin with one whose members are all whole. What is done stays
-//! within what the volume tolerates, and then everything must be there; or it does not, and then reads may fail and mounts may be
-//! refused for a reason that is documented, and nothing else may be wrong. At the end of an incident of the second kind members are
-//! replaced, and the volume is scrubbed: what cannot be read then is lost, everything else must be there from then on.
+//! Each begins and ends with a volume that is ready. Most begin with undamaged members. The faults
+//! stay within what the volume tolerates, and then everything must be readable; or they exceed it,
+//! and then reads may fail and mounts may be refused for a documented reason, and nothing else may
+//! be wrong. At the end of an incident of the second kind members are replaced, and the volume is
+//! scrubbed: what cannot be read then is lost, everything else must be readable from then on.
 //!
 //! | file | incident |
 //! |---|---|
@@ -27,18 +28,18 @@ mod sides;
 
 use zonda_zoned::Prng;
 
-use super::{Atlas, Drive, Incident, Presence, Promise, SwarmRun, Violation};
+use super::{Drive, FaultBudget, Incident, Presence, Promise, SwarmRun, Violation};
 use crate::{Event, MemberState, VolumeError};
 
 impl SwarmRun {
-    /// What takes place after this round of load.
+    /// The incident after this round of load.
     pub(super) fn incidents(&mut self, round: u64) -> Result<(), Violation> {
         let due = self.swarm.hazards.incidents.clone().into_iter().filter(|(at, _)| *at == round);
         for (_, incident) in due {
             if self.is_over {
                 break;
             }
-            self.world.tell(|| format!("incident: {}", incident.name()));
+            self.simulation.trace(|| format!("incident: {}", incident.name()));
             self.outcome.incidents += 1;
             let prng = &mut Prng::new(self.swarm.seed).fork(&format!("incident/{round}/{}", incident.name()));
             match incident {
@@ -54,13 +55,13 @@ impl SwarmRun {
                 Incident::FailedRebuild => self.failed_rebuild(prng, false)?,
                 Incident::DamagedRebuild => self.failed_rebuild(prng, true)?,
             }
-            self.world.tell(|| format!("the incident is over: {}", incident.name()));
+            self.simulation.trace(|| format!("end of incident: {}", incident.name()));
         }
         Ok(())
     }
 
     fn members(&self) -> usize {
-        self.world.drives.len()
+        self.simulation.drives.len()
     }
 
     fn all_members(&self) -> u32 {
@@ -74,12 +75,12 @@ impl SwarmRun {
 
     /// Members that are not active, as bits.
     fn inactive(&self) -> u32 {
-        let members = self.world.volume.status().members;
+        let members = self.simulation.volume.status().members;
         let inactive = (0..).zip(&members).filter(|(_, member)| member.state != MemberState::Active);
         inactive.fold(0, |bits, (at, _)| bits | 1 << at)
     }
 
-    /// So many members of these, as bits; all of them if they are fewer.
+    /// Random members of these, as bits; all of them if they are fewer than `count`.
     fn some_members(&self, prng: &mut Prng, of: u32, count: usize) -> u32 {
         let mut left = places(of);
         let count = count.min(left.len());
@@ -89,60 +90,62 @@ impl SwarmRun {
     fn load(&mut self, steps: u64) -> Result<(), Violation> {
         for _ in 0..steps {
             self.steps += 1;
-            self.world.step(self.swarm.calm)?;
+            self.simulation.step(self.swarm.calm)?;
         }
         Ok(())
     }
 
     fn make_present(&mut self) {
-        self.world.drives.iter_mut().for_each(|drive| drive.set_presence(Presence::There));
+        self.simulation.drives.iter_mut().for_each(|drive| drive.set_presence(Presence::Present));
     }
 
-    /// All members are active, and none is damaged.
-    fn make_whole(&mut self) -> Result<(), Violation> {
-        self.calm_down();
+    /// Makes all members active and undamaged.
+    fn repair_members(&mut self) -> Result<(), Violation> {
+        self.clear_faults();
         self.make_present();
-        self.world.rest()?;
-        let is_hurt = self.atlas.as_ref().is_some_and(Atlas::is_hurt);
-        if is_hurt && !self.is_healing {
+        self.simulation.quiesce()?;
+        let may_have_damage = self.fault_budget.as_ref().is_some_and(FaultBudget::may_have_damage);
+        if may_have_damage && !self.is_replacing {
             self.replace_suspects()?;
         }
-        if self.is_healing || self.inactive() != 0 {
-            self.world.suspects |= self.inactive();
-            self.finish_healing()?;
+        if self.is_replacing || self.inactive() != 0 {
+            self.simulation.suspects |= self.inactive();
+            self.finish_replacements()?;
         }
-        (self.atlas, self.world.suspects) = (None, 0);
+        (self.fault_budget, self.simulation.suspects) = (None, 0);
         Ok(())
     }
 
-    /// These members, as bits, may have missed something or be damaged: nobody else is until they are replaced.
-    fn hurt_are(&mut self, members: u32) {
-        self.atlas = Some(Atlas::of_hurt(members, self.swarm.is_rough, self.swarm.blows));
-        self.world.suspects = members;
+    /// These members, as bits, may be out of date or damaged: no others are until they are
+    /// replaced.
+    fn set_suspects(&mut self, members: u32) {
+        self.fault_budget = Some(FaultBudget::of_damaged(members, self.swarm.is_rough, self.swarm.injected_faults));
+        self.simulation.suspects = members;
     }
 
-    /// The power fails, or the program dies. Members that pause or fail are there again first.
+    /// A power loss, or a kill of the program. Members that pause or fail are present again first.
     fn stop(&mut self, prng: &mut Prng) {
         self.count();
         self.outcome.crashes += 1;
         let dies = self.swarm.has_deaths && prng.chance(1, 3);
         if dies || !self.swarm.has_power_losses {
-            self.world.die();
+            self.simulation.kill();
         } else {
-            self.world.crash();
+            self.simulation.crash();
         }
-        self.calm_down();
+        self.clear_faults();
     }
 
     fn mount(&mut self, without: u32) -> Result<(), Violation> {
         self.outcome.mounts += 1;
-        self.world.mount(without)
+        self.simulation.mount(without)
     }
 
-    /// Mounts, and says why that is refused. The reason must be one of those that are documented; what was in flight is lost then.
+    /// Mounts, and returns why that is refused. The reason must be a documented one; requests in
+    /// flight are lost then.
     fn try_mount(&mut self, without: u32) -> Result<Option<VolumeError>, Violation> {
         self.outcome.mounts += 1;
-        let Some(error) = self.world.try_mount(without)? else { return Ok(None) };
+        let Some(error) = self.simulation.try_mount(without)? else { return Ok(None) };
         self.outcome.refused_mounts += 1;
         let is_documented = match &error {
             VolumeError::TooManyMissing { .. }
@@ -151,106 +154,108 @@ impl SwarmRun {
             | VolumeError::SplitBrain { .. }
             | VolumeError::NoVolume { .. } => true,
             VolumeError::Member { what, .. } => what.starts_with("its newest superblock cannot be read"),
-            // With metadata in band, what is in a chunk behind a block that cannot be read is not read either.
+            // With metadata in band, blocks of a chunk behind an unreadable one are not read
+            // either.
             VolumeError::Config(what) => {
                 self.has_no_members(without) || what.starts_with("the last stripes cannot be read")
             }
             _ => false,
         };
         if !is_documented {
-            let what = format!("the mount is refused for a reason that is not documented: {error}");
+            let what = format!("the mount is refused for an undocumented reason: {error}");
             return Err(Violation::new(Promise::Mounts, what));
         }
-        self.world.crash();
+        self.simulation.crash();
         Ok(Some(error))
     }
 
     fn has_no_members(&self, without: u32) -> bool {
-        let is_there = |(at, drive): (usize, &Drive)| without >> at & 1 == 0 && drive.presence() == Presence::There;
-        !self.world.drives.iter().enumerate().any(is_there)
+        let is_present = |(at, drive): (usize, &Drive)| without >> at & 1 == 0 && drive.presence() == Presence::Present;
+        !self.simulation.drives.iter().enumerate().any(is_present)
     }
 
-    /// Scrubs the volume. Returns how many blocks were repaired, how many are lost, and how many it says are unreadable still.
+    /// Scrubs the volume. Returns the numbers of repaired, lost, and still unreadable blocks.
     fn scrub(&mut self) -> Result<(u64, u64, u64), Violation> {
-        self.world.rest()?;
-        self.world.events.retain(|event| !matches!(event, Event::Scrubbed { .. }));
+        self.simulation.quiesce()?;
+        self.simulation.events.retain(|event| !matches!(event, Event::Scrubbed { .. }));
         self.outcome.scrubs += 1;
-        self.world.tell(|| "a scrub begins".to_owned());
-        self.world.volume.start_scrub(self.world.now());
-        self.world.hear()?;
-        self.world.rest()?;
-        let ended = self.world.events.iter().find_map(|event| match event {
-            Event::Scrubbed { mended, lost, unreadable, .. } => Some((*mended, *lost, *unreadable)),
+        self.simulation.trace(|| "start of a scrub".to_owned());
+        self.simulation.volume.start_scrub(self.simulation.now());
+        self.simulation.check_output()?;
+        self.simulation.quiesce()?;
+        let ended = self.simulation.events.iter().find_map(|event| match event {
+            Event::Scrubbed { repaired, lost, unreadable, .. } => Some((*repaired, *lost, *unreadable)),
             _ => None,
         });
         ended.ok_or_else(|| {
-            Violation::new(Promise::Ends, format!("a scrub does not end: {:?}", self.world.volume.status()))
+            Violation::new(Promise::Ends, format!("a scrub does not complete: {:?}", self.simulation.volume.status()))
         })
     }
 
-    /// Scrubs the volume, and once more: the second time nothing may be found. Says whether nothing is left to be repaired: a volume that
-    /// has no room to move what misdirected writes have hit says so, and is whole no more.
+    /// Scrubs the volume twice: the second scrub must find nothing. Returns whether nothing is left
+    /// to be repaired: a volume that lacks space to move blocks hit by misdirected writes reports
+    /// that, and stays damaged.
     fn scrub_twice(&mut self) -> Result<bool, Violation> {
         self.scrub()?;
         let (repaired, lost, unreadable) = self.scrub()?;
         if (repaired, lost) != (0, 0) {
-            let what = format!("a second scrub in a row repairs {repaired} blocks, and finds {lost} that are lost");
+            let what = format!("a second consecutive scrub repairs {repaired} blocks, and finds {lost} lost blocks");
             return Err(Violation::new(Promise::Contents, what));
         }
         Ok(unreadable == 0 || !self.swarm.hazards.misdirects_writes)
     }
 
-    /// After damage beyond tolerance: members are replaced, the volume is scrubbed, and what cannot be read then is lost. From now on
-    /// everything else is there again.
-    fn settle_losses(&mut self) -> Result<(), Violation> {
-        self.calm_down();
+    /// After damage beyond tolerance: members are replaced, the volume is scrubbed, and what cannot
+    /// be read then is lost. From now on everything else must be readable.
+    fn resolve_losses(&mut self) -> Result<(), Violation> {
+        self.clear_faults();
         self.make_present();
-        self.world.rest()?;
+        self.simulation.quiesce()?;
         let inactive = self.inactive();
         if inactive != 0 {
-            self.world.suspects = self.all_members();
-            self.finish_healing()?;
+            self.simulation.suspects = self.all_members();
+            self.finish_replacements()?;
             if self.is_over {
                 return Ok(());
             }
         }
-        self.world.suspects = self.all_members();
+        self.simulation.suspects = self.all_members();
         self.scrub_twice()?;
         self.flush()?;
-        let lost = self.world.read_each()?;
-        let ranges = self.world.volume.lost(zonda_zoned::Lba(0));
+        let lost = self.simulation.read_each()?;
+        let ranges = self.simulation.volume.lost(zonda_zoned::Lba(0));
         let listed = ranges.flat_map(|range| range.start.0..range.start.0 + range.blocks.0).collect();
         if lost != listed {
             let what = format!("reads of blocks {lost:?} fail, and blocks {listed:?} are listed as lost");
             return Err(Violation::new(Promise::Contents, what));
         }
         self.outcome.lost_blocks += lost.len() as u64;
-        self.world.tell(|| format!("{} blocks are lost", lost.len()));
-        self.world.model.lose(&lost);
-        self.world.model.is_lost = false;
+        self.simulation.trace(|| format!("{} blocks are lost", lost.len()));
+        self.simulation.model.lose(&lost);
+        self.simulation.model.is_lost = false;
         // A member with one zone for superblocks fails when that is full.
-        let hurt = (0..self.members()).filter(|&at| self.world.drives[at].lacks_metadata_zone());
-        let hurt = hurt.fold(0_u32, |bits, at| bits | 1 << at);
-        self.is_over |= hurt.count_ones() as usize > self.tolerates();
-        if hurt == 0 {
-            (self.atlas, self.world.suspects) = (None, 0);
+        let damaged = (0..self.members()).filter(|&at| self.simulation.drives[at].lacks_metadata_zone());
+        let damaged = damaged.fold(0_u32, |bits, at| bits | 1 << at);
+        self.is_over |= damaged.count_ones() as usize > self.tolerates();
+        if damaged == 0 {
+            (self.fault_budget, self.simulation.suspects) = (None, 0);
         } else {
-            self.hurt_are(hurt);
+            self.set_suspects(damaged);
         }
         Ok(())
     }
 
-    /// Everything ends, and is durable.
+    /// Everything completes, and is durable.
     fn flush(&mut self) -> Result<(), Violation> {
-        self.world.rest()?;
-        while !self.world.ask(&super::Request::Flush)? {
-            self.world.rest()?;
+        self.simulation.quiesce()?;
+        while !self.simulation.submit(&super::Request::Flush)? {
+            self.simulation.quiesce()?;
         }
-        self.world.rest()
+        self.simulation.quiesce()
     }
 }
 
-/// Which bits are set.
+/// The bits that are set.
 fn places(bits: u32) -> Vec<usize> {
     (0..u32::BITS as usize).filter(|at| bits >> at & 1 == 1).collect()
 }

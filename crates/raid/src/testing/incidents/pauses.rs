@@ -1,5 +1,5 @@
-//! A member that the volume cannot do without pauses, or fails everything, for longer than the timeout: requests wait, and nothing is
-//! lost.
+//! A member that the volume needs pauses, or fails every command, for longer than the timeout:
+//! requests wait, and nothing is lost.
 
 use zonda_zoned::{Duration, Prng};
 
@@ -7,65 +7,65 @@ use super::super::{Presence, SwarmRun, Violation};
 use super::places;
 use crate::{Level, MemberState};
 
-/// Steps of load before, during and after the pause, at most.
+/// Maximum steps of load before, during and after the pause.
 const LOAD_STEPS: u64 = 200;
-/// How long the pause is, at most.
+/// Maximum length of the pause.
 const SECONDS: u64 = 120;
 
 impl SwarmRun {
     pub(super) fn needed_member_pauses(&mut self, prng: &mut Prng) -> Result<(), Violation> {
-        self.make_whole()?;
+        self.repair_members()?;
         let failed = self.some_members(prng, self.all_members(), self.tolerates());
-        self.world.suspects = failed;
+        self.simulation.suspects = failed;
         for at in places(failed) {
             if prng.chance(1, 3) {
-                self.is_healing = true;
-                self.world.replace(at)?;
+                self.is_replacing = true;
+                self.simulation.replace(at)?;
             } else {
-                self.world.fail(at)?;
+                self.simulation.fail(at)?;
             }
         }
         self.load(prng.below(LOAD_STEPS))?;
-        // One that is rebuilt by then can take the place of the one that fails.
+        // A member that is rebuilt by then can replace the failed one.
         let active = self.all_members() & !self.inactive();
         let is_needed = active.count_ones() as usize == self.data_chunks() && !self.is_rebuilding();
         let needed = self.some_members(prng, active, 1);
         if !is_needed || self.swarm.config.scheme.level == Level::Raid01 {
-            self.world.suspects |= needed;
+            self.simulation.suspects |= needed;
         }
         let fails = prng.chance(1, 4);
-        self.world.model.is_lost = fails;
+        self.simulation.model.is_lost = fails;
         let presence = if fails { Presence::Failing } else { Presence::Paused };
-        self.world.tell(|| format!("members {:?} become {presence:?}", places(needed)));
+        self.simulation.trace(|| format!("members {:?} become {presence}", places(needed)));
         for at in places(needed) {
-            self.world.drives[at].set_presence(presence);
+            self.simulation.drives[at].set_presence(presence);
         }
         self.load(LOAD_STEPS)?;
-        self.world.wait(Duration::from_secs(1 + prng.below(SECONDS)))?;
+        self.simulation.wait(Duration::from_secs(1 + prng.below(SECONDS)))?;
         self.load(prng.below(LOAD_STEPS))?;
-        self.world.tell(|| "they answer again".to_owned());
+        self.simulation.trace(|| "members answer again".to_owned());
         self.make_present_of(needed);
         if prng.chance(1, 3) {
             self.stop(prng);
             self.mount(0)?;
         }
-        self.world.rest()?;
-        self.world.wait(Duration::from_secs(2))?;
-        self.world.rest()?;
-        self.world.model.is_lost = false;
-        self.world.read_all()?;
-        self.is_healing = false;
-        self.hurt_are(self.inactive());
+        self.simulation.quiesce()?;
+        self.simulation.wait(Duration::from_secs(2))?;
+        self.simulation.quiesce()?;
+        self.simulation.model.is_lost = false;
+        self.simulation.read_all()?;
+        self.is_replacing = false;
+        self.set_suspects(self.inactive());
         self.load(prng.below(LOAD_STEPS))
     }
 
     /// Whether a member is being rebuilt, or will be.
     fn is_rebuilding(&self) -> bool {
-        self.is_healing
-            || self.world.volume.status().members.iter().any(|member| member.state == MemberState::Rebuilding)
+        self.is_replacing
+            || self.simulation.volume.status().members.iter().any(|member| member.state == MemberState::Rebuilding)
     }
 
     pub(super) fn make_present_of(&mut self, members: u32) {
-        places(members).into_iter().for_each(|at| self.world.drives[at].set_presence(Presence::There));
+        places(members).into_iter().for_each(|at| self.simulation.drives[at].set_presence(Presence::Present));
     }
 }

@@ -1,4 +1,5 @@
-//! Members are damaged, a scrub ends, and as many others are lost as the volume tolerates: the scrub has repaired everything.
+//! Members are damaged, a scrub completes, and as many others are lost as the volume tolerates: the
+//! scrub has repaired everything.
 
 use zonda_zoned::{Prng, ZoneState};
 
@@ -6,9 +7,9 @@ use super::super::{SwarmRun, Violation};
 use super::places;
 use crate::limits::METADATA_ZONES;
 
-/// Steps of load while members rot, at most.
+/// Maximum steps of load while members are corrupted.
 const LOAD_STEPS: u64 = 300;
-/// Blocks of each that rot, at most.
+/// Maximum corrupted blocks of each.
 const BLOCKS: u64 = 20;
 
 impl SwarmRun {
@@ -16,27 +17,27 @@ impl SwarmRun {
         if self.tolerates() == 0 {
             return Ok(());
         }
-        self.make_whole()?;
+        self.repair_members()?;
         let count = 1 + prng.below(self.tolerates() as u64) as usize;
         let damaged = self.some_members(prng, self.all_members(), count);
-        self.world.suspects = damaged;
-        self.world.tell(|| format!("members {:?} rot", places(damaged)));
+        self.simulation.suspects = damaged;
+        self.simulation.trace(|| format!("members {:?} are corrupted", places(damaged)));
         let first = if self.swarm.is_rough { 0 } else { METADATA_ZONES };
         for _ in 0..1 + prng.below(BLOCKS) {
             for at in places(damaged) {
-                let drive = &mut self.world.drives[at];
+                let drive = &mut self.simulation.drives[at];
                 let Some(lba) = drive.aimed_block(prng, first) else { continue };
                 if prng.chance(1, 3) { drive.lose_block(lba) } else { drive.rot(lba) }
             }
             self.load(prng.below(LOAD_STEPS / BLOCKS))?;
         }
-        if self.swarm.blows.zones && prng.chance(1, 4) {
+        if self.swarm.injected_faults.zones && prng.chance(1, 4) {
             let at = *prng.pick(&places(damaged)).expect("some are damaged");
-            let drive = &mut self.world.drives[at];
+            let drive = &mut self.simulation.drives[at];
             let zone = METADATA_ZONES + prng.below(u64::from(drive.geometry().zone_count - METADATA_ZONES)) as u32;
             let to = if prng.chance(1, 2) { ZoneState::ReadOnly } else { ZoneState::Offline };
             drive.degrade(zone, to);
-            self.world.tell(|| format!("zone {zone} of member {at} becomes {to:?}"));
+            self.simulation.trace(|| format!("zone {zone} of member {at} becomes {to}"));
         }
         if has_mounts && prng.chance(1, 3) {
             self.stop(prng);
@@ -49,24 +50,24 @@ impl SwarmRun {
         self.lose_others(prng, has_mounts)
     }
 
-    /// As many members are lost as the volume tolerates. What is left is all there.
+    /// As many members are lost as the volume tolerates. Everything must be readable.
     fn lose_others(&mut self, prng: &mut Prng, is_absence: bool) -> Result<(), Violation> {
         let inactive = self.inactive();
         let count = self.tolerates() - (inactive.count_ones() as usize).min(self.tolerates());
         let lost = inactive | self.some_members(prng, self.all_members() & !inactive, count);
-        self.world.tell(|| format!("members {:?} are lost", places(lost)));
-        self.hurt_are(lost);
+        self.simulation.trace(|| format!("members {:?} are lost", places(lost)));
+        self.set_suspects(lost);
         if is_absence {
             self.stop(prng);
             self.mount(lost)?;
-            return self.world.read_all();
+            return self.simulation.read_all();
         }
         for at in places(lost & !inactive) {
-            self.world.fail(at)?;
+            self.simulation.fail(at)?;
         }
-        self.world.read_all()?;
+        self.simulation.read_all()?;
         self.replace_suspects()?;
-        self.finish_healing()?;
-        self.world.read_all()
+        self.finish_replacements()?;
+        self.simulation.read_all()
     }
 }

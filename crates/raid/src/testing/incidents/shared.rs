@@ -1,38 +1,39 @@
-//! All members share a failure: the file system that they are on is full, their controller fails or answers nothing for a while.
+//! All members share a failure: their file system is full, or their controller fails or does not
+//! answer for a while.
 
 use zonda_zoned::{Duration, Prng};
 
 use super::super::{Presence, SwarmRun, Violation};
 
-/// Steps of load before, during and after the failure, at most.
+/// Maximum steps of load before, during and after the failure.
 const LOAD_STEPS: u64 = 200;
-/// How long it takes, at most.
+/// Maximum duration.
 const SECONDS: u64 = 90;
 
 impl SwarmRun {
     pub(super) fn shared_failure(&mut self, prng: &mut Prng) -> Result<(), Violation> {
-        self.make_whole()?;
+        self.repair_members()?;
         self.load(prng.below(LOAD_STEPS))?;
         let presences = [Presence::Full, Presence::Full, Presence::Failing, Presence::Paused];
         let presence = *prng.pick(&presences).expect("there are some");
-        self.world.tell(|| format!("all members become {presence:?}"));
-        self.world.model.may_be_full = presence == Presence::Full;
-        self.world.model.is_lost = presence == Presence::Failing;
-        // Those that the volume can do without are failed; of room each has as much as others leave it.
-        self.world.suspects = if presence == Presence::Full { 0 } else { self.all_members() };
-        self.world.drives.iter_mut().for_each(|drive| drive.set_presence(presence));
+        self.simulation.trace(|| format!("all members become {presence}"));
+        self.simulation.model.may_be_full = presence == Presence::Full;
+        self.simulation.model.is_lost = presence == Presence::Failing;
+        // Members that the volume can spare are failed; free space depends on the others.
+        self.simulation.suspects = if presence == Presence::Full { 0 } else { self.all_members() };
+        self.simulation.drives.iter_mut().for_each(|drive| drive.set_presence(presence));
         self.load(LOAD_STEPS)?;
         if prng.chance(1, 2) {
-            self.world.wait(Duration::from_secs(1 + prng.below(SECONDS)))?;
+            self.simulation.wait(Duration::from_secs(1 + prng.below(SECONDS)))?;
             self.load(prng.below(LOAD_STEPS))?;
         }
-        self.world.tell(|| "all members are as before".to_owned());
+        self.simulation.trace(|| "all members work again".to_owned());
         let is_up = prng.chance(2, 3);
         if is_up {
             self.make_present();
-            self.world.rest()?;
-            self.world.wait(Duration::from_secs(2))?;
-            self.world.rest()?;
+            self.simulation.quiesce()?;
+            self.simulation.wait(Duration::from_secs(2))?;
+            self.simulation.quiesce()?;
         } else {
             if presence == Presence::Paused {
                 self.make_present();
@@ -40,15 +41,15 @@ impl SwarmRun {
             self.stop(prng);
             self.make_present();
         }
-        self.world.model.is_lost = false;
-        self.world.model.may_be_full = false;
+        self.simulation.model.is_lost = false;
+        self.simulation.model.may_be_full = false;
         if !is_up {
             self.mount(0)?;
         }
-        self.world.read_all()?;
-        self.hurt_are(self.inactive());
-        // Writes are taken again.
+        self.simulation.read_all()?;
+        self.set_suspects(self.inactive());
+        // Writes are accepted again.
         self.load(prng.below(LOAD_STEPS))?;
-        self.world.rest()
+        self.simulation.quiesce()
     }
 }

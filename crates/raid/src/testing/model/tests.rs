@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn ask(model: &mut Model, request: &Request) -> Command {
+fn submit(model: &mut Model, request: &Request) -> Command {
     let mut taken = None;
-    assert!(model.ask(request, |command| {
+    assert!(model.submit(request, |command| {
         taken = Some(command);
         Ok(())
     }));
@@ -12,19 +12,19 @@ fn ask(model: &mut Model, request: &Request) -> Command {
 }
 
 fn end(model: &mut Model, command: &Command) -> Result<(), Violation> {
-    model.hear(&Completion::of(command.id, Status::Success))
+    model.on_completion(&Completion::of(command.id, Status::Success))
 }
 
-/// Reads block 3, and finds a version there; 0 is zeros.
+/// Reads block 3, which returns a version; 0 is zeros.
 fn read(model: &mut Model, version: u64) -> Result<(), Violation> {
-    let command = ask(model, &Request::Read { start: 3, blocks: 1 });
+    let command = submit(model, &Request::Read { start: 3, blocks: 1 });
     answer(model, &command, version)
 }
 
 fn answer(model: &mut Model, command: &Command, version: u64) -> Result<(), Violation> {
     let data = if version == 0 { vec![0; 512] } else { model.contents(3, version) };
     let outcome = Outcome::Data(Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: Bytes::new() })));
-    model.hear(&Completion { id: command.id, status: Status::Success, outcome })
+    model.on_completion(&Completion { id: command.id, status: Status::Success, outcome })
 }
 
 const WRITE: Request = Request::Write { start: 3, blocks: 1 };
@@ -33,9 +33,9 @@ const WRITE: Request = Request::Write { start: 3, blocks: 1 };
 fn a_read_has_the_newest_version_of_its_submission_whenever_it_ends() {
     let mut model = Model::new(8, 512);
     assert_eq!(read(&mut model, 0), Ok(()));
-    let first = ask(&mut model, &WRITE);
-    let early = ask(&mut model, &Request::Read { start: 3, blocks: 1 });
-    let second = ask(&mut model, &WRITE);
+    let first = submit(&mut model, &WRITE);
+    let early = submit(&mut model, &Request::Read { start: 3, blocks: 1 });
+    let second = submit(&mut model, &WRITE);
     assert_eq!(end(&mut model, &second), Ok(()));
     assert_eq!(read(&mut model, 2), Ok(()));
     assert_eq!(end(&mut model, &first), Ok(()));
@@ -46,7 +46,7 @@ fn a_read_has_the_newest_version_of_its_submission_whenever_it_ends() {
 #[test]
 fn a_crash_leaves_what_was_acknowledged_or_anything_newer_and_what_was_read_stays() {
     let mut start = Model::new(8, 512);
-    let writes: Vec<Command> = (0..4).map(|_| ask(&mut start, &WRITE)).collect();
+    let writes: Vec<Command> = (0..4).map(|_| submit(&mut start, &WRITE)).collect();
     end(&mut start, &writes[1]).unwrap();
     start.crash();
     for version in 0..=5 {
@@ -64,9 +64,9 @@ fn a_crash_leaves_what_was_acknowledged_or_anything_newer_and_what_was_read_stay
 fn what_was_not_flushed_may_be_lost_where_caches_are_volatile() {
     let mut start = Model::new(8, 512);
     start.is_cache_volatile = true;
-    let writes: Vec<Command> = (0..3).map(|_| ask(&mut start, &WRITE)).collect();
+    let writes: Vec<Command> = (0..3).map(|_| submit(&mut start, &WRITE)).collect();
     end(&mut start, &writes[0]).unwrap();
-    let flush = ask(&mut start, &Request::Flush);
+    let flush = submit(&mut start, &Request::Flush);
     end(&mut start, &writes[2]).unwrap();
     assert!(read(&mut start.clone(), 2).is_err(), "without a crash the newest is read");
     for is_flushed in [false, true] {
@@ -83,12 +83,12 @@ fn what_was_not_flushed_may_be_lost_where_caches_are_volatile() {
 }
 
 #[test]
-fn a_volume_that_dies_with_the_power_on_loses_nothing_and_once_mounted_keeps_that() {
+fn a_kill_without_power_loss_loses_nothing_and_a_mount_makes_that_durable() {
     let mut model = Model::new(8, 512);
     model.is_cache_volatile = true;
-    let write = ask(&mut model, &WRITE);
+    let write = submit(&mut model, &WRITE);
     end(&mut model, &write).unwrap();
-    model.die();
+    model.kill();
     assert!(read(&mut model.clone(), 0).is_err());
     let mut early = model.clone();
     early.crash();
@@ -99,28 +99,28 @@ fn a_volume_that_dies_with_the_power_on_loses_nothing_and_once_mounted_keeps_tha
 }
 
 #[test]
-fn a_read_says_nothing_of_what_was_submitted_after_it_and_failed() {
+fn a_read_does_not_constrain_failed_writes_submitted_after_it() {
     let mut model = Model::new(8, 512);
     model.may_be_full = true;
-    let read_before = ask(&mut model, &Request::Read { start: 3, blocks: 1 });
-    let write = ask(&mut model, &WRITE);
-    model.hear(&Completion::of(write.id, Status::CapacityExceeded)).unwrap();
+    let read_before = submit(&mut model, &Request::Read { start: 3, blocks: 1 });
+    let write = submit(&mut model, &WRITE);
+    model.on_completion(&Completion::of(write.id, Status::CapacityExceeded)).unwrap();
     answer(&mut model, &read_before, 0).unwrap();
     assert_eq!(read(&mut model.clone(), 1), Ok(()));
     assert_eq!(read(&mut model, 0), Ok(()));
-    assert!(read(&mut model, 1).is_err(), "what was read once stays");
+    assert!(read(&mut model, 1).is_err(), "a version that was read stays");
 }
 
 #[test]
 fn lost_blocks_are_read_with_an_error_or_as_they_were_until_they_are_written() {
     let mut model = Model::new(8, 512);
     for _ in 0..2 {
-        let write = ask(&mut model, &WRITE);
+        let write = submit(&mut model, &WRITE);
         end(&mut model, &write).unwrap();
     }
     let fails = |model: &mut Model| {
-        let command = ask(model, &Request::Read { start: 2, blocks: 2 });
-        model.hear(&Completion::of(command.id, Status::UnrecoveredReadError))
+        let command = submit(model, &Request::Read { start: 2, blocks: 2 });
+        model.on_completion(&Completion::of(command.id, Status::UnrecoveredReadError))
     };
     assert!(fails(&mut model.clone()).is_err());
     model.lose(&[3].into());
@@ -129,7 +129,7 @@ fn lost_blocks_are_read_with_an_error_or_as_they_were_until_they_are_written() {
     assert!(model.may_be_lost(3) && !model.may_be_lost(2));
     assert_eq!(read(&mut model, 2), Ok(()));
     assert!(read(&mut model, 1).is_err() && read(&mut model, 0).is_err());
-    let write = ask(&mut model, &WRITE);
+    let write = submit(&mut model, &WRITE);
     end(&mut model, &write).unwrap();
     assert!(fails(&mut model).is_err(), "it was written");
 }
@@ -138,7 +138,7 @@ fn lost_blocks_are_read_with_an_error_or_as_they_were_until_they_are_written() {
 fn once_losses_are_accepted_a_block_may_be_older_and_what_was_read_stays() {
     let mut start = Model::new(8, 512);
     for _ in 0..3 {
-        let write = ask(&mut start, &WRITE);
+        let write = submit(&mut start, &WRITE);
         end(&mut start, &write).unwrap();
     }
     start.crash();
@@ -149,17 +149,17 @@ fn once_losses_are_accepted_a_block_may_be_older_and_what_was_read_stays() {
         assert_eq!(read(&mut model, version), Ok(()));
         assert!(read(&mut model, (version + 1) % 4).is_err());
     }
-    let write = ask(&mut start, &WRITE);
+    let write = submit(&mut start, &WRITE);
     end(&mut start, &write).unwrap();
-    assert!(read(&mut start, 2).is_err(), "what is written since is not lost");
+    assert!(read(&mut start, 2).is_err(), "a later write is not lost");
 }
 
 #[test]
 fn two_reads_after_a_crash_agree() {
     let mut model = Model::new(8, 512);
-    ask(&mut model, &WRITE);
+    submit(&mut model, &WRITE);
     model.crash();
-    let reads = [0; 2].map(|_| ask(&mut model, &Request::Read { start: 3, blocks: 1 }));
+    let reads = [0; 2].map(|_| submit(&mut model, &Request::Read { start: 3, blocks: 1 }));
     assert_eq!(answer(&mut model, &reads[0], 1), Ok(()));
     assert_eq!(answer(&mut model, &reads[1], 0).unwrap_err().promise, Promise::Durability);
 }
@@ -167,37 +167,41 @@ fn two_reads_after_a_crash_agree() {
 #[test]
 fn a_trim_reads_as_zeros_and_errors_are_for_volumes_that_are_lost() {
     let mut model = Model::new(8, 512);
-    let write = ask(&mut model, &WRITE);
+    let write = submit(&mut model, &WRITE);
     end(&mut model, &write).unwrap();
-    let trim = ask(&mut model, &Request::Trim(vec![(2, 3), (3, 1)]));
+    let trim = submit(&mut model, &Request::Trim(vec![(2, 3), (3, 1)]));
     assert_eq!(read(&mut model, 0), Ok(()));
     end(&mut model, &trim).unwrap();
-    assert_eq!(model.expect_rest(), Ok(()));
-    let flush = ask(&mut model, &Request::Flush);
+    assert_eq!(model.expect_idle(), Ok(()));
+    let flush = submit(&mut model, &Request::Flush);
     let failed = Completion::of(flush.id, Status::InternalError);
-    assert!(model.expect_rest().is_err());
-    assert_eq!(model.clone().hear(&failed).unwrap_err().promise, Promise::Answers);
+    assert!(model.expect_idle().is_err());
+    assert_eq!(model.clone().on_completion(&failed).unwrap_err().promise, Promise::Answers);
     model.is_lost = true;
-    assert_eq!(model.hear(&failed), Ok(()));
-    assert_eq!(model.hear(&failed).unwrap_err().promise, Promise::Ends, "it has ended before");
+    assert_eq!(model.on_completion(&failed), Ok(()));
+    assert_eq!(model.on_completion(&failed).unwrap_err().promise, Promise::Ends, "it has ended before");
 }
 
 #[test]
-fn a_request_without_room_leaves_each_block_as_it_was_or_as_it_was_to_be() {
+fn a_request_out_of_space_leaves_each_block_with_its_old_or_its_new_contents() {
     let mut model = Model::new(8, 512);
     let full = |command: &Command| Completion::of(command.id, Status::CapacityExceeded);
-    let write = ask(&mut model, &WRITE);
-    assert_eq!(model.clone().hear(&full(&write)).unwrap_err().promise, Promise::Answers, "nothing is worn out");
+    let write = submit(&mut model, &WRITE);
+    assert_eq!(
+        model.clone().on_completion(&full(&write)).unwrap_err().promise,
+        Promise::Answers,
+        "the volume is not out of space"
+    );
     model.may_be_full = true;
-    assert_eq!((model.hear(&full(&write)), model.refused()), (Ok(()), 1));
+    assert_eq!((model.on_completion(&full(&write)), model.refused()), (Ok(()), 1));
     for (seen, other) in [(0, 1), (1, 0)] {
         let mut model = model.clone();
         assert_eq!(read(&mut model, seen), Ok(()));
-        assert_eq!(read(&mut model, other).unwrap_err().promise, Promise::Contents, "what was seen stays");
+        assert_eq!(read(&mut model, other).unwrap_err().promise, Promise::Contents, "a version that was read stays");
         model.crash();
         assert_eq!(read(&mut model, 1), Ok(()), "a crash may bring it back");
     }
-    let again = ask(&mut model, &WRITE);
+    let again = submit(&mut model, &WRITE);
     end(&mut model, &again).unwrap();
     assert!(read(&mut model, 1).is_err(), "a newer write takes its place");
     assert_eq!(read(&mut model, 2), Ok(()));

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use zonda_ring::{Address, Backend, BytesMut, Client, Done, Operation, Outcome, Ring, RingOptions, Socket};
 
-/// Every test in it runs once on io_uring and once on epoll. Where io_uring is refused, its half says so and passes.
+/// Runs every test in it on io_uring and on epoll. Where io_uring is refused, that half prints so
+/// and passes.
 #[macro_export]
 macro_rules! on_both_backends {
     ($(fn $name:ident($ring:ident: &Ring) $body:block)*) => {
@@ -27,14 +28,14 @@ pub(crate) fn run(backend: Backend, test: fn(&Ring)) {
     }
 }
 
-/// Turns the loop until the client has an end to take.
+/// Runs the loop until the client has a completion.
 pub(crate) fn next(ring: &Ring, client: &Client) -> Done {
     loop {
         if let Some(done) = client.next() {
             return done;
         }
-        assert!(client.outstanding() > 0, "there is something to wait for");
-        ring.turn(None).unwrap();
+        assert!(client.outstanding() > 0, "an operation is outstanding");
+        ring.run_once(None).unwrap();
     }
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn receive(ring: &Ring, socket: &Rc<Socket>, count: usize, step: usiz
     all
 }
 
-/// A ring for a thread that a test makes, with something handed over.
+/// Creates a ring in a thread of a test, with a value passed in.
 pub(crate) fn run_with<T>(backend: Backend, given: T, body: fn(&Ring, T)) {
     let ring = Ring::new(RingOptions::on(backend)).unwrap();
     body(&ring, given);

@@ -1,4 +1,5 @@
-//! What hosts that share a namespace ask for, as commands on the wire, and answers read from it.
+//! Encodes the requests of hosts that share a namespace as NVMe commands, and decodes the
+//! responses.
 
 use bytes::Bytes;
 use zonda_nvme::features::{Feature, FeatureRequest};
@@ -13,15 +14,15 @@ use zonda_zoned::{
     ZoneTarget,
 };
 
-use super::rules::{Answer, Ask};
+use super::rules::{Request, Response};
 use crate::drive::one_of;
 
-/// Room for a report: of all hosts, with controllers that are on their way out.
+/// Buffer size of a report: enough for all hosts, and for controllers that are about to be removed.
 const REPORT_BYTES: u32 = 4096;
-/// Keys that hosts choose from: few, so that some have the same.
+/// Number of reservation keys: few, so that some hosts have the same.
 const KEYS: u64 = 3;
 
-/// A command for the wire.
+/// An encoded command.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) entry: SubmissionEntry,
@@ -29,8 +30,8 @@ pub(super) struct Sent {
     pub(super) is_admin: bool,
 }
 
-/// What a host asks for next. `own` is the key that it believes it has.
-pub(super) fn draw(prng: &mut Prng, own: Option<u64>, keeps: bool) -> Ask {
+/// Generates the next request of a host. `own` is the key with which it believes to be registered.
+pub(super) fn generate(prng: &mut Prng, own: Option<u64>, keeps: bool) -> Request {
     let key = |prng: &mut Prng| if prng.chance(1, 12) { 0 } else { 1 + prng.below(KEYS) };
     let current = match own {
         Some(own) if prng.chance(7, 8) => own,
@@ -38,37 +39,37 @@ pub(super) fn draw(prng: &mut Prng, own: Option<u64>, keeps: bool) -> Ask {
     };
     let kind = 1 + prng.below(6) as u8;
     let weights: [u64; 8] = if own.is_some() { [22, 22, 16, 10, 14, 8, 6, 2] } else { [16, 16, 10, 50, 3, 2, 1, 2] };
-    let mut dice = prng.below(weights.iter().sum());
+    let mut number = prng.below(weights.iter().sum());
     let chosen = weights.iter().position(|&weight| {
-        let is_it = dice < weight;
-        dice = dice.saturating_sub(weight);
+        let is_it = number < weight;
+        number = number.saturating_sub(weight);
         is_it
     });
-    match chosen.expect("the weights make up the sum") {
-        0 => Ask::Read,
-        1 => Ask::Write,
-        2 => Ask::Report,
+    match chosen.expect("the number is below the sum of the weights") {
+        0 => Request::Read,
+        1 => Request::Write,
+        2 => Request::Report,
         3 => {
             let action = if own.is_some() { prng.below(3) as u8 } else { one_of(prng, &[0, 0, 0, 0, 1, 2]) as u8 };
             let persist = one_of(prng, if keeps { &[0, 0, 2, 3, 3] } else { &[0, 0, 0, 2, 3] }) as u8;
-            Ask::Register { action, ignores_key: prng.chance(1, 4), persist, current, new: key(prng) }
+            Request::Register { action, ignores_key: prng.chance(1, 4), persist, current, new: key(prng) }
         }
-        4 => Ask::Acquire { action: 0, kind, current, preempted: 0 },
-        5 => Ask::Acquire { action: 1 + prng.below(2) as u8, kind, current, preempted: key(prng) },
-        6 => Ask::Release { action: u8::from(prng.chance(1, 4)), kind, current },
-        _ => Ask::Persist(prng.chance(2, 3)),
+        4 => Request::Acquire { action: 0, kind, current, preempted: 0 },
+        5 => Request::Acquire { action: 1 + prng.below(2) as u8, kind, current, preempted: key(prng) },
+        6 => Request::Release { action: u8::from(prng.chance(1, 4)), kind, current },
+        _ => Request::Persist(prng.chance(2, 3)),
     }
 }
 
-/// The command on the wire. Reads and writes are any of their group.
-pub(super) fn command(ask: Ask, namespace: NamespaceId, geometry: &Geometry, prng: &mut Prng) -> Sent {
+/// Encodes a request. Reads and writes become any command of their group.
+pub(super) fn command(request: Request, namespace: NamespaceId, geometry: &Geometry, prng: &mut Prng) -> Sent {
     let keyed = |command: ReservationCommand, current: u64, other: u64, bytes: usize| {
         let keys = ReservationKeys { current: ReservationKey(current), other: ReservationKey(other) };
         let data = Bytes::copy_from_slice(&keys.to_bytes()[..bytes]);
         Sent { entry: entry_of(command, namespace, bytes as u32), data, is_admin: false }
     };
-    match ask {
-        Ask::Register { action, ignores_key, persist, current, new } => {
+    match request {
+        Request::Register { action, ignores_key, persist, current, new } => {
             let action =
                 [RegisterAction::Register, RegisterAction::Unregister, RegisterAction::Replace][action as usize];
             let persist = match persist {
@@ -78,29 +79,29 @@ pub(super) fn command(ask: Ask, namespace: NamespaceId, geometry: &Geometry, prn
             };
             keyed(ReservationCommand::Register { action, ignores_key, persist }, current, new, 16)
         }
-        Ask::Acquire { action, kind, current, preempted } => {
+        Request::Acquire { action, kind, current, preempted } => {
             let action =
                 [AcquireAction::Acquire, AcquireAction::Preempt, AcquireAction::PreemptAndAbort][action as usize];
             let kind = ReservationType::ALL[kind as usize - 1];
             keyed(ReservationCommand::Acquire { action, kind }, current, preempted, 16)
         }
-        Ask::Release { action, kind, current } => {
+        Request::Release { action, kind, current } => {
             let action = [ReleaseAction::Release, ReleaseAction::Clear][action as usize];
             keyed(ReservationCommand::Release { action, kind_code: kind }, current, 0, 8)
         }
-        Ask::Report => {
+        Request::Report => {
             let command = ReservationCommand::Report { bytes: REPORT_BYTES.into(), extended: true };
             Sent { entry: entry_of(command, namespace, REPORT_BYTES), data: Bytes::new(), is_admin: false }
         }
-        Ask::Persist(persists) => {
+        Request::Persist(persists) => {
             let mut entry = SubmissionEntry::new(AdminOpcode::SetFeatures.code(), namespace.0);
             let feature = Feature::ReservationPersistence as u8;
             entry.cdw10 = FeatureRequest { feature, ..FeatureRequest::default() }.encode().into();
             entry.cdw11 = u32::from(persists).into();
             Sent { entry, data: Bytes::new(), is_admin: true }
         }
-        Ask::Read => of_operation(&a_read(prng), namespace, geometry, prng.chance(1, 4)),
-        Ask::Write => of_operation(&a_write(prng, geometry), namespace, geometry, false),
+        Request::Read => of_operation(&a_read(prng), namespace, geometry, prng.chance(1, 4)),
+        Request::Write => of_operation(&a_write(prng, geometry), namespace, geometry, false),
     }
 }
 
@@ -142,10 +143,10 @@ fn a_write(prng: &mut Prng, geometry: &Geometry) -> Operation {
     }
 }
 
-/// With `compares`, a read is a Compare, which is of the same group.
+/// With `compares`, a read is encoded as Compare, which is of the same group.
 fn of_operation(operation: &Operation, namespace: NamespaceId, geometry: &Geometry, compares: bool) -> Sent {
     let format = NamespaceFormat::of(geometry, 1 << 20);
-    let encoded = encode(operation, namespace, &format).expect("an operation that can be told");
+    let encoded = encode(operation, namespace, &format).expect("the operation can be encoded");
     let (mut entry, transfer) = (encoded.entry, encoded.transfer);
     let mut data = match (transfer, operation) {
         (Transfer::FromHost(_), Operation::Deallocate { ranges }) => encode_ranges(ranges).into(),
@@ -159,28 +160,28 @@ fn of_operation(operation: &Operation, namespace: NamespaceId, geometry: &Geomet
     Sent { entry, data, is_admin: false }
 }
 
-/// What a host was answered. Of reads and writes only a conflict is of interest.
+/// Decodes a response. Of reads and writes only a conflict matters.
 pub(super) fn answer(
-    ask: Ask,
+    request: Request,
     status: StatusCode,
     data: &[u8],
     controller: u16,
     hosts: &[HostId],
     host: usize,
-) -> Answer {
-    match (ask, status) {
-        (_, StatusCode::RESERVATION_CONFLICT) => Answer::Conflict,
-        (Ask::Read | Ask::Write, _) => Answer::Success,
-        (Ask::Report, StatusCode::SUCCESS) => report(data, controller, hosts, host),
-        (_, StatusCode::SUCCESS) => Answer::Success,
-        (_, StatusCode::INVALID_FIELD) => Answer::Invalid,
-        (_, StatusCode::WRITE_FAULT) => Answer::WriteFault,
-        (_, other) => Answer::Other(other.to_string()),
+) -> Response {
+    match (request, status) {
+        (_, StatusCode::RESERVATION_CONFLICT) => Response::Conflict,
+        (Request::Read | Request::Write, _) => Response::Success,
+        (Request::Report, StatusCode::SUCCESS) => report(data, controller, hosts, host),
+        (_, StatusCode::SUCCESS) => Response::Success,
+        (_, StatusCode::INVALID_FIELD) => Response::Invalid,
+        (_, StatusCode::WRITE_FAULT) => Response::WriteFault,
+        (_, other) => Response::Other(other.to_string()),
     }
 }
 
-fn report(data: &[u8], controller: u16, hosts: &[HostId], host: usize) -> Answer {
-    let wrong = |what: &str| Answer::Other(format!("a report with {what}"));
+fn report(data: &[u8], controller: u16, hosts: &[HostId], host: usize) -> Response {
+    let wrong = |what: &str| Response::Other(format!("a report with {what}"));
     let Ok(status) = ReservationStatus::read(data, true) else { return wrong("a reserved type") };
     let mut registrants = std::collections::BTreeMap::new();
     for it in &status.controllers {
@@ -192,11 +193,11 @@ fn report(data: &[u8], controller: u16, hosts: &[HostId], host: usize) -> Answer
     }
     let lists_own = status.controllers.iter().any(|it| it.host == hosts[host] && it.controller_id == controller);
     if registrants.contains_key(&host) && !lists_own {
-        return wrong("a registrant, and not its controller");
+        return wrong("the host as registrant, without its controller");
     }
     if status.controllers.iter().any(|it| it.host == hosts[host] && it.controller_id == CONTROLLER_ID_NONE) {
-        return wrong("no controller of the host that asks");
+        return wrong("a controller ID of 0xffff for the requesting host");
     }
     let kind = status.kind.map_or(0, ReservationType::code);
-    Answer::Report { generation: status.generation, kind, persists: status.persists, registrants }
+    Response::Report { generation: status.generation, kind, persists: status.persists, registrants }
 }

@@ -1,8 +1,9 @@
-//! Hosts that share a namespace by reservations: they register, acquire, preempt, release, report, read and write.
+//! Hosts that share a namespace by reservations: they register, acquire, preempt, release, report,
+//! read and write.
 //!
-//! They have a namespace of their own, so that no reservation keeps the other hosts from their zones, and connections, server
-//! and power that fail like those of all others. [`rules`] has the specification's rules, [`history`] decides whether an
-//! order of all commands explains every answer.
+//! They have a namespace of their own, so that reservations do not affect the other hosts; faults
+//! of connections, server and power affect them as all others. [`rules`] implements the rules of
+//! the specification, [`history`] checks that an order of all commands explains every response.
 
 mod commands;
 mod history;
@@ -14,7 +15,7 @@ mod store;
 use serde::{Deserialize, Serialize};
 use zonda_zoned::{Blocks, Duration, Geometry, Prng};
 
-use super::world::DriveShape;
+use super::simulation::DriveShape;
 use crate::drive::one_of;
 use crate::options::Options;
 use crate::scenario::DurationDef;
@@ -22,29 +23,29 @@ use crate::scenario::DurationDef;
 pub(crate) use run::Sharing;
 pub(crate) use store::Store;
 
-/// Hosts that share, at most.
+/// Maximum number of hosts.
 const HOSTS_MAX: usize = 4;
 
-/// What is generated of them. Their namespace is that of the last drive.
+/// Generated properties of the hosts. Their namespace is that of the last drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SharingTraits {
     pub(crate) hosts: usize,
-    /// Of each host.
+    /// Commands of each host.
     pub(crate) commands: u64,
-    /// Of each host.
+    /// Queue depth of each host.
     pub(crate) queue_depth: usize,
-    /// Between two commands of a host, on average.
+    /// Mean pause between two commands of a host.
     #[serde(rename = "pause_ns", with = "DurationDef")]
     pub(crate) pause: Duration,
-    /// The namespace can persist through a loss of power.
+    /// Reservations of the namespace can persist through power loss.
     pub(crate) keeps: bool,
-    /// Its device sometimes fails to.
+    /// Its device sometimes fails to save them.
     pub(crate) fails: bool,
 }
 
 impl SharingTraits {
-    pub(super) fn draw(prng: &mut Prng, options: &Options) -> SharingTraits {
+    pub(super) fn generate(prng: &mut Prng, options: &Options) -> SharingTraits {
         let commands = (15 + prng.below(30)) * options.scale.max(1);
         let queue_depth = one_of(prng, &[1, 1, 2]) as usize;
         SharingTraits {
@@ -57,16 +58,16 @@ impl SharingTraits {
         }
     }
 
-    /// Why there can be no such hosts.
+    /// Checks the number of hosts and the queue depth.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.hosts == 0 || self.hosts > HOSTS_MAX || self.queue_depth == 0 {
-            return Err("one to four hosts with one command at a time or more");
+            return Err("one to four hosts with a queue depth of at least 1");
         }
         Ok(())
     }
 }
 
-/// The drive of the namespace that is shared.
+/// The drive of the shared namespace.
 pub(super) fn drive() -> DriveShape {
     let geometry = Geometry {
         block_size_bytes: 512,

@@ -1,4 +1,5 @@
-//! A host that shares the namespace: an NVMe/TCP host of two queues that speaks in commands, not in operations of a device.
+//! A host that shares the namespace: an NVMe/TCP host with two queues that sends NVMe commands, not
+//! operations of a device.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +13,35 @@ use zonda_zoned::{Duration, Instant};
 
 use super::commands::Sent;
 use super::history::Number;
-use crate::network::world::name;
+use crate::network::simulation::name;
 
-/// A step of connecting, or a command, that takes longer is not waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of data in a PDU to the host.
+/// Timeout of a connect step or a command.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum data length of a PDU to the host.
 const DATA_BYTES_MAX: u32 = 1 << 20;
-/// Entries of its queues.
+/// Number of entries of its queues.
 const QUEUE_ENTRIES: u16 = 16;
-/// The admin queue, and its only other one.
+/// Indexes of the admin queue and of the I/O queue.
 pub(super) const ADMIN: usize = 0;
 pub(super) const IO: usize = 1;
 
-/// What it wants done with a connection.
+/// An action of the host on a connection.
 #[derive(Debug)]
-pub(super) enum Deed {
+pub(super) enum PeerAction {
     Open(usize),
     Send(usize, Vec<Bytes>),
-    /// It gives up both.
+    /// Closes both connections.
     CloseAll,
 }
 
-/// What has come to it.
+/// An event of the host.
 #[derive(Debug)]
-pub(super) enum News {
-    /// It can send commands.
+pub(super) enum PeerEvent {
+    /// The host can send commands.
     Ready,
-    /// A command about the namespace has ended: its status and data.
+    /// A command has completed: its status and data.
     Ended(Number, StatusCode, Vec<u8>),
-    /// It has lost or given up its connections, and with them these commands.
+    /// The connections are closed, and these commands are lost.
     Lost(Vec<Number>),
 }
 
@@ -56,10 +57,10 @@ enum Purpose {
 #[derive(Debug)]
 struct Flight {
     purpose: Purpose,
-    /// What the target may ask for.
+    /// Data that the target can request with an R2T.
     data: Bytes,
-    /// What it has sent.
-    found: Vec<u8>,
+    /// Data that the target has sent.
+    received: Vec<u8>,
     since: Instant,
 }
 
@@ -80,14 +81,14 @@ pub(super) struct Peer {
     lines: [Option<Line>; 2],
     controller: u16,
     next_command: u16,
-    pub(super) deeds: Vec<Deed>,
-    pub(super) news: Vec<News>,
+    pub(super) actions: Vec<PeerAction>,
+    pub(super) events: Vec<PeerEvent>,
 }
 
 impl Peer {
     pub(super) fn new(index: usize, host_id: HostId) -> Peer {
         let lines = [None, None];
-        Peer { index, host_id, lines, controller: 0, next_command: 1, deeds: Vec::new(), news: Vec::new() }
+        Peer { index, host_id, lines, controller: 0, next_command: 1, actions: Vec::new(), events: Vec::new() }
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -106,17 +107,17 @@ impl Peer {
         let limits = ReaderLimits { data_bytes: DATA_BYTES_MAX, ..ReaderLimits::default() };
         let (writer, reader) = (PduWriter::new(), PduReader::new(Side::Host, limits));
         self.lines[queue] = Some(Line { writer, reader, flights: BTreeMap::new(), since: now, is_connected: false });
-        self.deeds.push(Deed::Open(queue));
+        self.actions.push(PeerAction::Open(queue));
     }
 
-    /// A connection has been made.
+    /// A connection is established.
     pub(super) fn opened(&mut self, queue: usize) {
         let Some(line) = &mut self.lines[queue] else { return };
         line.writer.initialize_request(&InitializeRequest::new(0, Digests::NONE, 1));
         self.flush(queue);
     }
 
-    /// It has lost a connection, or wants no more of them.
+    /// Closes both connections, after one is lost or when the host is done.
     pub(super) fn close(&mut self) {
         if self.is_down() {
             return;
@@ -126,23 +127,23 @@ impl Peer {
             Purpose::Command(number) => Some(number),
             _ => None,
         });
-        self.news.push(News::Lost(lost.collect()));
-        self.deeds.push(Deed::CloseAll);
+        self.events.push(PeerEvent::Lost(lost.collect()));
+        self.actions.push(PeerAction::CloseAll);
     }
 
-    /// Sends a command about the namespace.
+    /// Sends a command to the namespace.
     pub(super) fn send(&mut self, now: Instant, number: Number, command: Sent) {
         let queue = if command.is_admin { ADMIN } else { IO };
         self.command(queue, command.entry, command.data, Purpose::Command(number), now);
     }
 
-    /// Resets its controller.
+    /// Resets the controller.
     pub(super) fn reset(&mut self, now: Instant) {
         let command = PropertyCommand::set(Property::Configuration, 0);
         self.command(ADMIN, command.into(), Bytes::new(), Purpose::Disable, now);
     }
 
-    /// Since when it has waited for what it waits for longest.
+    /// Start of the oldest outstanding command or connect step.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         let lines = self.lines.iter().flatten();
         let waits = lines.flat_map(|line| {
@@ -159,17 +160,17 @@ impl Peer {
         entry.command_id = id.into();
         let capsule = if purpose == Purpose::Connect { data.clone() } else { Bytes::new() };
         line.writer.command(&entry, &capsule);
-        line.flights.insert(id, Flight { purpose, data, found: Vec::new(), since: now });
+        line.flights.insert(id, Flight { purpose, data, received: Vec::new(), since: now });
         self.flush(queue);
     }
 
     fn flush(&mut self, queue: usize) {
         if let Some(line) = &mut self.lines[queue] {
-            self.deeds.push(Deed::Send(queue, line.writer.take()));
+            self.actions.push(PeerAction::Send(queue, line.writer.take()));
         }
     }
 
-    /// Bytes have come.
+    /// Processes received bytes.
     pub(super) fn received(&mut self, now: Instant, queue: usize, chunk: Bytes) {
         if let Some(line) = &mut self.lines[queue] {
             line.reader.push(chunk);
@@ -178,14 +179,14 @@ impl Peer {
             match line.reader.next() {
                 Ok(Some(pdu)) => self.take(now, queue, pdu),
                 Ok(None) => return,
-                // What was meant for others: the connection is of no use.
+                // Invalid bytes, such as those of another connection.
                 Err(_) => return self.close(),
             }
         }
     }
 
     fn take(&mut self, now: Instant, queue: usize, pdu: Pdu) {
-        let line = self.lines[queue].as_mut().expect("it has just been read from");
+        let line = self.lines[queue].as_mut().expect("the connection exists, it was just read from");
         match pdu {
             Pdu::InitializeResponse(response) => {
                 line.writer.set_options(Digests::NONE, response.data_alignment);
@@ -207,7 +208,7 @@ impl Peer {
             Pdu::ControllerData { header, data, .. } => {
                 let id = header.command_id.get();
                 if let Some(flight) = line.flights.get_mut(&id) {
-                    flight.found.extend_from_slice(&data);
+                    flight.received.extend_from_slice(&data);
                 }
                 if header.is_success() {
                     self.end(now, queue, id, StatusCode::SUCCESS, 0);
@@ -221,10 +222,10 @@ impl Peer {
     }
 
     fn end(&mut self, now: Instant, queue: usize, id: u16, status: StatusCode, result: u64) {
-        let line = self.lines[queue].as_mut().expect("it has just been read from");
+        let line = self.lines[queue].as_mut().expect("the connection exists, it was just read from");
         let Some(flight) = line.flights.remove(&id) else { return self.close() };
         if let Purpose::Command(number) = flight.purpose {
-            return self.news.push(News::Ended(number, status, flight.found));
+            return self.events.push(PeerEvent::Ended(number, status, flight.received));
         }
         if status != StatusCode::SUCCESS {
             return self.close();
@@ -233,7 +234,7 @@ impl Peer {
             Purpose::Connect => {
                 line.is_connected = true;
                 if queue == IO {
-                    return self.news.push(News::Ready);
+                    return self.events.push(PeerEvent::Ready);
                 }
                 self.controller = result as u16;
                 let on = Configuration::enabled(Configuration::CSS_ALL).0;

@@ -1,4 +1,4 @@
-//! The hosts that share, in a run: when they ask, what becomes of their connections, and whether the answers can be.
+//! The hosts that share a namespace, in a run: timing, connections, and checks of the responses.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use zonda_target::DeviceKey;
 use zonda_zoned::{Duration, Geometry, Instant, NamespaceId, Prng};
 
 use super::SharingTraits;
-use super::commands::{answer, command, draw};
+use super::commands::{answer, command, generate};
 use super::history::{History, Number, OPEN_MAX};
-use super::peer::{Deed, News, PATIENCE, Peer};
-use super::rules::{Answer, Ask, State};
+use super::peer::{Peer, PeerAction, PeerEvent, TIMEOUT};
+use super::rules::{Request, Response, State};
 use crate::network::bugs::NetworkBug;
 use crate::network::link::Owner;
-use crate::network::run::{EVER, NetworkRun};
-use crate::network::world::Network;
+use crate::network::run::{FOREVER, NetworkRun};
+use crate::network::simulation::Network;
+use crate::observe::CheckError;
 use crate::outcome::FailureKind;
-use crate::survey::Trouble;
 
-/// How long a host waits that could not connect, or has lost its connections.
+/// How long a host waits before it reconnects.
 const RETRY: Duration = Duration::from_millis(40);
-/// How long it waits while too many commands of all have not ended.
+/// How long a host waits while too many commands of all hosts are in flight.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// The hosts that share a namespace.
@@ -35,7 +35,7 @@ pub(crate) struct Sharing {
     history: History,
     /// Commands of lost connections, each with its link.
     lost: Vec<(Number, u64)>,
-    /// What the world has done to the network and the server is over.
+    /// Consequences of injected faults are excused until then.
     disturbed_until: Instant,
     prng: Prng,
 }
@@ -44,26 +44,26 @@ struct Member {
     peer: Peer,
     links: [Option<u64>; 2],
     is_ready: bool,
-    /// The key that it believes it has.
+    /// The key with which it believes to be registered.
     own: Option<u64>,
-    asked: BTreeMap<Number, Ask>,
+    in_flight: BTreeMap<Number, Request>,
     left: u64,
     wake_at: Option<Instant>,
 }
 
 impl Sharing {
-    pub(crate) fn new(traits: &SharingTraits, world: &Network, bug: Option<NetworkBug>) -> Sharing {
-        let drive = world.drives.len() - 1;
+    pub(crate) fn new(traits: &SharingTraits, simulation: &Network, bug: Option<NetworkBug>) -> Sharing {
+        let drive = simulation.drives.len() - 1;
         let identifiers: Vec<HostId> = (0..traits.hosts).map(|host| HostId([host as u8 + 1; 16])).collect();
         let members = (0..traits.hosts).map(|host| {
-            // This server takes two hosts for one.
-            let as_known = if bug == Some(NetworkBug::HalvedHostId) { host & !1 } else { host };
+            // With this seeded bug, two hosts have the same identifier for the server.
+            let identifier = if bug == Some(NetworkBug::HalvedHostId) { host & !1 } else { host };
             Member {
-                peer: Peer::new(host, identifiers[as_known]),
+                peer: Peer::new(host, identifiers[identifier]),
                 links: [None; 2],
                 is_ready: false,
                 own: None,
-                asked: BTreeMap::new(),
+                in_flight: BTreeMap::new(),
                 left: traits.commands,
                 wake_at: Some(Instant(1)),
             }
@@ -72,30 +72,30 @@ impl Sharing {
             members: members.collect(),
             identifiers,
             namespace: NamespaceId(drive as u32 + 1),
-            geometry: world.drives[drive].geometry.clone(),
+            geometry: simulation.drives[drive].geometry.clone(),
             history: History::new(traits.keeps),
             lost: Vec::new(),
-            disturbed_until: EVER,
-            prng: world.root.fork("sharing/run"),
+            disturbed_until: FOREVER,
+            prng: simulation.root.fork("sharing/run"),
             traits: traits.clone(),
         }
     }
 
-    /// Whether all their work is done.
+    /// Whether all commands are done.
     pub(crate) fn is_done(&self) -> bool {
         self.members.iter().all(|member| member.left == 0 && member.peer.is_down())
     }
 
-    /// Whether they have little left to do.
+    /// Whether few commands are left.
     pub(crate) fn has_little_left(&self) -> bool {
         self.members.iter().all(|member| member.left <= self.traits.commands / 5)
     }
 
-    /// When each of them does something by itself, next.
+    /// The next timer of each host.
     pub(crate) fn wakeups(&self) -> impl Iterator<Item = (usize, Instant)> + '_ {
         self.members.iter().enumerate().filter_map(|(host, member)| {
-            let gives_up_at = member.peer.waits_since().map(|since| since + PATIENCE);
-            Some((host, member.wake_at.into_iter().chain(gives_up_at).min()?))
+            let times_out_at = member.peer.waits_since().map(|since| since + TIMEOUT);
+            Some((host, member.wake_at.into_iter().chain(times_out_at).min()?))
         })
     }
 
@@ -103,29 +103,30 @@ impl Sharing {
         self.disturbed_until = until;
     }
 
-    /// The server ends, and with it what it has not kept.
+    /// The server ends, and unsaved changes are lost.
     pub(crate) fn server_ends(&mut self) {
         self.history.server_ends();
         self.lost.clear();
     }
 
-    /// A device could not keep a change; these bytes are durable.
-    fn keep_failed(&mut self, durable: &Bytes) {
+    /// A device failed to save a change; these bytes are durable.
+    fn save_failed(&mut self, durable: &Bytes) {
         let mut state = State::default();
         if !durable.is_empty() {
-            let saved = SavedReservations::read(durable).expect("a target keeps what can be read");
-            let number = |of: HostId| self.identifiers.iter().position(|it| *it == of).expect("a host of this world");
+            let saved = SavedReservations::read(durable).expect("the target saves valid reservations");
+            let number =
+                |of: HostId| self.identifiers.iter().position(|it| *it == of).expect("a host of this scenario");
             state.generation = saved.generation;
             state.keys = saved.registrants.iter().map(|(host, key)| (number(*host), key.0)).collect();
             state.held = saved.held.map(|(kind, by)| (kind.code(), by.map_or(0, number)));
             state.persists = true;
         }
-        self.history.keep_failed(state);
+        self.history.save_failed(state);
     }
 }
 
 impl NetworkRun<'_> {
-    /// Carries out something for the hosts that share, if there are any.
+    /// Runs a closure with the sharing hosts, if there are any.
     pub(in crate::network) fn with_sharing<R>(&mut self, act: impl FnOnce(&mut Self, &mut Sharing) -> R) -> Option<R> {
         let mut sharing = self.sharing.take()?;
         let result = act(self, &mut sharing);
@@ -133,19 +134,19 @@ impl NetworkRun<'_> {
         Some(result)
     }
 
-    /// The time has come that a host waited for.
-    pub(in crate::network) fn sharing_acts(&mut self, host: usize) -> Result<(), Trouble> {
+    /// Acts when the timer of a host expires.
+    pub(in crate::network) fn sharing_acts(&mut self, host: usize) -> Result<(), CheckError> {
         self.with_sharing(|run, sharing| run.member_acts(sharing, host)).unwrap_or(Ok(()))
     }
 
-    fn member_acts(&mut self, sharing: &mut Sharing, host: usize) -> Result<(), Trouble> {
+    fn member_acts(&mut self, sharing: &mut Sharing, host: usize) -> Result<(), CheckError> {
         let now = self.now;
         let disturbed_until = sharing.disturbed_until;
         let member = &mut sharing.members[host];
-        if let Some(since) = member.peer.waits_since().filter(|since| *since + PATIENCE <= now) {
+        if let Some(since) = member.peer.waits_since().filter(|since| *since + TIMEOUT <= now) {
             if since > disturbed_until {
-                let message = format!("a command of sharing host {host} does not end, and nobody disturbed it");
-                return Err(Trouble::new(FailureKind::Starved, None, message));
+                let message = format!("a command of sharing host {host} does not complete, without an injected fault");
+                return Err(CheckError::new(FailureKind::Starved, None, message));
             }
             member.peer.close();
             return Ok(());
@@ -161,12 +162,12 @@ impl NetworkRun<'_> {
             return Ok(());
         }
         if member.left == 0 {
-            if member.asked.is_empty() {
+            if member.in_flight.is_empty() {
                 member.peer.close();
             }
             return Ok(());
         }
-        if member.asked.len() >= sharing.traits.queue_depth {
+        if member.in_flight.len() >= sharing.traits.queue_depth {
             return Ok(());
         }
         if sharing.history.open() >= OPEN_MAX {
@@ -176,17 +177,17 @@ impl NetworkRun<'_> {
         member.wake_at = Some(now + Duration(1 + sharing.prng.exponential(sharing.traits.pause.0)));
         match sharing.prng.below(60) {
             0 => {
-                self.teller.tell(now, || format!("sharing host {host} resets its controller"));
+                self.trace.log(now, || format!("sharing host {host} resets its controller"));
                 member.is_ready = false;
                 member.peer.reset(now);
             }
             1 => member.peer.close(),
             _ => {
-                let ask = draw(&mut sharing.prng, member.own, sharing.traits.keeps);
-                let sent = command(ask, sharing.namespace, &sharing.geometry, &mut sharing.prng);
-                let number = sharing.history.start(host, ask);
-                self.teller.tell(now, || format!("sharing host {host}: {number} {ask:?}"));
-                member.asked.insert(number, ask);
+                let request = generate(&mut sharing.prng, member.own, sharing.traits.keeps);
+                let sent = command(request, sharing.namespace, &sharing.geometry, &mut sharing.prng);
+                let number = sharing.history.start(host, request);
+                self.trace.log(now, || format!("sharing host {host}: {number} {request}"));
+                member.in_flight.insert(number, request);
                 member.left -= 1;
                 self.count_command();
                 member.peer.send(now, number, sent);
@@ -195,8 +196,8 @@ impl NetworkRun<'_> {
         Ok(())
     }
 
-    /// Carries out what the hosts that share want, and takes what has come to them; says whether there was anything.
-    pub(in crate::network) fn sharing_effects(&mut self) -> Result<bool, Trouble> {
+    /// Processes the actions and events of all sharing hosts; returns whether there were any.
+    pub(in crate::network) fn sharing_effects(&mut self) -> Result<bool, CheckError> {
         self.with_sharing(|run, sharing| {
             let mut has_moved = false;
             for host in 0..sharing.members.len() {
@@ -207,23 +208,23 @@ impl NetworkRun<'_> {
         .unwrap_or(Ok(false))
     }
 
-    fn member_effects(&mut self, sharing: &mut Sharing, host: usize) -> Result<bool, Trouble> {
+    fn member_effects(&mut self, sharing: &mut Sharing, host: usize) -> Result<bool, CheckError> {
         let member = &mut sharing.members[host];
-        let (news, deeds) = (std::mem::take(&mut member.peer.news), std::mem::take(&mut member.peer.deeds));
-        let has_moved = !news.is_empty() || !deeds.is_empty();
-        for it in news {
-            self.take_news(sharing, host, it)?;
+        let (events, actions) = (std::mem::take(&mut member.peer.events), std::mem::take(&mut member.peer.actions));
+        let has_moved = !events.is_empty() || !actions.is_empty();
+        for event in events {
+            self.process_event(sharing, host, event)?;
         }
         let member = &mut sharing.members[host];
-        for deed in deeds {
-            match deed {
-                Deed::Open(queue) => member.links[queue] = Some(self.open_link(Owner::Sharing { host, queue })),
-                Deed::Send(queue, pieces) => {
+        for action in actions {
+            match action {
+                PeerAction::Open(queue) => member.links[queue] = Some(self.open_link(Owner::Sharing { host, queue })),
+                PeerAction::Send(queue, pieces) => {
                     if let Some(link) = member.links[queue].and_then(|id| self.links.get_mut(&id)) {
                         link.up.push(pieces);
                     }
                 }
-                Deed::CloseAll => {
+                PeerAction::CloseAll => {
                     for id in member.links.iter_mut().filter_map(Option::take) {
                         if let Some(link) = self.links.get_mut(&id).filter(|link| link.host_end) {
                             link.host_closes();
@@ -235,23 +236,22 @@ impl NetworkRun<'_> {
         Ok(has_moved)
     }
 
-    fn take_news(&mut self, sharing: &mut Sharing, host: usize, news: News) -> Result<(), Trouble> {
+    fn process_event(&mut self, sharing: &mut Sharing, host: usize, event: PeerEvent) -> Result<(), CheckError> {
         let now = self.now;
         let member = &mut sharing.members[host];
-        match news {
-            News::Ready => {
-                self.teller.tell(now, || format!("sharing host {host} is connected"));
+        match event {
+            PeerEvent::Ready => {
+                self.trace.log(now, || format!("sharing host {host} is connected"));
                 member.is_ready = true;
                 member.wake_at = Some(now);
             }
-            News::Lost(numbers) => {
-                self.teller
-                    .tell(now, || format!("sharing host {host} has no connections any more; {numbers:?} are lost"));
+            PeerEvent::Lost(numbers) => {
+                self.trace.log(now, || format!("sharing host {host} is disconnected; lost commands: {numbers:?}"));
                 member.is_ready = false;
-                // Both links are looked at: a command goes over one of them.
+                // The command was sent on one of both links.
                 let links = member.links;
                 for number in numbers {
-                    member.asked.remove(&number);
+                    member.in_flight.remove(&number);
                     sharing.history.lose(number);
                     sharing.lost.extend(links.iter().flatten().map(|&link| (number, link)));
                 }
@@ -259,22 +259,23 @@ impl NetworkRun<'_> {
                     member.wake_at = Some(now + RETRY);
                 }
             }
-            News::Ended(number, status, data) => {
-                let ask = member.asked.remove(&number).expect("it was asked");
-                let (status, data) = self.as_answered(status, data, ask);
+            PeerEvent::Ended(number, status, data) => {
+                let request = member.in_flight.remove(&number).expect("the command is in flight");
+                let (status, data) = self.with_bugs(status, data, request);
                 let controller = member.peer.controller();
-                let answer = answer(ask, status, &data, controller, &sharing.identifiers, host);
-                self.teller.tell(now, || format!("sharing host {host}: {number} ended, {answer:?}"));
+                let answer = answer(request, status, &data, controller, &sharing.identifiers, host);
+                self.trace.log(now, || format!("sharing host {host}: {number} completed, {answer}"));
                 self.mix(number << 8 ^ u64::from(status.is_success()));
                 let is_excused = sharing.traits.keeps && sharing.traits.fails;
-                if answer == Answer::WriteFault && !is_excused {
-                    let message =
-                        format!("{ask:?} of sharing host {host} ended with a fault that the device did not have");
-                    return Err(Trouble::new(FailureKind::WrongAnswer, None, message));
+                if answer == Response::WriteFault && !is_excused {
+                    let message = format!(
+                        "{request} of sharing host {host} completed with a write fault that the device did not report"
+                    );
+                    return Err(CheckError::new(FailureKind::WrongAnswer, None, message));
                 }
-                let wrong = |message| Trouble::new(FailureKind::WrongAnswer, None, message);
+                let wrong = |message| CheckError::new(FailureKind::WrongAnswer, None, message);
                 sharing.history.end(number, &answer).map_err(wrong)?;
-                member.believe(ask, &answer, host, &mut sharing.prng);
+                member.update_key(request, &answer, host, &mut sharing.prng);
                 if member.wake_at.is_none() {
                     member.wake_at = Some(now);
                 }
@@ -283,19 +284,19 @@ impl NetworkRun<'_> {
         Ok(())
     }
 
-    /// An answer, as a server with a seeded bug gives it.
-    fn as_answered(&mut self, status: StatusCode, mut data: Vec<u8>, ask: Ask) -> (StatusCode, Vec<u8>) {
+    /// Applies seeded bugs of the server to a response.
+    fn with_bugs(&mut self, status: StatusCode, mut data: Vec<u8>, request: Request) -> (StatusCode, Vec<u8>) {
         let bug = self.bug;
         if bug == Some(NetworkBug::IgnoredConflict)
             && status == StatusCode::RESERVATION_CONFLICT
-            && matches!(ask, Ask::Read | Ask::Write)
+            && matches!(request, Request::Read | Request::Write)
             && self.bug_prng.chance(1, 3)
         {
             return (StatusCode::SUCCESS, data);
         }
         // Byte 66 is the status of the first registered controller.
         if bug == Some(NetworkBug::MisreportedHolder)
-            && ask == Ask::Report
+            && request == Request::Report
             && data.get(5).is_some_and(|count| *count > 0)
             && self.bug_prng.chance(1, 3)
         {
@@ -304,7 +305,7 @@ impl NetworkRun<'_> {
         (status, data)
     }
 
-    /// A connection of a host that shares has been made, or not.
+    /// A connect of a sharing host succeeded or failed.
     pub(in crate::network) fn sharing_opened(&mut self, host: usize, queue: usize, id: u64, is_taken: bool) {
         self.with_sharing(|_, sharing| {
             let member = &mut sharing.members[host];
@@ -334,24 +335,25 @@ impl NetworkRun<'_> {
         });
     }
 
-    /// The device of the shared namespace has kept what it was asked to, or could not.
-    pub(in crate::network) fn end_keeping(&mut self) {
+    /// The device of the shared namespace has saved reservations, or failed to.
+    pub(in crate::network) fn end_save(&mut self) {
         let forgets = self.bug == Some(NetworkBug::UnkeptReservation) && self.bug_prng.chance(1, 4);
         let Some(store) = &mut self.server.store else { return };
         let result = store.end(forgets);
         let now = self.now;
-        let device = DeviceKey(self.world.drives.len() as u32 - 1);
+        let device = DeviceKey(self.simulation.drives.len() as u32 - 1);
         if let Err(durable) = &result {
             self.with_sharing(|run, sharing| {
-                sharing.keep_failed(durable);
-                run.teller.tell(now, || "the device could not keep the reservations".to_owned());
+                sharing.save_failed(durable);
+                run.trace.log(now, || "the device failed to save the reservations".to_owned());
             });
         }
-        let target = self.server.target.as_mut().expect("a server that ends asks for nothing any more");
-        target.reservations_kept(now, device, result.is_ok());
+        let target = self.server.target.as_mut().expect("a save in progress belongs to a running server");
+        target.reservations_saved(now, device, result.is_ok());
     }
 
-    /// Commands of lost connections that the target cannot know of any more have happened, or never will.
+    /// Expires commands of lost connections that the target has released: they took effect, or
+    /// never will.
     pub(in crate::network) fn expire_lost(&mut self) {
         if self.server.store.as_ref().is_some_and(|store| store.next_at().is_some()) {
             return;
@@ -360,32 +362,34 @@ impl NetworkRun<'_> {
             if sharing.lost.is_empty() {
                 return;
             }
-            let is_known =
+            let is_open =
                 |id: &u64| run.links.get(id).is_some_and(|link| link.connection.is_some() || link.opens_at.is_some());
-            let kept: Vec<Number> =
-                sharing.lost.iter().filter(|(_, id)| is_known(id)).map(|(number, _)| *number).collect();
-            let gone: Vec<Number> =
-                sharing.lost.iter().map(|(number, _)| *number).filter(|number| !kept.contains(number)).collect();
-            sharing.lost.retain(|(number, _)| kept.contains(number));
-            sharing.history.expire(&gone);
+            let open: Vec<Number> =
+                sharing.lost.iter().filter(|(_, id)| is_open(id)).map(|(number, _)| *number).collect();
+            let expired: Vec<Number> =
+                sharing.lost.iter().map(|(number, _)| *number).filter(|number| !open.contains(number)).collect();
+            sharing.lost.retain(|(number, _)| open.contains(number));
+            sharing.history.expire(&expired);
         });
     }
 
-    /// All hosts leave.
-    pub(in crate::network) fn dismiss_sharing(&mut self) -> Result<(), Trouble> {
+    /// Disconnects all sharing hosts.
+    pub(in crate::network) fn close_sharing(&mut self) -> Result<(), CheckError> {
         self.with_sharing(|_, sharing| sharing.members.iter_mut().for_each(|member| member.peer.close()));
         self.sharing_effects().map(|_| ())
     }
 }
 
 impl Member {
-    /// What the host takes from an answer for its key.
-    fn believe(&mut self, ask: Ask, answer: &Answer, host: usize, prng: &mut Prng) {
-        match (ask, answer) {
-            (Ask::Register { action: 0 | 2, new, .. }, Answer::Success) => self.own = Some(new),
-            (Ask::Register { .. } | Ask::Release { action: 1, .. }, Answer::Success) => self.own = None,
-            (_, Answer::Report { registrants, .. }) => self.own = registrants.get(&host).map(|(key, _)| *key),
-            (Ask::Acquire { .. } | Ask::Release { .. }, Answer::Conflict) if prng.chance(1, 3) => self.own = None,
+    /// Updates the key from a response.
+    fn update_key(&mut self, request: Request, answer: &Response, host: usize, prng: &mut Prng) {
+        match (request, answer) {
+            (Request::Register { action: 0 | 2, new, .. }, Response::Success) => self.own = Some(new),
+            (Request::Register { .. } | Request::Release { action: 1, .. }, Response::Success) => self.own = None,
+            (_, Response::Report { registrants, .. }) => self.own = registrants.get(&host).map(|(key, _)| *key),
+            (Request::Acquire { .. } | Request::Release { .. }, Response::Conflict) if prng.chance(1, 3) => {
+                self.own = None;
+            }
             _ => {}
         }
     }

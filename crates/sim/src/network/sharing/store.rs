@@ -1,15 +1,15 @@
-//! Where the device of the shared namespace keeps reservations, and what a loss of power leaves there.
+//! The store for reservations of the shared namespace's device, with power losses and failures.
 
 use bytes::Bytes;
 use zonda_zoned::{Duration, Instant, Prng};
 
-/// How long it takes to keep them, at most.
-const KEEP_NS_MAX: u64 = 3_000_000;
+/// Maximum duration of a save.
+const SAVE_NS_MAX: u64 = 3_000_000;
 
 #[derive(Debug)]
 pub(crate) struct Store {
     durable: Bytes,
-    /// What was durable before.
+    /// The durable bytes before the last save.
     previous: Bytes,
     pending: Option<Pending>,
     fails: bool,
@@ -22,29 +22,29 @@ struct Pending {
     bytes: Bytes,
     /// The device reports an error.
     fails: bool,
-    /// It has the bytes, whatever it reports.
+    /// The bytes become durable, whatever the device reports.
     is_written: bool,
 }
 
 impl Store {
-    /// With `fails`, it sometimes reports an error.
+    /// With `fails`, the device sometimes reports an error.
     pub(crate) fn new(fails: bool, prng: Prng) -> Store {
         Store { durable: Bytes::new(), previous: Bytes::new(), pending: None, fails, prng }
     }
 
-    /// What a server that starts finds.
-    pub(crate) fn found(&self) -> Bytes {
+    /// The durable bytes.
+    pub(crate) fn saved(&self) -> Bytes {
         self.durable.clone()
     }
 
-    /// The same, as it was one change before.
-    pub(crate) fn found_before(&self) -> Bytes {
+    /// The durable bytes before the last save.
+    pub(crate) fn saved_before(&self) -> Bytes {
         self.previous.clone()
     }
 
-    pub(crate) fn keep(&mut self, now: Instant, bytes: Bytes) {
-        assert!(self.pending.is_none(), "for a device there is one at a time");
-        let at = now + Duration(self.prng.below(KEEP_NS_MAX));
+    pub(crate) fn save(&mut self, now: Instant, bytes: Bytes) {
+        assert!(self.pending.is_none(), "a device has one save in progress at a time");
+        let at = now + Duration(self.prng.below(SAVE_NS_MAX));
         let fails = self.fails && self.prng.chance(1, 12);
         let is_written = !fails || self.prng.chance(1, 2);
         self.pending = Some(Pending { at, bytes, fails, is_written });
@@ -54,18 +54,18 @@ impl Store {
         self.pending.as_ref().map(|pending| pending.at)
     }
 
-    /// What was to be kept has been, or not: whether it succeeded, and the bytes that are durable all the same if it did not.
-    /// With `forgets`, it reports success and has nothing.
+    /// Ends a save. On failure, returns the bytes that are durable. With `forgets`, it succeeds
+    /// without effect.
     pub(crate) fn end(&mut self, forgets: bool) -> Result<(), Bytes> {
-        let pending = self.pending.take().expect("it is due");
+        let pending = self.pending.take().expect("a save is in progress");
         if pending.is_written && !forgets {
             self.write(pending.bytes);
         }
         if pending.fails { Err(self.durable.clone()) } else { Ok(()) }
     }
 
-    /// The server ends, with its power or without.
-    pub(crate) fn cut(&mut self) {
+    /// Interrupts a save, at the end of the server or a power loss.
+    pub(crate) fn interrupt(&mut self) {
         if let Some(pending) = self.pending.take()
             && self.prng.chance(1, 2)
         {

@@ -1,4 +1,5 @@
-//! Small drives with flexible zone allocation, and what an allocation must come to, found slowly.
+//! Small drives with flexible zone allocation, and the expected cost of an allocation, by
+//! exhaustive search.
 
 use zonda_profiles::builtin_text;
 use zonda_ssd::allocation::{AllocationKind, ElementTable};
@@ -19,7 +20,7 @@ pub struct Shape {
 /// A drive of this shape, with these lines in `[zones]`.
 ///
 /// # Panics
-/// When the lines ask for what cannot be.
+/// When the lines are invalid.
 pub fn profile_of(shape: Shape, zones: &str) -> Profile {
     let Shape { luns, slots, rows, zones: count } = shape;
     let capacity_kib = UNIT_KIB * u64::from(slots * rows);
@@ -49,7 +50,7 @@ pub fn profile_of(shape: Shape, zones: &str) -> Profile {
     Profile::parse(&text).unwrap_or_else(|error| panic!("{shape:?}, {zones}: {error:?}"))
 }
 
-/// What a profile's allocations may choose, worked out from its keys in the plainest way.
+/// The choices of a profile's allocations, computed from its keys in the simplest way.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub luns: usize,
@@ -114,8 +115,8 @@ impl Rules {
     }
 }
 
-/// The least total wear of `elements` elements, at most `per_group_max` of a group and of at least `groups_min` groups,
-/// found by trying all sets of elements.
+/// The least total wear of `elements` elements, at most `per_group_max` of a group and of at least
+/// `groups_min` groups, found by trying all sets of elements.
 pub fn least_wear_by_trying_all(
     groups: &[Vec<u64>],
     elements: usize,

@@ -1,4 +1,4 @@
-//! A drive with constant service times, and a hand that submits and watches.
+//! A drive with constant service times, and a rig that submits commands and checks completions.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
@@ -32,17 +32,17 @@ pub fn constant(microseconds: u64) -> ServiceTimeSpec {
     ServiceTimeSpec::constant(us(microseconds))
 }
 
-/// A law for every size.
+/// A constant time for every size.
 pub fn always(microseconds: u64) -> BySize {
-    law(&format!("law = [{{ time = {{ base = \"{microseconds} us\" }} }}]"))
+    distribution(&format!("x = [{{ time = {{ base = \"{microseconds} us\" }} }}]"))
 }
 
-fn law(text: &str) -> BySize {
+fn distribution(text: &str) -> BySize {
     #[derive(Deserialize)]
     struct Holder {
-        law: BySize,
+        x: BySize,
     }
-    toml::from_str::<Holder>(text).expect("a law in TOML").law
+    toml::from_str::<Holder>(text).expect("a distribution in TOML").x
 }
 
 /// The built-in `tiny` as it is.
@@ -50,14 +50,16 @@ pub fn tiny() -> Profile {
     Profile::parse(builtin_text("tiny").expect("tiny is built in")).expect("and valid")
 }
 
-/// The built-in `tiny` with constant times: 40 us to sense 4 KiB and 50 us a page of 16 KiB, 16 us to send a page over
-/// the channel and 4 us over the link, 600 us a program of 48 KiB, 3 ms an erase, slices of 200 us. A read costs 1 us
-/// of the core and 5 us beside, a write 2 and 5, an append 3 and 5. Zone `z` lies on die `z % 4` alone, die `d` is on
-/// channel `d % 2`; the buffer has no cap.
+/// The built-in `tiny` with constant times: 40 us to sense 4 KiB and 50 us a page of 16 KiB, 16 us
+/// to send a page over the channel and 4 us over the link, 600 us a program of 48 KiB, 3 ms an
+/// erase, slices of 200 us. A read costs 1 us of the core and 5 us in parallel, a write 2 and 5, an
+/// append 3 and 5. Zone `z` lies on die `z % 4` alone, die `d` is on channel `d % 2`; the buffer
+/// has no cap.
 pub fn drive_of_constants() -> Profile {
     let mut profile = tiny();
     let flash = &mut profile.flash;
-    flash.read = law("law = [{ up_to = \"4 KiB\", time = { base = \"40 us\" } }, { time = { base = \"50 us\" } }]");
+    flash.read =
+        distribution("x = [{ up_to = \"4 KiB\", time = { base = \"40 us\" } }, { time = { base = \"50 us\" } }]");
     flash.program = constant(600);
     flash.erase = constant(3_000);
     profile.channel.bandwidth = Bandwidth(1_024_000_000);
@@ -115,7 +117,7 @@ impl Rig {
         let id = self.next_id;
         self.next_id += 1;
         let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
-        self.drive.submit(self.now, command).expect("the drive has room");
+        self.drive.submit(self.now, command).expect("the queue of the drive is not full");
         id
     }
 
@@ -169,7 +171,7 @@ impl Rig {
         self.drive.prefill(ZoneIndex(zone), Blocks(blocks)).expect("there is an active resource for it");
     }
 
-    /// Handles one instant; false when nothing is under way.
+    /// Handles one instant; false when nothing is in flight.
     pub fn step(&mut self) -> bool {
         let Some(next) = self.drive.next_wakeup() else { return false };
         self.now = self.now.max(next);
@@ -186,14 +188,14 @@ impl Rig {
         }
     }
 
-    /// Until nothing is under way, background work included.
+    /// Runs until nothing is in flight, background work included.
     pub fn run(&mut self) {
         while self.step() {}
-        assert_eq!(self.drive.outstanding(), 0, "nothing is under way, and yet commands wait");
+        assert_eq!(self.drive.outstanding(), 0, "nothing is in flight, but commands are outstanding");
         self.drive.check_invariants();
     }
 
-    /// Up to and including an instant.
+    /// Runs up to and including an instant.
     pub fn run_until_us(&mut self, microseconds: u64) {
         let until = Instant(microseconds * 1_000);
         while self.drive.next_wakeup().is_some_and(|next| next <= until) {
@@ -233,7 +235,7 @@ impl Rig {
         self.now.0 / 1_000
     }
 
-    /// Runs one command alone, and says how long it took.
+    /// Runs one command alone, and returns its latency.
     pub fn alone_us(&mut self, submit: impl FnOnce(&mut Rig) -> u64) -> u64 {
         self.run();
         let start = self.now_us();
@@ -242,7 +244,7 @@ impl Rig {
         self.end_us(id) - start
     }
 
-    /// The fingerprints that a read finds.
+    /// The fingerprints that a read returns.
     pub fn prints(&mut self, start: Lba, blocks: u64) -> Vec<u64> {
         let id = self.submit(Operation::Read { start, blocks: Blocks(blocks) });
         self.run_until_end_of(id);

@@ -1,4 +1,5 @@
-//! Zones built of elements: what FINISH pads and frees, what is erased when, where pages are read, what restarts keep.
+//! Zones built of elements: padding and elements freed by FINISH, erases, locations of reads,
+//! persistence over restarts.
 
 use super::*;
 use crate::support::elements::{Shape, profile_of};
@@ -93,7 +94,7 @@ fn the_pages_finished_are_those_of_the_paper() {
 }
 
 #[test]
-fn what_a_finish_does_not_need_is_free_when_it_has_ended_and_not_before() {
+fn elements_that_a_finish_does_not_need_are_freed_when_it_completes_and_not_before() {
     let mut rig = Rig::new(&two_segments("block"));
     rig.write(0, 0, 1);
     rig.run();
@@ -142,7 +143,8 @@ fn a_finish_of_all_zones_frees_what_each_of_them_does_not_need() {
 
 #[test]
 fn an_element_is_erased_once_and_whole_before_its_first_program() {
-    // The last program of a zone's first erase unit, and the first of its second: what a write has to wait for in each.
+    // The last program of a zone's first erase unit, and the first of its second: what a write has
+    // to wait for in each.
     for (kind, at_once, later) in [("block", 1, 1), ("hchunk-2", 2, 0)] {
         let mut profile = with_allocation(without_early_completion(), kind);
         profile.geometry.zones = 4;
@@ -198,7 +200,7 @@ fn write_to_end(rig: &mut Rig, from: u64) {
 }
 
 #[test]
-fn an_empty_element_goes_before_one_that_has_to_be_erased() {
+fn an_empty_element_is_preferred_to_one_that_has_to_be_erased() {
     let mut rig = Rig::new(&two_segments("superblock"));
     for round in 0..16 {
         write_to(&mut rig, 0, CAPACITY);
@@ -255,7 +257,7 @@ fn pages_of_an_uneven_zone_are_programmed_and_read_on_the_dies_that_have_its_ele
 }
 
 #[test]
-fn data_stay_where_they_are_when_what_a_finish_freed_is_used_by_others() {
+fn data_stay_in_place_when_elements_freed_by_a_finish_are_used_by_others() {
     for kind in ["superblock", "vchunk-2", "block", "hchunk-2"] {
         let mut profile = two_segments(kind);
         profile.geometry.zones = 4;
@@ -299,7 +301,7 @@ fn elements_of_a_zone_that_goes_offline_are_never_used_again() {
 // Restarts.
 
 #[test]
-fn a_drive_made_from_a_table_and_prefilled_stands_as_the_drive_that_wrote_it() {
+fn a_drive_made_from_a_table_and_prefilled_is_in_the_state_of_the_drive_that_wrote_it() {
     // Rows of program units, so that nothing waits in the write buffer.
     const ROW: u64 = 4 * UNIT;
     for kind in KINDS {
@@ -342,7 +344,7 @@ fn a_drive_made_from_a_table_and_prefilled_stands_as_the_drive_that_wrote_it() {
 }
 
 #[test]
-fn a_table_of_another_policy_is_refused_in_a_sentence() {
+fn a_table_of_another_policy_is_refused_with_the_reason() {
     let table = Rig::new(&two_segments("block")).drive.elements();
     let error = Ssd::with_elements(&two_segments("superblock"), PayloadKind::None, &Prng::new(1), &table);
     let sentence = error.expect_err("blocks are no superblocks").to_string();
@@ -350,7 +352,7 @@ fn a_table_of_another_policy_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn what_is_told_of_the_elements_adds_up_for_every_kind() {
+fn the_statistics_of_the_elements_add_up_for_every_kind() {
     for (kind, elements, each, element_kib, mapping) in [
         ("fixed", 128, 8, 192, 16),
         ("superblock", 32, 2, 768, 16 * 2),

@@ -30,12 +30,12 @@ fn finishing_an_empty_zone_pads_all_of_it_and_a_full_one_nothing() {
 }
 
 #[test]
-fn a_finish_waits_for_the_writes_under_way_and_pads_the_rest() {
+fn a_finish_waits_for_the_writes_in_flight_and_pads_the_rest() {
     let mut rig = Rig::new(&wide_drive());
     let write = rig.write(0, 0, 64);
     let finish = rig.finish(0);
     rig.run();
-    // The finish has its 50 on the core long before the 64 us that the write takes over the link.
+    // The 50 us of the finish on the core end long before the 64 us of the write on the link.
     assert_eq!(rig.end_us(write), 2 + 64 + 5);
     assert!(rig.end_us(finish) >= 71 + 7 * PROGRAM_US);
     let counters = rig.drive.counters();
@@ -45,7 +45,7 @@ fn a_finish_waits_for_the_writes_under_way_and_pads_the_rest() {
 }
 
 #[test]
-fn host_writes_beside_a_finish_get_every_second_program() {
+fn host_writes_during_a_finish_get_every_second_program() {
     let mut rig = Rig::new(&drive_of_constants());
     let finish = rig.finish(0);
     rig.run_until_us(60);
@@ -70,7 +70,7 @@ fn a_reset_ends_a_finish_that_is_padding_and_the_zone_can_be_written_again() {
     rig.run_until_us(1_000);
     let reset = rig.reset(0);
     rig.run();
-    assert_eq!(rig.end_us(finish), 50 + 2 * PROGRAM_US, "at the end of the piece that was under way");
+    assert_eq!(rig.end_us(finish), 50 + 2 * PROGRAM_US, "at the end of the piece in progress");
     assert_eq!(rig.end_us(reset), 1_000 + 50 + 100);
     assert_eq!(rig.drive.counters().programmed_padding_bytes, 8 * 48 * KIB);
     let write = rig.write(0, 0, 4 * UNIT);
@@ -80,7 +80,7 @@ fn a_reset_ends_a_finish_that_is_padding_and_the_zone_can_be_written_again() {
 }
 
 #[test]
-fn a_commit_that_meets_a_finish_in_the_firmware_is_counted_once() {
+fn a_commit_concurrent_with_a_finish_in_the_firmware_is_counted_once() {
     let mut profile = drive_of_constants();
     profile.firmware.servers = [("core".to_owned(), 1), ("slow".to_owned(), 1)].into();
     profile.firmware.manage.server = "slow".to_owned();
@@ -152,7 +152,7 @@ fn an_erase_happens_at_the_next_program_and_once_a_unit() {
 }
 
 #[test]
-fn a_reset_gives_back_what_the_zone_holds_in_the_buffer() {
+fn a_reset_releases_the_buffer_space_of_the_zone() {
     let mut rig = Rig::new(&drive_of_constants());
     for round in 0..100 {
         let write = rig.write(0, 0, UNIT + 5);

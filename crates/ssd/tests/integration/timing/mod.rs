@@ -1,6 +1,7 @@
-//! What takes how long, against sums made by hand from constant service times.
+//! Latencies, compared with sums computed by hand from constant service times.
 //!
-//! The times are those of [`support::drive_of_constants`]; a comment beside an expectation is its sum, in microseconds.
+//! The times are those of [`support::drive_of_constants`]; a comment beside an expectation is its
+//! sum, in microseconds.
 
 mod elements;
 mod manage;
@@ -16,11 +17,11 @@ use zonda_zoned::{
 
 /// Firmware of a read, and of a write: serial and parallel.
 const READ_US: u64 = 1 + 5;
-/// A program unit's way to its die, and its program.
+/// Transfer of a program unit to its die, and its program.
 const LOAD_US: u64 = 3 * 16;
 const PROGRAM_US: u64 = 600;
 
-/// A drive whose writes end when they are programmed.
+/// A drive whose writes complete when they are programmed.
 fn without_early_completion() -> Profile {
     let mut profile = drive_of_constants();
     profile.write_buffer.early_completion = false;
@@ -59,7 +60,7 @@ fn a_die_is_busy_while_it_programs_and_not_only_afterwards() {
     assert_eq!(rig.drive.utilisation().die_busy_ns, [500_000, 0, 0, 0]);
 }
 
-/// Completion instants of a mixed run on a drive with laws instead of constants.
+/// Completion instants of a mixed run on a drive with random instead of constant times.
 fn ends_of_a_mixed_run(seed: u64) -> Vec<Instant> {
     let profile = tiny();
     let mut rig = Rig::with(&profile, PayloadKind::Fingerprints, seed);
@@ -84,7 +85,7 @@ fn the_same_seed_gives_the_same_times_and_another_seed_others() {
 }
 
 #[test]
-fn every_built_in_drive_takes_what_its_zones_are_for() {
+fn every_built_in_drive_serves_the_commands_of_its_zones() {
     for name in builtin_names() {
         let profile = Profile::parse(builtin_text(name).unwrap()).unwrap();
         let mut rig = Rig::new(&profile);
@@ -103,7 +104,7 @@ fn every_built_in_drive_takes_what_its_zones_are_for() {
 }
 
 #[test]
-fn erases_give_way_to_reads_as_programs_do() {
+fn erases_are_suspended_for_reads_as_programs_are() {
     let mut rig = Rig::new(&drive_of_constants());
     rig.prefill(0, CAPACITY);
     rig.prefill(4, CAPACITY);
@@ -119,8 +120,9 @@ fn erases_give_way_to_reads_as_programs_do() {
     assert_eq!(rig.now_us(), start + 14 + 3_000 + 44 + LOAD_US + PROGRAM_US);
 }
 
-/// Writes, appends, resets, finishes and reads of a few zones on a drive with little room, whichever way it is shared.
-fn run_with_little_room(seed: u64) {
+/// Writes, appends, resets, finishes and reads of a few zones on a drive with a small buffer, for
+/// every order of admission.
+fn run_with_small_buffer(seed: u64) {
     let mut prng = Prng::new(seed);
     let mut profile = drive_of_constants();
     let buffer = &mut profile.write_buffer;
@@ -173,6 +175,6 @@ fn run_with_little_room(seed: u64) {
 }
 
 #[test]
-fn no_mixture_of_commands_hangs_a_drive_with_little_room() {
-    (0..400).for_each(run_with_little_room);
+fn no_mixture_of_commands_hangs_a_drive_with_a_small_buffer() {
+    (0..400).for_each(run_with_small_buffer);
 }

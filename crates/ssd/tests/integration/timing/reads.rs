@@ -1,4 +1,4 @@
-//! Reads, alone and beside programs.
+//! Reads, alone and during programs.
 
 use super::*;
 
@@ -27,7 +27,8 @@ fn pages_of_one_read_on_one_die_come_one_after_the_other_with_or_without_a_cache
 fn a_read_that_begins_and_ends_within_pages_pays_for_the_bytes_it_wants_of_each() {
     let mut rig = Rig::new(&drive_of_constants());
     rig.prefill(0, CAPACITY);
-    // The last block of a page, a whole page, the first block of a third; the last goes over the link in 1.
+    // The last block of a page, a whole page, the first block of a third; the last goes over the
+    // link in 1.
     let expected = READ_US + (40 + 4) + (50 + 16) + (40 + 4) + 1;
     assert_eq!(rig.alone_us(|rig| rig.read(0, PAGE - 1, 1 + PAGE + 1)), expected);
     assert_eq!(rig.drive.counters().flash_read_bytes, 24 * KIB);
@@ -37,7 +38,8 @@ fn a_read_that_begins_and_ends_within_pages_pays_for_the_bytes_it_wants_of_each(
 fn pages_on_several_dies_are_sensed_together_and_share_channels_and_link() {
     let mut rig = Rig::new(&wide_drive());
     rig.prefill(0, CAPACITY);
-    // Each channel brings up two pages, one after the other; of the last two, one waits for the other on the link.
+    // Each channel brings up two pages, one after the other; of the last two, one waits for the
+    // other on the link.
     assert_eq!(rig.alone_us(|rig| rig.read(0, 0, 4 * PAGE)), READ_US + 50 + 16 + 16 + 4 + 4);
 }
 
@@ -151,8 +153,9 @@ fn the_links_overhead_is_paid_once_a_command() {
 
 // Reads beside programs.
 
-/// Ends of a write that is programmed from 62 to 662, and of a read of its die that is submitted at an instant.
-fn read_beside_a_program(read_at_us: u64) -> (u64, u64) {
+/// Ends of a write that is programmed from 62 to 662, and of a read of its die that is submitted at
+/// an instant.
+fn read_during_a_program(read_at_us: u64) -> (u64, u64) {
     let mut rig = Rig::new(&without_early_completion());
     rig.prefill(4, CAPACITY);
     let write = rig.write(0, 0, UNIT);
@@ -164,15 +167,15 @@ fn read_beside_a_program(read_at_us: u64) -> (u64, u64) {
 
 #[test]
 fn a_read_waits_for_one_slice_of_a_program_which_ends_later_by_the_read() {
-    assert_eq!(read_beside_a_program(100), (662 + 44 + 5, 262 + 45));
-    assert_eq!(read_beside_a_program(300), (662 + 44 + 5, 462 + 45));
-    assert_eq!(read_beside_a_program(500), (662 + 5, 662 + 45), "in the last slice, it waits for the end");
+    assert_eq!(read_during_a_program(100), (662 + 44 + 5, 262 + 45));
+    assert_eq!(read_during_a_program(300), (662 + 44 + 5, 462 + 45));
+    assert_eq!(read_during_a_program(500), (662 + 5, 662 + 45), "in the last slice, it waits for the end");
 }
 
 #[test]
 fn a_read_never_waits_for_more_than_a_slice_wherever_it_meets_the_program() {
     for read_at in (57..656).step_by(7) {
-        let (write, read) = read_beside_a_program(read_at);
+        let (write, read) = read_during_a_program(read_at);
         assert!(read <= read_at + READ_US + 200 + 45, "submitted at {read_at}, ends at {read}");
         let meets_last_slice = read_at + READ_US >= 462;
         assert_eq!(write, 667 + if meets_last_slice { 0 } else { 44 }, "read at {read_at}");
@@ -180,8 +183,8 @@ fn a_read_never_waits_for_more_than_a_slice_wherever_it_meets_the_program() {
 }
 
 #[test]
-fn a_read_that_meets_a_program_on_its_way_to_the_die_waits_for_that_and_one_slice() {
-    assert_eq!(read_beside_a_program(20), (662 + 44 + 5, 62 + 200 + 45));
+fn a_read_during_the_transfer_of_a_program_waits_for_that_and_one_slice() {
+    assert_eq!(read_during_a_program(20), (662 + 44 + 5, 62 + 200 + 45));
 }
 
 #[test]
@@ -221,7 +224,8 @@ fn a_flood_of_reads_does_not_starve_a_program_nor_programs_the_reads() {
         }
         rig.step();
     }
-    // At worst, a round of eight reads and a slice, then the next round; and the load of a unit once.
+    // At worst, a round of eight reads and a slice, then the next round; and the load of a unit
+    // once.
     assert!(worst_us <= READ_US + LOAD_US + 2 * (8 * 44 + 200) + 45, "{worst_us}");
     // Each program needs three slices, and a round of reads comes before each of them.
     let programmed_by_us = 4 * (LOAD_US + PROGRAM_US + 4 * 9 * 44);

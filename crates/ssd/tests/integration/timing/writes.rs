@@ -1,4 +1,4 @@
-//! Writes, and who gets room in the buffer.
+//! Writes, and their admission to the buffer.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_cached_write_ends_without_waiting_for_its_program() {
     let write = rig.write(0, 0, UNIT);
     rig.run();
     assert_eq!(rig.end_us(write), 2 + 12 + 5);
-    assert_eq!(rig.now_us(), 2 + 12 + LOAD_US + PROGRAM_US, "the program goes on behind it");
+    assert_eq!(rig.now_us(), 2 + 12 + LOAD_US + PROGRAM_US, "the program continues after it");
 }
 
 #[test]
@@ -77,7 +77,8 @@ fn a_write_larger_than_the_buffer_flows_through_it() {
     let mut rig = Rig::new(&profile);
     let write = rig.write(0, 0, 64);
     rig.run();
-    // 96 KiB at once, 48 more as each of the first three programs ends, the last 16 with the fourth.
+    // 96 KiB at once, 48 more as each of the first three programs ends, the last 16 with the
+    // fourth.
     assert_eq!(rig.end_us(write), 2 + 24 + 4 * (LOAD_US + PROGRAM_US) + 4 + 5);
 }
 
@@ -95,7 +96,8 @@ fn a_full_buffer_delays_a_writer_by_the_time_to_program_a_unit() {
 
 // Admission.
 
-/// Ends of two writes to zone 0, capped at one unit, and one to zone 1 behind them; and the writes that waited.
+/// Ends of two writes to zone 0, capped at one unit, and one to zone 1 behind them; and the writes
+/// that waited.
 fn ends_with_a_capped_writer(admission: Admission) -> ([u64; 3], u64) {
     let mut profile = drive_of_constants();
     profile.write_buffer.cap = Some(kib(48));
@@ -107,15 +109,16 @@ fn ends_with_a_capped_writer(admission: Admission) -> ([u64; 3], u64) {
 }
 
 #[test]
-fn a_capped_writer_holds_up_others_under_strict_admission_only() {
-    let room = 2 + 12 + LOAD_US + PROGRAM_US;
-    assert_eq!(ends_with_a_capped_writer(Admission::FirstCome), ([19, room + 12 + 5, 14 + 12 + 5], 1));
-    assert_eq!(ends_with_a_capped_writer(Admission::Strict), ([19, room + 12 + 5, room + 24 + 5], 2));
+fn a_capped_writer_blocks_others_under_strict_admission_only() {
+    let released = 2 + 12 + LOAD_US + PROGRAM_US;
+    assert_eq!(ends_with_a_capped_writer(Admission::FirstCome), ([19, released + 12 + 5, 14 + 12 + 5], 1));
+    assert_eq!(ends_with_a_capped_writer(Admission::Strict), ([19, released + 12 + 5, released + 24 + 5], 2));
     // In turn, a page at a time: zone 1 is not held up by the writer at its cap.
-    assert_eq!(ends_with_a_capped_writer(Admission::RoundRobin), ([19, room + 12 + 5, 14 + 12 + 5], 1));
+    assert_eq!(ends_with_a_capped_writer(Admission::RoundRobin), ([19, released + 12 + 5, 14 + 12 + 5], 1));
 }
 
-/// Bytes that two zones got programmed within 100 ms; the first keeps eight writes under way, the second one.
+/// Bytes that two zones got programmed within 100 ms; the first keeps eight writes in flight, the
+/// second one.
 fn shares(admission: Admission) -> [u64; 2] {
     let mut profile = drive_of_constants();
     // Both zones on die 0, so that it is the dies that are short of time.
@@ -126,16 +129,16 @@ fn shares(admission: Admission) -> [u64; 2] {
     let mut rig = Rig::new(&profile);
     let mut at = [0, 0];
     let mut ended = [0, 0];
-    let mut under_way: Vec<(usize, u64)> = Vec::new();
+    let mut in_flight: Vec<(usize, u64)> = Vec::new();
     for (zone, depth) in [(0, 8), (1, 1)] {
         for _ in 0..depth {
-            under_way.push((zone, rig.write(4 * zone as u32, at[zone], UNIT)));
+            in_flight.push((zone, rig.write(4 * zone as u32, at[zone], UNIT)));
             at[zone] += UNIT;
         }
     }
     while rig.now < Instant(100_000_000) {
         rig.step();
-        for entry in &mut under_way {
+        for entry in &mut in_flight {
             if rig.has_ended(entry.1) {
                 let zone = entry.0;
                 ended[zone] += UNIT * 4 * KIB;
@@ -153,11 +156,11 @@ fn round_robin_shares_the_buffer_between_zones_and_first_come_between_writes() {
     assert!(shallow * 10 >= deep * 8, "round robin: {deep} and {shallow}");
     let [deep, shallow] = shares(Admission::FirstCome);
     assert!(shallow * 4 <= deep, "first come: {deep} and {shallow}");
-    assert!(shallow * 12 >= deep, "and yet nobody is left out: {deep} and {shallow}");
+    assert!(shallow * 12 >= deep, "but no zone starves: {deep} and {shallow}");
 }
 
 #[test]
-fn more_zones_with_partial_units_than_the_buffer_has_room_for_do_not_hang() {
+fn more_zones_with_partial_units_than_the_buffer_can_hold_do_not_hang() {
     for admission in [Admission::FirstCome, Admission::Strict, Admission::RoundRobin] {
         let mut profile = drive_of_constants();
         profile.write_buffer.capacity = kib(96);
@@ -181,7 +184,7 @@ fn more_zones_with_partial_units_than_the_buffer_has_room_for_do_not_hang() {
 }
 
 /// Lets zones 1 to 3 write on and on, each on its own die, until a command has ended.
-fn end_beside_busy_writers(rig: &mut Rig, waiting: u64) {
+fn end_with_busy_writers(rig: &mut Rig, waiting: u64) {
     let mut at = [0; 3];
     let mut busy: Vec<(u32, u64)> = Vec::new();
     while !rig.has_ended(waiting) {
@@ -208,7 +211,7 @@ fn a_cap_full_of_a_partial_unit_does_not_starve_its_die_while_others_are_busy() 
         let mut rig = Rig::new(&profile);
         rig.write(0, 0, UNIT - 1);
         let waiting = rig.write(4, 0, UNIT);
-        end_beside_busy_writers(&mut rig, waiting);
+        end_with_busy_writers(&mut rig, waiting);
         assert_eq!(rig.drive.counters().programmed_spill_bytes, 48 * KIB, "{admission:?}");
     }
 }
@@ -222,7 +225,7 @@ fn a_zone_just_below_its_cap_takes_a_large_write_while_others_are_busy() {
         let mut rig = Rig::new(&profile);
         rig.write(0, 0, UNIT - 1);
         let waiting = rig.write(0, UNIT - 1, 64);
-        end_beside_busy_writers(&mut rig, waiting);
+        end_with_busy_writers(&mut rig, waiting);
         assert_eq!(rig.drive.counters().programmed_spill_bytes, 0, "{admission:?}: the 4 KiB that are left will do");
     }
 }

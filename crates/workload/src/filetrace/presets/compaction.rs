@@ -1,7 +1,8 @@
 //! Bulk ingest and major compactions (Table 5, C).
 //!
-//! Two threads write large files, two each; then each merges its two with what it merged before, reading and writing from
-//! start to end, and deletes the inputs. Few files are written at a time, and what counts is how fast.
+//! Two threads write large files, two each; then each merges its two with its earlier output,
+//! reading and writing sequentially, and deletes the inputs. Few files are written at a time;
+//! throughput matters.
 
 use zonda_files::Lifetime;
 
@@ -14,7 +15,8 @@ const THREADS: u32 = 2;
 const ROUNDS: u32 = 2;
 /// Files ingested for each merge.
 const INGESTED: u32 = 2;
-/// All bytes are so many ingested files: in each thread, two rounds ingest two each and merge two, and then four.
+/// The total size in ingested files: in each thread, two rounds ingest two each and merge two, and
+/// then four.
 const PARTS: u64 = 20;
 const FILE_BYTES_MAX: u64 = 1 << 30;
 

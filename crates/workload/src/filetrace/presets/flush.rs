@@ -1,8 +1,8 @@
 //! Memtable flushes and partial compactions (Table 5, B).
 //!
-//! Four threads write files of some MiB to tens of MiB, all of like lifetime. When a thread has flushed six, it merges the
-//! older half into new files and deletes it: files go in batches. Files begin where files end, so that a host can finish a
-//! zone at the boundary of a file.
+//! Four threads write files of some MiB to tens of MiB, all of similar lifetime. When a thread has
+//! flushed six, it merges the older half into new files and deletes it: files are deleted in
+//! batches. Files are contiguous, so that a host can finish a zone at the boundary of a file.
 
 use zonda_files::Lifetime;
 use zonda_zoned::Prng;
@@ -15,9 +15,10 @@ const THREADS: u32 = 4;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Files that a thread flushes before it merges half of them.
 const FLUSHES: usize = 6;
-/// Of eight bytes merged, how many are still needed.
+/// Of eight bytes merged, the number still needed.
 const KEPT_OF_EIGHT: u64 = 7;
-/// Files of a thread that are there at one time, at most: the oldest are deleted, as by a compaction further down.
+/// Maximum number of files of a thread at one time: the oldest are deleted, as by a compaction of a
+/// lower level.
 const FILES_MAX: usize = 9;
 
 pub(super) fn entries(size: PresetSize, prng: &Prng) -> Vec<TraceEntry> {

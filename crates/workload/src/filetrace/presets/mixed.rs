@@ -1,9 +1,11 @@
-//! A log-structured store on one file system, as RocksDB on ZenFS (Table 5, D: data of mixed lifetimes).
+//! A log-structured store on one file system, as RocksDB on ZenFS (Table 5, D: data of mixed
+//! lifetimes).
 //!
-//! A thread writes a log for each memtable; a second one flushes it to a file of level 0 and deletes the log; three more
-//! merge level 0 into level 1, level 1 into level 2, and level 2 into level 3, one each. Lifetimes are RocksDB's: logs
-//! short, levels 0 and 1 medium, level 2 long, level 3 extreme. Where a merge finds overlapping files of the next level is
-//! drawn. Three logs may be there at one time; the log writer waits for flushes then, as RocksDB's writers do.
+//! A thread writes a log for each memtable; a second one flushes it to a file of level 0 and
+//! deletes the log; three more merge level 0 into level 1, level 1 into level 2, and level 2 into
+//! level 3, one each. Lifetimes are RocksDB's: logs short, levels 0 and 1 medium, level 2 long,
+//! level 3 extreme. The overlapping files of a merge in the next level are random. At most three
+//! logs exist at one time; then the log writer waits for flushes, as RocksDB's writers do.
 
 use zonda_files::Lifetime;
 use zonda_zoned::Prng;
@@ -12,14 +14,15 @@ use super::PresetSize;
 use super::script::{Outputs, Script, SizedFile};
 use crate::filetrace::entry::TraceEntry;
 
-/// Threads: of the log, of flushes, and of merges out of level 0; those of deeper levels come after.
+/// Threads: of the log, of flushes, and of merges out of level 0; those of deeper levels come
+/// after.
 const LOG: u32 = 0;
 const FLUSH: u32 = 1;
 const MERGE: u32 = 2;
 /// Logs at one time.
 const LOGS: u64 = 3;
-/// Appends of the log, and the bytes between its syncs; larger where memtables are larger than [`SMALL_MEMTABLE_BYTES`],
-/// as of a group of commits.
+/// Appends of the log, and the bytes between its syncs; larger where memtables are larger than
+/// [`SMALL_MEMTABLE_BYTES`], as of a group of commits.
 const APPEND_BYTES_MIN: u64 = 4 << 10;
 const APPEND_BYTES_MAX: u64 = 16 << 10;
 const SYNC_BYTES: u64 = 64 << 10;
@@ -32,7 +35,7 @@ const LEVEL0_FILES: usize = 4;
 const LEVEL_FILES: [usize; 2] = [4, 10];
 /// Files of the next level that a file overlaps.
 const OVERLAP: u64 = 3;
-/// Of eight bytes merged, how many are still needed.
+/// Of eight bytes merged, the number still needed.
 const KEPT_OF_EIGHT: u64 = 7;
 
 struct Store<'a> {
@@ -73,17 +76,18 @@ pub(super) fn entries(size: PresetSize, prng: &Prng) -> Vec<TraceEntry> {
 }
 
 impl Store<'_> {
-    /// A log, and the flush that makes it needless.
+    /// Writes a log, and the flush that makes it obsolete.
     fn fill_memtable(&mut self, memtable: u64) {
-        // Names come back: a log is created when the flush of the one with its name before has deleted it.
+        // Names are reused: a log is created when the flush of the previous log of this name has
+        // deleted it.
         let log = self.script.create(LOG, &format!("log-{}", memtable % LOGS), Lifetime::Short);
-        let (mut room, mut unsynced) = (self.memtable_bytes, 0);
+        let (mut remaining, mut unsynced) = (self.memtable_bytes, 0);
         let group = self.memtable_bytes.div_ceil(SMALL_MEMTABLE_BYTES).max(1);
-        while room > 0 {
-            let drawn = group * (APPEND_BYTES_MIN + self.prng.below(APPEND_BYTES_MAX - APPEND_BYTES_MIN + 1));
-            let bytes = drawn.min(room);
+        while remaining > 0 {
+            let random_bytes = group * (APPEND_BYTES_MIN + self.prng.below(APPEND_BYTES_MAX - APPEND_BYTES_MIN + 1));
+            let bytes = random_bytes.min(remaining);
             self.script.append(LOG, &log, bytes);
-            room -= bytes;
+            remaining -= bytes;
             unsynced += bytes;
             if unsynced >= group * SYNC_BYTES {
                 self.script.sync(LOG, &log);
@@ -98,14 +102,14 @@ impl Store<'_> {
         self.written += 2 * self.memtable_bytes;
     }
 
-    /// All of level 0 overlaps all of level 1.
+    /// Merges level 0, which overlaps all of level 1.
     fn merge_level0(&mut self) {
         let mut inputs = std::mem::take(&mut self.levels[0]);
         inputs.append(&mut self.levels[1]);
         self.merge(MERGE, inputs, 1);
     }
 
-    /// A file of this level and those of the next that it overlaps.
+    /// Merges a file of this level with those of the next that it overlaps.
     fn merge_down(&mut self, level: usize) {
         let picked = self.prng.below(self.levels[level].len() as u64) as usize;
         let mut inputs = vec![self.levels[level].swap_remove(picked)];

@@ -1,5 +1,6 @@
-//! Five traces made from a seed and a size: the kinds of load for which the SilentZNS paper recommends a drive (Section 8
-//! and Table 5). Sizes and rhythms are ours, since the paper gives none; each file says what its trace stands for.
+//! Five traces generated from a seed and a size: the kinds of load for which the SilentZNS paper
+//! recommends a drive (Section 8 and Table 5). Sizes and rates are ours, since the paper gives
+//! none; each module describes its trace.
 
 mod compaction;
 mod flush;
@@ -21,7 +22,7 @@ use super::limits::PRESET_BYTES_MIN;
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Preset {
-    /// Logs, and a bulk writer beside them.
+    /// Logs, and a bulk writer.
     Wal,
     /// Memtables and partial compactions.
     Flush,
@@ -33,7 +34,8 @@ pub enum Preset {
     Read,
 }
 
-/// How much a preset writes, and so how large its files are; and how fast the drive is that it is for.
+/// How much a preset writes, which determines the sizes of its files; and the write rate of the
+/// drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresetSize {
     bytes: u64,
@@ -41,19 +43,19 @@ pub struct PresetSize {
 }
 
 impl PresetSize {
-    /// About so many bytes; at least [`PRESET_BYTES_MIN`].
+    /// About this many bytes; at least [`PRESET_BYTES_MIN`].
     #[must_use]
     pub fn new(bytes: u64) -> PresetSize {
         PresetSize { bytes: bytes.max(PRESET_BYTES_MIN), write_rate_bytes_per_s: None }
     }
 
-    /// For a drive that writes so many bytes a second: what runs in the background keeps to a part of that.
+    /// For a drive with this write rate: background writers use a part of it.
     #[must_use]
     pub fn with_write_rate(self, bytes_per_s: u64) -> PresetSize {
         PresetSize { write_rate_bytes_per_s: Some(bytes_per_s.max(1)), ..self }
     }
 
-    /// About so many bytes are written.
+    /// The approximate number of bytes written.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.bytes
@@ -69,7 +71,7 @@ impl Preset {
     /// All of them.
     pub const ALL: [Preset; 5] = [Preset::Wal, Preset::Flush, Preset::Compaction, Preset::Mixed, Preset::Read];
 
-    /// Its word on a command line.
+    /// Its name on a command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,11 +83,11 @@ impl Preset {
         }
     }
 
-    /// What it stands for, in a line.
+    /// A description of one line.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
-            Preset::Wal => "write-ahead logs of small synced commits, beside a bulk writer",
+            Preset::Wal => "write-ahead logs of small synced commits, and a bulk writer",
             Preset::Flush => "memtable flushes and partial compactions, four at a time",
             Preset::Compaction => "bulk ingest and major compactions of large files",
             Preset::Mixed => "a log-structured store with data of all lifetimes",

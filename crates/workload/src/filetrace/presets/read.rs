@@ -1,7 +1,7 @@
 //! Data written once and then read (Table 5, E: read-mostly).
 //!
-//! Two threads load files and close them. Then eight threads read: mostly single blocks at random places of random files,
-//! and now and then a run from start to end of a part of one.
+//! Two threads load files and close them. Then eight threads read: mostly single blocks at random
+//! offsets of random files, and now and then a part of a file sequentially.
 
 use zonda_files::Lifetime;
 use zonda_zoned::Prng;
@@ -11,19 +11,19 @@ use super::script::{Script, interleaved};
 use crate::filetrace::entry::{FileName, FileOperation, TraceEntry};
 
 const LOADERS: u32 = 2;
-/// The file that says that all others are there.
+/// The file that marks all others as loaded.
 const LOADED: &str = "loaded";
 const READERS: u32 = 8;
 const FILE_BYTES_MAX: u64 = 256 << 20;
-/// All bytes are so many files.
+/// The total size in files.
 const FILES: u64 = 16;
-/// Blocks read at random between two runs.
+/// Blocks read at random between two sequential runs.
 const RANDOM_READS: u64 = 16;
 const RANDOM_BYTES: u64 = 4 << 10;
-/// A run, and the requests that it is made of.
+/// A sequential run, and its requests.
 const RUN_BYTES: u64 = 512 << 10;
 const RUN_REQUEST_BYTES: u64 = 128 << 10;
-/// Rounds of random reads and a run that all readers together do, at most.
+/// Maximum number of rounds of random reads and a run, of all readers together.
 const ROUNDS_MAX: u64 = 1600;
 
 pub(super) fn entries(size: PresetSize, prng: &Prng) -> Vec<TraceEntry> {
@@ -48,7 +48,8 @@ pub(super) fn entries(size: PresetSize, prng: &Prng) -> Vec<TraceEntry> {
     entries
 }
 
-/// A file that is there when every loader is through: the last one makes it, and each hands it on to the one before.
+/// A file that exists when every loader has finished: the last one creates it, and each renames it
+/// for the one before.
 fn all_loaded() -> Script {
     let mut script = Script::default();
     let name = |thread: u32| if thread == 0 { LOADED.to_owned() } else { format!("{LOADED}-{thread}") };
@@ -63,7 +64,7 @@ fn all_loaded() -> Script {
 
 fn reader_entries(thread: u32, files: &[FileName], file_bytes: u64, rounds: u64, prng: &mut Prng) -> Script {
     let mut script = Script::default();
-    // A read waits for what was done to its file before: nobody reads before all is loaded.
+    // A read waits for earlier changes of its file: no thread reads before everything is loaded.
     script.read(thread, &LOADED.into(), 0, RANDOM_BYTES);
     for _ in 0..rounds {
         for _ in 0..RANDOM_READS {

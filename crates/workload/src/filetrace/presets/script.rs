@@ -4,10 +4,10 @@ use zonda_files::Lifetime;
 
 use crate::filetrace::entry::{FileName, FileOperation, ThreadIndex, TraceEntry};
 
-/// Bytes of one append or read of a file that is written or read from its start to its end.
+/// Bytes of one append or read of a file that is written or read sequentially.
 pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 
-/// The entries of one thread, or of several in an order in which they can be carried out.
+/// The entries of one thread, or of several in a valid order.
 #[derive(Default)]
 pub(super) struct Script {
     entries: Vec<TraceEntry>,
@@ -53,8 +53,8 @@ impl Script {
         file
     }
 
-    /// Files merged into new ones of at most `output_bytes`: a chunk is read, then as much is written; the inputs go in the
-    /// end. Returns the new files. `kept` of `of` bytes are written again.
+    /// Merges files into new ones of at most `output_bytes`: reads a chunk, then writes as much;
+    /// deletes the inputs at the end. Returns the new files. `kept` of `of` bytes are rewritten.
     pub(super) fn merge(&mut self, thread: u32, inputs: Vec<SizedFile>, outputs: &mut Outputs<'_>) -> Vec<SizedFile> {
         let mut made: Vec<SizedFile> = Vec::new();
         let mut owed = 0;
@@ -78,13 +78,14 @@ impl Script {
         made
     }
 
-    /// Writes at most so many bytes to the output that is open, or to a new one; returns how many.
+    /// Writes at most this many bytes to the open output, or to a new one; returns the number of
+    /// bytes.
     fn write_on(&mut self, thread: u32, made: &mut Vec<SizedFile>, outputs: &mut Outputs<'_>, bytes: u64) -> u64 {
         if made.last().is_none_or(|last| last.bytes == outputs.bytes_max) {
             let file = self.create(thread, &(outputs.name)(), outputs.lifetime);
             made.push(SizedFile { file, bytes: 0 });
         }
-        let last = made.last_mut().expect("there is one");
+        let last = made.last_mut().expect("the list is not empty");
         let bytes = bytes.min(outputs.bytes_max - last.bytes);
         last.bytes += bytes;
         let (file, is_full) = (last.file.clone(), last.bytes == outputs.bytes_max);
@@ -100,14 +101,14 @@ impl Script {
     }
 }
 
-/// A file and how long it is.
+/// A file and its length.
 #[derive(Clone, Debug)]
 pub(super) struct SizedFile {
     pub(super) file: FileName,
     pub(super) bytes: u64,
 }
 
-/// What a merge makes.
+/// The outputs of a merge.
 pub(super) struct Outputs<'a> {
     pub(super) name: &'a mut dyn FnMut() -> String,
     pub(super) lifetime: Lifetime,
@@ -121,8 +122,8 @@ pub(super) fn chunks(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..bytes.div_ceil(CHUNK_BYTES)).map(move |at| (at * CHUNK_BYTES, CHUNK_BYTES.min(bytes - at * CHUNK_BYTES)))
 }
 
-/// Entries of threads that share no file, each list in its order and all of them evenly: a replay reads so far ahead that
-/// each thread has its next one.
+/// Interleaves entries of threads that share no file evenly, each list in its order: the window of
+/// a replay then contains the next entry of each thread.
 pub(super) fn interleaved(scripts: Vec<Script>) -> Vec<TraceEntry> {
     let mut all: Vec<(u64, usize, TraceEntry)> = Vec::new();
     for (place, script) in scripts.into_iter().enumerate() {

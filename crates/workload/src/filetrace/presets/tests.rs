@@ -10,12 +10,12 @@ const SEED: u64 = 1;
 
 fn text_of(preset: Preset, bytes: u64, seed: u64) -> String {
     let mut text = String::new();
-    write_trace(&mut text, preset.entries(PresetSize::new(bytes), seed)).expect("a string takes everything");
+    write_trace(&mut text, preset.entries(PresetSize::new(bytes), seed)).expect("writing to a string does not fail");
     text
 }
 
 #[test]
-fn every_preset_is_a_trace_that_reads_back_and_writes_about_as_much_as_it_was_told() {
+fn every_preset_is_a_trace_that_reads_back_and_writes_about_the_requested_size() {
     for preset in Preset::ALL {
         for bytes in [PRESET_BYTES_MIN, 18 << 20, 768 << 20] {
             let text = text_of(preset, bytes, SEED);
@@ -33,7 +33,7 @@ fn every_preset_is_a_trace_that_reads_back_and_writes_about_as_much_as_it_was_to
 fn one_seed_gives_one_trace_and_another_seed_another() {
     for preset in Preset::ALL {
         assert_eq!(text_of(preset, 18 << 20, 7), text_of(preset, 18 << 20, 7));
-        // Nothing is drawn in a bulk load.
+        // A bulk load has no random choices.
         assert_eq!(text_of(preset, 18 << 20, 7) == text_of(preset, 18 << 20, 8), preset == Preset::Compaction);
     }
 }

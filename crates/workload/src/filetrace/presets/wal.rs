@@ -1,10 +1,11 @@
 //! Write-ahead logs (Table 5, A: WAL and OLTP logs).
 //!
-//! Four streams commit: an append of 4 to 16 KiB and a sync, one after the other. A stream changes to a new segment often,
-//! and a checkpoint deletes all its segments but the newest. So many small files come and go, and a host that keeps them
-//! apart finishes zones with little in them. A fifth thread writes large files that live long, as flushes and compactions of
-//! the same system do: the logs must not disturb it, nor it the logs. It keeps to a part of what the drive can write, as a
-//! rate limiter makes it.
+//! Four streams commit: an append of 4 to 16 KiB and a sync, repeatedly. A stream often begins a
+//! new segment, and a checkpoint deletes all its segments except the newest. So many small files
+//! are created and deleted, and a host that separates them finishes mostly empty zones. A fifth
+//! thread writes large, long-lived files, like flushes and compactions of the same system: logs and
+//! large files must not disturb each other. It uses a part of the drive's write rate, like a rate
+//! limiter.
 
 use std::collections::VecDeque;
 
@@ -17,7 +18,8 @@ use crate::filetrace::entry::{FileName, FileOperation, TraceEntry};
 
 /// Log streams.
 const STREAMS: u32 = 4;
-/// Sixteenths of all bytes that go to logs, and the most that does: many small commits make a replay long.
+/// The share of logs in sixteenths of all bytes, and its maximum: many small commits make a replay
+/// long.
 const LOG_SHARE: u64 = 4;
 const LOG_BYTES_MAX: u64 = 192 << 20;
 const COMMIT_BYTES_MIN: u64 = 4 << 10;
@@ -26,10 +28,11 @@ const COMMIT_BYTES_MAX: u64 = 16 << 10;
 const SEGMENTS_A_CHECKPOINT: usize = 6;
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
 const BULK_BYTES_MAX: u64 = 64 << 20;
-/// Of a drive's write rate, the bulk writer takes one part in so many; it writes so many bytes, then it waits.
+/// The bulk writer uses this fraction of a drive's write rate; it writes this many bytes, then it
+/// waits.
 const BULK_RATE_PART: u64 = 2;
 const BULK_WRITE_BYTES: u64 = 256 << 10;
-/// Files of the bulk writer that are there at one time.
+/// Files of the bulk writer that exist at one time.
 const BULK_FILES: usize = 24;
 
 pub(super) fn entries(size: PresetSize, prng: &Prng) -> Vec<TraceEntry> {
@@ -53,14 +56,14 @@ fn stream_entries(size: PresetSize, bytes: u64, stream: u32, prng: &mut Prng) ->
             break;
         }
         let file = script.create(stream, &format!("log-{stream}-{number:04}"), Lifetime::Short);
-        let mut room = segment_bytes.min(left);
-        left -= room;
-        while room > 0 {
-            let drawn = COMMIT_BYTES_MIN + prng.below(COMMIT_BYTES_MAX - COMMIT_BYTES_MIN + 1);
-            let bytes = drawn.min(room);
+        let mut remaining = segment_bytes.min(left);
+        left -= remaining;
+        while remaining > 0 {
+            let random_bytes = COMMIT_BYTES_MIN + prng.below(COMMIT_BYTES_MAX - COMMIT_BYTES_MIN + 1);
+            let bytes = random_bytes.min(remaining);
             script.append(stream, &file, bytes);
             script.sync(stream, &file);
-            room -= bytes;
+            remaining -= bytes;
         }
         script.close(stream, &file);
         segments.push(file);

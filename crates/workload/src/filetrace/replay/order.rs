@@ -1,8 +1,9 @@
-//! In which order operations of several threads on one file are carried out.
+//! The order of operations of several threads on one file.
 //!
-//! Each entry takes a ticket for its file when it is read: how many operations, and how many changes, of that file came
-//! before it in the trace. A read may start when those changes have ended, anything else when those operations have. So the
-//! first entry of the trace that has not ended can always start, and nothing waits for ever.
+//! Each entry gets a position for its file when it is read: the number of operations, and of
+//! changes, of that file before it in the trace. A read may start when those changes have ended,
+//! any other operation when those operations have. So the first entry of the trace that has not
+//! ended can always start, and no entry waits forever.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,13 @@ use zonda_files::FileId;
 
 use crate::filetrace::entry::{FileName, FileOperation};
 
-/// A name of the trace, for as long as a file has it or an entry needs it.
+/// A name of the trace, while a file has it or an entry needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NameIndex(u32);
 
-/// An entry's place in the order of one name.
+/// An entry's position in the order of one name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket {
+pub(super) struct OrderPosition {
     pub(super) name: NameIndex,
     /// How many of the name's operations, or of its changes only, must have ended.
     after: u64,
@@ -46,19 +47,19 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The tickets of an operation: one for each file that it names.
-    pub(super) fn tickets(&mut self, operation: &FileOperation) -> [Option<Ticket>; 2] {
+    /// The positions of an operation: one for each file that it names.
+    pub(super) fn positions(&mut self, operation: &FileOperation) -> [Option<OrderPosition>; 2] {
         let is_change = !matches!(operation, FileOperation::Read { .. });
-        operation.files().map(|file| file.map(|file| self.ticket(file, is_change)))
+        operation.files().map(|file| file.map(|file| self.position(file, is_change)))
     }
 
-    fn ticket(&mut self, file: &FileName, is_change: bool) -> Ticket {
+    fn position(&mut self, file: &FileName, is_change: bool) -> OrderPosition {
         let name = self.place(file);
         let state = &mut self.states[name.0 as usize];
         let after = if is_change { state.operations.begun } else { state.changes.begun };
         state.operations.begun += 1;
         state.changes.begun += u64::from(is_change);
-        Ticket { name, after, is_change }
+        OrderPosition { name, after, is_change }
     }
 
     fn place(&mut self, file: &FileName) -> NameIndex {
@@ -74,22 +75,22 @@ impl Names {
         place
     }
 
-    /// Whether its turn has come.
-    pub(super) fn may_start(&self, ticket: &Ticket) -> bool {
-        let state = &self.states[ticket.name.0 as usize];
-        let progress = if ticket.is_change { state.operations } else { state.changes };
-        progress.ended >= ticket.after
+    /// Whether the operation at this position may start.
+    pub(super) fn may_start(&self, position: &OrderPosition) -> bool {
+        let state = &self.states[position.name.0 as usize];
+        let progress = if position.is_change { state.operations } else { state.changes };
+        progress.ended >= position.after
     }
 
-    /// Its operation has ended. A name that nobody needs any more goes.
-    pub(super) fn end(&mut self, ticket: &Ticket) {
-        let state = &mut self.states[ticket.name.0 as usize];
+    /// Called when its operation has ended. Drops a name that no file or entry needs any more.
+    pub(super) fn end(&mut self, position: &OrderPosition) {
+        let state = &mut self.states[position.name.0 as usize];
         state.operations.ended += 1;
-        state.changes.ended += u64::from(ticket.is_change);
+        state.changes.ended += u64::from(position.is_change);
         if state.file.is_none() && state.operations.ended == state.operations.begun {
-            let name = state.name.take().expect("a name in use is kept");
+            let name = state.name.take().expect("a name in use exists");
             self.places.remove(&name);
-            self.free.push(ticket.name);
+            self.free.push(position.name);
         }
     }
 
@@ -117,16 +118,16 @@ mod tests {
     }
 
     #[test]
-    fn reads_wait_for_changes_and_changes_for_all() {
+    fn reads_wait_for_changes_and_changes_for_all_operations() {
         let mut names = Names::default();
-        let mut take = |operation| names.tickets(&operation)[0].expect("it names a file");
+        let mut take = |operation| names.positions(&operation)[0].expect("it names a file");
         let [first, one, two, second, third] = [sync("a"), read("a"), read("a"), sync("a"), read("a")].map(&mut take);
         let other = take(sync("b"));
         assert!(names.may_start(&first) && names.may_start(&other) && !names.may_start(&one));
         names.end(&first);
         assert!(names.may_start(&one) && names.may_start(&two) && !names.may_start(&second));
         names.end(&two);
-        assert!(!names.may_start(&second), "a read is under way");
+        assert!(!names.may_start(&second), "a read is in progress");
         names.end(&one);
         assert!(names.may_start(&second) && !names.may_start(&third));
         names.end(&second);
@@ -136,8 +137,8 @@ mod tests {
     #[test]
     fn a_rename_is_a_change_of_both_names() {
         let mut names = Names::default();
-        let before = names.tickets(&read("b"))[0].unwrap();
-        let [from, to] = names.tickets(&FileOperation::Rename { file: "a".into(), to: "b".into() });
+        let before = names.positions(&read("b"))[0].unwrap();
+        let [from, to] = names.positions(&FileOperation::Rename { file: "a".into(), to: "b".into() });
         let (from, to) = (from.unwrap(), to.unwrap());
         assert!(names.may_start(&from) && !names.may_start(&to));
         names.end(&before);
@@ -145,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_needs_makes_room_for_the_next() {
+    fn the_index_of_an_unused_name_is_reused() {
         let mut names = Names::default();
         for round in 0..1000 {
-            let ticket = names.tickets(&sync(&format!("file-{round}")))[0].unwrap();
-            names.set_file(ticket.name, Some(FileId(round)));
-            let delete = names.tickets(&sync(&format!("file-{round}")))[0].unwrap();
-            names.end(&ticket);
+            let position = names.positions(&sync(&format!("file-{round}")))[0].unwrap();
+            names.set_file(position.name, Some(FileId(round)));
+            let delete = names.positions(&sync(&format!("file-{round}")))[0].unwrap();
+            names.end(&position);
             names.set_file(delete.name, None);
             names.end(&delete);
         }

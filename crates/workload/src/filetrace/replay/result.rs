@@ -1,4 +1,4 @@
-//! What comes of a replay.
+//! The result of a replay.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::LatencySummary;
 use crate::filetrace::OperationKind;
 use crate::summary::LatencyRecord;
 
-/// What came of a replay. Times count from the moment in which the store was ready.
+/// The result of a replay. Times are relative to the moment in which the store was ready.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReplayResult {
     /// Why it ended.
@@ -19,33 +19,34 @@ pub struct ReplayResult {
     pub entries: u64,
     /// Until the last entry ended.
     pub elapsed_ns: u64,
-    /// Until the drive was at rest.
+    /// Until the drive was idle.
     pub drained_ns: u64,
-    /// Figures of each kind of operation, in the order of [`OperationKind::ALL`], without those that did not occur.
+    /// Results of each kind of operation, in the order of [`OperationKind::ALL`], without those
+    /// that did not occur.
     pub kinds: Vec<KindSummary>,
-    /// The store at the end, and what it counted from its making on.
+    /// The store at the end, and its counters since the format.
     pub usage: Usage,
     /// Live bytes of the store, averaged over the time until the last entry ended.
     pub live_bytes_mean: f64,
-    /// Dead bytes of the store, averaged likewise.
+    /// Dead bytes of the store, averaged over the same time.
     pub dead_bytes_mean: f64,
 }
 
 /// Operations of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct KindSummary {
-    /// Which.
+    /// The kind.
     #[serde(serialize_with = "name_of")]
     pub kind: OperationKind,
-    /// How many ended.
+    /// The number that ended.
     pub operations: u64,
-    /// What they appended or read.
+    /// Bytes appended or read.
     pub bytes: u64,
     /// When the first one began.
     pub start_ns: u64,
     /// When the last one ended.
     pub end_ns: u64,
-    /// How long they took. Of creates, which take no time, and of thinking there are no latencies.
+    /// Their latencies; none for creates, which take no time, and for think times.
     pub latency: LatencySummary,
 }
 
@@ -53,14 +54,14 @@ pub struct KindSummary {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum TraceEnd {
-    /// Every entry was carried out.
+    /// Every entry was executed.
     Complete,
-    /// The store had no room.
+    /// The store was out of space.
     OutOfSpace {
         /// Number of the entry, from 1.
         entry: u64,
     },
-    /// Nothing is under way that could end what waits.
+    /// Entries wait, and no request is in flight.
     Stalled {
         /// Number of the first entry that waits, from 1.
         entry: u64,
@@ -69,13 +70,13 @@ pub enum TraceEnd {
     Failed {
         /// Number of the entry, from 1.
         entry: u64,
-        /// How, and what to do.
+        /// The error and its remedy.
         message: String,
     },
 }
 
 impl ReplayResult {
-    /// Bytes that live and dead data take for each live byte, on average over time; 1.0 when nothing was ever live.
+    /// Live and dead bytes for each live byte, on average over time; 1.0 without live data.
     #[must_use]
     pub fn space_amplification(&self) -> f64 {
         if self.live_bytes_mean > 0.0 { 1.0 + self.dead_bytes_mean / self.live_bytes_mean } else { 1.0 }
@@ -89,13 +90,13 @@ impl ReplayResult {
 }
 
 impl TraceEnd {
-    /// Whether every entry was carried out.
+    /// Whether every entry was executed.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         *self == TraceEnd::Complete
     }
 
-    /// The end that an error of the store makes of it.
+    /// The end of a replay because of an error of the store.
     pub(super) fn of(entry: u64, error: &FileError) -> TraceEnd {
         match error {
             FileError::NoSpace => TraceEnd::OutOfSpace { entry },
@@ -107,10 +108,10 @@ impl TraceEnd {
 impl fmt::Display for TraceEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TraceEnd::Complete => f.write_str("the trace was carried out"),
-            TraceEnd::OutOfSpace { entry } => write!(f, "the store was full at entry {entry}"),
+            TraceEnd::Complete => f.write_str("the trace was replayed completely"),
+            TraceEnd::OutOfSpace { entry } => write!(f, "the store ran out of space at entry {entry}"),
             TraceEnd::Stalled { entry } => {
-                write!(f, "entry {entry} waits for ever: nothing is under way that could end it")
+                write!(f, "entry {entry} waits forever: no request is in flight that could complete it")
             }
             TraceEnd::Failed { entry, message } => write!(f, "entry {entry} failed: {message}"),
         }
@@ -121,7 +122,7 @@ fn name_of<S: Serializer>(kind: &OperationKind, serializer: S) -> Result<S::Ok, 
     serializer.serialize_str(kind.name())
 }
 
-/// Figures as they come in.
+/// Records results during a replay.
 pub(super) struct Record {
     start: Instant,
     kinds: Vec<KindRecord>,
@@ -149,7 +150,7 @@ impl Record {
         Record { start, kinds: OperationKind::ALL.into_iter().map(kind).collect(), entries: 0, last_end: start }
     }
 
-    /// An operation has ended.
+    /// Records an operation that has ended.
     pub(super) fn end(&mut self, kind: OperationKind, started: Instant, ended: Instant, bytes: u64) {
         let figures = &mut self.kinds[kind as usize];
         if figures.operations == 0 || started < figures.first_start {
@@ -180,8 +181,8 @@ impl Record {
     }
 }
 
-/// The space that a store takes, over time. It is looked at before each step in time that ends an interval or more after
-/// the last look.
+/// The space that a store occupies, over time. It is sampled before each step in time that ends an
+/// interval or more after the last sample.
 pub(super) struct SpaceRecord {
     interval: Duration,
     looked: Instant,
@@ -196,12 +197,12 @@ impl SpaceRecord {
         SpaceRecord { interval, looked: start, held: usage, live_byte_ns: 0, dead_byte_ns: 0, whole: Duration::ZERO }
     }
 
-    /// Whether to look before time goes on to `next`.
+    /// Whether to sample before time advances to `next`.
     pub(super) fn is_due(&self, next: Instant) -> bool {
         next.since(self.looked) >= self.interval
     }
 
-    /// What was held until now is what was seen last.
+    /// Takes a sample. Until now the space was as in the last one.
     pub(super) fn look(&mut self, now: Instant, usage: Usage) {
         let span = now.since(self.looked);
         self.live_byte_ns += u128::from(self.held.live_bytes) * u128::from(span.0);
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn space_is_averaged_over_time_and_not_over_looks() {
+    fn space_is_averaged_over_time_and_not_over_samples() {
         let usage = |live_bytes, dead_bytes| Usage { live_bytes, dead_bytes, ..Usage::default() };
         let mut space = SpaceRecord::new(Instant(10), Duration(5), usage(100, 0));
         assert!(!space.is_due(Instant(14)) && space.is_due(Instant(15)));

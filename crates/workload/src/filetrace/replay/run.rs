@@ -1,17 +1,18 @@
-//! The loop of a replay: start what may start, let the store work, jump to the next moment in which something ends.
+//! The loop of a replay: start entries that may start, run the store, advance to the next
+//! completion.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use zonda_files::{Event, FileData, FilesOn, Outcome, RequestId};
+use zonda_files::{Event, FileData, FileStoreDevice, Outcome, RequestId};
 use zonda_zoned::{Duration, Instant, ZonedDevice};
 
-use super::order::{Names, Ticket};
+use super::order::{Names, OrderPosition};
 use super::result::{Record, ReplayResult, SpaceRecord, TraceEnd};
 use crate::filetrace::entry::{FileOperation, ThreadIndex, TraceEntry};
 use crate::filetrace::limits::LOOKAHEAD_ENTRIES;
 
 pub(super) struct Run<D, I> {
-    files: FilesOn<D>,
+    files: FileStoreDevice<D>,
     start: Instant,
     now: Instant,
     entries: I,
@@ -20,7 +21,7 @@ pub(super) struct Run<D, I> {
     /// Entries read and not started.
     waiting: usize,
     threads: Vec<Thread>,
-    /// Threads that think, and until when.
+    /// Threads in a think time, and its end.
     thinking: BTreeSet<(Instant, ThreadIndex)>,
     names: Names,
     record: Record,
@@ -31,24 +32,24 @@ pub(super) struct Run<D, I> {
 #[derive(Default)]
 struct Thread {
     waiting: VecDeque<Waiting>,
-    under_way: Option<UnderWay>,
+    in_flight: Option<InFlight>,
 }
 
 /// An entry that was read.
 struct Waiting {
     number: u64,
     operation: FileOperation,
-    tickets: [Option<Ticket>; 2],
+    positions: [Option<OrderPosition>; 2],
 }
 
 /// An entry that was started.
-struct UnderWay {
+struct InFlight {
     entry: Waiting,
     started: Instant,
 }
 
 impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
-    pub(super) fn new(files: FilesOn<D>, start: Instant, sample: Duration, entries: I) -> Run<D, I> {
+    pub(super) fn new(files: FileStoreDevice<D>, start: Instant, sample: Duration, entries: I) -> Run<D, I> {
         Run {
             start,
             now: start,
@@ -68,10 +69,10 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
     pub(super) fn finished(mut self) -> (ReplayResult, D) {
         while self.end.is_none() {
             self.read_ahead();
-            while self.start_what_may() {
+            while self.start_eligible() {
                 self.read_ahead();
             }
-            self.files.turn(self.now);
+            self.files.run_once(self.now);
             if self.take_events() || self.end.is_some() {
                 continue;
             }
@@ -85,33 +86,33 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
         self.into_result()
     }
 
-    /// Hands entries to their threads, as far as the window reaches.
+    /// Assigns entries to their threads, up to the end of the window.
     fn read_ahead(&mut self) {
         while self.waiting < LOOKAHEAD_ENTRIES {
             let Some(TraceEntry { thread, operation }) = self.entries.next() else { return };
             self.read += 1;
-            let tickets = self.names.tickets(&operation);
+            let positions = self.names.positions(&operation);
             let place = thread.0 as usize;
             if place >= self.threads.len() {
                 self.threads.resize_with(place + 1, Thread::default);
             }
-            self.threads[place].waiting.push_back(Waiting { number: self.read, operation, tickets });
+            self.threads[place].waiting.push_back(Waiting { number: self.read, operation, positions });
             self.waiting += 1;
         }
     }
 
-    /// Starts the next entry of each thread that has nothing under way, where its turn has come. Returns whether one of
-    /// them has ended at once, so that others may start now.
-    fn start_what_may(&mut self) -> bool {
+    /// Starts the next entry of each idle thread, if its order allows. Returns whether one of them
+    /// has ended immediately, so that others may start now.
+    fn start_eligible(&mut self) -> bool {
         let mut has_ended = false;
         for place in 0..self.threads.len() {
-            while self.end.is_none() && self.threads[place].under_way.is_none() {
+            while self.end.is_none() && self.threads[place].in_flight.is_none() {
                 let thread = &mut self.threads[place];
                 let Some(entry) = thread.waiting.front() else { break };
-                if !entry.tickets.iter().flatten().all(|ticket| self.names.may_start(ticket)) {
+                if !entry.positions.iter().flatten().all(|position| self.names.may_start(position)) {
                     break;
                 }
-                let entry = thread.waiting.pop_front().expect("there is one");
+                let entry = thread.waiting.pop_front().expect("the queue is not empty");
                 self.waiting -= 1;
                 if !self.start(ThreadIndex(place as u32), entry) {
                     break;
@@ -122,16 +123,16 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
         has_ended
     }
 
-    /// Asks the store for it. Returns whether it has ended at once.
+    /// Submits an entry to the store. Returns whether it has ended immediately.
     fn start(&mut self, thread: ThreadIndex, entry: Waiting) -> bool {
         let request = RequestId(u64::from(thread.0));
-        let file = entry.tickets[0].and_then(|ticket| self.names.file(ticket.name));
+        let file = entry.positions[0].and_then(|position| self.names.file(position.name));
         let store = self.files.store_mut();
         match (&entry.operation, file) {
             (FileOperation::Create { file, lifetime }, _) => match store.create(file, *lifetime) {
                 Ok(id) => {
-                    let ticket = entry.tickets[0].expect("a create names a file");
-                    self.names.set_file(ticket.name, Some(id));
+                    let position = entry.positions[0].expect("a create names a file");
+                    self.names.set_file(position.name, Some(id));
                     self.end_entry(&entry, self.now, 0);
                     return true;
                 }
@@ -155,28 +156,29 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
             (FileOperation::Delete { file }, Some(_)) => store.delete(request, file),
             (FileOperation::Rename { file, to }, Some(_)) => store.rename(request, file, to),
             (operation, None) => {
-                let message = format!("there is no file to {}: the trace was not checked", operation.kind());
+                let message =
+                    format!("cannot {} a file that does not exist: the trace was not checked", operation.kind());
                 self.end = Some(TraceEnd::Failed { entry: entry.number, message });
                 return false;
             }
         }
-        self.threads[thread.0 as usize].under_way = Some(UnderWay { entry, started: self.now });
+        self.threads[thread.0 as usize].in_flight = Some(InFlight { entry, started: self.now });
         false
     }
 
-    /// Takes what the store has to say. Returns whether an entry has ended.
+    /// Processes the store's events. Returns whether an entry has ended.
     fn take_events(&mut self) -> bool {
         let mut has_ended = false;
         while let Some(event) = self.files.poll_event() {
             match event {
                 Event::Ready => {}
                 Event::Failed(error) => {
-                    let entry = self.first_under_way();
+                    let entry = self.first_in_flight();
                     self.end.get_or_insert_with(|| TraceEnd::of(entry, &error));
                 }
                 Event::Done { request, result } => {
                     let thread = &mut self.threads[request.0 as usize];
-                    let UnderWay { entry, started } = thread.under_way.take().expect("each request was asked for once");
+                    let InFlight { entry, started } = thread.in_flight.take().expect("each request was submitted once");
                     match result {
                         Ok(outcome) => self.end_entry(&entry, started, bytes_of(&entry.operation, &outcome)),
                         Err(error) => {
@@ -191,8 +193,8 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
     }
 
     fn end_entry(&mut self, entry: &Waiting, started: Instant, bytes: u64) {
-        match (&entry.operation, entry.tickets) {
-            (FileOperation::Delete { .. }, [Some(ticket), _]) => self.names.set_file(ticket.name, None),
+        match (&entry.operation, entry.positions) {
+            (FileOperation::Delete { .. }, [Some(position), _]) => self.names.set_file(position.name, None),
             (FileOperation::Rename { .. }, [Some(from), Some(to)]) => {
                 let file = self.names.file(from.name);
                 self.names.set_file(from.name, None);
@@ -200,11 +202,11 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
             }
             _ => {}
         }
-        entry.tickets.iter().flatten().for_each(|ticket| self.names.end(ticket));
+        entry.positions.iter().flatten().for_each(|position| self.names.end(position));
         self.record.end(entry.operation.kind(), started, self.now, bytes);
     }
 
-    /// When something can happen again.
+    /// The time of the next event.
     fn next_moment(&self) -> Option<Instant> {
         let timer = self.thinking.first().map(|(until, _)| *until);
         let next = [timer, self.files.next_wakeup().filter(|_| self.is_at_work())];
@@ -213,7 +215,7 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
 
     /// Whether a thread waits for the store.
     fn is_at_work(&self) -> bool {
-        self.threads.iter().any(|thread| thread.under_way.is_some())
+        self.threads.iter().any(|thread| thread.in_flight.is_some())
     }
 
     fn advance(&mut self, next: Instant) {
@@ -223,32 +225,33 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
         self.now = self.now.max(next);
         while let Some((until, thread)) = self.thinking.first().copied().filter(|(until, _)| *until <= self.now) {
             self.thinking.remove(&(until, thread));
-            let under_way = self.threads[thread.0 as usize].under_way.take().expect("a thread that thinks is at it");
-            self.end_entry(&under_way.entry, under_way.started, 0);
+            let in_flight =
+                self.threads[thread.0 as usize].in_flight.take().expect("a thinking thread has an entry in progress");
+            self.end_entry(&in_flight.entry, in_flight.started, 0);
         }
     }
 
-    /// Nothing will happen any more: the trace is through, or something waits for ever.
+    /// No event will follow: the trace is complete, or an entry waits forever.
     fn standstill(&self) -> TraceEnd {
         match self.is_at_work() || self.waiting > 0 {
-            true => TraceEnd::Stalled { entry: self.first_under_way() },
+            true => TraceEnd::Stalled { entry: self.first_in_flight() },
             false => TraceEnd::Complete,
         }
     }
 
-    fn first_under_way(&self) -> u64 {
+    fn first_in_flight(&self) -> u64 {
         let numbers = self.threads.iter().filter_map(|thread| {
-            let under_way = thread.under_way.as_ref().map(|under_way| under_way.entry.number);
-            under_way.or_else(|| thread.waiting.front().map(|entry| entry.number))
+            let in_flight = thread.in_flight.as_ref().map(|in_flight| in_flight.entry.number);
+            in_flight.or_else(|| thread.waiting.front().map(|entry| entry.number))
         });
         numbers.min().unwrap_or(self.read)
     }
 
-    /// Padding and resets in the background come to their end, so that the device's counters are whole.
+    /// Waits for padding and resets in the background, so that the device's counters are complete.
     fn drain(&mut self) {
         while let Some(next) = self.files.next_wakeup() {
             self.now = self.now.max(next);
-            self.files.turn(self.now);
+            self.files.run_once(self.now);
             while self.files.poll_event().is_some() {}
         }
     }
@@ -256,7 +259,7 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
     fn into_result(self) -> (ReplayResult, D) {
         let (live_bytes_mean, dead_bytes_mean) = self.space.means();
         let result = ReplayResult {
-            end: self.end.expect("the loop ends with it"),
+            end: self.end.expect("the loop sets it"),
             entries: self.record.entries,
             elapsed_ns: self.record.last_end.since(self.start).0,
             drained_ns: self.now.since(self.start).0,
@@ -270,7 +273,7 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
     }
 }
 
-/// What an operation has really moved.
+/// The bytes that an operation has transferred.
 fn bytes_of(operation: &FileOperation, outcome: &Outcome) -> u64 {
     match (operation, outcome) {
         (FileOperation::Read { .. }, Outcome::Length(bytes)) => *bytes,

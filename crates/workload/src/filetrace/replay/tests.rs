@@ -24,7 +24,7 @@ fn config() -> FilesConfig {
 }
 
 fn ready() -> Replay<Ssd> {
-    Replay::format(drive(), config(), Instant::ZERO).expect("tiny can hold a file store")
+    Replay::format(drive(), config(), Instant::ZERO).expect("tiny is large enough for a file store")
 }
 
 fn replay(lines: &str) -> ReplayResult {
@@ -37,7 +37,7 @@ fn operations(result: &ReplayResult, kind: OperationKind) -> u64 {
 }
 
 #[test]
-fn each_preset_is_carried_out_to_its_end_and_the_same_again() {
+fn each_preset_is_replayed_completely_and_repeatably() {
     for preset in Preset::ALL {
         let entries = preset.entries(PresetSize::new(9 << 20), 1);
         let count = entries.len() as u64;
@@ -50,7 +50,7 @@ fn each_preset_is_carried_out_to_its_end_and_the_same_again() {
 }
 
 #[test]
-fn figures_are_those_of_the_trace() {
+fn results_match_the_trace() {
     let result = replay(
         "0 create a short\n0 append a 10000\n0 sync a\n0 read a 0 4096\n0 read a 8192 4096\n0 close a\n0 rename a b\n0 delete b\n",
     );
@@ -76,7 +76,7 @@ fn figures_are_those_of_the_trace() {
 }
 
 #[test]
-fn a_thread_does_one_thing_at_a_time_and_its_thinking_takes_the_time_of_the_trace() {
+fn a_thread_runs_one_operation_at_a_time_and_think_times_are_those_of_the_trace() {
     let result = replay("0 think 3ms\n0 create a\n0 append a 4KiB\n0 think 2ms\n0 sync a\n5 think 1ms\n");
     let sync = result.kind(OperationKind::Sync).expect("there was one");
     assert!(sync.start_ns >= 5_000_000, "{}", sync.start_ns);
@@ -96,8 +96,8 @@ fn threads_work_side_by_side() {
 }
 
 #[test]
-fn operations_on_one_file_keep_the_order_of_the_trace_whoever_does_them() {
-    // Threads 1 and 2 have nothing else to do, and would read before anything is there.
+fn operations_on_one_file_keep_the_order_of_the_trace_across_threads() {
+    // Threads 1 and 2 have no other operations, and would read before the file exists.
     let result = replay(
         "0 think 1ms\n0 create a\n0 append a 64KiB\n1 read a 0 64KiB\n2 read a 0 64KiB\n0 append a 64KiB\n2 read a 64KiB 64KiB\n1 delete a\n2 create a\n2 append a 4KiB\n2 sync a\n0 read a 0 8KiB\n",
     );
@@ -112,12 +112,13 @@ fn a_full_store_ends_the_replay() {
     let result = replay(&format!("0 create a\n{append}"));
     let TraceEnd::OutOfSpace { entry } = result.end else { panic!("{}", result.end) };
     assert!((20..=50).contains(&entry) && result.entries == entry - 1, "{entry}");
-    assert!(result.end.to_string().starts_with("the store was full at entry "), "{}", result.end);
+    assert!(result.end.to_string().starts_with("the store ran out of space at entry "), "{}", result.end);
 }
 
 #[test]
 fn dead_data_count_until_their_zone_is_reset() {
-    // The two files share a zone only if they must: so the first is written, then dead for as long as the second thinks.
+    // The two files share a zone only if they must: so the first is written, then dead for as long
+    // as the second thinks.
     let result = replay("0 create a\n0 append a 256KiB\n0 close a\n0 delete a\n0 think 100ms\n");
     assert!(result.end.is_complete() && result.space_amplification() >= 1.0, "{}", result.end);
     let result = replay("0 create a\n0 append a 256KiB\n0 sync a\n0 think 100ms\n");

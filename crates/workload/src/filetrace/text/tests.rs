@@ -6,7 +6,7 @@ fn refusal(lines: &str) -> (String, String, String) {
     let text = format!("zonda-file-trace 1\n{lines}");
     let error = Trace::parse(&text).expect_err(lines);
     let place = error.span.map_or_else(String::new, |span| text[span].to_owned());
-    (place, error.message, error.help.expect("every refusal says what to do"))
+    (place, error.message, error.help.expect("every error has a remedy"))
 }
 
 #[test]
@@ -35,13 +35,13 @@ fn a_trace_has_a_header_comments_and_lines_of_all_kinds() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_at_its_first_line() {
+fn a_text_that_is_not_a_trace_is_refused_at_its_first_line() {
     for (text, place, message) in [
         ("", "", "the trace is empty"),
         ("# only this\n", "", "the trace is empty"),
-        ("zonda-file-trace 1\n\n", "", "the trace does nothing"),
+        ("zonda-file-trace 1\n\n", "", "the trace has no operations"),
         (" 0 create a \n", "0 create a", "this is not the header of a file trace"),
-        ("zonda-file-trace 2\n", "2", "the trace is of version 2"),
+        ("zonda-file-trace 2\n", "2", "the trace has version 2"),
     ] {
         let error = Trace::parse(text).unwrap_err();
         assert_eq!((error.span.map_or("", |span| &text[span]), error.message.as_str()), (place, message));
@@ -54,24 +54,24 @@ fn a_mistake_in_a_line_is_shown_at_its_word() {
     let long = "x".repeat(256);
     for (line, place, message) in [
         ("0", "0", "the operation is missing"),
-        ("x create a", "x", "\"x\" is no thread"),
-        ("1024 create a", "1024", "\"1024\" is no thread"),
-        ("+1 create a", "+1", "\"+1\" is no thread"),
-        ("0 crate a", "crate", "there is no operation \"crate\""),
+        ("x create a", "x", "\"x\" is not a thread number"),
+        ("1024 create a", "1024", "\"1024\" is not a thread number"),
+        ("+1 create a", "+1", "\"+1\" is not a thread number"),
+        ("0 crate a", "crate", "unknown operation \"crate\""),
         ("0 create", "0 create", "the name of the file is missing"),
-        ("0 create a shrot", "shrot", "there is no lifetime \"shrot\""),
-        ("0 create a short 1", "1", "\"1\" is one word too many"),
+        ("0 create a shrot", "shrot", "unknown lifetime \"shrot\""),
+        ("0 create a short 1", "1", "unexpected word \"1\""),
         ("0 think", "0 think", "the time is missing"),
         ("0 think 10", "10", "\"10\" is not a time"),
-        ("0 think 2h", "2h", "so long nobody thinks"),
+        ("0 think 2h", "2h", "the think time is too long"),
         ("0 create a\n0 append a", "0 append a", "the number of bytes is missing"),
-        ("0 create a\n0 append a 0", "0", "so many bytes cannot be done at once"),
-        ("0 create a\n0 append a 2GiB", "2GiB", "so many bytes cannot be done at once"),
+        ("0 create a\n0 append a 0", "0", "the number of bytes is out of range"),
+        ("0 create a\n0 append a 2GiB", "2GiB", "the number of bytes is out of range"),
         ("0 create a\n0 read a 8k 1", "8k", "\"8k\" is not a size"),
         (&format!("0 create {long}"), &long, "the name has 256 bytes"),
     ] {
-        let (found, told, help) = refusal(line);
-        assert_eq!((found.as_str(), told.as_str()), (place, message), "{line}");
+        let (found, reported, help) = refusal(line);
+        assert_eq!((found.as_str(), reported.as_str()), (place, message), "{line}");
         assert!(!help.is_empty());
     }
     assert_eq!(refusal("0 crate a").2.split('?').next(), Some("did you mean \"create\""));
@@ -79,24 +79,24 @@ fn a_mistake_in_a_line_is_shown_at_its_word() {
 }
 
 #[test]
-fn what_cannot_be_done_to_a_file_is_told_with_its_line() {
+fn an_invalid_file_operation_is_reported_with_its_line() {
     for (lines, message) in [
-        ("0 append a 1", "there is no file a"),
-        ("0 create a\n1 create a", "there is a file a already"),
-        ("0 create a\n0 close a\n0 append a 1", "a was closed and takes no more data"),
-        ("0 create a\n0 close a\n0 sync a", "a was closed and takes no more data"),
-        ("0 create a\n0 close a\n0 close a", "a was closed and takes no more data"),
-        ("0 create a\n0 delete a\n0 read a 0 1", "there is no file a"),
+        ("0 append a 1", "file a does not exist"),
+        ("0 create a\n1 create a", "file a already exists"),
+        ("0 create a\n0 close a\n0 append a 1", "a is closed and accepts no more data"),
+        ("0 create a\n0 close a\n0 sync a", "a is closed and accepts no more data"),
+        ("0 create a\n0 close a\n0 close a", "a is closed and accepts no more data"),
+        ("0 create a\n0 delete a\n0 read a 0 1", "file a does not exist"),
         ("0 create a\n0 rename a a", "a is renamed to itself"),
-        ("0 create a\n0 rename a b\n0 delete a", "there is no file a"),
+        ("0 create a\n0 rename a b\n0 delete a", "file a does not exist"),
     ] {
-        let (place, told, _) = refusal(lines);
-        assert_eq!((place.as_str(), told.as_str()), (lines.lines().last().unwrap(), message), "{lines}");
+        let (place, reported, _) = refusal(lines);
+        assert_eq!((place.as_str(), reported.as_str()), (lines.lines().last().unwrap(), message), "{lines}");
     }
 }
 
 #[test]
-fn a_file_that_is_replaced_by_a_rename_is_gone() {
+fn a_rename_deletes_the_replaced_file() {
     let text = "zonda-file-trace 1\n0 create a\n0 append a 10\n0 close a\n0 create b\n0 append b 7\n0 rename b a\n0 append a 1";
     assert_eq!(Trace::parse(text).unwrap().facts().live_bytes_max, 17);
 }

@@ -1,4 +1,4 @@
-//! Flushes and compactions: when they begin, and what changes when they end.
+//! Flushes and compactions: their start, and the changes at their end.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use super::Store;
 use crate::limits::{STORE_LEVELS, STORE_TABLE_BYTES_MAX};
 use crate::lsm::compaction::Compaction;
 use crate::lsm::job::{Job, JobKind};
-use crate::lsm::manifest::{Author, Manifest};
+use crate::lsm::manifest::{Manifest, RecordOwner};
 use crate::lsm::memtable::Memtable;
 use crate::lsm::merge::{Grandparents, Merge, Run, Tombstones};
 use crate::lsm::version::Edit;
 
-/// The place of the flush among the jobs.
+/// The index of the flush among the jobs.
 const FLUSH: u32 = 0;
 
 impl Store {
-    /// Begins what is due and has a place.
+    /// Starts due jobs that have a free slot.
     pub(super) fn start_jobs(&mut self, now: Instant) {
         if self.jobs[FLUSH as usize].is_none() && !self.immutables.is_empty() {
             let job = self.new_flush();
@@ -33,25 +33,28 @@ impl Store {
         }
     }
 
-    /// What the job waited for has come.
-    pub(super) fn go_on_with(&mut self, now: Instant, index: u32) {
-        let job = self.jobs[index as usize].as_mut().expect("a job that waits is there");
-        job.go_on(now, &self.options, &mut self.out);
+    /// Resumes a job after its wait.
+    pub(super) fn resume_job(&mut self, now: Instant, index: u32) {
+        let job = self.jobs[index as usize].as_mut().expect("a waiting job exists");
+        job.resume(now, &self.options, &mut self.out);
         self.record_if_merged(index);
     }
 
-    /// The edit of a job is on the media: it takes effect.
+    /// Applies the edit of a job, which is on the media.
     pub(super) fn install(&mut self, now: Instant, index: u32) {
-        let job = self.jobs[index as usize].take().expect("a job stays until its edit is made");
+        let job = self.jobs[index as usize].take().expect("a job exists until its edit is applied");
         let edit = edit_of(&job);
         match &job.kind {
             JobKind::Flush(memtables) => {
                 self.out.counters.flushes += 1;
                 for memtable in memtables.iter().rev() {
                     let oldest = self.immutables.pop_front();
-                    assert!(oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, memtable)), "memtables go in their order");
+                    assert!(
+                        oldest.is_some_and(|oldest| Arc::ptr_eq(&oldest, memtable)),
+                        "memtables are flushed in order"
+                    );
                     let log = self.old_wals.iter_mut().find(|old| old.wal.file == memtable.log);
-                    log.expect("a log stays until its memtable is flushed").is_flushed = true;
+                    log.expect("a log exists until its memtable is flushed").is_flushed = true;
                 }
                 self.release_logs();
             }
@@ -69,11 +72,11 @@ impl Store {
         // The job holds its inputs.
         drop(job);
         self.collect_obsolete();
-        self.let_writes_go(now);
+        self.release_writes(now);
         self.start_jobs(now);
     }
 
-    /// Deletes the files of tables that neither the version nor a reader has.
+    /// Deletes the files of tables that neither the version nor a reader uses.
     pub(super) fn collect_obsolete(&mut self) {
         if self.obsolete.is_empty() {
             return;
@@ -89,21 +92,21 @@ impl Store {
         if is_merged {
             self.record_if_merged(index);
         } else {
-            self.go_on_with(now, index);
+            self.resume_job(now, index);
         }
     }
 
     fn record_if_merged(&mut self, index: u32) {
-        let job = self.jobs[index as usize].as_ref().expect("a job that was just gone on with");
+        let job = self.jobs[index as usize].as_ref().expect("a job that was just resumed");
         if job.is_merged() {
             let edit = edit_of(job);
             let key_bytes = self.options.table.entry.key_bytes;
             let bytes = Manifest::record_bytes(edit.removed.len(), edit.added.len(), key_bytes);
-            self.manifest.add(Author::Job(index), bytes, &mut self.out);
+            self.manifest.add(RecordOwner::Job(index), bytes, &mut self.out);
         }
     }
 
-    /// Of the oldest memtables, as many as one table takes.
+    /// A flush of the oldest memtables, as many as fit in one table.
     fn new_flush(&self) -> Job {
         let mut bytes = 0;
         let fits = |memtable: &&Arc<Memtable>| {
@@ -138,7 +141,7 @@ impl Store {
     }
 }
 
-/// What a job that has merged everything makes of the version.
+/// The edit of a job that has merged everything.
 fn edit_of(job: &Job) -> Edit {
     match &job.kind {
         JobKind::Flush(_) => {

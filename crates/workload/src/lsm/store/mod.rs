@@ -1,9 +1,9 @@
-//! The store: operations and ends of requests in, effects and answers out.
+//! The store: operations and completions of requests in, effects and answers out.
 //!
 //! ```text
-//! writes.rs      a write goes to log and memtable, or waits; a full memtable gives way to a new one
-//! reads.rs       a get goes from the newest to the oldest; a scan merges all
-//! background.rs  flushes and compactions begin, end and change the version; files that nobody reads any more go
+//! writes.rs      a write goes to log and memtable, or waits; a full memtable is replaced by a new one
+//! reads.rs       a get searches from the newest to the oldest; a scan merges all
+//! background.rs  flushes and compactions begin, end and change the version; obsolete files are deleted
 //! ```
 
 mod background;
@@ -20,7 +20,7 @@ use super::compaction::Picker;
 use super::effect::{Effect, Outbox, Owner, Waker};
 use super::entry::{FileNumber, Key, Stamp};
 use super::job::Job;
-use super::manifest::{Author, Manifest};
+use super::manifest::{Manifest, RecordOwner};
 use super::memtable::Memtable;
 use super::plan::TreeOptions;
 use super::result::{LevelResult, StoreCounters};
@@ -33,13 +33,13 @@ use crate::limits::STORE_LEVELS;
 use reads::Reading;
 use writes::Write;
 
-/// One store. Everything it keeps would be on files or in the memory of a real one; only contents are not there.
+/// One store. It has everything that a real one has in files or memory, except contents.
 #[derive(Debug)]
 pub(super) struct Store {
     options: TreeOptions,
     out: Outbox,
     answers: VecDeque<(u32, Answer)>,
-    /// Of the last write.
+    /// The sequence number of the last write.
     sequence: u64,
     memtable: Memtable,
     /// Full memtables, the oldest first.
@@ -53,18 +53,18 @@ pub(super) struct Store {
     /// The flush, and then the compactions.
     jobs: Vec<Option<Job>>,
     cache: BlockCache,
-    /// What each client reads.
+    /// The current read of each client.
     readings: Vec<Option<Reading>>,
     /// Writes that wait for flushes and compactions.
     waiting: VecDeque<Write>,
     stall: Stall,
-    /// Tables of no version but those that readers still hold.
+    /// Tables that only readers of older versions still use.
     obsolete: Vec<Arc<Table>>,
     /// Files that are being deleted.
     deleting: usize,
-    /// Every key with its last write, where reads are checked.
+    /// Every key with its last write, if reads are checked.
     oracle: Option<BTreeMap<Key, Stamp>>,
-    /// A place for clients, to be used again.
+    /// A buffer for clients, for reuse.
     clients: Vec<u32>,
 }
 
@@ -74,18 +74,18 @@ struct OldWal {
     is_flushed: bool,
 }
 
-/// How an operation has ended.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Written,
     Found,
     NotFound,
-    /// So many keys.
+    /// This many keys.
     Scanned(u32),
 }
 
 impl Store {
-    /// An empty store for so many clients. With `checks`, every read is held against a plain map.
+    /// An empty store for so many clients. With `checks`, every read is compared with a plain map.
     pub(super) fn new(options: TreeOptions, clients: u32, checks: bool) -> Store {
         let mut out = Outbox::default();
         let manifest = Manifest::new(&options, &mut out);
@@ -114,29 +114,29 @@ impl Store {
         }
     }
 
-    /// A request of `owner` has ended well. (If it has not, the run is over.)
+    /// Called when a request of `owner` has succeeded. (A failed request ends the run.)
     pub(super) fn on_done(&mut self, now: Instant, owner: Owner) {
         match owner {
             Owner::Client(client) => self.on_block(client),
             Owner::Log(file) => self.on_log(file),
             Owner::Manifest => match self.manifest.on_done(&mut self.out) {
-                Some(Author::Job(job)) => self.install(now, job),
-                Some(Author::Store) | None => {}
+                Some(RecordOwner::Job(job)) => self.install(now, job),
+                Some(RecordOwner::Store) | None => {}
             },
-            Owner::Job(job) => self.go_on_with(now, job),
+            Owner::Job(job) => self.resume_job(now, job),
             Owner::Deleted(_) => self.deleting -= 1,
         }
     }
 
-    /// The time has come that `whom` waited for.
-    pub(super) fn on_wake(&mut self, now: Instant, whom: Waker) {
-        match whom {
-            Waker::Job(job) => self.go_on_with(now, job),
-            Waker::Writes => self.let_writes_go(now),
+    /// Called when the timer of `waker` fires.
+    pub(super) fn on_wake(&mut self, now: Instant, waker: Waker) {
+        match waker {
+            Waker::Job(job) => self.resume_job(now, job),
+            Waker::Writes => self.release_writes(now),
         }
     }
 
-    /// What is to be done next.
+    /// The next effect.
     #[inline]
     pub(super) fn poll_effect(&mut self) -> Option<Effect> {
         self.out.effects.pop_front()
@@ -147,14 +147,15 @@ impl Store {
         !self.out.effects.is_empty()
     }
 
-    /// An operation that has ended, of those that did not end at once.
+    /// The next completed operation, of those that did not complete immediately.
     #[inline]
     pub(super) fn poll_answer(&mut self) -> Option<(u32, Answer)> {
         self.answers.pop_front()
     }
 
-    /// Whether the tree is at rest: nothing to flush, to compact or to delete, and nobody waits.
-    pub(super) fn is_quiet(&self) -> bool {
+    /// Whether the tree is quiescent: nothing to flush, to compact or to delete, and no client
+    /// waits.
+    pub(super) fn is_quiescent(&self) -> bool {
         self.jobs.iter().all(Option::is_none)
             && self.immutables.is_empty()
             && self.waiting.is_empty()
@@ -164,9 +165,10 @@ impl Store {
             && self.deleting == 0
     }
 
-    /// Closes the files that are open for writing. The store must be quiet, and takes no more writes.
+    /// Closes the files that are open for writing. The store must be quiescent, and accepts no more
+    /// writes.
     pub(super) fn close(&mut self) {
-        assert!(self.is_quiet(), "a store is closed at rest");
+        assert!(self.is_quiescent(), "a store is closed when quiescent");
         self.wal.end(&mut self.out);
         self.manifest.close(&mut self.out);
     }
@@ -177,13 +179,13 @@ impl Store {
 
     /// Deletes all files of a closed store.
     pub(super) fn delete_files(&mut self) {
-        assert!(self.is_closed(), "a store is closed before its files go");
+        assert!(self.is_closed(), "a store is closed before its files are deleted");
         let tables: Vec<FileNumber> = self.version.tables().map(|table| table.file).collect();
         [self.wal.file, self.manifest.file].into_iter().chain(tables).for_each(|file| self.delete(file));
         self.version = Arc::default();
     }
 
-    /// Whether all files to be deleted are gone.
+    /// Whether all files have been deleted.
     pub(super) fn is_deleted(&self) -> bool {
         self.deleting == 0
     }
@@ -192,7 +194,7 @@ impl Store {
         self.version.level(0).len()
     }
 
-    /// What was counted since this was last asked.
+    /// The counters since the last call.
     pub(super) fn take_counters(&mut self) -> StoreCounters {
         std::mem::take(&mut self.out.counters)
     }
@@ -222,7 +224,7 @@ impl Store {
             self.wal.on_done(&mut self.out, &mut clients);
         } else {
             let old = self.old_wals.iter_mut().find(|old| old.wal.file == file);
-            old.expect("a log stays until it is closed").wal.on_done(&mut self.out, &mut clients);
+            old.expect("a log exists until it is closed").wal.on_done(&mut self.out, &mut clients);
             self.release_logs();
         }
         self.answers.extend(clients.drain(..).map(|client| (client, Answer::Written)));

@@ -1,7 +1,7 @@
 //! Gets and scans, from the newest to the oldest.
 //!
-//! A read sees the store as it is when it begins: the memtables are searched at once, and the version is kept until all
-//! blocks are read.
+//! A read sees the store as it is when it begins: the memtables are searched immediately, and the
+//! version is kept until all blocks are read.
 
 use std::collections::btree_map;
 use std::iter::Peekable;
@@ -21,26 +21,26 @@ pub(super) enum Reading {
     Get {
         key: Key,
         version: Arc<Version>,
-        /// Where the search goes on.
+        /// Where the search continues.
         place: Place,
-        /// What must come out, where reads are checked.
+        /// The expected result, if reads are checked.
         expected: Option<Stamp>,
     },
     Scan {
-        /// The blocks it needs, in the order in which iterators come to them, and the tables they are in.
+        /// The blocks it needs, in the order in which iterators visit them, and their tables.
         blocks: Vec<(Arc<Table>, u32)>,
-        /// Those that are here.
+        /// The number of blocks read.
         done: usize,
         found: u32,
     },
 }
 
-/// How far a search has come: a level, and on level 0 a table.
+/// The position of a search: a level, and on level 0 a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
     level: usize,
     table: usize,
-    /// The block that is waited for.
+    /// The block that the search waits for.
     block: Option<u32>,
 }
 
@@ -50,13 +50,13 @@ enum Cursor<'a> {
     Tables {
         tables: &'a [Arc<Table>],
         entry: usize,
-        /// The entry behind the block that was visited last.
+        /// The entry behind the last visited block.
         block_end: usize,
     },
 }
 
 impl Store {
-    /// Looks for a key; `None` if the answer comes later.
+    /// Searches a key; `None` if the answer comes later.
     pub(in crate::lsm) fn get(&mut self, client: u32, key: Key) -> Option<Answer> {
         let expected = self.oracle.as_ref().and_then(|oracle| oracle.get(&key).copied());
         let in_memory =
@@ -68,28 +68,29 @@ impl Store {
         self.search(client, key, version, Place::default(), expected)
     }
 
-    /// Collects keys from `start` on, as many as are asked for or are there; `None` if the answer comes later.
+    /// Collects keys from `start` on, as many as requested or exist; `None` if the answer comes
+    /// later.
     pub(in crate::lsm) fn scan(&mut self, client: u32, start: Key, keys_max: u32) -> Option<Answer> {
         let mut blocks = Vec::new();
         let entries = self.collect(start, keys_max as usize, &mut blocks);
         if let Some(oracle) = &self.oracle {
             let expected = oracle.range(start..).take(keys_max as usize).map(|(&key, &stamp)| Entry { key, stamp });
-            assert!(expected.eq(entries.iter().copied()), "a scan from {start:?} brings what is there");
+            assert!(expected.eq(entries.iter().copied()), "a scan from {start:?} returns the existing keys");
         }
         let found = entries.len() as u32;
         self.read_blocks(client, blocks, 0, found)
     }
 
-    /// Holds all keys against the plain map, where reads are checked.
+    /// Compares all keys with the plain map, if reads are checked.
     pub(in crate::lsm) fn check_all(&self) {
         if let Some(oracle) = &self.oracle {
             let entries = self.collect(Key(0), usize::MAX, &mut Vec::new());
             let expected = oracle.iter().map(|(&key, &stamp)| Entry { key, stamp });
-            assert!(expected.eq(entries), "the tree holds what was put and not deleted, and nothing else");
+            assert!(expected.eq(entries), "the tree contains exactly the keys put and not deleted");
         }
     }
 
-    /// The block that a client waits for is here.
+    /// Called when the block that a client waits for was read.
     pub(super) fn on_block(&mut self, client: u32) {
         let answer = match self.readings[client as usize].take().expect("a client that waits for a block") {
             Reading::Get { key, version, place, expected } => self.search(client, key, version, place, expected),
@@ -106,7 +107,7 @@ impl Store {
         }
     }
 
-    /// Goes from level to level until the key is found, or a block must be read.
+    /// Searches level by level until the key is found, or a block must be read.
     fn search(
         &mut self,
         client: u32,
@@ -162,7 +163,7 @@ impl Store {
 
     fn answer(&self, stamp: Option<Stamp>, expected: Option<Stamp>) -> Answer {
         let found = stamp.filter(|stamp| stamp.is_put());
-        assert!(self.oracle.is_none() || found == expected, "a get finds {found:?}, and {expected:?} is there");
+        assert!(self.oracle.is_none() || found == expected, "a get finds {found:?}, expected {expected:?}");
         if found.is_some() { Answer::Found } else { Answer::NotFound }
     }
 
@@ -187,7 +188,7 @@ impl Store {
         Some(Answer::Scanned(found))
     }
 
-    /// Merges memtables and tables from a key on, and notes every block that this visits.
+    /// Merges memtables and tables from a key on, and notes every visited block.
     fn collect(&self, start: Key, keys_max: usize, blocks: &mut Vec<(Arc<Table>, u32)>) -> Vec<Entry> {
         let memtables = [&self.memtable].into_iter().chain(self.immutables.iter().rev().map(Arc::as_ref));
         let mut cursors: Vec<Cursor<'_>> =
@@ -207,7 +208,7 @@ impl Store {
                 entries.push(entry);
             }
             last_key = Some(entry.key);
-            cursors[newest].go_on(blocks);
+            cursors[newest].advance(blocks);
         }
         entries
     }
@@ -236,7 +237,7 @@ fn candidate<'a>(version: &'a Version, key: Key, place: &mut Place) -> Option<&'
 }
 
 impl<'a> Cursor<'a> {
-    /// At the first entry whose key is not below `start`.
+    /// A cursor at the first entry whose key is not below `start`.
     fn at(tables: &'a [Arc<Table>], start: Key, blocks: &mut Vec<(Arc<Table>, u32)>) -> Cursor<'a> {
         let entry = tables.first().map_or(0, |table| table.lower_bound(start));
         let mut cursor = Cursor::Tables { tables, entry, block_end: 0 };
@@ -251,7 +252,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn go_on(&mut self, blocks: &mut Vec<(Arc<Table>, u32)>) {
+    fn advance(&mut self, blocks: &mut Vec<(Arc<Table>, u32)>) {
         match self {
             Cursor::Memory(range) => _ = range.next(),
             Cursor::Tables { entry, .. } => *entry += 1,
@@ -259,7 +260,8 @@ impl<'a> Cursor<'a> {
         self.visit(blocks);
     }
 
-    /// Goes to the next table behind the last entry of one, and notes the block of the entry if it is a new one.
+    /// Moves to the next table behind the last entry of one, and notes the block of the entry if it
+    /// is a new one.
     fn visit(&mut self, blocks: &mut Vec<(Arc<Table>, u32)>) {
         let Cursor::Tables { tables, entry, block_end } = self else { return };
         if tables.first().is_some_and(|table| *entry == table.entries.len()) {

@@ -12,7 +12,7 @@ use crate::lsm::memtable::Memtable;
 use crate::lsm::stall::Obstacle;
 use crate::lsm::wal::Wal;
 
-/// What a client wants written.
+/// A write of a client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write {
     client: u32,
@@ -29,26 +29,26 @@ impl Store {
         }
         self.waiting.push_back(write);
         if self.waiting.len() == 1 {
-            self.let_writes_go(now);
+            self.release_writes(now);
         }
         None
     }
 
-    /// Lets writes go that waited, as far as they may.
-    pub(super) fn let_writes_go(&mut self, now: Instant) {
+    /// Continues waiting writes, as far as possible.
+    pub(super) fn release_writes(&mut self, now: Instant) {
         while !self.waiting.is_empty() {
             let obstacle = self.next_obstacle(now);
             self.stall.note(now, obstacle, &mut self.out);
             match obstacle {
                 None => {
-                    let write = self.waiting.pop_front().expect("there is one");
+                    let write = self.waiting.pop_front().expect("the queue is not empty");
                     let answer = self.apply(now, write);
                     self.answers.extend(answer.map(|answer| (write.client, answer)));
                 }
                 Some(Obstacle::Stopped) => return,
                 Some(Obstacle::Slowed(at)) => {
                     if self.stall.must_wake(at) {
-                        self.out.push(Effect::Wake { at, whom: Waker::Writes });
+                        self.out.push(Effect::Wake { at, waker: Waker::Writes });
                     }
                     return;
                 }
@@ -57,7 +57,7 @@ impl Store {
         self.stall.note(now, None, &mut self.out);
     }
 
-    /// What the next write must wait for. A full memtable gives way first.
+    /// What the next write must wait for. Replaces a full memtable first.
     fn next_obstacle(&mut self, now: Instant) -> Option<Obstacle> {
         if self.memtable.bytes >= self.options.write_buffer_bytes && self.immutables.len() < self.options.memtables_max
         {
@@ -99,7 +99,7 @@ impl Store {
     }
 }
 
-/// Writes to the map that reads are held against.
+/// Updates the map that reads are compared with.
 fn note(oracle: &mut BTreeMap<Key, Stamp>, key: Key, stamp: Stamp) {
     if stamp.is_put() {
         oracle.insert(key, stamp);

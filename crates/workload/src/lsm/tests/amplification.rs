@@ -1,4 +1,4 @@
-//! What compactions write, held against the formula of leveled trees.
+//! The bytes that compactions write, compared with the formula of leveled trees.
 
 use zonda_config::{ByteSize, unplaced};
 use zonda_zoned::{Duration, Instant};
@@ -12,7 +12,7 @@ const WRITE_BUFFER_BYTES: u64 = 64 << 10;
 const LEVEL1_BYTES: u64 = 256 << 10;
 const LEVEL0_TRIGGER: u64 = 4;
 
-/// Puts of keys of which hardly two are the same, with RocksDB's sizes, a thousand times smaller.
+/// Puts of almost unique keys, with RocksDB's sizes, a thousand times smaller.
 fn fill(operations: u64, multiplier: u64) -> StoreResult {
     let spec = StoreSpec {
         operations: Some(unplaced(operations)),
@@ -31,7 +31,8 @@ fn fill(operations: u64, multiplier: u64) -> StoreResult {
     run.result(1).0
 }
 
-/// Bytes that compactions write for each byte that was flushed, as `docs/internals/lsm.md` derives it.
+/// Bytes that compactions write for each byte that was flushed, as `docs/internals/lsm.md` derives
+/// it.
 fn predicted(result: &StoreResult, multiplier: u64) -> f64 {
     let bytes: Vec<f64> = result.levels.iter().map(|level| level.bytes as f64).collect();
     let total: f64 = bytes.iter().sum();
@@ -42,10 +43,10 @@ fn predicted(result: &StoreResult, multiplier: u64) -> f64 {
         if arrived == 0.0 {
             break;
         }
-        // The level grows until it is full, and stays so; this is its mean while the bytes arrived.
+        // The level grows until it is full, and stays so; this is its mean size during the writes.
         let next = bytes[level + 1] * (1.0 - bytes[level + 1] / (2.0 * arrived));
         let own = LEVEL1_BYTES as f64 * (multiplier as f64).powi(level as i32 - 1);
-        // Level 1 is compacted when it has just taken all of level 0.
+        // Level 1 is compacted just after level 0 was merged into it.
         let own = if level == 1 { own + input / 2.0 } else { own };
         sum += arrived / total * (1.0 + next / (2.0 * own));
     }
@@ -53,7 +54,7 @@ fn predicted(result: &StoreResult, multiplier: u64) -> f64 {
 }
 
 #[test]
-fn compactions_write_what_the_formula_of_leveled_trees_says_to_within_an_eighth() {
+fn compactions_match_the_formula_of_leveled_trees_within_an_eighth() {
     for (operations, multiplier) in [(100_000, 4), (400_000, 4), (200_000, 10), (400_000, 10)] {
         let result = fill(operations, multiplier);
         let counters = &result.counters;
@@ -62,7 +63,7 @@ fn compactions_write_what_the_formula_of_leveled_trees_says_to_within_an_eighth(
         assert!((got / expected - 1.0).abs() < 0.125, "{operations} puts, ratio {multiplier}: {got} for {expected}");
         assert!(
             counters.compaction_read_bytes < counters.compaction_write_bytes,
-            "what is written was read, but for indices"
+            "all written bytes were read, except indices"
         );
     }
 }
@@ -72,7 +73,7 @@ fn a_flush_writes_each_byte_once() {
     let result = fill(50_000, 10);
     let counters = &result.counters;
     let per_user_byte = counters.flush_bytes as f64 / counters.user_bytes as f64;
-    // Eleven bytes more an entry of 100; blocks, index and footer take the rest.
+    // Eleven bytes more for an entry of 100; the rest are blocks, index and footer.
     assert!((1.11..1.16).contains(&per_user_byte), "{per_user_byte}");
     assert_eq!(counters.wal_bytes, 50_000 * (100 + 22), "a record of 22 bytes more for each put");
 }

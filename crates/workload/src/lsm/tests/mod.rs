@@ -30,7 +30,7 @@ pub(super) fn geometry() -> Geometry {
 }
 
 pub(super) fn plan(spec: StoreSpec) -> StorePlan {
-    StorePlan::new(&unplaced(spec), &geometry()).expect("the drive can carry the store")
+    StorePlan::new(&unplaced(spec), &geometry()).expect("the drive is large enough for the store")
 }
 
 pub(super) fn tree_options() -> TreeOptions {

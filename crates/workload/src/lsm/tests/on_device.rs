@@ -18,7 +18,7 @@ use crate::lsm::{
 };
 
 fn on_null(spec: StoreSpec, geometry: &Geometry) -> StoreResult {
-    let plan = StorePlan::new(&unplaced(spec), geometry).expect("the drive can carry the store");
+    let plan = StorePlan::new(&unplaced(spec), geometry).expect("the drive is large enough for the store");
     let drive = Null::new(geometry.clone());
     StoreRunner::new(&plan, 1).checked().run(drive, Instant::ZERO, None, &mut |_, _| {}).0
 }
@@ -33,8 +33,8 @@ fn ssd() -> Ssd {
 
 fn on_ssd(spec: StoreSpec, seed: u64) -> (StoreResult, Ssd) {
     let drive = ssd();
-    let plan =
-        StorePlan::new(&unplaced(spec), drive.geometry(NamespaceId::FIRST)).expect("the drive can carry the store");
+    let plan = StorePlan::new(&unplaced(spec), drive.geometry(NamespaceId::FIRST))
+        .expect("the drive is large enough for the store");
     StoreRunner::new(&plan, seed).checked().run(drive, Instant::ZERO, Some(Duration::from_millis(5)), &mut |_, _| {})
 }
 
@@ -50,7 +50,7 @@ fn every_workload_runs_on_a_file_store_and_accounts_for_all_its_live_bytes() {
 }
 
 #[test]
-fn a_drive_that_is_too_small_ends_the_run_and_says_so() {
+fn a_drive_that_is_too_small_ends_the_run_with_its_reason() {
     let small_drive = Geometry { zone_count: 8, ..geometry() };
     let result = on_null(small(StoreWorkload::Fillrandom, 0, 1_000_000), &small_drive);
     assert_eq!(result.ended_by, StoreEnd::NoSpace);
@@ -104,8 +104,8 @@ fn reads_of_a_drive_take_its_time() {
 fn the_observer_sees_the_drive_at_each_sample() {
     let drive = ssd();
     let spec = StoreSpec { repeat: Some(unplaced(2)), ..small(StoreWorkload::YcsbA, 5_000, 10_000) };
-    let plan =
-        StorePlan::new(&unplaced(spec), drive.geometry(NamespaceId::FIRST)).expect("the drive can carry the store");
+    let plan = StorePlan::new(&unplaced(spec), drive.geometry(NamespaceId::FIRST))
+        .expect("the drive is large enough for the store");
     let (calls, last_bytes, last_fraction) = (Cell::new(0u64), Cell::new(0), Cell::new(0.0));
     let every = Duration::from_millis(10);
     let mut observe = |progress: &StoreProgress, drive: &Ssd| {

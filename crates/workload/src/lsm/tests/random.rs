@@ -1,4 +1,4 @@
-//! A store under random operations, on keys that are there, were deleted or never were, ending in any order.
+//! A store under random operations, on existing, deleted and unknown keys, completing in any order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,24 +16,24 @@ use crate::lsm::plan::TreeOptions;
 use crate::lsm::store::{Answer, Store};
 
 const CLIENTS: u32 = 4;
-/// No run of this test takes so many.
+/// More than any run of this test takes.
 const STEPS_MAX: u64 = 10_000_000;
 
-struct World {
+struct Testbed {
     store: Store,
     files: StandIn,
     now: Instant,
     wakes: BinaryHeap<Reverse<(Instant, Waker)>>,
-    /// Clients with nothing to do.
+    /// Idle clients.
     idle: Vec<u32>,
     steps: u64,
 }
 
-impl World {
-    fn new(options: TreeOptions, latency: Duration) -> World {
+impl Testbed {
+    fn new(options: TreeOptions, latency: Duration) -> Testbed {
         let (wakes, idle) = (BinaryHeap::new(), (0..CLIENTS).collect());
         let store = Store::new(options, CLIENTS, true);
-        World { store, files: StandIn::new(latency), now: Instant::ZERO, wakes, idle, steps: 0 }
+        Testbed { store, files: StandIn::new(latency), now: Instant::ZERO, wakes, idle, steps: 0 }
     }
 
     fn begin(&mut self, prng: &mut Prng, keys: u64) {
@@ -48,31 +48,31 @@ impl World {
         self.idle.extend(answer.map(|_: Answer| client));
     }
 
-    /// Carries out what the store wants, and lets time go to the next event.
+    /// Executes the store's effects, and advances time to the next event.
     fn step(&mut self) {
         self.steps += 1;
-        assert!(self.steps < STEPS_MAX, "the store waits for something that never comes");
+        assert!(self.steps < STEPS_MAX, "the store waits forever");
         while let Some(effect) = self.store.poll_effect() {
             match effect {
-                Effect::Wake { at, whom } => self.wakes.push(Reverse((at, whom))),
-                effect => self.files.perform(effect).expect("the stand-in makes every file"),
+                Effect::Wake { at, waker } => self.wakes.push(Reverse((at, waker))),
+                effect => self.files.perform(effect).expect("the stand-in creates every file"),
             }
         }
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
         let Some(at) = wake.into_iter().chain(self.files.next_wakeup()).min() else { return };
         self.now = self.now.max(at);
-        self.files.turn(self.now);
+        self.files.run_once(self.now);
         while let Some(ended) = self.files.poll() {
             if let Ended::Request(owner, result) = ended {
                 result.expect("the stand-in fails no request");
                 self.store.on_done(self.now, owner);
             }
         }
-        while let Some(&Reverse((at, whom))) = self.wakes.peek()
+        while let Some(&Reverse((at, waker))) = self.wakes.peek()
             && at <= self.now
         {
             self.wakes.pop();
-            self.store.on_wake(self.now, whom);
+            self.store.on_wake(self.now, waker);
         }
         while let Some((client, _)) = self.store.poll_answer() {
             self.idle.push(client);
@@ -81,7 +81,7 @@ impl World {
 }
 
 #[test]
-fn random_operations_find_what_a_plain_map_has() {
+fn random_operations_find_the_entries_of_a_plain_map() {
     let mut moves = 0;
     for seed in 0..40 {
         let mut prng = Prng::new(seed);
@@ -94,29 +94,29 @@ fn random_operations_find_what_a_plain_map_has() {
         options.write_buffer_bytes >>= prng.below(4);
         options.target_file_bytes >>= prng.below(4);
         let keys = [50, 1_000, 20_000][prng.below(3) as usize];
-        let mut world = World::new(options, Duration(1 + prng.below(50_000)));
+        let mut testbed = Testbed::new(options, Duration(1 + prng.below(50_000)));
         for _ in 0..15_000 {
-            if world.idle.is_empty() || prng.chance(1, 3) {
-                world.step();
+            if testbed.idle.is_empty() || prng.chance(1, 3) {
+                testbed.step();
             } else {
-                world.begin(&mut prng, keys);
+                testbed.begin(&mut prng, keys);
             }
         }
-        while world.idle.len() < CLIENTS as usize || !world.store.is_quiet() {
-            world.step();
+        while testbed.idle.len() < CLIENTS as usize || !testbed.store.is_quiescent() {
+            testbed.step();
         }
-        world.store.check_all();
-        world.store.close();
-        while !world.store.is_closed() {
-            world.step();
+        testbed.store.check_all();
+        testbed.store.close();
+        while !testbed.store.is_closed() {
+            testbed.step();
         }
-        assert_eq!(world.store.file_bytes(), world.files.usage_bytes());
-        moves += world.store.take_counters().moves;
-        world.store.delete_files();
-        while !world.store.is_deleted() {
-            world.step();
+        assert_eq!(testbed.store.file_bytes(), testbed.files.usage_bytes());
+        moves += testbed.store.take_counters().moves;
+        testbed.store.delete_files();
+        while !testbed.store.is_deleted() {
+            testbed.step();
         }
-        assert!(world.files.files.is_empty(), "seed {seed}: nothing is left behind");
+        assert!(testbed.files.files.is_empty(), "seed {seed}: no file is left");
     }
-    assert!(moves > 50, "{moves} tables were moved as they were");
+    assert!(moves > 50, "{moves} tables were moved unchanged");
 }

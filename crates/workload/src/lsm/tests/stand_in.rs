@@ -1,4 +1,4 @@
-//! A stand-in for the file store: every request ends after a fixed time, and what it asks for must be possible.
+//! A stand-in for the file store: every request completes after a fixed time, and must be valid.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,8 +15,8 @@ pub(in crate::lsm) struct StandIn {
     pub(in crate::lsm) files: BTreeMap<FileNumber, StandInFile>,
     latency: Duration,
     now: Instant,
-    /// In the order of their ends.
-    under_way: VecDeque<(Instant, Ended)>,
+    /// In the order of completion.
+    in_flight: VecDeque<(Instant, Ended)>,
     ended: VecDeque<Ended>,
     host: HostBytes,
     requests: u64,
@@ -38,7 +38,7 @@ impl StandIn {
             files: BTreeMap::new(),
             latency,
             now: Instant::ZERO,
-            under_way: VecDeque::from([(Instant::ZERO, Ended::Ready)]),
+            in_flight: VecDeque::from([(Instant::ZERO, Ended::Ready)]),
             ended: VecDeque::new(),
             host: HostBytes::default(),
             requests: 0,
@@ -57,7 +57,7 @@ impl StandIn {
     }
 
     fn file(&mut self, file: FileNumber) -> &mut StandInFile {
-        self.files.get_mut(&file).expect("only files that are there are used")
+        self.files.get_mut(&file).expect("only existing files are used")
     }
 
     fn end_later(&mut self, owner: Owner) {
@@ -66,9 +66,9 @@ impl StandIn {
             Some((request, error)) if *request == self.requests => Err(error.clone()),
             _ => Ok(()),
         };
-        self.under_way.push_back((self.now + self.latency, Ended::Request(owner, result)));
+        self.in_flight.push_back((self.now + self.latency, Ended::Request(owner, result)));
         let others =
-            self.under_way.iter().filter(|(_, ended)| matches!(ended, Ended::Request(other, _) if *other == owner));
+            self.in_flight.iter().filter(|(_, ended)| matches!(ended, Ended::Request(other, _) if *other == owner));
         assert_eq!(others.count(), 1, "{owner:?} has one request at a time");
     }
 }
@@ -78,7 +78,7 @@ impl Files for StandIn {
         match effect {
             Effect::Create { file, kind, .. } => {
                 let before = self.files.insert(file, StandInFile { bytes: 0, kind, is_open: true });
-                assert!(before.is_none(), "numbers are new");
+                assert!(before.is_none(), "numbers are unique");
                 self.names.push(kind.name(file));
             }
             Effect::Append { owner, file, bytes } => {
@@ -104,19 +104,19 @@ impl Files for StandIn {
                 self.end_later(owner);
             }
             Effect::Delete { owner, file } => {
-                let file = self.files.remove(&file).expect("only files that are there are deleted");
-                assert!(!file.is_open, "files are closed before they go");
+                let file = self.files.remove(&file).expect("only existing files are deleted");
+                assert!(!file.is_open, "files are closed before they are deleted");
                 self.end_later(owner);
             }
-            Effect::Wake { .. } => unreachable!("time is not the files'"),
+            Effect::Wake { .. } => unreachable!("the files have no timers"),
         }
         Ok(())
     }
 
-    fn turn(&mut self, now: Instant) {
+    fn run_once(&mut self, now: Instant) {
         self.now = now;
-        while self.under_way.front().is_some_and(|(at, _)| *at <= now) {
-            self.ended.extend(self.under_way.pop_front().map(|(_, ended)| ended));
+        while self.in_flight.front().is_some_and(|(at, _)| *at <= now) {
+            self.ended.extend(self.in_flight.pop_front().map(|(_, ended)| ended));
         }
     }
 
@@ -125,7 +125,7 @@ impl Files for StandIn {
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        self.under_way.front().map(|(at, _)| *at)
+        self.in_flight.front().map(|(at, _)| *at)
     }
 
     fn usage(&self) -> Usage {

@@ -1,4 +1,4 @@
-//! Every workload, with reads held against a plain map.
+//! Every workload, with reads compared with a plain map.
 
 use zonda_config::{ByteSize, TimeSpan, unplaced};
 use zonda_files::FileError;
@@ -55,7 +55,7 @@ fn every_workload_reads_what_it_wrote() {
 }
 
 #[test]
-fn reads_are_right_in_stores_of_many_shapes() {
+fn reads_are_correct_in_stores_of_many_shapes() {
     let base = || small(StoreWorkload::KvbenchIi, 0, 20_000);
     let specs = [
         StoreSpec { bloom_bits_per_key: Some(unplaced(0)), ..base() },
@@ -89,12 +89,12 @@ fn the_same_seed_makes_the_same_result() {
 }
 
 #[test]
-fn kinds_are_counted_with_what_they_found() {
+fn operations_are_counted_with_their_results() {
     let (result, _) = run(small(StoreWorkload::KvbenchIi, 0, 20_000), 3);
     let count = |kind| result.kind(kind).map_or(0, |figures| figures.operations);
     assert_eq!(count(OperationKind::Put) + count(OperationKind::Delete) + count(OperationKind::Get), 20_000);
     let gets = result.kind(OperationKind::Get).expect("15 % are gets");
-    assert_eq!((gets.found, gets.not_found), (gets.operations, 0), "only keys that are there are read");
+    assert_eq!((gets.found, gets.not_found), (gets.operations, 0), "only existing keys are read");
     assert!(gets.latency.min_ns >= 2_000 && gets.latency.max_ns > 20_000, "some need a block: {:?}", gets.latency);
     let (result, _) =
         run(StoreSpec { keys: Some(unplaced(16_000)), ..small(StoreWorkload::Readrandom, 8_000, 8_000) }, 3);
@@ -103,26 +103,27 @@ fn kinds_are_counted_with_what_they_found() {
 }
 
 #[test]
-fn filters_spare_blocks_and_let_few_pass_for_nothing() {
+fn filters_save_block_reads_and_have_few_false_positives() {
     let spec = StoreSpec { keys: Some(unplaced(16_000)), ..small(StoreWorkload::Readrandom, 8_000, 50_000) };
     let counters = run(spec, 4).0.counters;
     let absent = counters.bloom_useful + counters.bloom_false_positives;
     let share = counters.bloom_false_positives as f64 / absent as f64;
     assert!((share - 0.0082).abs() < 0.002, "{share}: {counters:?}");
     assert_eq!(counters.cache_misses + counters.cache_hits, counters.bloom_checks - counters.bloom_useful);
-    assert!(counters.cache_misses + counters.cache_hits < 30_000, "a key that is there takes one block: {counters:?}");
+    assert!(counters.cache_misses + counters.cache_hits < 30_000, "an existing key needs one block: {counters:?}");
 }
 
 #[test]
-fn what_is_deleted_leaves_the_tree() {
-    // Every key is put and then deleted; at the bottom nothing of them may stay.
+fn deleted_keys_leave_the_tree() {
+    // Every key is put and then deleted; none may remain at the bottom level.
     let spec = small(StoreWorkload::KvbenchIi, 0, 60_000);
     let (result, _) = run(spec, 5);
     let live = 60_000 * 40 / 100;
     let entries: u64 = result.levels.iter().map(|level| level.entries).sum();
     let deepest = result.levels.iter().rposition(|level| level.tables > 0).expect("there are tables");
     assert!(deepest >= 3, "{:?}", result.levels);
-    // Of 30,000 inserts and 6,000 deletes 24,000 are left; what is above the bottom adds at most its share.
+    // Of 30,000 inserts and 6,000 deletes 24,000 are left; levels above the bottom add at most
+    // their share.
     assert!(entries > live - 1_000 && entries < live * 3 / 2, "{entries} entries for {live} keys");
 }
 
@@ -138,7 +139,7 @@ fn the_files_at_the_end_are_those_of_the_tree() {
             result.levels.iter().map(|level| level.bytes).sum::<u64>()
         );
         let logs = files.files.values().filter(|file| file.kind == FileKind::Log).count();
-        assert_eq!(logs, 1, "{workload}: logs of flushed memtables are gone");
+        assert_eq!(logs, 1, "{workload}: logs of flushed memtables are deleted");
     }
 }
 
@@ -155,14 +156,14 @@ fn bytes_are_counted_once_each() {
 }
 
 #[test]
-fn a_workload_that_is_repeated_starts_with_an_empty_store_each_time() {
+fn each_repetition_of_a_workload_starts_with_an_empty_store() {
     let once = run(small(StoreWorkload::KvbenchIi, 1_000, 10_000), 8).0;
     let spec = StoreSpec { repeat: Some(unplaced(3)), ..small(StoreWorkload::KvbenchIi, 1_000, 10_000) };
     let (thrice, files) = run(spec, 8);
     assert_eq!((thrice.rounds, thrice.operations), (3, 30_000));
     assert!(thrice.counters.user_bytes.abs_diff(3 * once.counters.user_bytes) < once.counters.user_bytes / 10);
     assert_eq!(thrice.file_bytes, files.usage_bytes());
-    assert!(thrice.file_bytes < 2 * once.file_bytes, "what earlier rounds wrote is gone");
+    assert!(thrice.file_bytes < 2 * once.file_bytes, "files of earlier rounds are deleted");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Jobs of all sorts: whatever the plan lets through runs to its end without an error of the device.
+//! Random jobs: whatever the plan accepts runs to completion without a device error.
 
 use super::*;
 use proptest::prelude::*;
@@ -63,10 +63,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_can_be_planned_runs_to_its_end_without_errors(
+    fn every_valid_plan_runs_to_completion_without_errors(
         first in any_job(0),
         second in any_job(7),
-        room in prop_oneof![Just(usize::MAX), 1usize..6],
+        queue_slots in prop_oneof![Just(usize::MAX), 1usize..6],
         slow_zone in 0u32..14,
         seed in 0u32..100,
     ) {
@@ -75,7 +75,7 @@ proptest! {
         let Ok(plan) = Plan::new(&run, &jobs, &drive()) else { return Ok(()) };
         let execute = || {
             let mut device = FixedLatency::new(&drive(), 9_000);
-            (device.room, device.slow_zone) = (room, Some((ZoneIndex(slow_zone), 31_000)));
+            (device.queue_slots, device.slow_zone) = (queue_slots, Some((ZoneIndex(slow_zone), 31_000)));
             device.management_latency_ns = 50_000;
             fill(&mut device.oracle, &plan);
             let runner = Runner::new(plan.clone(), PayloadKind::None, NamespaceId::FIRST);
@@ -89,7 +89,7 @@ proptest! {
                 prop_assert!(figures.latency.min_ns >= 9_000);
             }
         }
-        // Samples cover the run without a gap, and hold no less than the figures.
+        // Samples cover the run without a gap, and contain at least the results.
         let covered: u64 = result.series.iter().map(|sample| sample.length_ns).sum();
         prop_assert_eq!(covered, result.elapsed_ns);
         for (index, job) in result.jobs.iter().enumerate() {

@@ -20,7 +20,7 @@ fn limits_are_those_of_all_workers_together() {
 }
 
 #[test]
-fn a_job_of_which_every_command_fails_gives_up_and_says_why() {
+fn a_job_whose_every_command_fails_stops_and_reports_why() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     for zone in 0..16 {
         device.oracle.degrade(ZoneIndex(zone), ZoneState::Offline);
@@ -36,7 +36,7 @@ fn a_job_of_which_every_command_fails_gives_up_and_says_why() {
 }
 
 #[test]
-fn a_writer_leaves_zones_that_have_died() {
+fn a_writer_skips_offline_zones() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     device.oracle.degrade(ZoneIndex(1), ZoneState::ReadOnly);
     let text = "[[job]]\noperation = \"append\"\nzones = \"0..3\"\nqueue_depth = 2\n";
@@ -46,7 +46,7 @@ fn a_writer_leaves_zones_that_have_died() {
 }
 
 #[test]
-fn a_writer_that_finds_its_zone_full_by_another_hand_goes_on() {
+fn a_writer_continues_when_another_job_fills_its_zone() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     let text = "[[job]]\noperation = \"write\"\nzones = \"0..2\"\nqueue_depth = 3\nthink_time = \"1 us\"\n\
                 [[job]]\noperation = \"finish\"\nzones = 0\nstart = \"10 us\"\n";
@@ -56,7 +56,7 @@ fn a_writer_that_finds_its_zone_full_by_another_hand_goes_on() {
     assert_eq!(result.jobs[0].error_count(), 0, "{:?}", result.jobs[0].errors);
 }
 
-/// Fails one write in seven before the oracle sees it, as a device does that loses a transfer.
+/// Fails one write in seven before it reaches the oracle, like a device that loses a transfer.
 struct Lossy(FixedLatency, u32);
 
 impl ZonedDevice for Lossy {
@@ -81,7 +81,7 @@ impl ZonedDevice for Lossy {
 }
 
 #[test]
-fn a_writer_goes_back_to_where_a_write_failed_and_fills_its_zones_all_the_same() {
+fn a_writer_resumes_where_a_write_failed_and_fills_its_zones() {
     for operation in ["write", "append"] {
         let mut device = Lossy(FixedLatency::new(&drive(), 1_000), 0);
         let plan =
@@ -122,7 +122,7 @@ fn payloads_are_of_the_kind_that_the_device_keeps() {
 }
 
 #[test]
-fn a_series_is_cut_where_it_gets_too_long() {
+fn a_series_that_is_too_long_is_truncated() {
     // Without a time limit the interval is 10 ms, and these operations take 20 minutes.
     let text = "[[job]]\noperation = \"randread\"\noperations = 1200\nthink_time = \"1 s\"\n";
     let result = run(1_000, text);
@@ -150,7 +150,7 @@ fn a_plan_for_another_geometry_is_refused() {
 }
 
 #[test]
-fn a_pause_that_outlasts_virtual_time_ends_the_job_with_it() {
+fn a_pause_beyond_the_end_of_virtual_time_ends_the_job_there() {
     let result = run(1_000, "[[job]]\noperation = \"write\"\nthink_time = \"8760 h\"\n");
     let job = &result.jobs[0];
     assert_eq!(job.ended_by, EndReason::ClockEnd);
@@ -159,7 +159,7 @@ fn a_pause_that_outlasts_virtual_time_ends_the_job_with_it() {
 }
 
 #[test]
-fn a_rate_too_slow_for_its_operations_ends_with_virtual_time_and_keeps_its_pace_until_then() {
+fn a_rate_too_slow_for_its_operations_is_kept_until_the_end_of_virtual_time() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     let text = "[[job]]\noperation = \"randread\"\nrate = \"1 B/s\"\noperations = 5000000\n";
     let job = run_on(&mut device, text).jobs.remove(0);
@@ -168,7 +168,7 @@ fn a_rate_too_slow_for_its_operations_ends_with_virtual_time_and_keeps_its_pace_
 }
 
 #[test]
-fn jobs_that_end_by_themselves_are_not_held_up_by_one_that_virtual_time_ends() {
+fn jobs_that_end_by_themselves_are_not_delayed_by_one_that_virtual_time_ends() {
     let text = "[[job]]\noperation = \"write\"\nzones = \"6..12\"\nthink_time = \"8760 h\"\nworkers = 2\n\
                 [[job]]\noperation = \"write\"\nzones = 4\n[[job]]\noperation = \"append\"\nzones = 5\ntime = \"8760 h\"\n\
                 on_full = \"reset\"\nrate = \"1 B/s\"\n";
@@ -176,7 +176,7 @@ fn jobs_that_end_by_themselves_are_not_held_up_by_one_that_virtual_time_ends() {
     assert_eq!(reasons, [EndReason::ClockEnd, EndReason::ZonesDone, EndReason::Time]);
 }
 
-/// Fails some writes: one in so many, before or after they have happened.
+/// Fails one write in so many, before or after it is executed.
 struct FailsWrites {
     device: FixedLatency,
     every: u64,
@@ -231,7 +231,7 @@ impl ZonedDevice for FailsWrites {
 }
 
 #[test]
-fn reads_that_succeed_do_not_hide_that_every_write_of_a_mix_fails() {
+fn successful_reads_do_not_hide_that_every_write_of_a_mix_fails() {
     let text = "[[job]]\noperation = \"mix\"\nmix = { read = 3, write = 3 }\nzones = \"0..2\"\nprefill = 0.5\n";
     let mut device = FailsWrites::new(1, false);
     let filled = plan(&drive(), text);
@@ -244,7 +244,7 @@ fn reads_that_succeed_do_not_hide_that_every_write_of_a_mix_fails() {
 }
 
 #[test]
-fn a_writer_gives_up_a_zone_in_which_a_failed_write_has_happened_and_goes_on_to_the_next() {
+fn a_writer_leaves_a_zone_in_which_a_failed_write_was_executed_and_continues_with_the_next() {
     for depth in [1, 4] {
         let mut device = FailsWrites::new(20, true);
         let mix = format!("mix = {{ read = 3, write = 3 }}\nzones = \"0..4\"\nqueue_depth = {depth}\n");
@@ -257,7 +257,7 @@ fn a_writer_gives_up_a_zone_in_which_a_failed_write_has_happened_and_goes_on_to_
 }
 
 #[test]
-fn a_writer_that_resets_writes_a_zone_anew_of_which_it_has_lost_the_write_pointer() {
+fn a_writer_with_on_full_reset_resets_a_zone_whose_write_pointer_is_unknown() {
     let mut device = FailsWrites::new(20, true);
     let text = "[[job]]\noperation = \"write\"\nzones = 0\non_full = \"reset\"\noperations = 500\n";
     let job = device.run(text);
@@ -266,10 +266,10 @@ fn a_writer_that_resets_writes_a_zone_anew_of_which_it_has_lost_the_write_pointe
 }
 
 #[test]
-fn a_series_of_many_jobs_is_cut_where_samples_times_jobs_get_too_many() {
+fn a_series_with_too_many_samples_times_jobs_is_truncated() {
     let jobs = "[[job]]\noperation = \"randread\"\n".repeat(200);
     let result = run(100_000, &format!("[run]\ntime = \"60 ms\"\nsample = \"10 us\"\n{jobs}"));
     assert!(result.series_is_cut);
     assert_eq!(result.series.len() as u64, JOB_SAMPLES_MAX / 200);
-    assert_eq!(operations(&result.jobs[199], RequestKind::Read), 599, "the run itself goes on");
+    assert_eq!(operations(&result.jobs[199], RequestKind::Read), 599, "the run itself continues");
 }

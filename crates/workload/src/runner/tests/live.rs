@@ -4,7 +4,7 @@ use super::*;
 use crate::Progress;
 use zonda_zoned::{Duration, LiveClock, Status};
 
-/// A clock that jumps to where it is to wait to, or a little further.
+/// A clock that jumps to the end of each wait, or a little further.
 struct Jump {
     now: Instant,
     late_ns: u64,
@@ -22,14 +22,14 @@ impl LiveClock for Jump {
     }
 
     fn wait(&mut self, until: Option<Instant>) {
-        let until = until.expect("a run of these tests always has something to wait for");
+        let until = until.expect("a run of these tests always has an event to wait for");
         if until > self.now {
             self.now = until + Duration(self.late_ns);
         }
     }
 }
 
-/// A device that is gone: every command ends with an error at once, or is handed back.
+/// A disconnected device: every command fails immediately, or is refused.
 struct Lost {
     geometry: Geometry,
     takes: bool,
@@ -79,20 +79,20 @@ const EVERYTHING: &str = "[run]\ntime = \"5 ms\"\n\
     [[job]]\noperation = \"randread\"\nzones = \"8..16\"\nprefill = false\nthink_time = \"20 us\"\nqueue_depth = 5\n";
 
 #[test]
-fn on_a_clock_that_is_never_late_a_live_run_is_the_same_as_one_in_virtual_time() {
+fn on_an_exact_clock_a_live_run_equals_one_in_virtual_time() {
     let mut device = FixedLatency::new(&drive(), 9_000);
-    device.room = 6;
+    device.queue_slots = 6;
     let in_virtual_time = run_on(&mut device, EVERYTHING);
     let mut live_device = FixedLatency::new(&drive(), 9_000);
-    live_device.room = 6;
+    live_device.queue_slots = 6;
     let live = run_live(&mut live_device, &mut Jump::at(77), EVERYTHING);
     assert_eq!(live.jobs, in_virtual_time.jobs);
     assert_eq!(live.series, in_virtual_time.series);
-    assert!(device.taken == live_device.taken, "the commands are others");
+    assert!(device.taken == live_device.taken, "the commands differ");
 }
 
 #[test]
-fn latencies_of_a_live_run_are_what_the_clock_saw() {
+fn latencies_of_a_live_run_are_measured_by_the_clock() {
     let mut device = FixedLatency::new(&drive(), 10_000);
     let text = "[[job]]\noperation = \"append\"\nzones = 0\n";
     let result = run_live(&mut device, &mut Jump { now: Instant(5), late_ns: 1_500 }, text);
@@ -112,7 +112,7 @@ fn a_lost_device_ends_every_job_of_a_live_run_after_a_thousand_errors_of_a_kind(
 }
 
 #[test]
-fn a_device_that_takes_no_command_is_given_up_after_thirty_seconds() {
+fn a_run_on_a_device_that_accepts_no_command_times_out_after_thirty_seconds() {
     for text in [EVERYTHING.replace("5 ms", "1 h"), EVERYTHING.replace("5 ms", "10 s")] {
         let (mut device, mut clock) = (Lost::new(false), Jump::at(0));
         let result = run_live(&mut device, &mut clock, &text);
@@ -124,13 +124,13 @@ fn a_device_that_takes_no_command_is_given_up_after_thirty_seconds() {
 }
 
 #[test]
-fn progress_of_a_live_run_is_told_while_nothing_completes() {
+fn progress_of_a_live_run_is_reported_without_completions() {
     let mut device = FixedLatency::new(&drive(), 1_000_000);
     let text = "[run]\ntime = \"1 ms\"\n[[job]]\noperation = \"append\"\nzones = 0\n";
     let plan = plan(&drive(), text);
-    let mut told: Vec<Progress> = Vec::new();
+    let mut reported: Vec<Progress> = Vec::new();
     let runner = Runner::new(plan, PayloadKind::None, NamespaceId::FIRST);
-    runner.run_live(&mut device, &mut Jump::at(0), &mut |progress| told.push(progress));
-    assert_eq!(told.len(), 100);
-    assert!(told.is_sorted_by_key(|progress| progress.elapsed));
+    runner.run_live(&mut device, &mut Jump::at(0), &mut |progress| reported.push(progress));
+    assert_eq!(reported.len(), 100);
+    assert!(reported.is_sorted_by_key(|progress| progress.elapsed));
 }

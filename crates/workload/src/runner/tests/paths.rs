@@ -1,4 +1,4 @@
-//! Where requests go: zones, orders, shares, mixes and skew.
+//! Addresses of requests: zones, orders, shares, mixes and skew.
 
 use super::*;
 
@@ -20,13 +20,14 @@ fn a_sequential_writer_fills_one_zone_after_the_other_and_ends() {
 }
 
 #[test]
-fn a_writer_that_resets_full_zones_goes_round_and_times_the_resets() {
+fn a_writer_that_resets_full_zones_cycles_and_measures_the_resets() {
     let mut device = FixedLatency::new(&drive(), 10_000);
     device.management_latency_ns = 500_000;
     let text = "[[job]]\noperation = \"write\"\nblock_size = \"64 KiB\"\nzones = \"0..2\"\non_full = \"reset\"\nqueue_depth = 2\noperations = 15\n";
     let job = run_on(&mut device, text).jobs.remove(0);
     assert_eq!(operations(&job, RequestKind::Write), 15);
-    // Both zones hold three requests: the third and fourth filling are preceded by a reset each, the fifth as well.
+    // Both zones hold three requests: the third and fourth filling are preceded by a reset each,
+    // the fifth as well.
     let resets = job.kind(RequestKind::Reset).unwrap();
     assert_eq!((resets.operations, resets.bytes), (3, 0));
     assert_eq!(resets.latency.min_ns, 500_000);
@@ -34,7 +35,7 @@ fn a_writer_that_resets_full_zones_goes_round_and_times_the_resets() {
 }
 
 #[test]
-fn a_writer_goes_on_where_the_prefill_ends() {
+fn a_writer_continues_where_the_prefill_ends() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     let text = "[[job]]\noperation = \"write\"\nblock_size = \"4 KiB\"\nzones = \"0..2\"\nprefill = 0.5\n";
     let result = run_on(&mut device, text);
@@ -82,13 +83,14 @@ fn a_random_writer_fills_all_its_zones() {
 }
 
 #[test]
-fn zones_are_finished_at_a_fraction_and_reset_when_they_come_round() {
+fn zones_are_finished_at_a_fraction_and_reset_in_the_next_cycle() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     device.management_latency_ns = 9_000;
     let text = "[[job]]\noperation = \"write\"\nblock_size = \"16 KiB\"\nzones = \"0..2\"\nfinish_at = 0.5\non_full = \"reset\"\n\
                 queue_depth = 3\noperations = 24\n";
     let job = run_on(&mut device, text).jobs.remove(0);
-    // Half of a zone is six requests: four fillings, three of them seen to be finished before the last request is out.
+    // Half of a zone is six requests: four fillings, three of them seen to be finished before the
+    // last request is out.
     assert_eq!(operations(&job, RequestKind::Write), 24);
     assert_eq!(operations(&job, RequestKind::Finish), 3);
     assert_eq!(operations(&job, RequestKind::Reset), 2);
@@ -97,7 +99,7 @@ fn zones_are_finished_at_a_fraction_and_reset_when_they_come_round() {
 }
 
 #[test]
-fn finished_zones_are_left_when_full_zones_are() {
+fn finished_zones_are_skipped_like_full_zones() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     let text = "[[job]]\noperation = \"append\"\nzones = \"0..3\"\nfinish_at = 0.25\nzone_order = \"round-robin\"\n";
     let job = run_on(&mut device, text).jobs.remove(0);
@@ -116,7 +118,7 @@ fn workers_that_append_may_share_zones_and_never_overfill_them() {
 }
 
 #[test]
-fn workers_that_split_zones_are_dealt_them_like_cards() {
+fn workers_that_split_zones_get_them_round_robin() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     let text = "[[job]]\noperation = \"write\"\nzones = \"0..5\"\nworkers = 2\noperations = 4\n";
     run_on(&mut device, text);
@@ -152,7 +154,7 @@ fn a_reader_with_a_limit_starts_over() {
 }
 
 #[test]
-fn a_striped_reader_finds_what_a_striped_writer_has_put() {
+fn a_striped_reader_reads_the_places_of_a_striped_writer() {
     // Reads follow the writes over the same zones: zone and place of each part are the same.
     let places = |operation: &str| {
         let mut device = FixedLatency::new(&drive(), 1_000);
@@ -211,7 +213,7 @@ fn a_mix_reads_only_what_is_written() {
 }
 
 #[test]
-fn zipf_reads_are_as_skewed_as_the_law_says() {
+fn zipf_reads_have_the_skew_of_the_distribution() {
     let mut device = FixedLatency::new(&drive(), 1_000);
     let text = "[[job]]\noperation = \"randread\"\ndistribution = { zipf = 0.99 }\noperations = 100000\n";
     run_on(&mut device, text);
@@ -242,7 +244,7 @@ fn random_writes_go_to_conventional_zones() {
 }
 
 #[test]
-fn a_conventional_zone_is_written_anew_without_a_reset() {
+fn a_conventional_zone_is_rewritten_without_a_reset() {
     let mut device = FixedLatency::new(&drive_with_conventional_zones(), 1_000);
     let text = "[[job]]\noperation = \"write\"\nzones = \"0..2\"\non_full = \"reset\"\noperations = 500\n";
     let job = run_on(&mut device, text).jobs.remove(0);
@@ -283,7 +285,7 @@ fn a_reader_follows_a_writer_of_the_same_zones() {
     let mut device = FixedLatency::new(&drive(), 10_000);
     let text = "[run]\ntime = \"2 ms\"\n[[job]]\noperation = \"append\"\nzones = \"0..2\"\n[[job]]\noperation = \"randread\"\nzones = \"0..2\"\nstart = \"1 ms\"\n";
     let result = run_on(&mut device, text);
-    assert_eq!(result.jobs[0].ended_by, EndReason::ZonesDone, "the default prefill leaves a writer's zones alone");
+    assert_eq!(result.jobs[0].ended_by, EndReason::ZonesDone, "the default prefill excludes a writer's zones");
     let mut written = [0u64; 2];
     for command in &device.taken {
         match command.operation {

@@ -31,7 +31,7 @@ fn a_queue_depth_counts_for_each_worker() {
 }
 
 #[test]
-fn what_completes_in_the_ramp_is_left_out_of_the_figures_and_not_of_the_series() {
+fn completions_in_the_ramp_are_only_in_the_series() {
     let text = "[run]\ntime = \"10 ms\"\nramp = \"4 ms\"\nsample = \"1 ms\"\n[[job]]\noperation = \"randread\"\n";
     let result = run(TEN_MICROSECONDS, text);
     let job = &result.jobs[0];
@@ -64,7 +64,7 @@ fn a_rate_of_bytes_is_shared_by_the_workers_of_a_job() {
 }
 
 #[test]
-fn a_rate_that_the_device_cannot_keep_is_what_the_device_does_and_is_caught_up_with() {
+fn a_rate_above_the_device_s_gives_the_rate_of_the_device() {
     // One at a time at 10 us is 100,000 a second, half of what is asked for.
     let text = "[run]\ntime = \"10 ms\"\n[[job]]\noperation = \"randread\"\nrate = \"200000 IOPS\"\n";
     assert_eq!(operations(&run(TEN_MICROSECONDS, text).jobs[0], RequestKind::Read), 999);
@@ -78,8 +78,8 @@ fn latency_counts_from_when_a_late_request_was_issued() {
 }
 
 #[test]
-fn think_time_rests_each_place_in_the_queue() {
-    // 10 us of work and 40 us of rest: 20,000 a second for each of the two places.
+fn think_time_pauses_each_queue_slot() {
+    // 10 us of work and 40 us of pause: 20,000 a second for each of the two queue slots.
     let text = "[run]\ntime = \"100 ms\"\n[[job]]\noperation = \"randread\"\nqueue_depth = 2\nthink_time = \"40 us\"\n";
     let reads = operations(&run(TEN_MICROSECONDS, text).jobs[0], RequestKind::Read);
     assert_eq!(reads, 4_000);
@@ -95,8 +95,8 @@ fn a_job_starts_late_and_is_measured_from_there() {
 
 #[test]
 fn the_rate_of_a_job_that_starts_late_counts_from_its_start() {
-    // 5000 a second are 5 in each millisecond. Requests counted from the start of the run would all be late at 60 ms, and
-    // the job would issue 300 of them as fast as the device takes them.
+    // 5000 a second are 5 in each millisecond. Requests counted from the start of the run would all
+    // be late at 60 ms, and the job would issue 300 of them as fast as the device takes them.
     let text = "[run]\ntime = \"100 ms\"\nsample = \"1 ms\"\n[[job]]\noperation = \"randread\"\nrate = \"5000 IOPS\"\n\
                 start = \"60 ms\"\nqueue_depth = 8\n";
     let result = run(TEN_MICROSECONDS, text);
@@ -183,9 +183,9 @@ fn a_striped_request_is_complete_when_its_slowest_part_is() {
 }
 
 #[test]
-fn a_device_without_room_is_offered_the_command_again_and_the_wait_is_latency() {
+fn a_command_refused_by_a_full_device_is_resubmitted_and_the_wait_counts_as_latency() {
     let mut device = FixedLatency::new(&drive(), TEN_MICROSECONDS);
-    device.room = 3;
+    device.queue_slots = 3;
     let text = "[[job]]\noperation = \"randread\"\nqueue_depth = 8\nworkers = 2\noperations = 300\n";
     let result = run_on(&mut device, text);
     let reads = result.jobs[0].kind(RequestKind::Read).unwrap();
@@ -195,9 +195,9 @@ fn a_device_without_room_is_offered_the_command_again_and_the_wait_is_latency() 
 }
 
 #[test]
-fn striped_requests_survive_a_device_without_room() {
+fn striped_requests_survive_a_full_device() {
     let mut device = FixedLatency::new(&drive(), TEN_MICROSECONDS);
-    device.room = 3;
+    device.queue_slots = 3;
     let text = "[[job]]\noperation = \"write\"\nblock_size = \"32 KiB\"\nstripe = \"4 KiB\"\nzones = \"0..8\"\n\
                 queue_depth = 4\nbytes = \"1 MiB\"\n";
     let result = run_on(&mut device, text);
@@ -207,7 +207,7 @@ fn striped_requests_survive_a_device_without_room() {
 }
 
 #[test]
-fn progress_is_told_once_each_interval_and_ends_near_the_whole() {
+fn progress_is_reported_once_each_interval_and_ends_near_one() {
     let mut seen: Vec<Progress> = Vec::new();
     let mut device = FixedLatency::new(&drive(), TEN_MICROSECONDS);
     let plan = plan(&drive(), "[run]\ntime = \"10 ms\"\n[[job]]\noperation = \"randread\"\nprefill = false\n");
@@ -228,7 +228,7 @@ fn a_device_may_be_a_trait_object() {
 }
 
 #[test]
-fn on_a_device_without_time_a_job_that_only_time_ends_gives_up() {
+fn a_job_that_ends_only_by_time_stops_on_a_device_without_latency() {
     let text = "[run]\ntime = \"1 s\"\n[[job]]\noperation = \"randread\"\n[[job]]\noperation = \"randread\"\noperations = 10\n";
     let result = run(0, text);
     assert_eq!(result.jobs[0].ended_by, EndReason::TimeStoodStill);
@@ -237,20 +237,20 @@ fn on_a_device_without_time_a_job_that_only_time_ends_gives_up() {
     assert_eq!(result.jobs[0].kinds[0].iops, 0.0);
 }
 
-/// The fractions that a run of zones of 48 blocks tells, a sample for each command.
+/// The fractions that a run of zones of 48 blocks reports, with a sample for each command.
 fn fractions(text: &str) -> Vec<f64> {
     let mut device = FixedLatency::new(&drive(), TEN_MICROSECONDS);
     let plan = plan(&drive(), &format!("[run]\nsample = \"10 us\"\n{text}"));
     fill(&mut device.oracle, &plan);
     let mut seen = Vec::new();
     Runner::new(plan, PayloadKind::None, NamespaceId::FIRST).run(&mut device, Instant::ZERO, &mut |progress| {
-        seen.push(progress.fraction.expect("zones tell how far the job is"));
+        seen.push(progress.fraction.expect("zones determine the progress of the job"));
     });
     seen
 }
 
 #[test]
-fn the_progress_of_a_job_that_ends_by_its_zones_is_what_it_has_done_of_them() {
+fn the_progress_of_a_job_that_ends_by_its_zones_is_its_progress_in_them() {
     for (job, commands) in [
         ("operation = \"write\"\nzones = \"0..4\"", 192),
         ("operation = \"write\"\nzones = \"0..4\"\nprefill = 0.25", 144),

@@ -1,4 +1,4 @@
-//! Runs that hold what they read against what they wrote.
+//! Runs that verify their reads.
 
 use super::*;
 use crate::{Finding, PrepareError, PrepareProgress, VerifyErrors, prepare};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use zonda_layers::{Delay, DelayRule, Fault, FaultEffect, FaultRule, Matcher, Memory, OperationSet, When};
 use zonda_zoned::{Duration, Lba, LiveClock, Outcome, Prng, Status};
 
-/// A clock that jumps to where it is to wait to.
+/// A clock that jumps to the end of each wait.
 struct Jump(Instant);
 
 impl LiveClock for Jump {
@@ -15,19 +15,19 @@ impl LiveClock for Jump {
     }
 
     fn wait(&mut self, until: Option<Instant>) {
-        self.0 = self.0.max(until.expect("there is always something to wait for"));
+        self.0 = self.0.max(until.expect("there is always an event to wait for"));
     }
 }
 
-/// A device that gets something wrong: it changes commands on their way down, and completions on their way up.
-struct Wrong<D> {
+/// A faulty device: it alters commands on submission, and completions on return.
+struct FaultyDevice<D> {
     inner: D,
     down: fn(&mut Operation, u64),
     up: fn(&mut Outcome, u64),
     passed: u64,
 }
 
-impl<D: ZonedDevice> ZonedDevice for Wrong<D> {
+impl<D: ZonedDevice> ZonedDevice for FaultyDevice<D> {
     fn geometry(&self, namespace: NamespaceId) -> &Geometry {
         self.inner.geometry(namespace)
     }
@@ -61,18 +61,18 @@ fn runner(geometry: &Geometry, text: &str) -> Runner {
     Runner::new(plan(geometry, text), PayloadKind::Bytes, NamespaceId::FIRST)
 }
 
-/// Writes and reads two zones of a device that gets something wrong.
-fn run_wrong(down: fn(&mut Operation, u64), up: fn(&mut Outcome, u64)) -> VerifyErrors {
-    let mut device = Wrong { inner: keeping(&drive()), down, up, passed: 0 };
+/// Writes and reads two zones of a faulty device.
+fn run_faulty(down: fn(&mut Operation, u64), up: fn(&mut Outcome, u64)) -> VerifyErrors {
+    let mut device = FaultyDevice { inner: keeping(&drive()), down, up, passed: 0 };
     let text = "[run]\nverify = true\n[[job]]\noperation = \"mix\"\nmix = { read = 1, append = 1 }\nzones = \"0..2\"\n\
                 block_size = \"8 KiB\"\non_full = \"reset\"\noperations = 2000\n";
     let result = runner(&drive(), text).run(&mut device, Instant::ZERO, &mut |_| {});
     assert!(result.has_failed() && result.jobs[0].errors.is_empty());
-    result.jobs[0].verify_errors.expect("the run has failed by nothing else")
+    result.jobs[0].verify_errors.expect("the run has failed only by verification")
 }
 
 #[test]
-fn a_device_that_keeps_what_it_is_given_passes_and_the_result_says_what_was_looked_at() {
+fn a_correct_device_passes_and_the_result_counts_verified_blocks() {
     let mut device = keeping(&drive_with_conventional_zones());
     let text = "[run]\nverify = true\ntime = \"20 ms\"\n\
         [[job]]\noperation = \"mix\"\nmix = { read = 2, append = 1 }\nzones = \"4..8\"\non_full = \"reset\"\nqueue_depth = 4\n\
@@ -85,7 +85,7 @@ fn a_device_that_keeps_what_it_is_given_passes_and_the_result_says_what_was_look
 }
 
 #[test]
-fn verification_changes_nothing_of_what_a_run_does_or_measures() {
+fn verification_does_not_change_commands_or_results_of_a_run() {
     let text = |verify: bool| {
         format!(
             "[run]\nverify = {verify}\ntime = \"5 ms\"\n[[job]]\noperation = \"mix\"\nmix = {{ read = 1, write = 1 }}\n\
@@ -101,8 +101,8 @@ fn verification_changes_nothing_of_what_a_run_does_or_measures() {
 }
 
 #[test]
-fn a_write_that_is_lost_is_found() {
-    let errors = run_wrong(
+fn a_lost_write_is_found() {
+    let errors = run_faulty(
         |operation, passed| {
             if let Operation::Append { payload, .. } = operation
                 && passed % 9 == 0
@@ -117,8 +117,8 @@ fn a_write_that_is_lost_is_found() {
 }
 
 #[test]
-fn a_read_of_the_wrong_place_is_found_and_says_of_which() {
-    let errors = run_wrong(
+fn a_read_of_a_wrong_address_is_found_and_reported_with_it() {
+    let errors = run_faulty(
         |operation, _| {
             if let Operation::Read { start, .. } = operation
                 && start.0 == 8
@@ -129,12 +129,12 @@ fn a_read_of_the_wrong_place_is_found_and_says_of_which() {
         |_, _| {},
     );
     assert_eq!((errors.first.lba, errors.first.found), (8, Finding::OtherBlock { of_lba: 6 }));
-    assert_eq!(errors.first.found.to_string(), "what was written to block 6");
+    assert_eq!(errors.first.found.to_string(), "the data of block 6");
 }
 
 #[test]
 fn a_flipped_bit_is_found() {
-    let errors = run_wrong(
+    let errors = run_faulty(
         |_, _| {},
         |outcome, passed| {
             if let Outcome::Data(Payload::Bytes(buffer)) = outcome
@@ -150,7 +150,7 @@ fn a_flipped_bit_is_found() {
 }
 
 #[test]
-fn what_another_run_has_left_is_found() {
+fn data_of_another_run_are_found() {
     let text = "[run]\nseed = 2\n[[job]]\noperation = \"append\"\nzones = \"0..2\"\n";
     let mut device = keeping(&drive());
     runner(&drive(), &format!("verify = true\n{text}").replace("verify = true\n[run]", "[run]\nverify = true")).run(
@@ -165,7 +165,7 @@ fn what_another_run_has_left_is_found() {
 }
 
 #[test]
-fn an_overwrite_of_a_conventional_zone_that_is_lost_is_found() {
+fn a_lost_overwrite_of_a_conventional_zone_is_found() {
     let geometry = drive_with_conventional_zones();
     let lose: fn(&mut Operation, u64) = |operation, passed| {
         if let Operation::Write { start, .. } = operation
@@ -175,18 +175,18 @@ fn an_overwrite_of_a_conventional_zone_that_is_lost_is_found() {
             *start = Lba(64);
         }
     };
-    let mut device = Wrong { inner: keeping(&geometry), down: lose, up: |_, _| {}, passed: 0 };
+    let mut device = FaultyDevice { inner: keeping(&geometry), down: lose, up: |_, _| {}, passed: 0 };
     let text = "[run]\nverify = true\ntime = \"50 ms\"\n[[job]]\noperation = \"randwrite\"\nzones = 0\n\
                 [[job]]\noperation = \"randread\"\nzones = 0\n";
     let result = runner(&geometry, text).run(&mut device, Instant::ZERO, &mut |_| {});
-    let errors = result.jobs[1].verify_errors.expect("an acknowledged write is not there");
+    let errors = result.jobs[1].verify_errors.expect("an acknowledged write is missing");
     assert_eq!(errors.first.lba, 5);
     assert!(matches!(errors.first.found, Finding::OtherWrite { .. }), "{errors:?}");
 }
 
 #[test]
 fn an_append_outside_its_zone_is_an_error() {
-    let errors = run_wrong(
+    let errors = run_faulty(
         |_, _| {},
         |outcome, passed| {
             if let Outcome::Appended(lba) = outcome
@@ -232,7 +232,7 @@ const PREPARED: &str = "[run]\nverify = true\nseed = 9\n\
     [[job]]\noperation = \"randread\"\nzones = \"8..10\"\nprefill = 0.5\noperations = 500\n\
     [[job]]\noperation = \"append\"\nzones = \"10..12\"\nprefill = 0.25\n";
 
-/// Prepares a device that has been used before.
+/// Prepares a used device.
 fn prepare_used(device: &mut dyn ZonedDevice, plan: &Plan) -> Result<PrepareProgress, PrepareError> {
     let mut last = PrepareProgress::default();
     let mut clock = Jump(Instant(1 << 40));
@@ -244,7 +244,7 @@ fn prepare_used(device: &mut dyn ZonedDevice, plan: &Plan) -> Result<PrepareProg
 fn a_used_device_is_prepared_by_commands_and_the_run_expects_its_blocks() {
     for geometry in [drive(), drive_with_conventional_zones()] {
         let mut device = keeping(&geometry);
-        device.room = 5;
+        device.queue_slots = 5;
         let first = geometry.conventional_zone_count;
         let used =
             format!("[[job]]\noperation = \"append\"\nzones = \"{first}..14\"\nfinish_at = 0.8\nqueue_depth = 4\n");
@@ -267,7 +267,7 @@ fn a_used_device_is_prepared_by_commands_and_the_run_expects_its_blocks() {
 }
 
 #[test]
-fn a_prepared_zone_that_was_lost_before_the_run_is_found() {
+fn a_prepared_zone_lost_before_the_run_is_found() {
     let mut device = keeping(&drive());
     let plan = plan(&drive(), PREPARED);
     prepare_used(&mut device, &plan).unwrap();
@@ -279,13 +279,13 @@ fn a_prepared_zone_that_was_lost_before_the_run_is_found() {
 }
 
 #[test]
-fn a_zone_that_cannot_be_prepared_is_named() {
+fn a_zone_that_cannot_be_prepared_is_reported() {
     let mut device = keeping(&drive());
     device.oracle.degrade(ZoneIndex(5), ZoneState::ReadOnly);
     let error = prepare_used(&mut device, &plan(&drive(), PREPARED)).expect_err("zone 5 is read only");
     let (zone, status) = (ZoneIndex(5), Status::InvalidZoneStateTransition);
     assert_eq!(error, PrepareError { zone, operation: "reset", status });
-    assert!(device.waiting.is_empty(), "nothing is left under way");
+    assert!(device.waiting.is_empty(), "no command is left in flight");
     assert_eq!(error.to_string(), "zone 5 cannot be prepared: reset failed with invalid zone state transition");
 }
 
@@ -293,7 +293,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_can_be_planned_finds_no_error_on_a_device_that_keeps_its_word_though_commands_fail(
+    fn every_valid_plan_verifies_on_a_correct_device_although_commands_fail(
         first in super::any_jobs::any_job(0),
         second in super::any_jobs::any_job(0),
         faults in any::<bool>(),

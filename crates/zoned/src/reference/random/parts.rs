@@ -1,4 +1,4 @@
-//! What random commands are made of: places, lengths and payloads.
+//! The parts of random commands: addresses, lengths and payloads.
 
 use crate::{BlockBuffer, Blocks, Lba, Payload, PayloadKind, ZERO_FINGERPRINT, ZoneIndex, ZoneState};
 
@@ -6,7 +6,7 @@ use super::CommandSource;
 use crate::reference::ReferenceDevice;
 
 impl CommandSource {
-    /// Where a write of the zone should begin, and how many blocks may follow.
+    /// The start of a write to the zone, and the number of free blocks from there.
     pub(super) fn place(&mut self, oracle: &ReferenceDevice, zone: ZoneIndex) -> (Lba, u64) {
         let write_pointer = oracle.zone(zone).write_pointer;
         let capacity_end = oracle.capacity_end(zone);
@@ -29,19 +29,20 @@ impl CommandSource {
         (start, (end - start).0)
     }
 
-    /// How many blocks: mostly what has room and is allowed, often all of it, and sometimes one block or a world more.
-    pub(super) fn length(&mut self, room: u64, most: u64) -> u64 {
-        let fitting = room.min(most).max(1);
+    /// The number of blocks: mostly at most `free` and `most`, often exactly that, and sometimes
+    /// one or many more.
+    pub(super) fn length(&mut self, free: u64, most: u64) -> u64 {
+        let fitting = free.min(most).max(1);
         match self.prng.below(48) {
             0 => self.one_of(&[0, most + 1, u64::from(u16::MAX) + 2, 1 << 32, u64::MAX]),
-            1 | 2 if room < most => room + 1 + self.prng.below(most - room),
-            1 => room + 1,
+            1 | 2 if free < most => free + 1 + self.prng.below(most - free),
+            1 => free + 1,
             2..12 => fitting,
             _ => 1 + self.prng.below(fitting),
         }
     }
 
-    /// Mostly the block itself, sometimes one at which mistakes are made.
+    /// Mostly the block itself, sometimes one near a boundary.
     pub(super) fn perhaps_elsewhere(&mut self, lba: Lba, zone: ZoneIndex) -> Lba {
         if !self.prng.chance(1, 20) {
             return lba;
@@ -69,9 +70,9 @@ impl CommandSource {
         ]))
     }
 
-    /// A payload for so many blocks, mostly of the kind that is kept; seldom one that does not fit.
+    /// A payload for so many blocks, mostly of the kind that is kept; rarely one of a wrong size.
     pub(super) fn payload(&mut self, blocks: u64) -> Payload {
-        // No device takes as many: whatever the payload is, it need not be made.
+        // No device accepts so many blocks: the payload need not be generated.
         if blocks > self.geometry.max_transfer_blocks.0 + 1 {
             return Payload::None;
         }

@@ -23,8 +23,8 @@ fn outcomes(action: &ZoneAction) -> Vec<(ZoneState, Outcome)> {
         .into()
 }
 
-/// Checks the line of the table for one action: from which states it does `effect`, from which nothing, and that it is
-/// an invalid transition from all others.
+/// Checks the line of the table for one action: from which states it does `effect`, from which
+/// nothing, and that it is an invalid transition from all others.
 #[track_caller]
 fn line(action: &ZoneAction, from: &[ZoneState], to: ZoneState, effect: fn(ZoneState) -> ZoneEffect) {
     for (state, outcome) in outcomes(action) {
@@ -156,7 +156,7 @@ fn a_finished_zone_keeps_the_place_of_its_write_pointer_until_reset() {
 }
 
 #[test]
-fn a_reset_tells_a_zone_written_full_from_one_that_was_finished() {
+fn a_reset_distinguishes_a_zone_written_full_from_a_finished_one() {
     let mut table = tiny();
     fill(&mut table, 0);
     let reset = ZoneEffect::Reset { zone: ZONE, written_blocks: Blocks(12), was_full: true, finished_by_host: false };

@@ -139,7 +139,7 @@ fn bring(table: &mut ZoneTable, zone: u32, to: ZoneState) {
 /// Zones 0 to 6 each in one of the states, in the order of `SEQUENTIAL`, and zone 7 empty.
 fn one_zone_in_each_state() -> ZoneTable {
     let mut table = tiny();
-    // Backwards, so that the open zones come last and none is closed to make room.
+    // Backwards, so that the open zones come last and the controller closes none.
     for (zone, to) in (0..).zip(ZoneState::SEQUENTIAL).collect::<Vec<_>>().into_iter().rev() {
         bring(&mut table, zone, to);
     }
@@ -159,7 +159,7 @@ fn a_new_table_has_empty_zones_behind_conventional_ones_and_holds_nothing() {
 
 #[test]
 #[should_panic(expected = "zone_count")]
-fn a_geometry_that_cannot_be_makes_no_table() {
+fn an_invalid_geometry_is_refused() {
     table(|geometry| geometry.zone_count = 0);
 }
 
@@ -174,7 +174,7 @@ fn a_block_is_found_in_its_zone_whatever_the_zone_size() {
 }
 
 #[test]
-fn what_can_be_read_ends_where_the_host_wrote_and_is_gone_offline() {
+fn readable_blocks_end_at_the_last_written_block_and_an_offline_zone_has_none() {
     let mut table = tiny();
     bring(&mut table, 0, ZoneState::Full);
     assert_eq!(table.readable_blocks(ZoneIndex(0)), Blocks(4), "a finished zone reads as zeros behind its data");

@@ -72,7 +72,7 @@ fn an_explicitly_opened_zone_with_nothing_in_it_is_empty_after_a_power_cycle() {
 }
 
 #[test]
-fn what_was_written_in_a_zrwa_is_there_after_a_power_cycle_and_the_zrwa_too() {
+fn a_zrwa_and_its_blocks_survive_a_power_cycle() {
     let mut table = with_zrwa();
     manage(&mut table, &OPEN_WITH_ZRWA, 0);
     write(&mut table, 0, 1, 2);
@@ -139,7 +139,7 @@ fn a_zone_is_not_restored_past_the_active_limit() {
     assert_eq!(table, before);
     manage(&mut table, &ZoneAction::Reset, 1);
     assert!(table.restore(ZoneIndex(0), &snapshot));
-    assert!(table.restore(ZoneIndex(0), &snapshot), "what it holds itself does not stand in its way");
+    assert!(table.restore(ZoneIndex(0), &snapshot), "its own resources count as free");
     assert_eq!((state(&table, 0), table.active_zones()), (ZoneState::ImplicitlyOpened, 3));
     table.check_invariants();
 }
@@ -259,7 +259,7 @@ fn a_zone_written_full_needs_no_resource_to_be_empty_again() {
 }
 
 #[test]
-fn a_zone_that_lost_its_medium_stays_so_when_truncated() {
+fn a_read_only_or_offline_zone_stays_so_when_truncated() {
     let mut table = tiny();
     write(&mut table, 0, 0, 4);
     table.degrade(ZoneIndex(0), ZoneState::ReadOnly);
@@ -337,7 +337,7 @@ fn only_an_empty_zone_is_filled_ahead() {
 
 #[test]
 #[should_panic(expected = "zone 4: write pointer 99")]
-fn a_broken_table_is_found_and_its_zone_named() {
+fn a_violated_invariant_is_reported_with_its_zone() {
     let mut table = tiny();
     table.zones[4].write_pointer = 99;
     table.check_invariants();

@@ -1,4 +1,5 @@
-//! Random operations on small tables: the invariants hold after each, and a refused one changes nothing.
+//! Random operations on small tables: the invariants hold after each, and a refused one changes
+//! nothing.
 
 use proptest::prelude::*;
 
@@ -55,7 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (any::<u8>(), any::<bool>()).prop_map(|(byte, zrwa)| set_extension(byte, zrwa)),
         1 => Just(ZoneAction::FlushZrwa),
     ];
-    // Numbers of zones stand for their starts, to be multiplied by the zone size of the table at hand.
+    // Numbers of zones stand for their starts, to be multiplied by the zone size of the table at
+    // hand.
     let target = prop_oneof![
         8 => (0u64..9).prop_map(|zone| ZoneTarget::Zone(Lba(zone))),
         1 => Just(ZoneTarget::All),

@@ -1,9 +1,9 @@
-//! Active and open resources, and whom the controller closes.
+//! Active and open resources, and the zones that the controller closes.
 
 use super::*;
 
 #[test]
-fn the_zone_implicitly_opened_for_longest_is_closed_to_make_room() {
+fn the_zone_implicitly_opened_for_longest_is_closed_to_free_an_open_resource() {
     let mut table = table(|geometry| geometry.max_active_zones = None);
     write(&mut table, 5, 0, 1);
     write(&mut table, 3, 0, 1);
@@ -33,7 +33,7 @@ fn a_zone_leaves_the_middle_of_the_order_when_it_is_closed_opened_filled_or_lost
 }
 
 #[test]
-fn explicitly_opened_zones_are_not_closed_to_make_room() {
+fn explicitly_opened_zones_are_not_closed_to_free_an_open_resource() {
     let mut table = tiny();
     manage(&mut table, &OPEN, 0);
     manage(&mut table, &OPEN, 1);
@@ -44,7 +44,7 @@ fn explicitly_opened_zones_are_not_closed_to_make_room() {
 }
 
 #[test]
-fn an_explicitly_opened_zone_is_passed_over_for_a_younger_implicitly_opened_one() {
+fn an_explicitly_opened_zone_is_skipped_for_a_newer_implicitly_opened_one() {
     let mut table = tiny();
     write(&mut table, 0, 0, 1);
     write(&mut table, 1, 0, 1);
@@ -90,7 +90,7 @@ fn opening_explicitly_closes_another_zone_before_it_opens() {
 }
 
 #[test]
-fn opening_an_implicitly_opened_zone_explicitly_needs_no_room() {
+fn opening_an_implicitly_opened_zone_explicitly_needs_no_free_resource() {
     let mut table = tiny();
     write(&mut table, 0, 0, 1);
     write(&mut table, 1, 0, 1);

@@ -153,7 +153,7 @@ fn a_namespace_without_explicit_commit_or_without_areas_refuses_it_whatever_the_
 }
 
 #[test]
-fn a_zone_with_an_area_takes_no_append() {
+fn a_zone_with_an_area_refuses_an_append() {
     let mut table = opened();
     let append = |table: &mut ZoneTable| table.append(at(0, 0), Blocks(1), true);
     assert_eq!(refusal(&mut table, append), Status::InvalidZoneOperation);
@@ -164,7 +164,7 @@ fn a_zone_with_an_area_takes_no_append() {
 }
 
 #[test]
-fn finish_reset_and_the_death_of_the_medium_return_the_area() {
+fn finish_reset_and_a_failed_medium_release_the_area() {
     for to in [ZoneState::Full, ZoneState::Empty, ZoneState::ReadOnly, ZoneState::Offline] {
         let mut table = opened();
         write(&mut table, 0, 1, 2);

@@ -17,7 +17,7 @@ pub fn ssd(geometry: &Geometry, keeps: PayloadKind) -> (Ssd, Profile) {
     (Ssd::new(&profile, keeps, &prng.fork("drive")), profile)
 }
 
-/// Power goes and comes back.
+/// Power cycles a drive.
 pub fn cycle(drive: Ssd, profile: &Profile) -> Ssd {
     let mut prng = Prng::new(5);
     let media = drive.power_loss(&mut prng);

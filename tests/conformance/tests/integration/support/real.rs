@@ -1,4 +1,4 @@
-//! Backends whose time is the machine's.
+//! Backends that run in real time.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ use zonda_zoned::{
     ZoneState, ZonedDevice,
 };
 
-/// A turn ends after this at the latest, so that a lost command fails a check instead of hanging it.
-const TURN_MAX: Duration = Duration(20_000_000);
+/// The longest wait in the event loop, so that a lost command fails a check instead of hanging it.
+const WAIT_MAX: Duration = Duration(20_000_000);
 const NQN: &str = "nqn.2026-01.io.zonda:conformance";
 
-/// An image in a directory of its own.
+/// An image in a new directory.
 pub fn image(geometry: &Geometry) -> Option<TempDir> {
-    // Memory where there is a file system of it: thousands of syncs on a disk are minutes.
-    let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("there is room for a directory");
+    // In memory if there is a tmpfs: thousands of syncs on a disk take minutes.
+    let directory = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory can be created");
     let spec = ImageSpec::new(geometry.clone(), String::new(), [7; 16]);
     create_image_of(directory.path(), &spec).ok().map(|()| directory)
 }
@@ -41,7 +41,7 @@ pub struct Live<D: Drive> {
 /// An image, opened.
 pub fn file_backed(geometry: &Geometry, options: RingOptions) -> Option<Live<FileBacked>> {
     let directory = image(geometry)?;
-    let ring = Ring::new(options).expect("there is a loop");
+    let ring = Ring::new(options).expect("the event loop can be created");
     let reopen = |path: &Path, ring: &Ring| FileBacked::open(path, ring).ok().map(|(drive, _)| drive);
     let drive = reopen(directory.path(), &ring).expect("the image is new");
     let degrade = Some(FileBacked::degrade as fn(&mut FileBacked, ZoneIndex, ZoneState));
@@ -60,19 +60,19 @@ pub fn file_backed(geometry: &Geometry, options: RingOptions) -> Option<Live<Fil
 /// An image behind a server on loopback.
 pub fn nvme_tcp(geometry: &Geometry, options: &NamespaceOptions) -> Option<Live<Remote>> {
     let directory = image(geometry)?;
-    let plan = ServerPlan::on_loopback(NQN.parse().expect("a name"), Source::Image(directory.path().to_owned()));
-    // A geometry that NVMe cannot tell is refused.
+    let plan = ServerPlan::on_loopback(NQN.parse().expect("valid NQN"), Source::Image(directory.path().to_owned()));
+    // The server refuses a geometry that NVMe cannot express.
     let server = start(plan, false).ok()?;
     let url = NvmeTcpUrl {
         host: "127.0.0.1".to_owned(),
         port: server.info().listen[0].port(),
-        subsystem: NQN.parse().expect("a name"),
+        subsystem: NQN.parse().expect("valid NQN"),
         namespace: NamespaceId(1),
     };
-    let ring = Ring::new(RingOptions::default()).expect("there is a loop");
-    let drive = Remote::connect(&url, options, &ring).expect("the server is there");
+    let ring = Ring::new(RingOptions::default()).expect("the event loop can be created");
+    let drive = Remote::connect(&url, options, &ring).expect("the server is running");
     let same = drive.geometry(NamespaceId::FIRST) == geometry;
-    // Powers of two are all that NVMe can tell of some limits, and it knows no conventional zones.
+    // NVMe can express some limits only as powers of two, and has no conventional zones.
     same.then_some(Live {
         drive: Some(drive),
         ring,
@@ -81,27 +81,28 @@ pub fn nvme_tcp(geometry: &Geometry, options: &NamespaceOptions) -> Option<Live<
         reopen: |_, _| None,
         degrade: None,
         is_remote: true,
-        // Over several queues the limits of open and active zones may see commands in another order.
+        // Over several queues the limits of open and active zones may see commands in another
+        // order.
         queue_depth_max: if options.io_queues == 1 { 16 } else { 1 },
     })
 }
 
 impl<D: Drive> Live<D> {
     fn drive(&self) -> &D {
-        self.drive.as_ref().expect("it is open")
+        self.drive.as_ref().expect("the drive is open")
     }
 
     fn drive_mut(&mut self) -> &mut D {
-        self.drive.as_mut().expect("it is open")
+        self.drive.as_mut().expect("the drive is open")
     }
 
     fn close(&mut self) {
-        let mut drive = self.drive.take().expect("it is open");
+        let mut drive = self.drive.take().expect("the drive is open");
         drive.close(self.ring.now());
         let until = self.ring.now() + Duration(10_000_000_000);
         while !drive.is_closed() {
             assert!(self.ring.now() < until, "the drive does not close");
-            self.ring.turn(Some(self.ring.now() + TURN_MAX)).expect("the loop works");
+            self.ring.run_once(Some(self.ring.now() + WAIT_MAX)).expect("the event loop works");
             drive.poll(self.ring.now(), &mut CompletionQueue::new());
         }
     }
@@ -131,13 +132,13 @@ impl<D: Drive> TestBackend for Live<D> {
     }
 
     fn wait(&mut self) {
-        let latest = self.ring.now() + TURN_MAX;
+        let latest = self.ring.now() + WAIT_MAX;
         let until = self.drive().next_wakeup().map_or(latest, |at| at.min(latest));
-        self.ring.turn(Some(until)).expect("the loop works");
+        self.ring.run_once(Some(until)).expect("the event loop works");
     }
 
     fn carries(&self, command: &Command) -> bool {
-        !self.is_remote || can_be_told(command, self.drive().geometry(NamespaceId::FIRST))
+        !self.is_remote || is_encodable(command, self.drive().geometry(NamespaceId::FIRST))
     }
 
     fn queue_depth_max(&self) -> usize {
@@ -172,21 +173,21 @@ impl<D: Drive> TestBackend for Live<D> {
 impl<D: Drive> Drop for Live<D> {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
-            // A server waits a while for hosts that have not taken their leave.
+            // A server waits a while for hosts that have not shut down.
             match std::thread::panicking() {
                 true => self.drive = None,
                 false => self.close(),
             }
             server.handle().stop();
             let ended = server.wait();
-            assert!(std::thread::panicking() || ended.is_ok(), "the server stops well: {ended:?}");
+            assert!(std::thread::panicking() || ended.is_ok(), "the server stops without an error: {ended:?}");
         }
     }
 }
 
-/// Whether NVMe has a way to say this: counts are told less one in fields of their own width, and data have the length that
-/// the count gives them.
-fn can_be_told(command: &Command, geometry: &Geometry) -> bool {
+/// Whether NVMe can encode a command: counts are zero-based in fields of limited width, and the
+/// count determines the length of the data.
+fn is_encodable(command: &Command, geometry: &Geometry) -> bool {
     if command.namespace != NamespaceId::FIRST {
         return false;
     }

@@ -1,16 +1,17 @@
-//! What hosts saw of a volume, whichever server they asked, and whether one volume could have answered all of it.
+//! Checks that the results of all hosts are linearizable, whichever server they used.
 
 use std::collections::BTreeMap;
 
-/// Of one value of a block: when it was there for certain.
+/// The zone of one value of a block: the interval in which the block certainly had it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Zone {
-    /// The first end of an operation that wrote or read it; never, as long as its write has not ended and nobody has read it.
+    /// The first completion of an operation that wrote or read it; never, while its write is in
+    /// flight and it was not read.
     first_end: u64,
-    /// The last beginning of one.
+    /// The last submission of one.
     last_begin: u64,
-    /// While its write has not ended: reads that returned it, by beginning and end. They count when it succeeds: until then what was read
-    /// may be lost again.
+    /// While its write is in flight: submission and completion of reads that returned it. They
+    /// count when the write succeeds: until then the value may be lost again.
     early_reads: Option<Vec<(u64, u64)>>,
 }
 
@@ -23,11 +24,11 @@ impl Zone {
 
 const NEVER: u64 = u64::MAX;
 
-/// Reads and writes of blocks, each write with a value of its own. 0 is what was never written.
+/// Reads and writes of blocks, each write with a unique value. 0 is the value of an unwritten
+/// block.
 ///
-/// A history has an order in which each read returns what was written last, and no operation is before one that had ended when it began, if
-/// of no two values of a block each was there before the other (Gibbons and Korach, "Testing Shared Memories", 1997). A write that has
-/// failed may take effect at any later time, or never.
+/// A history is linearizable if the zones of no two values of a block conflict (Gibbons and Korach,
+/// "Testing Shared Memories", 1997). A failed write may take effect at any later time, or never.
 pub(super) struct History {
     blocks: Vec<BTreeMap<u32, Zone>>,
     tick: u64,
@@ -59,7 +60,7 @@ impl History {
         self.check(lba)
     }
 
-    /// It may take effect at any later time, or never.
+    /// The write may take effect at any later time, or never.
     pub(super) fn write_fails(&mut self, lba: u64, value: u32) {
         self.blocks[lba as usize].get_mut(&value).expect("its write has begun").early_reads = None;
     }
@@ -83,7 +84,7 @@ impl History {
             let holds = |other: &Zone| zone.first_end < other.last_begin && other.first_end < zone.last_begin;
             let inside = backward.iter().find(|(_, other)| holds(other));
             if let Some((other, _)) = meets.or(inside) {
-                return Err(format!("block {lba}: value {value} was there before and after value {other}"));
+                return Err(format!("block {lba} had value {value} before and after value {other}"));
             }
         }
         Ok(())
@@ -96,28 +97,28 @@ mod tests {
 
     fn written(history: &mut History, value: u32, (begun, ended): (u64, u64)) {
         history.write_begins(0, value, begun);
-        history.write_succeeds(0, value, ended).expect("nobody has read anything else");
+        history.write_succeeds(0, value, ended).expect("no other value was read");
     }
 
     #[test]
-    fn what_was_replaced_is_not_read_any_more() {
+    fn an_overwritten_value_must_not_be_read() {
         let mut history = History::new(1);
         written(&mut history, 1, (2, 3));
         written(&mut history, 2, (4, 5));
         assert!(history.read(0, 2, 6, 7).is_ok());
-        let error = history.read(0, 1, 8, 9).expect_err("it was replaced");
-        assert_eq!(error, "block 0: value 1 was there before and after value 2");
+        let error = history.read(0, 1, 8, 9).expect_err("it was overwritten");
+        assert_eq!(error, "block 0 had value 1 before and after value 2");
     }
 
     #[test]
-    fn zeros_are_not_read_after_a_write_has_ended() {
+    fn zeros_must_not_be_read_after_a_write_has_completed() {
         let mut history = History::new(1);
         written(&mut history, 1, (2, 3));
         assert!(history.read(0, 0, 4, 5).is_err());
     }
 
     #[test]
-    fn a_read_beside_a_write_returns_either_value_and_goes_back_only_if_the_write_is_lost() {
+    fn a_read_concurrent_with_a_write_returns_either_value_and_the_old_one_later_only_if_the_write_is_lost() {
         let mut history = History::new(1);
         history.write_begins(0, 1, 2);
         assert!(history.read(0, 0, 3, 4).is_ok(), "it has not happened yet");
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_may_happen_later_and_once() {
+    fn a_failed_write_may_take_effect_later_and_once() {
         let mut history = History::new(1);
         history.write_begins(0, 1, 2);
         history.write_fails(0, 1);

@@ -1,24 +1,27 @@
-//! Scenarios of programs that have copies of one volume's directory, whose members are behind servers.
+//! Scenarios of programs that have copies of the directory of one volume with remote members.
 //!
-//! Programs start, are paused, woken, stopped and killed, also while they mount; each may be cut off from any drive; commands arrive late;
-//! drives fail or say nothing for a while, so that members are given up and come back; an operator takes the volume over, and copies directories
-//! once more. Hosts write, read and flush wherever a program answers. All of that in any order, while another program mounts or takes over, too.
+//! Programs start, are paused, woken, stopped and killed, also while they mount; each may be cut
+//! off from any drive; commands are delayed; drives fail or do not respond for a while, so that
+//! members fail and are re-added; an operator takes the volume over, and copies directories again.
+//! Hosts write, read and flush on any program that serves the volume. All of that happens in random
+//! order, also while another program mounts or takes over.
 //!
-//! What hosts saw must be what one volume could have answered ([`History`](history::History)); and nobody is answered by a program for what was
-//! asked after another one had the volume. At the end, with all drives reachable, the volume is taken over once more and read.
+//! The results of hosts must be linearizable ([`History`](history::History)); and no program may
+//! complete a command that was submitted after another one had the volume. At the end, with all
+//! drives reachable, the volume is taken over once more and read.
 
 mod act;
+mod coverage;
 mod history;
 mod plan;
 mod run;
-mod seen;
-mod world;
+mod testbed;
 
-use super::super::bugs::{OwnerBug, plant};
+use super::super::bugs::{OwnerBug, seed_bug};
+use coverage::Coverage;
 use run::Run;
-use seen::Seen;
 
-/// What a run does.
+/// The number of actions of a run.
 const ACTIONS: u32 = 80;
 
 fn run_of(seed: u64, never_aborts: bool) -> Result<Run, String> {
@@ -28,28 +31,28 @@ fn run_of(seed: u64, never_aborts: bool) -> Result<Run, String> {
     result.map(|()| run).map_err(|what| {
         let last = trace[trace.len().saturating_sub(60)..].join("\n  ");
         format!(
-            "seed {seed}: {what}\nthe last that happened:\n  {last}\n\
+            "seed {seed}: {what}\nthe last events:\n  {last}\n\
              replay: ZONDA_SCENARIO={seed} cargo test -p zonda-devices --lib owners::one_seed -- --nocapture"
         )
     })
 }
 
-fn runs(seeds: std::ops::Range<u64>) -> Seen {
-    let mut seen = Seen::default();
+fn runs(seeds: std::ops::Range<u64>) -> Coverage {
+    let mut coverage = Coverage::default();
     for seed in seeds {
         match run_of(seed, false) {
-            Ok(run) => seen.add(&run.seen()),
+            Ok(run) => coverage.add(&run.coverage()),
             Err(what) => panic!("{what}"),
         }
     }
-    seen
+    coverage
 }
 
 #[test]
-fn however_programs_are_started_paused_and_killed_a_volume_answers_as_one() {
-    let seen = runs(0..60);
-    // What is never drawn is not tested.
-    assert!(seen.is_varied(), "{seen:?}");
+fn a_volume_is_linearizable_while_programs_are_started_paused_and_killed() {
+    let coverage = runs(0..60);
+    // Every kind of event must occur, or it is not tested.
+    assert!(coverage.is_complete(), "{coverage:?}");
 }
 
 #[test]
@@ -61,20 +64,20 @@ fn one_seed() {
     result.unwrap_or_else(|what| panic!("{what}"));
 }
 
-/// Seeds within which each mistake is to be found.
+/// The number of seeds within which each seeded bug must be found.
 const SEEDS_OF_BUG: u64 = 3000;
 
-/// Looks for a mistake. The first seed that shows it.
+/// Seeds a bug, and returns the first seed of a run that fails.
 fn first_failure(bug: Option<OwnerBug>, never_aborts: bool) -> Option<(u64, String)> {
-    plant(bug);
+    seed_bug(bug);
     let found = (0..SEEDS_OF_BUG).find_map(|seed| run_of(seed, never_aborts).err().map(|what| (seed, what)));
-    plant(None);
+    seed_bug(None);
     found
 }
 
 #[test]
 #[ignore = "soak"]
-fn soak_each_mistake_about_owners_is_found() {
+fn soak_each_seeded_bug_of_owners_is_found() {
     let bugs = [
         OwnerBug::NoLease,
         OwnerBug::OneConfirms,
@@ -84,7 +87,7 @@ fn soak_each_mistake_about_owners_is_found() {
         OwnerBug::CopyIsTrusted,
         OwnerBug::EpochIgnored,
         OwnerBug::NothingStaysReserved,
-        OwnerBug::AllGivenBack,
+        OwnerBug::AllReleased,
         OwnerBug::NewestForgotten,
     ];
     let mut missed = Vec::new();
@@ -94,7 +97,7 @@ fn soak_each_mistake_about_owners_is_found() {
             None => missed.push(format!("{bug:?}")),
         }
     }
-    // A mistake of servers is rarer than that; tests of the target have it, too.
+    // This bug of servers is found less often; tests of the target cover it, too.
     match first_failure(None, true) {
         Some((seed, what)) => println!("never aborts: seed {seed}: {}", what.lines().next().unwrap_or_default()),
         None => println!("never aborts: not within {SEEDS_OF_BUG} seeds"),
@@ -104,8 +107,8 @@ fn soak_each_mistake_about_owners_is_found() {
 
 #[test]
 #[ignore = "soak"]
-fn soak_however_programs_are_started_paused_and_killed_a_volume_answers_as_one() {
+fn soak_a_volume_is_linearizable_while_programs_are_started_paused_and_killed() {
     let first = std::env::var("ZONDA_SCENARIO").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
-    let seen = runs(first..first + 10_000);
-    println!("{seen:?}");
+    let coverage = runs(first..first + 10_000);
+    println!("{coverage:?}");
 }

@@ -1,39 +1,40 @@
-//! Sequences of actions that random ones seldom make up: some runs follow one, with random actions between its steps.
+//! Sequences of actions that rarely occur at random: some runs follow one, with random actions
+//! between its steps.
 //!
-//! A step that has to have an effect (a program mounts, or has stopped) is repeated until it has; a plan that comes to nothing is abandoned,
-//! and the run goes on without it.
+//! A step that must have an effect (a program mounts, or has stopped) is repeated until it has; a
+//! plan that fails is abandoned, and the run continues without it.
 
 use std::collections::VecDeque;
 
 use zonda_zoned::Prng;
 
 use super::act::Action;
-use super::world::{Program, Stage, State, World};
-use crate::shelf;
+use super::testbed::{Program, Stage, State, Testbed};
+use crate::mock;
 
-/// Actions of a run before its plan begins, at most.
+/// The maximum number of actions before the plan begins.
 const ACTIONS_BEFORE_MAX: u64 = 30;
-/// So often a step is repeated.
+/// The maximum number of attempts of a step.
 const ATTEMPTS_MAX: u32 = 8;
-/// Commands of a program from the beginning of a mount until it loses drives, at most.
+/// The maximum number of commands from the beginning of a mount until the program loses drives.
 const COMMANDS_MAX: u64 = 60;
-/// So often that is tried.
+/// The number of such mounts.
 const STARTS: u32 = 3;
 
-/// What a run follows.
+/// The plan of a run.
 #[derive(Debug)]
 pub(super) struct Plan {
     prng: Prng,
-    /// It begins when the run has so many actions left.
+    /// The plan begins when the run has this number of actions left.
     begins_at: u32,
     steps: VecDeque<Step>,
-    /// How often the next step was taken.
+    /// The number of attempts of the next step.
     attempts: u32,
-    /// A step is being taken: what happens meanwhile is random.
+    /// A step is in progress: actions meanwhile are random.
     is_busy: bool,
 }
 
-/// A step of a plan. Programs and drives are named by their numbers.
+/// A step of a plan. Programs and drives are numbers.
 #[derive(Clone, Debug)]
 enum Step {
     Start(usize),
@@ -41,30 +42,31 @@ enum Step {
     Pause(usize),
     Wake(usize),
     TakeOver(usize),
-    /// All programs are killed: none is left that might go on where it was.
+    /// All programs are killed, so that none can continue.
     KillAll,
     /// The members that are reserved for a directory are released.
     Release(usize),
-    /// The directory of the second program becomes a copy of the first one's.
+    /// The directory of the second program is replaced by a copy of the first one.
     Copy(usize, usize),
-    /// A program starts, and it does not matter what becomes of it.
+    /// A program starts, and may fail.
     TryToStart(usize),
     /// The program is cut off from these drives, and reaches all others.
     CutOff(usize, Vec<usize>),
-    /// The same, after so many commands.
+    /// The program is cut off from these drives after this number of commands.
     CutOffAfter(usize, u32, Vec<usize>),
     /// These drives fail, and no others.
     Fail(Vec<usize>),
     Write(usize),
     /// Every block that hosts use is read.
     ReadAll(usize),
-    /// Whatever was asked of the program has been answered.
+    /// Waits until all commands to the program have completed.
     Await(usize),
 }
 
 impl Plan {
-    /// The plan of a run, which may be empty. Any `data` of the `members` are enough to use the volume; they come before spares in `drives`.
-    pub(super) fn draw(
+    /// A random plan, which may be empty. The volume can be used with any `data` of its `members`,
+    /// which are the first of the `drives`, before the spares.
+    pub(super) fn generate(
         mut prng: Prng,
         actions: u32,
         programs: usize,
@@ -76,7 +78,7 @@ impl Plan {
         let other = (one + 1 + prng.below(programs as u64 - 1) as usize) % programs;
         let begins_at = actions.saturating_sub(prng.below(ACTIONS_BEFORE_MAX) as u32);
         let first = prng.below(members as u64) as usize;
-        // Some members, as many as are enough or one less, and all other drives.
+        // `count` of the members, and all other drives.
         let split = |count: usize| -> (Vec<usize>, Vec<usize>) {
             (0..drives).partition(|drive| *drive < members && (*drive + members - first) % members < count)
         };
@@ -94,9 +96,11 @@ impl Plan {
     }
 }
 
-/// Nothing is reserved, and the second directory is a copy of the first one, from which the volume was used last.
+/// No member is reserved, and the second directory is a copy of the first one, from which the
+/// volume was last mounted.
 ///
-/// What was taken over once stays reserved, and so do the members of a program that was killed: without this no member is free for long.
+/// Members stay reserved after a takeover, and after a program was killed: without this hardly any
+/// member is ever free.
 fn released(one: usize, other: usize) -> Vec<Step> {
     vec![
         Step::CutOff(one, Vec::new()),
@@ -111,7 +115,7 @@ fn released(one: usize, other: usize) -> Vec<Step> {
     ]
 }
 
-/// Some members fail while a program uses the volume, and are well again when it has stopped.
+/// Some members fail while a program uses the volume, and work again when it has stopped.
 fn used_without(at: usize, outdated: &[usize]) -> [Step; 6] {
     [
         Step::Start(at),
@@ -123,7 +127,8 @@ fn used_without(at: usize, outdated: &[usize]) -> [Step; 6] {
     ]
 }
 
-/// A copy of the directory uses the volume without some members. Then the directory is used with these alone.
+/// A program with a copy of the directory uses the volume without some members. Then one with the
+/// original mounts with these members alone.
 fn outdated_members_alone(one: usize, other: usize, outdated: &[usize], rest: &[usize]) -> Vec<Step> {
     let mut steps = released(one, other);
     steps.extend(used_without(other, outdated));
@@ -131,8 +136,8 @@ fn outdated_members_alone(one: usize, other: usize, outdated: &[usize], rest: &[
     steps
 }
 
-/// The volume is used without some members. A copy of the directory that is older than that starts with all of them, and loses the others while
-/// it mounts.
+/// The volume is used without some members. A program with an older copy of the directory starts
+/// with all of them, and loses the others while it mounts.
 fn newest_members_lost(prng: &mut Prng, one: usize, other: usize, outdated: &[usize], rest: &[usize]) -> Vec<Step> {
     let mut steps = released(one, other);
     steps.extend(used_without(one, outdated));
@@ -145,7 +150,7 @@ fn newest_members_lost(prng: &mut Prng, one: usize, other: usize, outdated: &[us
     steps
 }
 
-/// A program is paused for as long as another one takes the volume over, uses it, and stops.
+/// A program is paused while another one takes the volume over, uses it, and stops.
 fn paused_for_an_owner(one: usize, other: usize) -> Vec<Step> {
     vec![
         Step::CutOff(other, Vec::new()),
@@ -165,7 +170,8 @@ fn paused_for_an_owner(one: usize, other: usize) -> Vec<Step> {
     ]
 }
 
-/// A program keeps too few members to use the volume with, which those that another one has taken it over with do not include.
+/// A program keeps too few members to use the volume, which are disjoint from those of a takeover
+/// by another one.
 fn left_with_too_few(one: usize, other: usize, left: &[usize], taken: &[usize]) -> Vec<Step> {
     vec![
         Step::CutOff(one, Vec::new()),
@@ -184,12 +190,12 @@ fn left_with_too_few(one: usize, other: usize, left: &[usize], taken: &[usize]) 
 }
 
 impl Stage {
-    /// Takes the next step of the plan, if it is its turn. Says whether it was.
+    /// Executes the next step of the plan, if it is due. Returns whether it was.
     pub(super) fn follow_plan(&self) -> bool {
         let step = {
-            let mut world = self.world.borrow_mut();
-            let left = world.actions_left;
-            let plan = &mut world.plan;
+            let mut testbed = self.testbed.borrow_mut();
+            let left = testbed.actions_left;
+            let plan = &mut testbed.plan;
             if plan.is_busy || plan.steps.is_empty() || left > plan.begins_at || plan.prng.chance(1, 4) {
                 return false;
             }
@@ -198,8 +204,8 @@ impl Stage {
             plan.steps[0].clone()
         };
         let is_done = self.take(&step);
-        let mut world = self.world.borrow_mut();
-        let plan = &mut world.plan;
+        let mut testbed = self.testbed.borrow_mut();
+        let plan = &mut testbed.plan;
         plan.is_busy = false;
         if is_done {
             plan.steps.pop_front();
@@ -210,19 +216,19 @@ impl Stage {
         true
     }
 
-    /// Takes a step. Says whether it has had its effect.
+    /// Executes a step. Returns whether it had its effect.
     fn take(&self, step: &Step) -> bool {
         match *step {
             Step::Start(at) | Step::TryToStart(at) | Step::TakeOver(at) | Step::Release(at) => {
-                let is_up = self.world.borrow().programs[at].is_up();
+                let is_up = self.testbed.borrow().programs[at].is_up();
                 if is_up && matches!(step, Step::Start(_) | Step::TryToStart(_)) {
-                    self.world.borrow_mut().wake(at);
+                    self.testbed.borrow_mut().wake(at);
                     return true;
                 }
-                let may_begin = self.world.borrow().programs[at].is_down() && self.world.borrow().may_block();
+                let may_begin = self.testbed.borrow().programs[at].is_down() && self.testbed.borrow().may_block();
                 may_begin
                     && match step {
-                        Step::Start(_) => self.mount(at).is_ok() && self.world.borrow().programs[at].is_up(),
+                        Step::Start(_) => self.mount(at).is_ok() && self.testbed.borrow().programs[at].is_up(),
                         Step::TryToStart(_) => {
                             let _ = self.mount(at);
                             true
@@ -231,19 +237,19 @@ impl Stage {
                         _ => self.take_over(at, false).is_ok(),
                     }
             }
-            _ => self.world.borrow_mut().take(step),
+            _ => self.testbed.borrow_mut().take(step),
         }
     }
 }
 
-impl World {
+impl Testbed {
     fn take(&mut self, step: &Step) -> bool {
         match step {
             Step::Start(_) | Step::TryToStart(_) | Step::TakeOver(_) | Step::Release(_) => {
-                unreachable!("these take a while")
+                unreachable!("these steps block")
             }
             Step::KillAll => {
-                self.tell("all programs are killed");
+                self.log("all programs are killed");
                 (0..self.programs.len()).for_each(|at| self.kill(at));
                 return self.programs.iter().all(Program::is_down);
             }
@@ -256,32 +262,32 @@ impl World {
             Step::Pause(at) => {
                 let is_up = matches!(self.programs[*at].state, State::Up { .. });
                 self.programs[*at].is_paused |= is_up;
-                self.tell(format!("{at} is paused"));
+                self.log(format!("{at} is paused"));
                 return is_up;
             }
             Step::Wake(at) => {
-                self.tell(format!("{at} wakes"));
+                self.log(format!("{at} wakes"));
                 self.wake(*at);
             }
             Step::CutOff(at, drives) => {
-                self.tell(format!("{at} reaches all drives but {drives:?}"));
-                self.mend(*at);
+                self.log(format!("{at} reaches all drives but {drives:?}"));
+                self.reconnect(*at);
                 drives.iter().for_each(|drive| self.cut_off(*at, *drive));
             }
             Step::CutOffAfter(at, commands, drives) => {
-                self.tell(format!("{at} is going to be cut off from {drives:?} after {commands} commands"));
+                self.log(format!("{at} is going to be cut off from {drives:?} after {commands} commands"));
                 self.cut_off_after(*at, *commands, drives);
             }
             Step::Fail(drives) => {
-                self.tell(format!("{drives:?} fail, and no other drives"));
+                self.log(format!("{drives:?} fail, and no other drives"));
                 let before = std::mem::replace(&mut self.failing, drives.clone());
-                before.iter().for_each(|drive| shelf::set_failing(&self.drives[*drive], false));
-                drives.iter().for_each(|drive| shelf::set_failing(&self.drives[*drive], true));
+                before.iter().for_each(|drive| mock::set_failing(&self.drives[*drive], false));
+                drives.iter().for_each(|drive| mock::set_failing(&self.drives[*drive], true));
             }
             Step::Write(at) if self.programs[*at].is_up() => self.ask_something(Action::Write, *at),
             Step::ReadAll(at) if self.programs[*at].is_up() => self.read_all(*at),
             Step::Write(_) | Step::ReadAll(_) => return false,
-            Step::Await(at) => return !self.programs[*at].is_asked(),
+            Step::Await(at) => return !self.programs[*at].has_outstanding(),
         }
         true
     }

@@ -1,4 +1,4 @@
-//! One run: a volume and copies of its directory, what happens to them, and what has to hold at the end.
+//! One run: a volume and copies of its directory, random actions, and the invariants at the end.
 
 use std::cell::RefCell;
 use std::fs;
@@ -12,20 +12,20 @@ use zonda_ring::Ring;
 use zonda_zoned::{Duration, Prng};
 
 use super::super::ledger::BLOCK_BYTES;
+use super::coverage::Coverage;
 use super::history::History;
 use super::plan::Plan;
-use super::seen::Seen;
-use super::world::{HOST_BLOCKS, Program, Stage, World, is_about_missing, is_insufficient};
+use super::testbed::{HOST_BLOCKS, Program, Stage, Testbed, is_about_missing, is_insufficient};
 use super::{ACTIONS, act};
 use crate::volume::{NewVolume, VOLUME_FILE, VolumeDrive, VolumeOpenOptions};
-use crate::{DriveError, Location, shelf};
+use crate::{DriveError, Location, mock};
 
 /// Blocks of the volume: more than hosts use.
 const VOLUME_BLOCKS: u64 = 96;
 /// Zones of a drive.
 const DRIVE_ZONES: u32 = 32;
-/// So long what was cut off and taken over comes to rest.
-const REST: Duration = Duration::from_secs(40);
+/// Time to quiesce after partitions and takeovers.
+const QUIESCE_TIME: Duration = Duration::from_secs(40);
 
 const _: () = assert!(HOST_BLOCKS < VOLUME_BLOCKS);
 
@@ -36,16 +36,16 @@ pub(super) struct Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // Before the shelf.
-        self.stage.world.borrow_mut().programs.clear();
+        // Before the mock drives.
+        self.stage.testbed.borrow_mut().programs.clear();
     }
 }
 
 impl Run {
     pub(super) fn new(seed: u64, never_aborts: bool) -> Run {
-        shelf::begin();
+        mock::begin();
         let mut prng = Prng::new(seed).fork("owners");
-        let above = TempDir::new().expect("there is room");
+        let above = TempDir::new().expect("there is space");
         let schemes = [
             Scheme { level: Level::Raid0, data: 1, parity: 0 },
             Scheme { level: Level::Raid1, data: 1, parity: 1 },
@@ -54,13 +54,13 @@ impl Run {
             Scheme::raid5(3),
             Scheme { level: Level::Raid6, data: 2, parity: 2 },
         ];
-        let scheme = *prng.pick(&schemes).expect("there are some");
+        let scheme = *prng.pick(&schemes).expect("the list is not empty");
         let spares = prng.below(2) as usize;
         let drives: Vec<PathBuf> =
             (0..scheme.members() + spares).map(|at| above.path().join(format!("d{at}"))).collect();
         for drive in &drives {
-            shelf::add(drive, &shelf::geometry(DRIVE_ZONES));
-            shelf::set_remote(drive);
+            mock::add(drive, &mock::geometry(DRIVE_ZONES));
+            mock::set_remote(drive);
         }
         let location = |path: &PathBuf| Location::Image(path.clone());
         let new = NewVolume {
@@ -71,17 +71,17 @@ impl Run {
         let ring = Ring::simulated().expect("there is an event loop");
         let directories: Vec<PathBuf> =
             ["a", "b", "c"][..2 + prng.below(2) as usize].iter().map(|name| above.path().join(name)).collect();
-        let volume = VolumeDrive::create(&directories[0], &new, &ring).expect("they suit");
+        let volume = VolumeDrive::create(&directories[0], &new, &ring).expect("the members are suitable");
         for copy in &directories[1..] {
-            fs::create_dir(copy).expect("there is room");
-            fs::copy(directories[0].join(VOLUME_FILE), copy.join(VOLUME_FILE)).expect("there is room");
+            fs::create_dir(copy).expect("there is space");
+            fs::copy(directories[0].join(VOLUME_FILE), copy.join(VOLUME_FILE)).expect("there is space");
         }
-        shelf::add_wire(prng.fork("wire"), never_aborts);
+        mock::add_wire(prng.fork("wire"), never_aborts);
         let mut programs: Vec<Program> = directories.into_iter().map(Program::new).collect();
         drop(volume);
         programs[0].note_place();
         let weights = act::swarm(&mut prng);
-        let plan = Plan::draw(
+        let plan = Plan::generate(
             Prng::new(seed).fork("plan of owners"),
             ACTIONS,
             programs.len(),
@@ -89,7 +89,7 @@ impl Run {
             usize::from(scheme.data),
             drives.len(),
         );
-        let world = World {
+        let testbed = Testbed {
             prng,
             weights,
             plan,
@@ -106,118 +106,122 @@ impl Run {
             last_members: Vec::new(),
             last_owner: None,
             served: Vec::new(),
-            seen: Seen::default(),
+            coverage: Coverage::default(),
             trace: vec![format!("{scheme}, {spares} spares")],
             failure: None,
             depth: 0,
             is_syncing: false,
         };
-        let stage = Stage { world: Rc::new(RefCell::new(world)), ring: Rc::new(ring) };
-        let (world, ring) = (Rc::downgrade(&stage.world), Rc::downgrade(&stage.ring));
-        stage.ring.set_meanwhile(move |until| match (world.upgrade(), ring.upgrade()) {
-            (Some(world), Some(ring)) => Stage { world, ring }.pass(until),
+        let stage = Stage { testbed: Rc::new(RefCell::new(testbed)), ring: Rc::new(ring) };
+        let (testbed, ring) = (Rc::downgrade(&stage.testbed), Rc::downgrade(&stage.ring));
+        stage.ring.set_wait_hook(move |until| match (testbed.upgrade(), ring.upgrade()) {
+            (Some(testbed), Some(ring)) => Stage { testbed, ring }.pass(until),
             _ => until,
         });
         Run { stage, _above: above }
     }
 
     pub(super) fn trace(&self) -> Vec<String> {
-        self.stage.world.borrow().trace.clone()
+        self.stage.testbed.borrow().trace.clone()
     }
 
-    pub(super) fn seen(&self) -> Seen {
-        self.stage.world.borrow().seen
+    pub(super) fn coverage(&self) -> Coverage {
+        self.stage.testbed.borrow().coverage
     }
 
-    /// Everything that a seed does, and what has to hold at the end.
+    /// Executes the run, and checks the invariants at the end.
     pub(super) fn execute(&mut self, actions: u32) -> Result<(), String> {
-        self.stage.world.borrow_mut().actions_left = actions;
-        while self.stage.world.borrow().actions_left > 0 {
+        self.stage.testbed.borrow_mut().actions_left = actions;
+        while self.stage.testbed.borrow().actions_left > 0 {
             self.pass(Duration::from_secs(1))?;
         }
         self.end()
     }
 
     fn pass(&self, time: Duration) -> Result<(), String> {
-        let until = self.stage.world.borrow().now + time;
+        let until = self.stage.testbed.borrow().now + time;
         self.stage.pass(until);
-        self.stage.world.borrow().failure.clone().map_or(Ok(()), Err)
+        self.stage.testbed.borrow().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// All drives are well and can be reached; the volume is taken over, and holds what hosts were promised.
+    /// Makes all drives work and reachable, takes the volume over, and checks its contents.
     fn end(&self) -> Result<(), String> {
         let stage = &self.stage;
         let programs = {
-            let mut world = stage.world.borrow_mut();
-            world.tell("the end");
-            for drive in std::mem::take(&mut world.failing) {
-                shelf::set_failing(&world.drives[drive], false);
+            let mut testbed = stage.testbed.borrow_mut();
+            testbed.log("the end");
+            for drive in std::mem::take(&mut testbed.failing) {
+                mock::set_failing(&testbed.drives[drive], false);
             }
-            for at in 0..world.programs.len() {
-                world.mend(at);
-                world.wake(at);
+            for at in 0..testbed.programs.len() {
+                testbed.reconnect(at);
+                testbed.wake(at);
             }
-            world.programs.len()
+            testbed.programs.len()
         };
-        self.pass(REST)?;
+        self.pass(QUIESCE_TIME)?;
         for at in 0..programs {
-            stage.world.borrow_mut().stop(at);
+            stage.testbed.borrow_mut().stop(at);
         }
-        self.pass(REST)?;
+        self.pass(QUIESCE_TIME)?;
         for at in 0..programs {
-            stage.world.borrow_mut().kill(at);
+            stage.testbed.borrow_mut().kill(at);
         }
-        let mut last = stage.world.borrow_mut().prng.below(programs as u64) as usize;
+        let mut last = stage.testbed.borrow_mut().prng.below(programs as u64) as usize;
         let take_over = |at, accepts_missing| {
             let taken = stage.take_over(at, accepts_missing);
             taken.map_err(|error| format!("the takeover at the end is refused: {error}"))
         };
-        let is_mirror = stage.world.borrow().has_halves;
+        let is_mirror = stage.testbed.borrow().has_halves;
         let is_refused = |taken: &Result<(), DriveError>| taken.as_ref().is_err_and(is_insufficient);
         let mut taken = stage.take_over(last, false);
-        // Its file may name other drives than the volume has by now. The one that had the volume last knows them.
+        // Its file may list other drives than the present members. The last owner lists them.
         if is_refused(&taken) {
-            last = stage.world.borrow().last_owner.unwrap_or(last);
+            last = stage.testbed.borrow().last_owner.unwrap_or(last);
             taken = stage.take_over(last, false);
         }
-        // Or it names none for a member that is being rebuilt.
+        // Or it lists none for a member that is being rebuilt.
         if is_refused(&taken) {
             taken = stage.take_over(last, true);
         }
         taken.map_err(|error| format!("the takeover at the end is refused: {error}"))?;
         let mut mounted = stage.mount(last);
-        // Its file may name other drives than the volume has by now. The one that had the volume last knows them.
+        // Its file may list other drives than the present members. The last owner lists them.
         if mounted.as_ref().is_err_and(|error| error.message.contains("missing or out of date")) {
-            last = stage.world.borrow().last_owner.unwrap_or(last);
+            last = stage.testbed.borrow().last_owner.unwrap_or(last);
             take_over(last, false)?;
             mounted = stage.mount(last);
         }
-        // Its file may name no drive for a member that is being rebuilt on one that holds no superblock yet.
+        // Its file may list no drive for a member that is being rebuilt on one without a superblock
+        // yet.
         if mounted.as_ref().is_err_and(is_about_missing) {
             take_over(last, true)?;
             mounted = stage.mount(last);
         }
-        // A mount with half of a mirror that is cut short, and one with the other half, leave two sides, of which hosts saw one at most.
+        // An interrupted mount with half of a mirror, and one with the other half, leave two sides,
+        // of which hosts saw at most one.
         if mounted.as_ref().is_err_and(|error| error.message.contains("split brain")) && is_mirror {
-            // Where no mount has succeeded either side will do.
-            let side = stage.world.borrow().last_members.first().cloned().or_else(|| Some("0".to_owned()));
+            // If no mount has succeeded, either side is valid.
+            let side = stage.testbed.borrow().last_members.first().cloned().or_else(|| Some("0".to_owned()));
             let accepted = VolumeOpenOptions { accepts_side: side, ..VolumeOpenOptions::default() };
             mounted = stage.mount_with(last, &accepted);
         }
         mounted.map_err(|error| format!("the mount at the end is refused: {error}"))?;
-        self.pass(REST)?;
+        self.pass(QUIESCE_TIME)?;
         for round in 0..2 {
             for start in (0..HOST_BLOCKS).step_by(4) {
-                let mut world = stage.world.borrow_mut();
-                let value = (round == 1).then(|| world.next_value());
-                world.ask(last, start, 4, value);
+                let mut testbed = stage.testbed.borrow_mut();
+                let value = (round == 1).then(|| testbed.next_value());
+                testbed.ask(last, start, 4, value);
             }
-            let before = self.seen();
-            self.pass(REST)?;
-            let after = self.seen();
+            let before = self.coverage();
+            self.pass(QUIESCE_TIME)?;
+            let after = self.coverage();
             let ended = (after.reads - before.reads, after.writes - before.writes);
             if ended != if round == 0 { (HOST_BLOCKS / 4, 0) } else { (0, HOST_BLOCKS / 4) } {
-                return Err(format!("at the end of {HOST_BLOCKS} blocks only {ended:?} are answered"));
+                return Err(format!(
+                    "at the end only {ended:?} (reads, writes) of the commands for {HOST_BLOCKS} blocks complete"
+                ));
             }
         }
         Ok(())

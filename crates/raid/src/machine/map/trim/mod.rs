@@ -1,12 +1,13 @@
-//! Ranges that read as zeros. A trim is durable like a write: its tombstones travel in stripes, each with its timestamp, so that a
-//! mount tells it from older contents of the same blocks.
+//! Trimmed ranges. A trim becomes durable like a write: its tombstones are part of stripes, each
+//! with its timestamp, so that a mount distinguishes it from older contents of the same blocks.
 //!
-//! A trim takes effect when it is taken: its blocks read as zeros from then on. What it takes is done in portions, with a bounded
-//! number of blocks looked at in a turn and on their way at once; the rest is ranges that readers ask. A write to such a block has
-//! the block's tombstone go ahead of it. Trims end in the order in which they came: of blocks that two of them name, the first has
-//! taken care.
+//! A trim takes effect when it is accepted: its blocks read as zeros from then on. The work is done
+//! in portions, with a bounded number of blocks per iteration and in flight; the remaining ranges
+//! are pending, and readers consult them. Before a write to a pending block its tombstone is
+//! written. Trims complete in the order in which they were accepted: blocks that two of them name
+//! are processed by the first one.
 
-mod rest;
+mod pending;
 
 use std::collections::VecDeque;
 
@@ -18,35 +19,35 @@ use super::super::spec::Spec;
 use super::super::stripes::{Block, Source, Stripes};
 use super::{Map, Reach};
 use crate::format::{Tombstone, tombstones_per_block};
-use crate::limits::{TOMBSTONE_BLOCKS_MAX, TOMBSTONES_UNDER_WAY_MAX, TRIM_RANGES_MAX, TRIM_TURNS};
+use crate::limits::{TOMBSTONE_BLOCKS_MAX, TOMBSTONES_IN_FLIGHT_MAX, TRIM_ITERATIONS, TRIM_RANGES_MAX};
 use crate::shape::Stream;
 use crate::tables::{Address, Location};
-use rest::{Part, Rest};
+use pending::{Part, PendingTrims};
 
-/// Trims that have not ended.
+/// The trims that have not completed.
 #[derive(Debug, Default)]
 pub(in crate::machine::map) struct Trims {
-    rest: Rest,
+    pending: PendingTrims,
     /// The oldest first.
     queue: VecDeque<Trim>,
     /// The number of the oldest.
     first: u64,
-    /// Where the last turn has stopped.
+    /// Where the last iteration stopped.
     at: u64,
     blocks_in_flight: u64,
     tombstones_in_flight: usize,
-    /// Others have their turn before the next one.
+    /// The next iteration is not before this time, so that other requests are processed.
     resume_at: Instant,
 }
 
 #[derive(Debug)]
 struct Trim {
     request: u32,
-    /// Blocks that were not looked at.
-    rest_blocks: u64,
+    /// Blocks that were not processed yet.
+    pending_blocks: u64,
 }
 
-/// Tombstones that are to go in one block.
+/// Tombstones for one block.
 #[derive(Debug)]
 struct Gathered {
     trim: u64,
@@ -54,32 +55,32 @@ struct Gathered {
     blocks: u64,
 }
 
-/// Between two turns of a trim that could go on.
+/// Pause between two iterations of a trim.
 const PAUSE: Duration = Duration::from_micros(1);
 
 impl Trims {
-    /// Whether a block is to be trimmed, whatever the map says of it.
+    /// Whether a block is to be trimmed, whatever its location in the map.
     pub(super) fn has(&self, lba: u64) -> bool {
-        !self.rest.is_empty() && self.rest.contains(lba)
+        !self.pending.is_empty() && self.pending.contains(lba)
     }
 
-    /// How far the blocks from `lba` on are to be trimmed; else where the next ones are that are.
+    /// The end of the pending range that contains `lba`; otherwise the start of the next one.
     pub(super) fn has_until(&self, lba: u64) -> Result<u64, Option<u64>> {
-        match self.rest.part_of(lba) {
+        match self.pending.part_of(lba) {
             Some(part) => Ok(part.end),
-            None => Err(self.rest.first_from(lba).map(|part| part.start)),
+            None => Err(self.pending.first_from(lba).map(|part| part.start)),
         }
     }
 
-    /// Whether something is left to be looked at.
-    pub(super) fn has_rest(&self) -> bool {
-        !self.rest.is_empty()
+    /// Whether ranges are pending.
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    /// Whether there is room for the ranges of another trim, each of which may fall in the gaps between all others, or for a write,
-    /// which may split one.
-    pub(super) fn has_room(&self, ranges: usize) -> bool {
-        2 * self.rest.len() + ranges < TRIM_RANGES_MAX
+    /// Whether the ranges of another trim fit, each of which may fall into the gaps between all
+    /// others, or a write, which may split one.
+    pub(super) fn has_space(&self, ranges: usize) -> bool {
+        2 * self.pending.len() + ranges < TRIM_RANGES_MAX
     }
 
     /// A block of tombstones is durable, or withdrawn.
@@ -88,8 +89,8 @@ impl Trims {
         self.tombstones_in_flight -= 1;
     }
 
-    fn may_go_on(&self, blocks_max: u64) -> bool {
-        self.has_rest() && self.blocks_in_flight < blocks_max && self.tombstones_in_flight < TOMBSTONES_UNDER_WAY_MAX
+    fn may_continue(&self, blocks_max: u64) -> bool {
+        self.has_pending() && self.blocks_in_flight < blocks_max && self.tombstones_in_flight < TOMBSTONES_IN_FLIGHT_MAX
     }
 
     fn of(&mut self, part: &Part) -> &mut Trim {
@@ -98,24 +99,25 @@ impl Trims {
 }
 
 impl Map {
-    /// A trim takes effect; it ends with [`next_ended_trim`](Map::next_ended_trim).
+    /// Accepts a trim; it completes with [`next_ended_trim`](Map::next_ended_trim).
     pub(in crate::machine) fn begin_trim(&mut self, requests: &mut Requests, id: CommandId, ranges: &[(u64, u64)]) {
-        // One part more than there are tombstones, until nothing is left and all trims before have ended.
+        // One part more than there are tombstones, until nothing is pending and all earlier trims
+        // have completed.
         let request = requests.begin(id, 1, Answer::None);
         let number = self.trims.first + self.trims.queue.len() as u64;
-        let insert = |&(start, blocks): &(u64, u64)| self.trims.rest.insert(start, start + blocks, number);
-        let rest_blocks = ranges.iter().map(insert).sum();
-        self.trims.queue.push_back(Trim { request, rest_blocks });
+        let insert = |&(start, blocks): &(u64, u64)| self.trims.pending.insert(start, start + blocks, number);
+        let pending_blocks = ranges.iter().map(insert).sum();
+        self.trims.queue.push_back(Trim { request, pending_blocks });
     }
 
-    /// A write is to be taken: what trims have left of its blocks comes before it.
+    /// Before a write: processes the pending trims of its blocks.
     pub(in crate::machine) fn trim_before(&mut self, reach: &mut Reach<'_>, start: u64, blocks: u64) {
-        if !self.trims.has_rest() {
+        if !self.trims.has_pending() {
             return;
         }
         let mut gathered = None;
-        for part in self.trims.rest.cut(start, start + blocks) {
-            self.trims.of(&part).rest_blocks -= part.blocks();
+        for part in self.trims.pending.cut(start, start + blocks) {
+            self.trims.of(&part).pending_blocks -= part.blocks();
             for lba in part.start..part.end {
                 self.trim_block(reach, &mut gathered, part.trim, lba);
             }
@@ -123,18 +125,18 @@ impl Map {
         self.push_gathered(reach, &mut gathered);
     }
 
-    /// Does the next portion of trims, if there is one.
+    /// Processes the next portion of trims.
     pub(in crate::machine) fn pump_trims(&mut self, reach: &mut Reach<'_>) {
         let most = reach.spec.config.tuning.trim_blocks;
-        if self.trims.resume_at <= reach.now && self.trims.may_go_on(most) {
+        if self.trims.resume_at <= reach.now && self.trims.may_continue(most) {
             self.trim_some(reach, most);
         }
     }
 
-    /// The request of a trim of which nothing is left but its last part.
+    /// The request of a trim that only its last part keeps from completing.
     pub(in crate::machine) fn next_ended_trim(&mut self, requests: &Requests) -> Option<u32> {
         let trim = self.trims.queue.front()?;
-        if trim.rest_blocks > 0 || !requests.awaits_last_part(trim.request) {
+        if trim.pending_blocks > 0 || !requests.awaits_last_part(trim.request) {
             return None;
         }
         self.trims.first += 1;
@@ -146,16 +148,16 @@ impl Map {
         self.trims.ended(blocks);
     }
 
-    /// Nothing more is begun of the trims in flight, and they end with an error: later ones rely on earlier ones.
+    /// Stops the trims in flight, which end with an error: later ones depend on earlier ones.
     pub(in crate::machine) fn fail_trims(&mut self, requests: &mut Requests, status: Status) {
-        self.trims.rest = Rest::default();
+        self.trims.pending = PendingTrims::default();
         for trim in &mut self.trims.queue {
-            trim.rest_blocks = 0;
+            trim.pending_blocks = 0;
             requests.set_status(trim.request, status);
         }
     }
 
-    /// The volume is lost: nothing is left of trims.
+    /// The volume is lost: no trims are pending.
     pub(in crate::machine) fn forget_trims(&mut self) {
         self.trims = Trims::default();
     }
@@ -170,13 +172,14 @@ impl Map {
     ) {
         for (lba, &old) in tombstones.iter().flat_map(Tombstone::lbas).zip(olds) {
             if old != Address::SUPERSEDED {
-                self.take_over(stripes, lba, Address::buffered(stripe, block), old);
+                self.redirect(stripes, lba, Address::buffered(stripe, block), old);
             }
         }
         self.trims.ended(olds.len());
     }
 
-    /// A block that was written is not: what it would have replaced stays. Chunks of its stripe may be on members all the same.
+    /// A block of a write is not written: what it would have replaced stays. Chunks of its stripe
+    /// may be on members all the same.
     pub(in crate::machine) fn withdraw(
         &mut self,
         stripes: &mut Stripes,
@@ -186,11 +189,11 @@ impl Map {
         let lba = stripes[stripe].blocks[block as usize].lba;
         self.failed.note(segments, lba);
         if let Some(old) = stripes.take_old(stripe, block) {
-            self.take_over(stripes, lba, Address::buffered(stripe, block), old);
+            self.redirect(stripes, lba, Address::buffered(stripe, block), old);
         }
     }
 
-    /// Tombstones of a host go to the stream of moved blocks instead, from a stripe that is not written.
+    /// Moves tombstones of a host from an unwritten stripe to the stream of moved blocks.
     pub(in crate::machine) fn move_trim(
         &mut self,
         reach: &mut Reach<'_>,
@@ -204,49 +207,49 @@ impl Map {
         let block = Block::tombstones(Source::Trim { request, tombstones, olds }, timestamp);
         let (to, block) = reach.stripes.push(reach.spec, reach.now, Stream::Relocation, block, data);
         for (lba, _) in lbas.into_iter().zip(is_current).filter(|(_, is_current)| *is_current) {
-            self.take_over(reach.stripes, lba, Address::buffered(stripe, at), Address::buffered(to, block));
+            self.redirect(reach.stripes, lba, Address::buffered(stripe, at), Address::buffered(to, block));
         }
     }
 
-    /// Whether something is left of trims.
+    /// Whether trims are pending.
     pub(in crate::machine) fn has_trims(&self) -> bool {
-        self.trims.has_rest()
+        self.trims.has_pending()
     }
 
-    /// Whether there is room for the ranges of another trim, or for a write, which may split one.
-    pub(in crate::machine) fn has_room_for_trim(&self, ranges: usize) -> bool {
-        self.trims.has_room(ranges)
+    /// Whether the ranges of another trim fit, or a write, which may split one.
+    pub(in crate::machine) fn has_space_for_trim(&self, ranges: usize) -> bool {
+        self.trims.has_space(ranges)
     }
 
-    /// When a trim goes on that waits for nothing else.
+    /// When a trim continues that waits for nothing else.
     pub(in crate::machine) fn trims_due(&self, spec: &Spec) -> Option<Instant> {
-        self.trims.may_go_on(spec.config.tuning.trim_blocks).then_some(self.trims.resume_at)
+        self.trims.may_continue(spec.config.tuning.trim_blocks).then_some(self.trims.resume_at)
     }
 
     /// One portion: from where the last one stopped to the end of the volume, then from its start.
     fn trim_some(&mut self, reach: &mut Reach<'_>, most: u64) {
-        let mut looks = most.div_ceil(TRIM_TURNS);
+        let mut looks = most.div_ceil(TRIM_ITERATIONS);
         let mut gathered = None;
-        while looks > 0 && self.trims.may_go_on(most) {
-            let next = self.trims.rest.first_from(self.trims.at).or_else(|| self.trims.rest.first_from(0));
+        while looks > 0 && self.trims.may_continue(most) {
+            let next = self.trims.pending.first_from(self.trims.at).or_else(|| self.trims.pending.first_from(0));
             let part = next.expect("something is left");
             let mut lba = part.start;
-            while lba < part.end && looks > 0 && self.trims.may_go_on(most) {
+            while lba < part.end && looks > 0 && self.trims.may_continue(most) {
                 self.trim_block(reach, &mut gathered, part.trim, lba);
                 looks -= 1;
                 lba += 1;
             }
-            self.trims.rest.cut(part.start, lba);
-            self.trims.of(&part).rest_blocks -= lba - part.start;
+            self.trims.pending.cut(part.start, lba);
+            self.trims.of(&part).pending_blocks -= lba - part.start;
             self.trims.at = lba;
         }
         self.push_gathered(reach, &mut gathered);
-        if self.trims.has_rest() {
+        if self.trims.has_pending() {
             self.trims.resume_at = reach.now + PAUSE;
         }
     }
 
-    /// Sees to one block of a trim.
+    /// Processes one block of a trim.
     fn trim_block(&mut self, reach: &mut Reach<'_>, gathered: &mut Option<Gathered>, trim: u64, lba: u64) {
         if !self.holds_contents(lba) && !self.failed.may_return(reach.segments, lba) {
             return;
@@ -256,11 +259,11 @@ impl Map {
         }
         let per_block = tombstones_per_block(reach.spec.shape.block_bytes as u32);
         let is_next = |tombstone: &Tombstone| tombstone.lbas().end == lba;
-        let has_room = |other: &Gathered| {
+        let has_space = |other: &Gathered| {
             let follows = other.tombstones.last().is_some_and(is_next);
             other.trim == trim && other.blocks < TOMBSTONE_BLOCKS_MAX && (follows || other.tombstones.len() < per_block)
         };
-        if !gathered.as_ref().is_some_and(has_room) {
+        if !gathered.as_ref().is_some_and(has_space) {
             self.push_gathered(reach, gathered);
         }
         let gathered = gathered.get_or_insert_with(|| Gathered { trim, tombstones: Vec::new(), blocks: 0 });
@@ -275,11 +278,12 @@ impl Map {
         self.trims.blocks_in_flight += 1;
     }
 
-    /// Whether a block may hold something after a crash. A trim whose tombstones are in stripes is none that one can rely on yet.
+    /// Whether a block may have contents after a crash. A trim whose tombstones are not durable
+    /// does not count.
     fn holds_contents(&self, lba: u64) -> bool {
         match self.location(lba) {
             Location::Nowhere | Location::Trimmed { .. } => false,
-            // Until a tombstone of the trim is durable, a mount takes what is lost for lost.
+            // Until a tombstone of the trim is durable, a mount treats a lost block as lost.
             Location::Media(_) | Location::Buffered { .. } | Location::Lost { .. } => true,
         }
     }
@@ -309,15 +313,15 @@ impl Map {
         }
     }
 
-    /// What must hold of trims between events.
+    /// Checks the invariants of trims.
     pub(super) fn check_trims(&self, stripes: &Stripes) {
-        let mut rests = vec![0; self.trims.queue.len()];
-        for part in self.trims.rest.parts() {
-            rests[(part.trim - self.trims.first) as usize] += part.blocks();
+        let mut all_pending = vec![0; self.trims.queue.len()];
+        for part in self.trims.pending.parts() {
+            all_pending[(part.trim - self.trims.first) as usize] += part.blocks();
         }
-        let expected: Vec<u64> = self.trims.queue.iter().map(|trim| trim.rest_blocks).collect();
-        assert_eq!(rests, expected, "what is left of each trim");
-        assert!(self.trims.rest.len() <= TRIM_RANGES_MAX, "the table of what is left is bounded");
+        let expected: Vec<u64> = self.trims.queue.iter().map(|trim| trim.pending_blocks).collect();
+        assert_eq!(all_pending, expected, "pending blocks of each trim");
+        assert!(self.trims.pending.len() <= TRIM_RANGES_MAX, "the table of pending ranges is bounded");
         let in_flight = (self.trims.tombstones_in_flight, self.trims.blocks_in_flight);
         assert_eq!(in_flight, stripes.trims(), "trims in stripes");
     }

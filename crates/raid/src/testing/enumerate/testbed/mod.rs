@@ -1,4 +1,4 @@
-//! A volume on its members, one command at a time, always in the same order.
+//! A volume on its members, executing one command at a time, always in the same order.
 
 mod operate;
 
@@ -13,7 +13,7 @@ use super::media::Media;
 use super::setup::VOLUME_BLOCKS;
 use crate::{Event, MemberIndex, MemberState, MountOptions, Volume, VolumeError};
 
-/// Commands to members, and timeouts, after which a volume that does not quiesce is said to hang.
+/// Commands to members, and timeouts, after which a volume that does not quiesce counts as hung.
 const STEPS_MAX: u32 = 20_000;
 
 /// A volume on its members.
@@ -22,18 +22,20 @@ pub(super) struct Testbed {
     setup: Setup,
     volume: Volume,
     media: Vec<Media>,
-    /// What each member was at its last flush and after each command since then.
+    /// The state of each member at its last flush and after each command since then.
     unflushed: Vec<Vec<Media>>,
     absent: u32,
-    /// Members that were not active before the last mount: while it is in progress, the volume may not know them yet.
+    /// Members that were not active before the last mount: while it is in progress, the volume may
+    /// not have found them yet.
     inactive_before: u32,
     queues: Vec<VecDeque<Command>>,
-    /// The member whose turn it is.
-    turn: usize,
+    /// The member whose command is executed next.
+    next_member: usize,
     now: Instant,
     pub(super) model: Model,
     replacements: u8,
-    /// Members that were rebuilt, and the epoch before that: they are active once all members know a later one.
+    /// Members that were rebuilt, and the epoch before that: they are active once all members have
+    /// a later one.
     rebuilt: Vec<(MemberIndex, u64)>,
     /// The next flush of the first member fails.
     fails_flush: bool,
@@ -41,13 +43,13 @@ pub(super) struct Testbed {
     points: Option<Vec<Point>>,
 }
 
-/// All that matters when the power fails at this moment.
+/// Everything that matters if the power fails at this moment.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) setup: Setup,
     pub(super) media: Vec<Media>,
     pub(super) unflushed: Vec<Vec<Media>>,
-    /// Commands that members were given, and have not ended.
+    /// Commands outstanding on members.
     pub(super) in_flight: Vec<(usize, Command)>,
     pub(super) model: Model,
     /// Members that are not active, as bits.
@@ -56,14 +58,14 @@ pub(super) struct Point {
     pub(super) rebuilding: u32,
 }
 
-/// How a mount has ended.
+/// The result of a mount.
 #[derive(Debug)]
 pub(super) enum Mounted {
     Ready,
     Refused(VolumeError),
 }
 
-/// What a read of one block has brought.
+/// The result of a read of one block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BlockRead {
     Data(bytes::Bytes),
@@ -71,7 +73,7 @@ pub(super) enum BlockRead {
     Error,
 }
 
-/// Why a testbed cannot go on.
+/// Why a testbed cannot continue.
 #[derive(Debug)]
 pub(super) enum Stop {
     /// The volume does not quiesce.
@@ -100,7 +102,7 @@ impl Testbed {
         let media = vec![Media::empty(setup.geometry()); members];
         let mut volume = volume.map_err(Stop::Refused)?;
         if let Some(bug) = setup.bug {
-            volume.plant(bug);
+            volume.seed_bug(bug);
         }
         let mut bed = Testbed::of(setup, volume, media, model, 0);
         bed.quiesce()?;
@@ -120,7 +122,7 @@ impl Testbed {
             absent,
             inactive_before: 0,
             queues: vec![VecDeque::new(); members],
-            turn: 0,
+            next_member: 0,
             now: Instant::ZERO,
             model,
             replacements: 0,
@@ -131,7 +133,7 @@ impl Testbed {
         }
     }
 
-    /// Mounts the volume that is on these members, without those that are absent.
+    /// Mounts the volume on these members, without the absent ones.
     pub(super) fn mount(
         setup: Setup,
         media: Vec<Media>,
@@ -140,7 +142,7 @@ impl Testbed {
     ) -> Result<(Testbed, Mounted), Stop> {
         let volume = match begin_mount(setup, &media, &model, absent) {
             Ok(volume) => volume,
-            // No mount began: the members are as they were.
+            // No mount began: the members are unchanged.
             Err(error) => {
                 let volume = begin_mount(setup, &media, &model, 0).map_err(Stop::Refused)?;
                 return Ok((Testbed::of(setup, volume, media, model, absent), Mounted::Refused(error)));
@@ -163,7 +165,7 @@ impl Testbed {
         Ok(Mounted::Ready)
     }
 
-    /// From now on, notes every moment at which the power may fail.
+    /// From now on, records every point at which the power may fail.
     pub(super) fn record(&mut self) {
         self.points = Some(Vec::new());
     }
@@ -172,7 +174,7 @@ impl Testbed {
         self.points.take().unwrap_or_default()
     }
 
-    /// This moment.
+    /// The current point.
     pub(super) fn point(&self) -> Point {
         let members = self.queues.iter().enumerate();
         let in_flight = members.flat_map(|(at, queue)| queue.iter().map(move |command| (at, command.clone())));
@@ -195,7 +197,7 @@ impl Testbed {
         inactive.fold(known, |bits, (at, _)| bits | 1 << at)
     }
 
-    /// Members that were rebuilt, as bits, where not all members know it yet.
+    /// Members that were rebuilt, as bits, where not all members have recorded it yet.
     fn just_rebuilt(&self) -> u32 {
         let epoch = self.volume.epoch();
         let rebuilt = self.rebuilt.iter().filter(|(_, before)| *before >= epoch);
@@ -208,22 +210,22 @@ impl Testbed {
         found.fold(0, |bits, (at, _)| bits | 1 << at)
     }
 
-    /// Compares what is on the members with what the volume takes to be there.
+    /// Compares the media with the state that the volume assumes.
     pub(super) fn inspect(&mut self, strictness: Strictness) -> Result<(), Violation> {
         let Testbed { volume, media, .. } = self;
-        let look = &mut |member: MemberIndex, lba| media[usize::from(member.0)].look(lba, strictness);
-        violation_of(&volume.wrong_on_media(strictness == Strictness::Strict, look)).map_or(Ok(()), Err)
+        let look = &mut |member: MemberIndex, lba| media[usize::from(member.0)].read_block(lba, strictness);
+        violation_of(&volume.inconsistencies_on_media(strictness == Strictness::Strict, look)).map_or(Ok(()), Err)
     }
 
-    /// Asks something of the volume.
+    /// Submits a request to the volume.
     pub(super) fn request(&mut self, request: &Request) -> Result<(), Violation> {
         let Testbed { volume, model, now, .. } = self;
-        let is_taken = model.ask(request, |command| volume.submit(*now, command));
-        assert!(is_taken, "a volume that has nothing to do takes a request");
-        self.hear()
+        let is_taken = model.submit(request, |command| volume.submit(*now, command));
+        assert!(is_taken, "an idle volume accepts a request");
+        self.check_output()
     }
 
-    /// Reads every block, one a request.
+    /// Reads every block, one per request.
     pub(super) fn read_all(&mut self) -> Result<Vec<BlockRead>, Stop> {
         self.reads.clear();
         let first = self.model.next_id();
@@ -238,7 +240,7 @@ impl Testbed {
         Ok((0..VOLUME_BLOCKS).map(read).collect())
     }
 
-    /// Lets everything end that can.
+    /// Completes everything that can complete.
     pub(super) fn quiesce(&mut self) -> Result<(), Stop> {
         for _ in 0..STEPS_MAX {
             if self.step()? {
@@ -247,12 +249,12 @@ impl Testbed {
             let Some(due) = self.volume.next_timeout() else { return Ok(()) };
             self.now = self.now.max(due);
             self.volume.on_timeout(self.now);
-            self.hear()?;
+            self.check_output()?;
         }
         Err(Stop::Hangs)
     }
 
-    /// One command of a member takes effect and ends. Says whether there was one.
+    /// Executes and completes one command of a member. Returns whether there was one.
     fn step(&mut self) -> Result<bool, Violation> {
         for (at, queue) in self.queues.iter_mut().enumerate() {
             while let Some(command) = self.volume.poll_command(self.now, MemberIndex(at as u8)) {
@@ -264,10 +266,10 @@ impl Testbed {
             self.points = Some(points);
         }
         let members = self.media.len();
-        let next = (0..members).map(|at| (self.turn + at) % members).find(|&at| !self.queues[at].is_empty());
+        let next = (0..members).map(|at| (self.next_member + at) % members).find(|&at| !self.queues[at].is_empty());
         let Some(at) = next else { return Ok(false) };
-        self.turn = (at + 1) % members;
-        // Where members choose the order, they choose different ones.
+        self.next_member = (at + 1) % members;
+        // Where members choose the order, each chooses another one.
         let is_newest_first = self.setup.group_stripes > 1 && at % 2 == 1;
         let queue = &mut self.queues[at];
         let command = if is_newest_first { queue.pop_back() } else { queue.pop_front() };
@@ -286,11 +288,11 @@ impl Testbed {
             }
         }
         self.volume.on_completion(self.now, MemberIndex(at as u8), completion);
-        self.hear()?;
+        self.check_output()?;
         Ok(true)
     }
 
-    fn hear(&mut self) -> Result<(), Violation> {
+    fn check_output(&mut self) -> Result<(), Violation> {
         let mut is_whole = false;
         while let Some(event) = self.volume.poll_event() {
             is_whole |= matches!(event, Event::Rebuilt { .. });
@@ -302,10 +304,10 @@ impl Testbed {
             self.model.newest_epoch = self.model.newest_epoch.max(Some(self.volume.epoch()));
         }
         while let Some(completion) = self.volume.poll_completion() {
-            self.model.hear(&completion)?;
+            self.model.on_completion(&completion)?;
             self.reads.insert(completion.id, completion);
         }
-        // Members have what the volume says that they have.
+        // Members have the data that the volume assumes.
         if is_whole && !self.model.is_lost { self.inspect(Strictness::Excusing) } else { Ok(()) }
     }
 
@@ -321,7 +323,7 @@ fn begin_mount(setup: Setup, media: &[Media], model: &Model, absent: u32) -> Res
     let options = MountOptions { newest_epoch, accepts_losses: setup.accepts_losses, ..MountOptions::default() };
     let mut volume = Volume::mount(geometries, setup.config().tuning, options)?;
     if let Some(bug) = setup.bug {
-        volume.plant(bug);
+        volume.seed_bug(bug);
     }
     Ok(volume)
 }

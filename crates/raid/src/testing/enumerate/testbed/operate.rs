@@ -1,4 +1,4 @@
-//! What operations do to a volume.
+//! Execution of operations.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::testing::Request;
 use crate::{MemberIndex, MemberState};
 
 impl Testbed {
-    /// Does one operation, to its end.
+    /// Executes one operation completely.
     pub(in super::super) fn apply(&mut self, op: Op) -> Result<(), Stop> {
         match op {
             Op::Fail(member) => {
@@ -75,11 +75,11 @@ impl Testbed {
             _ => op.requests().iter().try_for_each(|request| self.request(request))?,
         }
         self.quiesce()?;
-        self.model.expect_rest()?;
+        self.model.expect_idle()?;
         Ok(())
     }
 
-    /// The power fails and comes back; nothing that is in flight has taken effect, and caches are lost.
+    /// A power failure: no command in flight takes effect, and caches are lost.
     pub(in super::super) fn power_cut(&mut self) {
         self.model.crash();
         if self.setup.is_cache_volatile {
@@ -93,7 +93,7 @@ impl Testbed {
         }
     }
 
-    /// Damages a block of a member, whatever is being done.
+    /// Damages a block of a member while operations are in progress.
     pub(in super::super) fn damage(&mut self, fault: &Fault) {
         if let Fault::Block { member, lba, damage } = *fault {
             self.media[member].damage(lba, damage);
@@ -103,7 +103,7 @@ impl Testbed {
     fn stop_and_mount(&mut self, absent: u32) -> Result<(), Stop> {
         self.request(&Request::Flush)?;
         self.quiesce()?;
-        self.model.die();
+        self.model.kill();
         self.absent = absent;
         self.remount()
     }
@@ -127,7 +127,7 @@ impl Testbed {
         }
         for at in failed {
             self.absent &= !(1 << at);
-            // What it was given before it failed has ended.
+            // All commands that it received before it failed have completed.
             while let Some(command) = self.queues[at].pop_front() {
                 self.media[at].execute(&command);
             }

@@ -1,0 +1,41 @@
+//! Devices that are detached from a volume and being closed.
+
+use zonda_raid::MemberIndex;
+use zonda_zoned::Instant;
+
+use super::VolumeDrive;
+use super::bugs::{OwnerBug, is_seeded};
+use super::drive::Phase;
+use super::member_device::MemberDevice;
+
+impl VolumeDrive {
+    /// Closes a device that is not needed any more.
+    pub(super) fn detach(&mut self, mut device: MemberDevice, now: Instant) {
+        // Closing would release the reservation of a drive that the volume also uses at another
+        // address.
+        let is_connected = device.is_claimed() && !device.drive.is_disconnected();
+        if is_connected && self.devices().any(|other| other.is_same_drive(&device)) {
+            return;
+        }
+        if self.directory.file.stays_reserved && !is_seeded(OwnerBug::NothingStaysReserved) {
+            device.stay_reserved();
+        }
+        device.close_on(now);
+        self.closing.push(device);
+    }
+
+    pub(super) fn detach_member(&mut self, now: Instant, member: MemberIndex) {
+        if let Some(device) = self.on.replace(member, None) {
+            self.detach(device, now);
+        }
+    }
+
+    pub(super) fn poll_closing(&mut self, now: Instant) {
+        self.closing.iter_mut().for_each(|device| device.close_on(now));
+        if self.phase == Phase::Closing {
+            let closed = self.closing.iter().filter(|device| device.is_idle() && device.drive.is_closed());
+            self.close_errors.extend(closed.filter_map(|device| device.drive.close_error()));
+        }
+        self.closing.retain(|device| !(device.is_idle() && device.drive.is_closed()));
+    }
+}

@@ -1,0 +1,398 @@
+//! [`MemberDevice`]: the device of a member or spare, with its connection and its commands in flight.
+
+use zonda_initiator::Holder;
+use zonda_ring::Ring;
+use zonda_zoned::{
+    Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation,
+    QueueFull, ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZonedDevice,
+};
+
+use super::bugs::{OwnerBug, is_seeded};
+use super::link::Link;
+use crate::{Access, Drive, DriveError, FileBacked, Location, Remote, is_volume};
+
+/// The device of a member or spare.
+pub(super) struct MemberDevice {
+    pub(super) drive: Box<dyn Drive>,
+    in_flight: usize,
+    /// For a remote member: what is resubmitted over the next connection if this one is lost.
+    link: Option<Box<Link>>,
+    /// Completions of commands that were not submitted.
+    refused: Vec<Completion>,
+    /// The volume was notified that the connection is lost.
+    is_awaited: bool,
+    is_remote: bool,
+    /// The drive was reserved over this connection or an earlier one.
+    is_claimed: bool,
+    /// A command has failed with Reservation Conflict. The volume does not see such completions.
+    is_refused: bool,
+    /// The host that holds the reservation, if known.
+    refused_by: Option<Holder>,
+    /// When the first conflict occurred.
+    refused_at: Instant,
+    /// A later command has succeeded: the reservation of this host was restored.
+    is_restored: bool,
+    /// The connection still exists, but is not used any more.
+    is_severed: bool,
+    stays_reserved: bool,
+    /// When the outstanding request to confirm the reservation was submitted.
+    asked_at: Option<Instant>,
+    /// When the last successful request to confirm was submitted.
+    confirmed_at: Option<Instant>,
+}
+
+/// Identifier of the command that confirms the reservation. Those of volumes ascend from 0.
+const CONFIRM: CommandId = CommandId(u64::MAX);
+
+impl MemberDevice {
+    /// Opens a device.
+    pub(super) fn open(access: &Access, ring: &Ring) -> Result<MemberDevice, DriveError> {
+        refuse_volume(&access.location)?;
+        #[cfg(test)]
+        if let Some(opened) = crate::mock::open(access) {
+            return opened.map(MemberDevice::of);
+        }
+        Ok(MemberDevice::of(match &access.location {
+            Location::Image(path) => Box::new(FileBacked::open(path, ring)?.0),
+            Location::NvmeTcp(url) => Box::new(Remote::connect(url, &access.options, ring)?),
+        }))
+    }
+
+    /// Wraps an open device without commands in flight.
+    pub(super) fn of(drive: Box<dyn Drive>) -> MemberDevice {
+        MemberDevice {
+            is_remote: drive.is_remote(),
+            is_claimed: drive.claimed().is_some(),
+            drive,
+            in_flight: 0,
+            link: None,
+            refused: Vec::new(),
+            is_awaited: false,
+            is_refused: false,
+            refused_by: None,
+            refused_at: Instant::ZERO,
+            is_restored: false,
+            is_severed: false,
+            stays_reserved: false,
+            asked_at: None,
+            confirmed_at: None,
+        }
+    }
+
+    /// Whether it is a namespace of a server.
+    pub(super) fn is_remote(&self) -> bool {
+        self.is_remote
+    }
+
+    /// Whether the drive was reserved for this program. This stays set while the connection is
+    /// lost: another host may have reserved it by then, and commands must not be completed as if
+    /// that were impossible.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.is_claimed
+    }
+
+    /// Whether another host has reserved the drive.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Another host has reserved the drive, as a new connection has reported.
+    pub(super) fn set_refused(&mut self, by: Holder) {
+        (self.is_refused, self.refused_by) = (true, Some(by));
+    }
+
+    /// Whether another host had reserved the drive, and the reservation of this host was restored.
+    pub(super) fn is_restored(&self) -> bool {
+        self.is_restored
+    }
+
+    /// Whether all commands that are not repeatable have completed.
+    pub(super) fn is_answered(&self) -> bool {
+        self.link.as_ref().is_none_or(|link| link.is_answered())
+    }
+
+    /// Abandons the connection, after another host had reserved the drive for a while: refused
+    /// commands are held for the next connection, and outstanding ones are aborted, as if the
+    /// connection were lost.
+    pub(super) fn sever(&mut self) {
+        (self.is_severed, self.is_refused, self.is_restored) = (true, false, false);
+        self.asked_at = None;
+        if let Some(link) = &mut self.link {
+            self.refused.extend(link.cut_off(self.drive.geometry(NamespaceId::FIRST)));
+        }
+    }
+
+    /// The host that has reserved the drive; `None` while that may still become known.
+    pub(super) fn refused_by(&self) -> Option<Option<Holder>> {
+        let conflict = self.drive.conflict().unwrap_or_default();
+        let is_known = self.refused_by.is_some() || conflict.is_answered || self.drive.is_disconnected();
+        is_known.then_some(self.refused_by.or(conflict.holder))
+    }
+
+    /// When the last successful confirmation of the reservation was requested.
+    pub(super) fn confirmed_at(&self) -> Option<Instant> {
+        self.confirmed_at
+    }
+
+    /// Requests a confirmation that the drive is still reserved for this program.
+    pub(super) fn confirm(&mut self, now: Instant) {
+        if !self.is_claimed() || self.asked_at.is_some() || self.is_lost() {
+            return;
+        }
+        let operation = Operation::ReportZones {
+            start: Lba(0),
+            filter: ReportFilter::All,
+            extended: false,
+            partial: true,
+            descriptors_max: 1,
+        };
+        let command = Command { id: CONFIRM, namespace: NamespaceId::FIRST, operation };
+        self.asked_at = self.drive.submit(now, command).is_ok().then_some(now);
+    }
+
+    /// Handles a completion that the volume must not see. Returns whether it is one.
+    fn intercepts(&mut self, now: Instant, completion: &Completion) -> bool {
+        if completion.status == Status::ReservationConflict && !self.is_refused {
+            (self.is_refused, self.refused_at) = (true, now);
+        }
+        if completion.id == CONFIRM {
+            let asked_at = self.asked_at.take();
+            if completion.status.is_success() && self.is_refused {
+                // A request from before the conflict may complete late.
+                self.is_restored |= asked_at > Some(self.refused_at);
+            } else if completion.status.is_success() {
+                self.confirmed_at = if is_seeded(OwnerBug::LeaseFromAnswer) { Some(now) } else { asked_at };
+            }
+        }
+        // A write to a zone fails if an earlier one in that zone was refused.
+        let is_behind_refused = completion.status == Status::ZoneInvalidWrite
+            && self.is_refused
+            && self.link.as_ref().is_some_and(|link| link.has_refused());
+        let is_refused = completion.status == Status::ReservationConflict || is_behind_refused;
+        if let Some(link) = self.link.as_mut().filter(|_| is_refused) {
+            link.conflicted(completion.id);
+        }
+        completion.id == CONFIRM || is_refused
+    }
+
+    /// Holds commands for the next connection, from now on, instead of failing them when the
+    /// connection is lost.
+    pub(super) fn hold_when_lost(&mut self) {
+        if self.drive.is_remote() && self.link.is_none() {
+            self.link = Some(Box::default());
+        }
+    }
+
+    /// Whether its connection is lost, and commands are held.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.link.is_some() && self.is_lost()
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_severed || self.drive.is_disconnected()
+    }
+
+    /// Whether the connection is lost, and the volume waits for another one.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_awaited
+    }
+
+    /// The volume waits for another connection.
+    pub(super) fn set_awaited(&mut self) {
+        self.is_awaited = true;
+    }
+
+    /// The volume does not wait any more: it is notified that the connection is lost.
+    pub(super) fn stop_awaiting(&mut self) {
+        self.is_awaited = false;
+    }
+
+    /// Fails the held commands: the volume does not wait for another connection.
+    pub(super) fn fail_held(&mut self) {
+        let mut link = self.link.take();
+        link.iter_mut().for_each(|link| link.hold_refused());
+        let held = link.into_iter().flat_map(|link| link.held);
+        self.refused.extend(held.map(|command| Completion::of(command.id, Status::NamespaceNotReady)));
+    }
+
+    /// The first zone in which a device lacks blocks that this one has acknowledged, or that should
+    /// be full (`full`) and is not.
+    pub(super) fn lacking(&self, zones: &[ZoneDescriptor], full: impl Iterator<Item = ZoneIndex>) -> Option<ZoneIndex> {
+        self.link.as_ref().and_then(|link| link.lacking(self.own_geometry(), zones, full))
+    }
+
+    /// Whether two devices have the same namespace identifier: they are one drive at two addresses.
+    pub(super) fn is_same_drive(&self, other: &MemberDevice) -> bool {
+        let (Some(own), Some(other)) = (self.drive.identity(), other.drive.identity()) else { return false };
+        (own.uuid.is_some() && own.uuid == other.uuid)
+            || (own.nguid.is_some() && own.nguid == other.nguid)
+            || (own.eui64.is_some() && own.eui64 == other.eui64)
+    }
+
+    /// Continues over another connection to the same device. Returns the previous one.
+    pub(super) fn reconnect(&mut self, drive: Box<dyn Drive>) -> MemberDevice {
+        self.is_awaited = false;
+        self.link.iter_mut().for_each(|link| link.hold_refused());
+        (self.is_severed, self.is_refused, self.is_restored) = (false, false, false);
+        (self.refused_by, self.asked_at) = (None, None);
+        self.is_claimed |= drive.claimed().is_some();
+        let mut before = MemberDevice::of(std::mem::replace(&mut self.drive, drive));
+        // It may still be connected. The drive stays reserved for the new one.
+        before.stay_reserved();
+        before
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.asked_at.is_none()
+    }
+
+    pub(super) fn own_geometry(&self) -> &Geometry {
+        self.drive.geometry(NamespaceId::FIRST)
+    }
+
+    /// Keeps the reservation when the drive is closed, for the next program of this directory.
+    pub(super) fn stay_reserved(&mut self) {
+        self.stays_reserved = true;
+    }
+
+    /// Continues to close; completions are ignored.
+    pub(super) fn close_on(&mut self, now: Instant) {
+        self.fail_held();
+        let mut completions = CompletionQueue::new();
+        self.poll(now, &mut completions);
+        if self.is_idle() {
+            if self.stays_reserved {
+                self.drive.close_reserved(now);
+            } else {
+                self.drive.close(now);
+            }
+            self.drive.poll(now, &mut completions);
+        }
+    }
+
+    /// Submits the held commands, once there is a connection again.
+    fn submit_held(&mut self, now: Instant) {
+        let Some(link) = self.link.as_mut().filter(|link| {
+            let is_lost = self.is_severed || self.drive.is_disconnected();
+            !link.held.is_empty() && !is_lost && !self.is_refused
+        }) else {
+            return;
+        };
+        while let Some(command) = link.held.pop_front() {
+            link.sent(&command);
+            if let Err(QueueFull(command)) = self.drive.submit(now, command) {
+                link.not_sent(&command);
+                link.held.push_front(command);
+                return;
+            }
+        }
+    }
+}
+
+/// Timeout of releasing reservations.
+const RELEASE_MAX: Duration = Duration(2_000_000_000);
+
+/// Closes devices that are not used after all, and releases the reservations that were newly
+/// acquired, so that they do not lock out the owner. Reservations that this directory had before
+/// stay: they may be what locks out another owner.
+pub(super) fn release_acquired(devices: impl IntoIterator<Item = MemberDevice>, ring: &Ring) {
+    let was_free = |device: &MemberDevice| device.drive.claimed().is_some_and(|claimed| claimed.preempted.is_none());
+    release(devices.into_iter().filter(|device| is_seeded(OwnerBug::AllReleased) || was_free(device)).collect(), ring);
+}
+
+/// Closes devices, and releases their reservations. Blocks until that is done.
+pub(super) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
+    let until = ring.now() + RELEASE_MAX;
+    while !devices.is_empty() && ring.now() < until {
+        devices.iter_mut().for_each(|device| device.close_on(ring.now()));
+        devices.retain(|device| !device.drive.is_closed());
+        let next = devices.iter().filter_map(ZonedDevice::next_wakeup).min();
+        // If this fails, the next program of this directory preempts the remaining reservations.
+        if !devices.is_empty() && ring.run_once(Some(next.map_or(until, |at| at.min(until)))).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether the location is a namespace of a server.
+pub(super) fn is_behind_server(location: &Location) -> bool {
+    match location {
+        #[cfg(test)]
+        Location::Image(path) => crate::mock::is_remote(path),
+        #[cfg(not(test))]
+        Location::Image(_) => false,
+        Location::NvmeTcp(_) => true,
+    }
+}
+
+/// Refuses a volume as a member.
+pub(super) fn refuse_volume(location: &Location) -> Result<(), DriveError> {
+    match location {
+        Location::Image(path) if is_volume(path) => Err(DriveError::new(
+            format!("{} is a volume itself", path.display()),
+            "name zoned drives: their directories, or nvme-tcp:// URLs",
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl ZonedDevice for MemberDevice {
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        self.drive.geometry(namespace)
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if let Some(link) = &mut self.link {
+            // Commands after a refused one must wait, to keep the order.
+            if !link.held.is_empty() || self.is_severed || self.is_refused || self.drive.is_disconnected() {
+                link.held.push_back(command);
+                self.in_flight += 1;
+                return Ok(());
+            }
+            link.sent(&command);
+        } else if self.is_severed {
+            self.refused.push(Completion::of(command.id, Status::NamespaceNotReady));
+            self.in_flight += 1;
+            return Ok(());
+        }
+        if let Err(QueueFull(command)) = self.drive.submit(now, command) {
+            self.link.iter_mut().for_each(|link| link.not_sent(&command));
+            return Err(QueueFull(command));
+        }
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        let before = completions.len();
+        self.submit_held(now);
+        self.refused.drain(..).for_each(|refused| completions.push(refused));
+        if self.is_remote {
+            let mut ended = CompletionQueue::new();
+            self.drive.poll(now, &mut ended);
+            if self.is_severed {
+                // These commands were aborted, and have completed for the volume.
+                ended = CompletionQueue::new();
+            }
+            let is_lost = self.drive.is_disconnected();
+            while let Some(completion) = ended.pop() {
+                if self.intercepts(now, &completion) {
+                    continue;
+                }
+                let geometry = self.drive.geometry(NamespaceId::FIRST);
+                let completion = match &mut self.link {
+                    Some(link) => link.ended(geometry, completion, is_lost),
+                    None => Some(completion),
+                };
+                completion.into_iter().for_each(|completion| completions.push(completion));
+            }
+        } else {
+            self.drive.poll(now, completions);
+        }
+        self.in_flight -= completions.len() - before;
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        if self.refused.is_empty() { self.drive.next_wakeup() } else { Some(Instant::ZERO) }
+    }
+}

@@ -1,0 +1,339 @@
+//! Persist Through Power Loss (NVMe Base 2.0, section 8.19): changes of reservations that wait
+//! until they are durable.
+//!
+//! A change of a namespace that persists its reservations is applied to a copy, and the device
+//! saves the copy. Only then does the copy become visible to all hosts, together with its
+//! notifications and the completion of the command. Until then nothing has changed, and later
+//! reservation commands for the namespace wait. If the device fails to save the copy, the
+//! reservations stay unchanged, and the command fails with Write Fault.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zonda_nvme::log::ReservationNotice;
+use zonda_nvme::reservation::{AcquireAction, PersistChange, ReservationCommand, ReservationKeys};
+use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
+use zonda_zoned::Instant;
+
+use super::table::{Changes, Reservations};
+use crate::connection::receive::Answer;
+use crate::effects::{ConnectionId, Effect};
+use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
+use crate::target::Target;
+use crate::{DeviceKey, TargetConfig, TargetConfigError};
+
+/// The state of persistence of a namespace's reservations.
+#[derive(Debug, Default)]
+pub(crate) struct Persistence {
+    /// The device can save reservations.
+    pub(crate) is_possible: bool,
+    /// The change that the device is saving.
+    change: Option<Change>,
+    /// Commands that were received meanwhile, in order.
+    waiting: VecDeque<(u64, ReservationAction)>,
+    /// The last save has failed, so after a crash the device may restore the state before or after
+    /// it. The next change is saved even if it changes nothing.
+    is_in_doubt: bool,
+}
+
+#[derive(Debug)]
+struct Change {
+    next: Reservations,
+    notices: Vec<(HostId, ReservationNotice)>,
+    /// Key of its request.
+    request: u64,
+    /// The host of a preempt and abort, which completes after the outstanding commands of all other
+    /// hosts.
+    fences: Option<HostId>,
+}
+
+/// A reservation command that has not completed.
+#[derive(Debug)]
+pub(crate) struct ReservationRequest {
+    connection: ConnectionId,
+    entry: SubmissionEntry,
+    /// Namespaces on which it is outstanding.
+    left: usize,
+    /// The first error, if any.
+    status: Result<(), StatusCode>,
+    /// Its controller was reset: it gets no response, and changes that have not begun are dropped.
+    is_aborted: bool,
+}
+
+/// The action of a command on the reservations of a namespace.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ReservationAction {
+    Command {
+        command: ReservationCommand,
+        keys: ReservationKeys,
+        host: HostId,
+    },
+    /// Set Features: the Persist Through Power Loss state.
+    Persist(bool),
+}
+
+impl Persistence {
+    /// # Panics
+    /// If an invariant is violated.
+    pub(crate) fn check_invariants(&self) {
+        assert!(self.change.is_some() || self.waiting.is_empty(), "commands wait only while a change is being saved");
+        assert!(
+            self.is_possible || (self.change.is_none() && !self.is_in_doubt),
+            "only a device that can save reservations has a change in flight or in doubt"
+        );
+    }
+
+    /// Keys of the requests that are outstanding on this namespace.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
+        self.change.iter().map(|change| change.request).chain(self.waiting.iter().map(|&(request, _)| request))
+    }
+}
+
+impl ReservationRequest {
+    /// On how many namespaces it is outstanding.
+    pub(crate) fn left(&self) -> usize {
+        self.left
+    }
+}
+
+impl ReservationAction {
+    /// The reservations after the change, and the notifications for other hosts.
+    fn apply(&self, before: &Reservations) -> Result<(Reservations, Changes), StatusCode> {
+        let mut next = before.clone();
+        let changes = match *self {
+            ReservationAction::Persist(persists) => {
+                next.set_persists(persists);
+                Changes::default()
+            }
+            ReservationAction::Command { command, keys, host } => match command {
+                ReservationCommand::Register { action, ignores_key, persist } => {
+                    let changes = next.register(host, action, keys, ignores_key)?;
+                    match persist {
+                        PersistChange::Keep => {}
+                        PersistChange::Clear => next.set_persists(false),
+                        PersistChange::Set => next.set_persists(true),
+                    }
+                    changes
+                }
+                ReservationCommand::Acquire { action, kind } => next.acquire(host, action, kind, keys)?,
+                ReservationCommand::Release { action, kind_code } => {
+                    next.release(host, action, kind_code, keys.current)?
+                }
+                ReservationCommand::Report { .. } => unreachable!("a report changes nothing"),
+            },
+        };
+        next.check_invariants();
+        Ok((next, changes))
+    }
+
+    fn persists(&self) -> bool {
+        matches!(
+            self,
+            ReservationAction::Persist(true)
+                | ReservationAction::Command {
+                    command: ReservationCommand::Register { persist: PersistChange::Set, .. },
+                    ..
+                }
+        )
+    }
+
+    /// The host of a preempt and abort, which completes after the outstanding commands of all other
+    /// hosts.
+    fn fences(&self) -> Option<HostId> {
+        match *self {
+            ReservationAction::Command {
+                command: ReservationCommand::Acquire { action: AcquireAction::PreemptAndAbort, .. },
+                host,
+                ..
+            } => Some(host),
+            _ => None,
+        }
+    }
+}
+
+/// The initial reservations of a namespace: those that its device has saved.
+pub(crate) fn restore(
+    config: &TargetConfig,
+    device: DeviceKey,
+    subject: impl Fn() -> String,
+) -> Result<(Reservations, Persistence), TargetConfigError> {
+    let Some(saved) = config.saved_reservations.get(&device) else { return Ok(Default::default()) };
+    let mut reservations = Reservations::restore(saved).map_err(|why| TargetConfigError {
+        subject: format!("{}, saved reservations of the device", subject()),
+        remedy: format!("{why}: use the version of zonda that saved them, or restore the whole image from a backup"),
+    })?;
+    // A write protected device cannot save changes, so hosts must not see Persist Through Power
+    // Loss as enabled.
+    let is_possible = !config.write_protected.contains(&device);
+    reservations.set_persists(is_possible && reservations.persists());
+    Ok((reservations, Persistence { is_possible, ..Persistence::default() }))
+}
+
+impl Target {
+    /// A device has saved the bytes of [`Effect::SaveReservations`] durably, or has failed to
+    /// (`saved` is false).
+    ///
+    /// # Panics
+    /// If the device has no save in flight.
+    pub fn reservations_saved(&mut self, now: Instant, device: DeviceKey, saved: bool) {
+        let is_saving = |it: &crate::target::Namespace| it.device == device && it.persistence.change.is_some();
+        let place = self.namespaces.iter().position(is_saving).expect("a device saves only what was requested") as u32;
+        let change = self.namespaces[place as usize].persistence.change.take().expect("the change was just found");
+        self.namespaces[place as usize].persistence.is_in_doubt = !saved;
+        let mut ended = vec![self.connection_of(change.request)];
+        if saved {
+            self.install(place, change);
+        } else {
+            self.complete_request(change.request, Err(StatusCode::WRITE_FAULT));
+        }
+        while self.namespaces[place as usize].persistence.change.is_none()
+            && let Some((request, action)) = self.namespaces[place as usize].persistence.waiting.pop_front()
+        {
+            let connection = self.connection_of(request);
+            ended.push(connection);
+            let is_aborted = self.reservation_requests.get(request).is_some_and(|request| request.is_aborted);
+            if self.connections.get(connection.0).is_some() && !is_aborted {
+                self.begin_change(place, request, action);
+            } else {
+                // Changes that had not begun when their queue was closed are dropped.
+                self.complete_request(request, Err(StatusCode::ABORT_REQUESTED));
+            }
+        }
+        self.close_drained(now, ended);
+    }
+
+    /// Changes the reservations of namespaces, now or after the commands that wait, and completes
+    /// after the last of them.
+    pub(super) fn change_reservations(
+        &mut self,
+        connection: ConnectionId,
+        entry: &SubmissionEntry,
+        places: &[u32],
+        action: ReservationAction,
+    ) -> Result<Answer, StatusCode> {
+        if action.persists() && !places.iter().all(|&place| self.namespaces[place as usize].persistence.is_possible) {
+            return Err(StatusCode::INVALID_FIELD);
+        }
+        if self.reservation_requests.len() >= RESERVATION_REQUESTS_MAX {
+            return Err(StatusCode::COMMAND_INTERRUPTED);
+        }
+        // One more than the namespaces, removed once all have begun or are queued.
+        let request = self.reservation_requests.insert(ReservationRequest {
+            connection,
+            entry: *entry,
+            left: places.len() + 1,
+            status: Ok(()),
+            is_aborted: false,
+        });
+        for &place in places {
+            let persistence = &mut self.namespaces[place as usize].persistence;
+            if persistence.change.is_some() {
+                persistence.waiting.push_back((request, action));
+            } else {
+                self.begin_change(place, request, action);
+            }
+        }
+        self.complete_request(request, Ok(()));
+        Ok(Answer::Later)
+    }
+
+    /// Sets the Persist Through Power Loss state of namespaces whose devices can save reservations.
+    pub(crate) fn persist_reservations(
+        &mut self,
+        connection: ConnectionId,
+        entry: &SubmissionEntry,
+        places: &[u32],
+        persists: bool,
+    ) -> Result<Answer, StatusCode> {
+        self.change_reservations(connection, entry, places, ReservationAction::Persist(persists))
+    }
+
+    /// A controller is reset: its admin queue stays open, and the reservation commands on it end
+    /// without a response.
+    pub(crate) fn abort_reservation_requests(&mut self, id: ConnectionId) {
+        for key in self.reservation_requests.keys() {
+            let request = self.reservation_requests.get_mut(key).expect("the key is in the table");
+            request.is_aborted |= request.connection == id;
+        }
+    }
+
+    /// Whether a connection has an outstanding reservation command.
+    pub(crate) fn has_reservation_request(&self, id: ConnectionId) -> bool {
+        self.reservation_requests.iter().any(|(_, request)| request.connection == id)
+    }
+
+    /// While the target drains: closes those of these connections that are idle.
+    pub(super) fn close_drained(&mut self, now: Instant, connections: Vec<ConnectionId>) {
+        if self.draining {
+            connections.into_iter().for_each(|connection| self.close_if_idle(now, connection));
+        }
+    }
+
+    /// The connection of an outstanding request.
+    pub(super) fn connection_of(&self, request: u64) -> ConnectionId {
+        self.reservation_requests.get(request).expect("an outstanding request is in the table").connection
+    }
+
+    fn begin_change(&mut self, place: u32, request: u64, action: ReservationAction) {
+        let fences = action.fences();
+        let namespace = &self.namespaces[place as usize];
+        let (next, changes) = match action.apply(&namespace.reservations) {
+            Ok(_) if fences.is_some() && self.fences_and_saving() >= FENCES_MAX => {
+                return self.complete_request(request, Err(StatusCode::COMMAND_INTERRUPTED));
+            }
+            Ok(changed) => changed,
+            Err(status) => return self.complete_request(request, Err(status)),
+        };
+        let saved = next.to_saved();
+        let (before, in_doubt) = (namespace.reservations.to_saved(), namespace.persistence.is_in_doubt);
+        let must_wait = saved != before || in_doubt;
+        let change = Change { next, notices: changes.notices, request, fences };
+        if must_wait {
+            let device = namespace.device;
+            self.namespaces[place as usize].persistence.change = Some(change);
+            self.effects.push_back(Effect::SaveReservations { device, bytes: Bytes::from(saved) });
+        } else {
+            self.install(place, change);
+        }
+    }
+
+    /// Makes a change visible to all hosts at once.
+    fn install(&mut self, place: u32, change: Change) {
+        let Change { next, notices, request, fences } = change;
+        self.namespaces[place as usize].reservations = next;
+        self.reservation_changes += 1;
+        self.notify_of_reservations(place, &notices);
+        match fences {
+            Some(host) => self.fence(request, place, host),
+            None => self.complete_request(request, Ok(())),
+        }
+    }
+
+    /// The number of preemptions that wait for commands of other hosts, or will once they are
+    /// saved.
+    fn fences_and_saving(&self) -> usize {
+        let fences =
+            |it: &&crate::target::Namespace| it.persistence.change.as_ref().is_some_and(|it| it.fences.is_some());
+        self.fences.len() + self.namespaces.iter().filter(fences).count()
+    }
+
+    /// A command has ended on one of its namespaces; it completes after the last of them.
+    pub(super) fn complete_request(&mut self, key: u64, status: Result<(), StatusCode>) {
+        let request = self.reservation_requests.get_mut(key).expect("a request ends once on each namespace");
+        request.left -= 1;
+        request.status = request.status.and(status);
+        if request.left > 0 {
+            return;
+        }
+        let ReservationRequest { connection, entry, status, is_aborted, .. } =
+            self.reservation_requests.remove(key).expect("the request was just found");
+        if is_aborted {
+            return;
+        }
+        match status {
+            // A disconnected host gets no response.
+            Ok(()) => self.respond(connection, entry.command_id.get(), StatusCode::SUCCESS, 0),
+            Err(status) => self.refuse(connection, &entry, status),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Checks of crates and files: purity of pure crates, and maximum lengths of files.
+
+use std::path::{Path, PathBuf};
+
+/// Crates of levels 0 to 2.
+const PURE: &[&str] = &[
+    "zoned",
+    "config",
+    "profiles",
+    "ssd",
+    "layers",
+    "files",
+    "nbd",
+    "raid",
+    "erasure",
+    "workload",
+    "nvme",
+    "chap",
+    "target",
+    "initiator",
+    "image",
+    "plot",
+    "stack",
+    "sim",
+    "lab",
+    "advise",
+];
+/// Maximum number of lines of a `lib.rs`.
+const FRONT_PAGE_LINES_MAX: usize = 100;
+/// Maximum number of lines of any other file.
+const FILE_LINES_MAX: usize = 600;
+
+pub(crate) fn check(root: &Path) -> Vec<String> {
+    let mut findings = Vec::new();
+    for name in PURE {
+        check_purity(root, name, &mut findings);
+    }
+    for folder in ["crates", "tests", "bench", "xtask"] {
+        for file in rust_files(&root.join(folder)) {
+            check_size(root, &file, &mut findings);
+        }
+    }
+    findings
+}
+
+/// A pure crate forbids unsafe code, and has the lints against clocks, threads, files and random
+/// hashing.
+fn check_purity(root: &Path, name: &str, findings: &mut Vec<String>) {
+    let folder = root.join("crates").join(name);
+    let front = std::fs::read_to_string(folder.join("src/lib.rs")).unwrap_or_default();
+    if !front.contains("#![forbid(unsafe_code)]") {
+        findings.push(format!("layout: crates/{name}/src/lib.rs lacks #![forbid(unsafe_code)]"));
+    }
+    let lints = std::fs::read_to_string(folder.join("clippy.toml")).unwrap_or_default();
+    for forbidden in
+        ["std::time::Instant", "std::collections::HashMap", "std::thread::spawn", "std::fs::File", "std::env::var"]
+    {
+        if !lints.contains(forbidden) {
+            findings.push(format!("layout: crates/{name}/clippy.toml does not forbid {forbidden}"));
+        }
+    }
+}
+
+fn check_size(root: &Path, file: &Path, findings: &mut Vec<String>) {
+    let lines = std::fs::read_to_string(file).unwrap_or_default().lines().count();
+    let is_front = file.file_name().is_some_and(|name| name == "lib.rs");
+    let most = if is_front { FRONT_PAGE_LINES_MAX } else { FILE_LINES_MAX };
+    if lines > most {
+        let shown = file.strip_prefix(root).unwrap_or(file).display();
+        findings.push(format!("layout: {shown} has {lines} lines, more than {most}: split the file"));
+    }
+}
+
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut files = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            // Cargo marks the directories that it builds in. Their names are no sign: the NVMe/TCP
+            // target is a crate.
+            if !path.join("CACHEDIR.TAG").exists() {
+                files.extend(rust_files(&path));
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crate_that_is_called_target_is_checked_too() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace");
+        assert!(rust_files(&root.join("crates")).contains(&root.join("crates/target/src/lib.rs")));
+    }
+}
