@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::bugs::SeededBug;
 use crate::format::record::{HEADER_BYTES, OVERWRITE_TAGS, OVERWRITE_ZEROS, Record};
-use crate::format::tag::{ANYTHING, TAG_BYTES, TagCodec, TagPair, Verdict, is_zero};
+use crate::format::tag::{ANYTHING, LOST, TAG_BYTES, TagCodec, TagPair, Verdict, is_zero};
 use crate::ranges::RangeSet;
 
 /// Blocks, by LBA, that may not match their tags because they were being overwritten. Takes as much
@@ -134,6 +134,10 @@ impl Intents {
                         let pair = TagPair::try_from(pair).expect("it is cut to this length");
                         if pair == ANYTHING {
                             intended.anything.insert(lba..lba + 1);
+                        } else if pair[TAG_BYTES..] == LOST {
+                            intended.anything.remove(lba..lba + 1);
+                            intended.zeros.remove(lba..lba + 1);
+                            intended.tags.retain(|(other, _)| *other != lba);
                         } else {
                             intended.tags.push((lba, pair));
                         }

@@ -58,18 +58,6 @@ impl RangeSet {
     pub(crate) fn union(&mut self, other: &RangeSet) {
         other.iter().for_each(|range| self.insert(range));
     }
-
-    /// The numbers in both sets.
-    pub(crate) fn intersection(&self, other: &RangeSet) -> RangeSet {
-        let mut both = RangeSet::default();
-        for range in other.iter() {
-            let before = self.ends.range(..range.start).next_back();
-            for (&start, &end) in before.into_iter().chain(self.ends.range(range.start..range.end)) {
-                both.insert(start.max(range.start)..end.min(range.end));
-            }
-        }
-        both
-    }
 }
 
 #[cfg(test)]
@@ -105,7 +93,6 @@ mod tests {
                 assert_eq!(numbers(&set), slow);
                 let gaps = slow.iter().filter(|&&number| !slow.contains(&(number + 1))).count();
                 assert_eq!(set.ranges_count(), gaps, "adjacent ranges are merged: {set:?}");
-                assert_eq!(numbers(&set.intersection(&other)), slow.intersection(&other_slow).copied().collect());
                 let mut both = set.clone();
                 both.union(&other);
                 assert_eq!(numbers(&both), slow.union(&other_slow).copied().collect());

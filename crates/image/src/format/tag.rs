@@ -33,6 +33,9 @@ pub(crate) const LOST_BYTE: u8 = 0xff;
 pub(crate) type TagPair = [u8; 2 * TAG_BYTES];
 /// Any contents of a block with this pair are accepted: no overwrite has such a tag.
 pub(crate) const ANYTHING: TagPair = [LOST_BYTE; 2 * TAG_BYTES];
+/// A tag that fits nothing. After a block's own tag in a pair: the block is damaged, and earlier
+/// intents do not apply to it.
+pub(crate) const LOST: [u8; TAG_BYTES] = [LOST_BYTE; TAG_BYTES];
 const METADATA_MAX: usize = zonda_zoned::limits::METADATA_BYTES_MAX as usize;
 
 /// Encodes and verifies the tags of one image.

@@ -5,15 +5,21 @@
 //! Once it has succeeded, another overwrite would have to record its own tag. Instead the second
 //! one records that any contents are accepted, and later ones record nothing until the next flush.
 //! Zeros need no tags. A flush ends the intents that were recorded before it began, except for
-//! blocks being written then: it repeats their intents.
+//! blocks being written then: it repeats their intents, with the tags before and after, since it
+//! covers the earlier overwrites.
+//!
+//! A read that finds damage in a block of which an intent accepts any contents records that, so
+//! that no recovery accepts the damage.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use zonda_zoned::Status;
 
 use crate::bugs::SeededBug;
 use crate::format::record::{Kind, OVERWRITE_ANYTHING, OVERWRITE_TAGS, OVERWRITE_ZEROS};
-use crate::format::tag::{ANYTHING, LOST_BYTE, TAG_BYTES};
+use crate::format::tag::{ANYTHING, LOST, LOST_BYTE, TAG_BYTES, Verdict};
 use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
@@ -35,6 +41,8 @@ pub(super) struct Intent {
     tags: Bytes,
     /// Blocks of which any contents are accepted.
     open: RangeSet,
+    /// A flush that began while the write was in progress repeats it.
+    is_carried: bool,
 }
 
 /// The intents in the journal, by LBA.
@@ -42,8 +50,10 @@ pub(super) struct Intent {
 pub(super) struct Intents {
     /// Blocks of which, since the last flush began, a synced intent accepts any contents.
     open: RangeSet,
-    /// Blocks that were written since, successfully, under an intent with tags.
-    written: RangeSet,
+    /// Blocks that were written since, successfully, under an intent: those with data by their
+    /// tags, of which there are as many as in the journal, and zeros.
+    written: BTreeMap<u64, [u8; TAG_BYTES]>,
+    zeroed: RangeSet,
     /// Intents of writes in progress when the last flush began.
     carried: Vec<Intent>,
     /// Records of the journal when that flush began.
@@ -56,9 +66,25 @@ impl Intents {
     /// Drops the blocks of a zone that is reset.
     pub(super) fn forget(&mut self, blocks: Range<u64>) {
         self.carried.retain(|intent| !blocks.contains(&intent.blocks.start));
-        for set in [&mut self.open, &mut self.written] {
-            set.remove(blocks.clone());
+        self.forget_blocks(blocks);
+    }
+
+    fn forget_blocks(&mut self, blocks: Range<u64>) {
+        self.open.remove(blocks.clone());
+        self.zeroed.remove(blocks.clone());
+        let written: Vec<u64> = self.written.range(blocks).map(|(lba, _)| *lba).collect();
+        for lba in written {
+            self.written.remove(&lba);
         }
+    }
+
+    fn is_written(&self, lba: u64) -> bool {
+        self.written.contains_key(&lba) || self.zeroed.covers(&(lba..lba + 1))
+    }
+
+    fn note_data(&mut self, lba: u64, tag: [u8; TAG_BYTES]) {
+        self.zeroed.remove(lba..lba + 1);
+        self.written.insert(lba, tag);
     }
 }
 
@@ -67,7 +93,7 @@ impl Intent {
     fn anything(blocks: Range<u64>) -> Intent {
         let mut open = RangeSet::default();
         open.insert(blocks.clone());
-        Intent { blocks, way: OVERWRITE_ANYTHING, tags: Bytes::new(), open }
+        Intent { blocks, way: OVERWRITE_ANYTHING, tags: Bytes::new(), open, is_carried: false }
     }
 
     fn record(&self) -> OwnRecord {
@@ -95,8 +121,8 @@ impl Image {
         let Work::Overwrite { data, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
         if data.is_none() {
             let (tags, open) = (Bytes::new(), RangeSet::default());
-            self.record_intent(index, Intent { blocks, way: OVERWRITE_ZEROS, tags, open });
-        } else if self.intents.written.covers(&blocks) {
+            self.record_intent(index, Intent { blocks, way: OVERWRITE_ZEROS, tags, open, is_carried: false });
+        } else if blocks.clone().all(|lba| self.intents.is_written(lba)) {
             if self.has(SeededBug::UnrecordedRepeat) {
                 self.write_data_and_tags(index);
                 return;
@@ -150,7 +176,7 @@ impl Image {
         let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
         let mut open = RangeSet::default();
         for (i, lba) in blocks.clone().enumerate() {
-            if self.intents.written.covers(&(lba..lba + 1)) {
+            if self.intents.is_written(lba) {
                 open.insert(lba..lba + 1);
                 tags.put_slice(&ANYTHING);
                 continue;
@@ -163,7 +189,7 @@ impl Image {
             }
             tags.put_slice(&after[place]);
         }
-        self.record_intent(index, Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open });
+        self.record_intent(index, Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open, is_carried: false });
     }
 
     fn record_intent(&mut self, index: u32, new: Intent) {
@@ -184,11 +210,42 @@ impl Image {
     }
 
     /// Notes a successful overwrite in place: the next one of these blocks must be distinguished
-    /// from it.
+    /// from it. One that a flush carries is not counted: the flush does not cover it, and the next
+    /// overwrite is the first one since.
     pub(super) fn note_written_in_place(&mut self, index: u32) {
-        let Work::Overwrite { intent, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
-        if let Some(intent) = intent {
-            self.intents.written.insert(intent.blocks.clone());
+        let part = &self.parts[index];
+        let Work::Overwrite { intent, data, tags, .. } = &part.work else { unreachable!("an overwrite") };
+        let blocks = match intent {
+            Some(intent) if intent.is_carried => return,
+            Some(intent) => intent.blocks.clone(),
+            None => self.named_by_intent(index),
+        };
+        if blocks.is_empty() || (intent.is_none() && !self.intents.open.covers(&blocks)) {
+            return;
+        }
+        let (is_data, tags, first) = (data.is_some(), tags.clone(), self.lba(part.zone, part.first));
+        if is_data {
+            blocks.for_each(|lba| self.intents.note_data(lba, tag_at(&tags, lba - first)));
+        } else {
+            let open = std::mem::take(&mut self.intents.open);
+            self.intents.forget_blocks(blocks.clone());
+            self.intents.open = open;
+            self.intents.zeroed.insert(blocks);
+        }
+    }
+
+    /// Notes the tags on file after a failed overwrite.
+    pub(super) fn note_repaired_in_place(&mut self, index: u32, tags: &[u8]) {
+        if self.layout.logs_contents {
+            return;
+        }
+        let part = &self.parts[index];
+        let Work::Overwrite { data: Some(_), .. } = &part.work else { return };
+        let first = self.lba(part.zone, part.first);
+        for lba in self.named_by_intent(index) {
+            if self.intents.is_written(lba) {
+                self.intents.note_data(lba, tag_at(tags, lba - first));
+            }
         }
     }
 
@@ -197,20 +254,112 @@ impl Image {
         if self.layout.logs_contents {
             return;
         }
+        let in_progress: Vec<u32> = self.parts.iter().map(|(index, _)| index).collect();
         let mut carried = Vec::new();
-        let mut in_progress = RangeSet::default();
-        for (index, part) in self.parts.iter() {
-            let Work::Overwrite { intent, .. } = &part.work else { continue };
-            if !matches!(part.stage, Stage::Waiting | Stage::Held) {
-                in_progress.insert(self.named_by_intent(index));
-                carried.extend(intent.as_deref().cloned());
-            }
+        for index in in_progress {
+            let Some(intent) = self.intent_to_carry(index) else { continue };
+            carried.push(intent.clone());
+            let Work::Overwrite { intent: own, .. } = &mut self.parts[index].work else { unreachable!("an overwrite") };
+            *own = Some(Box::new(Intent { is_carried: true, ..intent }));
         }
         let intents = &mut self.intents;
-        carried.extend(intents.open.intersection(&in_progress).iter().map(Intent::anything));
         intents.carried = carried;
-        (intents.open, intents.written) = Default::default();
+        intents.open = RangeSet::default();
+        intents.written.clear();
+        intents.zeroed = RangeSet::default();
         intents.records_before = self.journal.added_records();
+    }
+
+    /// The intent of a write in progress after a flush that covers all earlier writes: its tags
+    /// before and after. `None` if it has none, or has yet to record it.
+    fn intent_to_carry(&self, index: u32) -> Option<Intent> {
+        let part = &self.parts[index];
+        let Work::Overwrite { intent, data, tags: after, .. } = &part.work else { return None };
+        if matches!(part.stage, Stage::Waiting | Stage::Held | Stage::Before) {
+            return None;
+        }
+        let blocks = match intent {
+            Some(intent) if intent.open.ranges_count() == 0 => {
+                return Some((**intent).clone());
+            }
+            Some(intent) => intent.blocks.clone(),
+            None => self.named_by_intent(index),
+        };
+        if blocks.is_empty() || (intent.is_none() && !self.intents.open.covers(&blocks)) {
+            return None;
+        }
+        let mut open = RangeSet::default();
+        if data.is_none() {
+            return Some(Intent { blocks, way: OVERWRITE_ZEROS, tags: Bytes::new(), open, is_carried: true });
+        }
+        let first = self.lba(part.zone, part.first);
+        let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
+        for lba in blocks.clone() {
+            let zeros = self.codec.of_zeros(lba, part.generation, 1);
+            let own = intent.as_ref().filter(|intent| !intent.open.covers(&(lba..lba + 1)));
+            let before = match own {
+                Some(intent) => intent.before(lba),
+                None if self.intents.zeroed.covers(&(lba..lba + 1)) => Some(&zeros[..]),
+                None => self.intents.written.get(&lba).map(|tag| &tag[..]),
+            };
+            let Some(before) = before else {
+                open.insert(lba..lba + 1);
+                tags.put_slice(&ANYTHING);
+                continue;
+            };
+            tags.put_slice(before);
+            tags.put_slice(&tag_at(after, lba - first));
+        }
+        Some(Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open, is_carried: true })
+    }
+
+    /// A read has found damage. If an intent in the journal would accept it, it is recorded, and
+    /// then the read ends. Returns whether it does.
+    pub(super) fn keep_damage(&mut self, index: u32, data: &Bytes, tags: &Bytes) -> bool {
+        let Part { zone, first, end, generation, .. } = self.parts[index];
+        let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
+        let blocks = (end - first) as usize;
+        if self.layout.logs_contents
+            || !self.intents.is_any_left
+            || data.len() != blocks * block_bytes
+            || tags.len() != blocks * tag_bytes
+        {
+            return false;
+        }
+        let from = self.lba(zone, first);
+        let is_damaged = |lba: &u64| {
+            let at = (lba - from) as usize;
+            let (tag, data) = (&tags[at * tag_bytes..][..tag_bytes], &data[at * block_bytes..][..block_bytes]);
+            self.codec.verify(tag, *lba, generation, data) == Verdict::Mismatch
+        };
+        let damaged: Vec<u64> = (from..from + blocks as u64).filter(is_damaged).collect();
+        let (Some(&start), Some(&last)) = (damaged.first(), damaged.last()) else { return false };
+        let Work::Read { records_damage, .. } = &mut self.parts[index].work else { unreachable!("a read") };
+        if !std::mem::replace(records_damage, true) {
+            // It starts again once the journal has space for it.
+            self.start_part(index);
+            return true;
+        }
+        let mut pairs = BytesMut::with_capacity((last - start + 1) as usize * 2 * TAG_BYTES);
+        for lba in start..=last {
+            let tag = tag_at(tags, lba - from);
+            pairs.put_slice(&tag);
+            pairs.put_slice(if damaged.binary_search(&lba).is_ok() { &LOST } else { &tag });
+        }
+        let mut record = OwnRecord::new(Kind::Overwrite, 0, 0);
+        (record.a, record.b, record.c) = (start, last - start + 1, OVERWRITE_TAGS);
+        record.head = pairs.freeze();
+        for lba in damaged {
+            self.intents.forget_blocks(lba..lba + 1);
+        }
+        self.parts[index].stage = Stage::Journal;
+        self.push_record(record, index);
+        true
+    }
+
+    /// Called when the damage that a read has found is recorded, or cannot be.
+    pub(super) fn on_damage_recorded(&mut self, index: u32) {
+        self.end_read_part(index, Status::UnrecoveredReadError);
     }
 
     /// A flush has succeeded: intents from before it end, and those of writes in progress are
@@ -243,11 +392,19 @@ impl Image {
             self.codec.accept(&mut tag, place, part.generation, block);
             tag.freeze()
         };
-        if !self.named_by_intent(index).contains(&place) || self.intents.open.covers(&(place..place + 1)) {
+        let itself = place..place + 1;
+        let is_open = self.intents.open.covers(&itself) || intent.as_ref().is_some_and(|own| own.open.covers(&itself));
+        if !self.named_by_intent(index).contains(&place) || is_open {
             return Some(accept());
         }
         let before = intent.as_ref().and_then(|intent| intent.before(place))?;
         let fits = self.codec.fits(before, place, part.generation, block);
         fits.then(|| Bytes::copy_from_slice(before))
     }
+}
+
+/// The tag of the block at this place of a part.
+fn tag_at(tags: &[u8], at: u64) -> [u8; TAG_BYTES] {
+    let at = at as usize * TAG_BYTES;
+    tags[at..at + TAG_BYTES].try_into().expect("a block has a tag of this length: blocks in place have no metadata")
 }

@@ -171,7 +171,9 @@ impl Image {
     fn record_bytes(&self, index: u32) -> u64 {
         let payload = match &self.parts[index].work {
             Work::Overwrite { data: Some(data), tags, .. } if self.layout.logs_contents => data.len() + tags.len(),
-            Work::Overwrite { data: Some(_), .. } => 2 * TAG_BYTES * self.parts[index].blocks() as usize,
+            Work::Overwrite { data: Some(_), .. } | Work::Read { .. } => {
+                2 * TAG_BYTES * self.parts[index].blocks() as usize
+            }
             Work::Manage(manage) => manage.extension.len(),
             _ => 0,
         };
@@ -343,6 +345,7 @@ impl Image {
         match self.parts[part].work {
             Work::Overwrite { .. } => self.on_overwrite_recorded(part, recorded),
             Work::Manage(_) => self.on_management_recorded(part, recorded),
+            Work::Read { .. } => self.on_damage_recorded(part),
             _ => unreachable!("no other part writes records"),
         }
     }

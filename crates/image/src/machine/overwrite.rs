@@ -189,6 +189,7 @@ impl Image {
             return;
         }
         let repaired = repaired.freeze();
+        self.note_repaired_in_place(index, &repaired);
         for Range { start, end } in new_tagged.iter() {
             let offset = self.layout.tag_offset(zone, first + start);
             let pieces = vec![repaired.slice(start as usize * tag_bytes..end as usize * tag_bytes)];

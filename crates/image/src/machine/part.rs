@@ -76,6 +76,8 @@ pub(super) enum Work {
         place: u64,
         data: Option<Bytes>,
         tags: Option<Bytes>,
+        /// It has found damage that an intent in the journal would accept: it records that.
+        records_damage: bool,
     },
     /// A write at the write pointer of a zone without ZRWA. No data: zeros.
     Sequential { data: Option<Bytes>, tags: Bytes },
@@ -227,6 +229,7 @@ impl Part {
     pub(super) fn uses_journal(&self) -> bool {
         match &self.work {
             Work::Overwrite { .. } => true,
+            Work::Read { records_damage, .. } => *records_damage,
             Work::Manage(manage) => manage.kind.is_some(),
             _ => false,
         }

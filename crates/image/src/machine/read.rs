@@ -38,12 +38,26 @@ impl Image {
 
     pub(super) fn end_read(&mut self, index: u32) {
         let part = &mut self.parts[index];
-        let Work::Read { place, data, tags } = &mut part.work else { unreachable!("a read") };
+        let Work::Read { place, data, tags, .. } = &mut part.work else { unreachable!("a read") };
         let (place, data, tags) = (*place, data.take(), tags.take());
         let status = match (data, tags) {
-            (Some(data), Some(tags)) => self.verify_read(index, place, data, &tags),
+            (Some(data), Some(tags)) => {
+                let status = self.verify_read(index, place, data.clone(), &tags);
+                if status != Status::Success && self.keep_damage(index, &data, &tags) {
+                    return;
+                }
+                status
+            }
             _ => Status::UnrecoveredReadError,
         };
+        self.end_read_part(index, status);
+    }
+
+    /// Ends a read that may have used the journal.
+    pub(super) fn end_read_part(&mut self, index: u32, status: Status) {
+        if self.parts[index].uses_journal() {
+            self.leave_journal(index);
+        }
         self.end_part(index, status);
     }
 

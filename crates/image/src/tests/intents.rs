@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use zonda_zoned::{BlockBuffer, Blocks, Geometry, Lba, Operation, Payload, Prng, Status, ZoneAction, ZrwaGeometry};
+use zonda_zoned::{
+    BlockBuffer, Blocks, Geometry, Lba, LbaRange, Operation, Payload, Prng, Status, ZoneAction, ZrwaGeometry,
+};
 
 use crate::format::record::{Kind, MARKS_BYTES, Place, Record};
 use crate::format::superblock::COPY_BYTES;
@@ -83,6 +85,102 @@ fn a_check_reports_how_many_blocks_it_accepts_as_they_are() {
     let mut drive = Drive::open(disk);
     assert_eq!(drive.marks(40, 4), [Ok(7), Ok(b'r'), Ok(9), Err(Status::UnrecoveredReadError)]);
     assert_eq!(drive.report.accepted_blocks, 1);
+}
+
+#[test]
+fn rot_is_found_in_a_block_whose_overwrite_was_in_flight_when_a_flush_began() {
+    for (is_flushed_before, is_overwritten_after) in [(false, false), (true, false), (true, true)] {
+        let mut drive = Drive::create(&spec(conventional()));
+        if is_flushed_before {
+            assert!(drive.write(5, 1, 1).is_success());
+            assert!(drive.run(Operation::Flush).status.is_success());
+        }
+        assert!(drive.write(5, 1, 2).is_success());
+        drive.submit(drive.write_of(5, 1, 3));
+        drive.submit(Operation::Flush);
+        assert!(drive.complete_all().iter().all(|completion| completion.status.is_success()));
+        if is_overwritten_after {
+            assert!(drive.write(5, 1, 4).is_success());
+        }
+        let mut disk = drive.kill(&mut Prng::new(1));
+        rot(&mut disk, 5);
+        assert_eq!(checked(&disk), (vec![5], 0));
+        let mut drive = Drive::open(disk);
+        assert_eq!(drive.marks(5, 1), [Err(Status::UnrecoveredReadError)]);
+    }
+}
+
+#[test]
+fn blocks_that_are_overwritten_while_a_flush_runs_are_old_or_new_after_a_power_loss() {
+    for seed in 0..300 {
+        let mut prng = Prng::new(seed);
+        let mut drive = Drive::create(&spec(conventional()));
+        assert!(drive.write(5, 2, 1).is_success());
+        assert!(drive.run(Operation::Flush).status.is_success());
+        assert!(drive.write(5, 2, 10).is_success());
+        drive.submit(drive.write_of(5, 2, 20));
+        let flush = drive.submit(Operation::Flush);
+        let mut is_flushed = false;
+        for _ in 0..prng.below(14) {
+            drive.step_any(&mut prng);
+            is_flushed |= drive.poll().iter().any(|completion| completion.id == flush);
+        }
+        let mut drive =
+            Drive::open(if prng.chance(1, 2) { drive.kill(&mut prng) } else { drive.lose_power(&mut prng) });
+        for (block, mark) in (0..).zip(drive.marks(5, 2)) {
+            let possible = if is_flushed { &[10, 20][..] } else { &[1, 10, 20] };
+            let is_possible = possible.iter().any(|first| mark == Ok(first + block));
+            assert!(is_possible, "seed {seed}: block {block} is {mark:?}, flushed: {is_flushed}");
+        }
+    }
+}
+
+#[test]
+fn damage_that_a_read_has_found_is_not_accepted_after_a_kill() {
+    for is_overwritten in [false, true] {
+        let mut drive = Drive::create(&spec(conventional()));
+        assert!(drive.write(4, 3, 1).is_success());
+        assert!(drive.write(4, 3, 10).is_success());
+        rot(&mut drive.disk, 5);
+        assert_eq!(drive.marks(4, 3), [Ok(10), Err(Status::UnrecoveredReadError), Ok(12)]);
+        if is_overwritten {
+            drive = overwritten_in_part(drive, 5, false, true);
+        } else {
+            let disk = drive.kill(&mut Prng::new(1));
+            assert_eq!(checked(&disk), (vec![5], 0));
+            drive = Drive::open(disk);
+        }
+        assert_eq!(drive.marks(4, 3), [Ok(10), Err(Status::UnrecoveredReadError), Ok(12)]);
+        assert!(drive.write(5, 1, 50).is_success());
+        assert_eq!(drive.marks(4, 3), [Ok(10), Ok(50), Ok(12)]);
+    }
+}
+
+#[test]
+fn a_trimmed_block_stays_zeros_when_overwrites_fail_for_lack_of_space_beside_a_flush() {
+    // Blocks 8 to 15 are a page of the file system, which the trim frees.
+    let zeros: Vec<Result<u8, Status>> = [4, 0, 0, 0, 0, 0, 0, 0, 0, 13].map(Ok).to_vec();
+    for tries in 1..4 {
+        let mut drive = Drive::create(&spec(conventional()));
+        assert!(drive.write(4, 20, 1).is_success());
+        let ranges = Box::new([LbaRange { start: Lba(8), blocks: Blocks(8) }]);
+        assert!(drive.run(Operation::Deallocate { ranges }).status.is_success());
+        drive.disk.fault = Some(Fault::NoSpace(None));
+        for at in 0..tries {
+            let write = drive.submit(drive.write_of(8, 8, 40 + at));
+            if at > 0 {
+                drive.submit(Operation::Flush);
+            }
+            for completion in drive.complete_all() {
+                let expected = if completion.id == write { Status::CapacityExceeded } else { Status::Success };
+                assert_eq!(completion.status, expected);
+            }
+            assert_eq!(drive.marks(7, 10), zeros);
+        }
+        drive.disk.fault = None;
+        let mut drive = Drive::open(drive.kill(&mut Prng::new(1)));
+        assert_eq!(drive.marks(7, 10), zeros);
+    }
 }
 
 #[test]
@@ -173,12 +271,12 @@ fn killed_over_rot(data: bool, tags: bool) -> Drive {
     assert!(drive.run(Operation::Flush).status.is_success());
     rot(&mut drive.disk, 0);
     assert_eq!(drive.marks(0, 1), [Err(Status::UnrecoveredReadError)]);
-    overwritten_in_part(drive, data, tags)
+    overwritten_in_part(drive, 0, data, tags)
 }
 
-/// Overwrites block 0 until data or tags, or both, are on file.
-fn overwritten_in_part(mut drive: Drive, data: bool, tags: bool) -> Drive {
-    drive.submit(drive.write_of(0, 1, 90));
+/// Overwrites a block until data or tags, or both, are on file.
+fn overwritten_in_part(mut drive: Drive, block: u64, data: bool, tags: bool) -> Drive {
+    drive.submit(drive.write_of(block, 1, 90));
     let is_to_come = |operation: &FileOperation| match operation {
         FileOperation::Write { file: ImageFile::Data, .. } => data,
         FileOperation::Write { file: ImageFile::Tags, .. } => tags,
@@ -210,7 +308,7 @@ fn a_block_is_old_or_new_after_an_interrupted_overwrite() {
                 assert!(drive.write(0, 1, first).is_success());
                 assert!(drive.run(Operation::Flush).status.is_success());
             }
-            let mut drive = overwritten_in_part(drive, data, tags);
+            let mut drive = overwritten_in_part(drive, 0, data, tags);
             let expected = if data { 90 } else { first };
             assert_eq!(drive.marks(0, 1), [Ok(expected)], "data {data}, tags {tags}, over {first}");
             assert_eq!(drive.report.accepted_blocks, 0);
@@ -244,7 +342,7 @@ fn an_unreadable_block_stays_an_error_after_a_failed_overwrite_unless_its_data_a
         let expected = if is_on_file { Ok(50) } else { Err(Status::UnrecoveredReadError) };
         assert_eq!(drive.marks(0, 2), [expected, Ok(2)], "seed {seed}");
         // Another interrupted overwrite does not make it readable either.
-        let mut drive = overwritten_in_part(drive, false, false);
+        let mut drive = overwritten_in_part(drive, 0, false, false);
         assert_eq!(drive.marks(0, 2), [expected, Ok(2)], "seed {seed}");
         seen.insert(is_on_file);
     }

@@ -250,8 +250,9 @@ impl ImagesRun<'_> {
         });
         let is_allowed = match &error {
             None => true,
-            // An opening needs no space.
-            Some(ImageError::File { .. }) => !is_full,
+            // An opening needs no space, unless a power loss has undone an allocation that was not
+            // synced.
+            Some(ImageError::File { .. }) => !is_full || stop.crash == Crash::PowerLoss,
             Some(_) => false,
         };
         if !is_allowed {
@@ -317,7 +318,7 @@ impl ImagesRun<'_> {
         let sequential = u64::from(geometry.zone_count - geometry.conventional_zone_count);
         let zone = ZoneIndex(geometry.conventional_zone_count + self.prng.below(sequential) as u32);
         let state = if self.prng.chance(1, 2) { ZoneState::ReadOnly } else { ZoneState::Offline };
-        self.trace.log(self.now, || format!("zone {zone} degrades: {state}"));
+        self.trace.log(self.now, || format!("zone {zone} enters the state {state}"));
         self.ledger.degraded(zone, state);
         self.drive().image.degrade(zone, state);
         self.drive().collect();
