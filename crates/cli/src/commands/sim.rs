@@ -19,9 +19,9 @@ pub(crate) const LONG_ABOUT: &str = "Test the drive model, the NVMe/TCP target, 
 
 Each seed generates a scenario, of one of these kinds:
 
-  drive    a host on a small random drive, with layers, command faults and power losses
+  drive    a host on a small random drive, with layers around it (faults, delays, traces) and power losses
   network  hosts that reach such drives over NVMe/TCP, with slow, reset and silent connections, and kills of hosts and servers
-  files    clients that write, rename and delete files in a file store on such a drive
+  files    clients that write, rename and delete files in a store of files on zones (crate files)
   volumes  a host on a redundant volume over drives that fail, corrupt data, and are removed and added again
   images   a file-backed drive on a disk that fails, fills up, corrupts data and loses power
 

@@ -17,7 +17,7 @@ use crate::parallel::in_parallel;
 use crate::progress::Progress;
 use crate::{files, units};
 
-pub(crate) const LONG_ABOUT: &str = "Recommend zone settings of a drive for a workload: storage element, zone size, parallelism, and \
+pub(crate) const LONG_ABOUT: &str = "Recommend zone settings of a drive for a workload: storage element (the unit of flash that zones are composed of), zone size, parallelism, and \
 the fill level at which the host finishes a zone.
 
 Runs every candidate that the flash of the drive allows on the drive model: a preconditioned drive with files on it, under the \

@@ -22,7 +22,7 @@ that were or may have been written are unreadable in the new image: reads of the
 zone is reset. They never read as zeros.
 
 Keeps zone states, extensions, counters and reservations as far as they are known. If resets are unknown, a zone holds the \
-newest valid blocks, and the report says so. The new image has a new UUID, and the wear of its storage elements starts at 0.
+newest valid blocks, and the report says so. The new image has a new UUID, and the wear counters of its flash start at 0.
 
 The exit code is 0 if every block was copied, 1 if some are unreadable or newer data may be missing because of damaged files, \
 2 if the image cannot be repaired: at least one valid copy of the superblock in image.zonda is needed. The image must not be \

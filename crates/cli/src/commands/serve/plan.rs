@@ -35,12 +35,11 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     };
     let volumes = plan.volumes().count();
     if plan.accepted.accepts_any() && volumes != 1 {
-        let message =
-            format!("losses can be accepted for only one volume at a time, and {volumes} volumes are to be served");
-        return Err(Failure::input(
-            message,
-            "start the server once with this volume only: zonda serve DIR --accept-losses",
-        ));
+        let message = format!(
+            "--accept-losses, --accept-older and --accept-side apply to one volume, and {volumes} volumes are to be \
+             served"
+        );
+        return Err(Failure::input(message, "serve the volume alone, with the same option: zonda serve DIR"));
     }
     match args.http.as_deref() {
         Some("off") => plan.http = None,

@@ -54,8 +54,8 @@ pub(crate) struct CreateArgs {
     /// Space reserved for garbage collection; more space reduces write amplification
     #[arg(long, value_name = "PERCENT", default_value_t = 12, value_parser = clap::value_parser!(u8).range(1..=90))]
     reserve: u8,
-    /// Chunk size for writes of fewer than 16 blocks, in blocks [default: 1, or 4 for drives without
-    /// metadata]
+    /// Chunk size for writes of fewer than 16 blocks, in blocks; larger writes have chunks of their
+    /// own [default: 1, or 4 for drives without metadata]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Option<u32>,
     /// Maximum write rate of a rebuild, such as 200MiB/s [default: unlimited]
