@@ -1,7 +1,9 @@
 //! Words that zonda does not use, because the field has others: what CONTRIBUTING.md calls its
 //! language, kept by a check.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::layout::files;
 
 /// What is not written, and what is written instead. Underscores, line breaks and capitals inside
 /// names separate words too.
@@ -103,13 +105,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
 const THIS_FILE: &str = "xtask/src/language.rs";
 
 pub(crate) fn check(root: &Path) -> Vec<String> {
-    let mut files = Vec::new();
-    for name in READ {
-        collect(&root.join(name), &mut files);
-    }
-    files.sort();
     let mut findings = Vec::new();
-    for file in files {
+    for file in READ.iter().flat_map(|name| files(&root.join(name), KINDS)) {
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let shown = file.strip_prefix(root).unwrap_or(&file).display().to_string();
         if shown == THIS_FILE {
@@ -176,20 +173,6 @@ fn words_of(text: &str) -> Vec<Word> {
     words
 }
 
-fn collect(path: &Path, files: &mut Vec<PathBuf>) {
-    if path.is_file() {
-        let kind = path.extension().map(|kind| kind.to_string_lossy().into_owned()).unwrap_or_default();
-        if KINDS.contains(&kind.as_str()) {
-            files.push(path.to_owned());
-        }
-        return;
-    }
-    let Ok(entries) = std::fs::read_dir(path) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name() != "target") {
-        collect(&entry.path(), files);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,6 +200,7 @@ mod tests {
         std::fs::create_dir_all(root.join("docs/target")).expect("a directory");
         std::fs::write(root.join("docs/a.md"), "one\ntwo is mended\n").expect("a file");
         std::fs::write(root.join("docs/target/b.md"), "mended").expect("a file");
+        std::fs::write(root.join("docs/target/CACHEDIR.TAG"), "").expect("a file");
         let findings = check(&root);
         std::fs::remove_dir_all(&root).expect("the directory is removed");
         assert_eq!(findings, ["language: docs/a.md:2: \"mended\": write repaired"]);

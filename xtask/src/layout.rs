@@ -71,22 +71,27 @@ fn check_size(root: &Path, file: &Path, findings: &mut Vec<String>) {
     }
 }
 
+/// The Rust files below a folder, sorted.
 pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut files = Vec::new();
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() {
-            // Cargo marks the directories that it builds in. Their names are no sign: the NVMe/TCP
-            // target is a crate.
-            if !path.join("CACHEDIR.TAG").exists() {
-                files.extend(rust_files(&path));
-            }
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
+    files(folder, &["rs"])
+}
+
+/// The files of these kinds below a path, sorted; the path itself, if it is a file. A file without
+/// an extension has the kind "".
+pub(crate) fn files(path: &Path, kinds: &[&str]) -> Vec<PathBuf> {
+    if path.is_file() {
+        let kind = path.extension().unwrap_or_default();
+        return if kinds.iter().any(|it| kind == *it) { vec![path.to_owned()] } else { Vec::new() };
     }
-    files.sort();
-    files
+    // Cargo marks the directories that it builds in. Their names are no sign: the NVMe/TCP target
+    // is a crate.
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    if path.join("CACHEDIR.TAG").exists() {
+        return Vec::new();
+    }
+    let mut found: Vec<PathBuf> = entries.flatten().flat_map(|entry| files(&entry.path(), kinds)).collect();
+    found.sort();
+    found
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
 //! Links of documents lead somewhere: to a file that exists, and to a heading that stands in it.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::layout::files;
 
 /// Folders and files whose links are followed.
 const DOCUMENTS: &[&str] = &["docs", "examples", "plugins", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
 
 pub(crate) fn check(root: &Path) -> Vec<String> {
-    let mut documents = Vec::new();
-    for name in DOCUMENTS {
-        collect(&root.join(name), &mut documents);
-    }
-    documents.sort();
     let mut findings = Vec::new();
-    for document in documents {
+    for document in DOCUMENTS.iter().flat_map(|name| files(&root.join(name), &["md"])) {
         let text = std::fs::read_to_string(&document).unwrap_or_default();
         let shown = document.strip_prefix(root).unwrap_or(&document).display().to_string();
         for (line, link) in links_of(&text) {
@@ -90,17 +87,6 @@ fn prose_of(text: &str) -> impl Iterator<Item = (usize, &str)> {
         is_code ^= is_fence;
         (!is_code && !is_fence).then_some((at + 1, content))
     })
-}
-
-fn collect(path: &Path, documents: &mut Vec<PathBuf>) {
-    if path.is_file() {
-        documents.extend(path.extension().is_some_and(|kind| kind == "md").then(|| path.to_owned()));
-        return;
-    }
-    let Ok(entries) = std::fs::read_dir(path) else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name() != "target") {
-        collect(&entry.path(), documents);
-    }
 }
 
 #[cfg(test)]

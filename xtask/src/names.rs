@@ -1,9 +1,9 @@
 //! Checks that tests named in documents exist, for example after a test was renamed.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::layout::rust_files;
+use crate::layout::{files, rust_files};
 
 /// Minimum number of words of a test name: shorter names can be anything.
 const WORDS_MIN: usize = 6;
@@ -15,7 +15,7 @@ pub(crate) fn check(root: &Path) -> Vec<String> {
         .flat_map(|file| functions_of(&std::fs::read_to_string(file).unwrap_or_default()))
         .collect();
     let mut findings = Vec::new();
-    for document in documents(&root.join("docs")) {
+    for document in files(&root.join("docs"), &["md"]) {
         let text = std::fs::read_to_string(&document).unwrap_or_default();
         for name in named_in(&text).filter(|name| !functions.contains(*name)) {
             let shown = document.strip_prefix(root).unwrap_or(&document).display();
@@ -42,18 +42,6 @@ fn named_in(text: &str) -> impl Iterator<Item = &str> {
 
 fn is_of_a_name(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_'
-}
-
-fn documents(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .flat_map(|path| if path.is_dir() { documents(&path) } else { vec![path] })
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    files.sort();
-    files
 }
 
 #[cfg(test)]
