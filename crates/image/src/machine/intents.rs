@@ -66,11 +66,11 @@ impl Intents {
     /// Drops the blocks of a zone that is reset.
     pub(super) fn forget(&mut self, blocks: Range<u64>) {
         self.carried.retain(|intent| !blocks.contains(&intent.blocks.start));
-        self.forget_blocks(blocks);
+        self.open.remove(blocks.clone());
+        self.forget_written(blocks);
     }
 
-    fn forget_blocks(&mut self, blocks: Range<u64>) {
-        self.open.remove(blocks.clone());
+    fn forget_written(&mut self, blocks: Range<u64>) {
         self.zeroed.remove(blocks.clone());
         let written: Vec<u64> = self.written.range(blocks).map(|(lba, _)| *lba).collect();
         for lba in written {
@@ -227,9 +227,7 @@ impl Image {
         if is_data {
             blocks.for_each(|lba| self.intents.note_data(lba, tag_at(&tags, lba - first)));
         } else {
-            let open = std::mem::take(&mut self.intents.open);
-            self.intents.forget_blocks(blocks.clone());
-            self.intents.open = open;
+            self.intents.forget_written(blocks.clone());
             self.intents.zeroed.insert(blocks);
         }
     }
@@ -260,7 +258,7 @@ impl Image {
             let Some(intent) = self.intent_to_carry(index) else { continue };
             carried.push(intent.clone());
             let Work::Overwrite { intent: own, .. } = &mut self.parts[index].work else { unreachable!("an overwrite") };
-            *own = Some(Box::new(Intent { is_carried: true, ..intent }));
+            *own = Some(Box::new(intent));
         }
         let intents = &mut self.intents;
         intents.carried = carried;
@@ -280,7 +278,7 @@ impl Image {
         }
         let blocks = match intent {
             Some(intent) if intent.open.ranges_count() == 0 => {
-                return Some((**intent).clone());
+                return Some(Intent { is_carried: true, ..(**intent).clone() });
             }
             Some(intent) => intent.blocks.clone(),
             None => self.named_by_intent(index),
@@ -295,19 +293,21 @@ impl Image {
         let first = self.lba(part.zone, part.first);
         let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
         for lba in blocks.clone() {
-            let zeros = self.codec.of_zeros(lba, part.generation, 1);
-            let own = intent.as_ref().filter(|intent| !intent.open.covers(&(lba..lba + 1)));
+            let itself = lba..lba + 1;
+            let own = intent.as_ref().filter(|intent| !intent.open.covers(&itself));
             let before = match own {
-                Some(intent) => intent.before(lba),
-                None if self.intents.zeroed.covers(&(lba..lba + 1)) => Some(&zeros[..]),
-                None => self.intents.written.get(&lba).map(|tag| &tag[..]),
+                Some(intent) => intent.before(lba).map(|tag| tag_at(tag, 0)),
+                None if self.intents.zeroed.covers(&itself) => {
+                    Some(tag_at(&self.codec.of_zeros(lba, part.generation, 1), 0))
+                }
+                None => self.intents.written.get(&lba).copied(),
             };
             let Some(before) = before else {
                 open.insert(lba..lba + 1);
                 tags.put_slice(&ANYTHING);
                 continue;
             };
-            tags.put_slice(before);
+            tags.put_slice(&before);
             tags.put_slice(&tag_at(after, lba - first));
         }
         Some(Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open, is_carried: true })
@@ -350,7 +350,8 @@ impl Image {
         (record.a, record.b, record.c) = (start, last - start + 1, OVERWRITE_TAGS);
         record.head = pairs.freeze();
         for lba in damaged {
-            self.intents.forget_blocks(lba..lba + 1);
+            self.intents.open.remove(lba..lba + 1);
+            self.intents.forget_written(lba..lba + 1);
         }
         self.parts[index].stage = Stage::Journal;
         self.push_record(record, index);

@@ -41,13 +41,11 @@ impl Image {
         let Work::Read { place, data, tags, .. } = &mut part.work else { unreachable!("a read") };
         let (place, data, tags) = (*place, data.take(), tags.take());
         let status = match (data, tags) {
-            (Some(data), Some(tags)) => {
-                let status = self.verify_read(index, place, data.clone(), &tags);
-                if status != Status::Success && self.keep_damage(index, &data, &tags) {
-                    return;
-                }
-                status
-            }
+            (Some(data), Some(tags)) => match self.verify_read(index, place, data, &tags) {
+                Ok(()) => Status::Success,
+                Err(data) if self.keep_damage(index, &data, &tags) => return,
+                Err(_) => Status::UnrecoveredReadError,
+            },
             _ => Status::UnrecoveredReadError,
         };
         self.end_read_part(index, status);
@@ -61,32 +59,33 @@ impl Image {
         self.end_part(index, status);
     }
 
-    fn verify_read(&mut self, index: u32, place: u64, data: Bytes, tags: &Bytes) -> Status {
+    /// Keeps the data of a read for its command, or returns them if a block does not match its tag.
+    fn verify_read(&mut self, index: u32, place: u64, data: Bytes, tags: &Bytes) -> Result<(), Bytes> {
         let part = &self.parts[index];
         let (command, blocks) = (part.command, part.blocks());
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
         if data.len() as u64 != blocks * self.layout.block_bytes || tags.len() as u64 != blocks * self.layout.tag_bytes
         {
-            return Status::UnrecoveredReadError;
+            return Err(data);
         }
         let may_be_unwritten = self.may_be_unwritten(part.zone);
         let zeros_are_holes = self.layout.zeros_are_holes(part.zone);
         let lba = self.lba(part.zone, part.first);
         let mut zeros: Vec<usize> = Vec::new();
         for i in 0..blocks as usize {
-            let (tag, data) = (&tags[i * tag_bytes..][..tag_bytes], &data[i * block_bytes..][..block_bytes]);
-            match self.codec.verify(tag, lba + i as u64, part.generation, data) {
+            let (tag, block) = (&tags[i * tag_bytes..][..tag_bytes], &data[i * block_bytes..][..block_bytes]);
+            match self.codec.verify(tag, lba + i as u64, part.generation, block) {
                 Verdict::Data => {}
                 // The data contradict a tag that is older than they are.
-                Verdict::Zeros if zeros_are_holes && !is_zero(data) && !self.has(SeededBug::BelievedZeros) => {
-                    return Status::UnrecoveredReadError;
+                Verdict::Zeros if zeros_are_holes && !is_zero(block) && !self.has(SeededBug::BelievedZeros) => {
+                    return Err(data);
                 }
                 Verdict::Zeros => zeros.push(i),
                 Verdict::Mismatch if self.has(SeededBug::BlindRead) => {}
                 // The data contradict a tag that was lost.
-                Verdict::Unwritten if may_be_unwritten && is_zero(data) => {}
+                Verdict::Unwritten if may_be_unwritten && is_zero(block) => {}
                 Verdict::Unwritten if may_be_unwritten && self.has(SeededBug::BelievedZeros) => zeros.push(i),
-                Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => return Status::UnrecoveredReadError,
+                Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => return Err(data),
             }
         }
         let metadata = self.metadata_of(tags);
@@ -94,7 +93,7 @@ impl Image {
         let data = if zeros.is_empty() { data } else { with_zeros(data, &zeros, block_bytes) };
         if place == 0 && blocks == read.blocks {
             read.found = Some(BlockBuffer { data, metadata });
-            return Status::Success;
+            return Ok(());
         }
         let metadata_bytes = self.codec.metadata_bytes();
         let total = read.blocks as usize;
@@ -102,7 +101,7 @@ impl Image {
             read.assembled.get_or_insert_with(|| (vec![0; total * block_bytes], vec![0; total * metadata_bytes]));
         assembled.0[place as usize * block_bytes..][..data.len()].copy_from_slice(&data);
         assembled.1[place as usize * metadata_bytes..][..metadata.len()].copy_from_slice(&metadata);
-        Status::Success
+        Ok(())
     }
 
     /// The metadata of consecutive blocks, from their tags.
