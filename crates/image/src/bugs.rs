@@ -55,13 +55,17 @@ pub enum SeededBug {
     BlindRead,
     /// A tag of zeros is accepted without checking the data.
     BelievedZeros,
+    /// A flush repeats intents of writes in progress so that they accept any contents.
+    CarriedAnything,
+    /// A read does not record the damage that it has found.
+    ForgottenDamage,
     /// Contents are journaled before space for them is allocated in the files.
     MissingSpace,
 }
 
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 24] = [
+    pub const ALL: [(&'static str, SeededBug); 26] = [
         ("early-write", SeededBug::EarlyWrite),
         ("unsynced-record", SeededBug::UnsyncedRecord),
         ("unsynced-finish", SeededBug::UnsyncedFinish),
@@ -85,6 +89,8 @@ impl SeededBug {
         ("ignored-marks", SeededBug::IgnoredMarks),
         ("blind-read", SeededBug::BlindRead),
         ("believed-zeros", SeededBug::BelievedZeros),
+        ("carried-anything", SeededBug::CarriedAnything),
+        ("forgotten-damage", SeededBug::ForgottenDamage),
         ("missing-space", SeededBug::MissingSpace),
     ];
 }

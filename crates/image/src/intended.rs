@@ -1,6 +1,7 @@
 //! The contents that the journal allows for blocks that were being overwritten in place when the
 //! drive stopped.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::bugs::SeededBug;
@@ -123,6 +124,8 @@ impl Intents {
     /// Completes the collection: all records were read.
     pub(crate) fn complete(self, journal: &[u8]) -> Intended {
         let mut intended = Intended::default();
+        // Of a block that a read found damaged, only later pairs of tags count.
+        let mut lost: BTreeMap<u64, usize> = BTreeMap::new();
         for (_, Intent { blocks, what }) in self.since {
             intended.all.insert(blocks.clone());
             match what {
@@ -137,7 +140,7 @@ impl Intents {
                         } else if pair[TAG_BYTES..] == LOST {
                             intended.anything.remove(lba..lba + 1);
                             intended.zeros.remove(lba..lba + 1);
-                            intended.tags.retain(|(other, _)| *other != lba);
+                            lost.insert(lba, intended.tags.len());
                         } else {
                             intended.tags.push((lba, pair));
                         }
@@ -145,6 +148,11 @@ impl Intents {
                 }
             }
         }
+        let mut place = 0;
+        intended.tags.retain(|(lba, _)| {
+            place += 1;
+            lost.get(lba).is_none_or(|first| place > *first)
+        });
         intended.tags.sort_by_key(|(lba, _)| *lba);
         intended
     }

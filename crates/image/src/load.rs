@@ -2,7 +2,7 @@
 
 use crate::bugs::SeededBug;
 use crate::format::checkpoint::{self, Checkpoint};
-use crate::format::entry::Ledger;
+use crate::format::entry::{Ledger, RecordedState};
 use crate::format::layout::Layout;
 use crate::format::record::{self, Decoded, Kind, MARK_STRIDE, MARKS_BYTES, Mark, OVERWRITE_TAGS, Record};
 use crate::format::superblock;
@@ -167,8 +167,11 @@ impl Loaded {
         }
         self.intended = intents.complete(&journal);
         let entries = &self.ledger.entries;
+        // An offline zone has no contents any more, and no space for any.
         self.logged.complete(journal, |zone, generation| {
-            generation == entries[zone as usize].generation || bug == Some(SeededBug::StaleContents)
+            let entry = &entries[zone as usize];
+            let is_current = generation == entry.generation && entry.state != RecordedState::Offline;
+            is_current || bug == Some(SeededBug::StaleContents)
         });
         Ok(())
     }

@@ -3,7 +3,8 @@
 //!
 //! A checkpoint waits until no part uses the journal, and holds parts that need it. It syncs data
 //! and tags, then writes and syncs one copy and then the other. Reads and writes at write pointers
-//! continue meanwhile.
+//! continue meanwhile. If a copy cannot be written or synced, the next checkpoint begins with this
+//! copy: only the other one is known to be on the media.
 
 use std::collections::VecDeque;
 
@@ -27,8 +28,10 @@ pub(super) struct Checkpointing {
     /// A copy may have been written and the checkpoint is not complete: a recovery would not find
     /// the journal's records.
     blocked: bool,
-    /// The sequence of the last complete checkpoint.
+    /// The sequence of the last checkpoint of which a copy was written.
     sequence: u64,
+    /// The copy that the next checkpoint writes first: the other one is synced.
+    first_slot: u64,
     /// Parts that may write to the journal, and that a checkpoint waits for.
     pub(super) users: u32,
     held: VecDeque<u32>,
@@ -57,6 +60,7 @@ impl Checkpointing {
             wanted: false,
             blocked: false,
             sequence,
+            first_slot: 0,
             users: 0,
             held: VecDeque::new(),
             flushes: Vec::new(),
@@ -150,8 +154,9 @@ impl Image {
         let sequence = checkpoint::next_sequence(self.checkpointing.sequence);
         self.checkpointing.copy =
             checkpoint::encode(&self.layout, &self.spec.uuid, sequence, self.checkpointing.clean, &self.ledger);
+        self.checkpointing.sequence = sequence;
         self.checkpointing.blocked = true;
-        self.write_copy(0);
+        self.write_copy(self.checkpointing.first_slot);
     }
 
     /// Whether nothing is in progress that would need another checkpoint.
@@ -193,7 +198,9 @@ impl Image {
                 self.checkpointing.state = State::Syncing(slot);
                 self.emit(Role::Checkpoint, 0, FileOperation::Sync { file: ImageFile::State });
             }
-            State::Syncing(0) if !self.has(SeededBug::SingleCopy) => self.write_copy(1),
+            State::Syncing(slot) if slot == self.checkpointing.first_slot && !self.has(SeededBug::SingleCopy) => {
+                self.write_copy(1 - slot);
+            }
             State::Syncing(_) => self.complete_checkpoint(),
             State::Idle | State::Draining | State::Flushing => panic!("no checkpoint is being written"),
         }
@@ -201,7 +208,6 @@ impl Image {
 
     fn complete_checkpoint(&mut self) {
         let checkpointing = &mut self.checkpointing;
-        checkpointing.sequence = checkpoint::next_sequence(checkpointing.sequence);
         checkpointing.state = State::Idle;
         checkpointing.blocked = false;
         checkpointing.copy = Bytes::new();
@@ -220,6 +226,9 @@ impl Image {
 
     /// Parts that waited for the checkpoint fail; the next part that needs the journal tries again.
     fn abandon_checkpoint(&mut self, error: FileError) {
+        if let State::Writing(slot) | State::Syncing(slot) = self.checkpointing.state {
+            self.checkpointing.first_slot = slot;
+        }
         self.checkpointing.state = State::Idle;
         self.checkpointing.copy = Bytes::new();
         if self.checkpointing.closing {

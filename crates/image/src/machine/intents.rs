@@ -8,8 +8,8 @@
 //! blocks being written then: it repeats their intents, with the tags before and after, since it
 //! covers the earlier overwrites.
 //!
-//! A read that finds damage in a block of which an intent accepts any contents records that, so
-//! that no recovery accepts the damage.
+//! A read that finds damage while there are intents records it once, so that no recovery accepts
+//! the damage.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -54,6 +54,8 @@ pub(super) struct Intents {
     /// tags, of which there are as many as in the journal, and zeros.
     written: BTreeMap<u64, [u8; TAG_BYTES]>,
     zeroed: RangeSet,
+    /// Blocks whose damage was recorded since, and which were not overwritten after that.
+    damaged: RangeSet,
     /// Intents of writes in progress when the last flush began.
     carried: Vec<Intent>,
     /// Records of the journal when that flush began.
@@ -67,6 +69,7 @@ impl Intents {
     pub(super) fn forget(&mut self, blocks: Range<u64>) {
         self.carried.retain(|intent| !blocks.contains(&intent.blocks.start));
         self.open.remove(blocks.clone());
+        self.damaged.remove(blocks.clone());
         self.forget_written(blocks);
     }
 
@@ -114,6 +117,7 @@ impl Image {
     /// Starts an overwrite in place, with its intent if it needs one.
     pub(super) fn start_in_place(&mut self, index: u32) {
         let blocks = self.named_by_intent(index);
+        self.intents.damaged.remove(blocks.clone());
         if self.intents.open.covers(&blocks) || self.has(SeededBug::MissingIntent) {
             self.write_data_and_tags(index);
             return;
@@ -265,6 +269,7 @@ impl Image {
         intents.open = RangeSet::default();
         intents.written.clear();
         intents.zeroed = RangeSet::default();
+        intents.damaged = RangeSet::default();
         intents.records_before = self.journal.added_records();
     }
 
@@ -292,6 +297,7 @@ impl Image {
         }
         let first = self.lba(part.zone, part.first);
         let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
+        let is_open = self.has(SeededBug::CarriedAnything);
         for lba in blocks.clone() {
             let itself = lba..lba + 1;
             let own = intent.as_ref().filter(|intent| !intent.open.covers(&itself));
@@ -302,7 +308,7 @@ impl Image {
                 }
                 None => self.intents.written.get(&lba).copied(),
             };
-            let Some(before) = before else {
+            let Some(before) = before.filter(|_| !is_open) else {
                 open.insert(lba..lba + 1);
                 tags.put_slice(&ANYTHING);
                 continue;
@@ -321,6 +327,7 @@ impl Image {
         let blocks = (end - first) as usize;
         if self.layout.logs_contents
             || !self.intents.is_any_left
+            || self.has(SeededBug::ForgottenDamage)
             || data.len() != blocks * block_bytes
             || tags.len() != blocks * tag_bytes
         {
@@ -334,12 +341,17 @@ impl Image {
         };
         let damaged: Vec<u64> = (from..from + blocks as u64).filter(is_damaged).collect();
         let (Some(&start), Some(&last)) = (damaged.first(), damaged.last()) else { return false };
-        let Work::Read { records_damage, .. } = &mut self.parts[index].work else { unreachable!("a read") };
-        if !std::mem::replace(records_damage, true) {
+        if damaged.iter().all(|&lba| self.intents.damaged.covers(&(lba..lba + 1))) {
+            return false;
+        }
+        let Work::Read { damage, .. } = &mut self.parts[index].work else { unreachable!("a read") };
+        let Some(recorded) = damage else {
             // It starts again once the journal has space for it.
+            *damage = Some(Box::default());
             self.start_part(index);
             return true;
-        }
+        };
+        damaged.iter().for_each(|&lba| recorded.insert(lba..lba + 1));
         let mut pairs = BytesMut::with_capacity((last - start + 1) as usize * 2 * TAG_BYTES);
         for lba in start..=last {
             let tag = tag_at(tags, lba - from);
@@ -359,7 +371,11 @@ impl Image {
     }
 
     /// Called when the damage that a read has found is recorded, or cannot be.
-    pub(super) fn on_damage_recorded(&mut self, index: u32) {
+    pub(super) fn on_damage_recorded(&mut self, index: u32, recorded: bool) {
+        let Work::Read { damage: Some(damage), .. } = &self.parts[index].work else { unreachable!("it found damage") };
+        if recorded {
+            self.intents.damaged.union(damage);
+        }
         self.end_read_part(index, Status::UnrecoveredReadError);
     }
 

@@ -345,7 +345,7 @@ impl Image {
         match self.parts[part].work {
             Work::Overwrite { .. } => self.on_overwrite_recorded(part, recorded),
             Work::Manage(_) => self.on_management_recorded(part, recorded),
-            Work::Read { .. } => self.on_damage_recorded(part),
+            Work::Read { .. } => self.on_damage_recorded(part, recorded),
             _ => unreachable!("no other part writes records"),
         }
     }

@@ -7,6 +7,7 @@ use zonda_zoned::{BlockBuffer, CommandId, Outcome, Status};
 use crate::Counters;
 use crate::format::entry::Entry;
 use crate::format::record::Kind;
+use crate::ranges::RangeSet;
 
 use super::intents::Intent;
 
@@ -76,8 +77,9 @@ pub(super) enum Work {
         place: u64,
         data: Option<Bytes>,
         tags: Option<Bytes>,
-        /// It has found damage that an intent in the journal would accept: it records that.
-        records_damage: bool,
+        /// It has found damage while there are intents in the journal, and records the damaged
+        /// blocks, by LBA.
+        damage: Option<Box<RangeSet>>,
     },
     /// A write at the write pointer of a zone without ZRWA. No data: zeros.
     Sequential { data: Option<Bytes>, tags: Bytes },
@@ -229,7 +231,7 @@ impl Part {
     pub(super) fn uses_journal(&self) -> bool {
         match &self.work {
             Work::Overwrite { .. } => true,
-            Work::Read { records_damage, .. } => *records_damage,
+            Work::Read { damage, .. } => damage.is_some(),
             Work::Manage(manage) => manage.kind.is_some(),
             _ => false,
         }

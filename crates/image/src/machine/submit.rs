@@ -118,7 +118,7 @@ impl Image {
             let Piece { zone, first, end } = self.piece(start.0 + place, blocks.0 - place);
             let readable = end.min(self.readable(zone));
             if first < readable {
-                let work = Work::Read { place, data: None, tags: None, records_damage: false };
+                let work = Work::Read { place, data: None, tags: None, damage: None };
                 self.add(Part::new(command, zone, self.zones[zone as usize].generation, first, readable, work));
             }
             place += end - first;

@@ -321,6 +321,17 @@ impl Ledger {
         self.blocks.get(&lba).map_or(0, |history| history.changes_before + history.changes.len())
     }
 
+    /// How many writes of a block were submitted since the drive was opened, other than those that
+    /// had ended when a successful flush began.
+    #[must_use]
+    pub fn unflushed_changes(&self, lba: Lba) -> usize {
+        let of = |history: &BlockHistory| {
+            let unflushed = history.changes.iter().filter(|(event, _)| !self.events[*event].durable);
+            history.changes_before + unflushed.count()
+        };
+        self.blocks.get(&lba).map_or(0, of)
+    }
+
     /// The allowed contents of a block, as fingerprints.
     #[must_use]
     pub fn allowed(&self, lba: Lba, crash: Crash) -> Vec<u64> {

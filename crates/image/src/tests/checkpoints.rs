@@ -25,3 +25,23 @@ fn a_flush_whose_record_does_not_fit_behind_a_failed_checkpoint_begins_another_c
         assert_eq!(drive.marks(0, 3), [Ok(10), Ok(11), Err(Status::UnrecoveredReadError)]);
     }
 }
+
+#[test]
+fn a_checkpoint_after_a_failed_one_does_not_overwrite_the_only_synced_copy() {
+    for failing_sync in [0, 1] {
+        for seed in 0..50 {
+            let mut drive = Drive::create(&spec(Geometry::tiny()));
+            drive.disk.prng = Some(Prng::new(seed));
+            drive.write(0, 2, 10);
+            drive.disk.fault = Some(Fault::Sync(ImageFile::State, failing_sync));
+            drive.image.checkpoint();
+            drive.collect();
+            drive.complete_all();
+            drive.write(2, 2, 12);
+            drive.disk.fault = Some(Fault::Write(ImageFile::State, 0));
+            drive.run(Operation::Flush);
+            let mut drive = Drive::open(drive.lose_power(&mut Prng::new(seed)));
+            assert_eq!(drive.marks(0, 2), [Ok(10), Ok(11)], "seed {seed}, sync {failing_sync} failed");
+        }
+    }
+}

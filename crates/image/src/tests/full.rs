@@ -1,6 +1,8 @@
 //! File systems that are full, and have free space again.
 
-use zonda_zoned::{Blocks, Geometry, Lba, LbaRange, Operation, Prng, Status, ZoneAction, ZoneIndex, ZoneState};
+use zonda_zoned::{
+    Blocks, Geometry, Lba, LbaRange, Operation, Prng, Status, ZoneAction, ZoneIndex, ZoneState, ZrwaGeometry,
+};
 
 use crate::testing::{Drive, Fault, spec};
 use crate::{ImageFile, open};
@@ -83,6 +85,29 @@ fn an_image_with_journaled_contents_opens_on_a_full_file_system_after_a_kill() {
         assert_eq!(drive.marks(0, 1), [Ok(1)]);
         assert!(drive.marks(0, 12).iter().all(Result::is_ok));
     }
+}
+
+#[test]
+fn journaled_contents_of_an_offline_zone_need_no_space() {
+    let zrwa = ZrwaGeometry {
+        size_blocks: Blocks(8),
+        flush_granularity_blocks: Blocks(1),
+        resources: 1,
+        explicit_flush: true,
+    };
+    let geometry = Geometry { zrwa: Some(zrwa), conventional_zone_count: 0, ..logged() };
+    let mut drive = Drive::create(&spec(geometry));
+    assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+    assert!(drive.write(0, 2, 1).is_success());
+    // Its contents are in the journal, and its data and tags become holes.
+    drive.image.degrade(ZoneIndex(0), ZoneState::Offline);
+    drive.collect();
+    drive.complete_all();
+    let mut disk = drive.kill(&mut Prng::new(1));
+    disk.fault = Some(Fault::NoSpace(None));
+    let mut drive = Drive::open(disk);
+    assert_eq!(drive.image.zones().zone(ZoneIndex(0)).state, ZoneState::Offline);
+    assert_eq!(drive.marks(0, 1), [Err(Status::ZoneIsOffline)]);
 }
 
 #[test]

@@ -157,6 +157,30 @@ fn damage_that_a_read_has_found_is_not_accepted_after_a_kill() {
 }
 
 #[test]
+fn damage_that_is_read_again_and_again_is_recorded_once() {
+    let mut drive = Drive::create(&spec(conventional()));
+    for mark in [1, 2] {
+        assert!(drive.write(4, 1, mark).is_success());
+    }
+    rot(&mut drive.disk, 4);
+    let mut journals = Vec::new();
+    for _ in 0..3 {
+        journals.push(drive.disk.bytes(ImageFile::Journal).clone());
+        assert_eq!(drive.marks(4, 1), [Err(Status::UnrecoveredReadError)]);
+    }
+    assert_ne!(journals[0], journals[1]);
+    assert_eq!(journals[1], journals[2]);
+    assert_eq!(&journals[2], drive.disk.bytes(ImageFile::Journal));
+    // New damage of the block is recorded after it was overwritten.
+    assert!(drive.write(4, 1, 3).is_success());
+    assert!(drive.write(4, 1, 4).is_success());
+    rot(&mut drive.disk, 4);
+    assert_eq!(drive.marks(4, 1), [Err(Status::UnrecoveredReadError)]);
+    let mut drive = Drive::open(drive.kill(&mut Prng::new(1)));
+    assert_eq!(drive.marks(4, 1), [Err(Status::UnrecoveredReadError)]);
+}
+
+#[test]
 fn a_trimmed_block_stays_zeros_when_overwrites_fail_for_lack_of_space_beside_a_flush() {
     // Blocks 8 to 15 are a page of the file system, which the trim frees.
     let zeros: Vec<Result<u8, Status>> = [4, 0, 0, 0, 0, 0, 0, 0, 0, 13].map(Ok).to_vec();

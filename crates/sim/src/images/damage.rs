@@ -7,13 +7,14 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use zonda_image::testing::{Contents, Crash, Observed, PAGE};
 use zonda_image::{Finding, ImageFile, check, inspect};
-use zonda_zoned::{Blocks, Lba, Prng, Status, ZoneIndex};
+use zonda_zoned::{BlockBuffer, Blocks, Lba, Operation, Payload, Prng, Status, ZoneIndex};
 
 use super::disk::{Disk, Faults};
 use super::drive::Drive;
-use super::lives::{Stop, damaged_blocks, describe_stop};
+use super::lives::{Stop, damaged_blocks, describe_stop, refused};
 use super::run::ImagesRun;
 use crate::observe::CheckError;
 use crate::outcome::FailureKind;
@@ -52,6 +53,15 @@ pub(super) struct Old {
     pub(super) observed: Option<Observed>,
 }
 
+/// A block that was overwritten twice before a kill.
+pub(super) struct Overwritten {
+    lba: Lba,
+    /// Applied twice, it changes nothing.
+    damage: Damage,
+    /// The block was damaged while the drive was running, and read.
+    is_read: bool,
+}
+
 /// The requirement on a drive that is opened with the damage.
 enum Requirement {
     /// All blocks are as expected.
@@ -84,10 +94,15 @@ impl Damage {
 
 impl ImagesRun<'_> {
     /// Damages copies of the files, and checks the result of each.
-    pub(super) fn damage_copies(&mut self, disk: &Disk, stop: Stop) -> Result<(), CheckError> {
+    pub(super) fn damage_copies(
+        &mut self,
+        disk: &Disk,
+        stop: Stop,
+        overwritten: Option<Overwritten>,
+    ) -> Result<(), CheckError> {
         let events = &self.simulation.events;
         let mut prng = self.prng.fork("damage");
-        let mut all = Vec::new();
+        let mut all: Vec<Damage> = overwritten.map(|block| block.damage).into_iter().collect();
         if prng.chance(events.rot_percent, 100) {
             all.extend((0..TRIES).map(|_| rot(disk, &mut prng)));
             all.extend(self.rot_in_place(&mut prng));
@@ -117,20 +132,83 @@ impl ImagesRun<'_> {
         Ok(())
     }
 
-    /// A bit flip in a block of a conventional zone that was overwritten once since the opening: an
-    /// intent records its possible contents.
+    /// A bit flip in a block of a conventional zone that was overwritten since the opening, and at
+    /// most once since it was flushed: an intent records its possible contents.
     fn rot_in_place(&self, prng: &mut Prng) -> Option<Damage> {
+        let is_certain = |lba: &Lba| self.ledger.changes(*lba) > 0 && self.ledger.unflushed_changes(*lba) <= 1;
+        let overwritten: Vec<Lba> = self.conventional_blocks().filter(is_certain).collect();
+        let lba = *prng.pick(&overwritten)?;
+        Some(self.rot_of_block(lba, prng))
+    }
+
+    fn conventional_blocks(&self) -> impl Iterator<Item = Lba> + '_ {
         let geometry = &self.simulation.geometry;
         let capacity = geometry.zone_capacity_blocks.0;
-        let blocks = (0..geometry.conventional_zone_count).map(ZoneIndex).flat_map(|zone| {
-            (0..capacity)
-                .map(move |block| (geometry.zone_start(zone) + Blocks(block), u64::from(zone.0) * capacity + block))
-        });
-        let overwritten: Vec<u64> =
-            blocks.filter(|(lba, _)| self.ledger.changes(*lba) == 1).map(|(_, place)| place).collect();
+        let zones = (0..geometry.conventional_zone_count).map(ZoneIndex);
+        zones.flat_map(move |zone| (0..capacity).map(move |block| geometry.zone_start(zone) + Blocks(block)))
+    }
+
+    fn rot_of_block(&self, lba: Lba, prng: &mut Prng) -> Damage {
+        let geometry = &self.simulation.geometry;
+        let zone = geometry.zone_of(lba).expect("the block is in the namespace");
+        let block = lba.0 - geometry.zone_start(zone).0;
         let bytes = u64::from(geometry.block_size_bytes);
-        let at = prng.pick(&overwritten)? * bytes + prng.below(bytes);
-        Some(Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) })
+        let at = (u64::from(zone.0) * geometry.zone_capacity_blocks.0 + block) * bytes + prng.below(bytes);
+        Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) }
+    }
+
+    /// Sometimes overwrites a block in place twice before a kill, and either damages it while the
+    /// drive is running and idle, and checks that a read fails, or flushes during the second
+    /// overwrite. Returns the block.
+    pub(super) fn overwrite_before_kill(&mut self) -> Result<Option<Overwritten>, CheckError> {
+        let mut prng = self.prng.fork("overwrites");
+        let blocks: Vec<Lba> = self.conventional_blocks().collect();
+        let is_chosen = prng.chance(self.simulation.events.rot_percent, 100);
+        let Some(&lba) = prng.pick(&blocks).filter(|_| is_chosen && !self.logs_contents()) else { return Ok(None) };
+        self.overwrite(lba, &mut prng);
+        self.drain()?;
+        self.overwrite(lba, &mut prng);
+        let damage = self.rot_of_block(lba, &mut prng);
+        if prng.chance(1, 2) {
+            for _ in 0..prng.below(4) {
+                self.step();
+            }
+            self.flush()?;
+            return Ok(Some(Overwritten { lba, damage, is_read: false }));
+        }
+        self.drain()?;
+        self.faults += 1;
+        damage.apply(&mut self.drive().disk, None);
+        let status = self.drive().run(read_of(lba)).status;
+        if status != Status::UnrecoveredReadError {
+            let message = format!("a read of damaged block {lba} ends with \"{status}\"");
+            return Err(CheckError::new(FailureKind::UndetectedDamage, None, message));
+        }
+        self.trace.log(self.now, || format!("a read of damaged block {lba} fails"));
+        Ok(Some(Overwritten { lba, damage, is_read: true }))
+    }
+
+    fn overwrite(&mut self, lba: Lba, prng: &mut Prng) {
+        let data: Vec<u8> = (0..self.simulation.geometry.block_size_bytes).map(|_| prng.below(256) as u8).collect();
+        let payload = Payload::Bytes(Box::new(BlockBuffer { data: data.into(), metadata: Bytes::new() }));
+        self.submit_own(Operation::Write { start: lba, blocks: Blocks(1), payload });
+    }
+
+    /// Checks that damage that a read had found is not accepted after a kill; then repairs it.
+    pub(super) fn check_overwritten(&self, block: &Overwritten, disk: &mut Disk) -> Result<(), CheckError> {
+        if !block.is_read {
+            return Ok(());
+        }
+        let mut drive = Drive::open(disk.clone(), self.bug)
+            .map_err(|refusal| refused(format!("after a kill with a damaged block: {}", refusal.1)))?;
+        let status = drive.run(read_of(block.lba)).status;
+        if status != Status::UnrecoveredReadError {
+            let message =
+                format!("a read had found damaged block {}; after a kill it ends with \"{status}\"", block.lba);
+            return Err(CheckError::new(FailureKind::UndetectedDamage, None, message));
+        }
+        block.damage.apply(disk, None);
+        Ok(())
     }
 
     /// A bit flip in the last written block of a sequential zone.
@@ -304,8 +382,12 @@ impl ImagesRun<'_> {
             return geometry.zrwa.is_some();
         }
         // An intent records old and new contents, and damage may restore the old ones. After a
-        // second overwrite any contents are accepted.
-        self.ledger.changes(lba) > 1 || self.ledger.changes(lba) == 1 && self.ledger.has_held(lba, contents)
+        // second overwrite without a flush before it, any contents are accepted.
+        match self.ledger.unflushed_changes(lba) {
+            0 => false,
+            1 => self.ledger.has_held(lba, contents),
+            _ => true,
+        }
     }
 
     fn requirement_of(&self, damage: &Damage, stop: Stop) -> Requirement {
@@ -332,6 +414,10 @@ impl ImagesRun<'_> {
         let hit = (bytes.start / unit..bytes.end.div_ceil(unit)).map(|index| place(index as u64));
         Requirement::AllBut(file, hit.collect())
     }
+}
+
+fn read_of(lba: Lba) -> Operation {
+    Operation::Read { start: lba, blocks: Blocks(1) }
 }
 
 /// Whether opening an image with this damage may be refused.

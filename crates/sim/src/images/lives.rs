@@ -5,6 +5,7 @@ use zonda_image::testing::{Crash, Ledger, Observed};
 use zonda_image::{CheckReport, Counters, Files, Finding, ImageError, ImageFile, check, create, inspect};
 use zonda_zoned::{Lba, Operation, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, fingerprint};
 
+use super::damage::Overwritten;
 use super::disk::{Disk, Faults};
 use super::drive::Drive;
 use super::run::{ImagesRun, MayFail, broken};
@@ -63,7 +64,7 @@ impl ImagesRun<'_> {
     }
 
     /// Ends a life.
-    pub(super) fn stop(&mut self) -> Result<(Disk, Stop), CheckError> {
+    pub(super) fn stop(&mut self) -> Result<(Disk, Stop, Option<Overwritten>), CheckError> {
         let had_faults = self.may_fail != MayFail::Nothing;
         let events = &self.simulation.events;
         let (kills, power_losses, mut closes) = (events.kills, events.power_losses, events.closes);
@@ -82,28 +83,29 @@ impl ImagesRun<'_> {
         let choice = self.prng.below(all.max(1));
         let mut stop = Stop { crash: Crash::Kill, is_flushed: false, is_idle: false, had_faults };
         if all == 0 || choice >= kills + power_losses {
-            return self.close(stop);
+            let (disk, stop) = self.close(stop)?;
+            return Ok((disk, stop, None));
         }
         if !had_faults && self.prng.chance(1, 3) {
             self.drain()?;
-            self.flush();
             stop.is_flushed = true;
             stop.is_idle = self.prng.chance(1, 2);
+            // Otherwise the kill follows the completion of the flush.
+            self.flush()?;
             if stop.is_idle {
                 self.drain()?;
             }
-            // Otherwise the kill follows the completion of the flush.
-            self.take_completions()?;
-            while self.ledger.outstanding() > 0 {
-                if !self.step() {
-                    return Err(CheckError::new(FailureKind::Starved, None, "a flush never completes".to_owned()));
-                }
-                self.take_completions()?;
-            }
         }
         self.crashes += 1;
+        let overwritten = if choice < kills && !had_faults { self.overwrite_before_kill()? } else { None };
+        if overwritten.is_some() {
+            (stop.is_flushed, stop.is_idle) = (false, false);
+        }
         let drive = self.drive.take().expect("the drive is open during a life");
         let mut disk = drive.kill();
+        if let Some(block) = &overwritten {
+            self.check_overwritten(block, &mut disk)?;
+        }
         disk.faults = Faults { is_full, ..Faults::default() };
         if choice >= kills {
             disk.lose_power();
@@ -112,7 +114,20 @@ impl ImagesRun<'_> {
             stop = Stop { crash: Crash::PowerLoss, is_flushed: false, is_idle: false, ..stop };
         }
         self.trace.log(self.now, || describe_stop(stop).to_owned());
-        Ok((disk, stop))
+        Ok((disk, stop, overwritten))
+    }
+
+    /// Flushes, until the flush has ended.
+    pub(super) fn flush(&mut self) -> Result<(), CheckError> {
+        self.submit_own(Operation::Flush);
+        self.take_completions()?;
+        while self.ledger.outstanding() > 0 {
+            if !self.step() {
+                return Err(CheckError::new(FailureKind::Starved, None, "a flush never completes".to_owned()));
+            }
+            self.take_completions()?;
+        }
+        Ok(())
     }
 
     /// Shuts the drive down cleanly.

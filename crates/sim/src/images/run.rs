@@ -21,8 +21,8 @@ use crate::observe::CheckError;
 use crate::options::{Bug, Options, ScenarioKind};
 use crate::outcome::{FailureKind, Outcome};
 
-/// Ids of the tester's own flushes start here.
-const FLUSH_IDS: u64 = 1 << 39;
+/// Ids of the tester's own commands start here.
+const OWN_IDS: u64 = 1 << 39;
 
 /// The state of one run of a scenario.
 pub(crate) struct ImagesRun<'s> {
@@ -102,7 +102,7 @@ impl<'s> ImagesRun<'s> {
             trace,
             commands: 0,
             in_progress: BTreeMap::new(),
-            own_ids: FLUSH_IDS,
+            own_ids: OWN_IDS,
             crashes: 0,
             faults: 0,
             bug,
@@ -118,9 +118,9 @@ impl<'s> ImagesRun<'s> {
         self.begin_life(disk, stop)?;
         for life in 0..self.simulation.load.lives {
             self.load(life)?;
-            let (disk, crash) = self.stop()?;
-            self.damage_copies(&disk, crash)?;
-            self.begin_life(disk, crash)?;
+            let (disk, stop, overwritten) = self.stop()?;
+            self.damage_copies(&disk, stop, overwritten)?;
+            self.begin_life(disk, stop)?;
             if self.is_unrecoverable || self.commands >= self.simulation.load.commands {
                 break;
             }
@@ -330,11 +330,11 @@ impl<'s> ImagesRun<'s> {
 }
 
 impl ImagesRun<'_> {
-    /// Submits a flush of the tester, which the ledger records.
-    pub(super) fn flush(&mut self) {
+    /// Submits a command of the tester, which the ledger records.
+    pub(super) fn submit_own(&mut self, operation: Operation) {
         self.own_ids += 1;
         let id = CommandId(self.own_ids);
-        self.submit(Command { id, namespace: NamespaceId::FIRST, operation: Operation::Flush });
+        self.submit(Command { id, namespace: NamespaceId::FIRST, operation });
     }
 }
 
