@@ -6,24 +6,38 @@ use zonda_devices::{DriveError, Notice, VolumeRequest};
 use zonda_image::RecoveryReport;
 use zonda_nbd::CloseReason;
 use zonda_target::{CloseReason as TargetCloseReason, Event};
+use zonda_zoned::Instant;
 
+use crate::log_limit::LogLimit;
 use crate::nbd::End;
 
 /// Logs an event of the target.
-pub(crate) fn log(event: &Event) {
+pub(crate) fn log(event: &Event, limit: &mut LogLimit, now: Instant) {
     match event {
         Event::HostConnected { .. } | Event::Authenticated { .. } | Event::ControllerRemoved { .. } => {
             tracing::info!("{event}");
         }
         Event::HostRefused { .. } | Event::AuthenticationFailed { .. } | Event::ProtocolError { .. } => {
-            tracing::warn!("{event}");
+            if limit.admits(now) {
+                tracing::warn!("{event}");
+            }
         }
     }
 }
 
+/// Logs how many lines were suppressed in the last interval.
+pub(crate) fn suppressed(limit: &mut LogLimit, now: Instant) {
+    if let Some(lines) = limit.take_suppressed(now) {
+        let plural = if lines == 1 { "" } else { "s" };
+        tracing::warn!("{lines} more warning{plural} about clients within 1 s: not logged");
+    }
+}
+
 /// A connection was refused because of the limit.
-pub(crate) fn connection_refused(peer: &str) {
-    tracing::warn!("{peer}: connection refused: too many connections");
+pub(crate) fn connection_refused(peer: &str, limit: &mut LogLimit, now: Instant) {
+    if limit.admits(now) {
+        tracing::warn!("{peer}: connection refused: too many connections");
+    }
 }
 
 /// A connection was closed, which is frequent and only logged for debugging.
@@ -43,14 +57,18 @@ pub(crate) fn nbd_opened(peer: &str, export: &str, is_encrypted: bool) {
 }
 
 /// An NBD connection was closed. Without an export it is only logged for debugging.
-pub(crate) fn nbd_closed(peer: &str, had_export: bool, end: &End) {
+pub(crate) fn nbd_closed(peer: &str, had_export: bool, end: &End, limit: &mut LogLimit, now: Instant) {
     match end {
         End::Closed(CloseReason::Fault(_) | CloseReason::UnknownExport { .. } | CloseReason::TlsRequired)
         | End::Handshake
         | End::Tls(_)
         | End::Cut
         | End::Evicted
-        | End::Stalled => tracing::warn!("{peer}: NBD connection closed: {end}"),
+        | End::Stalled => {
+            if limit.admits(now) {
+                tracing::warn!("{peer}: NBD connection closed: {end}");
+            }
+        }
         _ if had_export => tracing::info!("{peer}: NBD connection closed: {end}"),
         _ => tracing::debug!("{peer}: NBD connection closed: {end}"),
     }

@@ -27,6 +27,7 @@ mod config;
 mod control;
 mod drives;
 mod events;
+mod log_limit;
 mod memory;
 mod meter;
 mod metrics;

@@ -13,6 +13,7 @@ use zonda_zoned::{Completion, CompletionQueue, Duration, Instant};
 use crate::auth_pool::AuthPool;
 use crate::control::{Handle, Request};
 use crate::drives::Drives;
+use crate::log_limit::LogLimit;
 use crate::nbd::Nbd;
 use crate::report::Facts;
 use crate::served::{Pace, Submitter};
@@ -52,6 +53,7 @@ pub(crate) struct Server {
     pace: Pace,
     /// When the last iteration began, if the loop did not sleep since.
     began: Option<Instant>,
+    log_limit: LogLimit,
     /// Reused in every iteration.
     completions: CompletionQueue,
 }
@@ -72,6 +74,7 @@ impl Server {
             health_at: Instant::ZERO,
             pace: Pace::default(),
             began: None,
+            log_limit: LogLimit::default(),
             completions: CompletionQueue::new(),
         }
     }
@@ -122,7 +125,7 @@ impl Server {
                             self.target.reached_at(connection, &local);
                             self.sockets.insert(connection, &peer, socket);
                         }
-                        None => events::connection_refused(&peer),
+                        None => events::connection_refused(&peer, &mut self.log_limit, now),
                     }
                 }
                 SocketEvent::Arrived { connection } => self.target.arrived(connection),
@@ -182,7 +185,7 @@ impl Server {
                         self.auth.begin(step);
                     }
                 }
-                Effect::Event(event) => events::log(&event),
+                Effect::Event(event) => events::log(&event, &mut self.log_limit, now),
             }
         }
         if let Some(nbd) = &mut self.nbd {
@@ -228,6 +231,7 @@ impl Server {
     /// Handles timeouts and the shutdown. Returns true when the server has stopped.
     fn step(&mut self, now: Instant) -> Result<bool, ServeError> {
         self.sockets.expire(now);
+        events::suppressed(&mut self.log_limit, now);
         self.drives.log_notices();
         self.drives.answer();
         if let Some(nbd) = &mut self.nbd {

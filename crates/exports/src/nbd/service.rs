@@ -22,6 +22,7 @@ use super::tls::Channel;
 use super::work::{RequestKind, Requester, Work, WorkEffect};
 use crate::drives::Drives;
 use crate::events;
+use crate::log_limit::LogLimit;
 use crate::served::Submitter;
 use crate::sockets::{SocketEvent, Sockets};
 
@@ -46,6 +47,7 @@ pub(crate) struct Nbd {
     pub(super) memory: MemoryQueue,
     sweep_at: Instant,
     counts: Counts,
+    log_limit: LogLimit,
 }
 
 /// One connection.
@@ -151,6 +153,7 @@ impl Nbd {
             memory: MemoryQueue::default(),
             sweep_at: Instant::ZERO,
             counts: Counts::default(),
+            log_limit: LogLimit::default(),
         }
     }
 
@@ -235,6 +238,7 @@ impl Nbd {
     /// Handles expired timeouts.
     pub(crate) fn expire(&mut self, now: Instant, budget: &Budget) {
         self.sockets.expire(now);
+        events::suppressed(&mut self.log_limit, now);
         if now < self.sweep_at {
             return;
         }
@@ -379,7 +383,7 @@ impl Nbd {
     fn on_accepted(&mut self, now: Instant, portal: usize, socket: Socket, peer: String) {
         if self.clients.len() >= self.connections_max && !self.evict_for(now, &peer) {
             self.counts.refused += 1;
-            return events::connection_refused(&peer);
+            return events::connection_refused(&peer, &mut self.log_limit, now);
         }
         probe(&socket);
         let table = self.portals[portal];
@@ -506,7 +510,7 @@ impl Nbd {
             End::Tls(_) => self.counts.tls_failures += 1,
             End::Closed(_) | End::Disconnected | End::Cut | End::Evicted => {}
         }
-        events::nbd_closed(&client.peer, client.machine.export().is_some(), end);
+        events::nbd_closed(&client.peer, client.machine.export().is_some(), end, &mut self.log_limit, now);
         if !matches!(end, End::Disconnected) {
             if let Some(channel) = &mut client.channel {
                 self.sockets.send(id, channel.finish());
