@@ -214,13 +214,14 @@ impl Image {
     }
 
     /// Notes a successful overwrite in place: the next one of these blocks must be distinguished
-    /// from it. One that a flush carries is not counted: the flush does not cover it, and the next
-    /// overwrite is the first one since.
+    /// from it. One that a flush carries is not counted, since its intent has the tags before and
+    /// after, and the next overwrite is the first one since. An intent for zeros has no tags: after
+    /// another overwrite, nothing would record the data before the zeros.
     pub(super) fn note_written_in_place(&mut self, index: u32) {
         let part = &self.parts[index];
         let Work::Overwrite { intent, data, tags, .. } = &part.work else { unreachable!("an overwrite") };
         let blocks = match intent {
-            Some(intent) if intent.is_carried => return,
+            Some(intent) if intent.is_carried && intent.way != OVERWRITE_ZEROS => return,
             Some(intent) => intent.blocks.clone(),
             None => self.named_by_intent(index),
         };

@@ -80,6 +80,8 @@ struct ZoneHistory {
     base: ZoneImage,
     /// A write to its ZRWA failed in an earlier session: a crash may lose its implicit commit.
     is_pointer_in_doubt: bool,
+    /// States after management that failed in an earlier session, and may have happened.
+    doubts: Vec<ZoneImage>,
     changes: Vec<ZoneChange>,
 }
 
@@ -109,6 +111,7 @@ impl Ledger {
             .map(|zone| ZoneHistory {
                 base: oracle.image(ZoneIndex(zone)),
                 is_pointer_in_doubt: false,
+                doubts: Vec::new(),
                 changes: Vec::new(),
             })
             .collect();
@@ -133,9 +136,10 @@ impl Ledger {
     }
 
     /// Begins a new session on a drive that keeps running: journaled contents of failed overwrites
-    /// may still appear after a crash.
+    /// may still appear after a crash. So may management whose record was written, if the record
+    /// could not be `invalidated`.
     #[must_use]
-    pub fn renewed(&self, oracle: ReferenceDevice) -> Ledger {
+    pub fn renewed(&self, oracle: ReferenceDevice, invalidated: bool) -> Ledger {
         let mut renewed = Ledger::new(oracle, &self.geometry);
         for (lba, history) in &self.blocks {
             let block = renewed.blocks.get_mut(lba).expect("every block has a history");
@@ -146,6 +150,13 @@ impl Ledger {
         for (zone, history) in renewed.zones.iter_mut().zip(&self.zones) {
             let has_failed = history.changes.iter().any(|change| self.events[change.event].failed);
             zone.is_pointer_in_doubt = zone.base.zrwa && (has_failed || history.is_pointer_in_doubt);
+            if !invalidated {
+                let failed = history.changes.iter().filter(|change| {
+                    let Event { failed, management, .. } = &self.events[change.event];
+                    *failed && *management
+                });
+                zone.doubts = failed.map(|change| restarted(&change.image)).chain(history.doubts.clone()).collect();
+            }
         }
         renewed
     }
@@ -397,7 +408,12 @@ impl Ledger {
     /// the same.
     fn effective(&self, zone: u32, doubts: bool) -> ZoneHistory {
         let history = &self.zones[zone as usize];
-        let mut effective = ZoneHistory { base: history.base.clone(), changes: Vec::new(), ..*history };
+        let mut effective = ZoneHistory {
+            base: history.base.clone(),
+            is_pointer_in_doubt: history.is_pointer_in_doubt,
+            doubts: Vec::new(),
+            changes: Vec::new(),
+        };
         let mut stays = None;
         for change in &history.changes {
             let before = effective.changes.last().map_or(&effective.base, |change| &change.image);
@@ -436,8 +452,16 @@ impl Ledger {
         let judged = self.judge_history(index, &self.effective(index.0, false), found, crash, finished);
         let history = &self.zones[index.as_usize()];
         let has_gone_back = found.zrwa && found.write_pointer_blocks < history.base.write_pointer_blocks;
-        let holds_any = history.changes.iter().any(|change| self.holds(change.event, index.0, crash));
-        if history.is_pointer_in_doubt && has_gone_back && !holds_any {
+        // Writes that hold have committed what is before their ZRWA; management commits everything.
+        let mut held = history.changes.iter().filter(|change| self.holds(change.event, index.0, crash));
+        let is_allowed = |change: &ZoneChange| {
+            let end = change.write_end.filter(|_| change.image.zrwa);
+            end.is_some_and(|end| found.write_pointer_blocks.0 >= implicit_commit(&self.geometry, end))
+        };
+        if history.is_pointer_in_doubt && has_gone_back && held.clone().all(is_allowed) {
+            return Ok(());
+        }
+        if crash != Crash::None && held.next().is_none() && history.doubts.contains(&restarted(found)) {
             return Ok(());
         }
         if judged.is_err() && crash == Crash::PowerLoss {

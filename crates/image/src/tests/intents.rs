@@ -136,6 +136,26 @@ fn blocks_that_are_overwritten_while_a_flush_runs_are_old_or_new_after_a_power_l
 }
 
 #[test]
+fn blocks_zeroed_while_a_flush_runs_and_written_again_are_readable_after_a_power_loss() {
+    for seed in 0..300 {
+        let mut prng = Prng::new(seed);
+        let mut drive = Drive::create(&spec(conventional()));
+        assert!(drive.write(5, 2, 1).is_success());
+        drive.submit(Operation::WriteZeroes { start: Lba(5), blocks: Blocks(2) });
+        drive.submit(Operation::Flush);
+        drive.submit(drive.write_of(5, 2, 20));
+        for _ in 0..10 + prng.below(14) {
+            drive.step_any(&mut prng);
+        }
+        let mut drive = Drive::open(drive.lose_power(&mut prng));
+        for (block, mark) in (0..).zip(drive.marks(5, 2)) {
+            let is_possible = mark == Ok(0) || [1, 20].iter().any(|first| mark == Ok(first + block));
+            assert!(is_possible, "seed {seed}: block {block} is {mark:?}");
+        }
+    }
+}
+
+#[test]
 fn damage_that_a_read_has_found_is_not_accepted_after_a_kill() {
     for is_overwritten in [false, true] {
         let mut drive = Drive::create(&spec(conventional()));

@@ -195,10 +195,11 @@ impl ImagesRun<'_> {
     }
 
     /// Checks that damage that a read had found is not accepted after a kill; then repairs it.
-    pub(super) fn check_overwritten(&self, block: &Overwritten, disk: &mut Disk) -> Result<(), CheckError> {
+    pub(super) fn check_overwritten(&mut self, block: &Overwritten, disk: &mut Disk) -> Result<(), CheckError> {
         if !block.is_read {
             return Ok(());
         }
+        self.read_damage = Some(block.lba);
         let mut drive = Drive::open(disk.clone(), self.bug)
             .map_err(|refusal| refused(format!("after a kill with a damaged block: {}", refusal.1)))?;
         let status = drive.run(read_of(block.lba)).status;
@@ -382,8 +383,13 @@ impl ImagesRun<'_> {
             return geometry.zrwa.is_some();
         }
         // An intent records old and new contents, and damage may restore the old ones. After a
-        // second overwrite without a flush before it, any contents are accepted.
-        match self.ledger.unflushed_changes(lba) {
+        // second overwrite without a flush before it, any contents are accepted. A power loss may
+        // lose the record of a flush.
+        let changes = match stop.crash {
+            Crash::PowerLoss => self.ledger.changes(lba),
+            _ => self.ledger.unflushed_changes(lba),
+        };
+        match changes {
             0 => false,
             1 => self.ledger.has_held(lba, contents),
             _ => true,

@@ -53,7 +53,7 @@ impl ImagesRun<'_> {
                     let stop = Stop { crash: Crash::Kill, is_flushed: true, is_idle: true, had_faults: false };
                     return Ok((drive.kill(), stop));
                 }
-                Err(refusal) if refusal.1 == ImageError::NotAnImage && created.is_err() => {}
+                Err(refusal) if created.is_err() && is_incomplete(&refusal.1) => {}
                 Ok(_) => return Err(refused("an incomplete image is opened, with another geometry".to_owned())),
                 Err(refusal) => return Err(refused(format!("after an interrupted creation: {}", refusal.1))),
             }
@@ -202,6 +202,7 @@ impl ImagesRun<'_> {
             report.finished_zones
         };
         self.check_state(&observed, stop.crash, &finished)?;
+        self.read_damage = None;
         if let Some((_, _, findings)) = inspected {
             self.check_findings(&observed, &findings)?;
         }
@@ -212,6 +213,7 @@ impl ImagesRun<'_> {
         self.counters = counters;
         self.may_fail = MayFail::Nothing;
         self.failed_zones.clear();
+        self.failed_records = 0;
         self.ledger = Ledger::new(observed.oracle(&self.simulation.geometry), &self.simulation.geometry);
         Ok(())
     }
@@ -311,7 +313,8 @@ impl ImagesRun<'_> {
         }
         self.drive().disk.failed.clear();
         let observed = self.drive().observe();
-        self.ledger = self.ledger.renewed(observed.oracle(&self.simulation.geometry));
+        let invalidated = self.failed_records < 2;
+        self.ledger = self.ledger.renewed(observed.oracle(&self.simulation.geometry), invalidated);
         self.has_failed = false;
         if faults.is_full && self.prng.chance(1, 3) {
             faults.is_full = false;
@@ -365,6 +368,11 @@ impl ImagesRun<'_> {
             let is_lost = *contents == Err(Status::UnrecoveredReadError);
             if is_lost && self.may_fail == MayFail::Anything && self.ledger.has_failed_write(*lba) {
                 // The write failed, and so did reading the result.
+                self.is_unrecoverable = true;
+                continue;
+            }
+            if is_lost && self.read_damage == Some(*lba) && crash == Crash::PowerLoss {
+                // Its contents before are not accepted any more either.
                 self.is_unrecoverable = true;
                 continue;
             }
@@ -445,6 +453,11 @@ pub(super) fn damaged_blocks(report: &CheckReport) -> Vec<Lba> {
         Finding::Copy { .. } | Finding::Later { .. } => None,
     };
     report.findings.iter().filter_map(of_block).collect()
+}
+
+/// The first copy of the superblock is not written, or not completely.
+fn is_incomplete(error: &ImageError) -> bool {
+    matches!(error, ImageError::NotAnImage | ImageError::Length { file: ImageFile::Superblock, .. })
 }
 
 pub(super) fn refused(message: String) -> CheckError {

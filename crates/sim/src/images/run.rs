@@ -7,7 +7,8 @@ use zonda_image::{Counters, FileOperation, ImageFile};
 use zonda_layers::OperationKind;
 use zonda_zoned::reference::{CommandSource, ReferenceDevice};
 use zonda_zoned::{
-    Command, CommandId, Duration, Instant, NamespaceId, Operation, PayloadKind, Prng, Status, ZoneIndex, ZoneTarget,
+    Command, CommandId, Duration, Instant, Lba, NamespaceId, Operation, PayloadKind, Prng, Status, ZoneIndex,
+    ZoneTarget,
 };
 
 use super::ImageBug;
@@ -44,6 +45,10 @@ pub(crate) struct ImagesRun<'s> {
     pub(super) has_failed_sync: bool,
     /// Zones that became read only because a failed write could not be cleared.
     pub(super) failed_zones: BTreeSet<ZoneIndex>,
+    /// Failed writes of records in this life: after two, a record could not be invalidated.
+    pub(super) failed_records: u64,
+    /// A block in which a read found damage before the stop, and which was repaired since.
+    pub(super) read_damage: Option<Lba>,
     /// Blocks are lost because an overwrite failed and could not be repaired: the run ends.
     pub(super) is_unrecoverable: bool,
     pub(crate) now: Instant,
@@ -96,6 +101,8 @@ impl<'s> ImagesRun<'s> {
             has_failed: false,
             has_failed_sync: false,
             failed_zones: BTreeSet::new(),
+            failed_records: 0,
+            read_damage: None,
             is_unrecoverable: false,
             now: Instant::ZERO,
             hash: Hash::default(),
@@ -271,6 +278,7 @@ impl<'s> ImagesRun<'s> {
             let operation = &failed.operation;
             let is_sync = matches!(operation, FileOperation::Sync { .. });
             self.has_failed_sync |= is_sync && matches!(operation.file(), ImageFile::Data | ImageFile::Tags);
+            self.failed_records += u64::from(operation.file() == ImageFile::Journal);
             self.trace.log(self.now, || format!("{}: {}", describe_operation(operation), failed.error));
         }
         for completion in self.drive().poll() {
