@@ -54,6 +54,13 @@ impl Failure {
         }
     }
 
+    /// The same for a file whose keys `described_in` describes: the remedy of errors that have none.
+    pub(crate) fn in_file_of_keys(mut error: StackError, path: &str, text: &str, described_in: &str) -> Failure {
+        error.error = with_help_for_set(&error.error, text);
+        error.error.help.get_or_insert_with(|| format!("{described_in} describes the keys and their values"));
+        Failure::in_experiment(&error, path, text)
+    }
+
     /// Prints the message to the standard error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         match self {
@@ -69,6 +76,30 @@ fn shown(text: &str, code: u8) -> ExitCode {
     // If the standard error is closed too, the message cannot be delivered.
     let _ = writeln!(io::stderr(), "{text}");
     ExitCode::from(code)
+}
+
+/// The remedy for a section of a profile that is set to a value, as in `set = { zones = 4 }`.
+const PATHS_IN_SET: &str =
+    "the keys in set are paths, such as \"geometry.zones\" = 64; zonda drive show PROFILE lists the keys of a profile";
+
+/// Adds the remedy to an error about such a section.
+fn with_help_for_set(error: &ConfigError, text: &str) -> ConfigError {
+    let is_about = |key: &str| error.message.starts_with(&format!("\"{key}\" "));
+    let root = toml::from_str::<toml::Table>(text).ok().filter(|_| error.help.is_none());
+    let in_set = root.is_some_and(|root| sets_of(&root.into()).iter().any(|set| set.keys().any(|key| is_about(key))));
+    if in_set { error.clone().help(PATHS_IN_SET) } else { error.clone() }
+}
+
+/// All tables named `set`, at any depth.
+fn sets_of(value: &toml::Value) -> Vec<toml::Table> {
+    match value {
+        toml::Value::Array(items) => items.iter().flat_map(sets_of).collect(),
+        toml::Value::Table(table) => {
+            let own = table.get("set").and_then(toml::Value::as_table).cloned();
+            own.into_iter().chain(table.values().flat_map(sets_of)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Leaves out an empty remedy.
@@ -144,6 +175,16 @@ mod tests {
         let help = wrapped(&"word ".repeat(50), HELP_WIDTH);
         assert!(help.lines().all(|line| line.len() <= HELP_WIDTH), "{help}");
         assert_eq!(help.split_whitespace().count(), 50);
+    }
+
+    #[test]
+    fn a_section_in_set_that_is_no_table_has_a_remedy() {
+        let error = ConfigError::new("\"zones\" must be a table, not 4");
+        for text in ["[drive]\nset = { zones = 4 }\n", "[[a]]\n[[a.b]]\nmemory = { set = { zones = 4 } }\n"] {
+            assert_eq!(with_help_for_set(&error, text).help.as_deref(), Some(PATHS_IN_SET), "{text}");
+        }
+        assert_eq!(with_help_for_set(&error, "zones = 4\n").help, None);
+        assert_eq!(with_help_for_set(&error.help("own"), "set = { zones = 4 }\n").help.as_deref(), Some("own"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod files;
 mod output;
 mod parallel;
 mod progress;
+mod remedies;
 mod report;
 mod results;
 mod table;

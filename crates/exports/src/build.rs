@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use zonda_devices::{
-    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, ReadOnlyImage, VolumeDrive, random, volume_of_image,
+    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, ReadOnlyImage, VolumeDrive, is_volume, random,
+    volume_of_image,
 };
-use zonda_image::{Image, RecoveryReport};
+use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
@@ -149,6 +150,23 @@ fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
     HostAccess::Hosts(entries.collect())
 }
 
+/// Refuses the directory of a volume as an image, and vice versa.
+fn must_be_of_its_kind(source: &Source) -> Result<(), ServeError> {
+    match source {
+        Source::Image(path) if is_volume(path) => Err(ServeError::new(
+            format!("{} is a volume, not an image", path.display()),
+            "use the key volume instead of image for its directory",
+        )),
+        Source::Volume(path) if !is_volume(path) && path.join(ImageFile::Superblock.name()).is_file() => {
+            Err(ServeError::new(
+                format!("{} is an image, not a volume", path.display()),
+                "use the key image instead of volume for its directory",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a member of a volume, which only the volume may write.
 fn refuse_member(path: &Path) -> Result<(), ServeError> {
     let Some(volume) = volume_of_image(path) else { return Ok(()) };
@@ -166,6 +184,7 @@ fn open(
     ring: &Ring,
 ) -> Result<Opened, ServeError> {
     let is_paced = namespace.timing == TimingSpec::Profile;
+    must_be_of_its_kind(&namespace.source)?;
     match &namespace.source {
         Source::Image(path) if namespace.read_only => {
             let (drive, report) = unused(|| ReadOnlyImage::open(path, ring))?;

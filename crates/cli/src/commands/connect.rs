@@ -10,7 +10,7 @@ use zonda_devices::{Connection, Credentials, DriveError, Location, NamespaceOpti
 use zonda_zoned::{Geometry, Operation, Outcome, ReportFilter, Status, ZoneDescriptor, ZoneIndex};
 
 use crate::errors::Failure;
-use crate::files;
+use crate::{files, remedies};
 
 /// The heading of these options in a help text.
 pub(crate) const HEADING: &str = "Connecting to a server";
@@ -101,7 +101,11 @@ pub(crate) fn location(text: &str) -> Result<Location, Failure> {
 
 /// Opens the image, or connects to the server.
 pub(crate) fn open(location: &Location, options: &NamespaceOptions) -> Result<Connection, Failure> {
-    let connection = Connection::open(location, options).map_err(failure)?;
+    let connection = Connection::open(location, options).map_err(|error| match location {
+        // The holder of a reservation of a volume may have been killed.
+        Location::NvmeTcp(_) if error.is_in_use => Failure::input(error.message, remedies::RESERVED),
+        _ => failure(error),
+    })?;
     if let Location::Image(directory) = location {
         warn_if_exposed(directory);
     }
@@ -131,13 +135,14 @@ pub(crate) fn with<T>(
     Ok(value)
 }
 
-/// Refuses a drive that is a member of a volume, which must not be written to directly.
-pub(crate) fn refuse_member(connection: &mut Connection, location: &Location) -> Result<(), Failure> {
+/// Refuses a drive that is a member of a volume, which must not be written to directly. `instead`
+/// is what the user can do with the volume.
+pub(crate) fn refuse_member(connection: &mut Connection, location: &Location, instead: &str) -> Result<(), Failure> {
     match connection.volume().map_err(failure)? {
         None => Ok(()),
         Some(volume) => Err(Failure::input(
             format!("{location} is {volume}"),
-            "use the directory of the volume, or name another drive; --force overrides this if the volume is no longer needed",
+            format!("{instead}; --force overrides this if the volume is no longer needed"),
         )),
     }
 }
@@ -148,20 +153,39 @@ pub(crate) fn close(connection: Connection) -> Result<(), Failure> {
 }
 
 /// Converts an error of a drive.
+#[allow(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
 pub(crate) fn failure(error: DriveError) -> Failure {
     // Some messages end with their remedy.
     let message = error.message.strip_suffix(error.help.as_str()).map(|message| message.trim_end_matches([';', ' ']));
     let message = message.unwrap_or(&error.message).to_owned();
-    Failure::input(message, error.help)
+    Failure::input(message, remedies::adapted(&error.help))
+}
+
+/// Converts an error of a drive; the remedy does not name options that the user has given.
+pub(crate) fn failure_without(mut error: DriveError, given: &[&str], otherwise: &str) -> Failure {
+    error.help = remedies::without(&error.help, given, otherwise);
+    failure(error)
 }
 
 /// Carries out one operation; `request` names it in the error message, after "refuses".
 pub(crate) fn execute(connection: &mut Connection, operation: Operation, request: &str) -> Result<Outcome, Failure> {
+    execute_or(connection, operation, request, |_| None)
+}
+
+/// The same with the remedies of this operation, where it has one for a status.
+pub(crate) fn execute_or(
+    connection: &mut Connection,
+    operation: Operation,
+    request: &str,
+    own_remedy: impl FnOnce(Status) -> Option<&'static str>,
+) -> Result<Outcome, Failure> {
     let completion = connection.execute(operation).map_err(failure)?;
-    if completion.status.is_success() {
+    let status = completion.status;
+    if status.is_success() {
         return Ok(completion.outcome);
     }
-    Err(Failure::input(format!("the drive refuses {request}: {}", completion.status), remedy(completion.status)))
+    let help = own_remedy(status).unwrap_or_else(|| remedy(status));
+    Err(Failure::input(format!("the drive refuses {request}: {status}"), help))
 }
 
 /// The remedy for a command that failed with this status.
@@ -171,9 +195,7 @@ pub(crate) fn remedy(status: Status) -> &'static str {
         Status::TooManyOpenZones => "close an open zone, then try again",
         Status::InvalidZoneStateTransition => "check the state of the zone with zonda zone report",
         Status::ZoneIsOffline | Status::ZoneIsReadOnly => "the medium of the zone has failed: use another zone",
-        Status::ReservationConflict => {
-            "another host holds a reservation on the drive, for example the server of a volume on its members: stop that server"
-        }
+        Status::ReservationConflict => remedies::RESERVED,
         Status::AbortedPowerLoss | Status::NamespaceNotReady => {
             "the connection was lost: check that the server is running, then try again"
         }

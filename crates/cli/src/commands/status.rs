@@ -58,7 +58,7 @@ fn fetch(address: &str) -> Result<Snapshot, Failure> {
             "give the HTTP address of the server, which it prints as metrics when it starts; is this its NVMe/TCP port?",
         )
     };
-    let mut addresses = address.to_socket_addrs().map_err(|error| no_server(&error))?;
+    let mut addresses = address.to_socket_addrs().map_err(|error| no_address(address, &error))?;
     let first = addresses.next().ok_or_else(|| no_server(&"the host name has no address"))?;
     let answer = get(first, "/status.json").map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => not_http(),
@@ -66,6 +66,15 @@ fn fetch(address: &str) -> Result<Snapshot, Failure> {
         _ => no_server(&error),
     })?;
     serde_json::from_slice(&answer).map_err(|_| no_server(&"the response is not from this version of zonda"))
+}
+
+/// An address without a port, or a host name that cannot be resolved.
+fn no_address(address: &str, error: &io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::InvalidInput {
+        let message = format!("\"{address}\" is not the address of a server: it needs a host and a port");
+        return Failure::input(message, format!("give HOST:PORT, such as {HTTP_DEFAULT}"));
+    }
+    Failure::input(format!("cannot resolve {address}: {error}"), "check the host name, or give an IP address")
 }
 
 /// Sends an HTTP/1.0 request; the server closes the connection after its response.

@@ -187,7 +187,7 @@ fn errors_about_images_have_a_remedy() {
         (&["zone", "report", "drives/a", "--host-nqn", "me"], "\"me\" is not a valid NQN"),
         (&["zone", "report", "drives/a", "--secret-file", "file"], "file holds no secret"),
         (&["status", "127.0.0.1:1"], "start a server with zonda serve"),
-        (&["status", "nowhere"], "cannot read the status of a server at nowhere"),
+        (&["status", "nowhere"], "give HOST:PORT, such as 127.0.0.1:9420"),
     ];
     for (arguments, part) in cases {
         let refusal = refused_in(&directory, arguments);

@@ -118,7 +118,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     }
     let text = files::read_text(&args.file)?;
     let mut experiment = Experiment::parse(&text, &Profiles::new(BUILTIN, &files::reader_beside(&args.file)))
-        .map_err(|error| Failure::in_experiment(&error, files::shown(&args.file), &text))?;
+        .map_err(|error| Failure::in_file_of_keys(error, files::shown(&args.file), &text, "docs/guide/job-files.md"))?;
     if let Some(seed) = args.seed {
         experiment = experiment.with_seed(seed);
     }

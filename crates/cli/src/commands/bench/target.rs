@@ -16,6 +16,8 @@ use crate::{files, units, zone_map};
 
 const MUST_CONTAIN: &str =
     "a job file for --target needs at least one table [[job]] with a line such as operation = \"append\"";
+/// What the user can do with the volume of which a drive is a member.
+const OF_MEMBER: &str = "give --target the directory of the volume, or another drive";
 /// Columns for the list of zones whose data will be lost.
 const ZONES_WIDTH: usize = 60;
 
@@ -45,7 +47,7 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
         files::make_directory(directory)?;
     }
     let mut connection = connect::open(&location, &options)?;
-    let free = if args.force { Ok(()) } else { connect::refuse_member(&mut connection, &location) };
+    let free = if args.force { Ok(()) } else { connect::refuse_member(&mut connection, &location, OF_MEMBER) };
     let result = free.and_then(|()| Plan::new(&run, &job, connection.geometry()).map_err(in_file)).and_then(|plan| {
         let zones = connect::all_descriptors(&mut connection)?;
         if !args.yes {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zonda_config::ByteSize;
-use zonda_devices::{DriveFacts, ImageDirectory, LoadedElements, random};
+use zonda_devices::{DriveError, DriveFacts, ImageDirectory, LoadedElements, random};
 use zonda_exports::snapshot::{ElementsSnapshot, LifeSnapshot};
 use zonda_image::{CheckReport, Finding, ImageFile, Inspection};
 use zonda_ssd::profile::Profile;
@@ -15,7 +15,11 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::progress::Progress;
 use crate::table::Table;
-use crate::{units, zone_map};
+use crate::{remedies, units, zone_map};
+
+/// The remedy for an image that another program writes to.
+const IN_USE: &str = "stop the program that uses it; zonda serve --read-only, and other commands that only read, can use \
+                                 the image at the same time; for a member of a served volume: zonda volume scrub verifies all members";
 
 /// What `zonda drive show DIR --json` prints.
 #[derive(Serialize)]
@@ -58,20 +62,30 @@ struct Zone {
 }
 
 pub(super) fn show(directory: &Path, json: bool) -> Result<(), Failure> {
-    let inspection = inspect(directory)?;
+    remedies::refuse_volume(directory, "zonda volume status DIR shows it")?;
+    let inspection = inspect_or(directory, refused)?;
     if json { print_json(&Sheet::of(directory, &inspection)) } else { print(&text_of(directory, &inspection)) }
 }
 
 /// Reads the state of an image. Nothing is written, and no process may be writing to the image.
 pub(crate) fn inspect(directory: &Path) -> Result<Inspection, Failure> {
-    let mut files = look(directory)?;
+    inspect_or(directory, connect::failure)
+}
+
+fn inspect_or(directory: &Path, refused: fn(DriveError) -> Failure) -> Result<Inspection, Failure> {
+    let mut files = look(directory, refused)?;
     zonda_image::inspect(&mut files).map_err(|error| unusable(directory, &error))
 }
 
-fn look(directory: &Path) -> Result<ImageDirectory, Failure> {
-    let files = ImageDirectory::open_shared(directory).map_err(connect::failure)?;
+fn look(directory: &Path, refused: fn(DriveError) -> Failure) -> Result<ImageDirectory, Failure> {
+    let files = ImageDirectory::open_shared(directory).map_err(refused)?;
     connect::warn_if_exposed(directory);
     Ok(files)
+}
+
+/// For commands that cannot use the drive through its server.
+fn refused(error: DriveError) -> Failure {
+    if error.is_in_use { Failure::input(error.message, IN_USE) } else { connect::failure(error) }
 }
 
 fn unusable(directory: &Path, error: &zonda_image::ImageError) -> Failure {
@@ -217,7 +231,8 @@ struct Verdict {
 }
 
 pub(super) fn check(directory: &Path, json: bool, quiet: bool) -> Result<(), Failure> {
-    let mut files = look(directory)?;
+    remedies::refuse_volume(directory, "zonda volume check DIR verifies it, with the images of its members")?;
+    let mut files = look(directory, refused)?;
     let mut bar = Progress::new(quiet);
     let report = zonda_image::check(&mut files, &mut |progress| {
         bar.show(Some(f64::from(progress.zones) / f64::from(progress.zones_total.max(1))), || {

@@ -12,7 +12,7 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::progress::Progress;
 use crate::table::Table;
-use crate::units;
+use crate::{remedies, units};
 
 pub(crate) const LONG_ABOUT: &str = "Copy the readable blocks of a damaged image to a new image.
 
@@ -21,8 +21,8 @@ Copies every block with a valid checksum, and its metadata; the damaged image is
 that were or may have been written are unreadable in the new image: reads of them fail until they are written again or their \
 zone is reset. They never read as zeros.
 
-Keeps zone states, extensions, counters and reservations as far as they are known. If resets are unknown, a zone holds the \
-newest valid blocks, and the report says so. The new image has a new UUID, and the wear counters of its flash start at 0.
+Keeps zone states, zone descriptor extensions, counters and reservations as far as they are known. If resets are unknown, a zone \
+holds the newest valid blocks, and the report says so. The new image has a new UUID, and the wear counters of its flash start at 0.
 
 The exit code is 0 if every block was copied, 1 if some are unreadable or newer data may be missing because of damaged files, \
 2 if the image cannot be repaired: at least one valid copy of the superblock in image.zonda is needed. The image must not be \
@@ -95,6 +95,8 @@ struct Zone {
 }
 
 pub(super) fn run(args: &RepairArgs) -> Result<(), Failure> {
+    let instead = "zonda volume scrub DIR repairs its blocks from their redundancy; to repair the image of a member, name that image";
+    remedies::refuse_volume(&args.directory, instead)?;
     refuse_nested(&args.directory, &args.to)?;
     let mut bar = Progress::new(args.quiet);
     let report = repair_image(&args.directory, &args.to, &mut |progress| {
@@ -103,7 +105,9 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), Failure> {
         });
     });
     bar.finish();
-    let report = report.map_err(connect::failure)?;
+    let report = report.map_err(|error| {
+        connect::failure_without(error, &["zonda drive repair", "zonda zone"], "restore the image from a backup")
+    })?;
     let repaired = Repaired::of(args, &report);
     if args.json {
         print_json(&repaired)?;

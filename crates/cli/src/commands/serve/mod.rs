@@ -18,8 +18,10 @@ use tokio::sync::oneshot;
 use zonda_config::ByteSize;
 use zonda_exports::{NamespaceInfo, ServeError, ServerInfo};
 
+use crate::commands::volume;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
+use crate::remedies;
 use greeting::Greeting;
 use guard::Names;
 use http::{ControlPlane, Ended};
@@ -81,18 +83,19 @@ pub(crate) struct ServeArgs {
     /// Serve images that are members of volumes; hosts can then destroy data of the volume
     #[arg(long)]
     force: bool,
-    /// Mount a volume with an unknown set of lost blocks: any block may then have older contents
+    /// Start a volume with an unknown set of lost blocks: any block may then have older contents
     /// than last written. Needed for one start only; later starts do not refuse the same losses
     #[arg(long)]
     accept_losses: bool,
-    /// Mount a volume although the present members, or a required one, are out of date: writes
+    /// Start a volume although the present members, or a required one, are out of date: writes
     /// since then are lost. Needed for one start only
     #[arg(long)]
     accept_older: bool,
-    /// Mount a volume after a split brain with the side of this member; members of the other side
-    /// are failed, and writes to them alone are lost. Needed for one start only
-    #[arg(long, value_name = "MEMBER")]
-    accept_side: Option<String>,
+    /// Start a volume after a split brain (members that were written to without each other): keep
+    /// the data of the side to which this member belongs. The members of the other side are failed,
+    /// and writes to them alone are lost. Needed for one start only
+    #[arg(long, value_name = "MEMBER", visible_alias = "accept-side")]
+    keep_side: Option<String>,
     /// Serve write protected namespaces, and write nothing to the directories of the images, which
     /// can be on a read-only medium. Images that were not shut down cleanly are recovered in
     /// memory. Other processes can read the images, but not write to them
@@ -125,7 +128,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let listener = plan.http.map(http_listener).transpose()?;
     let names = Names::with_machine(&plan.http_names);
     let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
-    let running = zonda_exports::start(plan, args.epoll).map_err(failure)?;
+    let running = zonda_exports::start(plan, args.epoll).map_err(|error| failure(error, args, &volumes))?;
     // Signals may arrive as soon as the greeting is printed.
     let control_plane = ControlPlane::new(&volumes, running.handle()).map_err(|error| control_plane_failure(&error))?;
     if args.json {
@@ -195,6 +198,21 @@ fn http_listener(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-fn failure(error: ServeError) -> Failure {
-    Failure::input(error.message, error.help)
+/// Why the server does not start. The remedy does not name options that were given.
+fn failure(error: ServeError, args: &ServeArgs, volumes: &[PathBuf]) -> Failure {
+    let given = [
+        ("--accept-losses", args.accept_losses),
+        ("--accept-older", args.accept_older),
+        ("--accept-side", args.keep_side.is_some()),
+        ("--force", args.force),
+        // They use a drive of a server, and this command is to be the server.
+        ("zonda zone and zonda bench", true),
+    ];
+    let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect();
+    let help = remedies::without(&error.help, &given, "restore the missing drives");
+    let help = match volumes {
+        [volume] => volume::reach::fitting(volume, &help),
+        _ => help,
+    };
+    Failure::input(error.message, remedies::adapted(&help))
 }

@@ -30,16 +30,19 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     plan.accepted = VolumeOpenOptions {
         accepts_losses: args.accept_losses,
         accepts_older: args.accept_older,
-        accepts_side: args.accept_side.clone(),
+        accepts_side: args.keep_side.clone(),
         keeps_members: false,
     };
     let volumes = plan.volumes().count();
     if plan.accepted.accepts_any() && volumes != 1 {
         let message = format!(
-            "--accept-losses, --accept-older and --accept-side apply to one volume, and {volumes} volumes are to be \
-             served"
+            "--accept-losses, --accept-older and --keep-side apply to one volume, and {volumes} volumes are to be served"
         );
-        return Err(Failure::input(message, "serve the volume alone, with the same option: zonda serve DIR"));
+        let help = match volumes {
+            0 => "omit the option: only volumes need it",
+            _ => "serve the volume alone, with the same option: zonda serve DIR",
+        };
+        return Err(Failure::input(message, help));
     }
     match args.http.as_deref() {
         Some("off") => plan.http = None,
@@ -63,7 +66,8 @@ fn of_file(path: &str) -> Result<ServerPlan, Failure> {
     let base = Path::new(path).parent().unwrap_or(Path::new(""));
     let (read_file, read_key) = (files::reader_beside(path), files::key_reader_beside(path));
     let context = ParseContext { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };
-    ServerPlan::parse(&text, &context).map_err(|error| Failure::in_experiment(&error, files::shown(path), &text))
+    ServerPlan::parse(&text, &context)
+        .map_err(|error| Failure::in_file_of_keys(error, files::shown(path), &text, "docs/guide/serve.md"))
 }
 
 fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {

@@ -11,7 +11,7 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::progress::Progress;
 use crate::table::Table;
-use crate::units;
+use crate::{remedies, units};
 
 pub(super) const LONG_ABOUT: &str = "Verify a volume that is not in use: read every block of every member and check its checksum, and the \
 parity of every stripe, as zonda volume scrub does. Nothing is written: writes of the mount and of repairs stay in memory, up to \
@@ -37,7 +37,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
         progress.show(Some(share), || format!("check: {} of {} segments", part.done, part.all));
     });
     progress.finish();
-    let report = checked.map_err(connect::failure)?;
+    let mut report = checked.map_err(connect::failure)?;
+    if let Some((_, help)) = &mut report.refusal {
+        *help = remedies::adapted(&reach::fitting(&args.directory, help));
+    }
     if args.json {
         print_json(&report)?;
     } else {
@@ -68,8 +71,8 @@ fn text(report: &CheckReport, screen: Screen) -> String {
         }
         None => {
             text += &format!(
-                "  checked    {} read, {} damaged, {} unreadable, {} lost\n",
-                units::counted(report.blocks, "block"),
+                "  blocks     {} read, {} damaged, {} unreadable, {} lost\n",
+                units::count(report.blocks),
                 units::count(report.wrong_blocks),
                 units::count(report.unreadable_blocks),
                 units::count(report.lost_blocks)

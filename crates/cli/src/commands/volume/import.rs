@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use zonda_devices::{ImportOptions, ImportReport, ImportedMember};
+use zonda_devices::{DriveError, ImportOptions, ImportReport, ImportedMember, is_volume};
 
 use crate::commands::connect::{self, CredentialArgs};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
-use crate::units;
+use crate::{remedies, units};
 
 pub(super) const LONG_ABOUT: &str = "Recreate the directory of a volume from the superblocks of its drives: after the directory was lost, or \
 when drives come from another machine. The order and the names of the drives do not matter.
@@ -39,7 +39,7 @@ pub(crate) struct ImportArgs {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Drives of the volume in any order: directories of images, or nvme-tcp:// URLs
-    #[arg(long, value_name = "DIR|URL,...", value_delimiter = ',', required_unless_present = "scan")]
+    #[arg(long, value_name = "DIR|URL,...", value_delimiter = ',')]
     members: Vec<String>,
     /// Search these directories for images
     #[arg(long, value_name = "DIR,...", value_delimiter = ',')]
@@ -63,7 +63,36 @@ pub(crate) struct ImportArgs {
     json: bool,
 }
 
+impl ImportArgs {
+    /// Why the volume is not imported, or not taken over.
+    fn failure(&self, error: DriveError, was_volume: bool) -> Failure {
+        let directory = self.directory.display();
+        if self.take_over && !was_volume && is_volume(&self.directory) {
+            let message = format!(
+                "{directory}/volume.toml was written, but the drives are not reserved for it: {}",
+                error.message
+            );
+            let help = format!(
+                "remove {directory}, and import the volume again with the missing members; if they are lost, and no other \
+                 server uses the volume: zonda volume takeover --accept-missing {directory}"
+            );
+            return Failure::input(message, help);
+        }
+        let given = [("--force", self.force), ("--take-over", self.take_over)];
+        let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect();
+        connect::failure_without(error, &given, "name other drives")
+    }
+}
+
 pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
+    if args.members.is_empty() && args.scan.is_empty() {
+        return Err(Failure::input(
+            "no drives of the volume are given",
+            "name them with --members, or directories that contain them with --scan",
+        ));
+    }
+    let instead = "DIR is the new directory of the volume: choose one that is empty or does not exist, and name the drives with --members";
+    remedies::refuse_image(&args.directory, instead)?;
     let members = args.members.iter().map(|text| connect::location(text)).collect::<Result<Vec<_>, _>>()?;
     let options = ImportOptions {
         members,
@@ -74,7 +103,8 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
         take_over: args.take_over,
         credentials: args.credentials.credentials()?,
     };
-    let report = ImportReport::of(&args.directory, &options).map_err(connect::failure)?;
+    let was_volume = is_volume(&args.directory);
+    let report = ImportReport::of(&args.directory, &options).map_err(|error| args.failure(error, was_volume))?;
     if args.json {
         return print_json(&report);
     }

@@ -112,15 +112,15 @@ pub(crate) struct SpareArgs {
     /// Spare drive: the directory of an image, or an nvme-tcp:// URL
     #[arg(value_name = "DIR|URL")]
     spare: String,
-    /// Wipe the drive if it holds data
-    #[arg(long)]
-    force: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AddSpareArgs {
     #[command(flatten)]
     spare: SpareArgs,
+    /// Wipe the drive if it holds data
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     credentials: CredentialArgs,
 }
@@ -236,10 +236,10 @@ pub(super) fn rates(args: &RatesArgs) -> Result<(), Failure> {
 
 pub(super) fn spare(command: &SpareCommand) -> Result<(), Failure> {
     match command {
-        SpareCommand::Add(AddSpareArgs { spare: args, credentials }) => {
+        SpareCommand::Add(AddSpareArgs { spare: args, force, credentials }) => {
             let credentials = credentials.credentials()?;
             let spare = absolute_location(&args.spare);
-            request(&args.place, &VolumeRequest::AddSpare { spare, may_wipe: args.force, credentials })
+            request_with(&args.place, &VolumeRequest::AddSpare { spare, may_wipe: *force, credentials }, given(*force))
         }
         SpareCommand::Remove(args) => request(&args.place, &VolumeRequest::RemoveSpare { spare: args.spare.clone() }),
     }
@@ -265,7 +265,8 @@ pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     let mut reached = Reached::open_as_it_is(&args.place.directory)?;
     require_server(&reached, args.detach, "a rebuild")?;
     let with = absolute_location(&args.with);
-    reached.ask(&VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force, credentials })?;
+    let request = VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force, credentials };
+    reached.ask_with(&request, given(args.force))?;
     if !args.detach {
         watch::until_idle(&mut reached, args.place.json)?;
     }
@@ -299,9 +300,18 @@ fn require_server(reached: &Reached, detach: bool, what: &str) -> Result<(), Fai
     Ok(())
 }
 
+/// The options that a remedy must not repeat.
+fn given(force: bool) -> &'static [&'static str] {
+    if force { &["--force"] } else { &[] }
+}
+
 fn request(place: &PlaceArgs, request: &VolumeRequest) -> Result<(), Failure> {
+    request_with(place, request, &[])
+}
+
+fn request_with(place: &PlaceArgs, request: &VolumeRequest, given: &[&str]) -> Result<(), Failure> {
     let mut reached = Reached::open_as_it_is(&place.directory)?;
-    let asked = reached.ask(request);
+    let asked = reached.ask_with(request, given);
     let finished = finish_with(reached, place, asked.is_ok(), None);
     asked?;
     finished.map(drop)

@@ -5,7 +5,7 @@ mod check;
 mod create;
 mod import;
 mod manage;
-mod reach;
+pub(crate) mod reach;
 pub(crate) mod show;
 mod takeover;
 mod watch;

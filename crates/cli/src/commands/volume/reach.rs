@@ -16,7 +16,11 @@ use zonda_zoned::{CompletionQueue, Duration as Span, ZonedDevice};
 use crate::commands::connect;
 use crate::commands::serve::control::Answer;
 use crate::errors::Failure;
+use crate::remedies;
 
+/// What the user can do with an image that was named instead of a volume.
+pub(super) const OF_IMAGE: &str =
+    "give the directory of the volume; for the image: zonda drive show DIR and zonda drive check DIR";
 /// Timeout of a request to a server. Connecting to a remote drive takes the longest.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of closing a volume.
@@ -55,14 +59,14 @@ impl Reached {
             return Ok(Reached::Served(socket));
         }
         let ring = ring()?;
-        let volume = VolumeDrive::open_with(directory, options, &ring).map_err(connect::failure)?;
+        let volume = VolumeDrive::open_with(directory, options, &ring).map_err(|error| refused(directory, error))?;
         Ok(Reached::Own(Box::new(Own { volume, ring })))
     }
 
     /// Creates a volume.
     pub(super) fn create(directory: &Path, new: &NewVolume) -> Result<Reached, Failure> {
         let ring = ring()?;
-        let volume = VolumeDrive::create(directory, new, &ring).map_err(connect::failure)?;
+        let volume = VolumeDrive::create(directory, new, &ring).map_err(|error| not_created(error, new))?;
         Ok(Reached::Own(Box::new(Own { volume, ring })))
     }
 
@@ -84,10 +88,15 @@ impl Reached {
 
     /// Sends a request, and returns the state of the volume afterwards.
     pub(super) fn ask(&mut self, request: &VolumeRequest) -> Result<VolumeReport, Failure> {
+        self.ask_with(request, &[])
+    }
+
+    /// The same for a request with these options of the command line.
+    pub(super) fn ask_with(&mut self, request: &VolumeRequest, given: &[&str]) -> Result<VolumeReport, Failure> {
         match self {
-            Reached::Served(socket) => ask(socket, request),
+            Reached::Served(socket) => ask(socket, request, given),
             Reached::Own(own) => {
-                let report = own.volume.manage(request, &own.ring).map_err(connect::failure);
+                let report = own.volume.manage(request, &own.ring).map_err(|error| unsuitable(error, given));
                 own.run_for(Duration::ZERO)?;
                 report
             }
@@ -99,7 +108,7 @@ impl Reached {
         match self {
             Reached::Served(socket) => {
                 std::thread::sleep(time);
-                ask(socket, &VolumeRequest::Report)
+                ask(socket, &VolumeRequest::Report, &[])
             }
             Reached::Own(own) => {
                 own.run_for(time)?;
@@ -164,18 +173,18 @@ impl Own {
 /// is changed.
 pub(super) fn inspect(directory: &Path) -> Result<VolumeReport, Failure> {
     match socket_of_server(directory)? {
-        Some(socket) => ask(&socket, &VolumeRequest::Report),
+        Some(socket) => ask(&socket, &VolumeRequest::Report, &[]),
         None => VolumeReport::inspect(directory).map_err(connect::failure),
     }
 }
 
-/// Lost blocks of a volume in use by a server: only a mounted volume can list them.
+/// Lost blocks of a volume in use by a server: only an assembled volume can list them.
 pub(super) fn lost(directory: &Path) -> Result<Vec<LostRange>, Failure> {
     let Some(socket) = socket_of_server(directory)? else {
-        let message = "lost blocks can be listed only while the volume is mounted, and no server uses it";
+        let message = "lost blocks can be listed only while the volume is assembled, and no server uses it";
         let help =
             "list them with zonda volume check DIR, which does not write, or serve the volume with zonda serve DIR";
-        return Err(Failure::input(message, help));
+        return Err(Failure::input(message, remedies::in_directory(help, directory)));
     };
     Reached::Served(socket).lost()
 }
@@ -186,11 +195,60 @@ pub(super) fn must_not_be_served(directory: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("the volume in {} is in use by a server", directory.display());
-    Err(Failure::input(message, "verify and repair it with zonda volume scrub, or stop the server"))
+    let help =
+        remedies::in_directory("verify and repair it with zonda volume scrub DIR, or stop the server", directory);
+    Err(Failure::input(message, help))
 }
 
-/// The control socket of the server that uses the volume, if there is one.
+/// The message of an error whose cause is in its remedy.
+const INVALID: &str = "the configuration of the volume is invalid";
+
+/// Why a volume cannot be created.
+fn not_created(error: DriveError, new: &NewVolume) -> Failure {
+    if error.message != INVALID {
+        let given: &[&str] = if new.may_wipe { &["--force"] } else { &[] };
+        return connect::failure_without(error, given, "name another drive");
+    }
+    match new.size {
+        Some(size) => Failure::input(
+            format!("cannot create a volume of {size}: {}", error.help),
+            "choose another --size, or omit it for the whole capacity; more or larger members, or a smaller --reserve, give \
+             more space",
+        ),
+        None => Failure::input(
+            format!("cannot create the volume: {}", error.help),
+            "change the options, or name other members",
+        ),
+    }
+}
+
+/// Why a volume cannot be opened.
+fn refused(directory: &Path, mut error: DriveError) -> Failure {
+    error.help = fitting(directory, &error.help);
+    connect::failure(error)
+}
+
+/// A remedy for a volume that is not in use. zonda serve --accept-older accepts members that are
+/// out of date: it is no remedy if the missing ones cannot be reached.
+pub(crate) fn fitting(directory: &Path, help: &str) -> String {
+    let older = "--accept-older";
+    let help = if help.contains(older) && !has_older_member(directory) {
+        remedies::without(help, &[older], "restore the missing members")
+    } else {
+        help.to_owned()
+    };
+    remedies::in_directory(&help, directory)
+}
+
+/// Whether a member that is present may be out of date, or all may be.
+fn has_older_member(directory: &Path) -> bool {
+    let Ok(report) = VolumeReport::inspect(directory) else { return true };
+    report.refusal.is_some() || report.members.iter().any(|one| one.state == "failed" && one.epoch.is_some())
+}
+
+/// The control socket of the server that uses the volume, if there is one. Refuses an image.
 fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
+    remedies::refuse_image(directory, OF_IMAGE)?;
     let socket = directory.join(CONTROL_SOCKET);
     match UnixStream::connect(&socket) {
         Ok(_) => Ok(Some(socket)),
@@ -213,8 +271,13 @@ fn broken(error: &io::Error) -> Failure {
     Failure::broken(format!("the event loop failed: {error}"), "")
 }
 
+/// A request that was refused although these options were given.
+fn unsuitable(error: DriveError, given: &[&str]) -> Failure {
+    connect::failure_without(error, given, "name another drive")
+}
+
 /// Sends a request and reads the answer, a line each.
-fn ask(socket: &Path, request: &VolumeRequest) -> Result<VolumeReport, Failure> {
+fn ask(socket: &Path, request: &VolumeRequest, given: &[&str]) -> Result<VolumeReport, Failure> {
     let exchange = || -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -231,6 +294,6 @@ fn ask(socket: &Path, request: &VolumeRequest) -> Result<VolumeReport, Failure> 
     let line = exchange().map_err(|error| no_answer(error.to_string()))?;
     match serde_json::from_str::<Answer>(&line).map_err(|error| no_answer(error.to_string()))? {
         Answer::Report(report) => Ok(*report),
-        Answer::Error { message, help } => Err(connect::failure(DriveError::new(message, help))),
+        Answer::Error { message, help } => Err(unsuitable(DriveError::new(message, help), given)),
     }
 }

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use zonda_devices::{TakenDrive, TakeoverOptions, TakeoverReport, VolumeDrive};
+use zonda_devices::{DriveError, TakenDrive, TakeoverOptions, TakeoverReport, VolumeDrive};
 
 use super::reach;
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
+use crate::remedies;
 use crate::table::Table;
 
 pub(super) const LONG_ABOUT: &str = "Preempt the reservations of the server that owns a volume, if that server cannot be stopped because its \
@@ -57,10 +58,24 @@ pub(crate) struct TakeoverArgs {
     json: bool,
 }
 
+impl TakeoverArgs {
+    /// Why nothing was taken over. The remedy does not name options that were given, and keeps
+    /// --release.
+    fn failure(&self, mut error: DriveError) -> Failure {
+        let given = [("--accept-missing", self.accept_missing), ("--force", self.force)];
+        let given: Vec<&str> = given.into_iter().filter(|(_, is_given)| *is_given).map(|(option, _)| option).collect();
+        if self.release {
+            error.help = error.help.replace("--accept-missing", "--release --accept-missing");
+        }
+        connect::failure_without(error, &given, "make the members reachable from here")
+    }
+}
+
 pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
+    remedies::refuse_image(&args.directory, reach::OF_IMAGE)?;
     let ring = reach::ring()?;
     let options = TakeoverOptions { force: args.force, accepts_missing: args.accept_missing, releases: args.release };
-    let report = VolumeDrive::take_over(&args.directory, options, &ring).map_err(connect::failure)?;
+    let report = VolumeDrive::take_over(&args.directory, options, &ring).map_err(|error| args.failure(error))?;
     if args.json {
         print_json(&report)?;
     } else {

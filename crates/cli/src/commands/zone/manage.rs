@@ -3,14 +3,17 @@
 use clap::Args;
 use serde::Serialize;
 use zonda_devices::{Connection, Location};
-use zonda_zoned::{Operation, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget};
+use zonda_zoned::{Operation, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget};
 
-use super::{PlaceArgs, check_zone};
+use super::{NO_ZONES, PlaceArgs, check_zone};
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::output::{print, print_json};
-use crate::{units, zone_map};
+use crate::{remedies, units, zone_map};
 
+/// What the user can do with the volume of which a drive is a member.
+const OF_MEMBER: &str = "the volume manages the zones of its members: zonda volume status shows it, and zonda member replace or \
+                         zonda volume spare remove frees a drive for other uses";
 /// Columns for the list of changed zones.
 const ZONES_WIDTH: usize = 70;
 
@@ -80,6 +83,24 @@ impl Action {
         }
     }
 
+    /// The remedy for a zone whose state the action cannot change.
+    fn remedy(self, state: ZoneState) -> &'static str {
+        match (self, state) {
+            (_, ZoneState::NotWritePointer) => {
+                "choose a sequential zone: conventional zones, and volumes, have no states to change"
+            }
+            (_, ZoneState::ReadOnly | ZoneState::Offline) => "the medium of the zone has failed: use another zone",
+            (Action::Close, _) => "choose an open zone: zonda zone report --list shows the states of all zones",
+            (Action::Open, ZoneState::Full) => {
+                "choose an empty or closed zone, or reset this one first (zonda zone reset), whereby its data is lost"
+            }
+            (Action::Open, _) => {
+                "choose an empty or closed zone: zonda zone report --list shows the states of all zones"
+            }
+            (Action::Reset | Action::Finish, _) => "check the state of the zone with zonda zone report",
+        }
+    }
+
     /// The state of a zone afterwards.
     fn result(self) -> &'static str {
         match self {
@@ -93,6 +114,9 @@ impl Action {
 
 pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
     let location = connect::location(&args.place.location)?;
+    if let Location::Image(directory) = &location {
+        remedies::refuse_volume(directory, NO_ZONES)?;
+    }
     if args.zone.is_none() && !args.all {
         let message = format!("zonda zone {} needs a zone", action.name());
         return Err(Failure::input(message, "add the number of a zone, or --all for all zones"));
@@ -106,7 +130,7 @@ pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
     let options = args.place.connect.options()?;
     let changed = connect::with(&location, &options, |connection| {
         if !args.force {
-            connect::refuse_member(connection, &location)?;
+            connect::refuse_member(connection, &location, OF_MEMBER)?;
         }
         manage(connection, args.zone, action)
     })?;
@@ -138,7 +162,12 @@ fn manage(connection: &mut Connection, zone: Option<u32>, action: Action) -> Res
     let before = connect::descriptors(connection, first, count)?;
     let operation = Operation::ManageZones { action: action.zone_action(), target };
     let state = state_in_words(&before, zone);
-    connect::execute(connection, operation, &format!("to {} {words}{state}", action.name()))?;
+    let of_state = before.first().filter(|_| zone.is_some()).map(|zone| action.remedy(zone.state));
+    let remedy = |status| match status {
+        Status::InvalidZoneStateTransition | Status::InvalidField => of_state,
+        _ => None,
+    };
+    connect::execute_or(connection, operation, &format!("to {} {words}{state}", action.name()), remedy)?;
     let after = connect::descriptors(connection, first, count)?;
     let pairs = (first..).zip(before.iter().zip(&after));
     // An explicit open of an implicitly opened zone changes its state, too.

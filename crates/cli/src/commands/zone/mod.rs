@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use zonda_devices::{Location, is_volume};
+use zonda_devices::Location;
 use zonda_image::Inspection;
 use zonda_zoned::{Geometry, ReportFilter, ZoneDescriptor, ZoneIndex, ZoneType};
 
@@ -15,7 +15,10 @@ use crate::commands::drive::image::inspect;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
-use crate::{units, zone_map};
+use crate::{remedies, units, zone_map};
+
+/// The remedy for a volume.
+const NO_ZONES: &str = "a volume has no zones: zonda volume status DIR shows its state and its space";
 
 pub(crate) const LONG_ABOUT: &str =
     "Report and manage zones of an image on this machine, or of a namespace of an NVMe/TCP server \
@@ -133,14 +136,15 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     let (location, options) = (connect::location(&args.place.location)?, args.place.connect.options()?);
     let (geometry, descriptors) = match &location {
         // Nothing is written, so that the image can be on a read-only medium.
-        Location::Image(directory) if !is_volume(directory) => {
+        Location::Image(directory) => {
+            remedies::refuse_volume(directory, NO_ZONES)?;
             let Inspection { spec, zones: table, .. } = inspect(directory)?;
             let zones = zones_of(args, &spec.geometry)?;
             let start = spec.geometry.zone_start(ZoneIndex(zones.start));
             let report = table.report(start, ReportFilter::All, false, true, zones.len() as u32);
             (spec.geometry, report.expect("a report of zones that exist succeeds").zones)
         }
-        _ => connect::with(&location, &options, |connection| {
+        Location::NvmeTcp(_) => connect::with(&location, &options, |connection| {
             let geometry = connection.geometry().clone();
             let zones = zones_of(args, &geometry)?;
             Ok((geometry, connect::descriptors(connection, zones.start, zones.len() as u32)?))
@@ -160,11 +164,12 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     let screen = Screen::of_stdout();
     let capacity = units::bytes(geometry.zone_capacity_bytes());
     let is_conventional = geometry.conventional_zone_count == geometry.zone_count;
-    let zones = match geometry.zone_count {
+    if is_conventional && geometry.zone_count == 1 {
         // A volume, or another namespace of the NVM command set.
-        1 if is_conventional => capacity,
-        count => format!("{} of {capacity}", units::counted(u64::from(count), "zone")),
-    };
+        let summary = screen.bold(&location.to_string());
+        return print(&format!("{summary}\n{capacity}, NVM command set: random writes, no zones\n"));
+    }
+    let zones = format!("{} of {capacity}", units::counted(u64::from(geometry.zone_count), "zone"));
     let rules = if is_conventional {
         "conventional: random writes, no zone management".to_owned()
     } else {
