@@ -1,6 +1,7 @@
 //! `zonda sim`: tests with random scenarios.
 
 mod batch;
+mod parts;
 mod replay;
 
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ const SEEDS_MAX: u64 = 100_000_000;
 const FAILURES_SHOWN_MAX: usize = 10;
 
 #[derive(Debug, Args)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = format!("{}\n\n{EXAMPLES}", parts::in_help()))]
 #[command(group = ArgGroup::new("mode").args(["lite", "swarm", "performance"]))]
 pub(crate) struct SimArgs {
     /// Replay this seed, or the stored failure in this file, and print its events
@@ -92,7 +93,7 @@ pub(crate) struct SimArgs {
     /// Multiply the generated number of commands
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     scale: u64,
-    /// Leave out these parts of the scenario, such as power-loss. An unknown name lists all names
+    /// Leave out these parts of the scenario, such as power-loss; zonda sim --help lists them
     #[arg(long, value_name = "PARTS", value_delimiter = ',', hide_possible_values = true,
           value_parser = PossibleValuesParser::new(Part::ALL.map(|(name, _)| name)))]
     without: Vec<String>,

@@ -35,9 +35,9 @@ pub(super) fn drive(result: &ExperimentResult, screen: Screen) -> String {
     );
     lines.push(("zones", zones));
     let erases = format!(
-        "{} of {}; {} to {} per erase unit",
+        "{} of {}; {} to {} per erase block",
         units::counted(counters.erases, "erase"),
-        units::counted(wear.units, "erase unit"),
+        units::counted(wear.units, "erase block"),
         wear.erases_min,
         wear.erases_max
     );
@@ -76,7 +76,7 @@ fn elements(facts: &AllocationFacts) -> String {
         0 => String::new(),
         relaxed => format!("; {} beyond the limits on LUNs", units::counted(relaxed, "allocation")),
     };
-    let unit = if facts.policy == "fixed" { "erase unit" } else { "storage element" };
+    let unit = if facts.policy == "fixed" { "erase block" } else { "storage element" };
     format!(
         "{} of {} per zone ({}); of {}, {} written, {} to be erased, {} empty{relaxed}",
         units::counted(facts.elements_per_zone.into(), unit),

@@ -8,9 +8,12 @@ use zonda_stack::{ExperimentResult, LayerResult};
 use zonda_workload::{EndReason, JobResult, KindResult, LatencySummary, RunResult};
 
 use crate::output::Screen;
-use crate::results::{Subject, wrong_blocks};
+use crate::results::{Subject, Zones, wrong_blocks};
 use crate::table::Table;
 use crate::{units, zone_map};
+
+/// The state of conventional zones, in words.
+const CONVENTIONAL: &str = "conventional";
 
 /// Everything `zonda bench` shows of a result.
 pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
@@ -32,6 +35,8 @@ pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
             let whose = if result.volume.is_some() { "The last active member" } else { "The drive" };
             text += &format!("\n{}\n{}", screen.bold(whose), drive::drive(result, screen));
         }
+        // A volume, or another namespace of the NVM command set.
+        Subject::Live(_) if are_conventional(subject.zones()) => return text,
         Subject::Live(_) => text += &format!("\n{}\n", screen.bold("The zones at the end")),
     }
     let zones = subject.zones();
@@ -40,6 +45,11 @@ pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
     }
     text += if matches!(subject, Subject::Simulated(_)) { "\n" } else { "" };
     text + &zone_map::draw(zones.ranges, zones.capacity_blocks, screen)
+}
+
+/// Whether the zones have no states to show.
+fn are_conventional(zones: Zones<'_>) -> bool {
+    !zones.by_state.is_empty() && zones.by_state.iter().all(|count| count.state == CONVENTIONAL)
 }
 
 fn heading(subject: Subject<'_>, screen: Screen) -> String {

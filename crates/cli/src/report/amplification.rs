@@ -48,7 +48,7 @@ fn erases(samples: &[DriveSample]) -> Chart {
     let most = samples.last().map_or(0, |last| last.erases);
     let erases = samples.iter().map(|sample| (sample.at_ns, sample.erases as f64));
     let curves = if most == 0 { Vec::new() } else { vec![curve("erases", 2, erases)] };
-    over_time("erases", "Wear so far", "erases of erase units", curves, format!("{}.", counted(most, "erase")))
+    over_time("erases", "Wear so far", "erases of erase blocks", curves, format!("{}.", counted(most, "erase")))
 }
 
 /// A line through points whose times are in nanoseconds.

@@ -50,8 +50,10 @@ pub(super) fn cards(subject: Subject<'_>) -> String {
             let drive = &result.drive;
             let device = format!("{} by the drive itself", bytes(drive.counters.device_write_bytes()));
             let wear = match drive.wear.erases_max {
-                0 => counted(drive.wear.units, "erase unit"),
-                most => format!("{}, at most {} per unit", counted(drive.wear.units, "erase unit"), count(most.into())),
+                0 => counted(drive.wear.units, "erase block"),
+                most => {
+                    format!("{}, at most {} per block", counted(drive.wear.units, "erase block"), count(most.into()))
+                }
             };
             cards.push(card("DLWA", &number(drive.dlwa), "", &device));
             cards.push(card("Erases", &count(drive.counters.erases), "", &wear));

@@ -218,7 +218,7 @@ fn counters(drive: &DriveSummary) -> String {
         ("zones reset", number(counters.zone_resets)),
         ("zones finished before they were full", number(counters.zone_finishes)),
         ("zones closed by the controller", number(counters.zones_closed_by_controller)),
-        ("erase units", number(wear.units)),
+        ("erase blocks", number(wear.units)),
         ("maximum erases of a unit", number(wear.erases_max.into())),
         ("minimum erases of a unit", number(wear.erases_min.into())),
     ];

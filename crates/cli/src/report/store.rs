@@ -33,7 +33,7 @@ pub(super) fn cards(result: &ExperimentResult, store: &StoreResult) -> String {
         card("Write amplification", &number(store.write_amplification), "", &user),
         card("Finished zones", &count(store.files.zone_finishes), "", &finished),
         card("Writes stopped", &duration(store.counters.stopped_ns), "", &stopped),
-        card("Erases", &count(result.drive.counters.erases), "", &counted(result.drive.wear.units, "erase unit")),
+        card("Erases", &count(result.drive.counters.erases), "", &counted(result.drive.wear.units, "erase block")),
     ];
     format!("<dl class=\"cards\">\n{}</dl>\n", cards.concat())
 }

@@ -12,7 +12,7 @@ use super::{assert_golden, file, json_in, output_in, refused_in, scratch};
 /// Three quarters of zone 0.
 const FILL: &str = "[[job]]\noperation = \"append\"\nblock_size = \"32 KiB\"\nzones = \"0..2\"\nbytes = \"1184 KiB\"\n";
 
-/// Makes a small image in `drives/e`, its zones of 1.5 MiB on an erase unit of each of four dies.
+/// Makes a small image in `drives/e`, its zones of 1.5 MiB on an erase block of each of four dies.
 fn make_image(directory: &Path) -> String {
     output_in(directory, &["drive", "create", "drives/e", "--profile", "tiny", "--allocation", "block"])
 }

@@ -45,6 +45,14 @@ fn a_volume_is_created_and_shown() {
     assert_eq!(report["spares"][0], "../drives/e");
     let refused = refused_in(&directory, &["zone", "report", "vol"]);
     assert!(refused.contains("a volume has no zones: zonda volume status vol"), "{refused}");
+    // Nor does what its server exports, or a run of jobs.
+    let server = Server::start(&directory, &["vol"]);
+    let zones = output_in(&directory, &["zone", "report", server.url(0)]);
+    assert!(zones.ends_with(" MiB, conventional: random writes, no zones\n"), "{zones}");
+    fs::write(directory.join("job.toml"), JOB).expect("it can be written");
+    let run = output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--quiet"]);
+    assert!(run.contains("byte limit reached") && !run.contains("conventional"), "{run}");
+    server.stop();
 }
 
 #[test]
@@ -54,7 +62,7 @@ fn a_missing_drive_is_replaced_by_the_spare_and_a_scrub_finds_nothing() {
     fs::write(directory.join("job.toml"), JOB).expect("it can be written");
     output_in(&directory, &["bench", "job.toml", "--target", "vol", "--yes", "--json", "--quiet"]);
     fs::remove_dir_all(directory.join("drives/b")).expect("it was there");
-    let text = output_in(&directory, &["volume", "status", "vol", "--wait", "--mount"]);
+    let text = output_in(&directory, &["volume", "status", "vol", "--wait", "--assemble"]);
     assert!(text.contains("the spare ../drives/e replaces member 1"), "{text}");
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
     assert_eq!((&report["state"], states(&report)), (&"healthy".into(), vec!["active"; 4]), "{report}");
@@ -145,13 +153,13 @@ fn contents(directory: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn the_status_of_a_volume_that_is_not_served_mounts_and_writes_nothing() {
+fn the_status_of_a_volume_that_is_not_served_assembles_and_writes_nothing() {
     let directory = make_volume("volume-look");
     create(&directory);
     fs::write(directory.join("job.toml"), JOB).expect("it can be written");
     let server = Server::start(&directory, &["vol"]);
     output_in(&directory, &["bench", "job.toml", "--target", server.url(0), "--yes", "--json", "--quiet"]);
-    // Only a mount recovers from a crash.
+    // Only assembly recovers from a crash.
     server.kill();
     fs::remove_file(directory.join("vol/control")).expect("a killed server leaves it");
     let before = contents(&directory);
@@ -161,7 +169,7 @@ fn the_status_of_a_volume_that_is_not_served_mounts_and_writes_nothing() {
     assert!(report["volume_bytes"].as_u64() > Some(0) && report["epoch"].is_u64(), "{report}");
     assert!(report.get("live_bytes").is_none() && report["members"][0].get("free_zones").is_none(), "{report}");
     let text = output_in(&directory, &["volume", "status", "vol"]);
-    assert_golden("volume_unmounted.txt", &without_numbers(&text));
+    assert_golden("volume_not_assembled.txt", &without_numbers(&text));
     assert!(contents(&directory) == before, "volume status has changed a file");
     fs::remove_dir_all(directory.join("drives/b")).expect("it was there");
     let report = json_in(&directory, &["volume", "status", "vol", "--json"]);
@@ -272,7 +280,7 @@ fn a_copy_of_a_volume_s_directory_is_refused_by_each_command_while_the_volume_is
     for arguments in [
         &["volume", "status", "copy"][..],
         &["volume", "status", "copy", "--wait"],
-        &["volume", "status", "copy", "--wait", "--mount"],
+        &["volume", "status", "copy", "--wait", "--assemble"],
         &["volume", "scrub", "copy"],
         &["volume", "rates", "copy"],
         &["volume", "spare", "add", "copy", "drives/none"],
@@ -310,7 +318,7 @@ fn older_members_are_served_once_they_are_accepted_for_one_volume() {
 }
 
 #[test]
-fn the_exit_code_of_a_check_shows_whether_the_volume_can_be_mounted_and_no_file_changes() {
+fn the_exit_code_of_a_check_shows_whether_the_volume_can_be_assembled_and_no_file_changes() {
     let directory = make_volume("volume-check");
     create(&directory);
     let server = Server::start(&directory, &["vol"]);
@@ -350,7 +358,7 @@ fn a_lost_directory_is_recreated_from_the_drives() {
     create(&directory);
     let text = output_in(&directory, &["member", "fail", "vol", "3"]);
     assert!(text.contains("degraded") && text.contains("spare"), "no rebuild is started without a request: {text}");
-    output_in(&directory, &["volume", "status", "vol", "--wait", "--mount"]);
+    output_in(&directory, &["volume", "status", "vol", "--wait", "--assemble"]);
     fs::remove_dir_all(directory.join("vol")).expect("it was there");
     let dry = ["volume", "import", "vol", "--scan", "drives", "--dry-run"];
     let before = contents(&directory);
@@ -414,7 +422,7 @@ fn a_side_is_chosen_for_one_start_and_later_starts_need_no_option() {
 }
 
 #[test]
-fn waiting_for_a_volume_that_is_not_served_changes_nothing_without_mount() {
+fn waiting_for_a_volume_that_is_not_served_changes_nothing_without_assemble() {
     let directory = make_volume("volume-wait");
     create(&directory);
     output_in(&directory, &["volume", "rates", "vol", "--rebuild", "4KiB/s"]);
@@ -430,7 +438,7 @@ fn waiting_for_a_volume_that_is_not_served_changes_nothing_without_mount() {
     fs::remove_file(directory.join("vol/control")).expect("a killed server leaves it");
     let before = contents(&directory);
     let refused = refused_in(&directory, &["volume", "status", "vol", "--wait"]);
-    assert!(refused.contains("the volume is not served") && refused.contains("--wait --mount"), "{refused}");
+    assert!(refused.contains("the volume is not served") && refused.contains("--wait --assemble"), "{refused}");
     assert!(contents(&directory) == before, "nothing is written");
 }
 

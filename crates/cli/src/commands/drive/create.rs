@@ -46,9 +46,9 @@ pub(crate) struct CreateArgs {
     /// Zone capacity, instead of the profile's; the zone size is the next power of two
     #[arg(long, value_name = "SIZE")]
     zone_capacity: Option<ByteSize>,
-    /// Zone allocation, instead of the profile's: fixed (each zone has its own erase units), or
-    /// composed of storage elements: superblock, block, vchunk-N (one erase unit on each of N dies)
-    /// or hchunk-N (N erase units of one die); see docs/internals/zone-allocation.md
+    /// Zone allocation, instead of the profile's: fixed (each zone has its own erase blocks), or
+    /// composed of storage elements: superblock, block, vchunk-N (one erase block on each of N dies)
+    /// or hchunk-N (N erase blocks of one die); see docs/internals/zone-allocation.md
     #[arg(long, value_name = "KIND")]
     allocation: Option<String>,
     /// Print one JSON object and nothing else

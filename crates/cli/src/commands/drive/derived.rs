@@ -41,7 +41,7 @@ pub(super) struct Derived {
 #[derive(Debug, Serialize)]
 struct Allocation {
     policy: String,
-    /// Storage elements of a zone; erase units for `fixed`.
+    /// Storage elements of a zone; erase blocks for `fixed`.
     elements_per_zone: u32,
     /// Size of one element.
     element_bytes: u64,
@@ -79,7 +79,7 @@ impl Allocation {
     }
 
     fn lines(&self) -> [(&'static str, String); 2] {
-        let unit = if self.policy == "fixed" { "erase unit" } else { "element" };
+        let unit = if self.policy == "fixed" { "erase block" } else { "element" };
         let of_zone = units::counted(u64::from(self.elements_per_zone), unit);
         let elements = format!(
             "{}: {of_zone} of {} a zone, {} in all, mapping table {}",
@@ -202,7 +202,7 @@ mod tests {
             lines.extend(allocation.lines().map(|(_, line)| line));
         }
         let expected = [
-            "fixed: 32 erase units of 8.00 MiB a zone, 2,048 in all, mapping table 64 B",
+            "fixed: 32 erase blocks of 8.00 MiB a zone, 2,048 in all, mapping table 64 B",
             "pads 230 MiB of a zone that is 10% full, 128 MiB of one that is 50% full",
             "superblock: 2 elements of 128 MiB a zone, 128 in all, mapping table 128 B",
             "pads 102 MiB of a zone that is 10% full, 0 B of one that is 50% full",

@@ -190,6 +190,7 @@ fn text_of(sheet: &Sheet, screen: Screen) -> String {
     }
     for group in sheet.values.chunk_by(|left, right| left.group() == right.group()) {
         text += &format!("\n{}\n", screen.bold(&format!("[{}]", group[0].group())));
+        text += &about(group[0].group()).map_or_else(String::new, |words| screen.paragraph(words, 2));
         let mut table = Table::new(&["key", "value", "source"]);
         for value in group {
             let mark = if value.is_fitted { " *" } else { "" };
@@ -198,6 +199,20 @@ fn text_of(sheet: &Sheet, screen: Screen) -> String {
         text += &table.render(screen, 2);
     }
     text + "\n" + &screen.paragraph(&note_on_fitting(sheet), 0)
+}
+
+/// Explains the terms of a group of keys that are not those of NVMe or NAND flash.
+fn about(group: &str) -> Option<&'static str> {
+    match group {
+        "firmware" => Some(
+            "A server is a queue of the controller, with as many cores as its value: commands that share a server delay each \
+             other.",
+        ),
+        "flash" => {
+            Some("erase_unit is the size of an erase block, program_unit that of a program, read_unit that of a read.")
+        }
+        _ => None,
+    }
 }
 
 /// How many values are fitted, and to which results.

@@ -47,7 +47,7 @@ pub(super) fn list(json: bool) -> Result<(), Failure> {
             continue;
         }
         text += &format!("{}\n{}", screen.bold(paper.key), screen.paragraph(paper.reference, 2));
-        let mut table = Table::new(&["experiment", "source", "measures", ">results", ">points"]);
+        let mut table = Table::new(&["experiment", "source", "measures", ">results", ">configurations"]);
         for experiment in of_paper {
             table.row(&[
                 experiment.id.clone(),
@@ -61,8 +61,9 @@ pub(super) fn list(json: bool) -> Result<(), Failure> {
         text.push('\n');
     }
     text += &screen.paragraph(
-        "results: published results to compare with; points: combinations of parameters that are simulated. Zone Write is the \
-         ZapRAID paper's name for the Write command.",
+        "results: published results to compare with; configurations: combinations of parameter values that are simulated. Zone \
+         Write is the ZapRAID paper's name for the Write command. A conflict group is a set of zones that share flash channels or \
+         dies and slow each other down (Bae et al.).",
         0,
     );
     text += "zonda lab run ID runs an experiment, zonda lab show ID prints its file\n";

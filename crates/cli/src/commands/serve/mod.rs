@@ -83,15 +83,15 @@ pub(crate) struct ServeArgs {
     /// Serve images that are members of volumes; hosts can then destroy data of the volume
     #[arg(long)]
     force: bool,
-    /// Start a volume with an unknown set of lost blocks: any block may then have older contents
+    /// Assemble a volume with an unknown set of lost blocks: any block may then have older contents
     /// than last written. Needed for one start only; later starts do not refuse the same losses
     #[arg(long)]
     accept_losses: bool,
-    /// Start a volume although the present members, or a required one, are out of date: writes
+    /// Assemble a volume although the present members, or a required one, are out of date: writes
     /// since then are lost. Needed for one start only
     #[arg(long)]
     accept_older: bool,
-    /// Start a volume after a split brain (members that were written to without each other): keep
+    /// Assemble a volume after a split brain (members that were written to without each other): keep
     /// the data of the side to which this member belongs. The members of the other side are failed,
     /// and writes to them alone are lost. Needed for one start only
     #[arg(long, value_name = "MEMBER", visible_alias = "accept-side")]

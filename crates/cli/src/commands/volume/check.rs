@@ -14,10 +14,10 @@ use crate::table::Table;
 use crate::{remedies, units};
 
 pub(super) const LONG_ABOUT: &str = "Verify a volume that is not in use: read every block of every member and check its checksum, and the \
-parity of every stripe, as zonda volume scrub does. Nothing is written: writes of the mount and of repairs stay in memory, up to \
+parity of every stripe, as zonda volume scrub does. Nothing is written: writes of assembling and of repairs stay in memory, up to \
 1 GiB for each member. Members must be images on this machine; a member that is being rebuilt is not read.
 
-The exit code is 0 if all blocks read are correct, 1 if blocks are damaged, unreadable or lost, or the volume cannot be mounted.";
+The exit code is 0 if all blocks read are correct, 1 if blocks are damaged, unreadable or lost, or the volume cannot be assembled.";
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
@@ -52,7 +52,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
 fn text(report: &CheckReport, screen: Screen) -> String {
     let is_whole = report.members.iter().all(|member| member.state == "active");
     let state = if report.refusal.is_some() {
-        screen.styled("1;31", "cannot be mounted")
+        screen.styled("1;31", "cannot be assembled")
     } else if report.lost_blocks > 0 {
         screen.styled("1;31", "data lost")
     } else if report.wrong_blocks + report.unreadable_blocks > 0 {

@@ -14,13 +14,14 @@ use crate::{remedies, units};
 pub(super) const LONG_ABOUT: &str = "Recreate the directory of a volume from the superblocks of its drives: after the directory was lost, or \
 when drives come from another machine. The order and the names of the drives do not matter.
 
-Writes volume.toml only: the volume is not mounted and no drive is changed. Members that are not named are marked as missing. \
+Writes volume.toml only: the volume is not assembled and no drive is changed. Members that are not named are marked as missing. \
 Superblocks do not store spares, rates or the reserve; set them again.
 
 Refuses drives of different volumes, two drives with the same member number, drives in use, too few drives, and drives after a \
 split brain. --force excludes drives that are out of date, and falls back to an older epoch if no newer one has enough members: \
 later writes are then missing, and zonda serve requires --accept-older. --force also accepts drives whose epochs \
-differ only because of mounts: a mount was interrupted before it updated all drives, or some of them are older copies.
+differ only because the volume was assembled: that was interrupted before all drives were updated, or some of them are older \
+copies. The epoch increases each time the volume is assembled or its members change, as the event count of mdadm does.
 
 Remote members are reserved by the server that uses the volume, even after it was killed. --take-over preempts these reservations, \
 as zonda volume takeover does, and reports their holders: outstanding commands of that server are aborted, and it stops serving \

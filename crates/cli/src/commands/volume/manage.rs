@@ -14,8 +14,11 @@ use crate::output::{Screen, print, print_json};
 pub(super) const STATUS_LONG_ABOUT: &str = "Show the state of a volume: its members and spares, its space, and the progress of a rebuild or scrub.
 
 If a server on this machine serves the volume, it reports the state. If the volume is not in use, the superblocks of its members \
-are read, and nothing is mounted or written, also with --wait: a rebuild continues only while the volume is served. --wait --mount \
-mounts the volume in this process, as zonda serve does: a rebuild continues, and a spare replaces a missing member.
+are read, and nothing is assembled or written, also with --wait: a rebuild continues only while the volume is served. --wait \
+--assemble assembles the volume in this process, as zonda serve does: a rebuild continues, and a spare replaces a missing member.
+
+The epoch of a volume that is not in use increases each time it is assembled or its members change, as the event count of mdadm \
+does; a member with an older epoch is out of date.
 
 In state \"data lost\", reads of lost blocks fail until the blocks are written or trimmed; all other blocks are intact. --lost lists \
 the lost blocks, with their byte offset in the export as dd uses it with iflag=skip_bytes.
@@ -23,8 +26,8 @@ the lost blocks, with their byte offset in the export as dd uses it with iflag=s
 Only the superblocks of a volume that is not in use are read: damage to its data that makes zonda serve refuse it is not shown. \
 zonda volume check finds it.
 
-The exit code is 1 if the volume has failed, blocks are lost, I/O is suspended, or the superblocks show that a mount would be \
-refused.";
+The exit code is 1 if the volume has failed, blocks are lost, I/O is suspended, or the superblocks show that the volume \
+cannot be assembled.";
 
 pub(super) const SCRUB_LONG_ABOUT: &str =
     "Read every block of every member and check its checksum, and the parity of every stripe. Damaged blocks are \
@@ -38,7 +41,7 @@ the rates.";
 pub(super) const READD_LONG_ABOUT: &str = "Add a failed member to the volume again, and keep its data. Zones that were complete before it failed \
 are kept; only writes that it missed are copied. The member is in state rebuilding until that is complete.
 
-A member that was lost is added again automatically when it responds, or when the volume is mounted with it. A member that was \
+A member that was lost is added again automatically when it responds, or when the volume is assembled with it. A member that was \
 failed by command or for flapping needs this command. Drives that were wiped, belong to another volume, or were written to after \
 they failed are refused without changes: use zonda member replace, which wipes them.";
 
@@ -63,10 +66,10 @@ pub(crate) struct StatusArgs {
     /// Wait until a rebuild or scrub completes, and show a progress bar
     #[arg(long)]
     wait: bool,
-    /// Mount the volume if it is not in use: a rebuild continues, and a spare replaces a missing
+    /// Assemble the volume if it is not in use: a rebuild continues, and a spare replaces a missing
     /// member
-    #[arg(long, requires = "wait")]
-    mount: bool,
+    #[arg(long, alias = "mount", requires = "wait")]
+    assemble: bool,
 }
 
 #[derive(Debug, Args)]
@@ -164,14 +167,14 @@ pub(crate) struct ReplaceArgs {
 }
 
 pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let mut inspected = if args.mount { None } else { Some(reach::inspect(&args.place.directory)?) };
+    let mut inspected = if args.assemble { None } else { Some(reach::inspect(&args.place.directory)?) };
     if args.wait {
         inspected = inspected.filter(|report| !report.mounted);
         if inspected.as_ref().is_some_and(|report| report.state == VolumeState::Rebuilding) {
             let message = "the volume is not served, so its rebuild makes no progress";
             return Err(Failure::input(
                 message,
-                "serve the volume with zonda serve DIR, or mount it with --wait --mount",
+                "serve the volume with zonda serve DIR, or assemble it with --wait --assemble",
             ));
         }
     }
@@ -280,7 +283,7 @@ fn with_lost(report: &VolumeReport, screen: Screen) -> String {
     show::text(report, screen) + &lost.unwrap_or_default()
 }
 
-/// Fails if the volume has failed, has lost data, is suspended, or cannot be mounted.
+/// Fails if the volume has failed, has lost data, is suspended, or cannot be assembled.
 fn check_health(report: &VolumeReport) -> Result<(), Failure> {
     match report.state {
         VolumeState::Lost

@@ -23,14 +23,14 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         (VolumeState::Lost, _) => "more members have failed than its redundancy tolerates".to_owned(),
         (VolumeState::Suspended, _) => suspended(report),
         (VolumeState::Incomplete, _) => {
-            report.refusal.clone().unwrap_or_else(|| "too few members are present to mount it".to_owned())
+            report.refusal.clone().unwrap_or_else(|| "too few members are present to assemble it".to_owned())
         }
         (_, 0) => "can lose no more members".to_owned(),
         (_, members) => format!("can lose {}", units::counted(u64::from(members), "more member")),
     };
     let mut text = format!("{}  {}, {state}, {can_lose}\n", screen.bold(&report.name), report.scheme);
     if report.lost_blocks > 0 {
-        let when = if report.mounted { "" } else { " when it was last mounted" };
+        let when = if report.mounted { "" } else { " when it was last assembled" };
         let warning = format!(
             "{} lost{when}: reads of them fail until they are written or trimmed. List them with zonda volume status --lost",
             units::counted(report.lost_blocks, "block")
@@ -38,7 +38,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         text += &(screen.styled("1;31", screen.paragraph(&warning, 2).trim_end()) + "\n");
     }
     if !report.mounted {
-        return text + &unmounted(report, screen);
+        return text + &unassembled(report, screen);
     }
     let share = report.live_bytes as f64 / report.volume_bytes.max(1) as f64;
     text += &format!(
@@ -52,7 +52,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     if report.room_bytes < report.volume_bytes && report.state != VolumeState::Lost {
         let warning = format!(
             "end of life: {} of {} can be used, because too many zones are read only or offline. When these are full, writes fail \
-             with \"zone is full\"; replace the members with the most retired zones",
+             with \"zone is full\"; replace the members with the most unusable zones",
             units::bytes(report.room_bytes),
             units::bytes(report.volume_bytes),
         );
@@ -122,7 +122,7 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
         }
         text += "\n";
     }
-    let mut table = Table::new(&[">member", "location", "state", ">errors", ">free zones", ">retired zones"]);
+    let mut table = Table::new(&[">member", "location", "state", ">errors", ">free zones", ">unusable zones"]);
     for member in &report.members {
         table.row(&[
             member.member.to_string(),
@@ -197,10 +197,10 @@ pub(super) fn lost(ranges: &[LostRange], screen: Screen) -> String {
     table.render(screen, 2)
 }
 
-/// The state of a volume that is not mounted, from its superblocks.
-fn unmounted(report: &VolumeReport, screen: Screen) -> String {
+/// The state of a volume that is not assembled, from its superblocks.
+fn unassembled(report: &VolumeReport, screen: Screen) -> String {
     let epoch = report.epoch.map_or_else(|| "-".to_owned(), units::count);
-    let text = format!("  not mounted, {} for hosts, epoch {epoch}\n", units::bytes(report.volume_bytes));
+    let text = format!("  not assembled, {} for hosts, epoch {epoch}\n", units::bytes(report.volume_bytes));
     let mut table = Table::new(&[">member", "location", "state", ">epoch"]);
     for member in &report.members {
         let epoch = member.epoch.map_or_else(|| "-".to_owned(), units::count);
@@ -212,8 +212,8 @@ fn unmounted(report: &VolumeReport, screen: Screen) -> String {
     text + "\n" + &table.render(screen, 2)
 }
 
-/// The JSON of a volume that is not mounted: without figures that are known only when it is
-/// mounted.
+/// The JSON of a volume that is not assembled: without figures that are known only when it is
+/// assembled.
 pub(super) fn known(report: &VolumeReport) -> serde_json::Value {
     let mut value = serde_json::to_value(report).unwrap_or_default();
     let keep = |object: &mut serde_json::Value, keys: &[&str]| {
@@ -286,7 +286,7 @@ mod tests {
             "vol  RAID 0 (2), healthy, can lose no more members\n",
             "  space      25.0 GiB of 100 GiB in use (25.0%), 70 of 100 segments free\n",
             "  end of life: 40.0 GiB of 100 GiB can be used, because too many zones are read only or offline.\n",
-            "  When these are full, writes fail with \"zone is full\"; replace the members with the most retired\n",
+            "  When these are full, writes fail with \"zone is full\"; replace the members with the most unusable\n",
             "  zones\n",
             "  memory     0 B for the block map and other tables\n",
         );

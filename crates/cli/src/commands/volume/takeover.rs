@@ -19,7 +19,7 @@ A server reserves remote members and spares of its volume (NVMe reservations, Ex
 This command preempts these reservations and aborts outstanding commands of the other server. Its later reads and writes fail, and \
 it stops serving the volume; acknowledged data is kept. The members stay reserved for this directory, also while no server uses \
 them, so that a paused server is refused when it resumes. zonda serve DIR serves the volume; from another directory, take it over \
-again. --release releases the reservations when the other server has stopped permanently.
+again. The owner epoch counts these acquisitions: of two owners, the one with the higher epoch is the newer. --release releases the reservations when the other server has stopped permanently.
 
 The exit code is 0 if zonda serve DIR can serve the volume, possibly without some members; 1 if too few members were acquired.
 

@@ -162,12 +162,13 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
         });
     }
     let screen = Screen::of_stdout();
+    let title = screen.bold(&location.to_string());
     let capacity = units::bytes(geometry.zone_capacity_bytes());
     let is_conventional = geometry.conventional_zone_count == geometry.zone_count;
-    if is_conventional && geometry.zone_count == 1 {
+    let wants_list = args.list || args.zone.is_some() || args.count.is_some();
+    if is_conventional && geometry.zone_count == 1 && !wants_list {
         // A volume, or another namespace of the NVM command set.
-        let summary = screen.bold(&location.to_string());
-        return print(&format!("{summary}\n{capacity}, NVM command set: random writes, no zones\n"));
+        return print(&format!("{title}\n{capacity}, conventional: random writes, no zones\n"));
     }
     let zones = format!("{} of {capacity}", units::counted(u64::from(geometry.zone_count), "zone"));
     let rules = if is_conventional {
@@ -175,8 +176,8 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     } else {
         format!("at most {} active and {} open", limit(geometry.max_active_zones), limit(geometry.max_open_zones))
     };
-    let summary = format!("{}\n{zones}, {rules}\n", screen.bold(&location.to_string()));
-    let body = if args.list || args.zone.is_some() || args.count.is_some() {
+    let summary = format!("{title}\n{zones}, {rules}\n");
+    let body = if wants_list {
         table(&descriptors, &geometry).render(screen, 2)
     } else {
         zone_map::draw(&zone_map::of_descriptors(&descriptors, &geometry), geometry.zone_capacity_blocks.0, screen)
