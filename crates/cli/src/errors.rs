@@ -50,14 +50,17 @@ impl Failure {
     pub(crate) fn in_experiment(error: &StackError, path: &str, text: &str) -> Failure {
         match &error.source {
             ErrorSource::JobFile => Failure::in_file(&error.error, path, text),
-            ErrorSource::Profile { path, text } => Failure::in_file(&error.error, path, text),
+            ErrorSource::Profile { path, text } => {
+                Failure::in_file(&described(&error.error, "docs/guide/drives.md"), path, text)
+            }
         }
     }
 
     /// The same for a file whose keys `described_in` describes: the remedy of errors that have none.
     pub(crate) fn in_file_of_keys(mut error: StackError, path: &str, text: &str, described_in: &str) -> Failure {
-        error.error = with_help_for_set(&error.error, text);
-        error.error.help.get_or_insert_with(|| format!("{described_in} describes the keys and their values"));
+        if let ErrorSource::JobFile = error.source {
+            error.error = described(&with_help_for_set(&error.error, text), described_in);
+        }
         Failure::in_experiment(&error, path, text)
     }
 
@@ -78,13 +81,19 @@ fn shown(text: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// An error in a file whose keys this guide describes: the remedy of errors that have none.
+pub(crate) fn described(error: &ConfigError, guide: &str) -> ConfigError {
+    let described = || format!("{guide} describes the keys and their values");
+    ConfigError { help: Some(error.help.clone().unwrap_or_else(described)), ..error.clone() }
+}
+
 /// The remedy for a section of a profile that is set to a value, as in `set = { zones = 4 }`.
 const PATHS_IN_SET: &str =
     "the keys in set are paths, such as \"geometry.zones\" = 64; zonda drive show PROFILE lists the keys of a profile";
 
 /// Adds the remedy to an error about such a section.
 fn with_help_for_set(error: &ConfigError, text: &str) -> ConfigError {
-    let is_about = |key: &str| error.message.starts_with(&format!("\"{key}\" "));
+    let is_about = |key: &str| !key.contains('.') && error.message.starts_with(&format!("\"{key}\" "));
     let root = toml::from_str::<toml::Table>(text).ok().filter(|_| error.help.is_none());
     let in_set = root.is_some_and(|root| sets_of(&root.into()).iter().any(|set| set.keys().any(|key| is_about(key))));
     if in_set { error.clone().help(PATHS_IN_SET) } else { error.clone() }

@@ -12,19 +12,23 @@ use crate::errors::Failure;
 /// Bytes of the largest job file or profile.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads the text of a file, or of the standard input for `-`.
-pub(crate) fn read_text(path: &str) -> Result<String, Failure> {
+/// Reads the text of a file, or of the standard input for `-`. `examples` is where there are files
+/// of this kind, for the error.
+pub(crate) fn read_text(path: &str, examples: &str) -> Result<String, Failure> {
     let text = if path == "-" { text_of(io::stdin().lock()) } else { read(Path::new(path)) };
     text.map_err(|reason| {
         let help = match reason.as_str() {
-            NO_FILE => "check the path; examples are in the directory examples/ of zonda's sources",
-            A_DIRECTORY => "name a file in this directory",
-            NO_PERMISSION => "make the file readable, or copy it",
-            _ => "name a TOML file",
+            NO_FILE => format!("check the path; {examples}"),
+            A_DIRECTORY => "name a file in this directory".to_owned(),
+            NO_PERMISSION => "make the file readable, or copy it".to_owned(),
+            _ => format!("name a text file of at most {} MiB; {examples}", TEXT_BYTES_MAX >> 20),
         };
         Failure::input(format!("cannot read {}: {reason}", shown(path)), help)
     })
 }
+
+/// Where there are job files and configuration files.
+pub(crate) const EXAMPLES: &str = "examples are in the directory examples/ of zonda's sources";
 
 /// A path as messages show it.
 pub(crate) fn shown(path: &str) -> &str {

@@ -117,7 +117,7 @@ pub(crate) fn build(
     config.saved_reservations = saved_reservations;
     config.write_protected = write_protected;
     let target =
-        Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))?;
+        Target::new(config).map_err(|error| ServeError::new(format!("invalid {}", error.subject), error.remedy))?;
     Ok(Built { target, drives, subsystems, layout, candidates })
 }
 

@@ -27,6 +27,9 @@ const DRAIN_MAX: Duration = Duration(10_000_000_000);
 const CLOSE_MAX: Duration = Duration(60_000_000_000);
 /// How often the health of the drives is reported to the target.
 const HEALTH_INTERVAL: Duration = Duration(1_000_000_000);
+/// The remedy if the event loop fails.
+const LOOP_FAILED: &str = "check the limits of this process (ulimit -a), and start the server again; no acknowledged write is lost: the \
+                           drives are recovered when they are next opened";
 
 /// The phase of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +101,7 @@ impl Server {
             let until = if moved { Some(now) } else { self.next_timeout() };
             self.ring
                 .run_once(until)
-                .map_err(|error| ServeError::new(format!("the event loop failed: {error}"), ""))?;
+                .map_err(|error| ServeError::new(format!("the event loop failed: {error}"), LOOP_FAILED))?;
         }
     }
 

@@ -89,7 +89,7 @@ fn secret(path: &str) -> Result<Secret, Failure> {
     if path != "-" {
         return zonda_devices::read_secret(Path::new(path)).map_err(failure);
     }
-    Secret::parse(files::read_text(path)?.trim()).map_err(|reason| {
+    Secret::parse(files::read_text(path, "zonda secret generates one")?.trim()).map_err(|reason| {
         Failure::input(format!("no valid secret in {}: {reason}", files::shown(path)), "generate one with zonda secret")
     })
 }

@@ -107,8 +107,10 @@ fn a_volume_and_an_image_are_not_taken_for_each_other() {
         assert!(error.contains("a is an image, not a volume"), "{arguments:?}: {error}");
         assert!(help.contains("the directory of the volume") && help.contains("zonda drive show a"), "{help}");
     }
-    let import = help(&directory, &["volume", "import", "a", "--members", "a,b,c"]);
-    assert!(import.contains("a is the new directory of the volume") && !import.contains("remove"), "{import}");
+    for command in ["import", "create"] {
+        let help = help(&directory, &["volume", command, "a", "--members", "a,b,c"]);
+        assert!(help.contains("a is the new directory of the volume") && !help.contains("remove"), "{help}");
+    }
     for (key, place, what, other) in [
         ("image", "vol", "vol is a volume, not an image", "the key volume instead of image"),
         ("volume", "d", "d is an image, not a volume", "the key image instead of volume"),
@@ -176,6 +178,8 @@ fn a_leftover_reservation_is_released_by_the_command_in_the_remedy() {
         let help = help(&directory, arguments);
         assert!(help.contains("start it again, or release them with zonda volume takeover DIR --release"), "{help}");
     }
+    let create = help(&directory, &["volume", "create", "other", "--members", url, "--force"]);
+    assert!(create.contains("zonda volume takeover DIR --release") && !create.contains("--force"), "{create}");
     output_in(&directory, &["volume", "takeover", "remote", "--release"]);
     output_in(&directory, &["zone", "reset", url, "0", "--force"]);
     far.stop();
@@ -228,7 +232,32 @@ fn errors_in_files_without_a_remedy_of_their_own_name_the_guide() {
     file(&directory, "job.toml", "drive = \"tiny\"\n[[job]]\noperation = \"read\"\n");
     let drive = help(&directory, &["bench", "job.toml"]);
     assert!(drive.contains("docs/guide/job-files.md describes the keys"), "{drive}");
+    file(&directory, "mine.toml", "title = 4\n");
+    let experiment = help(&directory, &["lab", "run", "./mine.toml"]);
+    assert!(experiment.contains("docs/guide/experiments.md describes the keys"), "{experiment}");
     file(&directory, "zonda.toml", "server = 4\n");
     let server = help(&directory, &["serve", "--config", "zonda.toml"]);
     assert!(server.contains("docs/guide/serve.md describes the keys"), "{server}");
+}
+
+#[test]
+fn a_missing_file_is_to_be_looked_for_where_files_of_its_kind_are() {
+    let directory = scratch("remedies-missing");
+    for (arguments, words) in [
+        (&["bench", "none.toml"][..], "the directory examples/"),
+        (&["serve", "--config", "none.toml"], "the directory examples/"),
+        (&["sim", "none.toml"], "sim/bugbase"),
+        (&["lab", "run", "./none.toml"], "zonda lab show ID"),
+    ] {
+        let help = help(&directory, arguments);
+        assert!(help.contains("check the path") && help.contains(words), "{arguments:?}: {help}");
+    }
+}
+
+#[test]
+fn each_part_that_a_simulation_can_leave_out_is_described() {
+    let help = output_of(&["sim", "--help"]);
+    for line in ["rot                 silent corruption", "deaths              kills and restarts of hosts"] {
+        assert!(help.contains(line), "{help}");
+    }
 }

@@ -62,7 +62,7 @@ fn an_entry_replays_from_its_file_and_refuses_generator_options() {
 
     let refused = zonda(&["sim", path, "--bug", "torn-block"]);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("--bug cannot be used with an entry"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--bug cannot be used with a stored failure"), "{}", refused.stderr);
     std::fs::write(&file, text.replace("[drive]\n", "[drive]\nsurprise = 1\n")).unwrap();
     let refused = zonda(&["sim", path]);
     assert_eq!(refused.code, Some(2));

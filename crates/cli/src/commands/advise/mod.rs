@@ -108,7 +108,11 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
     };
     // A directory that cannot be written is reported before the runs.
     files::make_directory(&args.out)?;
-    let in_words = |error: zonda_config::ConfigError| Failure::input(error.message, error.help.unwrap_or_default());
+    let in_words = |error: zonda_config::ConfigError| {
+        let help =
+            error.help.unwrap_or_else(|| "docs/guide/advise.md describes the options and their limits".to_owned());
+        Failure::input(error.message, help)
+    };
     let plan = AdvicePlan::new(&base, &load, args.seed).map_err(in_words)?;
     let started = Instant::now();
     let advice = plan.advise(&mut runner(args, plan.runs_max())).map_err(in_words)?;

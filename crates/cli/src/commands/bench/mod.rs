@@ -56,6 +56,8 @@ const EXAMPLES: &str = "Examples:
       --target nvme-tcp://127.0.0.1:4420/nqn.2026-01.io.zonda:a
   zonda bench --target URL job.toml --queues 4 --depth 64 --spin 20us --verbose";
 
+/// The guide to job files.
+const JOB_FILES: &str = "docs/guide/job-files.md";
 /// The heading of the options of runs in real time.
 const REAL: &str = "Running on an existing drive";
 
@@ -116,9 +118,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             "add --target URL, or remove these options to simulate the drive",
         ));
     }
-    let text = files::read_text(&args.file)?;
+    let text = files::read_text(&args.file, files::EXAMPLES)?;
     let mut experiment = Experiment::parse(&text, &Profiles::new(BUILTIN, &files::reader_beside(&args.file)))
-        .map_err(|error| Failure::in_file_of_keys(error, files::shown(&args.file), &text, "docs/guide/job-files.md"))?;
+        .map_err(|error| Failure::in_file_of_keys(error, files::shown(&args.file), &text, JOB_FILES))?;
     if let Some(seed) = args.seed {
         experiment = experiment.with_seed(seed);
     }

@@ -8,9 +8,9 @@ use zonda_devices::NamespaceOptions;
 use zonda_workload::{JobSpec, Plan, RunSpec};
 use zonda_zoned::{Duration, Geometry, ZoneDescriptor, ZoneState};
 
-use super::{BenchArgs, live, show};
+use super::{BenchArgs, JOB_FILES, live, show};
 use crate::commands::connect;
-use crate::errors::Failure;
+use crate::errors::{Failure, described};
 use crate::results::Subject;
 use crate::{files, units, zone_map};
 
@@ -35,8 +35,8 @@ struct File {
 pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
     let location = connect::location(place)?;
     let options = options(args)?;
-    let text = files::read_text(&args.file)?;
-    let in_file = |error: ConfigError| Failure::in_file(&error, files::shown(&args.file), &text);
+    let text = files::read_text(&args.file, files::EXAMPLES)?;
+    let in_file = |error: ConfigError| Failure::in_file(&described(&error, JOB_FILES), files::shown(&args.file), &text);
     let File { drive, mut run, job } = parse_with(&text, MUST_CONTAIN).map_err(in_file)?;
     if let Some(drive) = drive {
         let error = ConfigError::at(&drive, "[drive] cannot be used with --target");

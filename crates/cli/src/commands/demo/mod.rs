@@ -38,10 +38,11 @@ pub(crate) struct DemoArgs {
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let experiment = Experiment::parse(TOUR, &files::BUILTIN_PROFILES).expect("the tour is tested");
     let screen = Screen::of_stdout();
+    // A directory that cannot be written is reported before the run.
+    files::make_directory(&args.out)?;
     print(&introduction(&experiment, screen))?;
     let result = measure(&experiment, args.quiet);
     print(&summary(&result, screen))?;
-    files::make_directory(&args.out)?;
     files::write(&args.out, "tour.toml", TOUR)?;
     files::write(&args.out, "report.html", &report::html(TOUR, Subject::Simulated(&result)))?;
     served::show(&args.out, screen, args.quiet)?;

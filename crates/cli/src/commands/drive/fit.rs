@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use zonda_lab::fit::{FitPlan, FitReport, FittedMeasurement, FittedParameter, Progress as Tried, Task};
 
-use crate::errors::Failure;
+use crate::errors::{Failure, described};
 use crate::output::{Screen, print, print_json};
 use crate::parallel::in_parallel;
 use crate::progress::Progress;
@@ -72,8 +72,9 @@ pub(super) fn run(args: &FitArgs) -> Result<(), Failure> {
         .find(&args.profile)
         .map_err(|error| Failure::input(error.message, error.help.unwrap_or_default()))?;
     found.parse().map_err(|error| Failure::in_experiment(&error, &args.profile, &found.text))?;
-    let text = files::read_text(&args.to)?;
-    let in_file = |error| Failure::in_file(&error, files::shown(&args.to), &text);
+    let text = files::read_text(&args.to, files::EXAMPLES)?;
+    let in_file =
+        |error| Failure::in_file(&described(&error, "docs/guide/fit-a-drive.md"), files::shown(&args.to), &text);
     let plan = FitPlan::parse(&found.text, &text).map_err(in_file)?;
     let tries_max = tries(args, &plan)?;
     if let Some(out) = &args.out {

@@ -10,7 +10,7 @@ use zonda_stack::Profiles;
 
 use super::store::MeasurementCache;
 use super::{HowArgs, work};
-use crate::errors::Failure;
+use crate::errors::{Failure, described};
 use crate::files::{self, BUILTIN_PROFILES};
 
 /// Experiments and their results.
@@ -78,14 +78,14 @@ fn named(word: &str) -> Result<Vec<LabExperiment>, Failure> {
 
 /// An experiment of the user, named after its file.
 fn from_file(path: &str) -> Result<LabExperiment, Failure> {
-    let text = files::read_text(path)?;
+    let text = files::read_text(path, "zonda lab show ID prints the file of an experiment")?;
     let stem =
         Path::new(path).file_stem().map_or_else(|| "mine".to_owned(), |stem| stem.to_string_lossy().into_owned());
     // A modified copy of a built-in experiment does not replace it.
     let id = if builtin_text(&stem).is_some() { format!("my-{stem}") } else { stem };
     let read_file = files::reader_beside(path);
     LabExperiment::parse(&id, &text, &Profiles::new(BUILTIN, &read_file)).map_err(|error| match error {
-        LabError::File(error) => Failure::in_file(&error, path, &text),
+        LabError::File(error) => Failure::in_file(&described(&error, "docs/guide/experiments.md"), path, &text),
         LabError::Point { point, error } => {
             let shown = format!("{path} as a job file at {point}");
             Failure::in_experiment(&error.error, &shown, &error.text)

@@ -62,7 +62,7 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
 }
 
 fn of_file(path: &str) -> Result<ServerPlan, Failure> {
-    let text = files::read_text(path)?;
+    let text = files::read_text(path, files::EXAMPLES)?;
     let base = Path::new(path).parent().unwrap_or(Path::new(""));
     let (read_file, read_key) = (files::reader_beside(path), files::key_reader_beside(path));
     let context = ParseContext { base, builtin_profiles: BUILTIN, read_file: &read_file, read_key: &read_key };

@@ -36,10 +36,10 @@ impl FromStr for Replay {
 /// Replays an entry with the scenario in its file.
 pub(super) fn entry(path: &str, args: &SimArgs) -> Result<(), Failure> {
     if let Some(option) = args.generator_options().first() {
-        let message = format!("{option} cannot be used with an entry: the file defines the scenario");
+        let message = format!("{option} cannot be used with a stored failure: the file defines the scenario");
         return Err(Failure::input(message, format!("leave out {option}, or give a seed instead of the file")));
     }
-    let text = files::read_text(path)?;
+    let text = files::read_text(path, "stored failures are in the directory sim/bugbase of zonda's sources")?;
     let entry = BugbaseEntry::parse(&text).map_err(|error| Failure::in_file(&error, path, &text))?;
     let outcome = entry.run();
     let command = format!("zonda sim {path}");

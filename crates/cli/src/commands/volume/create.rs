@@ -12,6 +12,7 @@ use super::show;
 use crate::commands::connect::{self, CredentialArgs};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
+use crate::remedies;
 
 pub(crate) const LONG_ABOUT: &str = "Create a volume of zoned drives. All data on the drives is lost; drives that hold data are refused \
 without --force.
@@ -74,6 +75,10 @@ pub(crate) struct CreateArgs {
     json: bool,
 }
 
+/// The remedy for an image that is named as the directory of a new volume.
+pub(super) const NEW_DIRECTORY: &str = "DIR is the new directory of the volume: choose one that is empty or does not exist, and \
+                                        name the drives with --members";
+
 /// A level, and the numbers of data and parity chunks if it was given as `4+2`.
 #[derive(Clone, Copy, Debug)]
 struct LevelArg {
@@ -92,6 +97,7 @@ fn level(text: &str) -> Result<LevelArg, VolumeError> {
 }
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
+    remedies::refuse_image(&args.directory, NEW_DIRECTORY)?;
     let locations = |texts: &[String]| texts.iter().map(|text| connect::location(text)).collect::<Result<Vec<_>, _>>();
     let (members, spares): (Vec<Location>, Vec<Location>) = (locations(&args.members)?, locations(&args.spare)?);
     let all: Vec<&String> = args.members.iter().chain(&args.spare).collect();

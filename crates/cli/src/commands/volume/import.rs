@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use zonda_devices::{DriveError, ImportOptions, ImportReport, ImportedMember, is_volume};
 
+use super::create::NEW_DIRECTORY;
 use crate::commands::connect::{self, CredentialArgs};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -92,8 +93,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
             "name them with --members, or directories that contain them with --scan",
         ));
     }
-    let instead = "DIR is the new directory of the volume: choose one that is empty or does not exist, and name the drives with --members";
-    remedies::refuse_image(&args.directory, instead)?;
+    remedies::refuse_image(&args.directory, NEW_DIRECTORY)?;
     let members = args.members.iter().map(|text| connect::location(text)).collect::<Result<Vec<_>, _>>()?;
     let options = ImportOptions {
         members,

@@ -206,8 +206,7 @@ const INVALID: &str = "the configuration of the volume is invalid";
 /// Why a volume cannot be created.
 fn not_created(error: DriveError, new: &NewVolume) -> Failure {
     if error.message != INVALID {
-        let given: &[&str] = if new.may_wipe { &["--force"] } else { &[] };
-        return connect::failure_without(error, given, "name another drive");
+        return unsuitable(error, if new.may_wipe { &["--force"] } else { &[] });
     }
     match new.size {
         Some(size) => Failure::input(
@@ -268,11 +267,15 @@ pub(super) fn ring() -> Result<Ring, Failure> {
 }
 
 fn broken(error: &io::Error) -> Failure {
-    Failure::broken(format!("the event loop failed: {error}"), "")
+    let help = "check the limits of this process (ulimit -a), and run the command again; no acknowledged data is lost";
+    Failure::broken(format!("the event loop failed: {error}"), help)
 }
 
 /// A request that was refused although these options were given.
 fn unsuitable(error: DriveError, given: &[&str]) -> Failure {
+    if error.holder.is_some() {
+        return Failure::input(error.message, remedies::RESERVED);
+    }
     connect::failure_without(error, given, "name another drive")
 }
 
