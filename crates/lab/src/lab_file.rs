@@ -198,7 +198,7 @@ impl XAxis {
         }
         if let Some(twice) = (1..values.len()).find(|place| values[..*place].contains(&values[*place])) {
             let error = ConfigError::at(&spec.values[twice], "duplicate value of x");
-            return Err(error.help("list it once: each point is run with several seeds anyway"));
+            return Err(error.help("list it once: each configuration is run with several seeds anyway"));
         }
         if values.is_empty() {
             return Err(ConfigError::new("[x] has no values").help("write for example values = [1, 2, 4]"));
@@ -251,7 +251,7 @@ fn points_of(
 ) -> Result<Vec<Point>, LabError> {
     let raw = expand(spec)?;
     if raw.len() > POINTS_MAX {
-        let error = ConfigError::new(format!("too many points: {}", raw.len()));
+        let error = ConfigError::new(format!("too many configurations: {}", raw.len()));
         return Err(error.help(format!("at most {POINTS_MAX} are allowed")).into());
     }
     raw.iter()
@@ -272,5 +272,5 @@ pub(crate) fn point_name(x: Option<&XAxis>, series: &[String], of_series: usize,
         let unit = if x.unit.is_empty() { String::new() } else { format!(" {}", x.unit) };
         parts.push(format!("{} {}{unit}", x.title, x.labels[at]));
     }
-    if parts.is_empty() { "its only point".to_owned() } else { parts.join(", ") }
+    if parts.is_empty() { "its only configuration".to_owned() } else { parts.join(", ") }
 }

@@ -20,8 +20,8 @@ An experiment is a file with a drive, a workload, the parameters varied, the met
 compare with. `zonda lab show ID` prints the file; copy it, change it, and run it with `zonda lab run ./mine.toml`. \
 docs/guide/experiments.md describes the format.
 
-Runs every point with several seeds, and excludes a warm-up that is detected automatically. The same program and file give \
-the same results on every machine.";
+Runs every configuration (combination of parameters) with several seeds, and excludes a warm-up that is detected automatically. \
+The same program and file give the same results on every machine.";
 
 const EXAMPLES: &str = "Examples:
   zonda lab list

@@ -61,7 +61,7 @@ fn failures(measured: &pick::Measured) -> Vec<String> {
         let failures = || outcome.measurements.iter().filter_map(|measurement| measurement.failure.as_ref());
         let first = failures().next()?;
         let (points, all) = (failures().count(), experiment.points.len());
-        Some(format!("{} at {points} of {all} points; first failure: {first}", experiment.id))
+        Some(format!("{} in {points} of {all} configurations; first failure: {first}", experiment.id))
     });
     first.collect()
 }

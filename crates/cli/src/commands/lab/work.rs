@@ -19,7 +19,12 @@ pub(super) fn measure(experiments: &[LabExperiment], threads: Option<NonZero<usi
     let run = |&(of, point): &(&LabExperiment, &Point)| point.measure(&of.metrics, of.seeds, Some(&clock));
     let measured = in_parallel(&work, threads, run, |count, (of, _)| {
         bar.show(Some(count as f64 / work.len() as f64), || {
-            format!("{} of {}: {}", units::count(count as u64), units::counted(work.len() as u64, "point"), of.title)
+            format!(
+                "{} of {}: {}",
+                units::count(count as u64),
+                units::counted(work.len() as u64, "configuration"),
+                of.title
+            )
         });
     });
     bar.finish();
