@@ -66,17 +66,42 @@ fn an_option_that_was_given_is_not_proposed() {
 }
 
 #[test]
-fn members_that_are_out_of_date_are_accepted_by_the_command_in_the_remedy() {
+fn members_that_are_out_of_date_are_accepted_only_if_enough_are_present() {
     let directory = make("remedies-older");
-    fs::rename(directory.join("a"), directory.join("away-a")).expect("it is there");
-    Server::start(&directory, &["vol"]).stop();
-    fs::rename(directory.join("away-a"), directory.join("a")).expect("it is there");
-    for drive in ["b", "c"] {
-        fs::remove_dir_all(directory.join(drive)).expect("it is there");
+    let away = |drive: &str| fs::rename(directory.join(drive), directory.join(format!("away-{drive}")));
+    let back = |drive: &str| fs::rename(directory.join(format!("away-{drive}")), directory.join(drive));
+    // The copies are from before the last assembly.
+    for drive in ["a", "b"] {
+        copy(&directory.join(drive), &directory.join(format!("older-{drive}")));
     }
-    for arguments in [&[&["serve", "vol"], &SERVE[..]].concat()[..], &["volume", "scrub", "vol"]] {
+    Server::start(&directory, &["vol"]).stop();
+    for drive in ["a", "b", "c"] {
+        away(drive).expect("it is there");
+    }
+    for drive in ["a", "b"] {
+        copy(&directory.join(format!("older-{drive}")), &directory.join(drive));
+    }
+    let serve = [&["serve", "vol"], &SERVE[..]].concat();
+    for arguments in [&serve[..], &["volume", "scrub", "vol"]] {
         let help = help(&directory, arguments);
         assert!(help.contains("zonda serve vol --accept-older continues"), "{arguments:?}: {help}");
+    }
+    fs::remove_dir_all(directory.join("b")).expect("it is there");
+    for arguments in [&serve[..], &["volume", "scrub", "vol"]] {
+        let help = help(&directory, arguments);
+        assert!(help.contains("restore the member") && !help.contains("--accept-older"), "{arguments:?}: {help}");
+    }
+    let check = zonda_in(&directory, &["volume", "check", "vol"]).stdout;
+    assert!(check.contains("help: restore the member") && !check.contains("--accept-older"), "{check}");
+    back("b").expect("it is there");
+    back("c").expect("it is there");
+    Server::start(&directory, &["vol"]).stop();
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("the disk has space");
+    for entry in fs::read_dir(from).expect("it is there").map(|entry| entry.expect("it can be read")) {
+        fs::copy(entry.path(), to.join(entry.file_name())).expect("the disk has space");
     }
 }
 

@@ -228,10 +228,10 @@ fn refused(directory: &Path, mut error: DriveError) -> Failure {
 }
 
 /// A remedy for a volume that is not in use. zonda serve --accept-older accepts members that are
-/// out of date: it is no remedy if the missing ones cannot be reached.
+/// out of date: it is no remedy for members that are missing, or if too few are present.
 pub(crate) fn fitting(directory: &Path, help: &str) -> String {
     let older = "--accept-older";
-    let help = if help.contains(older) && !has_older_member(directory) {
+    let help = if help.contains(older) && !older_members_suffice(directory) {
         remedies::without(help, &[older], "restore the missing members")
     } else {
         help.to_owned()
@@ -239,10 +239,19 @@ pub(crate) fn fitting(directory: &Path, help: &str) -> String {
     remedies::in_directory(&help, directory)
 }
 
-/// Whether a member that is present may be out of date, or all may be.
-fn has_older_member(directory: &Path) -> bool {
+/// Whether members that are present may be out of date, and enough are present. `true` if that
+/// cannot be determined.
+fn older_members_suffice(directory: &Path) -> bool {
     let Ok(report) = VolumeReport::inspect(directory) else { return true };
-    report.refusal.is_some() || report.members.iter().any(|one| one.state == "failed" && one.epoch.is_some())
+    let present = || report.members.iter().filter(|member| member.epoch.is_some());
+    let is_older = report.refusal.is_some() || present().any(|member| member.state == "failed");
+    is_older && members_needed(&report.scheme).is_none_or(|needed| present().count() >= needed)
+}
+
+/// The minimum number of members of a scheme such as "RAID 5 (3+1)" or "RAID 0 (2)".
+fn members_needed(scheme: &str) -> Option<usize> {
+    let (_, numbers) = scheme.strip_suffix(')')?.rsplit_once('(')?;
+    numbers.split('+').next()?.parse().ok()
 }
 
 /// The control socket of the server that uses the volume, if there is one. Refuses an image.
@@ -298,5 +307,22 @@ fn ask(socket: &Path, request: &VolumeRequest, given: &[&str]) -> Result<VolumeR
     match serde_json::from_str::<Answer>(&line).map_err(|error| no_answer(error.to_string()))? {
         Answer::Report(report) => Ok(*report),
         Answer::Error { message, help } => Err(unsuitable(DriveError::new(message, help), given)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_members_that_a_scheme_needs_are_those_without_parity() {
+        for (scheme, needed) in [
+            ("RAID 5 (3+1)", Some(3)),
+            ("RAID 1 (1+1)", Some(1)),
+            ("RAID 0 (2)", Some(2)),
+            ("of an unknown level", None),
+        ] {
+            assert_eq!(members_needed(scheme), needed, "{scheme}");
+        }
     }
 }
