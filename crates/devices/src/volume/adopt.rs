@@ -14,6 +14,7 @@ use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_seeded};
 use super::contest::RETRY_INTERVAL;
 use super::directory::Place;
+use super::lost_members::ASK_MAX;
 use super::member_device::MemberDevice;
 use super::open::{cannot_save, must_be_free};
 use super::spares::{Refused, Spare};
@@ -38,6 +39,8 @@ pub(super) enum Role {
     Return(MemberIndex),
     /// A member whose connection is lost.
     Reconnect(MemberIndex),
+    /// A lost member: only its holder is determined.
+    Ask(MemberIndex),
     Spare,
     /// A spare that could not be reached.
     SpareAgain,
@@ -125,7 +128,7 @@ impl Adoption {
             text: text.to_owned(),
             place,
             may_wipe,
-            until: now + ADOPTION_MAX,
+            until: now + if matches!(role, Role::Ask(_)) { ASK_MAX } else { ADOPTION_MAX },
             step: Step::Waiting(Some(on_ring)),
         }
     }
@@ -170,8 +173,18 @@ impl VolumeDrive {
             let is_added = matches!(adoption.step, Step::Ended);
             let device = adoption.into_device();
             let is_open = device.is_some() || is_added;
-            device.into_iter().for_each(|device| self.detach(device, now));
+            if let Some(mut device) = device {
+                // It shares the reservation of the device of the member.
+                if matches!(role, Role::Ask(member) if self.on.member(member).is_some()) {
+                    device.stay_reserved();
+                }
+                self.detach(device, now);
+            }
+            if let (Role::Return(member), Err(DriveError { holder: Some(holder), .. })) = (role, &answer) {
+                self.is_held_by(now, member, *holder);
+            }
             match (role, request, answer) {
+                (Role::Ask(member), _, answer) => self.asked(now, member, &answer),
                 // The volume verifies the device, and answers.
                 (Role::Return(_) | Role::Reconnect(_), _, Ok(())) => {}
                 (Role::Return(member), None, Err(error)) => self.look_ended(member, is_open, &error),
@@ -206,7 +219,9 @@ impl VolumeDrive {
         loop {
             let next = match &mut adoption.step {
                 // The device of a member that reconnects is not one of those that are being closed.
-                Step::Waiting(_) if !self.closing.is_empty() && !matches!(adoption.role, Role::Reconnect(_)) => {
+                Step::Waiting(_)
+                    if !self.closing.is_empty() && !matches!(adoption.role, Role::Reconnect(_) | Role::Ask(_)) =>
+                {
                     return None;
                 }
                 Step::Waiting(on_ring) => {
@@ -236,12 +251,18 @@ impl VolumeDrive {
                 Ok(step) => adoption.step = step,
                 Err(error) => return Some(Err(error)),
             }
+            // It is reserved for this program now.
+            if let (Role::Ask(_), Step::Probing(..)) = (adoption.role, &adoption.step) {
+                return Some(Ok(()));
+            }
         }
     }
 
     fn on_probed(&mut self, adoption: &mut Adoption, probed: &Probed, now: Instant) -> Option<Result<(), DriveError>> {
         let checked = match adoption.role {
             Role::Return(member) => self.must_be_itself(member, probed),
+            // It is not probed.
+            Role::Ask(_) => Ok(()),
             Role::Reconnect(member) => match &adoption.step {
                 Step::Probing(device, _) => self.must_be_as_left(member, device, probed),
                 _ => Ok(()),
@@ -366,6 +387,7 @@ impl VolumeDrive {
                 self.reconnect(now, member, device);
                 Ok(())
             }
+            Role::Ask(_) => unreachable!("its device is not used"),
             Role::SpareAgain => {
                 self.take_spare_again(now, place, device);
                 Ok(())

@@ -5,6 +5,7 @@ use zonda_ring::Ring;
 
 use super::directory::{LastState, MISSING, Place, VOLUME_FILE, VolumeDirectory};
 use super::gathering::gather;
+use super::lost_members::is_half_elsewhere;
 use super::member_device::{MemberDevice, release_acquired};
 use super::outdated::must_be_newest;
 use super::quorum::{is_last_owner, usable_elsewhere};
@@ -113,7 +114,9 @@ impl Assembly {
                     None => devices.push(Some(candidate)),
                 },
                 // The member is in use, and has not failed.
-                Err(error) if error.is_in_use && !place.is_free() => {
+                Err(error)
+                    if error.is_in_use && (!place.is_free() || is_half_elsewhere(&directory, &array, &error)) =>
+                {
                     let open = devices.into_iter().flatten().chain(opened.flatten());
                     release_acquired(open.map(|candidate: ProbedDevice| candidate.device), ring);
                     return Err(reserved_by_other(&directory, at, error));

@@ -24,6 +24,8 @@ pub(super) enum OwnerBug {
     NothingStaysReserved,
     /// A refused mount also releases reservations that existed before it.
     AllReleased,
+    /// A member whose connection is lost fails before its server is asked who holds it.
+    LostFailsUnasked,
     /// A mount ignores the newest superblock that was read before it began.
     NewestForgotten,
 }

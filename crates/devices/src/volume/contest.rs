@@ -13,7 +13,8 @@
 //! than that. While no host can use the volume with the lost members, and enough of the others
 //! confirm that they are this owner's, no takeover has succeeded: the owner waits longer, and
 //! commands that need the member wait, too. A takeover that accepts the other half as missing can
-//! use half of a mirror.
+//! use half of a mirror. Failed members that another server of the volume holds count as well
+//! ([`LostMembers`](super::lost_members::LostMembers)).
 
 use zonda_raid::{MemberIndex, MemberState};
 use zonda_zoned::{Duration, Instant};
@@ -40,14 +41,14 @@ impl VolumeDrive {
     pub(super) fn wait_for_takeover(&mut self, now: Instant) -> Option<bool> {
         let is_taken = |member: &MemberIndex| self.on.member(*member).is_some_and(MemberDevice::is_refused);
         let taken: Vec<MemberIndex> = self.members().filter(is_taken).collect();
-        if taken.is_empty() {
+        if taken.is_empty() && !self.is_held_elsewhere() {
             self.lease.contested_since = None;
             return Some(false);
         }
         let begins = self.lease.contested_since.is_none();
         let since = *self.lease.contested_since.get_or_insert(now);
         let data = usize::from(self.on.volume().scheme().data);
-        let is_safe = taken.len() < data && self.lease.is_known(now);
+        let is_safe = !self.is_held_elsewhere() && taken.len() < data && self.lease.is_known(now);
         let until = since + if is_safe { CONTEST_LONG_MAX } else { CONTEST_MAX };
         if begins {
             // All other members are asked at once whether they are lost, too.

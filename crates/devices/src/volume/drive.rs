@@ -32,7 +32,7 @@ const QUIESCE_MAX: Duration = Duration(1_000_000_000);
 pub(super) const SAVE_INTERVAL: Duration = Duration(10_000_000_000);
 
 /// Time between two attempts while hosts wait for it.
-const SAVE_INTERVAL_WAITING: Duration = Duration(1_000_000_000);
+pub(super) const SAVE_INTERVAL_WAITING: Duration = Duration(1_000_000_000);
 
 /// An event of a volume, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,9 +93,9 @@ pub struct VolumeDrive {
     pub(super) opened_epoch: u64,
     pub(super) reservations: ReservationStore,
     /// Completions in an epoch that is not saved in `volume.toml` yet.
-    held: CompletionQueue,
+    pub(super) held: CompletionQueue,
     /// Whether completions are held until `volume.toml` can be written.
-    is_held: bool,
+    pub(super) is_held: bool,
     pub(super) last_scrub: Option<ScrubSummary>,
     /// Events during the mount.
     pub(super) early_events: VecDeque<Event>,
@@ -144,14 +144,17 @@ impl VolumeDrive {
             phase: Phase::New,
         };
         for member in drive.members() {
-            drive.on.member_mut(member).into_iter().for_each(MemberDevice::hold_when_lost);
+            if let Some(device) = drive.on.replace(member, None) {
+                drive.attach_member(member, device);
+            }
         }
         drive
     }
 
     /// Sets the device of a member.
     pub(super) fn attach_member(&mut self, member: MemberIndex, mut device: MemberDevice) {
-        device.hold_when_lost();
+        device.hold_when_lost(self.has_halves());
+        self.note_reserved(member, device.is_claimed());
         self.on.replace(member, Some(device));
     }
 
@@ -291,37 +294,6 @@ impl VolumeDrive {
         self.on.volume().is_ready().then(|| self.on.volume().epoch())
     }
 
-    /// Whether `volume.toml` has the newest epoch in which the state of a member changed. I/O does
-    /// not wait for the epoch of the mount, which only serves to detect older copies of members.
-    pub(super) fn is_epoch_saved(&self) -> bool {
-        let volume = self.on.volume();
-        !volume.is_ready() || Some(volume.changed_epoch()) <= self.directory.saved_epoch()
-    }
-
-    /// Releases held completions. If their epoch is not in the file, the next mount could accept
-    /// members that are out of date: hosts wait until the file can be written.
-    fn release(&mut self, now: Instant, completions: &mut CompletionQueue) {
-        let is_held = !self.is_epoch_saved();
-        if is_held && !self.is_held {
-            let file = super::VOLUME_FILE;
-            self.notify(true, format!("I/O is suspended: members have changed, and {file} cannot be written"));
-            self.save_again_at = Some(now + SAVE_INTERVAL_WAITING);
-        } else if self.is_held && !is_held {
-            self.notify(false, format!("I/O is resumed: {} is written", super::VOLUME_FILE));
-        }
-        self.is_held = is_held;
-        while let Some(completion) = if is_held && self.phase == Phase::Open { None } else { self.held.pop() } {
-            // When the volume is closed, the result of the command is unknown.
-            let failed = Completion::of(completion.id, Status::InternalError);
-            completions.push(if is_held { failed } else { completion });
-        }
-    }
-
-    /// Whether hosts wait until `volume.toml` can be written.
-    pub(super) fn is_waiting_for_file(&self) -> bool {
-        self.is_held
-    }
-
     /// Retries to save `volume.toml`.
     fn save_again(&mut self, now: Instant) {
         if self.phase == Phase::Open && self.save_again_at.is_some_and(|at| at <= now) {
@@ -427,7 +399,7 @@ impl VolumeDrive {
         {
             self.phase = Phase::Closing;
             for member in self.members() {
-                if self.awaits_connection(member) {
+                if self.on.member(member).is_some_and(MemberDevice::is_cut_off) {
                     let shown = self.shown(member);
                     self.close_errors
                         .push(format!("{shown} is not connected: writes that were not flushed may be lost"));

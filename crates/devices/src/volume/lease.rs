@@ -9,6 +9,9 @@
 //! used. This relies on a clock that advances while a program is stopped, as that of Linux does;
 //! where it does not (a virtual machine that is paused as a whole), such a completion may be stale
 //! by the time of the pause, and nothing else.
+//!
+//! Where another owner may have a half of the volume that this one has lost, more is asked
+//! ([`LostMembers`]).
 
 use std::collections::VecDeque;
 
@@ -18,6 +21,7 @@ use zonda_zoned::{Command, Completion, Duration, Instant, QueueFull, Status, Zon
 use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_seeded};
 use super::drive::Phase;
+use super::lost_members::LostMembers;
 use super::member_device::MemberDevice;
 use super::quorum::confirmations_needed;
 
@@ -25,6 +29,8 @@ use super::quorum::confirmations_needed;
 pub(super) const LEASE: Duration = Duration(2_000_000_000);
 /// Interval of the requests to confirm.
 const ASK_INTERVAL: Duration = Duration(LEASE.0 / 4);
+/// If a poll comes this much later than the one before, the program was paused.
+const PAUSE_MIN: Duration = Duration(LEASE.0 / 2);
 /// Timeout for a server to report the owner that has taken a volume over.
 const NAME_MAX: Duration = Duration(1_000_000_000);
 
@@ -35,10 +41,14 @@ pub(super) struct Lease {
     is_needed: bool,
     /// The number of members that have to confirm.
     confirmations: Option<usize>,
-    until: Instant,
+    pub(super) until: Instant,
     pub(super) ask_at: Instant,
     /// Since when the volume waits for members that another owner has reserved to be restored.
     pub(super) contested_since: Option<Instant>,
+    /// When it was found last that the program had been paused.
+    pub(super) woke_at: Instant,
+    polled_at: Option<Instant>,
+    pub(super) lost: LostMembers,
     /// Commands that wait for confirmations.
     held: VecDeque<Command>,
 }
@@ -78,7 +88,15 @@ impl VolumeDrive {
             return false;
         }
         let devices = || self.members().filter_map(|member| self.on.member(member));
-        self.lease.is_needed = devices().any(|device| device.is_remote() && device.is_claimed());
+        let is_reserved = devices().any(|device| device.is_remote() && device.is_claimed());
+        self.lease.is_needed = is_reserved || self.has_reserved_halves();
+        let before = self.lease.polled_at.replace(now);
+        let is_late = before.is_some_and(|before| now > before + PAUSE_MIN);
+        if is_late {
+            self.lease.woke_at = now;
+        }
+        self.ask_about_failed(now, before.is_none(), is_late);
+        self.lease.until = self.lease.until.min(self.asked_until(now));
         if !self.lease.is_needed || (now < self.lease.until && now < self.lease.ask_at) {
             return self.submit_held(now);
         }
@@ -89,7 +107,7 @@ impl VolumeDrive {
         let before = self.lease.confirmations.unwrap_or(usize::MAX);
         let is_known = self.on.volume().is_epoch_durable();
         self.lease.confirmations = Some(if is_known { needed } else { needed.max(before) });
-        self.lease.until = self.confirmed_until(now);
+        self.lease.until = self.confirmed_until(now).min(self.asked_until(now));
         if self.lease.ask_at <= now {
             self.lease.ask_at = now + ASK_INTERVAL;
             for member in self.members() {
@@ -137,7 +155,8 @@ impl VolumeDrive {
         {
             return moved;
         }
-        if !self.members().any(|member| self.on.member(member).is_some_and(MemberDevice::is_refused)) {
+        let is_refused = |member| self.on.member(member).is_some_and(MemberDevice::is_refused);
+        if !self.members().any(is_refused) && !self.is_held_elsewhere() {
             return false;
         }
         self.phase = Phase::TakenOver(now + NAME_MAX);
@@ -162,6 +181,7 @@ impl VolumeDrive {
                 taken = Some((member, holder));
             }
         }
+        let taken = taken.or(self.lease.lost.holder().map(|(member, holder)| (member, Some(holder))));
         // The member may have failed meanwhile.
         let taken = taken.or((now >= until).then_some((MemberIndex(0), None)));
         let Some((member, holder)) = taken else { return };

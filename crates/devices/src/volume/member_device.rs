@@ -34,11 +34,28 @@ pub(super) struct MemberDevice {
     is_restored: bool,
     /// The connection still exists, but is not used any more.
     is_severed: bool,
+    /// Whether the volume must know who holds the drive before it fails with its connection.
+    is_asked_about: bool,
+    /// What is known of the holder since the connection was lost.
+    inquiry: Option<Inquiry>,
+    /// Completions of commands that were aborted with the connection, until the holder is known.
+    withheld: Vec<Completion>,
     stays_reserved: bool,
     /// When the outstanding request to confirm the reservation was submitted.
     asked_at: Option<Instant>,
     /// When the last successful request to confirm was submitted.
     confirmed_at: Option<Instant>,
+}
+
+/// Who holds a drive whose connection is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inquiry {
+    /// Its server has not answered yet, or another host holds it.
+    Pending,
+    /// This host.
+    Own,
+    /// Its server does not answer.
+    Unreachable,
 }
 
 /// Identifier of the command that confirms the reservation. Those of volumes ascend from 0.
@@ -73,6 +90,9 @@ impl MemberDevice {
             refused_at: Instant::ZERO,
             is_restored: false,
             is_severed: false,
+            is_asked_about: false,
+            inquiry: None,
+            withheld: Vec::new(),
             stays_reserved: false,
             asked_at: None,
             confirmed_at: None,
@@ -176,16 +196,49 @@ impl MemberDevice {
     }
 
     /// Holds commands for the next connection, from now on, instead of failing them when the
-    /// connection is lost.
-    pub(super) fn hold_when_lost(&mut self) {
+    /// connection is lost. With `is_asked_about`, aborted commands do not complete before the
+    /// holder of the drive is known.
+    pub(super) fn hold_when_lost(&mut self, is_asked_about: bool) {
         if self.drive.is_remote() && self.link.is_none() {
             self.link = Some(Box::default());
         }
+        self.is_asked_about = is_asked_about && self.is_claimed;
+    }
+
+    /// Whether the volume must know who holds the drive before it fails with its connection.
+    pub(super) fn is_asked_about(&self) -> bool {
+        self.is_asked_about
+    }
+
+    /// What is known of the holder since the connection was lost.
+    pub(super) fn inquiry(&self) -> Option<Inquiry> {
+        self.inquiry
+    }
+
+    pub(super) fn set_inquiry(&mut self, inquiry: Inquiry) {
+        self.inquiry = Some(inquiry);
+        if inquiry == Inquiry::Own {
+            (self.is_refused, self.refused_by) = (false, None);
+        }
+    }
+
+    /// Completes the commands that were aborted with the connection.
+    pub(super) fn complete_withheld(&mut self) {
+        self.refused.append(&mut self.withheld);
+    }
+
+    /// Whether a request to confirm the reservation has not completed for so long.
+    pub(super) fn is_silent(&self, now: Instant, longest: Duration) -> bool {
+        self.asked_at.is_some_and(|at| now >= at + longest)
     }
 
     /// Whether its connection is lost, and commands are held.
     pub(super) fn is_cut_off(&self) -> bool {
         self.link.is_some() && self.is_lost()
+    }
+
+    fn withholds(&self) -> bool {
+        self.is_asked_about && self.link.is_some() && !self.is_awaited
     }
 
     fn is_lost(&self) -> bool {
@@ -200,6 +253,7 @@ impl MemberDevice {
     /// The volume waits for another connection.
     pub(super) fn set_awaited(&mut self) {
         self.is_awaited = true;
+        self.complete_withheld();
     }
 
     /// The volume does not wait any more: it is notified that the connection is lost.
@@ -209,6 +263,7 @@ impl MemberDevice {
 
     /// Fails the held commands: the volume does not wait for another connection.
     pub(super) fn fail_held(&mut self) {
+        self.complete_withheld();
         let mut link = self.link.take();
         link.iter_mut().for_each(|link| link.hold_refused());
         let held = link.into_iter().flat_map(|link| link.held);
@@ -234,7 +289,8 @@ impl MemberDevice {
         self.is_awaited = false;
         self.link.iter_mut().for_each(|link| link.hold_refused());
         (self.is_severed, self.is_refused, self.is_restored) = (false, false, false);
-        (self.refused_by, self.asked_at) = (None, None);
+        (self.refused_by, self.asked_at, self.inquiry) = (None, None, None);
+        self.complete_withheld();
         self.is_claimed |= drive.claimed().is_some();
         let mut before = MemberDevice::of(std::mem::replace(&mut self.drive, drive));
         // It may still be connected. The drive stays reserved for the new one.
@@ -384,7 +440,14 @@ impl ZonedDevice for MemberDevice {
                     Some(link) => link.ended(geometry, completion, is_lost),
                     None => Some(completion),
                 };
-                completion.into_iter().for_each(|completion| completions.push(completion));
+                let was_aborted =
+                    |of: &Completion| matches!(of.status, Status::AbortedPowerLoss | Status::NamespaceNotReady);
+                match completion {
+                    Some(completion) if is_lost && self.withholds() && was_aborted(&completion) => {
+                        self.withheld.push(completion);
+                    }
+                    completion => completion.into_iter().for_each(|completion| completions.push(completion)),
+                }
             }
         } else {
             self.drive.poll(now, completions);

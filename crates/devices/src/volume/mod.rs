@@ -9,6 +9,7 @@
 //! gathering.rs            opens devices in parallel
 //! outdated.rs             refuses members that are older than volume.toml
 //! drive.rs                VolumeDrive: runs the volume of zonda_raid on its members
+//! held.rs                 completions that hosts must not see yet
 //! member_device.rs        the device of a member or spare, and its commands in flight
 //! closing.rs              devices that are being closed
 //! spares.rs               devices that replace failed members
@@ -28,6 +29,7 @@
 //! owner.rs                the host that reserves the members of a volume
 //! lease.rs                stops I/O when another owner may have the volume
 //! quorum.rs               how many members an owner needs
+//! lost_members.rs         asks who holds members that are lost, where another owner could use them
 //! contest.rs              waits for a member that another host has reserved briefly
 //! takeover.rs             takes a volume over from an owner that cannot be reached
 //! targets.rs              the drives of a takeover
@@ -49,12 +51,16 @@ mod contest;
 mod directory;
 mod drive;
 mod gathering;
+mod held;
 mod identities;
 mod import;
 mod import_takeover;
 mod lease;
 mod link;
 mod look;
+mod lost_members;
+#[cfg(test)]
+mod lost_members_tests;
 mod manage;
 mod member_device;
 #[cfg(test)]

@@ -71,6 +71,10 @@ impl Owner {
         self.preempts = Preempts::HostsLike(place);
     }
 
+    pub(super) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     pub(super) fn host(&self) -> HostId {
         self.host
     }

@@ -16,12 +16,10 @@ impl VolumeDrive {
     /// Fails or awaits members whose connection is lost. Returns whether there were any.
     pub(super) fn look_for_lost_connections(&mut self, now: Instant) -> bool {
         let is_news = |device: &MemberDevice| device.is_cut_off() && !device.is_awaited();
-        let mut moved = false;
-        for member in self.members() {
-            if !self.on.member(member).is_some_and(is_news) {
-                continue;
-            }
-            moved = true;
+        let lost = self.members().filter(|member| self.on.member(*member).is_some_and(is_news)).collect();
+        let lost = self.ask_about_lost(now, lost);
+        let moved = !lost.is_empty();
+        for member in lost {
             self.on.volume_mut().on_disconnect(now, member);
             let is_needed = self.on.volume().suspended(member).is_some();
             if let Some(device) = self.on.member_mut(member) {

@@ -55,7 +55,7 @@ impl VolumeDrive {
 
     /// Whether the volume tries to open the device of a member.
     fn is_sought(&self, member: MemberIndex) -> bool {
-        self.comes_back_alone(member) || self.awaits_connection(member)
+        self.comes_back_alone(member) || self.awaits_connection(member) || self.must_ask_about(member)
     }
 
     /// Stops the attempts to open a member.
@@ -87,7 +87,7 @@ impl VolumeDrive {
     }
 
     fn is_looked_for(&self, member: MemberIndex) -> bool {
-        let is_meant = |role| role == Role::Return(member) || role == Role::Reconnect(member);
+        let is_meant = |role| [Role::Return(member), Role::Reconnect(member), Role::Ask(member)].contains(&role);
         self.adoptions.iter().any(|adoption| is_meant(adoption.role))
     }
 
@@ -109,8 +109,13 @@ impl VolumeDrive {
             // If its location is not known, an operator has to add it.
             let Ok(location) = self.directory.location(&place) else { continue };
             let named = (place.at.as_str(), location, place.clone());
-            let is_awaited = self.awaits_connection(absence.member);
-            let role = if is_awaited { Role::Reconnect(absence.member) } else { Role::Return(absence.member) };
+            let role = if self.awaits_connection(absence.member) {
+                Role::Reconnect(absence.member)
+            } else if self.must_ask_about(absence.member) {
+                Role::Ask(absence.member)
+            } else {
+                Role::Return(absence.member)
+            };
             self.adoptions.push(Adoption::new(None, role, named, false, now, on_ring));
         }
         self.absent = absent;

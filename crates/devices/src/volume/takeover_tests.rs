@@ -176,6 +176,7 @@ fn a_takeover_that_reaches_too_few_members_keeps_those_reserved_for_its_director
     // The first server was paused all the time, and reaches the same members as the second one when
     // it wakes.
     bench.cut_off(0, &[1]);
+    bench.run(0, LEASE + LEASE);
     let answered = (bench.write(0, 1, 2), bench.read(0, 9));
     let refused = Status::InternalError;
     assert_eq!(answered, (refused, Err(refused)), "block 9 is not empty any more: {}", bench.log);

@@ -102,8 +102,10 @@ impl Stage {
 
 impl Testbed {
     fn act(&mut self, action: Action, at: usize) {
-        let (drives, program) = (self.drives.len() as u64, &mut self.programs[at]);
-        let drive = self.prng.below(drives) as usize;
+        let drive = self.prng.below(self.drives.len() as u64) as usize;
+        let is_protected = self.is_protected(None, drive);
+        let stays_paused = self.stays_paused == Some(at);
+        let program = &mut self.programs[at];
         match action {
             Action::Stop if program.is_up() && !program.is_paused => self.stop(at),
             Action::Kill if !program.is_down() => {
@@ -116,7 +118,7 @@ impl Testbed {
                 self.coverage.pauses += 1;
                 self.log(format!("{at} is paused"));
             }
-            Action::Wake if program.is_paused => {
+            Action::Wake if program.is_paused && !stays_paused => {
                 self.log(format!("{at} wakes"));
                 self.wake(at);
             }
@@ -133,7 +135,7 @@ impl Testbed {
                 self.log(format!("{at} reaches all drives"));
                 self.reconnect(at);
             }
-            Action::Fail if self.failing.is_empty() => {
+            Action::Fail if self.failing.is_empty() && !is_protected => {
                 self.failing.push(drive);
                 mock::set_failing(&self.drives[drive], true);
                 self.log(format!("d{drive} fails"));

@@ -20,6 +20,8 @@ pub(super) struct Coverage {
     pub(super) insufficient_takeovers: u64,
     /// Members whose reservation was restored for their owner.
     pub(super) restored: u64,
+    /// Takeovers that accept members as missing.
+    pub(super) partial_takeovers: u64,
 }
 
 impl Coverage {
@@ -39,6 +41,7 @@ impl Coverage {
         self.copies_refused += other.copies_refused;
         self.insufficient_takeovers += other.insufficient_takeovers;
         self.restored += other.restored;
+        self.partial_takeovers += other.partial_takeovers;
     }
 
     /// Whether all kinds of events have occurred.
@@ -47,7 +50,7 @@ impl Coverage {
         let Coverage {
             kills, kills_while_busy, writes, reads, refused_commands, degraded_mounts, copies_refused, ..
         } = *self;
-        let third = [self.insufficient_takeovers];
+        let third = [self.insufficient_takeovers, self.partial_takeovers];
         let first = [mounts, refused_mounts, takeovers, refused_takeovers, fenced, pauses, kills];
         let second = [kills_while_busy, writes, reads, refused_commands, degraded_mounts, copies_refused];
         first.into_iter().chain(second).chain(third).all(|count| count > 0)

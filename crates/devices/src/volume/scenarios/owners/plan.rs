@@ -42,6 +42,11 @@ enum Step {
     Pause(usize),
     Wake(usize),
     TakeOver(usize),
+    /// A program takes these drives over from another one, which reaches them whenever it runs, and
+    /// accepts all others as missing.
+    TakeOverInPart(usize, usize, Vec<usize>),
+    /// The connections of all programs to these drives are lost.
+    Disconnect(Vec<usize>),
     /// All programs are killed, so that none can continue.
     KillAll,
     /// The members that are reserved for a directory are released.
@@ -90,6 +95,7 @@ impl Plan {
             1 if has_halves => newest_members_lost(&mut prng, one, other, &enough, &rest),
             2 => paused_for_an_owner(one, other),
             3 if data > 1 => left_with_too_few(one, other, &too_few, &most),
+            4 | 5 if has_halves => paused_for_an_owner_of_a_half(&mut prng, one, other, &enough, &rest),
             _ => Vec::new(),
         };
         Plan { prng, begins_at, steps: steps.into(), attempts: 0, is_busy: false }
@@ -170,6 +176,47 @@ fn paused_for_an_owner(one: usize, other: usize) -> Vec<Step> {
     ]
 }
 
+/// A program is paused while another one takes a half of the volume over, accepts the other half as
+/// missing, and uses it. The first one reaches both when it wakes.
+fn paused_for_an_owner_of_a_half(
+    prng: &mut Prng,
+    one: usize,
+    other: usize,
+    taken: &[usize],
+    rest: &[usize],
+) -> Vec<Step> {
+    let mut steps = vec![
+        Step::CutOff(one, Vec::new()),
+        Step::CutOff(other, Vec::new()),
+        Step::Fail(Vec::new()),
+        Step::Stop(other),
+        Step::Start(one),
+        Step::Write(one),
+    ];
+    if prng.chance(1, 2) {
+        steps.push(Step::Await(one));
+    }
+    steps.extend([Step::Pause(one), Step::CutOff(other, rest.to_vec())]);
+    match prng.below(4) {
+        0 => {}
+        1 => steps.push(Step::Disconnect(taken.iter().chain(rest).copied().collect())),
+        _ => steps.push(Step::Disconnect(taken.to_vec())),
+    }
+    steps.extend([
+        Step::TakeOverInPart(other, one, taken.to_vec()),
+        Step::Start(other),
+        Step::Write(other),
+        Step::Await(other),
+        Step::Wake(one),
+        Step::ReadAll(one),
+        Step::Write(one),
+        Step::Await(one),
+        Step::ReadAll(other),
+        Step::Await(other),
+    ]);
+    steps
+}
+
 /// A program keeps too few members to use the volume, which are disjoint from those of a takeover
 /// by another one.
 fn left_with_too_few(one: usize, other: usize, left: &[usize], taken: &[usize]) -> Vec<Step> {
@@ -237,6 +284,10 @@ impl Stage {
                         _ => self.take_over(at, false).is_ok(),
                     }
             }
+            Step::TakeOverInPart(at, from, ref drives) => {
+                let may_begin = self.testbed.borrow().programs[at].is_down() && self.testbed.borrow().may_block();
+                may_begin && self.testbed.borrow_mut().protect(at, from, drives) && self.take_over(at, true).is_ok()
+            }
             _ => self.testbed.borrow_mut().take(step),
         }
     }
@@ -245,8 +296,12 @@ impl Stage {
 impl Testbed {
     fn take(&mut self, step: &Step) -> bool {
         match step {
-            Step::Start(_) | Step::TryToStart(_) | Step::TakeOver(_) | Step::Release(_) => {
+            Step::Start(_) | Step::TryToStart(_) | Step::TakeOver(_) | Step::TakeOverInPart(..) | Step::Release(_) => {
                 unreachable!("these steps block")
+            }
+            Step::Disconnect(drives) => {
+                self.log(format!("the connections to {drives:?} are lost"));
+                drives.iter().for_each(|drive| mock::disconnect(&self.drives[*drive]));
             }
             Step::KillAll => {
                 self.log("all programs are killed");
@@ -267,6 +322,7 @@ impl Testbed {
             }
             Step::Wake(at) => {
                 self.log(format!("{at} wakes"));
+                self.stays_paused = self.stays_paused.filter(|paused| paused != at);
                 self.wake(*at);
             }
             Step::CutOff(at, drives) => {

@@ -102,6 +102,8 @@ impl Run {
             history: History::new(HOST_BLOCKS),
             last_value: 0,
             last_command: 0,
+            protected: None,
+            stays_paused: None,
             has_halves: scheme.members() <= 2 * usize::from(scheme.parity),
             last_members: Vec::new(),
             last_owner: None,

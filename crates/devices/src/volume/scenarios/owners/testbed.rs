@@ -49,6 +49,11 @@ pub(super) struct Testbed {
     pub(super) history: History,
     pub(super) last_value: u32,
     pub(super) last_command: u64,
+    /// A program has taken these drives over and accepted the others as missing: all other programs
+    /// reach them, since a server that reaches only the others cannot detect it.
+    pub(super) protected: Option<(usize, Vec<usize>)>,
+    /// The program from which they are taken over: it stays paused until the plan wakes it.
+    pub(super) stays_paused: Option<usize>,
     /// The volume can be used with either of two disjoint sets of members.
     pub(super) has_halves: bool,
     /// The active members, as locations in `volume.toml`, at the last mount or completed command.
@@ -493,7 +498,41 @@ impl Testbed {
         mock::set_killed(at, false);
     }
 
+    /// Whether a program must reach a drive.
+    pub(super) fn is_protected(&self, at: Option<usize>, drive: usize) -> bool {
+        self.protected.as_ref().is_some_and(|(owner, drives)| Some(*owner) != at && drives.contains(&drive))
+    }
+
+    /// A program is about to take these drives over from another one, which uses the volume with
+    /// all its members. Returns whether that is so.
+    pub(super) fn protect(&mut self, at: usize, from: usize, drives: &[usize]) -> bool {
+        let State::Up { drive, is_closing: false, .. } = &self.programs[from].state else { return false };
+        let report = drive.report();
+        let is_active = |drive: &usize| {
+            let at = format!("../{}", self.drives[*drive].file_name().expect("it has a name").display());
+            report.members.iter().any(|member| member.at == at && member.state == "active")
+        };
+        let is_working = |drive: &usize| !self.failing.contains(drive);
+        let is_paused = self.programs[from].is_paused;
+        if self.protected.is_some() || !is_paused || !drives.iter().all(is_active) || !drives.iter().all(is_working) {
+            return false;
+        }
+        for other in (0..self.programs.len()).filter(|other| *other != at) {
+            self.reconnect(other);
+        }
+        // The network may have been partitioned since the plan began.
+        self.reconnect(at);
+        (0..self.drives.len()).filter(|drive| !drives.contains(drive)).for_each(|drive| self.cut_off(at, drive));
+        self.protected = Some((at, drives.to_vec()));
+        self.stays_paused = Some(from);
+        self.coverage.partial_takeovers += 1;
+        true
+    }
+
     pub(super) fn cut_off(&mut self, at: usize, drive: usize) {
+        if self.is_protected(Some(at), drive) {
+            return;
+        }
         if !self.programs[at].cut_off.contains(&drive) {
             self.programs[at].cut_off.push(drive);
             mock::set_cut_off(at, &self.drives[drive], true);
@@ -508,6 +547,9 @@ impl Testbed {
 
     /// Drops all traffic between a program and a drive.
     pub(super) fn silence(&mut self, at: usize, drive: usize) {
+        if self.is_protected(Some(at), drive) {
+            return;
+        }
         if !self.programs[at].silent.contains(&drive) {
             self.programs[at].silent.push(drive);
             mock::set_silent(at, &self.drives[drive], true);
