@@ -1,18 +1,24 @@
-//! Concurrent takeovers of one volume: at most one of them succeeds.
+//! Concurrent takeovers of one volume: exactly one of them succeeds.
 //!
 //! Each preempts the reservations of the drives one after another, and another takeover may preempt
 //! its reservations at any time, also while it is paused. The owner epoch decides: a takeover does
 //! not preempt an owner that is newer than all that it saw at its beginning, or than itself once it
 //! has reserved its first drive, which made its epoch greater than that of the previous holder. It
 //! also stops when it has lost a drive. A takeover that stops restores the reservations that it has
-//! preempted. So of two takeovers that begin at the same time, the one that reserves the first
-//! drive first succeeds, and one that begins later preempts it.
+//! preempted.
+//!
+//! Epochs of drives differ, so both takeovers could stop. Therefore the one with the greater host
+//! identifier continues as long as the other one cannot have succeeded yet, since each waits for
+//! [`LEASE`] before it does: it preempts the other one, which then stops. Hosts that held drives at
+//! the beginning are preempted in any case: a takeover that has stopped has restored their
+//! reservations with greater keys.
 
 use zonda_initiator::Holder;
 use zonda_ring::Ring;
 use zonda_zoned::{Duration, Instant, ZonedDevice};
 
 use super::directory::VolumeDirectory;
+use super::lease::LEASE;
 use super::member_device::MemberDevice;
 use super::targets::{Step, Target, Targets, epoch_of};
 use crate::DriveError;
@@ -40,7 +46,47 @@ impl Targets {
         let lost = self.look_for_lost(directory, ring)?;
         // A spare without contents of the volume may be used by another volume.
         let is_of_volume = |at: &usize| self.targets[*at].is_member || self.targets[*at].identity.is_some();
-        lost.into_iter().find(is_of_volume).map_or(Ok(()), |at| Err(self.targets[at].preempted(directory)))
+        let lost: Vec<usize> = lost.into_iter().filter(is_of_volume).collect();
+        lost.into_iter().try_for_each(|at| self.take_again(at, directory, ring))
+    }
+
+    /// Preempts another takeover that has reserved a drive of this one, if this one is to continue.
+    fn take_again(&mut self, at: usize, directory: &mut VolumeDirectory, ring: &Ring) -> Result<(), DriveError> {
+        let holder = self.targets[at].holder().filter(|holder| epoch_of(holder, &self.array).is_some());
+        let Some(holder) = holder.filter(|holder| self.is_ahead(at, holder, directory, ring.now())) else {
+            return Err(self.targets[at].preempted(directory));
+        };
+        let now = ring.now();
+        let target = &mut self.targets[at];
+        target.step = match open(target, Some(holder), directory, ring) {
+            Ok(device) => Step::Reserved(device),
+            Err(error) if error.is_in_use => {
+                target.step = Step::ReservedByOther(error);
+                return Err(target.preempted(directory));
+            }
+            Err(error) => Step::Missing(error),
+        };
+        target.known_at = now;
+        self.note_epoch(at, directory);
+        Ok(())
+    }
+
+    /// Whether this takeover continues against another one that holds a drive, which cannot have
+    /// succeeded yet.
+    fn is_ahead(&self, at: usize, other: &Holder, directory: &VolumeDirectory, now: Instant) -> bool {
+        let is_greater = directory.owner().is_some_and(|own| own.host().0 > other.host.0);
+        is_greater && now < self.targets[at].known_at + LEASE
+    }
+
+    /// A drive may be reserved now. An owner that preempts this takeover has a greater epoch.
+    fn note_epoch(&mut self, at: usize, directory: &mut VolumeDirectory) {
+        let target = &mut self.targets[at];
+        target.granted(directory);
+        if let Step::Reserved(device) = &target.step
+            && let Some(claimed) = device.drive.claimed()
+        {
+            self.newest_epoch = self.newest_epoch.max(claimed.key.0 as u32);
+        }
     }
 
     /// Asks all drives that are reserved for this directory to confirm that, and drops those that
@@ -69,13 +115,21 @@ impl Targets {
             .map(|(at, device)| (at, device.is_refused()))
             .collect();
         let mut lost = Vec::new();
+        for (at, target) in self.targets.iter_mut().enumerate() {
+            if !unconfirmed.iter().any(|(other, _)| *other == at) && matches!(target.step, Step::Reserved(_)) {
+                target.known_at = asked_at;
+            }
+        }
         for (at, is_refused) in unconfirmed {
-            let target = &mut self.targets[at];
+            let (target, now) = (&mut self.targets[at], ring.now());
             let opened = open(target, None, directory, ring);
             target.probe = None;
             target.step = match opened {
                 // The other owner has released it meanwhile.
-                Ok(device) => Step::Reserved(device),
+                Ok(device) => {
+                    target.known_at = now;
+                    Step::Reserved(device)
+                }
                 Err(error) if error.is_in_use || is_refused => {
                     lost.push(at);
                     Step::ReservedByOther(error)
@@ -87,32 +141,33 @@ impl Targets {
         Ok(lost)
     }
 
-    /// Preempts the holder of a drive, which may be any owner that is not newer than this takeover.
+    /// Preempts the holder of a drive.
     pub(super) fn take(&mut self, at: usize, directory: &mut VolumeDirectory, ring: &Ring) -> Result<(), DriveError> {
-        let target = &mut self.targets[at];
         // Hosts other than servers of this volume may rightfully use a spare.
-        let force = self.force && target.is_member;
+        let force = self.force && self.targets[at].is_member;
+        let mut now = ring.now();
         // An attempt to reserve it without preempting reports the present holder.
-        let mut opened = open(target, None, directory, ring);
+        let mut opened = open(&self.targets[at], None, directory, ring);
         for _ in 0..HOLDERS_MAX {
             let Err(error) = &opened else { break };
             let Some(holder) = error.holder else { break };
             let epoch = epoch_of(&holder, &self.array);
-            if epoch > Some(self.newest_epoch) {
-                target.step = Step::ReservedByOther(error.clone());
-                return Err(target.preempted(directory));
-            }
             if epoch.is_none() && !force {
                 break;
             }
-            opened = open(target, Some(holder), directory, ring);
+            let is_newer = epoch > Some(self.newest_epoch) && !self.hosts.contains(&holder.host);
+            if is_newer && !self.is_ahead(at, &holder, directory, ring.now()) {
+                let target = &mut self.targets[at];
+                target.step = Step::ReservedByOther(error.clone());
+                return Err(target.preempted(directory));
+            }
+            now = ring.now();
+            opened = open(&self.targets[at], Some(holder), directory, ring);
         }
+        let target = &mut self.targets[at];
         target.step = opened.map_or_else(Step::Missing, Step::Reserved);
-        target.granted(directory);
-        // An owner that preempts this takeover has a greater epoch.
-        if let Some(claimed) = target.claimed {
-            self.newest_epoch = self.newest_epoch.max(claimed.key.0 as u32);
-        }
+        target.known_at = now;
+        self.note_epoch(at, directory);
         Ok(())
     }
 

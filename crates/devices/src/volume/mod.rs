@@ -47,6 +47,8 @@ mod bugs;
 mod check;
 mod closing;
 mod concurrent_takeover;
+#[cfg(test)]
+mod concurrent_takeover_tests;
 mod contest;
 mod directory;
 mod drive;

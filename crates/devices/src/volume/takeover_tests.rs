@@ -350,7 +350,7 @@ fn an_owner_all_of_whose_members_are_preempted_loses_the_volume_at_once() {
 }
 
 /// Calls `happens` as soon as a takeover from the second directory has reserved this drive, before
-/// the next one.
+/// the next one. It is paused meanwhile.
 fn once_reserved(bench: &Bench, drive: usize, happens: impl Fn() + 'static) {
     mock::add_wire(Prng::new(1), false);
     let (path, before) = (bench.drives[drive].clone(), mock::holder(&bench.drives[drive]));
@@ -358,6 +358,7 @@ fn once_reserved(bench: &Bench, drive: usize, happens: impl Fn() + 'static) {
     bench.ring.set_wait_hook(move |until| {
         if mock::holder(&path) != before && !has_happened.replace(true) {
             happens();
+            return until + LEASE + LEASE;
         }
         until
     });

@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 
 use zonda_initiator::{Claim, Claimed, Holder, Preempts};
+use zonda_nvme::HostId;
 use zonda_raid::{Identity, MemberState, Membership};
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
@@ -47,6 +48,9 @@ pub(super) struct Target {
     pub(super) identity: Option<Identity>,
     /// The reservation as first acquired.
     pub(super) claimed: Option<Claimed>,
+    /// When it was last known to have the holder that it had at the beginning, or to be reserved
+    /// for this takeover.
+    pub(super) known_at: Instant,
 }
 
 pub(super) enum Step {
@@ -66,6 +70,8 @@ pub(super) struct Targets {
     pub(super) force: bool,
     /// An owner with a greater epoch than this began after this takeover.
     pub(super) newest_epoch: u32,
+    /// The hosts that held drives at the beginning.
+    pub(super) hosts: Vec<HostId>,
 }
 
 impl Target {
@@ -121,7 +127,7 @@ impl Targets {
     /// Determines the holders of all drives. Reserves and reads those that are not reserved;
     /// preempts no other host.
     pub(super) fn ask(directory: &VolumeDirectory, force: bool, ring: &Ring) -> Result<Targets, DriveError> {
-        let array = directory.array()?;
+        let (array, known_at) = (directory.array()?, ring.now());
         let places = directory.file.member.iter().map(|place| (place, true));
         let places: Vec<_> = places.chain(directory.file.spare.iter().map(|place| (place, false))).collect();
         let gathered = gather(places.iter().map(|(place, _)| directory.access(place)).collect(), false, ring);
@@ -137,12 +143,14 @@ impl Targets {
                 Step::Reserved(device) => device.drive.claimed(),
                 _ => None,
             };
-            Target { place: place.clone(), is_member, step, is_read: false, probe: None, identity: None, claimed }
+            let place = place.clone();
+            Target { place, is_member, step, is_read: false, probe: None, identity: None, claimed, known_at }
         });
         let targets: Vec<Target> = targets.collect();
         let epochs = targets.iter().filter_map(|target| target.holder().and_then(|holder| epoch_of(&holder, &array)));
         let newest_epoch = epochs.max().unwrap_or(0);
-        let mut targets = Targets { targets, array, force, newest_epoch };
+        let hosts = targets.iter().filter_map(|target| Some(target.holder()?.host)).collect();
+        let mut targets = Targets { targets, array, force, newest_epoch, hosts };
         targets.read(false, ring);
         Ok(targets)
     }
@@ -248,6 +256,18 @@ impl Targets {
         }
     }
 
+    /// The drives that other hosts have reserved, in the order in which they are preempted.
+    pub(super) fn order(&self) -> Vec<usize> {
+        let is_others = |at: &usize| matches!(self.targets[*at].step, Step::ReservedByOther(_));
+        let mut order: Vec<usize> = (0..self.targets.len()).filter(is_others).collect();
+        order.sort_by_key(|at| {
+            let target = &self.targets[*at];
+            let epoch = target.holder().and_then(|holder| epoch_of(&holder, &self.array));
+            (Reverse(epoch), !target.is_member, target.place.state == Some(LastState::Failed))
+        });
+        order
+    }
+
     /// Preempts the holders of the drives one after another: first those with the newest owner,
     /// which are most likely the present members. With `checks` it stops when a superblock shows
     /// that the owner could continue. Before each drive, the reservations so far are confirmed.
@@ -261,13 +281,7 @@ impl Targets {
             target.granted(directory);
         }
         self.read_again(directory, checks, ring)?;
-        let is_others = |at: &usize| matches!(self.targets[*at].step, Step::ReservedByOther(_));
-        let mut order: Vec<usize> = (0..self.targets.len()).filter(is_others).collect();
-        order.sort_by_key(|at| {
-            let target = &self.targets[*at];
-            let epoch = target.holder().and_then(|holder| epoch_of(&holder, &self.array));
-            (Reverse(epoch), !target.is_member, target.place.state == Some(LastState::Failed))
-        });
+        let order = self.order();
         for at in order {
             self.must_be_own(directory, ring)?;
             self.read_again(directory, checks, ring)?;
