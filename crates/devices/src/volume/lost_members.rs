@@ -250,6 +250,11 @@ impl VolumeDrive {
         self.lease.lost.elsewhere != 0 && self.has_halves() && self.others_have_enough()
     }
 
+    /// Whether commands wait since another server holds this failed member.
+    pub(super) fn is_lost_to_other(&self, member: MemberIndex) -> bool {
+        self.lease.lost.elsewhere & bit(member) != 0 && self.is_held_elsewhere()
+    }
+
     fn others_have_enough(&self) -> bool {
         let is_refused = |member: &MemberIndex| self.on.member(*member).is_some_and(MemberDevice::is_refused);
         let held = self.lease.lost.elsewhere.count_ones() as usize + self.members().filter(is_refused).count();

@@ -8,6 +8,7 @@ use zonda_zoned::{Blocks, Lba, LbaRange, NamespaceId, ZonedDevice};
 
 use super::VolumeDrive;
 use super::directory::{Place, VolumeRates, WhyFailed};
+use super::member_device::MemberDevice;
 use super::spares::Spare;
 
 /// The maximum number of ranges of lost blocks in one report.
@@ -293,11 +294,13 @@ impl VolumeDrive {
         let progress = |(done, all)| Progress { done, all };
         let count = |state| status.members.iter().filter(|member| member.state == state).count();
         let (failed, rebuilding) = (count(MemberState::Failed), count(MemberState::Rebuilding));
+        let waits = (0..).map(MemberIndex).zip(&status.members);
+        let waits: Vec<_> = waits.map(|(member, report)| self.why_io_waits(member, report)).collect();
         let state = if self.is_taken_over() {
             VolumeState::TakenOver
         } else if volume.failure().is_some() {
             VolumeState::Lost
-        } else if self.is_waiting_for_file() || status.members.iter().any(|member| member.suspended.is_some()) {
+        } else if self.is_waiting_for_file() || waits.iter().any(Option::is_some) {
             VolumeState::Suspended
         } else if status.lost_blocks > 0 {
             VolumeState::DataLost
@@ -308,11 +311,11 @@ impl VolumeDrive {
         } else {
             VolumeState::Healthy
         };
-        let members = (0..).zip(&status.members).map(|(member, report)| MemberSummary {
+        let members = (0..).zip(&status.members).zip(&waits).map(|((member, report), waits)| MemberSummary {
             member,
             at: self.directory.file.member[usize::from(member)].at.clone(),
             state: match report.state {
-                _ if report.suspended.is_some() => "suspended",
+                _ if waits.is_some() => "suspended",
                 MemberState::Active => "active",
                 MemberState::Rebuilding => "rebuilding",
                 MemberState::Failed if self.is_returning(MemberIndex(member)) => "returning",
@@ -323,7 +326,7 @@ impl VolumeDrive {
             .to_owned(),
             epoch: None,
             failed: why_failed(&self.directory.file.member[usize::from(member)], report),
-            suspended: report.suspended.map(|reason| describe_suspension(reason).to_owned()),
+            suspended: waits.map(str::to_owned),
             errors: report.errors,
             free_zones: report.free_zones,
             retired_zones: report.retired_zones,
@@ -364,6 +367,21 @@ impl VolumeDrive {
             lost: None,
             rates: self.directory.file.rates,
             table_bytes: status.map_bytes + status.stripe_table_bytes + status.segment_table_bytes,
+        }
+    }
+
+    /// Why I/O waits for a member, if it does.
+    fn why_io_waits(&self, member: MemberIndex, report: &MemberReport) -> Option<&'static str> {
+        let device = self.on.member(member);
+        if self.is_taken_over() {
+            None
+        } else if device.is_some_and(MemberDevice::is_refused) || self.is_lost_to_other(member) {
+            Some("is reserved by another host")
+        } else if let Some(reason) = report.suspended {
+            Some(describe_suspension(reason))
+        } else {
+            let is_lost = device.is_some_and(MemberDevice::is_awaited) || self.must_ask_about(member);
+            is_lost.then_some("does not respond")
         }
     }
 

@@ -324,6 +324,23 @@ fn an_owner_does_not_wait_long_while_too_few_members_confirm() {
 }
 
 #[test]
+fn a_volume_is_suspended_while_io_waits_for_a_member_that_another_host_has_reserved() {
+    for scheme in [MIRROR, Scheme::raid5(2)] {
+        let mut bench = Bench::of(scheme);
+        let holder = seize_during_write(&mut bench, 1);
+        bench.run(0, Duration::from_secs(1));
+        let report = bench.volumes[0].as_ref().expect("it is open").report();
+        assert_eq!(report.state, VolumeState::Suspended, "{scheme}");
+        let states: Vec<&str> = report.members.iter().map(|member| member.state.as_str()).collect();
+        assert_eq!(states[..2], ["active", "suspended"], "{scheme}");
+        assert_eq!(report.members[1].suspended.as_deref(), Some("is reserved by another host"));
+        mock::set_holder(&bench.drives[1], Some(holder));
+        bench.run(0, Duration::from_secs(5));
+        assert_eq!(state(&bench), VolumeState::Healthy, "{}", bench.log);
+    }
+}
+
+#[test]
 fn an_owner_whose_member_is_not_restored_loses_the_volume() {
     for (scheme, most) in [(MIRROR, LEASE), (Scheme::raid5(2), Duration::from_secs(19))] {
         let mut bench = Bench::of(scheme);
