@@ -176,6 +176,11 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
         let known = newest.and_then(|newest| newest.members.get(at));
         let is_own = own[at].as_ref().zip(known).is_some_and(|(own, known)| own.id() == known.id);
         let is_joining = directory.file.member[at].state == Some(LastState::Joining);
+        // A mount determines the same, but is not reached if the volume is refused.
+        let has_failed = known.is_some_and(|known| known.state == MemberState::Failed) || !is_own && own[at].is_some();
+        if device.is_some() && known.is_some() && has_failed {
+            member.state = "failed".to_owned();
+        }
         // A mount would begin to rebuild them, in as much memory as they have contents.
         let state = match known.map(|known| known.state) {
             Some(MemberState::Rebuilding) if is_own => "rebuilding",

@@ -202,3 +202,21 @@ fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
     bench.close(volume);
     bench.check(&mut bench.open(), 18, 0x40);
 }
+
+#[test]
+fn a_check_shows_members_that_have_failed_also_if_the_volume_cannot_be_mounted() {
+    let bench = Bench::with(&["a", "b", "c"]);
+    let mut volume = bench.create(&["a", "b", "c"], &[]);
+    bench.ask(&mut volume, &VolumeRequest::Fail { member: "b".to_owned() }).expect("it is redundant");
+    bench.write(&mut volume, 10, 1);
+    bench.close(volume);
+    for (is_mounted, expected) in [(true, ["active", "failed", "active"]), (false, ["missing", "failed", "active"])] {
+        if !is_mounted {
+            std::fs::rename(bench.at("a"), bench.at("away")).expect("it can be moved");
+        }
+        let report = CheckReport::of(&bench.at("vol"), &mut |_| {}).expect("it is not in use");
+        assert_eq!(report.refusal.is_none(), is_mounted, "{report:?}");
+        let states: Vec<&str> = report.members.iter().map(|member| member.state.as_str()).collect();
+        assert_eq!(states, expected);
+    }
+}
