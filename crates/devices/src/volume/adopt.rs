@@ -174,11 +174,17 @@ impl VolumeDrive {
             let device = adoption.into_device();
             let is_open = device.is_some() || is_added;
             if let Some(mut device) = device {
-                // It shares the reservation of the device of the member.
-                if matches!(role, Role::Ask(member) if self.on.member(member).is_some()) {
-                    device.stay_reserved();
+                match role {
+                    Role::Member(_) | Role::Spare => self.detach_unused(device, now),
+                    Role::Ask(member) => {
+                        // It shares the reservation of the device of the member.
+                        if self.on.member(member).is_some() {
+                            device.stay_reserved();
+                        }
+                        self.detach(device, now);
+                    }
+                    _ => self.detach(device, now),
                 }
-                self.detach(device, now);
             }
             if let (Role::Return(member), Err(DriveError { holder: Some(holder), .. })) = (role, &answer) {
                 self.is_held_by(now, member, *holder);
@@ -276,6 +282,10 @@ impl VolumeDrive {
                     checked.and_then(|()| self.must_be_spare_still(&adoption.text, probed))
                 } else {
                     let checked = checked.and_then(|()| self.must_not_be_member(&adoption.text, probed));
+                    let checked = checked.and_then(|()| match &adoption.step {
+                        Step::Probing(device, _) => self.must_suit(device),
+                        _ => Ok(()),
+                    });
                     checked.and_then(
                         |()| if adoption.may_wipe { Ok(()) } else { self.must_be_free(&adoption.text, probed) },
                     )
@@ -333,6 +343,12 @@ impl VolumeDrive {
         Err(DriveError::new(format!("{text} {what}, at another address"), "name another drive"))
     }
 
+    /// Refuses a device that cannot replace a member, before it is written.
+    fn must_suit(&self, device: &MemberDevice) -> Result<(), DriveError> {
+        let suits = self.on.volume().must_suit(device.own_geometry());
+        suits.map_err(|error| DriveError::new(error.to_string(), "name another drive"))
+    }
+
     /// Refuses a device that the volume uses already: it would count twice as redundancy.
     pub(super) fn must_not_be_in_use(&self, text: &str, location: &Location) -> Result<(), DriveError> {
         let wanted = self.directory.place(location);
@@ -364,14 +380,14 @@ impl VolumeDrive {
         match adoption.role {
             Role::Member(member) => {
                 if let Err(error) = self.must_have_failed(member) {
-                    self.detach(device, now);
+                    self.detach_unused(device, now);
                     return Err(error);
                 }
                 match self.put_in(now, member, place, device) {
                     Ok(()) => Ok(()),
                     Err(Refused::NotSuited(error)) => Err(error),
                     Err(Refused::NotSaved(error, device)) => {
-                        self.detach(*device, now);
+                        self.detach_unused(*device, now);
                         Err(error)
                     }
                 }
@@ -399,7 +415,7 @@ impl VolumeDrive {
                 self.directory.file.spare.push(place.clone());
                 if let Err(error) = self.directory.save() {
                     self.directory.file = before;
-                    self.detach(device, now);
+                    self.detach_unused(device, now);
                     return Err(cannot_save(&self.directory, &error));
                 }
                 self.spare_watch.forget(&place.at);

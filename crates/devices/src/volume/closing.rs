@@ -10,14 +10,25 @@ use super::member_device::MemberDevice;
 
 impl VolumeDrive {
     /// Closes a device that is not needed any more.
-    pub(super) fn detach(&mut self, mut device: MemberDevice, now: Instant) {
+    pub(super) fn detach(&mut self, device: MemberDevice, now: Instant) {
+        let stays_reserved = self.directory.file.stays_reserved && !is_seeded(OwnerBug::NothingStaysReserved);
+        self.close_device(device, stays_reserved, now);
+    }
+
+    /// Closes a device that was opened for the volume, and is not used after all. Its reservation
+    /// is released if no host had reserved it before: it locks out no other owner.
+    pub(super) fn detach_unused(&mut self, device: MemberDevice, now: Instant) {
+        if device.was_free() { self.close_device(device, false, now) } else { self.detach(device, now) }
+    }
+
+    fn close_device(&mut self, mut device: MemberDevice, stays_reserved: bool, now: Instant) {
         // Closing would release the reservation of a drive that the volume also uses at another
         // address.
         let is_connected = device.is_claimed() && !device.drive.is_disconnected();
         if is_connected && self.devices().any(|other| other.is_same_drive(&device)) {
             return;
         }
-        if self.directory.file.stays_reserved && !is_seeded(OwnerBug::NothingStaysReserved) {
+        if stays_reserved {
             device.stay_reserved();
         }
         device.close_on(now);

@@ -111,6 +111,11 @@ impl MemberDevice {
         self.is_claimed
     }
 
+    /// Whether no host had reserved the drive before this program did.
+    pub(super) fn was_free(&self) -> bool {
+        self.drive.claimed().is_some_and(|claimed| claimed.preempted.is_none())
+    }
+
     /// Whether another host has reserved the drive.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused

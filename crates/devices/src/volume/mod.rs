@@ -42,6 +42,8 @@
 //! last state, so losing it loses no data.
 
 mod adopt;
+#[cfg(test)]
+mod adopt_tests;
 mod assembly;
 mod bugs;
 mod check;

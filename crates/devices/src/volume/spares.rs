@@ -110,7 +110,8 @@ impl VolumeDrive {
         self.detach_member(now, member);
         self.attach_member(member, device);
         if let Err(error) = self.on.volume_mut().replace_member(now, member, geometry, id) {
-            self.detach_member(now, member);
+            let device = self.on.replace(member, None);
+            device.into_iter().for_each(|device| self.detach_unused(device, now));
             let spare = std::mem::take(&mut self.directory.file.spare);
             self.directory.file = VolumeFile { spare, ..before };
             self.save(now);

@@ -70,10 +70,16 @@ impl Volume {
                 member.0
             ));
         }
-        match self.suits(geometry) {
-            Err(remedy) => refuse(format!("the device does not suit the volume: {remedy}")),
-            Ok(()) => Ok(()),
-        }
+        self.must_suit(geometry)
+    }
+
+    /// Checks whether a device with this geometry can replace members.
+    ///
+    /// # Errors
+    /// The requirement that it does not meet.
+    pub fn must_suit(&self, geometry: &Geometry) -> Result<(), VolumeError> {
+        self.suits(geometry)
+            .map_err(|remedy| VolumeError::Config(format!("the device does not suit the volume: {remedy}")))
     }
 
     /// Checks whether a device meets the requirements.
