@@ -352,24 +352,31 @@ impl MemberDevice {
 
 /// Timeout of releasing reservations.
 const RELEASE_MAX: Duration = Duration(2_000_000_000);
+/// Timeout of closing images.
+const CLOSE_IMAGES_MAX: Duration = Duration(20_000_000_000);
 
 /// Closes devices that are not used after all, and releases the reservations that were newly
 /// acquired, so that they do not lock out the owner. Reservations that this directory had before
 /// stay: they may be what locks out another owner.
 pub(super) fn release_acquired(devices: impl IntoIterator<Item = MemberDevice>, ring: &Ring) {
-    let was_free = |device: &MemberDevice| device.drive.claimed().is_some_and(|claimed| claimed.preempted.is_none());
-    release(devices.into_iter().filter(|device| is_seeded(OwnerBug::AllReleased) || was_free(device)).collect(), ring);
+    let closes = |device: &MemberDevice| is_seeded(OwnerBug::AllReleased) || !device.is_remote() || device.was_free();
+    release(devices.into_iter().filter(closes).collect(), ring);
 }
 
 /// Closes devices, and releases their reservations. Blocks until that is done.
 pub(super) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
-    let until = ring.now() + RELEASE_MAX;
-    while !devices.is_empty() && ring.now() < until {
+    let now = ring.now();
+    loop {
         devices.iter_mut().for_each(|device| device.close_on(ring.now()));
         devices.retain(|device| !device.drive.is_closed());
+        let has_images = devices.iter().any(|device| !device.is_remote());
+        let until = now + if has_images { CLOSE_IMAGES_MAX } else { RELEASE_MAX };
         let next = devices.iter().filter_map(ZonedDevice::next_wakeup).min();
         // If this fails, the next program of this directory preempts the remaining reservations.
-        if !devices.is_empty() && ring.run_once(Some(next.map_or(until, |at| at.min(until)))).is_err() {
+        if devices.is_empty()
+            || ring.now() >= until
+            || ring.run_once(Some(next.map_or(until, |at| at.min(until)))).is_err()
+        {
             return;
         }
     }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use zonda_config::ByteSize;
 use zonda_devices::{
-    Credentials, Drive, DriveError, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeReply, VolumeRequest,
-    VolumeState, create_image, sized,
+    Credentials, Drive, DriveError, FileBacked, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeReply,
+    VolumeRequest, VolumeState, create_image, sized,
 };
 use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
@@ -266,6 +266,26 @@ fn a_volume_is_not_created_on_drives_that_are_not_empty() {
     let error =
         VolumeDrive::open(&bench.at("vol"), &bench.ring).map(|_| ()).expect_err("they are of another volume now");
     assert!(error.message.contains("belongs to another volume, which is named \"other\""), "{error}");
+}
+
+#[test]
+fn a_refused_creation_or_mount_closes_the_images_that_it_has_opened() {
+    let bench = Bench::with(&["a", "b", "c", "x"]);
+    let is_clean = |name: &str| FileBacked::open(&bench.at(name), &bench.ring).expect("it is not in use").1.clean;
+    bench.close(bench.create_at("other", &["x"], &[]));
+    let new = bench.new_volume(&["a", "b", "x"], &[]);
+    let error = VolumeDrive::create(&bench.at("vol"), &new, &bench.ring).map(|_| ()).expect_err("x is not empty");
+    assert!(error.message.contains("is not empty"), "{error}");
+    assert!(is_clean("a") && is_clean("b"), "the creation was refused");
+    for name in ["a", "b"] {
+        remove(&bench.at(name));
+        bench.make_drive(name);
+    }
+    bench.close(bench.create(&["a", "b", "c"], &[]));
+    std::fs::rename(bench.at("b"), bench.at("b2")).expect("it can be moved");
+    std::fs::rename(bench.at("c"), bench.at("c2")).expect("it can be moved");
+    assert!(VolumeDrive::open(&bench.at("vol"), &bench.ring).is_err(), "two members are missing");
+    assert!(is_clean("a"), "the mount was refused");
 }
 
 #[test]
