@@ -253,6 +253,30 @@ fn a_drive_under_two_names_is_refused_as_two_members_and_stays_reserved() {
 }
 
 #[test]
+fn a_drive_that_is_refused_as_a_member_or_spare_is_released_with_all_others() {
+    let directory = drives("refused-drive");
+    let small = ["drive", "create", "d", "--profile", "zn540-zapraid", "--zones", "12", "--zone-capacity", "4MiB"];
+    output_in(&directory, &small);
+    let drives = Server::start(&directory, &["a", "b", "c", "d"]);
+    create(&directory, [drives.url(0), drives.url(1), drives.url(2)]);
+    output_in(&directory, &["member", "fail", "vol", "0"]);
+    let small = drives.url(3);
+    let mut refusals = Vec::new();
+    for arguments in
+        [&["member", "replace", "vol", "0", "--with", small][..], &["volume", "spare", "add", "vol", small]]
+    {
+        let refused = refused_in(&directory, &[arguments, &["--force"]].concat());
+        assert!(refused.contains("the device does not suit the volume: it has 12 zones"), "{refused}");
+        refusals.push(refused);
+        for at in [1, 2, 3] {
+            output_in(&directory, &["zone", "report", drives.url(at)]);
+        }
+    }
+    assert_eq!(refusals[0], refusals[1]);
+    drives.stop();
+}
+
+#[test]
 fn a_volume_whose_server_and_directory_are_lost_is_imported_with_a_takeover() {
     let (directory, drives) = make("import-takeover");
     let members = [drives.url(2), drives.url(0), drives.url(1)].join(",");

@@ -39,6 +39,7 @@ pub(super) struct Own {
     volume: VolumeDrive,
     /// Dropped after the volume that uses it.
     ring: Ring,
+    is_closing: bool,
 }
 
 impl Reached {
@@ -60,14 +61,14 @@ impl Reached {
         }
         let ring = ring()?;
         let volume = VolumeDrive::open_with(directory, options, &ring).map_err(|error| refused(directory, error))?;
-        Ok(Reached::Own(Box::new(Own { volume, ring })))
+        Ok(Reached::Own(Box::new(Own { volume, ring, is_closing: false })))
     }
 
     /// Creates a volume.
     pub(super) fn create(directory: &Path, new: &NewVolume) -> Result<Reached, Failure> {
         let ring = ring()?;
         let volume = VolumeDrive::create(directory, new, &ring).map_err(|error| not_created(error, new))?;
-        Ok(Reached::Own(Box::new(Own { volume, ring })))
+        Ok(Reached::Own(Box::new(Own { volume, ring, is_closing: false })))
     }
 
     /// Whether a server uses the volume, which continues in the background.
@@ -131,7 +132,7 @@ impl Reached {
         let report = self.ask(&VolumeRequest::Report)?;
         match self {
             Reached::Served(_) => Ok(report),
-            Reached::Own(own) => own.close().map(|()| report),
+            Reached::Own(mut own) => own.close().map(|()| report),
         }
     }
 }
@@ -150,7 +151,8 @@ impl Own {
         }
     }
 
-    fn close(mut self) -> Result<(), Failure> {
+    fn close(&mut self) -> Result<(), Failure> {
+        self.is_closing = true;
         let mut completions = CompletionQueue::new();
         let until = self.ring.now() + CLOSE_MAX;
         self.volume.close(self.ring.now());
@@ -165,6 +167,17 @@ impl Own {
             }
             let next = self.volume.next_wakeup().map_or(until, |at| at.min(until));
             self.ring.run_once(Some(next)).map_err(|error| broken(&error))?;
+        }
+    }
+}
+
+impl Drop for Own {
+    /// Closes a volume for which a request was refused, too: its images are marked clean, and
+    /// reservations are released.
+    fn drop(&mut self) {
+        if !self.is_closing && !std::thread::panicking() {
+            // The error of the request is reported.
+            let _ = self.close();
         }
     }
 }
