@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -95,6 +96,39 @@ fn a_paused_server_stops_serving_a_volume_that_was_taken_over() {
 }
 
 /// The copy names a member that a spare has replaced since, and cannot reach another member.
+/// The servers of both drives have closed its connections when it wakes.
+#[test]
+fn a_paused_server_does_not_continue_with_one_half_of_a_mirror_if_the_other_was_taken_over() {
+    let directory = drives("half-taken-over");
+    let (one, two) = (Server::start(&directory, &["a"]), Server::start(&directory, &["b"]));
+    let members = [one.url(0), two.url(0)].join(",");
+    output_in(&directory, &["volume", "create", "vol", "--members", &members, "--level", "1"]);
+    fs::write(directory.join("job.toml"), JOB).expect("the disk has space");
+    let first = Server::start(&directory, &["vol"]);
+    write(&directory, &first);
+    first.signal(Signal::STOP);
+    copy(&directory);
+    let file = directory.join("copy/volume.toml");
+    let text = fs::read_to_string(&file).expect("it exists").replace(&two.address(), "127.0.0.1:1");
+    fs::write(&file, text).expect("the disk has space");
+    let report = json_in(&directory, &["volume", "takeover", "copy", "--accept-missing", "--json"]);
+    assert_eq!(report["is_enough"], true, "{report}");
+    let second = Server::start(&directory, &["copy"]);
+    write(&directory, &second);
+    std::thread::sleep(Duration::from_secs(10));
+    first.signal(Signal::CONT);
+    let bench = ["bench", "job.toml", "--target", first.url(0), "--yes", "--json", "--quiet"];
+    assert_ne!(zonda_in(&directory, &bench).code, Some(0), "no write is acknowledged");
+    wait_until("the first server stops serving", || state(&directory, "vol") == "taken over");
+    write(&directory, &second);
+    let log = first.stop();
+    assert!(log.contains("has been taken over by another server of this volume"), "{log}");
+    assert!(!log.contains("has failed"), "{log}");
+    second.stop();
+    one.stop();
+    two.stop();
+}
+
 #[test]
 fn a_takeover_from_an_outdated_directory_is_refused() {
     let (directory, drives) = make("older-takeover");
