@@ -203,10 +203,17 @@ impl Run {
         // An interrupted mount with half of a mirror, and one with the other half, leave two sides,
         // of which hosts saw at most one.
         if mounted.as_ref().is_err_and(|error| error.message.contains("split brain")) && is_mirror {
-            // If no mount has succeeded, either side is valid.
-            let side = stage.testbed.borrow().last_members.first().cloned().or_else(|| Some("0".to_owned()));
-            let accepted = VolumeOpenOptions { accepts_side: side, ..VolumeOpenOptions::default() };
-            mounted = stage.mount_with(last, &accepted);
+            let members = stage.testbed.borrow().last_members.first().cloned();
+            // If no mount has succeeded, either side is valid. A member may have failed for its own
+            // side.
+            let any = || (0..stage.testbed.borrow().drives.len()).map(|member| member.to_string()).collect();
+            for side in members.map_or_else(any, |side| vec![side]) {
+                let accepted = VolumeOpenOptions { accepts_side: Some(side), ..VolumeOpenOptions::default() };
+                mounted = stage.mount_with(last, &accepted);
+                if mounted.is_ok() {
+                    break;
+                }
+            }
         }
         mounted.map_err(|error| format!("the mount at the end is refused: {error}"))?;
         self.pass(QUIESCE_TIME)?;
