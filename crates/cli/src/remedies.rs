@@ -4,13 +4,9 @@
 use std::path::Path;
 
 use zonda_devices::{VOLUME_FILE, is_volume};
-use zonda_image::{ImageError, ImageFile};
+use zonda_image::ImageFile;
 
 use crate::errors::Failure;
-
-/// The remedy for an image whose superblock is lost: zonda drive repair needs it.
-const NO_SUPERBLOCK: &str = "check the path; restore the whole directory from a backup: without a superblock, zonda drive repair \
-                             cannot read the image; if the drive held no data, remove the directory and create the drive again";
 
 /// The remedy for a drive that another host has reserved. A reservation persists if its holder is
 /// killed.
@@ -47,15 +43,6 @@ pub(crate) fn in_directory(help: &str, directory: &Path) -> String {
         _ => word.to_owned(),
     };
     help.split(' ').map(named).collect::<Vec<String>>().join(" ")
-}
-
-/// A remedy of a library with the present names of options, and that of an image whose superblock
-/// is lost.
-pub(crate) fn adapted(help: &str) -> String {
-    if ImageError::NotAnImage.remedy() == Some(help) {
-        return NO_SUPERBLOCK.to_owned();
-    }
-    help.replace("--accept-side", "--keep-side")
 }
 
 /// Refuses the directory of a volume where an image is expected.
@@ -107,13 +94,5 @@ mod tests {
     #[test]
     fn another_remedy_is_given_if_none_remains() {
         assert_eq!(without("--force does so", &["--force"], "name other drives"), "name other drives");
-    }
-
-    #[test]
-    fn an_image_without_superblock_is_not_to_be_repaired() {
-        let help = ImageError::NotAnImage.remedy().expect("it has one");
-        let help = adapted(help);
-        assert!(help.contains("zonda drive repair cannot") && help.contains("backup"), "{help}");
-        assert_eq!(adapted("check the directory"), "check the directory");
     }
 }

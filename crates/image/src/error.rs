@@ -89,8 +89,8 @@ impl ImageError {
             ImageError::Geometry(_) | ImageError::Spec(_) | ImageError::File { .. } => None,
             ImageError::Exists => Some("remove the image's files, or choose another directory"),
             ImageError::NotAnImage => Some(
-                "check the path; restore the whole directory from a backup: without a superblock, zonda drive repair cannot read \
-                 the image; if the drive held no data, remove the directory and create the drive again",
+                "check the path; restore the whole directory from a backup: without a superblock the image can be neither read nor \
+                 repaired; if the drive held no data, remove the directory and create the drive again",
             ),
             ImageError::OtherVersion { .. } => Some("use the version of zonda that wrote it"),
             // Without it the contents of the other files cannot be interpreted.

@@ -118,7 +118,8 @@ impl InitiatorError {
                 "the server does not support authentication: remove the controller secret"
             }
             (Reason::Status { status, .. }, _) if *status == StatusCode::RESERVATION_CONFLICT => {
-                "another host holds a reservation, as the server of a volume does on its members: stop that server"
+                "another host holds a reservation, as the server of a volume does on its members: stop that server; if it was \
+                 killed, start it again, or release its reservations with zonda volume takeover DIR --release"
             }
             (Reason::Reserved(_), _) => "stop the application on that host, or preempt its reservation",
             (Reason::Status { .. }, _) => "the server refused the command: check its log",

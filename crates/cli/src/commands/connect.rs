@@ -153,12 +153,11 @@ pub(crate) fn close(connection: Connection) -> Result<(), Failure> {
 }
 
 /// Converts an error of a drive.
-#[allow(clippy::needless_pass_by_value, reason = "it is the argument of map_err")]
 pub(crate) fn failure(error: DriveError) -> Failure {
     // Some messages end with their remedy.
     let message = error.message.strip_suffix(error.help.as_str()).map(|message| message.trim_end_matches([';', ' ']));
     let message = message.unwrap_or(&error.message).to_owned();
-    Failure::input(message, remedies::adapted(&error.help))
+    Failure::input(message, error.help)
 }
 
 /// Converts an error of a drive; the remedy does not name options that the user has given.

@@ -41,7 +41,7 @@ fn an_image_without_superblock_is_not_to_be_repaired() {
     for arguments in [&["drive", "check", "d"][..], &["drive", "show", "d"], &["zone", "report", "d"], &serve] {
         let help = help(&directory, arguments);
         assert!(
-            help.contains("from a backup: without a superblock, zonda drive repair cannot"),
+            help.contains("from a backup: without a superblock the image can be neither read nor repaired"),
             "{arguments:?}: {help}"
         );
     }

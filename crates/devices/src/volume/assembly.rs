@@ -171,7 +171,7 @@ impl Assembly {
                 notices.extend(describe_rejected(&directory, &agreement, &own));
                 if let (Some(side), true) = (side, agreement.rejected.is_empty()) {
                     notices.push(format!(
-                        "--accept-side {} has no effect: the members that are present are of one side. Missing \
+                        "--keep-side {} has no effect: the members that are present are of one side. Missing \
                          members of another side are not rejected, and may be refused when they are back",
                         side.0
                     ));
@@ -350,7 +350,7 @@ fn may_be_used_elsewhere(directory: &VolumeDirectory, missing: &[usize]) -> Driv
     let missing = missing.iter().map(shown).collect::<Vec<String>>().join(", ");
     DriveError::new(
         format!(
-            "this directory may not be the one that last mounted the volume, and cannot reach members {missing}: \
+            "this directory may not be the one that last assembled the volume, and cannot reach members {missing}: \
              another server may use the volume with them"
         ),
         format!(

@@ -270,7 +270,7 @@ impl Checked {
 
 fn endless() -> DriveError {
     DriveError::new(
-        "cannot complete the check: the writes of a mount do not fit in memory, or a member cannot be written",
-        "mount the volume, and check and repair it with zonda volume scrub",
+        "cannot complete the check: the writes of an assembly do not fit in memory, or a member cannot be written",
+        "assemble the volume, and check and repair it with zonda volume scrub",
     )
 }

@@ -560,7 +560,7 @@ fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
         let how = match known.state {
             _ if found >> at & 1 == 1 => return None,
             MemberState::Active if let Some(own) = own => {
-                format!("an older copy, or not updated by the last mount: it has epoch {}", own.epoch)
+                format!("an older copy, or not updated by the last assembly: it has epoch {}", own.epoch)
             }
             MemberState::Rebuilding if is_found => "not rebuilt yet".to_owned(),
             MemberState::Failed if is_found => format!("failed since epoch {}", known.since_epoch),
@@ -595,6 +595,6 @@ fn split_brain(error: &VolumeError, candidates: &[Candidate]) -> DriveError {
     DriveError::new(
         format!("split brain: {}, and {}, were each written to without the others", side(newest), side(other)),
         "name only the drives of the side to keep; or use --force, and choose the side with zonda serve DIR \
-         --accept-side MEMBER",
+         --keep-side MEMBER",
     )
 }

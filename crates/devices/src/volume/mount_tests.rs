@@ -30,9 +30,9 @@ fn a_mount_that_waits_for_space_names_the_member_and_continues_once_space_is_fre
             continue;
         }
         waited += 1;
-        let waits = "the mount is waiting: no space left for member ";
+        let waits = "assembly waits: no space is left for member ";
         assert!(log[0].starts_with(waits) && log[0].ends_with("): free space on its file system"), "{log:?}");
-        assert!(log[1].starts_with("mounting for 5 s: "), "{log:?}");
+        assert!(log[1].starts_with("assembling for 5 s: "), "{log:?}");
         assert_eq!(log.iter().filter(|text| text.starts_with(waits)).count(), 1, "it is reported once: {log:?}");
     }
     assert!(waited > 0, "a mount has waited");

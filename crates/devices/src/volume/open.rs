@@ -460,7 +460,7 @@ fn started(
         while let Some(event) = on.volume_mut().poll_event() {
             if let Event::OutOfSpace { member } = &event {
                 let text = format!(
-                    "the mount is waiting: no space left for {}: free space on its file system",
+                    "assembly waits: no space is left for {}: free space on its file system",
                     names.shown(*member)
                 );
                 watch(Notice { is_warning: true, text });
@@ -476,14 +476,14 @@ fn started(
         }
         let is_refused = |member: &MemberIndex| on.member(*member).is_some_and(MemberDevice::is_refused);
         if let Some(member) = (0..names.0.len() as u8).map(MemberIndex).find(is_refused) {
-            let what = format!("{} was taken over during the mount", names.shown(member));
+            let what = format!("{} was taken over during assembly", names.shown(member));
             return Err((DriveError::new(what, "stop the other server of the volume"), Vec::new()));
         }
         let now = ring.now();
         if let Some(step) = on.volume().starting().filter(|_| now >= reported_at + WATCH_INTERVAL) {
             reported_at = now;
             let seconds = now.since(began).0 / 1_000_000_000;
-            watch(Notice { is_warning: false, text: format!("mounting for {seconds} s: {step}") });
+            watch(Notice { is_warning: false, text: format!("assembling for {seconds} s: {step}") });
         }
         let until = on.next_wakeup().map_or(reported_at + WATCH_INTERVAL, |at| at.min(reported_at + WATCH_INTERVAL));
         if let Err(error) = ring.run_once(Some(until)) {
@@ -549,7 +549,7 @@ impl Names<'_> {
                 let causes = [they(missing, "missing or out of date"), they(rebuilding, "not rebuilt yet")];
                 let causes: Vec<String> = causes.into_iter().flatten().collect();
                 DriveError::new(
-                    format!("cannot mount the volume: {}, and it can lose at most {tolerates}", causes.join(", ")),
+                    format!("cannot assemble the volume: {}, and it can lose at most {tolerates}", causes.join(", ")),
                     "restore a missing member, whose data is needed; if a member is out of date because its drive was \
                      restored from a copy, and there is no newer copy, run zonda serve DIR --accept-older",
                 )
@@ -587,7 +587,7 @@ impl Names<'_> {
                         side(newest),
                         side(other)
                     ),
-                    "zonda serve DIR --accept-side MEMBER keeps the side of that member; the members of the other \
+                    "zonda serve DIR --keep-side MEMBER keeps the side of that member; the members of the other \
                      side are treated as failed, and writes to them alone are lost",
                 )
             }

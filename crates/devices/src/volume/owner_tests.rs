@@ -348,7 +348,7 @@ fn a_directory_whose_volume_was_mounted_from_another_one_since_is_treated_as_a_c
     bench.close(1);
     bench.cut_off(0, &[1]);
     let error = bench.open(0).expect_err("its half is out of date");
-    assert!(error.message.contains("may not be the one that last mounted the volume"), "{error}");
+    assert!(error.message.contains("may not be the one that last assembled the volume"), "{error}");
     bench.reconnect(0);
     bench.open(0).expect("all members are present");
     assert_eq!(bench.read(0, 0), Ok(1));

@@ -203,7 +203,7 @@ fn failure(error: ServeError, args: &ServeArgs, volumes: &[PathBuf]) -> Failure 
     let given = [
         ("--accept-losses", args.accept_losses),
         ("--accept-older", args.accept_older),
-        ("--accept-side", args.keep_side.is_some()),
+        ("--keep-side", args.keep_side.is_some()),
         ("--force", args.force),
         // They use a drive of a server, and this command is to be the server.
         ("zonda zone and zonda bench", true),
@@ -214,5 +214,5 @@ fn failure(error: ServeError, args: &ServeArgs, volumes: &[PathBuf]) -> Failure 
         [volume] => volume::reach::fitting(volume, &help),
         _ => help,
     };
-    Failure::input(error.message, remedies::adapted(&help))
+    Failure::input(error.message, help)
 }

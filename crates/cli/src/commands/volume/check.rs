@@ -11,7 +11,7 @@ use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::progress::Progress;
 use crate::table::Table;
-use crate::{remedies, units};
+use crate::units;
 
 pub(super) const LONG_ABOUT: &str = "Verify a volume that is not in use: read every block of every member and check its checksum, and the \
 parity of every stripe, as zonda volume scrub does. Nothing is written: writes of assembling and of repairs stay in memory, up to \
@@ -39,7 +39,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     progress.finish();
     let mut report = checked.map_err(connect::failure)?;
     if let Some((_, help)) = &mut report.refusal {
-        *help = remedies::adapted(&reach::fitting(&args.directory, help));
+        *help = reach::fitting(&args.directory, help);
     }
     if args.json {
         print_json(&report)?;

@@ -42,7 +42,7 @@ fn a_side_is_chosen_after_a_split_brain_and_the_other_one_is_wiped_and_rebuilt()
         let bench = split();
         let error = refusal(&bench, None);
         assert!(error.message.starts_with("split brain: "), "{error}");
-        for words in ["../a (epoch ", "../b (epoch ", "--accept-side"] {
+        for words in ["../a (epoch ", "../b (epoch ", "--keep-side"] {
             assert!(error.to_string().contains(words), "{words}: {error}");
         }
         assert!(refusal(&bench, Some("z")).message.contains("has no member z"));
@@ -87,7 +87,7 @@ fn drives_of_a_split_volume_are_not_imported_together_unless_forced() {
     let members = |names: &[&str]| names.iter().map(|name| Location::Image(bench.at(name))).collect();
     let both = ImportOptions { members: members(&["b", "a"]), ..ImportOptions::default() };
     let error = ImportReport::of(&bench.at("vol"), &both).expect_err("both were written independently");
-    for words in ["split brain: ", "/a (member 0, epoch ", "/b (member 1, epoch ", "--accept-side"] {
+    for words in ["split brain: ", "/a (member 0, epoch ", "/b (member 1, epoch ", "--keep-side"] {
         assert!(error.to_string().contains(words), "{words}: {error}");
     }
     let one = ImportOptions { members: members(&["b"]), ..ImportOptions::default() };
@@ -151,7 +151,7 @@ fn accepting_a_side_while_the_other_one_is_missing_has_no_effect_and_is_logged()
         bench.close(volume);
         log
     };
-    assert!(open().contains("--accept-side 0 has no effect"));
+    assert!(open().contains("--keep-side 0 has no effect"));
     back(&bench, "b");
     assert!(refusal(&bench, None).message.starts_with("split brain: "), "nothing was chosen");
     assert!(!open().contains("has no effect"), "now there are two sides");

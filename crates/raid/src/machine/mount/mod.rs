@@ -161,7 +161,9 @@ impl Volume {
         options: MountOptions,
     ) -> Result<Volume, VolumeError> {
         if !tuning.has_contents {
-            return Err(VolumeError::Config("a volume without contents cannot be mounted; create a volume".to_owned()));
+            return Err(VolumeError::Config(
+                "a volume without contents cannot be assembled; create a volume".to_owned(),
+            ));
         }
         let members = geometries.into_iter().map(|geometry| Some(Member::new([0; 16], geometry?))).collect();
         Volume::begin_mount(members, tuning, options, 0)

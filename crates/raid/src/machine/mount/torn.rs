@@ -81,7 +81,7 @@ impl Volume {
         }
         if self.found().has_failed {
             if self.is_quiescent() {
-                self.mount_again("the last stripes cannot be read; mount the volume again");
+                self.mount_again("the last stripes cannot be read; assemble the volume again");
             }
             return;
         }

@@ -52,7 +52,7 @@ impl Volume {
     pub(super) fn may_take(&self, member: MemberIndex, geometry: &Geometry) -> Result<(), VolumeError> {
         let refuse = |remedy: String| Err(VolumeError::Config(remedy));
         if !self.is_ready() {
-            return refuse("the volume is not ready; wait until it is mounted".to_owned());
+            return refuse("the volume is not ready; wait until it is assembled".to_owned());
         }
         let Some(entry) = self.members.get(member) else {
             return refuse(format!(
