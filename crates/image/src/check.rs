@@ -78,8 +78,8 @@ pub struct CheckReport {
     /// Blocks verified.
     pub blocks: u64,
     /// Of these, blocks that may have been overwritten when the drive stopped, and do not match
-    /// their checksums: opening the drive accepts them as they are, and bit rot in them is not
-    /// detected.
+    /// their checksums: opening the drive accepts them as they are, or as zeros if zeros were being
+    /// written, and bit rot in them is not detected.
     pub accepted_blocks: u64,
     /// Defects, in the order of the zones; at most
     /// [`limits::FINDINGS_MAX`](crate::limits::FINDINGS_MAX).
@@ -108,7 +108,7 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
     zones_with_later_blocks(files, &loaded)?.into_iter().for_each(|zone| report.add(Finding::Later { zone }));
     let examined = examine(files, &loaded)?;
     let repairs = Repairs::of(&examined.repairs, loaded.spec.geometry.zone_size_blocks.0);
-    report.accepted_blocks = repairs.accepted_blocks();
+    report.accepted_blocks = repairs.accepted_blocks() + examined.emptied_blocks;
     let mut media = Media::new(files, &loaded);
     for (zone, (entry, found)) in (0..).zip(loaded.ledger.entries.iter().zip(&examined.zones)) {
         let Found { written, .. } = *found;

@@ -36,6 +36,8 @@ pub(crate) enum BlockRepair {
 pub(crate) struct Examined {
     pub(crate) zones: Vec<Found>,
     pub(crate) repairs: Vec<BlockRepair>,
+    /// Blocks that were being written as zeros, and whose other data become zeros.
+    pub(crate) emptied_blocks: u64,
     /// Blocks found behind those that the journal records as synced.
     pub(crate) found_blocks: u64,
     /// Blocks with a tag behind the write pointer.
@@ -204,7 +206,10 @@ impl Examined {
                 let Some(data) = media.contents(chunk, block) else { return };
                 let (tag, as_it_is) = match resolve(media.tag(chunk, block), data) {
                     Resolved::Fits(tag) => (tag, false),
-                    Resolved::Zeros => return self.zero(zone, block),
+                    Resolved::Zeros => {
+                        self.emptied_blocks += 1;
+                        return self.zero(zone, block);
+                    }
                     Resolved::AsItIs => (media.accepted(chunk, zone, generation, block), true),
                     Resolved::Neither => return,
                 };

@@ -25,8 +25,7 @@ pub(crate) struct Intended {
 pub(crate) enum Resolved {
     /// It has the contents before or after the overwrite: this tag matches.
     Fits(Vec<u8>),
-    /// It was zeros before, or was being written as zeros, and so is its tag: its data become
-    /// zeros.
+    /// It was being written as zeros, and its tag is that of zeros: its data become zeros.
     Zeros,
     /// Its contents are unknown: it is accepted as it is.
     AsItIs,
@@ -53,8 +52,8 @@ impl Intended {
         if become_zeros && is_zero(data) {
             return Resolved::Fits(codec.of_zeros(lba, generation, 1).to_vec());
         }
-        let is_of_zeros = codec.verify(on_file, lba, generation, data) == Verdict::Zeros;
-        if is_of_zeros && (become_zeros || tags.clone().any(|tag| tag == on_file)) {
+        // A hole that was not punched yet. Without such an intent the data contradicted the tag before.
+        if become_zeros && codec.verify(on_file, lba, generation, data) == Verdict::Zeros {
             return Resolved::Zeros;
         }
         if self.anything.covers(&block) { Resolved::AsItIs } else { Resolved::Neither }

@@ -24,7 +24,8 @@ pub struct RecoveryReport {
     pub found_blocks: u64,
     /// Blocks behind a write pointer that were never acknowledged, and are dropped.
     pub dropped_blocks: u64,
-    /// Blocks that were being overwritten and are accepted as they are.
+    /// Blocks that were being overwritten and are accepted as they are, or that were being written
+    /// as zeros and whose data were discarded.
     pub accepted_blocks: u64,
     /// Blocks whose contents were rewritten from the journal.
     pub rewritten_blocks: u64,
@@ -79,6 +80,7 @@ pub fn open_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Result<(I
     }
     report.found_blocks = examined.found_blocks;
     report.dropped_blocks = examined.dropped_blocks;
+    report.accepted_blocks = examined.emptied_blocks;
     apply_repairs(files, &loaded.layout, &examined, &mut report)?;
     if !loaded.clean && bug != Some(SeededBug::UnsyncedRecovery) {
         sync(files, ImageFile::Data)?;

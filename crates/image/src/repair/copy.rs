@@ -5,7 +5,7 @@ use crate::create::write;
 use crate::disposition::{Disposition, Repairs};
 use crate::format::entry::{Entry, RecordedState};
 use crate::format::layout::Layout;
-use crate::format::tag::{TAG_BYTES, TagCodec, is_zero};
+use crate::format::tag::{TAG_BYTES, TagCodec, Verdict, is_zero};
 use crate::media::{Chunk, Look, Media};
 use crate::{Files, ImageError, ImageFile};
 
@@ -71,7 +71,10 @@ impl Copier<'_> {
                 Disposition::Unreadable => self.report.add_unreadable(lba),
                 Disposition::Unwritten => {}
             }
-            self.report.accepted_blocks += u64::from(disposition == Disposition::Accepted);
+            // Data of a block that was being written as zeros is discarded.
+            let is_emptied = disposition == Disposition::Unwritten && verdict == Verdict::Mismatch;
+            let is_accepted = disposition == Disposition::Accepted || is_emptied && zone < self.layout.conventional;
+            self.report.accepted_blocks += u64::from(is_accepted);
             if matches!(disposition, Disposition::Data | Disposition::Accepted) {
                 data_from.get_or_insert(block);
             } else if let Some(first) = data_from.take() {

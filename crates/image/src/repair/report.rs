@@ -18,7 +18,8 @@ pub struct RepairReport {
     /// Blocks copied, including accepted ones.
     pub copied_blocks: u64,
     /// Blocks that may have been overwritten when the drive stopped, and do not match their
-    /// checksums: they are accepted as they are, as opening the drive would.
+    /// checksums: they are accepted as they are, or as zeros if zeros were being written, as opening
+    /// the drive would.
     pub accepted_blocks: u64,
     /// Blocks that cannot be read, in the new image either: reads of them end with
     /// UnrecoveredReadError.

@@ -64,6 +64,43 @@ fn older_tags_of_zeros_beside_newer_data_are_an_error_in_reads_checks_and_repair
 }
 
 #[test]
+fn an_interrupted_overwrite_of_a_block_that_contradicts_a_tag_of_zeros_leaves_an_error_or_the_new_contents() {
+    for seed in 0..100 {
+        let mut prng = Prng::new(seed);
+        let mut drive = Drive::open(with_older_tags(conventional(0), true));
+        assert_eq!(drive.marks(1, 1), [LOST]);
+        drive.submit(drive.write_of(1, 1, 70));
+        for _ in 0..prng.below(6) {
+            drive.step_any(&mut prng);
+        }
+        let disk = drive.kill(&mut prng);
+        let found = Drive::open(disk.clone()).marks(1, 1)[0];
+        assert!(found == LOST || found == Ok(70), "seed {seed}: {found:?}");
+        assert_eq!(Drive::open(repaired(&disk).0).marks(1, 1), [found], "seed {seed}");
+    }
+}
+
+#[test]
+fn blocks_whose_data_an_older_journal_with_zeros_discards_are_counted() {
+    let mut drive = Drive::create(&spec(conventional(0)));
+    assert!(drive.run(deallocate(0, 4)).status.is_success());
+    let old = drive.kill(&mut Prng::new(1));
+    let mut drive = Drive::open(old.clone());
+    assert!(drive.write(0, 4, 50).is_success());
+    assert!(drive.run(Operation::Flush).status.is_success());
+    let mut disk = drive.close();
+    for file in [ImageFile::Tags, ImageFile::Journal, ImageFile::State] {
+        *disk.bytes(file) = old.clone().bytes(file).clone();
+    }
+    // It looks like a kill before the holes were punched.
+    assert_eq!(check(&mut disk.clone(), &mut |_| {}).unwrap().accepted_blocks, 4);
+    let report = repair(&mut disk.clone(), &mut Disk::new(), [9; 16], &mut |_| {}).unwrap();
+    assert_eq!((report.accepted_blocks, report.unreadable_blocks), (4, 0));
+    let mut drive = Drive::open(disk);
+    assert_eq!((drive.report.accepted_blocks, drive.marks(0, 1)), (4, vec![Ok(0)]));
+}
+
+#[test]
 fn a_read_of_several_blocks_fails_if_data_contradict_one_tag_of_zeros() {
     let mut drive = Drive::open(with_older_tags(conventional(0), true));
     assert_eq!(drive.read(0, 4).unwrap_err(), Status::UnrecoveredReadError);
