@@ -183,6 +183,7 @@ impl Server {
                 }
                 Effect::Abandon { flow } => self.drives.abandon(flow),
                 Effect::SaveReservations { device, bytes } => self.drives.save_reservations(now, device, bytes),
+                Effect::NamespaceRemoved { .. } => unreachable!("the server removes no namespaces"),
                 Effect::Authenticate { connection } => {
                     if let Some(step) = self.target.auth_step(connection) {
                         self.auth.begin(step);

@@ -12,7 +12,7 @@ use zonda_zoned::{Geometry, NamespaceId};
 
 use crate::budget::Budget;
 use crate::connection::host_data_bytes_max;
-use crate::limits::{Limits, NAMESPACES_MAX, TRANSFER_BYTES_MIN};
+use crate::limits::{Limits, NAMESPACE_TABLE_MAX, NAMESPACES_MAX, TRANSFER_BYTES_MIN};
 
 /// Everything that one server loop exports.
 #[derive(Clone, Debug)]
@@ -158,14 +158,11 @@ impl TargetConfig {
             }
         }
         for (i, subsystem) in self.subsystems.iter().enumerate() {
-            let named = &subsystem.nqn;
-            if named.is_discovery() {
-                return fault(format!("subsystem {named}"), "the discovery NQN is reserved: choose another NQN");
-            }
-            if self.subsystems[..i].iter().any(|other| other.nqn == *named) {
-                return fault(format!("subsystem {named}"), "is configured twice: choose another NQN");
-            }
+            subsystem.check_name(&self.subsystems[..i])?;
             subsystem.check()?;
+        }
+        if self.subsystems.iter().map(|subsystem| subsystem.namespaces.len()).sum::<usize>() > NAMESPACE_TABLE_MAX {
+            return fault("namespaces".to_owned(), "there must be at most 4096, of all subsystems together");
         }
         for &device in self.saved_reservations.keys() {
             let namespaces = self.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
@@ -183,16 +180,22 @@ impl TargetConfig {
 impl SubsystemConfig {
     /// Whether a host may connect, and how.
     pub(crate) fn access(&self, host: &Nqn) -> Option<Access<'_>> {
-        match &self.allow {
-            HostAccess::Any => Some(Access { secret: None, controller_secret: None }),
-            HostAccess::Hosts(hosts) => hosts.iter().find(|entry| entry.nqn == *host).map(|entry| Access {
-                secret: entry.secret.as_ref(),
-                controller_secret: entry.controller_secret.as_ref(),
-            }),
-        }
+        self.allow.access(host)
     }
 
-    fn check(&self) -> Result<(), TargetConfigError> {
+    /// Checks the name against those of other subsystems.
+    pub(crate) fn check_name(&self, others: &[SubsystemConfig]) -> Result<(), TargetConfigError> {
+        let named = &self.nqn;
+        if named.is_discovery() {
+            return fault(format!("subsystem {named}"), "the discovery NQN is reserved: choose another NQN");
+        }
+        if others.iter().any(|other| other.nqn == *named) {
+            return fault(format!("subsystem {named}"), "is configured twice: choose another NQN");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), TargetConfigError> {
         let subject = |field: &str| format!("subsystem {}, {field}", self.nqn);
         debug_assert!(self.nqn.as_str().len() <= NQN_BYTES_MAX);
         for (field, text, bytes_max) in
@@ -202,41 +205,69 @@ impl SubsystemConfig {
                 return fault(subject(field), &format!("must be 1 to {bytes_max} printable ASCII characters"));
             }
         }
-        if let HostAccess::Hosts(hosts) = &self.allow {
-            for (i, host) in hosts.iter().enumerate() {
-                if hosts[..i].iter().any(|other| other.nqn == host.nqn) {
-                    return fault(subject(&format!("host {}", host.nqn)), "is configured twice: remove one entry");
-                }
-                if host.secret.is_none() && host.controller_secret.is_some() {
-                    return fault(
-                        subject(&format!("host {}", host.nqn)),
-                        "has a controller secret only: add a host secret, which authentication begins with",
-                    );
-                }
-                if host.secret.is_some() && host.secret == host.controller_secret {
-                    return fault(
-                        subject(&format!("host {}", host.nqn)),
-                        "has the same secret for host and controller: generate two, or responses can be reflected",
-                    );
-                }
-            }
-        }
+        self.allow.check(&self.nqn)?;
         for (i, namespace) in self.namespaces.iter().enumerate() {
-            let subject = subject(&format!("namespace {}", namespace.id));
-            if !(1..=NAMESPACES_MAX).contains(&namespace.id.0) {
-                return fault(subject, "identifier must be 1 to 1024");
+            self.check_namespace(namespace, &self.namespaces[..i])?;
+        }
+        Ok(())
+    }
+
+    /// Checks a namespace of the subsystem against others.
+    pub(crate) fn check_namespace(
+        &self,
+        namespace: &NamespaceConfig,
+        others: &[NamespaceConfig],
+    ) -> Result<(), TargetConfigError> {
+        let subject = format!("subsystem {}, namespace {}", self.nqn, namespace.id);
+        if !(1..=NAMESPACES_MAX).contains(&namespace.id.0) {
+            return fault(subject, "identifier must be 1 to 1024");
+        }
+        if others.iter().any(|other| other.id == namespace.id) {
+            return fault(subject, "is configured twice: choose another identifier");
+        }
+        namespace.check(&subject)
+    }
+}
+
+impl HostAccess {
+    /// Whether a host may connect, and how.
+    pub(crate) fn access(&self, host: &Nqn) -> Option<Access<'_>> {
+        match self {
+            HostAccess::Any => Some(Access { secret: None, controller_secret: None }),
+            HostAccess::Hosts(hosts) => hosts.iter().find(|entry| entry.nqn == *host).map(|entry| Access {
+                secret: entry.secret.as_ref(),
+                controller_secret: entry.controller_secret.as_ref(),
+            }),
+        }
+    }
+
+    /// Checks the list of a subsystem.
+    pub(crate) fn check(&self, subsystem: &Nqn) -> Result<(), TargetConfigError> {
+        let HostAccess::Hosts(hosts) = self else { return Ok(()) };
+        for (i, host) in hosts.iter().enumerate() {
+            let subject = || format!("subsystem {subsystem}, host {}", host.nqn);
+            if hosts[..i].iter().any(|other| other.nqn == host.nqn) {
+                return fault(subject(), "is configured twice: remove one entry");
             }
-            if self.namespaces[..i].iter().any(|other| other.id == namespace.id) {
-                return fault(subject, "is configured twice: choose another identifier");
+            if host.secret.is_none() && host.controller_secret.is_some() {
+                return fault(
+                    subject(),
+                    "has a controller secret only: add a host secret, which authentication begins with",
+                );
             }
-            namespace.check(&subject)?;
+            if host.secret.is_some() && host.secret == host.controller_secret {
+                return fault(
+                    subject(),
+                    "has the same secret for host and controller: generate two, or responses can be reflected",
+                );
+            }
         }
         Ok(())
     }
 }
 
 impl NamespaceConfig {
-    fn check(&self, subject: &str) -> Result<(), TargetConfigError> {
+    pub(crate) fn check(&self, subject: &str) -> Result<(), TargetConfigError> {
         let geometry = &self.geometry;
         if let Err(error) = geometry.validate() {
             return Err(TargetConfigError {
@@ -283,7 +314,7 @@ pub(crate) struct Access<'a> {
     pub(crate) controller_secret: Option<&'a Secret>,
 }
 
-fn fault(subject: String, remedy: &str) -> Result<(), TargetConfigError> {
+pub(crate) fn fault(subject: String, remedy: &str) -> Result<(), TargetConfigError> {
     Err(TargetConfigError { subject, remedy: remedy.to_owned() })
 }
 

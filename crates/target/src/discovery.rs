@@ -8,9 +8,6 @@ use zonda_nvme::discovery::{AddressFamily, DiscoveryEntry, SubsystemKind, TcpAdd
 use crate::limits::QUEUE_ENTRIES_MAX;
 use crate::target::Target;
 
-/// The page depends only on the configuration, which does not change.
-const GENERATION: u64 = 1;
-
 impl Target {
     /// The page for a host, with the portal that it is connected to first. A portal that listens on
     /// every address (0.0.0.0 or ::) is reported with the address that the host has connected to.
@@ -33,6 +30,6 @@ impl Target {
                 entries.extend(entry);
             }
         }
-        write_log(GENERATION, &entries)
+        write_log(self.discovery_generation, &entries)
     }
 }

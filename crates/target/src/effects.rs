@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use zonda_nvme::tcp::PduError;
 use zonda_nvme::{Nqn, StatusCode};
-use zonda_zoned::Command;
+use zonda_zoned::{Command, NamespaceId};
 
 use crate::{DeviceKey, Flow};
 
@@ -68,6 +68,15 @@ pub enum Effect {
         /// At most [`zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX`].
         bytes: Bytes,
     },
+    /// A removed namespace ([`crate::Target::remove_namespace`]) has no command and no save at its
+    /// device any more, and will have none. Other namespaces of the device, if there are any, are
+    /// not affected.
+    NamespaceRemoved {
+        /// The device.
+        device: DeviceKey,
+        /// Identifier of the namespace on the device.
+        device_namespace: NamespaceId,
+    },
     /// Fetch a step with [`crate::Target::auth_step`], compute it off the event loop, and return
     /// the result with [`crate::Target::authenticated`].
     Authenticate {
@@ -102,6 +111,10 @@ pub enum CloseReason {
     /// The host transferred too little, while others waited for the memory that the connection
     /// held.
     Stalled,
+    /// The host may not connect to the subsystem any more.
+    AccessRevoked,
+    /// The subsystem was removed.
+    SubsystemRemoved,
     /// The target is shutting down.
     Draining,
 }
@@ -194,6 +207,8 @@ impl fmt::Display for CloseReason {
             CloseReason::Stalled => {
                 f.write_str("stalled: the host transferred too little while other connections waited for memory")
             }
+            CloseReason::AccessRevoked => f.write_str("the host may not connect to the subsystem any more"),
+            CloseReason::SubsystemRemoved => f.write_str("the subsystem was removed"),
             CloseReason::Draining => f.write_str("the server is shutting down"),
         }
     }

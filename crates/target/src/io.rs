@@ -9,10 +9,11 @@ use zonda_zoned::{Completion, Instant, Operation, Outcome, Status};
 use crate::compare;
 use crate::connection::receive::{Answer, Needed};
 use crate::connection::transfer::{HostData, check_host_buffer, host_data_of};
-use crate::connection::{Request, Stage, Work};
+use crate::connection::{Held, Request, Stage, Work};
 use crate::effects::ConnectionId;
+use crate::namespace::{Namespace, NamespaceIndex};
 use crate::read_data::{read_pieces, report_bytes};
-use crate::target::{Namespace, Owner, Target};
+use crate::target::{Owner, Target};
 
 impl Target {
     /// An I/O command on a connected I/O queue.
@@ -51,13 +52,13 @@ impl Target {
             .subsystem()
             .and_then(|subsystem| self.subsystems[subsystem].namespace(entry.namespace.get()))
             .ok_or(StatusCode::INVALID_NAMESPACE)?;
-        let format = &self.namespaces[namespace as usize].format;
+        let format = &self.namespaces[namespace].format;
         if format.zoned && !controller.has_zones() {
             return Err(StatusCode::IO_COMMAND_SET_NOT_ENABLED);
         }
         let request = io::decode(entry, format)?;
         self.permits(controller.host_id, namespace, &request)?;
-        if self.namespaces[namespace as usize].is_write_protected && changes(&request) {
+        if self.namespaces[namespace].is_write_protected && changes(&request) {
             return Err(StatusCode::NAMESPACE_WRITE_PROTECTED);
         }
         let mut taken = Request::io(entry.command_id.get(), request, namespace);
@@ -105,10 +106,12 @@ impl Target {
         match data {
             HostData::Solicited(bytes) => self.await_data(now, id, request, bytes),
             HostData::InCapsule(data) => {
+                let is_held = self.is_held(&request);
                 let Some(connection) = self.connections.get_mut(id.0) else { return };
                 request.scratch_bytes += data.len();
                 let (waits, scratch_bytes) = (request.counted_out > 0, request.scratch_bytes);
                 match connection.requests.insert(request) {
+                    Some(slot) if waits && is_held => self.hold(id, slot, Held::BeforeMemory),
                     Some(slot) if waits => {
                         connection.waiting.push_back(slot);
                         self.start_waiting(id);
@@ -130,6 +133,11 @@ impl Target {
             unreachable!("an I/O command that starts is in the table");
         };
         let (place, io) = (*namespace, *request);
+        if self.namespaces[place].is_paused() {
+            let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+            request.expect("the request was just found").incoming.keep(data);
+            return self.hold(id, slot, Held::WithData);
+        }
         // While the command waited for its data or for memory, another host may have preempted this
         // one.
         if let Err(status) = self.still_permits(id, place, &io) {
@@ -139,11 +147,11 @@ impl Target {
         let Some(Request { work: Work::Io { request, stage, compare, .. }, device_command, .. }) = request else {
             unreachable!("the request was just found");
         };
-        let served = &self.namespaces[place as usize];
+        let served = &self.namespaces[place];
         if matches!(request, IoRequest::Compare { .. }) {
             *compare = data.clone();
         }
-        let operation = if reads(request) && request.force_unit_access() && served.volatile_write_cache {
+        let operation = if reads(request) && request.force_unit_access() && served.config.volatile_write_cache {
             // The data that a read or a compare with FUA returns must be durable.
             *stage = Stage::FlushBefore;
             Ok(Some(Operation::Flush))
@@ -177,10 +185,10 @@ impl Target {
                 (*request, *namespace, *stage)
             }
             Work::ChangedZones { .. } => return self.changed_zones_read(id, slot, completion),
-            Work::Command(_) => unreachable!("admin commands are not submitted to devices"),
+            Work::Command(_) | Work::Removed(_) => unreachable!("these are not submitted to devices"),
         };
         if completion.status != Status::Success {
-            let statistics = &mut self.namespaces[place as usize].statistics;
+            let statistics = &mut self.namespaces[place].statistics;
             statistics.errors += 1;
             statistics.media_errors += u64::from(completion.status.code_type() == 2);
             self.suspect_zones(place, completion.status);
@@ -200,11 +208,11 @@ impl Target {
     }
 
     /// Whether FUA needs a flush, because the device has a volatile write cache.
-    fn needs_flush(&self, namespace: u32, io: &IoRequest) -> bool {
-        self.namespaces[namespace as usize].volatile_write_cache && !reads(io)
+    fn needs_flush(&self, namespace: NamespaceIndex, io: &IoRequest) -> bool {
+        self.namespaces[namespace].config.volatile_write_cache && !reads(io)
     }
 
-    fn next_stage(&mut self, id: ConnectionId, slot: u16, namespace: u32, next: Stage, io: IoRequest) {
+    fn next_stage(&mut self, id: ConnectionId, slot: u16, namespace: NamespaceIndex, next: Stage, io: IoRequest) {
         let operation = match (next, io) {
             (Stage::Itself, IoRequest::Read { start, blocks, .. } | IoRequest::Compare { start, blocks, .. }) => {
                 Operation::Read { start, blocks }
@@ -221,8 +229,8 @@ impl Target {
     }
 
     /// Completes an I/O command that the device has executed.
-    fn io_succeeded(&mut self, id: ConnectionId, slot: u16, place: u32, io: IoRequest, outcome: Outcome) {
-        let Namespace { format, statistics, .. } = &mut self.namespaces[place as usize];
+    fn io_succeeded(&mut self, id: ConnectionId, slot: u16, place: NamespaceIndex, io: IoRequest, outcome: Outcome) {
+        let Namespace { format, statistics, .. } = &mut self.namespaces[place];
         let data_bytes = |blocks: zonda_zoned::Blocks| blocks.bytes(format.block_size_bytes);
         match io {
             IoRequest::Read { blocks, .. } => {

@@ -61,6 +61,14 @@ pub const RESERVATION_NOTICES_MAX: usize = 255;
 pub const ERROR_LOG_ENTRIES: usize = 64;
 /// Namespaces of one subsystem, and the greatest namespace identifier.
 pub const NAMESPACES_MAX: u32 = 1024;
+/// Namespaces of all subsystems together, including removed ones whose commands are still at
+/// devices.
+pub const NAMESPACE_TABLE_MAX: usize = 4096;
+/// Subsystems that [`crate::Target::add_subsystem`] accepts, including removed ones whose
+/// connections or commands are still in progress.
+pub const SUBSYSTEMS_MAX: usize = 1024;
+/// How long the connections of a removed subsystem may wait for commands at devices.
+pub const REMOVED_SUBSYSTEM_DRAIN: Duration = Duration::from_secs(10);
 /// Keep alive timer unit, KAS, in 100 ms.
 pub const KEEP_ALIVE_GRANULARITY_100MS: u16 = 1;
 /// The longest Keep Alive Timeout that is accepted.

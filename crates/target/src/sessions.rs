@@ -31,7 +31,7 @@ impl Target {
                 .is_some_and(|connection| connection.auth.as_ref().is_some_and(|auth| auth.passed));
             Session {
                 host: controller.host.clone(),
-                subsystem: controller.subsystem().map(|place| self.config.subsystems[place].nqn.clone()),
+                subsystem: controller.subsystem().map(|place| self.subsystems[place].nqn.clone()),
                 controller_id: controller.id,
                 io_queues: (controller.queues().count() as u16).saturating_sub(1),
                 authenticated,

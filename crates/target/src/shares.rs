@@ -12,6 +12,7 @@ use zonda_zoned::Instant;
 use crate::connection::handshake::Refusal;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId};
+use crate::subsystem::SubsystemIndex;
 use crate::target::Target;
 
 /// Of controllers and of connections, one in so many is reserved for authenticated hosts.
@@ -43,7 +44,7 @@ impl Target {
     pub(crate) fn free_controller_slot(
         &mut self,
         now: Instant,
-        subsystem: Option<usize>,
+        subsystem: Option<SubsystemIndex>,
         is_authenticated: bool,
     ) -> Result<(), Refusal> {
         let limits = &self.config.limits;

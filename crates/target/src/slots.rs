@@ -1,5 +1,8 @@
 //! A table with unique keys: the index of a slot, and how often the slot has been used.
 
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
 /// Items in slots that are reused; the key of a removed item finds nothing.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
@@ -70,8 +73,74 @@ impl<T> Slots<T> {
             .filter_map(|(index, slot)| slot.item.as_ref().map(|item| (key(slot.generation, index as u32), item)))
     }
 
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(|slot| slot.item.as_mut())
+    }
+
     pub(crate) fn keys(&self) -> Vec<u64> {
         self.iter().map(|(key, _)| key).collect()
+    }
+}
+
+/// A typed key of a [`Table`].
+pub(crate) trait TableIndex: Copy {
+    /// The index with a key of the slots.
+    fn of(key: u64) -> Self;
+    /// Its key.
+    fn key(self) -> u64;
+}
+
+/// Slots with keys of their own type, for items that exist as long as any other table has their
+/// key. Access by the key of a removed item is a bug, and panics.
+#[derive(Debug)]
+pub(crate) struct Table<K, T> {
+    slots: Slots<T>,
+    keys: PhantomData<K>,
+}
+
+impl<K: TableIndex, T> Table<K, T> {
+    pub(crate) fn new() -> Table<K, T> {
+        Table { slots: Slots::new(), keys: PhantomData }
+    }
+
+    pub(crate) fn insert(&mut self, item: T) -> K {
+        K::of(self.slots.insert(item))
+    }
+
+    pub(crate) fn get(&self, index: K) -> Option<&T> {
+        self.slots.get(index.key())
+    }
+
+    pub(crate) fn remove(&mut self, index: K) -> Option<T> {
+        self.slots.remove(index.key())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        self.slots.iter().map(|(key, item)| (K::of(key), item))
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.values_mut()
+    }
+}
+
+impl<K: TableIndex, T> Index<K> for Table<K, T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: K) -> &T {
+        self.slots.get(index.key()).expect("an item exists as long as its index is in use")
+    }
+}
+
+impl<K: TableIndex, T> IndexMut<K> for Table<K, T> {
+    #[inline]
+    fn index_mut(&mut self, index: K) -> &mut T {
+        self.slots.get_mut(index.key()).expect("an item exists as long as its index is in use")
     }
 }
 

@@ -57,3 +57,17 @@ pub struct NamespaceStatistics {
     /// Of these, those the medium caused (status code type 2).
     pub media_errors: u64,
 }
+
+impl NamespaceStatistics {
+    /// Adds the counters of another namespace.
+    pub(crate) fn add(&mut self, other: &NamespaceStatistics) {
+        let NamespaceStatistics { reads, read_bytes, writes, written_bytes, others, errors, media_errors } = other;
+        self.reads += reads;
+        self.read_bytes += read_bytes;
+        self.writes += writes;
+        self.written_bytes += written_bytes;
+        self.others += others;
+        self.errors += errors;
+        self.media_errors += media_errors;
+    }
+}

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use zonda_chap::Random;
-use zonda_nvme::io::NamespaceFormat;
 use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation};
 
 use crate::budget::Budget;
@@ -13,11 +12,12 @@ use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::fair::{FairQueue, Flow};
 use crate::half_open::HalfOpen;
-use crate::health::DeviceHealth;
-use crate::reservations::{Fence, Persistence, ReservationRequest, Reservations, restore};
-use crate::slots::Slots;
+use crate::namespace::{Namespace, NamespaceIndex};
+use crate::reconfigure::{NamespaceOptions, prepare};
+use crate::reservations::{Fence, ReservationRequest};
+use crate::slots::{Slots, Table};
 use crate::statistics::{NamespaceStatistics, Statistics};
-use crate::subsystem::Subsystem;
+use crate::subsystem::{Subsystem, SubsystemIndex};
 use crate::{DeviceKey, TargetConfig, TargetConfigError};
 
 /// All subsystems, controllers and connections of one server loop.
@@ -27,8 +27,14 @@ use crate::{DeviceKey, TargetConfig, TargetConfigError};
 #[derive(Debug)]
 pub struct Target {
     pub(crate) config: TargetConfig,
-    pub(crate) subsystems: Vec<Subsystem>,
-    pub(crate) namespaces: Vec<Namespace>,
+    /// Subsystems, including removed ones that still have controllers or namespaces.
+    pub(crate) subsystems: Table<SubsystemIndex, Subsystem>,
+    /// Namespaces, including removed ones that devices still have commands of.
+    pub(crate) namespaces: Table<NamespaceIndex, Namespace>,
+    /// Removed subsystems that have controllers, and when their connections are closed.
+    pub(crate) closing_subsystems: BTreeSet<(Instant, SubsystemIndex)>,
+    /// The generation counter of the discovery log page.
+    pub(crate) discovery_generation: u64,
     pub(crate) connections: Slots<Connection>,
     pub(crate) controllers: Slots<Controller>,
     /// Commands at devices; the key is the command's id.
@@ -70,34 +76,12 @@ pub struct Target {
     pub(crate) reservation_changes: u64,
 }
 
-/// One namespace of one subsystem.
-#[derive(Debug)]
-pub(crate) struct Namespace {
-    /// Index of its subsystem in the configuration.
-    pub(crate) subsystem: usize,
-    pub(crate) id: NamespaceId,
-    pub(crate) device: DeviceKey,
-    pub(crate) device_namespace: NamespaceId,
-    pub(crate) format: NamespaceFormat,
-    /// Index in the subsystem's list.
-    pub(crate) index: usize,
-    pub(crate) volatile_write_cache: bool,
-    pub(crate) is_write_protected: bool,
-    pub(crate) reservations: Reservations,
-    pub(crate) persistence: Persistence,
-    /// A read of the device's changed zones is in flight.
-    pub(crate) is_surveyed: bool,
-    pub(crate) health: DeviceHealth,
-    pub(crate) statistics: NamespaceStatistics,
-}
-
 /// A command at a device.
 #[derive(Debug)]
 pub(crate) struct DeviceCommand {
     pub(crate) owner: Owner,
     pub(crate) device: DeviceKey,
-    /// Index of the namespace in the target's table.
-    pub(crate) namespace: u32,
+    pub(crate) namespace: NamespaceIndex,
     /// Bytes that it still holds for a closed connection.
     pub(crate) orphaned_bytes: usize,
 }
@@ -109,8 +93,8 @@ pub(crate) enum Owner {
     Request(ConnectionId, u16),
     /// A controller that is shutting down.
     Shutdown(u64),
-    /// The target's own read of the changed zones of a namespace, by its index.
-    Survey(u32),
+    /// The target's own read of the changed zones of a namespace.
+    Survey(NamespaceIndex),
     /// None any more, because the connection was closed: the completion is dropped.
     Orphaned,
 }
@@ -122,40 +106,32 @@ impl Target {
     /// If the configuration is invalid: the field, and the remedy.
     pub fn new(config: TargetConfig) -> Result<Target, TargetConfigError> {
         config.check()?;
-        let mut subsystems = Vec::new();
-        let mut namespaces = Vec::new();
-        for (place, subsystem) in config.subsystems.iter().enumerate() {
-            subsystems.push(Subsystem::new(subsystem, namespaces.len(), &config.limits)?);
-            for (index, namespace) in subsystem.namespaces.iter().enumerate() {
-                let subject = || format!("subsystem {}, namespace {}", subsystem.nqn, namespace.id);
-                let (reservations, persistence) = restore(&config, namespace.device, subject)?;
-                namespaces.push(Namespace {
-                    subsystem: place,
-                    id: namespace.id,
-                    device: namespace.device,
-                    device_namespace: namespace.device_namespace,
-                    format: NamespaceFormat::of(&namespace.geometry, config.limits.transfer_bytes),
-                    index,
-                    volatile_write_cache: namespace.volatile_write_cache,
-                    is_write_protected: config.write_protected.contains(&namespace.device),
-                    reservations,
-                    persistence,
-                    is_surveyed: false,
-                    health: DeviceHealth::default(),
-                    statistics: NamespaceStatistics::default(),
-                });
+        let TargetConfig { subsystems, saved_reservations, write_protected, .. } = &config;
+        let mut prepared = Vec::new();
+        for subsystem in subsystems {
+            let mut namespaces = Vec::new();
+            for namespace in &subsystem.namespaces {
+                let options = NamespaceOptions {
+                    is_write_protected: write_protected.contains(&namespace.device),
+                    saved_reservations: saved_reservations.get(&namespace.device).cloned(),
+                };
+                namespaces.push(prepare(&subsystem.nqn, namespace, options)?);
             }
+            prepared.push((subsystem.clone(), namespaces));
         }
-        Ok(Target {
-            random: Random::new(config.auth_seed),
-            half_open: HalfOpen::new(&config.limits),
-            budget: config.budget.clone(),
+        let empty = TargetConfig { subsystems: Vec::new(), ..config };
+        let mut target = Target {
+            random: Random::new(empty.auth_seed),
+            half_open: HalfOpen::new(&empty.limits),
+            budget: empty.budget.clone(),
             short_of_memory: VecDeque::new(),
             releases_seen: 0,
             stalls_at: None,
-            config,
-            subsystems,
-            namespaces,
+            config: empty,
+            subsystems: Table::new(),
+            namespaces: Table::new(),
+            closing_subsystems: BTreeSet::new(),
+            discovery_generation: 1,
             connections: Slots::new(),
             controllers: Slots::new(),
             commands: Slots::new(),
@@ -171,7 +147,11 @@ impl Target {
             draining: false,
             statistics: Statistics::default(),
             reservation_changes: 0,
-        })
+        };
+        for (subsystem, namespaces) in prepared {
+            target.install_subsystem(subsystem, namespaces);
+        }
+        Ok(target)
     }
 
     /// A host has opened a connection to a portal (its index in the configuration), from the
@@ -221,7 +201,7 @@ impl Target {
     /// Bytes were received from a host. Ignored if the connection is closed.
     pub fn received(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
-        if self.draining {
+        if self.draining || state.is_draining {
             return;
         }
         state.reader.push(chunk);
@@ -276,11 +256,13 @@ impl Target {
         let command =
             self.commands.remove(completion_key).expect("a device completes only commands that were submitted to it");
         assert!(command.device == device, "a device completes its own commands");
+        let place = command.namespace;
+        self.namespaces[place].commands_at_device -= 1;
         match command.owner {
             Owner::Request(connection, slot) => {
                 self.device_completed(connection, slot, completion);
                 self.continue_stalled(now);
-                if self.draining {
+                if self.is_draining(connection) {
                     self.close_if_idle(now, connection);
                 }
             }
@@ -292,12 +274,14 @@ impl Target {
             }
         }
         self.pass_fences(now, completion_key);
+        self.finish_removal(place);
     }
 
     /// Shuts down: accepts no new connections and commands, completes the commands in flight, and
     /// closes each connection after its last response.
     pub fn drain(&mut self, now: Instant) {
         self.draining = true;
+        self.interrupt_held_reservations();
         for key in self.connections.keys() {
             self.close_if_idle(now, ConnectionId(key));
         }
@@ -326,6 +310,7 @@ impl Target {
         if !self.draining {
             self.expire_keep_alive(now);
         }
+        self.close_removed_subsystems(now);
         if self.stalls_at.is_some_and(|at| at <= now) {
             self.stalls_at = None;
             self.close_stalled(now);
@@ -339,7 +324,8 @@ impl Target {
         let handshake = self.half_open.first_deadline().map(|(deadline, _)| deadline);
         // A draining target reads no commands, so keep alive timers do not apply.
         let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline).filter(|_| !self.draining);
-        [handshake, keep_alive, self.stalls_at].into_iter().flatten().min()
+        let closing = self.closing_subsystems.first().map(|&(deadline, _)| deadline);
+        [handshake, keep_alive, self.stalls_at, closing].into_iter().flatten().min()
     }
 
     /// The next effect. Output of a connection is coalesced until all earlier effects have been
@@ -366,24 +352,27 @@ impl Target {
         }
     }
 
-    /// Counters of a namespace; `None` if the subsystem has no namespace with this identifier.
+    /// Counters of a namespace of the subsystem at this index of [`Target::config`]; `None` if the
+    /// subsystem has no namespace with this identifier.
     #[must_use]
     pub fn namespace_statistics(&self, subsystem: usize, namespace: NamespaceId) -> Option<&NamespaceStatistics> {
-        let place = self.subsystems.get(subsystem)?.namespace(namespace.0)?;
-        Some(&self.namespaces[place as usize].statistics)
+        let subsystem = self.subsystem_named(&self.config.subsystems.get(subsystem)?.nqn)?;
+        let place = self.subsystems[subsystem].namespace(namespace.0)?;
+        Some(&self.namespaces[place].statistics)
     }
 
     /// Submits a command to the device of a namespace.
     #[inline]
-    pub(crate) fn submit(&mut self, owner: Owner, namespace: u32, operation: Operation) -> u64 {
-        let served = &self.namespaces[namespace as usize];
-        let device = served.device;
+    pub(crate) fn submit(&mut self, owner: Owner, namespace: NamespaceIndex, operation: Operation) -> u64 {
+        let served = &mut self.namespaces[namespace];
+        served.commands_at_device += 1;
+        let (device, device_namespace) = (served.config.device, served.config.device_namespace);
         let flow = match owner {
             Owner::Request(connection, _) => self.flow_of(connection),
             Owner::Shutdown(_) | Owner::Survey(_) | Owner::Orphaned => Flow::SERVER,
         };
         let key = self.commands.insert(DeviceCommand { owner, device, namespace, orphaned_bytes: 0 });
-        let command = Command { id: CommandId(key), namespace: served.device_namespace, operation };
+        let command = Command { id: CommandId(key), namespace: device_namespace, operation };
         self.effects.push_back(Effect::Submit { device, flow, command });
         key
     }
@@ -413,6 +402,11 @@ impl Target {
         }
     }
 
+    /// Whether a connection accepts no more commands, and is closed after those at devices.
+    pub(crate) fn is_draining(&self, id: ConnectionId) -> bool {
+        self.draining || self.connections.get(id.0).is_some_and(|connection| connection.is_draining)
+    }
+
     /// Closes a connection whose commands have all completed; an admin queue is closed after all
     /// I/O queues.
     pub(crate) fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
@@ -428,7 +422,8 @@ impl Target {
             return;
         }
         let admin = controller.and_then(Controller::admin_queue);
-        self.close(now, id, &CloseReason::Draining);
+        let reason = if self.draining { CloseReason::Draining } else { CloseReason::SubsystemRemoved };
+        self.close(now, id, &reason);
         if let Some(admin) = admin.filter(|&admin| admin != id) {
             self.close_if_idle(now, admin);
         }

@@ -57,6 +57,7 @@ impl NetworkRun<'_> {
                     let store = self.server.store.as_mut().expect("the target saves reservations of this device only");
                     store.save(self.now, bytes);
                 }
+                Effect::NamespaceRemoved { .. } => unreachable!("a simulation removes no namespaces"),
                 Effect::Authenticate { connection } => {
                     let target = self.server.target.as_mut().expect("its effects are being executed");
                     if let Some(step) = target.auth_step(connection) {

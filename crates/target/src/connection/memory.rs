@@ -14,7 +14,7 @@ use zonda_nvme::tcp::{ADMIN_CAPSULE_DATA_BYTES, Pdu};
 use zonda_nvme::{AdminOpcode, DataPlace, IoOpcode, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
-use super::Connection;
+use super::{Connection, Held, Work};
 use crate::budget::Budget;
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::limits::{LOG_PAGE_BYTES_MAX, STALL_INTERVAL};
@@ -126,6 +126,11 @@ impl Target {
             && let Some(&slot) = connection.waiting.front()
         {
             let request = connection.requests.get_mut(slot).expect("a request that waits has not ended");
+            if matches!(request.work, Work::Io { namespace, .. } if self.namespaces[namespace].is_paused()) {
+                connection.waiting.pop_front();
+                self.hold(id, slot, Held::BeforeMemory);
+                continue;
+            }
             let incoming_bytes = request.incoming.expected as usize;
             if incoming_bytes > 0 && connection.received_bytes + incoming_bytes > limit {
                 if !connection.is_short_of_memory {

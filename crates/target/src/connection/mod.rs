@@ -11,9 +11,11 @@ use zonda_zoned::Instant;
 
 use crate::auth::AuthStep;
 use crate::budget::{Account, Progress};
+use crate::controller::ErrorLocation;
 use crate::effects::CloseReason;
 use crate::fair::Flow;
 use crate::limits::Limits;
+use crate::namespace::NamespaceIndex;
 
 pub(crate) mod handshake;
 mod memory;
@@ -86,6 +88,9 @@ pub(crate) struct Connection {
     pub(crate) dirty: bool,
     /// Deadline of the handshake, while it is in progress.
     pub(crate) handshake: Option<Instant>,
+    /// Its subsystem was removed: it accepts no more commands, and is closed after those at
+    /// devices.
+    pub(crate) is_draining: bool,
     /// Status with which the last Connect was refused.
     pub(crate) refused: Option<StatusCode>,
     pub(crate) auth: Option<Box<Auth>>,
@@ -120,17 +125,32 @@ pub(crate) struct Request {
     pub(crate) counted_out: usize,
     /// Bytes of in-capsule data, and of data that a compare reads.
     pub(crate) scratch_bytes: usize,
+    pub(crate) held: Held,
+}
+
+/// Whether a request waits because its namespace is paused, and for what after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// It does not.
+    No,
+    /// It does, and waits for memory after that.
+    BeforeMemory,
+    /// It does, with all its data, and is submitted to the device after that.
+    WithData,
 }
 
 /// The kind of a command in the table.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// An I/O command to a namespace, by its place in the target's table.
-    Io { request: IoRequest, namespace: u32, stage: Stage, compare: Bytes, result: u64 },
+    /// An I/O command to a namespace.
+    Io { request: IoRequest, namespace: NamespaceIndex, stage: Stage, compare: Bytes, result: u64 },
     /// An admin or Fabrics command that waits for its data.
     Command(Box<SubmissionEntry>),
     /// A Get Log Page of the Changed Zone List, which the device is queried for.
-    ChangedZones { entry: Box<SubmissionEntry>, namespace: u32 },
+    ChangedZones { entry: Box<SubmissionEntry>, namespace: NamespaceIndex },
+    /// A command whose namespace was removed while its data was on the way: it fails once all data
+    /// has been received.
+    Removed(ErrorLocation),
 }
 
 /// Which device command of an I/O command is outstanding.
@@ -198,6 +218,7 @@ impl Connection {
             stopped: false,
             dirty: false,
             handshake: Some(handshake),
+            is_draining: false,
             refused: None,
             auth: None,
         }
@@ -298,6 +319,7 @@ impl Request {
             counted_in: 0,
             counted_out: 0,
             scratch_bytes: 0,
+            held: Held::No,
         }
     }
 
@@ -306,7 +328,7 @@ impl Request {
         self.counted_in + self.counted_out + self.scratch_bytes
     }
 
-    pub(crate) fn io(command_id: u16, request: IoRequest, namespace: u32) -> Request {
+    pub(crate) fn io(command_id: u16, request: IoRequest, namespace: NamespaceIndex) -> Request {
         let work = Work::Io { request, namespace, stage: Stage::Itself, compare: Bytes::new(), result: 0 };
         Request::new(command_id, work)
     }
@@ -324,6 +346,11 @@ impl Incoming {
             self.parts.reserve(self.expected as usize);
         }
         self.parts.extend_from_slice(&data);
+    }
+
+    /// Keeps the data of a command that waits.
+    pub(crate) fn keep(&mut self, data: Bytes) {
+        self.whole = data;
     }
 
     /// Takes all data received.

@@ -82,9 +82,10 @@ impl Target {
         let request = self.connections.get(id.0).and_then(|connection| connection.requests.get(slot));
         match request.map(|request| &request.work) {
             Some(Work::Io { request, namespace, .. }) => ErrorLocation {
-                namespace: self.namespaces[*namespace as usize].id.0,
+                namespace: self.namespaces[*namespace].id().0,
                 lba: request.start().map_or(0, |lba| lba.0),
             },
+            Some(Work::Removed(at)) => *at,
             _ => ErrorLocation::default(),
         }
     }
@@ -174,6 +175,7 @@ impl Target {
     pub(crate) fn forget(&mut self, now: Instant, id: ConnectionId, reason: &CloseReason) {
         let Some(connection) = self.connections.remove(id.0) else { return };
         self.half_open.remove(id);
+        self.drop_held(id, &connection.requests);
         let (mut orphaned_bytes, mut has_commands) = (0, false);
         for (_, request) in connection.requests.iter() {
             if let Some(command) = request.device_command {

@@ -15,6 +15,9 @@ impl Target {
     pub(crate) fn pump(&mut self, now: Instant, id: ConnectionId) {
         while !self.draining && !self.pause_if_full(id) {
             let Some(connection) = self.connections.get_mut(id.0) else { return };
+            if connection.is_draining {
+                return;
+            }
             let next = match connection.parked.take() {
                 Some(pdu) => Ok(Some(*pdu)),
                 None => connection.reader.next(),

@@ -7,7 +7,7 @@ use zonda_zoned::Instant;
 use zonda_zoned::limits::DEALLOCATE_RANGES_MAX;
 
 use super::receive::{Answer, Needed};
-use super::{Incoming, Request, Work, host_data_bytes_max};
+use super::{Held, Incoming, Request, Work, host_data_bytes_max};
 use crate::effects::ConnectionId;
 use crate::limits::SHARED_DATA_BYTES_MIN;
 use crate::target::Target;
@@ -90,10 +90,14 @@ impl Target {
     /// Adds a request whose data must be solicited.
     pub(crate) fn await_data(&mut self, now: Instant, id: ConnectionId, mut request: Request, bytes: u32) {
         request.incoming = Incoming { expected: bytes, ..Incoming::default() };
+        let is_held = self.is_held(&request);
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let Some(slot) = connection.requests.insert(request) else {
             return self.sequence_error(now, id, &[]);
         };
+        if is_held {
+            return self.hold(id, slot, Held::BeforeMemory);
+        }
         connection.waiting.push_back(slot);
         self.start_waiting(id);
     }
@@ -155,6 +159,7 @@ impl Target {
                 self.command_with_data(now, id, &entry, &data);
                 self.start_waiting(id);
             }
+            Work::Removed(_) => self.end_request(id, slot, StatusCode::INVALID_NAMESPACE, 0),
             Work::ChangedZones { .. } => unreachable!("reading a log page has no data from the host"),
         }
     }

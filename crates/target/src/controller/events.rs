@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use zonda_nvme::features::{AsyncEvent, AsyncEventConfiguration, notices};
 use zonda_nvme::log::{LogPage, ReservationNotice, ReservationNotification, warning};
 use zonda_nvme::page::Page;
-use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
+use zonda_nvme::{HostId, Nqn, StatusCode, SubmissionEntry};
 use zonda_zoned::limits::CHANGED_ZONES_MAX;
 use zonda_zoned::{ChangedZoneList, Instant, NamespaceId, Operation, Outcome, Status};
 
@@ -16,6 +16,8 @@ use crate::connection::receive::Answer;
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::limits::{ASYNC_EVENT_REQUESTS, RESERVATION_NOTICES_MAX};
+use crate::namespace::NamespaceIndex;
+use crate::subsystem::SubsystemIndex;
 use crate::target::{Owner, Target};
 
 /// Events of one controller. An event is reported once, and masked until its log page has been
@@ -126,6 +128,8 @@ impl Events {
             LogPage::Smart => self.smart_masked = false,
             LogPage::ChangedNamespaces => {
                 self.namespaces_masked = false;
+                // The host has read of every change so far.
+                self.namespaces_pending = false;
                 self.changed_namespaces.clear();
             }
             LogPage::Discovery => self.discovery_masked = false,
@@ -152,6 +156,34 @@ impl Events {
         }
         reservations.count += 1;
         reservations.waiting.push_back((reservations.count, namespace, notice));
+    }
+
+    /// A namespace has been added or removed, or its Identify data has changed.
+    pub(super) fn note_namespace(&mut self, namespace: NamespaceId) {
+        self.namespaces_pending = true;
+        if !self.changed_namespaces.contains(&namespace) {
+            self.changed_namespaces.push(namespace);
+        }
+    }
+
+    /// A namespace was removed: drops its events, which another one with this identifier must not
+    /// report.
+    pub(super) fn forget_namespace(&mut self, namespace: NamespaceId) {
+        self.zones.retain(|events| events.namespace != namespace);
+        self.reservations.waiting.retain(|&(_, of, _)| of != namespace);
+    }
+
+    /// A namespace has only so many zones from now on.
+    pub(super) fn truncate_zones(&mut self, namespace: NamespaceId, zone_count: u32) {
+        for events in self.zones.iter_mut().filter(|events| events.namespace == namespace) {
+            events.list.zones.retain(|zone| zone.0 < zone_count);
+        }
+    }
+
+    /// The namespaces that it has events or notifications of.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = NamespaceId> + '_ {
+        let of_reservations = self.reservations.waiting.iter().map(|&(_, namespace, _)| namespace);
+        self.zones.iter().map(|events| events.namespace).chain(of_reservations)
     }
 
     /// The changed zones of a namespace. `clear` empties the list and unmasks the event.
@@ -186,24 +218,28 @@ impl Target {
 
     /// Reads the changed zones of a device after a command failed with an error that may leave a
     /// zone read only or offline.
-    pub(crate) fn suspect_zones(&mut self, place: u32, status: Status) {
+    pub(crate) fn suspect_zones(&mut self, place: NamespaceIndex, status: Status) {
         let is_suspect = matches!(status, Status::WriteFault | Status::ZoneIsReadOnly | Status::ZoneIsOffline);
-        let namespace = &mut self.namespaces[place as usize];
-        if is_suspect && namespace.format.zoned && !namespace.is_surveyed && !self.draining {
+        let namespace = &mut self.namespaces[place];
+        let is_served = !namespace.is_removed() && !self.draining;
+        if is_suspect && namespace.format.zoned && !namespace.is_surveyed && is_served {
             namespace.is_surveyed = true;
             self.submit(Owner::Survey(place), place, Operation::ReadChangedZones);
         }
     }
 
     /// A device has returned its changed zones: notifies hosts, if there are any.
-    pub(crate) fn surveyed(&mut self, place: u32, outcome: Outcome) {
-        self.namespaces[place as usize].is_surveyed = false;
-        if let Outcome::ChangedZones(news) = outcome
-            && (news.overflowed || !news.zones.is_empty())
-        {
+    pub(crate) fn surveyed(&mut self, place: NamespaceIndex, outcome: Outcome) {
+        let surveyed = &mut self.namespaces[place];
+        surveyed.is_surveyed = false;
+        let (is_removed, zone_count) = (surveyed.is_removed(), surveyed.config.geometry.zone_count);
+        let Outcome::ChangedZones(mut news) = outcome else { return };
+        // The namespace may have shrunk meanwhile.
+        news.zones.retain(|zone| zone.0 < zone_count);
+        if !is_removed && (news.overflowed || !news.zones.is_empty()) {
             self.note_changed_zones(place, &news);
-            let namespace = &self.namespaces[place as usize];
-            let (subsystem, namespace) = (namespace.subsystem, namespace.id);
+            let namespace = &self.namespaces[place];
+            let (subsystem, namespace) = (namespace.subsystem, namespace.id());
             for key in self.controllers.keys() {
                 let controller = self.controllers.get_mut(key).expect("the key is in the table");
                 if controller.subsystem == Some(subsystem) {
@@ -215,9 +251,9 @@ impl Target {
     }
 
     /// Adds changed zones to the lists of all controllers that have the namespace.
-    pub(super) fn note_changed_zones(&mut self, place: u32, news: &ChangedZoneList) {
-        let namespace = &self.namespaces[place as usize];
-        let (subsystem, namespace) = (namespace.subsystem, namespace.id);
+    pub(super) fn note_changed_zones(&mut self, place: NamespaceIndex, news: &ChangedZoneList) {
+        let namespace = &self.namespaces[place];
+        let (subsystem, namespace) = (namespace.subsystem, namespace.id());
         for key in self.controllers.keys() {
             let controller = self.controllers.get_mut(key).expect("the key is in the table");
             if controller.subsystem == Some(subsystem) {
@@ -228,18 +264,13 @@ impl Target {
 
     /// The Identify data of a device's namespace, or the commands that it can serve, have changed.
     pub fn namespace_changed(&mut self, _now: Instant, device: DeviceKey) {
-        self.raise(device, |events, namespace| {
-            events.namespaces_pending = true;
-            if !events.changed_namespaces.contains(&namespace) {
-                events.changed_namespaces.push(namespace);
-            }
-        });
+        self.raise(device, Events::note_namespace);
     }
 
     /// Sets the health of a device, and reports a new warning to hosts.
     pub fn set_health(&mut self, _now: Instant, device: DeviceKey, health: DeviceHealth) {
         let mut news = 0;
-        for namespace in self.namespaces.iter_mut().filter(|namespace| namespace.device == device) {
+        for namespace in self.namespaces.values_mut().filter(|namespace| namespace.is_served_by(device)) {
             news |= health.warnings() & !namespace.health.warnings();
             namespace.health = health;
         }
@@ -253,9 +284,12 @@ impl Target {
 
     /// Notifies hosts of changes of their registrations and reservations of a namespace, unless
     /// they have masked them.
-    pub(crate) fn notify_of_reservations(&mut self, place: u32, notices: &[(HostId, ReservationNotice)]) {
-        let namespace = &self.namespaces[place as usize];
-        let (subsystem, namespace) = (namespace.subsystem, namespace.id);
+    pub(crate) fn notify_of_reservations(&mut self, place: NamespaceIndex, notices: &[(HostId, ReservationNotice)]) {
+        let namespace = &self.namespaces[place];
+        if namespace.is_removed() {
+            return;
+        }
+        let (subsystem, namespace) = (namespace.subsystem, namespace.id());
         for &(host, notice) in notices {
             for key in self.controllers.keys() {
                 let controller = self.controllers.get_mut(key).expect("the key is in the table");
@@ -285,7 +319,7 @@ impl Target {
     /// Whether the hottest device of a controller's namespaces is beyond a threshold of its host.
     pub(super) fn is_temperature_beyond(&self, controller: &Controller) -> bool {
         let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return false };
-        let temperatures = subsystem.namespaces().map(|it| self.namespaces[it as usize].health.temperature_kelvin);
+        let temperatures = subsystem.namespaces().map(|it| self.namespaces[it].health.temperature_kelvin);
         temperatures.max().is_some_and(|hottest| controller.features.is_beyond_thresholds(hottest.into()))
     }
 
@@ -319,15 +353,63 @@ impl Target {
         }
     }
 
+    /// A namespace of a subsystem has been added, removed or changed: notifies hosts.
+    pub(crate) fn note_namespace_change(&mut self, subsystem: SubsystemIndex, namespace: NamespaceId) {
+        self.with_controllers_of(Some(subsystem), |controller| controller.events.note_namespace(namespace));
+    }
+
+    /// A namespace was removed: its events and features end.
+    pub(crate) fn forget_namespace(&mut self, subsystem: SubsystemIndex, namespace: NamespaceId) {
+        self.with_controllers_of(Some(subsystem), |controller| {
+            controller.events.forget_namespace(namespace);
+            controller.features.forget_namespace(namespace);
+        });
+        self.watch_temperatures_of(subsystem);
+    }
+
+    /// A namespace has only so many zones from now on.
+    pub(crate) fn truncate_changed_zones(&mut self, subsystem: SubsystemIndex, namespace: NamespaceId, zones: u32) {
+        self.with_controllers_of(Some(subsystem), |controller| controller.events.truncate_zones(namespace, zones));
+    }
+
+    /// The discovery log page of these hosts has changed.
+    pub(crate) fn note_discovery_change(&mut self, is_concerned: impl Fn(&Nqn) -> bool) {
+        self.discovery_generation += 1;
+        self.with_controllers_of(None, |controller| {
+            controller.events.discovery_pending |= is_concerned(&controller.host);
+        });
+    }
+
+    /// Changes the controllers of a subsystem, or of the discovery service (`None`), and reports
+    /// the events that they have then.
+    fn with_controllers_of(&mut self, subsystem: Option<SubsystemIndex>, change: impl Fn(&mut Controller)) {
+        for key in self.controllers.keys() {
+            let controller = self.controllers.get_mut(key).expect("the key is in the table");
+            if controller.subsystem == subsystem {
+                change(controller);
+                self.report_events(key);
+            }
+        }
+    }
+
+    fn watch_temperatures_of(&mut self, subsystem: SubsystemIndex) {
+        for key in self.controllers.keys() {
+            if self.controllers.get(key).is_some_and(|controller| controller.subsystem == Some(subsystem)) {
+                self.watch_temperature(key);
+            }
+        }
+    }
+
     /// Records an event of each namespace of a device with every controller that has it, and
     /// notifies hosts.
     fn raise(&mut self, device: DeviceKey, note: impl Fn(&mut Events, NamespaceId)) {
         for key in self.controllers.keys() {
             let controller = self.controllers.get_mut(key).expect("the key is in the table");
             let mut noted = false;
-            for namespace in self.namespaces.iter().filter(|namespace| namespace.device == device) {
+            let of_device = self.namespaces.iter().map(|(_, namespace)| namespace).filter(|it| it.is_served_by(device));
+            for namespace in of_device {
                 if controller.subsystem == Some(namespace.subsystem) {
-                    note(&mut controller.events, namespace.id);
+                    note(&mut controller.events, namespace.id());
                     noted = true;
                 }
             }

@@ -12,6 +12,7 @@ use crate::connection::receive::Answer;
 use crate::connection::{Reply, transfer::check_host_buffer};
 use crate::effects::ConnectionId;
 use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
+use crate::namespace::NamespaceIndex;
 use crate::target::Target;
 
 /// Bit 2 of what Select 011b returns: the feature can be changed (NVMe Base 2.0, Figure 195).
@@ -66,6 +67,16 @@ impl Features {
     /// The reservation notifications of a namespace that the host has masked.
     pub(super) fn reservation_mask(&self, namespace: NamespaceId) -> u32 {
         self.reservation_masks.get(&namespace).copied().unwrap_or(0)
+    }
+
+    /// A namespace was removed: another one with this identifier starts with the defaults.
+    pub(super) fn forget_namespace(&mut self, namespace: NamespaceId) {
+        self.reservation_masks.remove(&namespace);
+    }
+
+    /// Namespaces for which the host has set values.
+    pub(super) fn namespaces(&self) -> impl Iterator<Item = NamespaceId> + '_ {
+        self.reservation_masks.keys().copied()
     }
 
     /// The greatest QID that the host may connect.
@@ -137,9 +148,8 @@ impl Target {
             }
             Feature::ReservationNotificationMask => features.reservation_mask(NamespaceId(namespace)),
             Feature::ReservationPersistence => {
-                let persists = self.namespaces[self.persistent_namespaces(controller, namespace)?[0] as usize]
-                    .reservations
-                    .persists();
+                let persists =
+                    self.namespaces[self.persistent_namespaces(controller, namespace)?[0]].reservations.persists();
                 u32::from(persists && select == Select::Current)
             }
         };
@@ -162,15 +172,23 @@ impl Target {
         self.check_feature(controller, Feature::ReservationPersistence)?;
         self.check_scope(controller, Feature::ReservationPersistence, namespace)?;
         let places = self.persistent_namespaces(controller, namespace)?;
+        // The change could only be saved once the commands of the namespace are resumed.
+        if places.iter().any(|&place| self.namespaces[place].is_paused()) {
+            return Err(StatusCode::COMMAND_INTERRUPTED);
+        }
         self.persist_reservations(id, entry, &places, entry.cdw11.get() & 1 != 0)
     }
 
     /// Indexes of the namespaces that a checked identifier names, as far as they can persist
     /// reservations.
-    fn persistent_namespaces(&self, controller: &Controller, namespace: u32) -> Result<Vec<u32>, StatusCode> {
+    fn persistent_namespaces(
+        &self,
+        controller: &Controller,
+        namespace: u32,
+    ) -> Result<Vec<NamespaceIndex>, StatusCode> {
         let subsystem = controller.subsystem.map(|place| &self.subsystems[place]).ok_or(StatusCode::INVALID_FIELD)?;
-        let can_keep = |place: &u32| self.namespaces[*place as usize].persistence.is_possible;
-        let places: Vec<u32> = match namespace {
+        let can_keep = |place: &NamespaceIndex| self.namespaces[*place].persistence.is_possible;
+        let places: Vec<NamespaceIndex> = match namespace {
             ALL_NAMESPACES => subsystem.namespaces().filter(can_keep).collect(),
             one => subsystem.namespace(one).into_iter().filter(can_keep).collect(),
         };
@@ -289,7 +307,7 @@ impl Target {
     fn namespaces_named(&self, controller: &Controller, namespace: u32) -> Vec<NamespaceId> {
         let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return Vec::new() };
         match namespace {
-            ALL_NAMESPACES => subsystem.namespaces().map(|place| self.namespaces[place as usize].id).collect(),
+            ALL_NAMESPACES => subsystem.namespaces().map(|place| self.namespaces[place].id()).collect(),
             one => vec![NamespaceId(one)],
         }
     }
@@ -302,7 +320,7 @@ impl Target {
             (Some(place), Feature::VolatileWriteCache) => self.subsystems[place].volatile_write_cache,
             // Only if a device can persist reservations.
             (Some(place), Feature::ReservationPersistence) => {
-                self.subsystems[place].namespaces().any(|it| self.namespaces[it as usize].persistence.is_possible)
+                self.subsystems[place].namespaces().any(|it| self.namespaces[it].persistence.is_possible)
             }
             (Some(_), _) => true,
         };

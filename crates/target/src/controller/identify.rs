@@ -14,6 +14,8 @@ use crate::config::{NamespaceConfig, SubsystemConfig};
 use crate::connection::receive::Answer;
 use crate::effects::ConnectionId;
 use crate::limits::{ASYNC_EVENT_REQUESTS, ERROR_LOG_ENTRIES, KEEP_ALIVE_GRANULARITY_100MS};
+use crate::namespace::NamespaceIndex;
+use crate::subsystem::TransferLimits;
 use crate::target::Target;
 
 /// Firmware revision of the discovery controller.
@@ -98,10 +100,15 @@ impl Target {
             }
             Structure::CommandSetController => match self.offered(controller, command_set)? {
                 CommandSet::Zoned => {
-                    page(ZnsController::from_geometries(subsystem.namespaces.iter().map(|it| &it.geometry)))
-                        .map(|bytes| self.limit_append(controller, &bytes))
+                    let mut page = ZnsController::empty();
+                    page.append_limit_exponent = self.transfer_limits(controller).append;
+                    Ok(copy(&page))
                 }
-                _ => page(NvmController::from_geometries(subsystem.namespaces.iter().map(|it| &it.geometry))),
+                _ => {
+                    let mut page = NvmController::empty();
+                    page.write_zeroes_exponent = self.transfer_limits(controller).write_zeroes;
+                    Ok(copy(&page))
+                }
             },
             Structure::CommandSets => {
                 let zoned = controller.subsystem.is_some_and(|place| self.subsystems[place].zoned);
@@ -114,16 +121,16 @@ impl Target {
 
     fn identify_controller(&self, controller: &Controller, subsystem: &SubsystemConfig) -> Result<Bytes, StatusCode> {
         let place = controller.subsystem.expect("an I/O controller has a subsystem");
-        let fixed = &self.subsystems[place];
+        let known = &self.subsystems[place];
         page(identify::Controller::io(&identify::IoController {
             serial_number: &subsystem.serial,
             model_number: &subsystem.model,
             firmware_revision: &subsystem.firmware,
             subsystem_nqn: subsystem.nqn.as_str(),
             controller_id: controller.id,
-            namespaces_max: fixed.namespaces_max().max(1),
-            max_transfer_exponent: fixed.max_transfer_exponent,
-            volatile_write_cache: fixed.volatile_write_cache,
+            namespaces_max: known.namespaces_max().max(1),
+            max_transfer_exponent: known.limits.transfer,
+            volatile_write_cache: known.volatile_write_cache,
             flush_all_namespaces: false,
             in_capsule_data_bytes: self.config.limits.in_capsule_bytes,
             max_outstanding_commands: self.config.limits.queue_entries,
@@ -131,7 +138,7 @@ impl Target {
             error_log_entries: ERROR_LOG_ENTRIES as u8,
             keep_alive_granularity_100ms: KEEP_ALIVE_GRANULARITY_100MS,
             traffic_keeps_alive: true,
-            total_capacity_bytes: fixed.capacity_bytes,
+            total_capacity_bytes: known.capacity_bytes,
         }))
     }
 
@@ -153,7 +160,8 @@ impl Target {
             return Err(StatusCode::INVALID_NAMESPACE);
         }
         let place = controller.subsystem.ok_or(StatusCode::INVALID_FIELD)?;
-        let active: Vec<NamespaceId> = self.config.subsystems[place]
+        let active: Vec<NamespaceId> = self
+            .subsystem_config(place)
             .namespaces
             .iter()
             .filter(|config| {
@@ -172,23 +180,23 @@ impl Target {
             let possible = (1..=self.subsystems[place].namespaces_max()).contains(&id);
             return if possible { Ok(None) } else { Err(StatusCode::INVALID_NAMESPACE) };
         };
-        let config = &self.config.subsystems[place].namespaces[self.namespaces[namespace as usize].index];
+        let config = &self.namespaces[namespace].config;
         let enabled = command_set_of(&config.geometry) == CommandSet::Nvm || controller.has_zones();
         Ok(enabled.then_some(config))
     }
 
     fn keeps_reservations(&self, controller: &Controller, id: u32) -> bool {
-        self.place_of(controller, id).is_some_and(|place| self.namespaces[place as usize].persistence.is_possible)
+        self.place_of(controller, id).is_some_and(|place| self.namespaces[place].persistence.is_possible)
     }
 
     /// NSATTR bit 0, the same in both Identify structures of a namespace.
     fn is_write_protected(&self, controller: &Controller, id: u32) -> bool {
         let place = self.place_of(controller, id).expect("a visible namespace has a place");
-        let namespace = &self.namespaces[place as usize];
+        let namespace = &self.namespaces[place];
         namespace.is_write_protected || namespace.health.read_only
     }
 
-    fn place_of(&self, controller: &Controller, id: u32) -> Option<u32> {
+    fn place_of(&self, controller: &Controller, id: u32) -> Option<NamespaceIndex> {
         self.subsystems[controller.subsystem?].namespace(id)
     }
 
@@ -202,26 +210,19 @@ impl Target {
         }
     }
 
-    /// Sets ZASL to the smallest limit of the namespaces and the target.
-    fn limit_append(&self, controller: &Controller, page: &Bytes) -> Bytes {
-        let Ok(mut page) = ZnsController::parse(page) else { unreachable!("the page was just made") };
-        page.append_limit_exponent = page.append_limit_exponent.min(self.transfer_exponent(controller));
-        copy(&page)
-    }
-
-    fn transfer_exponent(&self, controller: &Controller) -> u8 {
-        controller.subsystem.map_or(0, |place| self.subsystems[place].max_transfer_exponent)
+    fn transfer_limits(&self, controller: &Controller) -> TransferLimits {
+        let place = controller.subsystem.expect("an I/O controller has a subsystem");
+        self.subsystems[place].limits
     }
 
     /// The configuration of a controller's subsystem; `None` for a discovery controller.
     pub(super) fn subsystem_of(&self, controller: &Controller) -> Option<&SubsystemConfig> {
-        controller.subsystem.map(|place| &self.config.subsystems[place])
+        controller.subsystem.map(|place| self.subsystem_config(place))
     }
 
     /// The geometry of a namespace, by its index in the target's table.
-    pub(crate) fn geometry(&self, place: u32) -> &Geometry {
-        let namespace = &self.namespaces[place as usize];
-        &self.config.subsystems[namespace.subsystem].namespaces[namespace.index].geometry
+    pub(crate) fn geometry(&self, place: NamespaceIndex) -> &Geometry {
+        &self.namespaces[place].config.geometry
     }
 }
 

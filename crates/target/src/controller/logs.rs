@@ -17,6 +17,7 @@ use crate::connection::{Request, Work};
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::limits::{ERROR_LOG_ENTRIES, LOG_PAGE_BYTES_MAX};
+use crate::namespace::NamespaceIndex;
 use crate::target::{Owner, Target};
 
 const IO_PAGES: [LogPage; 8] = [
@@ -128,8 +129,7 @@ impl Target {
             health.warnings |= warning::TEMPERATURE;
         }
         for namespace in self.subsystems[place].namespaces() {
-            let namespace = &self.namespaces[namespace as usize];
-            let (device, counts) = (&namespace.health, &namespace.statistics);
+            let device = &self.namespaces[namespace].health;
             health.warnings |= device.warnings();
             health.temperature_kelvin = health.temperature_kelvin.max(device.temperature_kelvin);
             health.spare_percent = health.spare_percent.min(device.spare_percent);
@@ -137,6 +137,11 @@ impl Target {
             health.power_cycles = health.power_cycles.max(device.power_cycles.into());
             health.power_on_hours = health.power_on_hours.max(device.power_on_hours.into());
             health.unsafe_shutdowns += u128::from(device.unsafe_shutdowns);
+        }
+        // Counters never decrease: those of removed namespaces are included.
+        let own = self.namespaces.iter().map(|(_, namespace)| namespace).filter(|it| it.subsystem == place);
+        let removed = &self.subsystems[place].removed_statistics;
+        for counts in own.map(|namespace| &namespace.statistics).chain([removed]) {
             health.read_bytes += u128::from(counts.read_bytes);
             health.written_bytes += u128::from(counts.written_bytes);
             health.read_commands += u128::from(counts.reads);
@@ -158,8 +163,11 @@ impl Target {
             .subsystem
             .and_then(|place| self.subsystems[place].namespace(entry.namespace.get()))
             .ok_or(StatusCode::INVALID_NAMESPACE)?;
-        if !self.namespaces[namespace as usize].format.zoned {
+        if !self.namespaces[namespace].format.zoned {
             return Err(StatusCode::INVALID_FIELD);
+        }
+        if self.namespaces[namespace].is_paused() {
+            return self.known_changed_zones(id, key, entry, namespace);
         }
         let work = Work::ChangedZones { entry: Box::new(*entry), namespace };
         let request = Request::new(entry.command_id.get(), work);
@@ -172,6 +180,27 @@ impl Target {
         Ok(Answer::Later)
     }
 
+    /// Changed Zone List of a paused namespace: the changes that the target already has.
+    fn known_changed_zones(
+        &mut self,
+        id: ConnectionId,
+        key: u64,
+        entry: &SubmissionEntry,
+        place: NamespaceIndex,
+    ) -> Result<Answer, StatusCode> {
+        let request = request_of(entry);
+        let namespace = self.namespaces[place].id();
+        let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
+        let list = controller.events.changed_zones(namespace, false);
+        let data = window_of(&request, ChangedZonePage::of(&list, self.geometry(place)).bytes())?;
+        if !request.retain_event {
+            let controller = self.controllers.get_mut(key).expect("the controller was just found");
+            controller.events.changed_zones(namespace, true);
+        }
+        self.respond_with_data(id, entry.command_id.get(), &[data], 0);
+        Ok(Answer::Later)
+    }
+
     /// The device has returned its changed zones: adds them to the lists of all controllers that
     /// have the namespace, and returns this controller's.
     pub(crate) fn changed_zones_read(&mut self, id: ConnectionId, slot: u16, completion: Completion) {
@@ -181,15 +210,22 @@ impl Target {
         };
         let (entry, place) = (**entry, *namespace);
         let key = connection.controller().expect("a request belongs to a queue");
-        let Outcome::ChangedZones(news) = completion.outcome else {
+        let Outcome::ChangedZones(mut news) = completion.outcome else {
             let status = if completion.status == Status::Success { Status::InternalError } else { completion.status };
             return self.end_request(id, slot, status.into(), 0);
         };
-        self.note_changed_zones(place, &news);
-        let namespace_id = self.namespaces[place as usize].id;
         let request = request_of(&entry);
-        let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
-        let list = controller.events.changed_zones(namespace_id, !request.retain_event);
+        let list = if self.namespaces[place].is_removed() {
+            // The lists of controllers are of another namespace with this identifier, if any.
+            *news
+        } else {
+            let zone_count = self.geometry(place).zone_count;
+            news.zones.retain(|zone| zone.0 < zone_count);
+            self.note_changed_zones(place, &news);
+            let namespace = self.namespaces[place].id();
+            let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
+            controller.events.changed_zones(namespace, !request.retain_event)
+        };
         let page = ChangedZonePage::of(&list, self.geometry(place));
         match window_of(&request, page.bytes()) {
             Ok(data) => self.end_request_with_data(id, slot, &[data]),

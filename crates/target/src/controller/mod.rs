@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use zonda_nvme::fabrics::{Configuration, ControllerStatus, connect_offsets as at};
 use zonda_nvme::log::ErrorEntry;
 use zonda_nvme::{HostId, Nqn, StatusCode};
-use zonda_zoned::{Duration, Instant};
+use zonda_zoned::{Duration, Instant, NamespaceId};
 
 use crate::connection::Auth;
 use crate::connection::handshake::Refusal;
 use crate::effects::{CloseReason, ConnectionId, Effect, Event};
 use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
+use crate::subsystem::SubsystemIndex;
 use crate::target::Target;
 
 mod admin;
@@ -31,8 +32,8 @@ const ALL_NAMESPACES: u32 = u32::MAX;
 pub(crate) struct Controller {
     /// CNTLID.
     pub(crate) id: u16,
-    /// Index of the subsystem; `None` for a discovery controller.
-    subsystem: Option<usize>,
+    /// The subsystem; `None` for a discovery controller.
+    subsystem: Option<SubsystemIndex>,
     pub(crate) host: Nqn,
     pub(crate) host_id: HostId,
     /// The portal of the admin queue.
@@ -74,9 +75,9 @@ pub(crate) struct Association {
 }
 
 impl Controller {
-    /// Index of the subsystem; `None` for a discovery controller.
+    /// The subsystem; `None` for a discovery controller.
     #[inline]
-    pub(crate) fn subsystem(&self) -> Option<usize> {
+    pub(crate) fn subsystem(&self) -> Option<SubsystemIndex> {
         self.subsystem
     }
 
@@ -107,6 +108,11 @@ impl Controller {
 
     pub(crate) fn queues(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.queues.iter().copied().flatten()
+    }
+
+    /// The namespaces that its events and features are about.
+    pub(crate) fn known_namespaces(&self) -> impl Iterator<Item = NamespaceId> + '_ {
+        self.events.namespaces().chain(self.features.namespaces())
     }
 
     /// When its last command was received.
@@ -238,9 +244,10 @@ impl Target {
             self.keep_alive.remove(&(deadline, key));
         }
         let subsystem = match controller.subsystem {
-            Some(place) => self.config.subsystems[place].nqn.clone(),
+            Some(place) => self.subsystems[place].nqn.clone(),
             None => Nqn::discovery(),
         };
+        self.drop_held_shutdowns(key);
         self.effects.push_back(Effect::Event(Event::ControllerRemoved {
             host: controller.host.clone(),
             subsystem,
@@ -249,6 +256,9 @@ impl Target {
         }));
         for connection in controller.queues() {
             self.close(now, connection, &CloseReason::ControllerRemoved);
+        }
+        if let Some(place) = controller.subsystem {
+            self.controller_removed(place);
         }
     }
 
@@ -271,20 +281,20 @@ impl Target {
         }
     }
 
-    fn find_subsystem(&self, nqn: &Nqn) -> Result<Option<usize>, Refusal> {
+    fn find_subsystem(&self, nqn: &Nqn) -> Result<Option<SubsystemIndex>, Refusal> {
         if nqn.is_discovery() {
             return Ok(None);
         }
-        let place = self.config.subsystems.iter().position(|subsystem| subsystem.nqn == *nqn);
-        place.map(Some).ok_or(Refusal::data_field(at::SUBSYSTEM_NQN))
+        self.subsystem_named(nqn).map(Some).ok_or(Refusal::data_field(at::SUBSYSTEM_NQN))
     }
 
     /// Whether a host may connect to a subsystem, and the authentication it has to pass for it.
-    fn admit(&mut self, place: Option<usize>, host: &Nqn) -> Result<Option<Box<Auth>>, Refusal> {
+    fn admit(&mut self, place: Option<SubsystemIndex>, host: &Nqn) -> Result<Option<Box<Auth>>, Refusal> {
         // Any host may connect to the discovery service, which reports to each host only the
         // subsystems it may access.
         let Some(place) = place else { return Ok(None) };
-        let subsystem = &self.config.subsystems[place];
+        let config_place = self.subsystems[place].place.expect("hosts connect to configured subsystems only");
+        let subsystem = &self.config.subsystems[config_place];
         let access = subsystem.access(host).ok_or_else(Refusal::host)?;
         Ok(access.secret.map(|secret| {
             let (policy, random) = (&self.config.auth_policy, &mut self.random);

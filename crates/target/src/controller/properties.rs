@@ -6,6 +6,7 @@ use zonda_zoned::{Instant, Operation};
 
 use super::{Controller, events::Events, features::Features};
 use crate::connection::Reply;
+use crate::namespace::NamespaceIndex;
 use crate::target::{Owner, Target};
 
 /// CAP.TO: the controller is ready at once; hosts wait up to 7.5 s for it all the same.
@@ -116,17 +117,26 @@ impl Target {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.status.0 &= !ControllerStatus::SHUTDOWN_COMPLETE;
         controller.status.0 |= ControllerStatus::SHUTDOWN_IN_FLIGHT;
-        let volatile: Vec<u32> = match controller.subsystem {
+        let volatile: Vec<NamespaceIndex> = match controller.subsystem {
             Some(place) => self.subsystems[place]
                 .namespaces()
-                .filter(|&namespace| self.namespaces[namespace as usize].volatile_write_cache)
+                .filter(|&namespace| self.namespaces[namespace].config.volatile_write_cache)
                 .collect(),
             None => Vec::new(),
         };
         // One more than the flushes, removed once all are submitted.
-        controller.flushes += volatile.len() as u32 + 1;
+        controller.flushes += 1;
         for namespace in volatile {
-            self.submit(Owner::Shutdown(key), namespace, Operation::Flush);
+            let served = &mut self.namespaces[namespace];
+            if !served.is_paused() {
+                self.submit(Owner::Shutdown(key), namespace, Operation::Flush);
+            } else if served.held_shutdowns.contains(&key) {
+                // One flush after the pause is enough for any number of shutdowns before it.
+                continue;
+            } else {
+                served.held_shutdowns.push(key);
+            }
+            self.controllers.get_mut(key).expect("the controller was just found").flushes += 1;
         }
         self.shutdown_progress(key);
     }

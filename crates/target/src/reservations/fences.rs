@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use zonda_nvme::HostId;
 use zonda_zoned::Instant;
 
+use crate::namespace::NamespaceIndex;
 use crate::target::{Owner, Target};
 
 /// A preemption that waits.
@@ -38,7 +39,7 @@ impl Fence {
 impl Target {
     /// Completes a preemption at once, or when the commands of other hosts on the namespace have
     /// completed.
-    pub(super) fn fence(&mut self, request: u64, namespace: u32, host: HostId) {
+    pub(super) fn fence(&mut self, request: u64, namespace: NamespaceIndex, host: HostId) {
         let is_own = |owner: Owner| match owner {
             Owner::Request(other, _) => self.host_of(other) == Some(host),
             // The target's own: it changes no data.

@@ -28,6 +28,7 @@ use crate::connection::receive::{Answer, Needed};
 use crate::connection::transfer::check_host_buffer;
 use crate::effects::ConnectionId;
 use crate::limits::LOG_PAGE_BYTES_MAX;
+use crate::namespace::NamespaceIndex;
 use crate::target::Target;
 use persistence::ReservationAction;
 
@@ -67,7 +68,7 @@ impl Target {
     /// [`reservation_changes`](Target::reservation_changes) does.
     #[must_use]
     pub fn unregistered_access(&self, device: DeviceKey) -> UnregisteredAccess {
-        let of_device = self.namespaces.iter().filter(|namespace| namespace.device == device);
+        let of_device = self.namespaces.iter().map(|(_, namespace)| namespace).filter(|it| it.is_served_by(device));
         of_device.fold(UnregisteredAccess::ALL, |all, namespace| {
             // A host over Fabrics never has this identifier.
             let permits = |access| namespace.reservations.permits(HostId([0; 16]), access);
@@ -86,8 +87,13 @@ impl Target {
 
     /// Checks a command of a host against the reservation of a namespace.
     #[inline]
-    pub(crate) fn permits(&self, host: HostId, namespace: u32, request: &IoRequest) -> Result<(), StatusCode> {
-        if self.namespaces[namespace as usize].reservations.permits(host, access_of(request)) {
+    pub(crate) fn permits(
+        &self,
+        host: HostId,
+        namespace: NamespaceIndex,
+        request: &IoRequest,
+    ) -> Result<(), StatusCode> {
+        if self.namespaces[namespace].reservations.permits(host, access_of(request)) {
             Ok(())
         } else {
             Err(StatusCode::RESERVATION_CONFLICT)
@@ -96,8 +102,13 @@ impl Target {
 
     /// The same for a command that was accepted earlier and is submitted to the device now.
     #[inline]
-    pub(crate) fn still_permits(&self, id: ConnectionId, place: u32, request: &IoRequest) -> Result<(), StatusCode> {
-        if self.namespaces[place as usize].reservations.kind().is_none() {
+    pub(crate) fn still_permits(
+        &self,
+        id: ConnectionId,
+        place: NamespaceIndex,
+        request: &IoRequest,
+    ) -> Result<(), StatusCode> {
+        if self.namespaces[place].reservations.kind().is_none() {
             return Ok(());
         }
         let host = self.host_of(id).expect("only a connected queue has I/O commands");
@@ -133,8 +144,8 @@ impl Target {
     }
 
     /// The registrants of a namespace with their controllers, and the reservation.
-    fn reservation_status(&self, place: u32) -> ReservationStatus {
-        let namespace = &self.namespaces[place as usize];
+    fn reservation_status(&self, place: NamespaceIndex) -> ReservationStatus {
+        let namespace = &self.namespaces[place];
         let reservations = &namespace.reservations;
         let mut controllers = Vec::new();
         for registrant in reservations.registrants() {
@@ -162,7 +173,11 @@ impl Target {
     }
 
     /// The index of the namespace that a command names, and the host that sent it.
-    fn namespace_and_host(&self, id: ConnectionId, entry: &SubmissionEntry) -> Result<(u32, HostId), StatusCode> {
+    fn namespace_and_host(
+        &self,
+        id: ConnectionId,
+        entry: &SubmissionEntry,
+    ) -> Result<(NamespaceIndex, HostId), StatusCode> {
         let controller = self.connections.get(id.0).and_then(|connection| connection.controller());
         let controller = controller.and_then(|key| self.controllers.get(key)).expect("a queue's controller exists");
         let place = controller

@@ -19,8 +19,9 @@ use super::table::{Changes, Reservations};
 use crate::connection::receive::Answer;
 use crate::effects::{ConnectionId, Effect};
 use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
+use crate::namespace::{Namespace, NamespaceIndex};
 use crate::target::Target;
-use crate::{DeviceKey, TargetConfig, TargetConfigError};
+use crate::{DeviceKey, TargetConfigError};
 
 /// The state of persistence of a namespace's reservations.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ pub(crate) struct Persistence {
     pub(crate) is_possible: bool,
     /// The change that the device is saving.
     change: Option<Change>,
-    /// Commands that were received meanwhile, in order.
+    /// Commands that were received meanwhile, or while the namespace is paused, in order.
     waiting: VecDeque<(u64, ReservationAction)>,
     /// The last save has failed, so after a crash the device may restore the state before or after
     /// it. The next change is saved even if it changes nothing.
@@ -73,10 +74,23 @@ pub(super) enum ReservationAction {
 }
 
 impl Persistence {
+    /// The requests that wait until an earlier change is saved, or the namespace is resumed.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = u64> + '_ {
+        self.waiting.iter().map(|&(request, _)| request)
+    }
+
+    /// Whether the device is saving a change.
+    pub(crate) fn is_saving(&self) -> bool {
+        self.change.is_some()
+    }
+
     /// # Panics
     /// If an invariant is violated.
-    pub(crate) fn check_invariants(&self) {
-        assert!(self.change.is_some() || self.waiting.is_empty(), "commands wait only while a change is being saved");
+    pub(crate) fn check_invariants(&self, is_paused: bool) {
+        assert!(
+            self.change.is_some() || is_paused || self.waiting.is_empty(),
+            "commands wait only while a change is being saved, or the namespace is paused"
+        );
         assert!(
             self.is_possible || (self.change.is_none() && !self.is_in_doubt),
             "only a device that can save reservations has a change in flight or in doubt"
@@ -85,7 +99,7 @@ impl Persistence {
 
     /// Keys of the requests that are outstanding on this namespace.
     pub(crate) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
-        self.change.iter().map(|change| change.request).chain(self.waiting.iter().map(|&(request, _)| request))
+        self.change.iter().map(|change| change.request).chain(self.waiting())
     }
 }
 
@@ -153,18 +167,18 @@ impl ReservationAction {
 
 /// The initial reservations of a namespace: those that its device has saved.
 pub(crate) fn restore(
-    config: &TargetConfig,
-    device: DeviceKey,
+    saved: Option<&Bytes>,
+    is_write_protected: bool,
     subject: impl Fn() -> String,
 ) -> Result<(Reservations, Persistence), TargetConfigError> {
-    let Some(saved) = config.saved_reservations.get(&device) else { return Ok(Default::default()) };
+    let Some(saved) = saved else { return Ok(Default::default()) };
     let mut reservations = Reservations::restore(saved).map_err(|why| TargetConfigError {
         subject: format!("{}, saved reservations of the device", subject()),
         remedy: format!("{why}: use the version of zonda that saved them, or restore the whole image from a backup"),
     })?;
     // A write protected device cannot save changes, so hosts must not see Persist Through Power
     // Loss as enabled.
-    let is_possible = !config.write_protected.contains(&device);
+    let is_possible = !is_write_protected;
     reservations.set_persists(is_possible && reservations.persists());
     Ok((reservations, Persistence { is_possible, ..Persistence::default() }))
 }
@@ -176,18 +190,44 @@ impl Target {
     /// # Panics
     /// If the device has no save in flight.
     pub fn reservations_saved(&mut self, now: Instant, device: DeviceKey, saved: bool) {
-        let is_saving = |it: &crate::target::Namespace| it.device == device && it.persistence.change.is_some();
-        let place = self.namespaces.iter().position(is_saving).expect("a device saves only what was requested") as u32;
-        let change = self.namespaces[place as usize].persistence.change.take().expect("the change was just found");
-        self.namespaces[place as usize].persistence.is_in_doubt = !saved;
+        let is_saving = |it: &Namespace| it.config.device == device && it.persistence.is_saving();
+        let place = self.namespaces.iter().find(|(_, it)| is_saving(it)).map(|(place, _)| place);
+        let place = place.expect("a device saves only what was requested");
+        let change = self.namespaces[place].persistence.change.take().expect("the change was just found");
+        self.namespaces[place].persistence.is_in_doubt = !saved;
         let mut ended = vec![self.connection_of(change.request)];
         if saved {
+            if let Some(configured) = self.config.saved_reservations.get_mut(&device) {
+                *configured = change.next.to_saved().into();
+            }
             self.install(place, change);
         } else {
             self.complete_request(change.request, Err(StatusCode::WRITE_FAULT));
         }
-        while self.namespaces[place as usize].persistence.change.is_none()
-            && let Some((request, action)) = self.namespaces[place as usize].persistence.waiting.pop_front()
+        ended.extend(self.begin_waiting(place));
+        self.close_drained(now, ended);
+        self.finish_removal(place);
+    }
+
+    /// A namespace was resumed: its reservation commands have waited.
+    pub(crate) fn continue_reservations(&mut self, now: Instant, place: NamespaceIndex) {
+        let ended = self.begin_waiting(place);
+        self.close_drained(now, ended);
+    }
+
+    /// The namespace was removed, or the target drains: the reservation commands that wait end.
+    pub(crate) fn end_waiting_reservations(&mut self, place: NamespaceIndex, status: StatusCode) {
+        for (request, _) in std::mem::take(&mut self.namespaces[place].persistence.waiting) {
+            self.complete_request(request, Err(status));
+        }
+    }
+
+    /// Begins the changes that wait, up to one that the device must save; returns the connections
+    /// whose changes have begun or ended.
+    fn begin_waiting(&mut self, place: NamespaceIndex) -> Vec<ConnectionId> {
+        let mut ended = Vec::new();
+        while self.namespaces[place].may_change_reservations()
+            && let Some((request, action)) = self.namespaces[place].persistence.waiting.pop_front()
         {
             let connection = self.connection_of(request);
             ended.push(connection);
@@ -199,7 +239,7 @@ impl Target {
                 self.complete_request(request, Err(StatusCode::ABORT_REQUESTED));
             }
         }
-        self.close_drained(now, ended);
+        ended
     }
 
     /// Changes the reservations of namespaces, now or after the commands that wait, and completes
@@ -208,10 +248,10 @@ impl Target {
         &mut self,
         connection: ConnectionId,
         entry: &SubmissionEntry,
-        places: &[u32],
+        places: &[NamespaceIndex],
         action: ReservationAction,
     ) -> Result<Answer, StatusCode> {
-        if action.persists() && !places.iter().all(|&place| self.namespaces[place as usize].persistence.is_possible) {
+        if action.persists() && !places.iter().all(|&place| self.namespaces[place].persistence.is_possible) {
             return Err(StatusCode::INVALID_FIELD);
         }
         if self.reservation_requests.len() >= RESERVATION_REQUESTS_MAX {
@@ -226,11 +266,10 @@ impl Target {
             is_aborted: false,
         });
         for &place in places {
-            let persistence = &mut self.namespaces[place as usize].persistence;
-            if persistence.change.is_some() {
-                persistence.waiting.push_back((request, action));
-            } else {
+            if self.namespaces[place].may_change_reservations() {
                 self.begin_change(place, request, action);
+            } else {
+                self.namespaces[place].persistence.waiting.push_back((request, action));
             }
         }
         self.complete_request(request, Ok(()));
@@ -242,7 +281,7 @@ impl Target {
         &mut self,
         connection: ConnectionId,
         entry: &SubmissionEntry,
-        places: &[u32],
+        places: &[NamespaceIndex],
         persists: bool,
     ) -> Result<Answer, StatusCode> {
         self.change_reservations(connection, entry, places, ReservationAction::Persist(persists))
@@ -262,10 +301,12 @@ impl Target {
         self.reservation_requests.iter().any(|(_, request)| request.connection == id)
     }
 
-    /// While the target drains: closes those of these connections that are idle.
+    /// Closes those of these connections that drain and are idle.
     pub(super) fn close_drained(&mut self, now: Instant, connections: Vec<ConnectionId>) {
-        if self.draining {
-            connections.into_iter().for_each(|connection| self.close_if_idle(now, connection));
+        for connection in connections {
+            if self.is_draining(connection) {
+                self.close_if_idle(now, connection);
+            }
         }
     }
 
@@ -274,9 +315,9 @@ impl Target {
         self.reservation_requests.get(request).expect("an outstanding request is in the table").connection
     }
 
-    fn begin_change(&mut self, place: u32, request: u64, action: ReservationAction) {
+    fn begin_change(&mut self, place: NamespaceIndex, request: u64, action: ReservationAction) {
         let fences = action.fences();
-        let namespace = &self.namespaces[place as usize];
+        let namespace = &self.namespaces[place];
         let (next, changes) = match action.apply(&namespace.reservations) {
             Ok(_) if fences.is_some() && self.fences_and_saving() >= FENCES_MAX => {
                 return self.complete_request(request, Err(StatusCode::COMMAND_INTERRUPTED));
@@ -289,8 +330,8 @@ impl Target {
         let must_wait = saved != before || in_doubt;
         let change = Change { next, notices: changes.notices, request, fences };
         if must_wait {
-            let device = namespace.device;
-            self.namespaces[place as usize].persistence.change = Some(change);
+            let device = namespace.config.device;
+            self.namespaces[place].persistence.change = Some(change);
             self.effects.push_back(Effect::SaveReservations { device, bytes: Bytes::from(saved) });
         } else {
             self.install(place, change);
@@ -298,9 +339,9 @@ impl Target {
     }
 
     /// Makes a change visible to all hosts at once.
-    fn install(&mut self, place: u32, change: Change) {
+    fn install(&mut self, place: NamespaceIndex, change: Change) {
         let Change { next, notices, request, fences } = change;
-        self.namespaces[place as usize].reservations = next;
+        self.namespaces[place].reservations = next;
         self.reservation_changes += 1;
         self.notify_of_reservations(place, &notices);
         match fences {
@@ -312,9 +353,8 @@ impl Target {
     /// The number of preemptions that wait for commands of other hosts, or will once they are
     /// saved.
     fn fences_and_saving(&self) -> usize {
-        let fences =
-            |it: &&crate::target::Namespace| it.persistence.change.as_ref().is_some_and(|it| it.fences.is_some());
-        self.fences.len() + self.namespaces.iter().filter(fences).count()
+        let fences = |it: &Namespace| it.persistence.change.as_ref().is_some_and(|it| it.fences.is_some());
+        self.fences.len() + self.namespaces.iter().filter(|(_, it)| fences(it)).count()
     }
 
     /// A command has ended on one of its namespaces; it completes after the last of them.

@@ -109,6 +109,8 @@ pub(super) struct Testbed {
     /// Saves in flight, while `hold_saves`.
     pub(super) saving: VecDeque<(DeviceKey, Bytes)>,
     pub(super) hold_saves: bool,
+    /// Namespaces of devices that the target does not use any more.
+    pub(super) removed: Vec<(DeviceKey, NamespaceId)>,
     /// The commands submitted to devices, by name.
     pub(super) submitted: Vec<&'static str>,
 }
@@ -132,6 +134,7 @@ impl Testbed {
             saved: BTreeMap::new(),
             saving: VecDeque::new(),
             hold_saves: false,
+            removed: Vec::new(),
             submitted: Vec::new(),
         }
     }
@@ -269,7 +272,7 @@ impl Testbed {
     }
 
     pub(super) fn encoded(&self, namespace: u32, operation: &Operation) -> (SubmissionEntry, Bytes) {
-        let geometry = self.target.geometry(namespace - 1);
+        let geometry = self.geometry(namespace);
         let format = NamespaceFormat::of(geometry, 1 << 20);
         let Encoded { entry, transfer } = encode(operation, NamespaceId(namespace), &format).unwrap();
         let data = match (transfer, operation) {
@@ -283,6 +286,12 @@ impl Testbed {
             _ => Bytes::new(),
         };
         (entry, data)
+    }
+
+    /// The geometry of a namespace of the first subsystem.
+    pub(super) fn geometry(&self, namespace: u32) -> &Geometry {
+        let namespaces = &self.target.config().subsystems[0].namespaces;
+        &namespaces.iter().find(|it| it.id.0 == namespace).expect("the namespace exists").geometry
     }
 
     /// Sends a command with in-capsule data, and waits for its completion.
@@ -413,6 +422,9 @@ impl Testbed {
                     } else {
                         self.complete(device, &command);
                     }
+                }
+                Effect::NamespaceRemoved { device, device_namespace } => {
+                    self.removed.push((device, device_namespace));
                 }
                 Effect::Abandon { flow } => self.abandoned.push(flow),
                 Effect::SaveReservations { device, bytes } => {

@@ -1,10 +1,12 @@
 //! Invariants that hold between any two events.
 
-use crate::connection::Phase;
+use crate::connection::{Held, Phase};
 use crate::effects::ConnectionId;
 use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
 use crate::reservations::Fence;
 use crate::target::{Owner, Target};
+
+mod configuration;
 
 impl Target {
     /// Checks all invariants. Slow: for tests and simulation.
@@ -16,6 +18,7 @@ impl Target {
         self.check_commands();
         self.check_controllers();
         self.check_reservations();
+        self.check_configuration();
         self.budget.check_invariants(self.connections.iter().map(|(_, connection)| &connection.account));
         let limits = &self.config.limits;
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
@@ -53,7 +56,7 @@ impl Target {
             let (mut counted_in, mut counted_out, mut scratch, mut asked, mut missing) = (0, 0, 0, 0, 0);
             for (slot, request) in connection.requests.iter() {
                 counted_in += request.counted_in;
-                if !connection.waiting.contains(&slot) {
+                if !connection.waiting.contains(&slot) && request.held != Held::BeforeMemory {
                     counted_out += request.counted_out;
                     scratch += request.scratch_bytes;
                 }
@@ -70,7 +73,8 @@ impl Target {
                     assert_eq!(command.owner, Owner::Request(id, slot), "a device command belongs to its request");
                 } else {
                     let waits = connection.waiting.iter().filter(|&&waiting| waiting == slot).count();
-                    assert_eq!(waits + usize::from(request.incoming.asked), 1, "slot {slot} of {id} has a next step");
+                    let steps = waits + usize::from(request.incoming.asked) + usize::from(request.held != Held::No);
+                    assert_eq!(steps, 1, "slot {slot} of {id} has a next step");
                 }
             }
             assert_eq!(connection.received_bytes, counted_in, "solicited bytes are those of requests");
@@ -115,9 +119,9 @@ impl Target {
     }
 
     fn check_reservations(&self) {
-        for namespace in &self.namespaces {
+        for (_, namespace) in self.namespaces.iter() {
             namespace.reservations.check_invariants();
-            namespace.persistence.check_invariants();
+            namespace.persistence.check_invariants(namespace.is_paused());
             assert!(
                 namespace.persistence.is_possible || !namespace.reservations.persists(),
                 "a namespace that cannot save reservations does not claim to persist them"
@@ -127,7 +131,7 @@ impl Target {
             self.reservation_requests.len() <= RESERVATION_REQUESTS_MAX,
             "reservation commands are within their limit"
         );
-        let waiting = self.namespaces.iter().flat_map(|namespace| namespace.persistence.requests());
+        let waiting = self.namespaces.iter().flat_map(|(_, namespace)| namespace.persistence.requests());
         let waiting: Vec<u64> = waiting.chain(self.fences.iter().map(Fence::request)).collect();
         for (key, request) in self.reservation_requests.iter() {
             assert_eq!(
