@@ -14,7 +14,9 @@ use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_ssd::profile::Profile;
-use zonda_target::{HostAccess, HostEntry, NamespaceConfig, Portal, SubsystemConfig, Target, TargetConfig};
+use zonda_target::{
+    HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, Portal, SubsystemConfig, Target, TargetConfig,
+};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{NamespaceId, Prng};
 
@@ -52,6 +54,15 @@ struct Opened {
     reservations: Option<Bytes>,
 }
 
+/// A namespace whose drive is open.
+pub(crate) struct OpenedNamespace {
+    pub(crate) config: NamespaceConfig,
+    pub(crate) options: NamespaceOptions,
+    pub(crate) info: NamespaceInfo,
+    pub(crate) layout: NamespaceLayout,
+    pub(crate) candidate: Candidate,
+}
+
 /// Opens every drive of the plan.
 pub(crate) fn build(
     plan: &ServerPlan,
@@ -66,59 +77,82 @@ pub(crate) fn build(
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in &subsystem.namespaces {
-            let opened = open(plan, subsystem, namespace, ring)?;
-            let geometry = opened.drive.geometry(NamespaceId::FIRST).clone();
-            infos.push(NamespaceInfo {
-                id: namespace.id.0,
-                source: opened.source.clone(),
-                zones: geometry.zone_count,
-                zone_capacity_bytes: geometry.zone_capacity_bytes(),
-                is_volume: matches!(namespace.source, Source::Volume(_)),
-                state: opened.state,
-                read_only: namespace.read_only,
-            });
-            let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
-            let source = opened.source.clone();
-            let device = drives.add(Served::new(opened.drive, opened.source, timing));
-            saved_reservations.extend(opened.reservations.map(|kept| (device, kept)));
-            write_protected.extend(namespace.read_only.then_some(device));
-            candidates.push(Candidate {
-                nqn: subsystem.nqn.clone(),
-                namespace: namespace.id,
-                device,
-                geometry: geometry.clone(),
-                source,
-                volatile_write_cache: opened.volatile_write_cache,
-                read_only: namespace.read_only,
-            });
-            layouts.push(NamespaceLayout { id: namespace.id, device, read_only: namespace.read_only });
-            namespaces.push(NamespaceConfig {
-                id: namespace.id,
-                device,
-                device_namespace: NamespaceId::FIRST,
-                geometry,
-                identity: NamespaceIdentity { uuid: Some(opened.uuid), ..NamespaceIdentity::default() },
-                volatile_write_cache: opened.volatile_write_cache,
-            });
+            let opened = open_namespace(plan, subsystem, namespace, ring, &mut drives)?;
+            let device = opened.config.device;
+            saved_reservations.extend(opened.options.saved_reservations.map(|saved| (device, saved)));
+            write_protected.extend(opened.options.is_write_protected.then_some(device));
+            infos.push(opened.info);
+            layouts.push(opened.layout);
+            candidates.push(opened.candidate);
+            namespaces.push(opened.config);
         }
         let nqn = subsystem.nqn.to_string();
         subsystems.push(SubsystemInfo { nqn: nqn.clone(), namespaces: infos });
         layout.push(SubsystemLayout { nqn, namespaces: layouts });
-        configs.push(SubsystemConfig {
-            nqn: subsystem.nqn.clone(),
-            serial: subsystem.serial.clone(),
-            model: subsystem.model.clone(),
-            firmware: FIRMWARE.chars().take(8).collect(),
-            namespaces,
-            allow: access(subsystem.hosts.as_deref()),
-        });
+        configs.push(subsystem_config(subsystem, namespaces));
     }
     let mut config = config(plan, memory, configs, listen)?;
     config.saved_reservations = saved_reservations;
     config.write_protected = write_protected;
     let target =
-        Target::new(config).map_err(|error| ServeError::new(format!("invalid {}", error.subject), error.remedy))?;
+        Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))?;
     Ok(Built { target, drives, subsystems, layout, candidates })
+}
+
+/// Opens the drive of a namespace and adds it to the drives of the server.
+pub(crate) fn open_namespace(
+    plan: &ServerPlan,
+    subsystem: &SubsystemPlan,
+    namespace: &NamespacePlan,
+    ring: &Ring,
+    drives: &mut Drives,
+) -> Result<OpenedNamespace, ServeError> {
+    let opened = open(plan, subsystem, namespace, ring)?;
+    let geometry = opened.drive.geometry(NamespaceId::FIRST).clone();
+    let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
+    let source = opened.source.clone();
+    let device = drives.add(Served::new(opened.drive, opened.source, timing));
+    Ok(OpenedNamespace {
+        info: NamespaceInfo {
+            id: namespace.id.0,
+            source: source.clone(),
+            zones: geometry.zone_count,
+            zone_capacity_bytes: geometry.zone_capacity_bytes(),
+            is_volume: matches!(namespace.source, Source::Volume(_)),
+            state: opened.state,
+            read_only: namespace.read_only,
+        },
+        layout: NamespaceLayout { id: namespace.id, device, read_only: namespace.read_only },
+        candidate: Candidate {
+            nqn: subsystem.nqn.clone(),
+            namespace: namespace.id,
+            device,
+            geometry: geometry.clone(),
+            source,
+            volatile_write_cache: opened.volatile_write_cache,
+            read_only: namespace.read_only,
+        },
+        options: NamespaceOptions { is_write_protected: namespace.read_only, saved_reservations: opened.reservations },
+        config: NamespaceConfig {
+            id: namespace.id,
+            device,
+            device_namespace: NamespaceId::FIRST,
+            geometry,
+            identity: NamespaceIdentity { uuid: Some(opened.uuid), ..NamespaceIdentity::default() },
+            volatile_write_cache: opened.volatile_write_cache,
+        },
+    })
+}
+
+pub(crate) fn subsystem_config(subsystem: &SubsystemPlan, namespaces: Vec<NamespaceConfig>) -> SubsystemConfig {
+    SubsystemConfig {
+        nqn: subsystem.nqn.clone(),
+        serial: subsystem.serial.clone(),
+        model: subsystem.model.clone(),
+        firmware: FIRMWARE.chars().take(8).collect(),
+        namespaces,
+        allow: access(subsystem.hosts.as_deref()),
+    }
 }
 
 fn config(
@@ -140,7 +174,8 @@ fn config(
     Ok(config)
 }
 
-fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
+/// Which hosts may connect.
+pub(crate) fn access(hosts: Option<&[HostPlan]>) -> HostAccess {
     let Some(hosts) = hosts else { return HostAccess::Any };
     let entries = hosts.iter().map(|host| HostEntry {
         nqn: host.nqn.clone(),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use zonda_devices::{DriveError, VolumeReport, VolumeRequest};
 use zonda_ring::Waker;
 
+use crate::config::ServerPlan;
 use crate::snapshot::Snapshot;
+use crate::start::ServeError;
 
 /// The channel for the reply to a volume request.
 pub(crate) type ReplySender = Sender<Result<VolumeReport, DriveError>>;
@@ -19,6 +21,8 @@ pub(crate) enum Request {
     Snapshot(Sender<Snapshot>),
     /// Execute a request on the volume in a directory.
     Volume(PathBuf, VolumeRequest, ReplySender),
+    /// Change to another plan.
+    Reload(Box<ServerPlan>, Sender<Result<Vec<String>, ServeError>>),
     /// Complete outstanding commands, and stop.
     Stop,
 }
@@ -60,6 +64,16 @@ impl Handle {
     ) -> Option<Result<VolumeReport, DriveError>> {
         let (answer, receiver) = mpsc::channel();
         self.ask(Request::Volume(volume.to_owned(), request, answer));
+        receiver.recv_timeout(timeout).ok()
+    }
+
+    /// Changes a running server to another plan: subsystems, namespaces of images and in memory,
+    /// hosts and secrets come and go while hosts are connected. Returns the changes as text, or why
+    /// nothing was changed; `None` as of [`snapshot`](Handle::snapshot).
+    #[must_use]
+    pub fn reload(&self, plan: ServerPlan, timeout: Duration) -> Option<Result<Vec<String>, ServeError>> {
+        let (answer, receiver) = mpsc::channel();
+        self.ask(Request::Reload(Box::new(plan), answer));
         receiver.recv_timeout(timeout).ok()
     }
 

@@ -11,10 +11,11 @@ use crate::control::ReplySender;
 use crate::events;
 use crate::served::{ClosePhase, Served, Submitter};
 
-/// All drives; a [`DeviceKey`] is an index in the list.
+/// All drives; a [`DeviceKey`] is an index in the list, where drives that were removed leave a free
+/// place.
 #[derive(Default)]
 pub(crate) struct Drives {
-    served: Vec<Served>,
+    served: Vec<Option<Served>>,
     /// Outstanding volume requests: the volume's index, the request and the channel for the reply.
     pub(crate) asked: Vec<(usize, RequestId, ReplySender)>,
     /// Results of saving reservations that were not passed to the target yet.
@@ -24,38 +25,74 @@ pub(crate) struct Drives {
 impl Drives {
     /// Adds a drive.
     pub(crate) fn add(&mut self, served: Served) -> DeviceKey {
-        self.served.push(served);
-        DeviceKey(self.served.len() as u32 - 1)
+        let free = self.served.iter().position(Option::is_none).unwrap_or(self.served.len());
+        if free == self.served.len() {
+            self.served.push(None);
+        }
+        self.served[free] = Some(served);
+        DeviceKey(free as u32)
     }
 
-    pub(crate) fn each_drive(&mut self) -> impl Iterator<Item = &mut (dyn Drive + 'static)> {
-        self.served.iter_mut().map(|served| &mut *served.drive)
+    /// Each drive with its index.
+    pub(crate) fn each_drive(&mut self) -> impl Iterator<Item = (usize, &mut (dyn Drive + 'static))> {
+        self.each_mut().map(|(index, served)| (index, &mut *served.drive))
     }
 
+    fn each(&self) -> impl Iterator<Item = &Served> {
+        self.served.iter().flatten()
+    }
+
+    fn each_mut(&mut self) -> impl Iterator<Item = (usize, &mut Served)> {
+        self.served.iter_mut().enumerate().filter_map(|(index, served)| Some((index, served.as_mut()?)))
+    }
+
+    /// # Panics
+    /// If the drive was removed, which is a bug of the caller.
     pub(crate) fn get(&self, key: DeviceKey) -> &Served {
-        &self.served[key.0 as usize]
+        self.served[key.0 as usize].as_ref().expect("a removed drive is not used")
+    }
+
+    fn get_mut(&mut self, key: DeviceKey) -> &mut Served {
+        self.served[key.0 as usize].as_mut().expect("a removed drive is not used")
+    }
+
+    /// Closes a drive that serves no namespace any more, and then removes it.
+    pub(crate) fn retire(&mut self, key: DeviceKey) {
+        self.get_mut(key).is_retired = true;
+    }
+
+    /// Continues to close the drives that are to be removed.
+    pub(crate) fn advance_retired(&mut self, now: Instant) {
+        for place in &mut self.served {
+            let Some(served) = place.as_mut().filter(|served| served.is_retired) else { continue };
+            served.advance_close(now);
+            if served.is_closed() {
+                served.log_close_error();
+                *place = None;
+            }
+        }
     }
 
     /// Starts an iteration of the loop, with an allowance for all drives together.
     pub(crate) fn begin_iteration(&mut self, allowance: u64) {
-        let busy = self.served.iter().filter(|served| served.is_waiting()).count();
+        let busy = self.each().filter(|served| served.is_waiting()).count();
         let allowance = allowance / busy.max(1) as u64;
-        self.served.iter_mut().for_each(|served| served.allowance = allowance);
+        self.each_mut().for_each(|(_, served)| served.allowance = allowance);
     }
 
     /// Submits a command to its drive, or queues it.
     pub(crate) fn submit(&mut self, now: Instant, key: DeviceKey, submitter: Submitter, flow: Flow, command: Command) {
-        self.served[key.0 as usize].submit(now, submitter, flow, command);
+        self.get_mut(key).submit(now, submitter, flow, command);
     }
 
     /// Fails the queued commands of a closed connection.
     pub(crate) fn abandon(&mut self, flow: Flow) {
-        self.served.iter_mut().for_each(|served| served.abandon(flow));
+        self.each_mut().for_each(|(_, served)| served.abandon(flow));
     }
 
     /// Saves the reservations of a drive; [`next_saved`](Drives::next_saved) returns the result.
     pub(crate) fn save_reservations(&mut self, now: Instant, key: DeviceKey, bytes: Bytes) {
-        let served = &mut self.served[key.0 as usize];
+        let served = self.get_mut(key);
         if served.close_phase == ClosePhase::Open {
             served.is_saving = true;
             served.drive.save_reservations(now, bytes);
@@ -78,6 +115,7 @@ impl Drives {
     ) -> bool {
         let mut moved = false;
         for (index, served) in self.served.iter_mut().enumerate() {
+            let Some(served) = served else { continue };
             moved |= served.submit_waiting(now);
             served.drive.poll(now, completions);
             if let Some(saved) = served.drive.take_reservations_saved() {
@@ -103,34 +141,30 @@ impl Drives {
 
     /// The earliest instant at which a drive may have an event without the ring.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.served.iter().filter_map(|served| served.drive.next_wakeup()).min()
+        self.each().filter_map(|served| served.drive.next_wakeup()).min()
     }
 
     /// Whether no command is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         let is_idle = |it: &Served| !it.is_waiting() && it.meter.outstanding() == 0 && !it.is_saving;
-        self.served.iter().all(is_idle)
+        self.each().all(is_idle)
     }
 
     /// Continues closing: commands fail from now on, including queued ones.
     pub(crate) fn advance_close(&mut self, now: Instant) {
-        self.served.iter_mut().for_each(|served| served.advance_close(now));
+        self.each_mut().for_each(|(_, served)| served.advance_close(now));
     }
 
     pub(crate) fn are_closed(&self) -> bool {
-        self.served.iter().all(|served| served.close_phase == ClosePhase::Closing && served.drive.is_closed())
+        self.each().all(Served::is_closed)
     }
 
     /// After [`are_closed`](Drives::are_closed): logs each drive whose data could not be made
     /// durable, and returns their names.
     pub(crate) fn log_close_errors(&mut self) -> Option<String> {
         let mut sources = Vec::new();
-        for served in &mut self.served {
-            while let Some(warning) = served.drive.take_warning() {
-                events::warning(&served.source, &warning);
-            }
-            if let Some(error) = served.drive.close_error() {
-                events::warning(&served.source, &error);
+        for (_, served) in self.each_mut() {
+            if served.log_close_error() {
                 sources.push(served.source.as_str());
             }
         }
@@ -139,7 +173,7 @@ impl Drives {
 
     /// Reports media errors of the drives to the target, for SMART, and logs new ones.
     pub(crate) fn report_health(&mut self, now: Instant, target: &mut Target) {
-        for (index, served) in self.served.iter_mut().enumerate() {
+        for (index, served) in self.each_mut() {
             while let Some(warning) = served.drive.take_warning() {
                 events::warning(&served.source, &warning);
             }
@@ -327,7 +361,7 @@ mod tests {
         drives.advance_close(Instant::ZERO);
         assert!(drives.are_closed());
         assert_eq!(drives.log_close_errors().as_deref(), Some("b"));
-        drives.served.remove(1);
+        drives.served[1] = None;
         assert_eq!(drives.log_close_errors(), None);
     }
 }

@@ -21,6 +21,7 @@
 //! renders the text.
 #![forbid(unsafe_code)]
 
+mod apply;
 mod auth_pool;
 mod build;
 mod config;
@@ -32,6 +33,7 @@ mod memory;
 mod meter;
 mod metrics;
 mod nbd;
+mod reload;
 mod report;
 mod served;
 mod server;

@@ -19,7 +19,7 @@ use crate::start::backend_name;
 /// Version of the layout of [`Snapshot`].
 const FORMAT: u32 = 1;
 
-/// Facts that do not change while a server runs.
+/// What a server listens on and serves.
 pub(crate) struct Facts {
     pub(crate) listen: Vec<String>,
     pub(crate) layout: Vec<SubsystemLayout>,

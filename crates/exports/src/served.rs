@@ -8,6 +8,7 @@ use zonda_devices::Drive;
 use zonda_target::{FairQueue, Flow};
 use zonda_zoned::{Command, CommandId, Duration, Geometry, Instant, NamespaceId, Operation, QueueFull};
 
+use crate::events;
 use crate::meter::Meter;
 
 /// The maximum that is taken from sockets, and submitted to drives, in one iteration of the loop,
@@ -49,6 +50,8 @@ pub(crate) struct Served {
     /// The drive is saving reservations.
     pub(crate) is_saving: bool,
     pub(crate) close_phase: ClosePhase,
+    /// It serves no namespace any more: it is closed, and then removed.
+    pub(crate) is_retired: bool,
     pub(crate) meter: Meter,
     /// A description of its backing store.
     pub(crate) source: String,
@@ -117,6 +120,7 @@ impl Served {
             refused: Vec::new(),
             is_saving: false,
             close_phase: ClosePhase::Open,
+            is_retired: false,
             meter: Meter::default(),
             source,
             timing,
@@ -189,6 +193,20 @@ impl Served {
         let next = self.next.take_if(|next| next.flow == flow);
         let waiting = next.into_iter().chain(self.waiting.remove(flow));
         self.refused.extend(waiting.map(|waiting| (waiting.submitter, waiting.command.id)));
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.close_phase == ClosePhase::Closing && self.drive.is_closed()
+    }
+
+    /// Logs the warnings of a closed drive. Returns whether its data could not be made durable.
+    pub(crate) fn log_close_error(&mut self) -> bool {
+        while let Some(warning) = self.drive.take_warning() {
+            events::warning(&self.source, &warning);
+        }
+        let error = self.drive.close_error();
+        error.iter().for_each(|error| events::warning(&self.source, error));
+        error.is_some()
     }
 
     /// Continues closing. A volume aborts commands that wait for missing members; other drives

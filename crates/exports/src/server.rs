@@ -10,7 +10,9 @@ use zonda_ring::{Ring, RingOptions};
 use zonda_target::{CloseReason, Effect, Target};
 use zonda_zoned::{Completion, CompletionQueue, Duration, Instant};
 
+use crate::apply::Applier;
 use crate::auth_pool::AuthPool;
+use crate::config::ServerPlan;
 use crate::control::{Handle, Request};
 use crate::drives::Drives;
 use crate::log_limit::LogLimit;
@@ -51,6 +53,8 @@ pub(crate) struct Server {
     auth: AuthPool,
     requests: Receiver<Request>,
     facts: Facts,
+    /// What it serves.
+    plan: ServerPlan,
     phase: Phase,
     health_at: Instant,
     pace: Pace,
@@ -62,7 +66,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(parts: Parts, requests: Receiver<Request>, facts: Facts) -> Server {
+    pub(crate) fn new(parts: Parts, plan: ServerPlan, requests: Receiver<Request>, facts: Facts) -> Server {
         let Parts { ring, target, sockets, nbd, drives, auth } = parts;
         Server {
             ring,
@@ -73,6 +77,7 @@ impl Server {
             auth,
             requests,
             facts,
+            plan,
             phase: Phase::Serving,
             health_at: Instant::ZERO,
             pace: Pace::default(),
@@ -183,7 +188,7 @@ impl Server {
                 }
                 Effect::Abandon { flow } => self.drives.abandon(flow),
                 Effect::SaveReservations { device, bytes } => self.drives.save_reservations(now, device, bytes),
-                Effect::NamespaceRemoved { .. } => unreachable!("the server removes no namespaces"),
+                Effect::NamespaceRemoved { device, .. } => self.drives.retire(device),
                 Effect::Authenticate { connection } => {
                     if let Some(step) = self.target.auth_step(connection) {
                         self.auth.begin(step);
@@ -213,12 +218,33 @@ impl Server {
                 Ok(Request::Volume(volume, request, answer)) => {
                     self.drives.ask(&volume, &request, answer, &self.ring);
                 }
+                Ok(Request::Reload(plan, answer)) => {
+                    // The requester may have timed out.
+                    let _ = answer.send(self.reload(now, *plan));
+                }
                 Ok(Request::Stop) => self.stop(now),
                 Err(TryRecvError::Empty) => return,
                 // All handles were dropped, so no stop can be requested any more.
                 Err(TryRecvError::Disconnected) => return self.stop(now),
             }
         }
+    }
+
+    /// Changes to another plan. Returns the changes as text.
+    fn reload(&mut self, now: Instant, plan: ServerPlan) -> Result<Vec<String>, ServeError> {
+        if self.phase != Phase::Serving {
+            return Err(ServeError::new("the server is stopping", "start it again with the new configuration"));
+        }
+        let mut applier = Applier {
+            ring: &self.ring,
+            target: &mut self.target,
+            drives: &mut self.drives,
+            layout: &mut self.facts.layout,
+            nbd: self.nbd.as_ref(),
+        };
+        let lines = applier.apply(now, &self.plan, &plan)?;
+        self.plan = plan;
+        Ok(lines)
     }
 
     fn stop(&mut self, now: Instant) {
@@ -238,6 +264,7 @@ impl Server {
         events::suppressed(&mut self.log_limit, now);
         self.drives.log_notices();
         self.drives.answer();
+        self.drives.advance_retired(now);
         if let Some(nbd) = &mut self.nbd {
             nbd.expire(now, self.target.budget_mut());
         }

@@ -160,7 +160,7 @@ pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
     let (started_sender, started) = mpsc::channel();
     // A ring belongs to the thread that created it, so everything is created there.
     let thread = thread::Builder::new().name("zonda-serve".to_owned()).spawn(move || {
-        let (server, info, handle) = match prepare(&plan, epoll) {
+        let (server, info, handle) = match prepare(plan, epoll) {
             Ok(prepared) => prepared,
             Err(error) => {
                 let _ = started_sender.send(Err(error));
@@ -183,13 +183,13 @@ pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
     }
 }
 
-fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle), ServeError> {
+fn prepare(plan: ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle), ServeError> {
     let ring = server::ring(epoll, plan.spin)?;
     let (listeners, listen) = listen(&plan.listen)?;
     let memory = Memory::of(plan.memory_bytes.unwrap_or_else(memory::default_bytes), !plan.nbd.is_empty());
-    let built = build::build(plan, &memory, &ring, &listen)?;
+    let built = build::build(&plan, &memory, &ring, &listen)?;
     let sockets = Sockets::new(&ring, listeners);
-    let (nbd, exports) = nbd::prepare(plan, memory.nbd_connections, &ring, &built.candidates)?;
+    let (nbd, exports) = nbd::prepare(&plan, memory.nbd_connections, &ring, &built.candidates)?;
     let (handle, requests) = server::handle(&ring);
     let info = ServerInfo {
         listen,
@@ -203,7 +203,7 @@ fn prepare(plan: &ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle
         ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
     })?;
     let parts = Parts { auth, ring, target: built.target, sockets, nbd, drives: built.drives };
-    Ok((Server::new(parts, requests, facts), info, handle))
+    Ok((Server::new(parts, plan, requests, facts), info, handle))
 }
 
 fn listen(addresses: &[SocketAddr]) -> Result<(Vec<Socket>, Vec<SocketAddr>), ServeError> {

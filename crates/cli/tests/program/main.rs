@@ -16,6 +16,7 @@ mod images;
 mod lab;
 mod ownership;
 mod read_only;
+mod reload;
 mod remedies;
 mod reservations;
 mod restarts;

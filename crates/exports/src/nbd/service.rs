@@ -235,6 +235,11 @@ impl Nbd {
         self.work.completed(completion);
     }
 
+    /// Whether a device is exported.
+    pub(crate) fn exports(&self, device: DeviceKey) -> bool {
+        self.tables.iter().flat_map(|table| &table.exports).any(|export| export.device == device)
+    }
+
     /// Handles expired timeouts.
     pub(crate) fn expire(&mut self, now: Instant, budget: &Budget) {
         self.sockets.expire(now);

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use axum::Router;
@@ -43,19 +44,26 @@ pub(super) struct ControlPlane {
     runtime: Runtime,
     terminate: Signal,
     interrupt: Signal,
+    /// SIGHUP, and who reloads the configuration then.
+    hangup: Option<(Signal, Sender<()>)>,
     /// The control sockets of volumes.
     controls: Vec<Control>,
 }
 
 impl ControlPlane {
-    /// Installs handlers for SIGTERM and SIGINT, and opens the control sockets.
-    pub(super) fn new(volumes: &[PathBuf], handle: &Handle) -> io::Result<ControlPlane> {
+    /// Installs handlers for SIGTERM and SIGINT, for SIGHUP if the configuration can be reloaded,
+    /// and opens the control sockets.
+    pub(super) fn new(volumes: &[PathBuf], handle: &Handle, reload: Option<Sender<()>>) -> io::Result<ControlPlane> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let inside = runtime.enter();
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let hangup = match reload {
+            Some(reload) => Some((signal(SignalKind::hangup())?, reload)),
+            None => None,
+        };
         let controls = volumes.iter().map(|volume| Control::listen(volume, handle)).collect::<Result<_, _>>()?;
         drop(inside);
-        Ok(ControlPlane { runtime, terminate, interrupt, controls })
+        Ok(ControlPlane { runtime, terminate, interrupt, hangup, controls })
     }
 
     /// Answers HTTP requests until the server has stopped; the first signal stops the server.
@@ -67,7 +75,7 @@ impl ControlPlane {
         mut stopped: oneshot::Receiver<()>,
         on_signal: impl FnOnce(),
     ) -> io::Result<Ended> {
-        let ControlPlane { runtime, mut terminate, mut interrupt, controls: _controls } = self;
+        let ControlPlane { runtime, mut terminate, mut interrupt, mut hangup, controls: _controls } = self;
         runtime.block_on(async {
             if let Some(listener) = listener {
                 listener.set_nonblocking(true)?;
@@ -75,10 +83,13 @@ impl ControlPlane {
                 let app = router(handle.clone());
                 tokio::spawn(connections::serve(listener, app, names));
             }
-            tokio::select! {
-                _ = &mut stopped => return Ok(Ended::Stopped),
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+            loop {
+                tokio::select! {
+                    _ = &mut stopped => return Ok(Ended::Stopped),
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    () = hung_up(&mut hangup) => {}
+                }
             }
             on_signal();
             handle.stop();
@@ -90,6 +101,18 @@ impl ControlPlane {
                 _ = interrupt.recv() => Ended::SecondSignal,
             })
         })
+    }
+}
+
+/// Requests a reload for each SIGHUP; never returns if the configuration cannot be reloaded.
+async fn hung_up(hangup: &mut Option<(Signal, Sender<()>)>) {
+    match hangup {
+        Some((signal, reload)) => {
+            signal.recv().await;
+            // The thread that reloads lives as long as this.
+            let _ = reload.send(());
+        }
+        None => std::future::pending().await,
     }
 }
 

@@ -7,6 +7,7 @@ mod guard;
 mod http;
 mod log;
 mod plan;
+mod reload;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,7 +32,8 @@ pub(crate) const LONG_ABOUT: &str =
 
 Without arguments, serves a drive of 4 GiB in ./zonda-drive, which is created if it does not exist, on the loopback address. \
 With directories, serves the images in them, each as a subsystem. A configuration file describes all other setups: several \
-namespaces in a subsystem, drives in memory, allowed hosts and their secrets (docs/guide/serve.md).
+namespaces in a subsystem, drives in memory, allowed hosts and their secrets (docs/guide/serve.md). On SIGHUP the server reads \
+this file again, and adds and removes subsystems, namespaces and hosts while others stay connected.
 
 Acknowledged writes survive a crash of the server. They survive a power loss after a Flush.";
 
@@ -46,13 +48,13 @@ const EXAMPLES: &str = "Examples:
   zonda serve drives/a --listen 127.0.0.1:0 --http off --json
                                             use a free port, print the URL";
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
     /// Directories of images or volumes
     #[arg(value_name = "DIR")]
     images: Vec<PathBuf>,
-    /// Configuration file
+    /// Configuration file, read again on SIGHUP
     #[arg(long, value_name = "FILE", conflicts_with_all = ["images", "memory", "listen", "timing"])]
     config: Option<String>,
     /// Serve a new drive in memory with this profile
@@ -130,7 +132,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
     let running = zonda_exports::start(plan, args.epoll).map_err(|error| failure(error, args, &volumes))?;
     // Signals may arrive as soon as the greeting is printed.
-    let control_plane = ControlPlane::new(&volumes, running.handle()).map_err(|error| control_plane_failure(&error))?;
+    let reload = reload::start(args, running.handle());
+    let control_plane =
+        ControlPlane::new(&volumes, running.handle(), reload).map_err(|error| control_plane_failure(&error))?;
     if args.json {
         print_json(&Greeting::of(running.info(), listener.as_ref()))?;
     } else {

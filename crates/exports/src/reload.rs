@@ -1,0 +1,269 @@
+//! The difference between two plans: what a running server changes when its configuration file is
+//! read again.
+//!
+//! Subsystems, namespaces, hosts and secrets come and go. Everything else is fixed when the server
+//! starts, and a difference there is an error, so that the server never runs with a configuration
+//! that its file does not have.
+
+use zonda_nvme::Nqn;
+use zonda_zoned::NamespaceId;
+
+use crate::config::{HostPlan, NamespacePlan, NbdPlan, ServerPlan, Source, SubsystemPlan};
+use crate::start::ServeError;
+
+const RESTART: &str = "undo the change, or restart the server";
+
+/// What differs in the new plan.
+#[derive(Debug, Default)]
+pub(crate) struct Changes<'p> {
+    pub(crate) removed_subsystems: Vec<&'p SubsystemPlan>,
+    /// Namespaces of subsystems that remain.
+    pub(crate) removed: Vec<(&'p Nqn, NamespaceId)>,
+    pub(crate) added_subsystems: Vec<&'p SubsystemPlan>,
+    /// Namespaces of subsystems that existed before.
+    pub(crate) added: Vec<(&'p SubsystemPlan, &'p NamespacePlan)>,
+    /// Subsystems with other hosts or secrets.
+    pub(crate) hosts: Vec<&'p SubsystemPlan>,
+}
+
+impl Changes<'_> {
+    /// Each change as a line of the log.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let subsystems = |verb: &str, all: &[&SubsystemPlan]| -> Vec<String> {
+            all.iter().map(|it| format!("subsystem {} {verb}", it.nqn)).collect()
+        };
+        let mut lines = subsystems("removed", &self.removed_subsystems);
+        lines.extend(self.removed.iter().map(|(nqn, id)| format!("subsystem {nqn}: namespace {id} removed")));
+        lines.extend(subsystems("added", &self.added_subsystems));
+        let added = self.added.iter().map(|(it, namespace)| {
+            format!("subsystem {}: namespace {} added ({})", it.nqn, namespace.id, source_of(namespace))
+        });
+        lines.extend(added);
+        lines.extend(self.hosts.iter().map(|it| format!("subsystem {}: hosts changed", it.nqn)));
+        lines
+    }
+}
+
+/// Compares two plans.
+///
+/// # Errors
+/// If something differs that a running server cannot change.
+pub(crate) fn changes<'p>(old: &'p ServerPlan, new: &'p ServerPlan) -> Result<Changes<'p>, ServeError> {
+    for (setting, is_same) in [
+        ("listen", old.listen == new.listen),
+        ("http", old.http == new.http),
+        ("http_names", old.http_names == new.http_names),
+        ("digests", old.digests == new.digests),
+        ("dh_groups", old.auth_policy == new.auth_policy),
+        ("spin", old.spin == new.spin),
+        ("memory", old.memory_bytes == new.memory_bytes),
+    ] {
+        if !is_same {
+            return Err(ServeError::new(format!("[server] {setting} cannot change while the server runs"), RESTART));
+        }
+    }
+    let is_same_nbd = |(old, new): (&NbdPlan, &NbdPlan)| {
+        old.listen == new.listen && old.exports == new.exports && old.tls.is_some() == new.tls.is_some()
+    };
+    if old.nbd.len() != new.nbd.len() || !old.nbd.iter().zip(&new.nbd).all(is_same_nbd) {
+        return Err(ServeError::new("[[nbd]] tables cannot change while the server runs", RESTART));
+    }
+    let mut changes = Changes::default();
+    for subsystem in &new.subsystems {
+        match find(old, &subsystem.nqn) {
+            None => {
+                subsystem.namespaces.iter().try_for_each(|namespace| can_be_added(old, namespace))?;
+                changes.added_subsystems.push(subsystem);
+            }
+            Some(before) => compare(old, before, subsystem, &mut changes)?,
+        }
+    }
+    for subsystem in old.subsystems.iter().filter(|it| find(new, &it.nqn).is_none()) {
+        subsystem.namespaces.iter().try_for_each(must_not_be_a_volume)?;
+        changes.removed_subsystems.push(subsystem);
+    }
+    Ok(changes)
+}
+
+/// The subsystem with this name.
+pub(crate) fn find<'p>(plan: &'p ServerPlan, nqn: &Nqn) -> Option<&'p SubsystemPlan> {
+    plan.subsystems.iter().find(|subsystem| subsystem.nqn == *nqn)
+}
+
+fn compare<'p>(
+    old: &ServerPlan,
+    before: &'p SubsystemPlan,
+    after: &'p SubsystemPlan,
+    changes: &mut Changes<'p>,
+) -> Result<(), ServeError> {
+    if (&before.serial, &before.model) != (&after.serial, &after.model) {
+        let what = format!("subsystem {}: serial and model cannot change while the server runs", after.nqn);
+        return Err(ServeError::new(what, RESTART));
+    }
+    if !same_hosts(before.hosts.as_deref(), after.hosts.as_deref()) {
+        changes.hosts.push(after);
+    }
+    for namespace in &after.namespaces {
+        match before.namespaces.iter().find(|it| it.id == namespace.id) {
+            Some(before) if is_same(before, namespace) => {}
+            Some(_) => {
+                let what =
+                    format!("subsystem {}: namespace {} has another drive or other options", after.nqn, namespace.id);
+                let help = "give it another id, or remove it, reload, and add it again";
+                return Err(ServeError::new(what, help));
+            }
+            None => {
+                can_be_added(old, namespace)?;
+                changes.added.push((after, namespace));
+            }
+        }
+    }
+    for namespace in &before.namespaces {
+        if after.namespaces.iter().all(|it| it.id != namespace.id) {
+            must_not_be_a_volume(namespace)?;
+            changes.removed.push((&before.nqn, namespace.id));
+        }
+    }
+    Ok(())
+}
+
+fn same_hosts(before: Option<&[HostPlan]>, after: Option<&[HostPlan]>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return before.is_none() && after.is_none() };
+    let is_same = |(one, other): (&HostPlan, &HostPlan)| {
+        one.nqn == other.nqn && one.secret == other.secret && one.controller_secret == other.controller_secret
+    };
+    before.len() == after.len() && before.iter().zip(after).all(is_same)
+}
+
+fn is_same(one: &NamespacePlan, other: &NamespacePlan) -> bool {
+    let is_same_source = match (&one.source, &other.source) {
+        (Source::Image(one), Source::Image(other)) | (Source::Volume(one), Source::Volume(other)) => one == other,
+        (Source::Memory(one), Source::Memory(other)) => one.profile_text() == other.profile_text(),
+        _ => false,
+    };
+    is_same_source && one.timing == other.timing && one.read_only == other.read_only
+}
+
+/// A volume has a control socket, which is opened and closed with the server.
+fn must_not_be_a_volume(namespace: &NamespacePlan) -> Result<(), ServeError> {
+    match &namespace.source {
+        Source::Volume(path) => Err(ServeError::new(
+            format!("volume {} cannot be added or removed while the server runs", path.display()),
+            RESTART,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// An image that is served now is closed only after the reload.
+fn can_be_added(old: &ServerPlan, namespace: &NamespacePlan) -> Result<(), ServeError> {
+    must_not_be_a_volume(namespace)?;
+    let Source::Image(path) = &namespace.source else { return Ok(()) };
+    let served = old.subsystems.iter().flat_map(|it| it.namespaces.iter().map(move |namespace| (it, namespace)));
+    let is_served = |namespace: &NamespacePlan| matches!(&namespace.source, Source::Image(other) if other == path);
+    match served.into_iter().find(|(_, namespace)| is_served(namespace)) {
+        None => Ok(()),
+        Some((subsystem, namespace)) => Err(ServeError::new(
+            format!("{} is already namespace {} of subsystem {}", path.display(), namespace.id, subsystem.nqn),
+            "remove that namespace, reload, and then add the image again",
+        )),
+    }
+}
+
+fn source_of(namespace: &NamespacePlan) -> String {
+    match &namespace.source {
+        Source::Image(path) | Source::Volume(path) => path.display().to_string(),
+        Source::Memory(_) => "memory".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{ParseContext, ServerPlan};
+
+    fn plan(text: &str) -> ServerPlan {
+        let none = |_: &str| Err("there are no files".to_owned());
+        let base = std::path::Path::new("");
+        let profiles = zonda_profiles::BUILTIN;
+        let context = ParseContext { base, builtin_profiles: profiles, read_file: &none, read_key: &none };
+        ServerPlan::parse(text, &context).expect("the file is valid")
+    }
+
+    fn subsystem(name: &str, rest: &str) -> String {
+        format!("[[subsystem]]\nnqn = \"nqn.2026-01.io.zonda:{name}\"\n{rest}\n")
+    }
+
+    fn image(path: &str) -> String {
+        format!("[[subsystem.namespace]]\nimage = \"{path}\"\n")
+    }
+
+    fn lines(old: &str, new: &str) -> Vec<String> {
+        changes(&plan(old), &plan(new)).expect("a running server can change all of it").describe()
+    }
+
+    fn error(old: &str, new: &str) -> ServeError {
+        changes(&plan(old), &plan(new)).expect_err("a running server cannot change this")
+    }
+
+    #[test]
+    fn the_same_file_changes_nothing() {
+        let text = subsystem("a", &(image("x") + "[[subsystem.namespace]]\nmemory = { profile = \"tiny\" }\n"));
+        assert_eq!(lines(&text, &text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn subsystems_namespaces_and_hosts_come_and_go() {
+        let host = "host = [{ nqn = \"nqn.2014-08.org.nvmexpress:host\" }]\n";
+        let old = subsystem("a", &(image("x") + &image("y"))) + &subsystem("b", &image("z"));
+        let new = subsystem("a", &(host.to_owned() + &image("x") + "[[subsystem.namespace]]\nid = 7\nimage = \"w\"\n"))
+            + &subsystem("c", &image("v"));
+        assert_eq!(
+            lines(&old, &new),
+            [
+                "subsystem nqn.2026-01.io.zonda:b removed",
+                "subsystem nqn.2026-01.io.zonda:a: namespace 2 removed",
+                "subsystem nqn.2026-01.io.zonda:c added",
+                "subsystem nqn.2026-01.io.zonda:a: namespace 7 added (w)",
+                "subsystem nqn.2026-01.io.zonda:a: hosts changed",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_fixed_at_the_start_is_named() {
+        let old = subsystem("a", &image("x"));
+        for (table, setting) in [
+            ("[server]\nlisten = \"127.0.0.1:1\"\n", "listen"),
+            ("[server]\nhttp = \"127.0.0.1:1\"\n", "http"),
+            ("[server]\nmemory = \"2GiB\"\n", "memory"),
+            ("[server]\ndigests = \"off\"\n", "digests"),
+            ("[server]\nspin = \"0 s\"\n", "spin"),
+        ] {
+            let error = error(&old, &(table.to_owned() + &old));
+            assert_eq!(error.message, format!("[server] {setting} cannot change while the server runs"));
+        }
+        let model = error(&old, &subsystem("a", &("model = \"other\"\n".to_owned() + &image("x"))));
+        assert!(model.message.contains("serial and model cannot change"), "{model}");
+    }
+
+    #[test]
+    fn another_drive_needs_another_id_and_an_image_is_served_once() {
+        let old = subsystem("a", &(image("x") + &image("y")));
+        let other = error(&old, &subsystem("a", &(image("x") + &image("z"))));
+        assert!(other.message.contains("namespace 2 has another drive"), "{other}");
+        let read_only = error(&old, &subsystem("a", &(image("x") + &image("y") + "read_only = true\n")));
+        assert!(read_only.message.contains("namespace 2 has another drive or other options"), "{read_only}");
+        let moved = error(&old, &(subsystem("a", &image("x")) + &subsystem("b", &image("y"))));
+        assert!(moved.message.contains("y is already namespace 2 of subsystem nqn.2026-01.io.zonda:a"), "{moved}");
+    }
+
+    #[test]
+    fn a_volume_is_neither_added_nor_removed() {
+        let volume = "[[subsystem.namespace]]\nvolume = \"v\"\n";
+        let (without, with) = (subsystem("a", &image("x")), subsystem("a", &(image("x") + volume)));
+        for (old, new) in [(&without, &with), (&with, &without)] {
+            assert_eq!(error(old, new).message, "volume v cannot be added or removed while the server runs");
+        }
+    }
+}
