@@ -65,7 +65,13 @@ impl Target {
         let connections: Vec<ConnectionId> =
             self.controllers_of(index).flat_map(|(_, controller)| controller.queues()).collect();
         for id in &connections {
-            self.connections.get_mut(id.0).expect("a controller's queue exists").is_draining = true;
+            let connection = self.connections.get_mut(id.0).expect("a controller's queue exists");
+            connection.is_draining = true;
+            // A command that waits for memory in the byte stream is not accepted any more.
+            connection.parked = None;
+            if connection.waiting.is_empty() {
+                self.budget.withdraw(&mut connection.account);
+            }
         }
         if !connections.is_empty() {
             let deadline = now + REMOVED_SUBSYSTEM_DRAIN;

@@ -128,6 +128,9 @@ impl Target {
             let request = connection.requests.get_mut(slot).expect("a request that waits has not ended");
             if matches!(request.work, Work::Io { namespace, .. } if self.namespaces[namespace].is_paused()) {
                 connection.waiting.pop_front();
+                if connection.waiting.is_empty() && connection.parked.is_none() {
+                    self.budget.withdraw(&mut connection.account);
+                }
                 self.hold(id, slot, Held::BeforeMemory);
                 continue;
             }

@@ -189,7 +189,7 @@ fn metadata_is_transferred_after_each_block() {
     let mut testbed = Testbed::of(config(&[geometry], HostAccess::Any));
     let io = testbed.io();
     let buffer = BlockBuffer { data: pattern(32, 512, 1), metadata: pattern(32, 8, 2) };
-    let format = zonda_nvme::io::NamespaceFormat::of(testbed.geometry(1), 1 << 20);
+    let format = zonda_nvme::io::NamespaceFormat::of(&testbed.geometry(1), 1 << 20);
     let extended = interleave(&buffer, &format);
     let payload = Payload::Bytes(Box::new(buffer));
     let write = Operation::Write { start: Lba(0), blocks: Blocks(32), payload };

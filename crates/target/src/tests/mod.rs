@@ -2,14 +2,18 @@
 
 mod admin;
 mod authentication;
+mod changes;
 mod connecting;
 mod data;
 mod hostile;
 mod hostile_reservations;
 mod memory;
 mod negotiations;
+mod pauses;
 mod persistence;
 mod random;
+mod random_changes;
+mod removals;
 mod reservations;
 mod testbed;
 mod write_protected;

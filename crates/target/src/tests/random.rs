@@ -6,6 +6,7 @@ use zonda_nvme::tcp::{Digests, Pdu};
 use zonda_nvme::{AdminOpcode, IoOpcode, SglDescriptor, SubmissionEntry};
 use zonda_zoned::{Blocks, Duration, Lba, Operation, Prng, ReportFilter};
 
+use super::random_changes::{Changes, reserve};
 use super::testbed::{Testbed, config, pattern, read, write, zoned};
 use crate::{Budget, ConnectionId, DeviceKey, HostAccess};
 
@@ -61,11 +62,11 @@ fn answer(testbed: &mut Testbed, id: ConnectionId) {
 }
 
 fn run(seed: u64) -> (u64, u64) {
-    run_within(seed, Budget::unlimited()).0
+    run_within(seed, Budget::unlimited(), None).0
 }
 
 /// Returns the numbers of commands and errors, and how often a request has waited for memory.
-fn run_within(seed: u64, budget: Budget) -> ((u64, u64), u64) {
+fn run_within(seed: u64, budget: Budget, mut changes: Option<Changes>) -> ((u64, u64), u64) {
     let mut prng = Prng::new(seed);
     let mut config = config(&[zoned()], HostAccess::Any);
     config.budget = budget;
@@ -75,6 +76,7 @@ fn run_within(seed: u64, budget: Budget) -> ((u64, u64), u64) {
     config.limits.in_capsule_bytes = 4096;
     let mut testbed = Testbed::of(config);
     let mut hosts: Vec<Host> = Vec::new();
+    testbed.hold_saves = changes.is_some();
     for _ in 0..600 {
         if hosts.is_empty() || (hosts.len() < 4 && prng.chance(1, 20)) {
             hosts.push(appear(&mut testbed, &mut prng));
@@ -116,8 +118,18 @@ fn run_within(seed: u64, budget: Budget) -> ((u64, u64), u64) {
                 testbed.target.resume(testbed.now);
                 testbed.run_until_idle();
             }
+            24..=26 if changes.is_some() => {
+                let changes = changes.as_mut().expect("it was just checked");
+                changes.step(&mut testbed, &mut prng);
+                let admin = hosts[which].admin;
+                if changes.checks_view && !testbed.closed.contains_key(&admin) && !testbed.target.is_draining(admin) {
+                    testbed.assert_view_of(admin, changes.subsystem(&testbed));
+                }
+            }
+            27 if changes.is_some() => reserve(&mut testbed, queue, &mut prng),
             _ => {
-                let (mut entry, mut data) = testbed.encoded(1, &operation(&mut prng));
+                let namespace = if changes.is_some() { 1 + prng.below(4) as u32 } else { 1 };
+                let (mut entry, mut data) = testbed.encoded(namespace, &operation(&mut prng));
                 if matches!(entry.opcode, 0x01 | 0x02) && prng.chance(1, 4) {
                     entry.cdw12 = (entry.cdw12.get() | 1 << 30).into();
                 }
@@ -134,6 +146,9 @@ fn run_within(seed: u64, budget: Budget) -> ((u64, u64), u64) {
         }
     }
     testbed.target.budget_mut().set_outside(0);
+    if changes.is_some() {
+        Changes::finish(&mut testbed);
+    }
     testbed.release();
     testbed.target.resume(testbed.now);
     testbed.run_until_idle();
@@ -167,7 +182,7 @@ fn with_little_memory_every_request_of_many_hosts_still_completes() {
     let mut waits = 0;
     for seed in 0..60 {
         // A share of two small commands each, and one transfer of 16 KiB from the pool at a time.
-        waits += run_within(seed, Budget::with_share(112 << 10, 16, 0, 2048)).1;
+        waits += run_within(seed, Budget::with_share(112 << 10, 16, 0, 2048), None).1;
     }
     assert!(waits > 1000, "{waits}");
 }
@@ -186,4 +201,24 @@ fn many_concurrent_hosts_leave_nothing_behind() {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(5), run(5));
+}
+
+#[test]
+fn changes_of_the_configuration_under_load_leave_nothing_behind() {
+    let (mut commands, mut errors) = (0, 0);
+    for seed in 0..60 {
+        let ((more, failed), _) = run_within(seed, Budget::unlimited(), Some(Changes::with_view()));
+        commands += more;
+        errors += failed;
+    }
+    assert!(commands > 10_000 && errors > 1_000, "{commands} commands, {errors} errors");
+}
+
+#[test]
+fn with_little_memory_changes_of_the_configuration_leave_nothing_behind() {
+    let mut waits = 0;
+    for seed in 0..60 {
+        waits += run_within(seed, Budget::with_share(112 << 10, 16, 0, 2048), Some(Changes::default())).1;
+    }
+    assert!(waits > 500, "{waits}");
 }

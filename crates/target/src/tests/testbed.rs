@@ -273,7 +273,7 @@ impl Testbed {
 
     pub(super) fn encoded(&self, namespace: u32, operation: &Operation) -> (SubmissionEntry, Bytes) {
         let geometry = self.geometry(namespace);
-        let format = NamespaceFormat::of(geometry, 1 << 20);
+        let format = NamespaceFormat::of(&geometry, 1 << 20);
         let Encoded { entry, transfer } = encode(operation, NamespaceId(namespace), &format).unwrap();
         let data = match (transfer, operation) {
             (
@@ -288,10 +288,11 @@ impl Testbed {
         (entry, data)
     }
 
-    /// The geometry of a namespace of the first subsystem.
-    pub(super) fn geometry(&self, namespace: u32) -> &Geometry {
-        let namespaces = &self.target.config().subsystems[0].namespaces;
-        &namespaces.iter().find(|it| it.id.0 == namespace).expect("the namespace exists").geometry
+    /// The geometry of a namespace of the subsystem; [`zoned`] if there is none.
+    pub(super) fn geometry(&self, namespace: u32) -> Geometry {
+        let subsystem = self.target.config().subsystems.iter().find(|it| it.nqn.as_str() == SUBSYSTEM);
+        let namespaces = subsystem.into_iter().flat_map(|it| &it.namespaces);
+        namespaces.into_iter().find(|it| it.id.0 == namespace).map_or_else(zoned, |it| it.geometry.clone())
     }
 
     /// Sends a command with in-capsule data, and waits for its completion.
