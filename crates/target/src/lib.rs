@@ -6,7 +6,9 @@
 //! authentication threads ([`Target::authenticated`]), of devices ([`Target::completed`],
 //! [`Target::zones_changed`], [`Target::reservations_saved`]) and of timers ([`Target::timeout`]);
 //! the target returns [`Effect`]s. It implements NVMe Base 2.0, the NVM and Zoned Namespace Command
-//! Sets and NVMe/TCP 1.0, with digests, in-band authentication and reservations.
+//! Sets and NVMe/TCP 1.0, with digests, in-band authentication and reservations. Namespaces,
+//! subsystems and the hosts that may connect change while hosts are connected
+//! ([`Target::add_namespace`], [`Target::remove_namespace`], [`Target::set_hosts`]).
 //!
 //! Not included: sockets, threads, clocks, the devices themselves; TLS, namespace management,
 //! Asymmetric Namespace Access, protection information, fused commands, Copy and Verify.
