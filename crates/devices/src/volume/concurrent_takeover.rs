@@ -51,24 +51,28 @@ impl Targets {
     }
 
     /// Preempts another takeover that has reserved a drive of this one, if this one is to continue.
+    /// The other one may have reserved the drive again meanwhile.
     fn take_again(&mut self, at: usize, directory: &mut VolumeDirectory, ring: &Ring) -> Result<(), DriveError> {
-        let holder = self.targets[at].holder().filter(|holder| epoch_of(holder, &self.array).is_some());
-        let Some(holder) = holder.filter(|holder| self.is_ahead(at, holder, directory, ring.now())) else {
-            return Err(self.targets[at].preempted(directory));
-        };
-        let now = ring.now();
-        let target = &mut self.targets[at];
-        target.step = match open(target, Some(holder), directory, ring) {
-            Ok(device) => Step::Reserved(device),
-            Err(error) if error.is_in_use => {
-                target.step = Step::ReservedByOther(error);
-                return Err(target.preempted(directory));
-            }
-            Err(error) => Step::Missing(error),
-        };
-        target.known_at = now;
-        self.note_epoch(at, directory);
-        Ok(())
+        for _ in 0..HOLDERS_MAX {
+            let holder = self.targets[at].holder().filter(|holder| epoch_of(holder, &self.array).is_some());
+            let Some(holder) = holder.filter(|holder| self.is_ahead(at, holder, directory, ring.now())) else {
+                break;
+            };
+            let now = ring.now();
+            let target = &mut self.targets[at];
+            target.step = match open(target, Some(holder), directory, ring) {
+                Ok(device) => Step::Reserved(device),
+                Err(error) if error.is_in_use => {
+                    target.step = Step::ReservedByOther(error);
+                    continue;
+                }
+                Err(error) => Step::Missing(error),
+            };
+            target.known_at = now;
+            self.note_epoch(at, directory);
+            return Ok(());
+        }
+        Err(self.targets[at].preempted(directory))
     }
 
     /// Whether this takeover continues against another one that holds a drive, which cannot have
