@@ -220,8 +220,8 @@ pub(crate) fn is_in_place(file: &File, place: &Path) -> bool {
 pub(crate) fn in_use(path: &Path) -> DriveError {
     DriveError::in_use(
         format!("the image in {} is in use by another program", path.display()),
-        "stop the program that uses it; zonda zone and zonda bench --target can also use the drive through its server, by its \
-         nvme-tcp:// URL",
+        "stop the program that uses it; zonda zone and zonda bench --target, and zonda volume create --members, can also \
+         use the drive through its server, by its nvme-tcp:// URL",
     )
 }
 
@@ -235,6 +235,9 @@ pub(crate) fn occupied(path: &Path, what: &str) -> DriveError {
 pub(crate) fn cannot_make(path: &Path, error: &io::Error) -> DriveError {
     let help = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free space, or choose a directory on another file system",
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+            "the path, or a part of it, is a file: choose another path for the directory"
+        }
         _ => "choose a directory that you can write to",
     };
     DriveError::new(format!("cannot create an image in {}: {error}", path.display()), help)
@@ -264,9 +267,14 @@ fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
             format!("there is no directory {shown}"),
             format!("check the path, or create an image there: zonda drive create {shown}"),
         ),
-        ErrorKind::NotADirectory => {
-            DriveError::new(format!("{shown} is not a directory"), "give the path of the directory of an image")
-        }
+        ErrorKind::NotADirectory => DriveError::new(
+            format!("{shown} is not a directory"),
+            if directory.extension().is_some_and(|extension| extension == "toml") {
+                "give the path of the directory of an image; for a configuration of zonda serve: --config"
+            } else {
+                "give the path of the directory of an image"
+            },
+        ),
         ErrorKind::PermissionDenied => DriveError::new(
             format!("cannot open {}: permission denied", file.display()),
             "run as the user who owns the image, or grant this user access",

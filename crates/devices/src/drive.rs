@@ -81,7 +81,7 @@ pub trait Drive: ZonedDevice {
     }
 
     /// The globally unique identifiers of the namespace, independent of the address of its server;
-    /// `None` where the path identifies the drive.
+    /// `None` where it has none.
     fn identity(&self) -> Option<&NamespaceIdentity> {
         None
     }

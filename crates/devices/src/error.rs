@@ -16,7 +16,7 @@ pub struct DriveError {
     /// The reservation holder, where the drive is reserved by another host.
     pub holder: Option<Holder>,
     /// Whether the drive does not exist.
-    pub(crate) is_missing: bool,
+    pub is_missing: bool,
 }
 
 impl DriveError {

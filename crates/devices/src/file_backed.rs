@@ -7,6 +7,7 @@ use std::rc::Rc;
 use rustix::fs::fstatvfs;
 use zonda_image::limits::RESERVATIONS_BYTES_MAX;
 use zonda_image::{Counters, FileCommand, FileCommandId, FileError, FileOperation, Image, ImageFile, RecoveryReport};
+use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX;
 use zonda_ring::{Bytes, BytesMut, Client, Done, File, Operation, Outcome, Ring};
 use zonda_ssd::allocation::ElementTracker;
@@ -27,6 +28,8 @@ use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters, SpaceFa
 /// operations.
 pub struct FileBacked {
     image: Image,
+    /// The UUID of the image, which a copy of its files shares.
+    identity: NamespaceIdentity,
     /// Present where the profile builds zones of storage elements.
     elements: Option<ElementStore>,
     client: Client,
@@ -95,8 +98,10 @@ impl FileBacked {
             notes.push_back(why);
             None
         });
+        let identity = NamespaceIdentity { uuid: Some(image.spec().uuid), ..NamespaceIdentity::default() };
         let drive = FileBacked {
             image,
+            identity,
             elements,
             client,
             files,
@@ -316,6 +321,10 @@ impl ZonedDevice for FileBacked {
 }
 
 impl Drive for FileBacked {
+    fn identity(&self) -> Option<&NamespaceIdentity> {
+        Some(&self.identity)
+    }
+
     fn forget_reads(&mut self, blocks: u64) {
         self.image.forget_reads(blocks);
     }

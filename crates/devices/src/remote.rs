@@ -38,6 +38,7 @@ pub struct Remote {
     geometry: Geometry,
     client: Client,
     url: NvmeTcpUrl,
+    host_nqn: Nqn,
     address: SocketAddr,
     /// Connections by a number that is never reused, which identifies late completions of the ring.
     links: HashMap<u64, Link>,
@@ -83,11 +84,13 @@ impl Remote {
         now: Instant,
     ) -> Result<Remote, DriveError> {
         let config = config(url, options)?;
+        let host_nqn = config.host_nqn.clone();
         let mut remote = Remote {
             initiator: Initiator::new(config),
             geometry: Geometry::tiny(),
             client,
             url: url.clone(),
+            host_nqn,
             address,
             links: HashMap::new(),
             current: HashMap::new(),
@@ -111,7 +114,7 @@ impl Remote {
         match self.initiator.state() {
             State::Ready => {}
             State::Failed(error) => {
-                return Some(Err(cannot_be_used(&self.url, error)));
+                return Some(Err(cannot_be_used(&self.url, &self.host_nqn, error)));
             }
             _ => return None,
         }
@@ -306,7 +309,7 @@ impl Drive for Remote {
     }
 }
 
-fn cannot_be_used(url: &NvmeTcpUrl, error: &InitiatorError) -> DriveError {
+fn cannot_be_used(url: &NvmeTcpUrl, host_nqn: &Nqn, error: &InitiatorError) -> DriveError {
     // The Display of the error ends with the remedy, which is separate here.
     let what = match (&error.reason, error.step) {
         // The reason starts with the address.
@@ -314,6 +317,9 @@ fn cannot_be_used(url: &NvmeTcpUrl, error: &InitiatorError) -> DriveError {
         // The step names the queue.
         (Reason::Connection { why, .. }, Step::Negotiate(_) | Step::ConnectQueue(_) | Step::Authenticate(_)) => {
             format!("cannot use {url}: {}: {why}", error.step)
+        }
+        (Reason::Status { status: StatusCode::CONNECT_INVALID_HOST, .. }, _) => {
+            format!("cannot use {url} as host {host_nqn}: {}: {}", error.step, error.reason)
         }
         _ => format!("cannot use {url}: {}: {}", error.step, error.reason),
     };

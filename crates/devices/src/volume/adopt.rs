@@ -340,7 +340,7 @@ impl VolumeDrive {
         } else {
             return Ok(());
         };
-        Err(DriveError::new(format!("{text} {what}, at another address"), "name another drive"))
+        Err(DriveError::new(format!("{text} {what}, at another address, or a copy of its image"), "name another drive"))
     }
 
     /// Refuses a device that cannot replace a member, before it is written.

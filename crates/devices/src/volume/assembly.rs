@@ -1,6 +1,6 @@
 //! [`Assembly`]: the open devices of a volume before it is mounted, and their superblocks.
 
-use zonda_raid::{Agreement, MemberIndex, MemberState, Membership};
+use zonda_raid::{Agreement, Identity, MemberIndex, MemberState, Membership};
 use zonda_ring::Ring;
 
 use super::directory::{LastState, MISSING, Place, VOLUME_FILE, VolumeDirectory};
@@ -73,6 +73,25 @@ pub(super) fn member_of(own: &Membership, newest: &Membership) -> Option<usize> 
     (known.id == own.id() && known.state != MemberState::Failed).then_some(usize::from(own.member))
 }
 
+/// Whether the devices with these superblocks are enough active members of the volume.
+pub(super) fn are_enough<'a>(own: impl Iterator<Item = &'a Membership>, newest: &Membership) -> bool {
+    let active = own
+        .filter_map(|own| member_of(own, newest))
+        .filter(|at| newest.members[*at].state == MemberState::Active)
+        .fold(0, |bits, at| bits | 1 << at);
+    newest.scheme.is_some_and(|scheme| scheme.are_enough(active))
+}
+
+/// Whether this is the superblock of a member of another volume.
+pub(super) fn is_of_other(identity: &Identity, array: [u8; 16]) -> bool {
+    matches!(identity, Identity::Member(own) if own.array != array)
+}
+
+/// The notice for a member whose drive is used by another volume now.
+fn in_another_volume(place: &Place, at: usize, other: &str) -> String {
+    format!("{} is missing: the drive is {other}; zonda member replace --force uses it anyway", place.as_member(at))
+}
+
 impl Assembly {
     /// Opens the devices that can be opened. If the volume has split, the `side` of this member is
     /// chosen.
@@ -95,7 +114,7 @@ impl Assembly {
         let mut opened = opened.into_iter().map(|gathered| gathered.map(ProbedDevice::of));
         for (at, place) in directory.file.member.iter().enumerate() {
             if is_elsewhere(&directory, at) {
-                notices.push(format!("member {at} ({}) is missing: that drive is another member", place.at));
+                notices.push(format!("{} is missing: that drive is another member", place.as_member(at)));
                 devices.push(None);
                 continue;
             }
@@ -103,11 +122,7 @@ impl Assembly {
                 Ok(candidate) => match candidate.foreign(array).filter(|_| place.is_free()) {
                     // Its drive is used by another volume now.
                     Some(foreign) => {
-                        notices.push(format!(
-                            "member {at} ({}) is missing: the drive is {foreign}; zonda member replace --force uses \
-                             it anyway",
-                            place.at
-                        ));
+                        notices.push(in_another_volume(place, at, &foreign));
                         release_acquired([candidate.device], ring);
                         devices.push(None);
                     }
@@ -123,8 +138,8 @@ impl Assembly {
                 }
                 Err(error) => {
                     let error = error.of_member();
-                    notices.push(format!("member {at} ({}) is missing: {error}", place.at));
-                    let message = format!("member {at} ({}) is missing: {}", place.at, error.message);
+                    notices.push(format!("{} is missing: {error}", place.as_member(at)));
+                    let message = format!("{} is missing: {}", place.as_member(at), error.message);
                     first.get_or_insert(DriveError { message, ..error });
                     devices.push(None);
                 }
@@ -182,6 +197,16 @@ impl Assembly {
             Ok(None) | Err(_) => latest,
         };
         let newest = newest.map(|newest| Box::new(newest.clone()));
+        if newest.as_deref().is_some_and(|newest| are_enough(own.iter().copied(), newest)) {
+            drop(own);
+            for (at, candidate) in devices.iter_mut().enumerate() {
+                let other = candidate.as_ref().and_then(|candidate| candidate.probed.identity.as_ref());
+                if let Some(other) = other.filter(|other| is_of_other(other, array)).map(describe) {
+                    notices.push(in_another_volume(&directory.file.member[at], at, &other));
+                    release_acquired(candidate.take().map(|candidate| candidate.device), ring);
+                }
+            }
+        }
         let is_from_here = directory.owner().is_some_and(|owner| {
             let accepts = directory.file.accepts_missing && granted.iter().all(|claimed| owner.had(claimed));
             accepts || is_last_owner(&directory.file, owner, seen_epoch)
@@ -347,11 +372,12 @@ fn reserved_by_other(directory: &VolumeDirectory, at: usize, error: DriveError) 
 /// The error if another server may use the volume with the members that cannot be reached.
 fn may_be_used_elsewhere(directory: &VolumeDirectory, missing: &[usize]) -> DriveError {
     let shown = |at: &usize| format!("{at} ({})", directory.file.member.get(*at).map_or("unknown", |place| &place.at));
+    let plural = if missing.len() == 1 { "" } else { "s" };
     let missing = missing.iter().map(shown).collect::<Vec<String>>().join(", ");
     DriveError::new(
         format!(
-            "this directory may not be the one that last assembled the volume, and cannot reach members {missing}: \
-             another server may use the volume with them"
+            "cannot reach member{plural} {missing}: another server may have assembled the volume with them since it was last \
+             assembled from this directory, so that both would write to it"
         ),
         format!(
             "make them reachable from here; if no other server uses the volume: zonda volume takeover \

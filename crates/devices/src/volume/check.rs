@@ -9,8 +9,10 @@ use zonda_isal::Isal;
 use zonda_raid::{Event, Identity, MemberIndex, MemberState, Membership, MountOptions, Tuning, Volume, VolumeDevice};
 use zonda_zoned::{Blocks, CompletionQueue, Instant, Lba, NamespaceId, ZoneDescriptor, ZonedDevice};
 
+use super::assembly::{are_enough, is_of_other};
 use super::directory::{LastState, Place, VolumeDirectory};
-use super::open::{Names, tuning};
+use super::names::Names;
+use super::open::tuning;
 use super::outdated::must_be_newest;
 use super::report::{LostRange, Progress};
 use super::reservations::ReservationStore;
@@ -172,6 +174,17 @@ fn devices(directory: &VolumeDirectory) -> Result<Devices, DriveError> {
     let by_place: Vec<Option<&Membership>> = own.iter().map(Option::as_ref).collect();
     let refusal =
         newest.and_then(|newest| must_be_newest(&directory.file, &by_place, newest, newest.epoch, false).err());
+    if newest.is_some_and(|newest| are_enough(own.iter().flatten(), newest)) {
+        // A mount treats a drive of another volume as missing.
+        for (device, member) in found.iter_mut().zip(&mut members) {
+            let identity = device.as_mut().and_then(ImageSnapshot::identity);
+            if let Some(other) = identity.filter(|found| is_of_other(found, array)) {
+                *device = None;
+                (member.state, member.reason) =
+                    ("missing".to_owned(), Some(format!("the drive is {}", describe(&other))));
+            }
+        }
+    }
     for (at, (device, member)) in found.iter_mut().zip(&mut members).enumerate() {
         let known = newest.and_then(|newest| newest.members.get(at));
         let is_own = own[at].as_ref().zip(known).is_some_and(|(own, known)| own.id() == known.id);

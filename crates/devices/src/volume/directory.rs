@@ -86,6 +86,13 @@ pub(super) struct VolumeFile {
     pub(super) spare: Vec<Place>,
 }
 
+impl Place {
+    /// This entry as that of member `at`: its number, and its location if that is known.
+    pub(super) fn as_member(&self, at: impl std::fmt::Display) -> String {
+        if self.at == MISSING { format!("member {at}") } else { format!("member {at} ({})", self.at) }
+    }
+}
+
 impl VolumeFile {
     pub(super) fn new(name: String, array: String) -> VolumeFile {
         VolumeFile {
@@ -178,10 +185,13 @@ impl VolumeDirectory {
         let shown = path.display();
         refuse_occupied(path)?;
         fs::create_dir_all(path).map_err(|error| {
-            DriveError::new(
-                format!("cannot create the directory {shown}: {error}"),
-                "choose a directory that you can write to",
-            )
+            let help = match error.kind() {
+                ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                    "the path, or a part of it, is a file: choose another path for the directory"
+                }
+                _ => "choose a directory that you can write to",
+            };
+            DriveError::new(format!("cannot create the directory {shown}: {error}"), help)
         })?;
         let lock = Lock::acquire(path)?;
         refuse_occupied(path)?;
@@ -242,8 +252,11 @@ impl VolumeDirectory {
     pub(super) fn location(&self, place: &Place) -> Result<Location, DriveError> {
         if place.at == MISSING {
             return Err(DriveError::new(
-                format!("{VOLUME_FILE} has no location for it"),
-                format!("add the location to {}, or replace the member", self.path.join(VOLUME_FILE).display()),
+                format!("its location is not known ({VOLUME_FILE} has \"{MISSING}\")"),
+                format!(
+                    "enter the location in {}, or replace the member: zonda member replace",
+                    self.path.join(VOLUME_FILE).display()
+                ),
             ));
         }
         let location = place.at.parse().map_err(|error: zonda_config::ConfigError| {
@@ -390,8 +403,8 @@ fn must_be_volume(path: &Path) -> Result<(), DriveError> {
         Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::NotADirectory => {
             Err(DriveError::new(
                 format!("there is no volume in {}", path.display()),
-                "create one: zonda volume create; if its directory is lost, recreate it from its drives: zonda volume \
-                 import",
+                "check the path; zonda volume create creates a volume; if the directory of a volume is lost, zonda volume \
+                 import recreates it from its drives",
             ))
         }
         // Reading it reports other errors.
@@ -424,13 +437,17 @@ fn read(path: &Path) -> Result<VolumeFile, DriveError> {
             "check that it is a text file that you can read; zonda volume import recreates a lost one from its drives",
         )
     })?;
-    let file: VolumeFile = toml::from_str(&text).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let file: VolumeFile = zonda_config::parse(&text).map_err(|error| {
+        let before = error.span.as_ref().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = 1 + before.matches('\n').count();
         DriveError::new(
-            format!("{shown} is invalid: line {line}: {}", error.message()),
-            "correct the line, or recreate the file from the drives with zonda volume import; docs/guide/volumes.md \
-             describes it",
+            format!("{shown} is invalid: line {line}: {}", error.message),
+            format!(
+                "{}correct the line, or recreate the file from the drives: remove {shown}, and run zonda volume import {} \
+                 --members with the drives; docs/guide/volumes.md describes the file",
+                error.help.map_or_else(String::new, |help| format!("{help}; ")),
+                path.display()
+            ),
         )
     })?;
     if file.format != FORMAT {

@@ -182,7 +182,7 @@ impl VolumeDrive {
     /// Describes a member: its number and location.
     pub(super) fn shown(&self, member: MemberIndex) -> String {
         let place = self.directory.file.member.get(usize::from(member.0));
-        format!("member {} ({})", member.0, place.map_or("unknown", |place| place.at.as_str()))
+        place.map_or_else(|| format!("member {}", member.0), |place| place.as_member(member.0))
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = MemberIndex> + use<> {

@@ -579,8 +579,8 @@ fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
             newest.epoch,
             lacking.join(", ")
         ),
-        "name the missing drives, too; --force accepts drives whose epochs differ only because of mounts, or goes \
-         back to an older epoch, if enough members have one",
+        "name the missing drives, too; --force accepts drives whose epochs differ only because the volume was \
+         assembled, or goes back to an older epoch, if enough members have one",
     )
 }
 

@@ -6,11 +6,11 @@ use zonda_initiator::Holder;
 use zonda_raid::{Agreement, Identity, Level, MemberIndex, MemberState, Membership, VolumeError};
 use zonda_ring::{Ring, RingOptions};
 
-use super::assembly::member_of;
+use super::assembly::{are_enough, member_of};
 use super::directory::{LastState, MISSING, Place, VolumeDirectory};
 use super::identities::{holder, identities};
 use super::member_device::is_behind_server;
-use super::open::Names;
+use super::names::Names;
 use super::outdated::must_be_newest;
 use super::owner::describe_holder;
 use super::report::{MemberSummary, VolumeReport, VolumeState, last_failure};
@@ -75,7 +75,7 @@ impl VolumeReport {
                         unreachable.push(at);
                     }
                     let error = error.of_member();
-                    missing.get_or_insert_with(|| format!("member {at} ({}) is missing: {error}", place.at));
+                    missing.get_or_insert_with(|| format!("{} is missing: {error}", place.as_member(at)));
                     found.push(None);
                 }
             }
@@ -114,9 +114,9 @@ impl VolumeReport {
         let own: Vec<&Membership> = memberships.iter().flatten().chain(&spares).collect();
         let latest = own.iter().copied().reduce(|best, next| if next.is_newer_than(best) { next } else { best });
         let names = Names(&directory.file.member);
-        let mut refusal = refusals.first().map(|(_, error)| names.describe(error).message);
+        let mut split = None;
         let agreement = Agreement::of(&own, None, directory.file.epoch).unwrap_or_else(|error| {
-            refusal.get_or_insert_with(|| names.describe(&error).message);
+            split = Some(names.describe(&error).message);
             None
         });
         let agreement = agreement.or_else(|| Some(Agreement { newest: latest?, rejected: Vec::new() }));
@@ -128,6 +128,15 @@ impl VolumeReport {
             ));
         };
         let newest = agreement.newest;
+        if are_enough(own.iter().copied(), newest) {
+            // A mount treats a drive of another volume as missing.
+            let (foreign, others): (Vec<_>, Vec<_>) =
+                refusals.into_iter().partition(|(_, refusal)| matches!(refusal, VolumeError::Foreign { .. }));
+            foreign.iter().for_each(|(at, _)| found[*at] = None);
+            refusals = others;
+        }
+        let refusal = refusals.first().map(|(_, error)| names.describe(error).message);
+        let mut refusal = refusal.or(split);
         let members = directory.file.member.iter().enumerate().map(|(at, place)| {
             let member = MemberIndex(at as u8);
             let known = newest.members.get(at);

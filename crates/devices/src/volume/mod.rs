@@ -4,6 +4,7 @@
 //! directory.rs            volume.toml, which lists the members, and the lock
 //! place.rs                the entry of one device in volume.toml
 //! open_directory.rs       an open and locked directory
+//! names.rs                errors with the locations of members, and remedies
 //! open.rs                 creates and mounts volumes
 //! assembly.rs             opens the devices before a mount, and reads their superblocks
 //! gathering.rs            opens devices in parallel
@@ -69,6 +70,7 @@ mod manage;
 mod member_device;
 #[cfg(test)]
 mod mount_tests;
+mod names;
 mod open;
 mod open_directory;
 mod outdated;

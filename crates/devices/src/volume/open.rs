@@ -5,7 +5,7 @@ use std::path::Path;
 
 use zonda_config::{ByteSize, Rate};
 use zonda_isal::Isal;
-use zonda_raid::{Event, MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeDevice, VolumeError};
+use zonda_raid::{Event, MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeDevice};
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, ZonedDevice};
 
@@ -16,6 +16,7 @@ use super::directory::{LastState, Place, VOLUME_FILE, VolumeDirectory, VolumeRat
 use super::drive::{Notice, VolumeDrive};
 use super::manage::member_named;
 use super::member_device::{MemberDevice, release_acquired};
+use super::names::Names;
 use super::reservations::ReservationStore;
 use super::spares::{Other, Spare};
 use crate::opening::OnRing;
@@ -271,7 +272,7 @@ impl VolumeDrive {
             let count = if lost_blocks == 1 { "1 block".to_owned() } else { format!("{lost_blocks} blocks") };
             let text = format!(
                 "data lost: {count} in total; reads of lost blocks fail until they are written or trimmed; list them \
-                 with zonda volume status --lost"
+                 with zonda volume status --lost while the volume is served, or with zonda volume check while it is not"
             );
             drive.notify(true, text);
         }
@@ -339,6 +340,12 @@ fn open_all(
     for (location, place) in new.members.iter().chain(&new.spares).zip(places) {
         opened.push((MemberDevice::open(&directory.access(place)?, ring)?, false));
         let (device, is_of_volume) = opened.last_mut().expect("it was opened");
+        if device.own_geometry().conventional_zone_count > 0 {
+            return Err(DriveError::new(
+                format!("{location} has conventional zones: drives of a volume have only sequential zones"),
+                "name another drive, such as an image of profile zn540",
+            ));
+        }
         let probed = Probe::of_all(device.own_geometry()).run(device, ring)?;
         *is_of_volume = probed.identity.is_some();
         // Superblocks of an interrupted creation are not those of a volume.
@@ -410,7 +417,8 @@ fn must_be_different_drives<'a>(named: impl Iterator<Item = (String, &'a MemberD
         if let Some((earlier, _)) = named[..i].iter().find(|(_, earlier)| device.is_same_drive(earlier)) {
             return Err(DriveError::new(
                 format!("{earlier} and {name} are the same drive: both have the same identifier"),
-                "name each drive once",
+                "name each drive once; if one of the images is a copy of the other, create a new image instead: zonda drive \
+                 create",
             ));
         }
     }
@@ -510,91 +518,5 @@ pub(super) fn tuning(reserve_percent: u8, rates: VolumeRates, block_bytes: u32) 
         // Flush; of remote namespaces it is not known.
         is_cache_volatile: true,
         ..usual
-    }
-}
-
-/// The locations of members, for errors that have only their numbers.
-pub(super) struct Names<'a>(pub(super) &'a [Place]);
-
-impl Names<'_> {
-    /// Describes a member: its number and location.
-    fn shown(&self, member: MemberIndex) -> String {
-        let place = self.0.get(usize::from(member.0));
-        format!("member {} ({})", member.0, place.map_or("unknown", |place| place.at.as_str()))
-    }
-
-    pub(super) fn describe(&self, error: &VolumeError) -> DriveError {
-        let at = |member: &MemberIndex| match self.0.get(usize::from(member.0)) {
-            Some(place) => place.at.clone(),
-            None => format!("member {}", member.0),
-        };
-        match error {
-            VolumeError::Foreign { member, volume } => DriveError::new(
-                format!("{} belongs to another volume, which is named \"{volume}\"", at(member)),
-                "check volume.toml: it lists the drives of this volume in order",
-            ),
-            VolumeError::NoVolume { member } => DriveError::new(
-                format!("{} has no superblock of a volume", at(member)),
-                "check volume.toml: it lists the drives of this volume in order",
-            ),
-            VolumeError::Version { member, .. } | VolumeError::Member { member, .. } => {
-                DriveError::new(format!("{}: {error}", at(member)), "check volume.toml; see docs/guide/volumes.md")
-            }
-            VolumeError::TooManyMissing { tolerates, missing, rebuilding } => {
-                let they = |members: &[MemberIndex], what: &str| {
-                    let names: Vec<String> = members.iter().map(at).collect();
-                    let verb = if names.len() == 1 { "is" } else { "are" };
-                    (!names.is_empty()).then(|| format!("{} {verb} {what}", names.join(", ")))
-                };
-                let causes = [they(missing, "missing or out of date"), they(rebuilding, "not rebuilt yet")];
-                let causes: Vec<String> = causes.into_iter().flatten().collect();
-                DriveError::new(
-                    format!("cannot assemble the volume: {}, and it can lose at most {tolerates}", causes.join(", ")),
-                    "restore a missing member, whose data is needed; if a member is out of date because its drive was \
-                     restored from a copy, and there is no newer copy, run zonda serve DIR --accept-older",
-                )
-            }
-            VolumeError::UnidentifiedLosses { member, segment, blocks } => {
-                let count = if *blocks == 1 { "1 block".to_owned() } else { format!("{blocks} blocks") };
-                DriveError::new(
-                    format!(
-                        "the last writes of up to {count} are lost, and it is not known which: segment {segment} is \
-                         damaged on {}",
-                        at(member)
-                    ),
-                    format!(
-                        "restore the missing drives; if none is missing, zonda serve DIR --accept-losses mounts \
-                         without up to {count}: any block of the volume may then have older data, so check the file \
-                         system and compare with a backup"
-                    ),
-                )
-            }
-            VolumeError::OlderThanKnown { found, known } => DriveError::new(
-                format!(
-                    "the drives are out of date: they have epoch {found}, and the volume has reached epoch {known}"
-                ),
-                format!(
-                    "restore the drives that were active since; zonda serve DIR --accept-older continues with epoch \
-                     {found}, without later writes"
-                ),
-            ),
-            VolumeError::SplitBrain { newest, other, newest_epoch, other_epoch } => {
-                let side = |members: &[MemberIndex]| members.iter().map(at).collect::<Vec<String>>().join(", ");
-                DriveError::new(
-                    format!(
-                        "split brain: {} (epoch {newest_epoch}) and {} (epoch {other_epoch}) were written \
-                         independently",
-                        side(newest),
-                        side(other)
-                    ),
-                    "zonda serve DIR --keep-side MEMBER keeps the side of that member; the members of the other \
-                     side are treated as failed, and writes to them alone are lost",
-                )
-            }
-            VolumeError::TakenOver => DriveError::new(error.to_string(), "stop the other server"),
-            VolumeError::Config(remedy) => {
-                DriveError::new("the configuration of the volume is invalid", remedy.clone())
-            }
-        }
     }
 }

@@ -331,7 +331,7 @@ fn a_copy_does_not_mount_the_half_of_a_mirror_that_has_failed_for_its_owner() {
     bench.cut_off(1, &[1]);
     let error = bench.open(1).expect_err("member 1 has the last write");
     assert!(
-        error.message.contains("cannot reach members 1 (../d1): another server may use the volume with them"),
+        error.message.contains("cannot reach member 1 (../d1): another server may have assembled the volume"),
         "{error}"
     );
     assert_eq!(bench.is_held(), [false, true]);
@@ -348,7 +348,7 @@ fn a_directory_whose_volume_was_mounted_from_another_one_since_is_treated_as_a_c
     bench.close(1);
     bench.cut_off(0, &[1]);
     let error = bench.open(0).expect_err("its half is out of date");
-    assert!(error.message.contains("may not be the one that last assembled the volume"), "{error}");
+    assert!(error.message.contains("since it was last assembled from this directory"), "{error}");
     bench.reconnect(0);
     bench.open(0).expect("all members are present");
     assert_eq!(bench.read(0, 0), Ok(1));

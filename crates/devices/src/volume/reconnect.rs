@@ -8,7 +8,7 @@ use zonda_zoned::Instant;
 
 use super::VolumeDrive;
 use super::member_device::MemberDevice;
-use super::open::Names;
+use super::names::Names;
 use crate::DriveError;
 use crate::probe::Probed;
 

@@ -8,12 +8,12 @@ use zonda_zoned::Duration;
 
 use super::VolumeDrive;
 use super::bugs::{OwnerBug, is_seeded};
-use super::directory::{MISSING, VolumeDirectory};
+use super::directory::{MISSING, Place, VolumeDirectory};
 use super::lease::LEASE;
 use super::member_device::is_behind_server;
 use super::open::cannot_save;
 use super::targets::{Step, Targets};
-use crate::DriveError;
+use crate::{DriveError, Location};
 
 /// The result of a takeover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,12 +111,19 @@ impl VolumeDrive {
         }
         let (mut report, members_taken) = report_of(&directory, &targets);
         let not_taken = members_taken.iter().filter(|at| report.drives[**at].error.is_some()).count();
-        report.is_enough = options.accepts_missing || not_taken < directory.file.enough.unwrap_or(1);
+        let needed = directory.file.enough.unwrap_or(1);
+        // With the confirmation, only the members themselves must be enough.
+        report.is_enough = if options.accepts_missing {
+            options.releases || usable_drives(&directory, &report) >= needed
+        } else {
+            not_taken < needed
+        };
         if options.releases {
             targets.release(ring);
             directory.file.stays_reserved = false;
             directory.save().map_err(|error| cannot_save(&directory, &error))?;
         } else if !report.is_enough {
+            directory.file.accepts_missing = accepted_missing;
             let unrestored = roll_back(&mut directory, targets, stayed_reserved, ring);
             for drive in
                 report.drives.iter_mut().filter(|drive| drive.error.is_none() && !unrestored.contains(&drive.at))
@@ -152,6 +159,18 @@ fn report_of(directory: &VolumeDirectory, targets: &Targets) -> (TakeoverReport,
         report.drives.push(drive);
     }
     (report, members)
+}
+
+/// The maximum number of members that a mount after this takeover finds: drives that were acquired,
+/// and images. A spare may have replaced a member since this `volume.toml` was copied.
+fn usable_drives(directory: &VolumeDirectory, report: &TakeoverReport) -> usize {
+    let is_acquired = |at: &str| report.drives.iter().any(|drive| drive.at == at && drive.error.is_none());
+    let is_usable = |place: &&Place| match directory.location(place) {
+        Ok(location) if is_behind_server(&location) => is_acquired(&place.at),
+        Ok(Location::Image(path)) => path.is_dir(),
+        _ => false,
+    };
+    directory.file.member.iter().chain(&directory.file.spare).filter(is_usable).count()
 }
 
 /// Rolls a takeover back. If that does not succeed, the error says for which drives.

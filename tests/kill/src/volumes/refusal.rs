@@ -7,7 +7,7 @@ const DOCUMENTED: [(&str, &str); 9] = [
     ("unidentified losses", "are lost, and it is not known which"),
     ("older than the newest epoch", "the drives are out of date"),
     ("split brain", "split brain"),
-    ("no volume", "has no superblock of a volume"),
+    ("no volume", "no valid superblock of a volume found"),
     ("no member can be read", "cannot read any member of the volume"),
     ("no member can be read", "cannot open any member of the volume"),
     ("older than the newest epoch", "the members that are present are out of date"),

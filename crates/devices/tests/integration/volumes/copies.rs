@@ -100,7 +100,7 @@ fn drives_that_differ_only_by_a_mount_are_imported_by_force() {
     let options = ImportOptions { members, ..ImportOptions::default() };
     let error = ImportReport::of(&bench.at("vol"), &options).expect_err("b may be an older copy");
     assert!(
-        error.message.contains("an older copy, or not updated by the last mount") && error.help.contains("--force"),
+        error.message.contains("an older copy, or not updated by the last assembly") && error.help.contains("--force"),
         "{error}"
     );
     let report = ImportReport::of(&bench.at("vol"), &ImportOptions { force: true, ..options }).expect("it is forced");

@@ -62,7 +62,7 @@ fn a_volume_whose_directory_is_lost_is_imported_from_its_drives_in_any_order() {
     assert_eq!(places(&degraded), [Some("../deep/x"), Some("../b"), None]);
     assert!(degraded.warnings[0].starts_with("member 2 ("), "{:?}", degraded.warnings);
     let mut volume = open(&bench, "degraded");
-    assert!(notices(&mut volume).contains("member 2 (missing) is missing: volume.toml has no location for it"));
+    assert!(notices(&mut volume).contains("member 2 is missing: its location is not known"));
     assert_eq!(volume.report().state, VolumeState::Degraded);
     bench.check(&mut volume, 30, 1);
 }

@@ -159,7 +159,15 @@ fn status_reports_the_error_of_a_mount_for_a_foreign_drive() {
     let rename = |from: &str, to: &str| std::fs::rename(bench.at(from), bench.at(to)).expect("it exists");
     rename("b", "away");
     rename("x", "b");
-    refused("../b belongs to another volume");
+    // The others are enough: the member is treated as missing.
+    let looked = zonda_devices::VolumeReport::inspect(&bench.at("vol")).expect("its members can be read");
+    assert_eq!((looked.state, looked.refusal), (VolumeState::Degraded, None));
+    assert_eq!(looked.members[1].state, "missing");
+    rename("a", "away-a");
+    rename("y", "a");
+    refused("../a belongs to another volume");
+    rename("a", "y");
+    rename("away-a", "a");
     rename("b", "x");
     rename("a", "b");
     rename("away", "a");

@@ -261,7 +261,7 @@ impl Stage {
 
 /// Whether a mount is refused since members cannot be reached.
 pub(super) fn is_about_missing(error: &DriveError) -> bool {
-    error.message.contains("may not be the one that last assembled")
+    error.message.contains("since it was last assembled from this directory")
 }
 
 /// Whether a takeover is refused because of a superblock.
