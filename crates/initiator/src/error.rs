@@ -130,7 +130,9 @@ impl InitiatorError {
             (Reason::Protocol(_), _) => "the server violates the NVMe/TCP protocol: report a bug with this message",
             (Reason::Damaged, _) => "data was corrupted in transit: check the network",
             (Reason::Authentication(failure), _) => auth_remedy(*failure),
-            (Reason::SecretMissing, _) => "the server requires authentication: configure the secret of this host",
+            (Reason::SecretMissing, _) => {
+                "the server requires authentication: name the file with this host's secret with --secret-file"
+            }
             (Reason::Page(_), _) => "the format of the namespace is not supported: format it differently",
             (Reason::ControllerFatal, _) => "the controller has failed: check the server's log",
             (Reason::NoSuchNamespace, _) => "choose an active namespace of the subsystem",
@@ -146,7 +148,8 @@ impl InitiatorError {
 fn connect_remedy(status: StatusCode, result: u64) -> &'static str {
     use zonda_nvme::fabrics::connect_offsets as at;
     if status == StatusCode::CONNECT_INVALID_HOST {
-        return "the server does not allow this host: add its NQN to the server's configuration, or use another NQN";
+        return "the server does not allow this host NQN: allow it in the configuration of the server, or connect with \
+                one that is allowed: --host-nqn NQN";
     }
     if status == StatusCode::CONNECT_CONTROLLER_BUSY {
         return "all controllers of the server are in use: try again later, or raise its limit";
@@ -155,7 +158,7 @@ fn connect_remedy(status: StatusCode, result: u64) -> &'static str {
         return "the subsystem has moved: run discovery again";
     }
     if status == StatusCode::AUTHENTICATION_REQUIRED {
-        return "the server requires authentication: configure the secret of this host";
+        return "the server requires authentication: name the file with this host's secret with --secret-file";
     }
     if status == StatusCode::CONNECT_INVALID_PARAMETERS {
         let (is_data, offset) = (result >> 16 & 1 == 1, result as u16);
@@ -254,7 +257,8 @@ mod tests {
         assert_eq!(
             not_allowed.to_string(),
             "Connect of the admin queue: connect invalid host (status 1/84h); \
-             the server does not allow this host: add its NQN to the server's configuration, or use another NQN"
+             the server does not allow this host NQN: allow it in the configuration of the server, or connect with \
+             one that is allowed: --host-nqn NQN"
         );
     }
 

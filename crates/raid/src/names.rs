@@ -89,8 +89,13 @@ impl Scheme {
         };
         match parity {
             Some(wanted) if wanted != own => refuse(format!(
-                "{level} over {count} members has {own} for parity or copies, not {wanted}; omit --parity, or \
-                 choose level k+m"
+                "{level} over {count} members has {own} {} in each stripe, not {wanted}; omit --parity, or choose level k+m",
+                match (level, own) {
+                    (Level::Raid1 | Level::Raid01, 1) => "additional copy",
+                    (Level::Raid1 | Level::Raid01, _) => "additional copies",
+                    (_, 1) => "parity chunk",
+                    _ => "parity chunks",
+                }
             )),
             _ if own >= count => refuse(format!("with {own} of {count} members for parity none is left for data")),
             _ => Ok(Scheme { level, data: count - own, parity: own }),

@@ -9,9 +9,9 @@
 
 use zonda_zoned::Geometry;
 
-use crate::config::{Scheme, StreamShape, VolumeConfig};
+use crate::config::{Scheme, StreamShape, Tuning, VolumeConfig};
 use crate::format::{HEADER_COPIES, OOB_BYTES, chunk_meta_entries_max, footer_entries_per_block};
-use crate::limits::METADATA_ZONES;
+use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS};
 use crate::{MemberIndex, VolumeError};
 
 /// The kind of blocks that a segment receives.
@@ -159,6 +159,27 @@ impl Layout {
     }
 }
 
+/// The segments of a new volume that can hold data, of those that members with this many zones
+/// have.
+pub(crate) fn usable_segments(tuning: &Tuning, zones: u32) -> u32 {
+    let zones = zones.saturating_sub(METADATA_ZONES);
+    // Every stream may hold an open segment, and one that is being closed.
+    let open = 2 * (u32::from(tuning.small_segments) + u32::from(tuning.large_segments) + 1);
+    // With few zones: the open ones, and one more for hosts.
+    let open = open.min(zones / 3).max(open / 2 + 1);
+    let for_mounts = if tuning.has_contents { MOUNT_SEGMENTS } else { 0 };
+    zones.saturating_sub(open + RELOCATION_SEGMENTS + for_mounts)
+}
+
+/// The error for members of which no zone is left for data.
+pub(crate) fn too_few_zones(tuning: &Tuning, zones: u32) -> VolumeError {
+    let least = (METADATA_ZONES..u32::MAX).find(|zones| usable_segments(tuning, *zones) > 0).unwrap_or(u32::MAX);
+    VolumeError::Config(format!(
+        "the smallest member has {zones} zones, and each member needs at least {least} zones; name drives with more \
+         zones"
+    ))
+}
+
 impl Shape {
     /// `known`: the parameters of an existing volume.
     pub(crate) fn new(config: &VolumeConfig, members: &[Geometry], known: Option<Known>) -> Result<Shape, VolumeError> {
@@ -176,7 +197,7 @@ impl Shape {
         }
         if let Some(member) = members.iter().position(|member| member.conventional_zone_count > 0) {
             return refuse(format!(
-                "member {member} has conventional zones; use a namespace without conventional zones"
+                "member {member} has conventional zones; name a drive that has only sequential zones in its place"
             ));
         }
         let active = members.iter().filter_map(|member| member.max_active_zones).min();
@@ -218,8 +239,8 @@ impl Shape {
         };
         let (small, large) = (layout(config.small)?, layout(config.large)?);
         let zones = members.iter().map(|member| member.zone_count).min().unwrap_or(0);
-        if zones < METADATA_ZONES + crate::limits::RELOCATION_SEGMENTS + 2 {
-            return refuse(format!("the members have too few zones: {zones} on the smallest"));
+        if zones < METADATA_ZONES + RELOCATION_SEGMENTS + 2 {
+            return Err(too_few_zones(&config.tuning, zones));
         }
         Ok(Shape {
             scheme: config.scheme,

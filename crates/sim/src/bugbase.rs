@@ -136,10 +136,12 @@ impl BugbaseEntry {
     pub fn parse(text: &str) -> Result<BugbaseEntry, ConfigError> {
         let FormatText { format } = zonda_config::parse(text)?;
         if format != Some(FORMAT) {
-            let format = format.map_or_else(|| "no version".to_owned(), |format| format!("version {format}"));
-            let message = format!("the entry has {format} of the format, expected version {FORMAT}");
-            let help =
-                format!("shrink the failure again to write an entry with \"format = {FORMAT}\" and its scenario");
+            let found =
+                format.map_or_else(|| "no key \"format\"".to_owned(), |format| format!("\"format = {format}\""));
+            let message =
+                format!("not a stored failure of this version: it has {found}, expected \"format = {FORMAT}\"");
+            let help = "name a file that zonda sim SEED --shrink wrote, such as those in sim/bugbase; if an older version wrote \
+                        this one, repeat zonda sim with its seed and --shrink";
             return Err(ConfigError::new(message).help(help));
         }
         let entry: EntryText = zonda_config::parse(text)?;
@@ -318,9 +320,9 @@ mod tests {
         let refused = |text: &str| BugbaseEntry::parse(text).unwrap_err().message;
         let text = entry().to_toml();
         let newer = refused(&text.replace("format = 2\n", "format = 3\nnews = 1\n"));
-        assert_eq!(newer, "the entry has version 3 of the format, expected version 2");
+        assert_eq!(newer, "not a stored failure of this version: it has \"format = 3\", expected \"format = 2\"");
         let first = refused(&text.replace("format = 2\n", ""));
-        assert_eq!(first, "the entry has no version of the format, expected version 2");
+        assert_eq!(first, "not a stored failure of this version: it has no key \"format\", expected \"format = 2\"");
     }
 
     #[test]

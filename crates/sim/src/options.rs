@@ -219,10 +219,10 @@ impl Part {
         ("mix", Part::Mix),
         ("cuts", Part::Cuts),
         ("blackholes", Part::Blackholes),
-        ("deaths", Part::Deaths),
+        ("kills", Part::Deaths),
         ("stalls", Part::Stalls),
         ("crashes", Part::Crashes),
-        ("strangers", Part::RogueClients),
+        ("rogue-clients", Part::RogueClients),
         ("digests", Part::Digests),
         ("authentication", Part::Authentication),
         ("reservations", Part::Reservations),
@@ -231,7 +231,7 @@ impl Part {
         ("trims", Part::Trims),
         ("rot", Part::Rot),
         ("member-losses", Part::MemberLosses),
-        ("absences", Part::Absences),
+        ("missing-members", Part::Absences),
         ("rebuilds", Part::Rebuilds),
         ("scrubs", Part::Scrubs),
         ("slow-members", Part::SlowMembers),
@@ -246,9 +246,17 @@ impl Part {
         ("reset-faults", Part::ResetFaults),
         ("ignored-flushes", Part::IgnoredFlushes),
         ("misdirected-writes", Part::MisdirectedWrites),
-        ("cut-openings", Part::CutOpenings),
+        ("interrupted-opens", Part::CutOpenings),
         ("full-disk", Part::FullDisk),
         ("truncation", Part::Truncation),
+    ];
+
+    /// Former names, which are still accepted: stored scenarios have them.
+    pub const FORMER_NAMES: [(&'static str, Part); 4] = [
+        ("deaths", Part::Deaths),
+        ("strangers", Part::RogueClients),
+        ("absences", Part::Absences),
+        ("cut-openings", Part::CutOpenings),
     ];
 
     /// The part's name.
@@ -376,7 +384,10 @@ impl FromStr for Part {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Part, UnknownName> {
-        find("a part of a scenario", &Part::ALL, name)
+        match Part::FORMER_NAMES.iter().find(|(former, _)| *former == name) {
+            Some((_, part)) => Ok(*part),
+            None => find("a part of a scenario", &Part::ALL, name),
+        }
     }
 }
 

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use zonda_chap::{Group, Policy, Secret};
 use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan, parse_with};
 use zonda_nvme::Nqn;
-use zonda_ring::limits;
+use zonda_ring::{Address, limits};
 use zonda_ssd::description::{Profiles, SpecError};
 use zonda_zoned::{Duration, NamespaceId};
 
 use crate::memory::MEMORY_MIN;
 
+use super::nbd::{NBD_PORT_DEFAULT, NbdPlan, NbdSpec};
 use super::{
     HostPlan, HostSpec, ListenSpec, MODEL_DEFAULT, NAMESPACES_MAX, NBD_TABLES_MAX, NamespacePlan, NamespaceSpec,
     PORT_DEFAULT, SUBSYSTEMS_MAX, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec, nbd,
@@ -55,7 +56,7 @@ impl ServerSpec {
             None => vec![SocketAddr::from(([127, 0, 0, 1], PORT_DEFAULT))],
             Some(listen) => listen_addresses(listen)?,
         };
-        let http = self.server.http.as_ref().map(|http| address(http, http.get_ref())).transpose()?;
+        let http = self.server.http.as_ref().map(http_address).transpose()?;
         if self.subsystem.is_empty() {
             return Err(ConfigError::new("no subsystem is configured").help(MUST_CONTAIN).into());
         }
@@ -82,7 +83,9 @@ impl ServerSpec {
             let error = ConfigError::at(excess, format!("too many [[nbd]] tables: {}", self.nbd.len()));
             return Err(error.help(format!("the maximum is {NBD_TABLES_MAX}")).into());
         }
-        let nbd = self.nbd.iter().map(|spec| nbd::check(spec, &subsystems, context)).collect::<Result<_, _>>()?;
+        let nbd: Vec<NbdPlan> =
+            self.nbd.iter().map(|spec| nbd::check(spec, &subsystems, context)).collect::<Result<_, _>>()?;
+        self.nbd.iter().zip(&nbd).try_for_each(|(spec, plan)| must_differ(spec, plan, &listen))?;
         let accepted = zonda_devices::VolumeOpenOptions::default();
         Ok(ServerPlan {
             listen,
@@ -149,6 +152,26 @@ fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, Con
     texts.iter().map(|text| address(listen, text)).collect()
 }
 
+/// Refuses an address for both NVMe/TCP and NBD.
+fn must_differ(spec: &Spanned<NbdSpec>, plan: &NbdPlan, listen: &[SocketAddr]) -> Result<(), ConfigError> {
+    let is_used = |address: &Address| matches!(address, Address::Tcp(tcp) if tcp.port() != 0 && listen.contains(tcp));
+    let Some(both) = plan.listen.iter().find(|address| is_used(address)) else { return Ok(()) };
+    let message = format!("{both} is already the NVMe/TCP address of this server: listen of [server]");
+    let error = match &spec.get_ref().listen {
+        Some(listen) => ConfigError::at(listen, message),
+        None => ConfigError::at(spec, message),
+    };
+    Err(error.help(format!("choose another port for NBD clients, such as {NBD_PORT_DEFAULT}, or for [server]")))
+}
+
+fn http_address(http: &Spanned<String>) -> Result<SocketAddr, ConfigError> {
+    if http.get_ref() == "off" {
+        let error = ConfigError::at(http, "\"off\" is not an address");
+        return Err(error.help("remove the key http: without it, the server has no HTTP port"));
+    }
+    address(http, http.get_ref())
+}
+
 fn address<T>(place: &Spanned<T>, text: &str) -> Result<SocketAddr, ConfigError> {
     resolve(text).map_err(|reason| {
         ConfigError::at(place, reason)
@@ -178,7 +201,7 @@ fn subsystem(
     images: &mut Vec<PathBuf>,
 ) -> Result<SubsystemPlan, SpecError> {
     let table = spec.get_ref();
-    let nqn = name(&table.nqn)?;
+    let nqn = name(&table.nqn, "use an NQN such as \"nqn.2026-01.io.zonda:mine\"")?;
     let serial = match &table.serial {
         Some(serial) => identify_string(serial, SERIAL_CHARACTERS_MAX)?,
         None => serial_of(&nqn),
@@ -294,7 +317,7 @@ fn host(spec: &Spanned<HostSpec>, context: &ParseContext<'_>) -> Result<HostPlan
         return Err(ConfigError::at(spec, "controller_secret requires a secret of the host")
             .help("add secret or secret_file: NVMe authenticates the controller only after the host"));
     }
-    Ok(HostPlan { nqn: name(&table.nqn)?, secret, controller_secret })
+    Ok(HostPlan { nqn: name(&table.nqn, HOST_NQN_HELP)?, secret, controller_secret })
 }
 
 fn secret(
@@ -324,11 +347,11 @@ fn secret(
 
 const SECRET_HELP: &str = "generate one with zonda secret or nvme gen-dhchap-key";
 
-fn name(text: &Spanned<String>) -> Result<Nqn, ConfigError> {
-    Nqn::new(text.get_ref()).map_err(|reason| {
-        ConfigError::at(text, format!("not a valid NQN: {reason}"))
-            .help("use an NQN such as \"nqn.2026-01.io.zonda:mine\"")
-    })
+const HOST_NQN_HELP: &str =
+    "use the NQN of the host, as in its /etc/nvme/hostnqn: \"nqn.2014-08.org.nvmexpress:uuid:...\"";
+
+fn name(text: &Spanned<String>, example: &str) -> Result<Nqn, ConfigError> {
+    Nqn::new(text.get_ref()).map_err(|reason| ConfigError::at(text, format!("not a valid NQN: {reason}")).help(example))
 }
 
 /// Checks a string of Identify Controller: ASCII, and not too long.

@@ -119,7 +119,10 @@ pub fn nbd_address(text: &str, base: &Path) -> Result<Address, String> {
             return Err("\"unix:\" without a path".to_owned());
         }
         if bytes > UNIX_PATH_BYTES_MAX {
-            return Err(format!("the path of the Unix socket has {bytes} bytes; the maximum is {UNIX_PATH_BYTES_MAX}"));
+            return Err(format!(
+                "the path of the Unix socket has {bytes} bytes, and the maximum is {UNIX_PATH_BYTES_MAX}: choose a shorter \
+                 path"
+            ));
         }
         return Ok(Address::Unix(path));
     }

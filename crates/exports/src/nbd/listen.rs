@@ -151,7 +151,9 @@ fn cannot_lock(address: &Address, path: &Path, error: &io::Error) -> ServeError 
 
 fn cannot_listen(address: &Address, error: &io::Error) -> ServeError {
     let help = match (address, error.kind()) {
-        (_, io::ErrorKind::AddrInUse) => "stop the other server, or choose another --nbd address",
+        (_, io::ErrorKind::AddrInUse) => {
+            "stop the other server, or choose another address: --nbd, or listen of [[nbd]] in a configuration"
+        }
         (Address::Tcp(_), io::ErrorKind::PermissionDenied) => {
             "ports below 1024 require privileges: choose another port"
         }

@@ -20,8 +20,8 @@ use super::{Counters, Phase, Volume};
 use crate::config::VolumeConfig;
 use crate::event::{Event, FailReason};
 use crate::format::ArrayId;
-use crate::limits::{METADATA_ZONES, MOUNT_SEGMENTS, RELOCATION_SEGMENTS, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
-use crate::shape::{Known, Shape};
+use crate::limits::{METADATA_ZONES, REPORT_ZONES_MAX, REQUEST_BLOCKS_MAX};
+use crate::shape::{Known, Shape, too_few_zones, usable_segments};
 use crate::tables::SegmentIndex;
 use crate::{MemberIndex, VolumeError};
 
@@ -442,14 +442,8 @@ pub(super) fn fit_streams(config: &mut VolumeConfig, members: &[Geometry]) {
 
 /// Maximum capacity of a new volume, without overprovisioning.
 pub(super) fn usable_blocks(config: &VolumeConfig, shape: &Shape, members: &[Geometry]) -> u64 {
-    let zones = members.iter().map(|member| member.zone_count - METADATA_ZONES).min().unwrap_or(0);
-    // Every stream may hold an open segment, and one that is being closed.
-    let open = 2 * (u32::from(config.tuning.small_segments) + u32::from(config.tuning.large_segments) + 1);
-    // With few zones: the open ones, and one more for hosts.
-    let open = open.min(zones / 3).max(open / 2 + 1);
-    let for_mounts = if config.tuning.has_contents { MOUNT_SEGMENTS } else { 0 };
-    let usable = zones.saturating_sub(open + RELOCATION_SEGMENTS + for_mounts);
-    u64::from(usable) * shape.segment_blocks()
+    let zones = members.iter().map(|member| member.zone_count).min().unwrap_or(0);
+    u64::from(usable_segments(&config.tuning, zones)) * shape.segment_blocks()
 }
 
 /// The geometry that hosts see.
@@ -463,6 +457,17 @@ pub(super) fn volume_geometry(
     let usable_blocks = usable_blocks(config, shape, members);
     let most = usable_blocks * u64::from(100 - config.tuning.reserve_percent.min(100)) / 100;
     let wanted = config.volume_blocks.unwrap_or(most);
+    if is_new && usable_blocks == 0 {
+        return Err(too_few_zones(&config.tuning, zones + METADATA_ZONES));
+    }
+    if is_new && wanted == 0 {
+        return Err(VolumeError::Config(match config.volume_blocks {
+            Some(_) => format!("a volume has at least 1 block of {} bytes; choose a larger size", shape.block_bytes),
+            None => {
+                format!("a reserve of {}% leaves no space; choose a smaller reserve", config.tuning.reserve_percent)
+            }
+        }));
+    }
     if (is_new && wanted > usable_blocks) || wanted == 0 {
         return Err(VolumeError::Config(format!(
             "the members hold at most {usable_blocks} blocks ({most} with a reserve of {}%), but {wanted} were \

@@ -208,7 +208,7 @@ fn a_device_that_is_not_the_member_is_refused_and_stays_as_it_was() {
         bench.pull(1);
         Slow::new(geometry(64), 1)
     });
-    assert!(wiped.contains("no superblock of this volume") && wiped.contains("replace"), "{wiped}");
+    assert!(wiped.contains("no valid superblock of this volume found") && wiped.contains("replace"), "{wiped}");
     let other = refused(&|bench: &mut Bench| {
         bench.pull(1);
         Bench::new(config(MIRROR), 64, 99).volume.replace(MemberIndex(0), None).expect("it is present")

@@ -79,7 +79,7 @@ impl<L> DriveSpec<L> {
         ];
         for (key, what, count, max) in sizes {
             if count > max {
-                let error = ConfigError::new(format!("a drive with {count} {what} is too large to be simulated"));
+                let error = ConfigError::new(format!("a drive with {count} {what} is too large"));
                 let error = error.within(set::place_of(key, &self.set).unwrap_or_else(|| self.profile.span()));
                 return Err(error.help(format!("the maximum is {max}; reduce {key}")));
             }

@@ -55,8 +55,9 @@ fn check_sizes(profile: &Profile) -> Result<(), Mistake> {
     require((512..=65_536).contains(&block), "geometry.block_size", "must be 512 B to 64 KiB")?;
     let flash = &profile.flash;
     let in_blocks: [(&str, ByteSize); 7] = [
-        ("geometry.zone_size", geometry.zone_size),
+        // A size is often derived from the capacity: the error must name the value that was given.
         ("geometry.zone_capacity", geometry.zone_capacity),
+        ("geometry.zone_size", geometry.zone_size),
         ("geometry.max_transfer", geometry.max_transfer),
         ("geometry.max_append", geometry.max_append),
         ("flash.read_unit", flash.read_unit),
@@ -163,7 +164,12 @@ fn check_elements(profile: &Profile) -> Result<(), Mistake> {
         AllocationKind::Hchunk(units) => require(
             units_per_lun.is_multiple_of(u64::from(units)),
             "zones.allocation",
-            &format!("is \"{kind}\", and {units} does not divide a zone's erase units on each die ({units_per_lun})"),
+            &format!(
+                "is \"{kind}\", and {units} does not divide the number of erase blocks of a zone on each die, which is \
+                 {units_per_lun}: geometry.zone_capacity ({}) divided by zones.parallelism ({}) and flash.erase_unit ({}), \
+                 rounded up",
+                profile.geometry.zone_capacity, zones.parallelism, profile.flash.erase_unit
+            ),
         )?,
         AllocationKind::Block => {}
     }

@@ -168,7 +168,9 @@ pub(crate) mod tests {
             ),
             (
                 "allocation = \"hchunk-2\"",
-                "zones.allocation is \"hchunk-2\", and 2 does not divide a zone's erase units on each die (1)",
+                "zones.allocation is \"hchunk-2\", and 2 does not divide the number of erase blocks of a zone on each die, \
+                 which is 1: geometry.zone_capacity (1536 KiB) divided by zones.parallelism (4) and flash.erase_unit \
+                 (768 KiB), rounded up",
             ),
         ] {
             assert_eq!(zones_error(lines), expected);

@@ -243,13 +243,24 @@ impl Default for ConventionalSpec {
     }
 }
 
+/// Names a complete profile in an error about a missing key, since others may be missing, too.
+fn with_example(error: ConfigError) -> ConfigError {
+    match &error.help {
+        Some(help) if error.message.starts_with("missing key") => {
+            let help = format!("{help}; crates/profiles/drives/tiny.toml is a complete profile");
+            error.help(help)
+        }
+        _ => error,
+    }
+}
+
 impl Profile {
     /// Parses and checks a profile.
     ///
     /// # Errors
     /// The first error, with its place in the text if known.
     pub fn parse(text: &str) -> Result<Profile, ConfigError> {
-        let mut profile: Profile = zonda_config::parse(text)?;
+        let mut profile: Profile = zonda_config::parse(text).map_err(with_example)?;
         check::check(&profile).map_err(|mistake| {
             let span = locate::locate(text, &mistake.key);
             ConfigError { message: format!("{} {}", mistake.key, mistake.remedy), span, help: None }

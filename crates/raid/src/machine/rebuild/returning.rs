@@ -341,7 +341,8 @@ impl Returning {
 }
 
 fn no_superblock(member: MemberIndex) -> VolumeError {
-    let what = "it holds no superblock of this volume, so it was wiped; replace the member with it".to_owned();
+    let what =
+        "no valid superblock of this volume found: it was wiped, or is damaged; replace the member with it".to_owned();
     VolumeError::Member { member, what }
 }
 
