@@ -51,7 +51,7 @@ impl Failure {
         match &error.source {
             ErrorSource::JobFile => Failure::in_file(&error.error, path, text),
             ErrorSource::Profile { path, text } => {
-                Failure::in_file(&described(&error.error, "docs/guide/drives.md"), path, text)
+                Failure::in_file(&described(&error.error, PROFILE_GUIDE), path, text)
             }
         }
     }
@@ -81,8 +81,18 @@ fn shown(text: &str, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
+/// The guide that describes the keys of profiles.
+const PROFILE_GUIDE: &str = "docs/guide/drives.md";
+
+/// Whether a message starts with the path of a key of a profile, such as `geometry.zones`.
+fn is_about_profile(message: &str) -> bool {
+    let tables = ["geometry.", "flash.", "channel.", "link.", "write_buffer.", "zones.", "conventional.", "firmware."];
+    tables.iter().any(|table| message.starts_with(table))
+}
+
 /// An error in a file whose keys this guide describes: the remedy of errors that have none.
 pub(crate) fn described(error: &ConfigError, guide: &str) -> ConfigError {
+    let guide = if is_about_profile(&error.message) { PROFILE_GUIDE } else { guide };
     let described = || format!("{guide} describes the keys and their values");
     ConfigError { help: Some(error.help.clone().unwrap_or_else(described)), ..error.clone() }
 }

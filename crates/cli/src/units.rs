@@ -42,6 +42,11 @@ pub(crate) fn time(nanoseconds: u64) -> String {
     Duration(nanoseconds).to_string()
 }
 
+/// Parses an argument of the command line.
+pub(crate) fn whole_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,7 +64,7 @@ pub(crate) struct SimArgs {
           value_parser = clap::value_parser!(u64).range(1..=SEEDS_MAX))]
     seeds: u64,
     /// First seed
-    #[arg(long, value_name = "SEED", default_value_t = 1, conflicts_with = "seed")]
+    #[arg(long, value_name = "SEED", default_value_t = 1, conflicts_with = "seed", value_parser = units::whole_number)]
     first: u64,
     /// Simulate a bare drive with queue depth 1 and without faults
     #[arg(long)]
@@ -95,7 +95,7 @@ pub(crate) struct SimArgs {
     scale: u64,
     /// Leave out these parts of the scenario, such as power-loss; zonda sim --help lists them
     #[arg(long, value_name = "PARTS", value_delimiter = ',', hide_possible_values = true,
-          value_parser = PossibleValuesParser::new(Part::ALL.map(|(name, _)| name)))]
+          value_parser = PossibleValuesParser::new(Part::ALL.map(part_value)))]
     without: Vec<String>,
     /// Number of seeds to run in parallel [default: one per core]
     #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -131,6 +131,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
 fn kind_value((name, kind): (&'static str, ScenarioKind)) -> PossibleValue {
     let value = PossibleValue::new(name);
     if kind == ScenarioKind::All { value.alias(ScenarioKind::ALL_FORMER_NAME) } else { value }
+}
+
+/// A part as a value of `--without`.
+fn part_value((name, part): (&'static str, Part)) -> PossibleValue {
+    let former = Part::FORMER_NAMES.iter().filter(|(_, known)| *known == part).map(|(former, _)| *former);
+    PossibleValue::new(name).aliases(former)
 }
 
 impl SimArgs {

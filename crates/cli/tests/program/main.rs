@@ -18,6 +18,7 @@ mod ownership;
 mod read_only;
 mod reload;
 mod remedies;
+mod remedies_followed;
 mod reservations;
 mod restarts;
 mod secrets;

@@ -7,7 +7,7 @@ use super::server::Server;
 use super::{Scratch, file, output_in, output_of, refused_in, scratch, zonda_in};
 
 /// Three members of a volume `vol` of level 5, and another drive `d`.
-fn make(name: &str) -> Scratch {
+pub(crate) fn make(name: &str) -> Scratch {
     let directory = scratch(name);
     for drive in ["a", "b", "c", "d"] {
         let size = ["--profile", "zn540-zapraid", "--zones", "24", "--zone-capacity", "1MiB"];
@@ -17,17 +17,17 @@ fn make(name: &str) -> Scratch {
     directory
 }
 
-const SERVE: [&str; 4] = ["--listen", "127.0.0.1:0", "--http", "off"];
+pub(crate) const SERVE: [&str; 4] = ["--listen", "127.0.0.1:0", "--http", "off"];
 
 /// The error and its remedy, in a line each.
-fn refusal(directory: &Path, arguments: &[&str]) -> (String, String) {
+pub(crate) fn refusal(directory: &Path, arguments: &[&str]) -> (String, String) {
     let text = refused_in(directory, arguments);
     let (error, help) = text.split_once("= help:").expect("there is a remedy");
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     (one_line(error), one_line(help))
 }
 
-fn help(directory: &Path, arguments: &[&str]) -> String {
+pub(crate) fn help(directory: &Path, arguments: &[&str]) -> String {
     refusal(directory, arguments).1
 }
 
@@ -98,7 +98,7 @@ fn members_that_are_out_of_date_are_accepted_only_if_enough_are_present() {
     Server::start(&directory, &["vol"]).stop();
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("the disk has space");
     for entry in fs::read_dir(from).expect("it is there").map(|entry| entry.expect("it can be read")) {
         fs::copy(entry.path(), to.join(entry.file_name())).expect("the disk has space");
@@ -282,7 +282,7 @@ fn a_missing_file_is_to_be_looked_for_where_files_of_its_kind_are() {
 #[test]
 fn each_part_that_a_simulation_can_leave_out_is_described() {
     let help = output_of(&["sim", "--help"]);
-    for line in ["rot                 silent corruption", "deaths              kills and restarts of hosts"] {
+    for line in ["rot                 silent corruption", "kills               kills and restarts of hosts"] {
         assert!(help.contains(line), "{help}");
     }
 }

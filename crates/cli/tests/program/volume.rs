@@ -113,7 +113,7 @@ fn invalid_volumes_are_refused_with_a_remedy() {
     for (arguments, words) in [
         (&["--members", "drives/a,drives/b", "--level", "5"][..], "RAID 5 needs at least 3 members, not 2"),
         (&["--members", "drives/a,drives/a"], "drive drives/a is given twice"),
-        (&["--members", MEMBERS, "--data", "2"], "data chunks: 3, not 2"),
+        (&["--members", MEMBERS, "--data", "2"], "has 3 data chunks, not 2"),
         (&["--members", "drives/a,drives/none"], "drives/none"),
         (&["--members", MEMBERS, "--size", "1TiB"], "the members hold at most"),
     ] {

@@ -75,7 +75,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Override the seed of the job file
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::whole_number)]
     seed: Option<u64>,
     /// Do not show progress
     #[arg(long, short)]

@@ -31,6 +31,10 @@ const ZONE_CAPACITY_DEFAULT: ByteSize = ByteSize(64 << 20);
 const NUMBERS_HELP: &str =
     "change --zones or --zone-capacity; zonda drive show PROFILE shows the values of the profile";
 
+const ALLOCATION_HELP: &str = "choose another --allocation: fixed, superblock, block, vchunk-N (N divides zones.parallelism) or \
+                               hchunk-N (N divides the number of erase blocks of a zone on each die); zonda drive show PROFILE \
+                               shows these values";
+
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CreateArgs {
@@ -124,7 +128,7 @@ fn drive(
     }
     spec.plan(&files::PROFILES).map_err(|error| match &error.source {
         ErrorSource::JobFile if allocation.is_some() && error.error.message.starts_with("zones.allocation") => {
-            let help = error.error.help.clone().unwrap_or_else(|| "choose another --allocation".to_owned());
+            let help = error.error.help.clone().unwrap_or_else(|| ALLOCATION_HELP.to_owned());
             Failure::input(error.error.message.clone(), help)
         }
         _ => in_words(&error),

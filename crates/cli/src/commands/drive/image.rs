@@ -18,8 +18,12 @@ use crate::table::Table;
 use crate::{remedies, units, zone_map};
 
 /// The remedy for an image that another program writes to.
-const IN_USE: &str = "stop the program that uses it; zonda serve --read-only, and other commands that only read, can use \
-                                 the image at the same time; for a member of a served volume: zonda volume scrub verifies all members";
+const IN_USE: &str = "stop the program that uses it, or let it serve the image with zonda serve --read-only: zonda drive show and \
+                      zonda drive check can then read the image; zonda status shows the drives of a running server, and zonda volume \
+                      scrub verifies all members of a served volume";
+
+/// The remedy for a missing image, where a new one would be of no use.
+pub(super) const NO_IMAGE: &str = "check the path: give the directory of an existing image";
 
 /// What `zonda drive show DIR --json` prints.
 #[derive(Serialize)]
@@ -85,7 +89,11 @@ fn look(directory: &Path, refused: fn(DriveError) -> Failure) -> Result<ImageDir
 
 /// For commands that cannot use the drive through its server.
 fn refused(error: DriveError) -> Failure {
-    if error.is_in_use { Failure::input(error.message, IN_USE) } else { connect::failure(error) }
+    match error {
+        error if error.is_in_use => Failure::input(error.message, IN_USE),
+        error if error.is_missing => Failure::input(error.message, NO_IMAGE),
+        error => connect::failure(error),
+    }
 }
 
 fn unusable(directory: &Path, error: &zonda_image::ImageError) -> Failure {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use zonda_devices::repair_image;
 use zonda_image::RepairReport;
 
+use super::image::NO_IMAGE;
 use crate::commands::connect;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
@@ -106,6 +107,9 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), Failure> {
     });
     bar.finish();
     let report = report.map_err(|error| {
+        if error.is_missing {
+            return Failure::input(error.message, NO_IMAGE);
+        }
         connect::failure_without(error, &["zonda drive repair", "zonda zone"], "restore the image from a backup")
     })?;
     let repaired = Repaired::of(args, &report);

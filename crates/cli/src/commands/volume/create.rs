@@ -12,7 +12,7 @@ use super::show;
 use crate::commands::connect::{self, CredentialArgs};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
-use crate::remedies;
+use crate::{remedies, units};
 
 pub(crate) const LONG_ABOUT: &str = "Create a volume of zoned drives. All data on the drives is lost; drives that hold data are refused \
 without --force.
@@ -55,8 +55,8 @@ pub(crate) struct CreateArgs {
     /// Space reserved for garbage collection; more space reduces write amplification
     #[arg(long, value_name = "PERCENT", default_value_t = 12, value_parser = clap::value_parser!(u8).range(1..=90))]
     reserve: u8,
-    /// Chunk size for writes of fewer than 16 blocks, in blocks; larger writes have chunks of their
-    /// own [default: 1, or 4 for drives without metadata]
+    /// Chunk size for writes of fewer than 16 blocks, in blocks; the chunks of larger writes always
+    /// have 16 blocks [default: 1, or 4 for drives without metadata]
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(1..))]
     chunk: Option<u32>,
     /// Maximum write rate of a rebuild, such as 200MiB/s [default: unlimited]
@@ -116,9 +116,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     })?;
     if let Some(data) = data.filter(|data| *data != scheme.data) {
         let message = format!(
-            "the level does not match the members: {} members make {scheme} with data chunks: {}, not {data}",
+            "the level does not match the members: over {} members, a stripe of {scheme} has {}, not {data}",
             members.len(),
-            scheme.data
+            units::counted(u64::from(scheme.data), "data chunk")
         );
         return Err(Failure::input(message, "change --level, --data or --parity, or the number of members"));
     }

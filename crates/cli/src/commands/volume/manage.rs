@@ -20,6 +20,8 @@ are read, and nothing is assembled or written, also with --wait: a rebuild conti
 The epoch of a volume that is not in use increases each time it is assembled or its members change, as the event count of mdadm \
 does; a member with an older epoch is out of date.
 
+A segment is one zone of each member, written and reclaimed together. Free segments hold no data.
+
 In state \"data lost\", reads of lost blocks fail until the blocks are written or trimmed; all other blocks are intact. --lost lists \
 the lost blocks, with their byte offset in the export as dd uses it with iflag=skip_bytes.
 
@@ -38,8 +40,8 @@ The exit code is 1 if a block is lost or the volume has failed.";
 pub(super) const RATES_LONG_ABOUT: &str = "Set the maximum rates of rebuild and scrub. Rates that are not given do not change; without any, show \
 the rates.";
 
-pub(super) const READD_LONG_ABOUT: &str = "Add a failed member to the volume again, and keep its data. Zones that were complete before it failed \
-are kept; only writes that it missed are copied. The member is in state rebuilding until that is complete.
+pub(super) const READD_LONG_ABOUT: &str = "Add a failed member to the volume again, and keep its data. Zones that were full and \
+had their footer (a table of the zone's blocks) before it failed are kept; only the rest is copied. The member is in state rebuilding until that is complete.
 
 A member that was lost is added again automatically when it responds, or when the volume is assembled with it. A member that was \
 failed by command or for flapping needs this command. Drives that were wiped, belong to another volume, or were written to after \

@@ -194,9 +194,9 @@ pub(super) fn inspect(directory: &Path) -> Result<VolumeReport, Failure> {
 /// Lost blocks of a volume in use by a server: only an assembled volume can list them.
 pub(super) fn lost(directory: &Path) -> Result<Vec<LostRange>, Failure> {
     let Some(socket) = socket_of_server(directory)? else {
-        let message = "lost blocks can be listed only while the volume is assembled, and no server uses it";
-        let help =
-            "list them with zonda volume check DIR, which does not write, or serve the volume with zonda serve DIR";
+        let message = "--lost lists blocks of volumes that are served, and this volume is not served";
+        let help = "list them with zonda volume check DIR, which does not write; or serve the volume with zonda serve DIR, and \
+                    repeat this command meanwhile";
         return Err(Failure::input(message, remedies::in_directory(help, directory)));
     };
     Reached::Served(socket).lost()
@@ -221,17 +221,17 @@ fn not_created(error: DriveError, new: &NewVolume) -> Failure {
     if error.message != INVALID {
         return unsuitable(error, if new.may_wipe { &["--force"] } else { &[] });
     }
-    match new.size {
-        Some(size) => Failure::input(
-            format!("cannot create a volume of {size}: {}", error.help),
+    let (why, remedy) = match (error.help.split_once("; "), new.size) {
+        (Some(parts), _) => parts,
+        (None, Some(_)) => (
+            error.help.as_str(),
             "choose another --size, or omit it for the whole capacity; more or larger members, or a smaller --reserve, give \
              more space",
         ),
-        None => Failure::input(
-            format!("cannot create the volume: {}", error.help),
-            "change the options, or name other members",
-        ),
-    }
+        (None, None) => (error.help.as_str(), "change the options, or name other members"),
+    };
+    let what = new.size.map_or_else(|| "the volume".to_owned(), |size| format!("a volume of {size}"));
+    Failure::input(format!("cannot create {what}: {why}"), remedy)
 }
 
 /// Why a volume cannot be opened.

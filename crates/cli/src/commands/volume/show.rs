@@ -30,9 +30,16 @@ pub(crate) fn text(report: &VolumeReport, screen: Screen) -> String {
     };
     let mut text = format!("{}  {}, {state}, {can_lose}\n", screen.bold(&report.name), report.scheme);
     if report.lost_blocks > 0 {
-        let when = if report.mounted { "" } else { " when it was last assembled" };
+        let (when, list) = if report.mounted {
+            ("", "zonda volume status --lost while the volume is served, or with zonda volume check while it is not")
+        } else {
+            (
+                " when it was last assembled",
+                "zonda volume check, or with zonda volume status --lost while the volume is served",
+            )
+        };
         let warning = format!(
-            "{} lost{when}: reads of them fail until they are written or trimmed. List them with zonda volume status --lost",
+            "{} lost{when}: reads of them fail until they are written or trimmed. List them with {list}",
             units::counted(report.lost_blocks, "block")
         );
         text += &(screen.styled("1;31", screen.paragraph(&warning, 2).trim_end()) + "\n");
@@ -331,7 +338,7 @@ mod tests {
         let expected = concat!(
             "vol  RAID 0 (2), data lost, can lose no more members\n",
             "  1,234 blocks lost: reads of them fail until they are written or trimmed. List them with zonda\n",
-            "  volume status --lost\n",
+            "  volume status --lost while the volume is served, or with zonda volume check while it is not\n",
         );
         assert!(shown.starts_with(expected), "{shown}");
         let range = |lba, blocks| LostRange { lba, blocks, offset_bytes: lba * 4096 };

@@ -89,7 +89,13 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
                  that can reach them\n"
             ),
             (false, true) => format!("\nto serve the volume: zonda serve {directory}\n"),
-            (false, false) => format!("\ntoo few members were acquired: repeat zonda volume takeover {directory}\n"),
+            (false, false) => {
+                let option = if args.accept_missing { " --accept-missing" } else { "" };
+                format!(
+                    "\ntoo few members were acquired to serve the volume: make more of them reachable, then repeat zonda volume \
+                     takeover{option} {directory}\n"
+                )
+            }
         };
         print(&(text(&report, args.release, Screen::of_stdout()) + &next))?;
     }

@@ -23,6 +23,7 @@ pub(crate) struct ManageArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// Zone number, starting at 0
+    #[arg(allow_negative_numbers = true)]
     zone: Option<u32>,
     /// All zones whose state the command can change (see the description of the command)
     #[arg(long, conflicts_with = "zone")]
