@@ -323,6 +323,21 @@ fn half_of_a_raid01_volume_is_not_taken_over_either() {
 }
 
 #[test]
+fn a_takeover_without_both_members_of_a_pair_is_not_enough_although_half_of_the_members_are_there() {
+    let mut bench = Bench::of(Scheme { level: Level::Raid01, data: 2, parity: 2 });
+    assert_eq!(bench.write(0, 0, 1), Status::Success);
+    bench.volumes[0] = None;
+    for (missing, is_enough) in [([1, 3], false), ([0, 2], false), ([2, 3], true)] {
+        bench.cut_off(1, &missing);
+        let report = bench.try_to_take_over(1, true).expect("the operator has confirmed it");
+        assert_eq!(report.is_enough, is_enough, "without {missing:?}: {report:?}");
+        assert_eq!(bench.open(1).is_ok(), is_enough, "without {missing:?}");
+        bench.reconnect(1);
+    }
+    assert_eq!(bench.read(1, 0), Ok(1));
+}
+
+#[test]
 fn a_copy_does_not_mount_the_half_of_a_mirror_that_has_failed_for_its_owner() {
     let mut bench = Bench::of(MIRROR);
     bench.write_without_first_drive(0);

@@ -114,7 +114,10 @@ impl VolumeDrive {
         let needed = directory.file.enough.unwrap_or(1);
         // With the confirmation, only the members themselves must be enough.
         report.is_enough = if options.accepts_missing {
-            options.releases || usable_drives(&directory, &report) >= needed
+            let is_remote = |place: &Place| directory.location(place).is_ok_and(|at| is_behind_server(&at));
+            let are_known = directory.file.member.iter().filter(|place| place.at != MISSING).all(is_remote);
+            let can_be_assembled = !are_known || targets.can_be_assembled();
+            options.releases || can_be_assembled && usable_drives(&directory, &report) >= needed
         } else {
             not_taken < needed
         };

@@ -15,6 +15,7 @@ use zonda_raid::{Identity, MemberState, Membership};
 use zonda_ring::Ring;
 use zonda_zoned::{CompletionQueue, Duration, Instant, ZonedDevice};
 
+use super::assembly::are_enough;
 use super::assembly::member_of;
 use super::contest::CONTEST_MAX;
 use super::directory::{LastState, Place, VolumeDirectory};
@@ -124,6 +125,16 @@ impl Target {
 }
 
 impl Targets {
+    /// Whether the volume can be assembled from the reserved drives, as far as their superblocks are
+    /// known: where members are pairs, their number alone does not decide.
+    pub(super) fn can_be_assembled(&self) -> bool {
+        let reserved = || self.targets.iter().filter(|target| matches!(target.step, Step::Reserved(_)));
+        let own: Vec<&Membership> = reserved().filter_map(|target| target.membership(self.array)).collect();
+        let newest = own.iter().max_by_key(|own| (own.epoch, own.sequence));
+        let Some(newest) = newest.filter(|newest| newest.scheme.is_some()) else { return true };
+        reserved().any(Target::is_unread) || are_enough(own.iter().copied(), newest)
+    }
+
     /// Determines the holders of all drives. Reserves and reads those that are not reserved;
     /// preempts no other host.
     pub(super) fn ask(directory: &VolumeDirectory, force: bool, ring: &Ring) -> Result<Targets, DriveError> {
