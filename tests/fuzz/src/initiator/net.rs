@@ -372,6 +372,7 @@ impl Net {
             | TargetEffect::Resume { .. }
             | TargetEffect::Abandon { .. }
             | TargetEffect::Event(_) => {}
+            TargetEffect::NamespaceRemoved { .. } => unreachable!("no namespace is removed"),
         }
     }
 

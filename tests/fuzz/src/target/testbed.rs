@@ -268,6 +268,7 @@ impl Testbed {
             }
             Effect::Abandon { .. } => {}
             Effect::Event(event) => assert!(!event.to_string().is_empty()),
+            Effect::NamespaceRemoved { .. } => unreachable!("no namespace is removed"),
         }
     }
 
