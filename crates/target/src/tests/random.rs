@@ -206,19 +206,28 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn changes_of_the_configuration_under_load_leave_nothing_behind() {
     let (mut commands, mut errors) = (0, 0);
-    for seed in 0..60 {
+    for seed in 0..20 {
         let ((more, failed), _) = run_within(seed, Budget::unlimited(), Some(Changes::with_view()));
         commands += more;
         errors += failed;
     }
-    assert!(commands > 10_000 && errors > 1_000, "{commands} commands, {errors} errors");
+    assert!(commands > 3_000 && errors > 300, "{commands} commands, {errors} errors");
 }
 
 #[test]
 fn with_little_memory_changes_of_the_configuration_leave_nothing_behind() {
     let mut waits = 0;
-    for seed in 0..60 {
+    for seed in 0..20 {
         waits += run_within(seed, Budget::with_share(112 << 10, 16, 0, 2048), Some(Changes::default())).1;
     }
-    assert!(waits > 500, "{waits}");
+    assert!(waits > 160, "{waits}");
+}
+
+#[test]
+#[ignore = "soak"]
+fn soak_changes_of_the_configuration_leave_nothing_behind() {
+    for seed in 1000..3000 {
+        run_within(seed, Budget::unlimited(), Some(Changes::with_view()));
+        run_within(seed, Budget::with_share(112 << 10, 16, 0, 2048), Some(Changes::default()));
+    }
 }
