@@ -216,15 +216,13 @@ impl ImagesRun<'_> {
     fn rot_at_end(&self, prng: &mut Prng) -> Option<Damage> {
         let geometry = &self.simulation.geometry;
         let zones = (geometry.conventional_zone_count..geometry.zone_count).map(ZoneIndex);
-        let ends: Vec<u64> = zones
-            .filter_map(|zone| {
-                let pointer = self.ledger.oracle.image(zone).write_pointer_blocks.0;
-                Some(u64::from(zone.0) * geometry.zone_capacity_blocks.0 + pointer.checked_sub(1)?)
-            })
-            .collect();
-        let bytes = u64::from(geometry.block_size_bytes);
-        let at = prng.pick(&ends)? * bytes + prng.below(bytes);
-        Some(Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) })
+        let end_of = |zone: ZoneIndex| {
+            let pointer = self.ledger.oracle.image(zone).write_pointer_blocks.0;
+            Some(geometry.zone_start(zone) + Blocks(pointer.checked_sub(1)?))
+        };
+        let ends: Vec<Lba> = zones.filter_map(end_of).collect();
+        let lba = *prng.pick(&ends)?;
+        Some(self.rot_of_block(lba, prng))
     }
 
     fn try_damage(&mut self, disk: &Disk, stop: Stop, damage: &Damage) -> Result<(), CheckError> {
