@@ -7,7 +7,7 @@
 use serde::Serialize;
 use zonda_layers::Memory;
 use zonda_raid::{MemberIndex, MountOptions, Scheme, Tuning, Volume, VolumeConfig, VolumeDevice};
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Prng, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Namespaces, Operation, Prng, QueueFull, ZonedDevice};
 
 use crate::host::{cpu_ns, median};
 use crate::raid::{BLOCK_BYTES, Load, MEMBERS, Member, SEQUENTIAL_WRITE, member, run, started, volume_of};
@@ -39,8 +39,8 @@ struct Counted {
 }
 
 impl ZonedDevice for Counted {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.device.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.device.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

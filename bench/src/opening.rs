@@ -165,7 +165,7 @@ struct Drive {
 
 impl Drive {
     fn run(&mut self, operation: Operation) {
-        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
         self.image.submit(Instant::ZERO, command).expect("an idle drive takes a command");
         while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let result = self.directory.carry_out(operation);

@@ -279,7 +279,7 @@ pub(crate) fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round
         } else {
             Operation::Read { start, blocks: count }
         };
-        let mut command = Command { id: CommandId(request), namespace: NamespaceId::FIRST, operation };
+        let mut command = Command::new(CommandId(request), NamespaceId::FIRST, operation);
         in_flight += 1;
         loop {
             let refused = device.submit(now, command);

@@ -6,7 +6,7 @@
 use bytes::{Bytes, BytesMut};
 use zonda_layers::Null;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome, Payload,
+    BlockBuffer, Blocks, Command, CompletionQueue, Geometry, Instant, Lba, Namespaces, Operation, Outcome, Payload,
     QueueFull, Status, ZonedDevice,
 };
 
@@ -92,8 +92,8 @@ impl ReferenceDevice {
 }
 
 impl ZonedDevice for ReferenceDevice {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.rules.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.rules.namespaces()
     }
 
     fn submit(&mut self, now: Instant, mut command: Command) -> Result<(), QueueFull> {

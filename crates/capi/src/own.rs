@@ -49,7 +49,7 @@ impl Link for Own {
     }
 
     fn submit(&mut self, token: u64, operation: Operation) -> Result<(), Operation> {
-        let command = Command { id: CommandId(token), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(token), NamespaceId::FIRST, operation);
         self.connection.submit(command).map_err(|QueueFull(command)| command.operation)
     }
 

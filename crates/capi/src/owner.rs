@@ -193,7 +193,7 @@ impl OwnerThread {
             }
             Request::Submit { client, token, operation } => {
                 let id = CommandId(self.in_flight.insert((client, token)) as u64);
-                self.waiting.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
+                self.waiting.push_back(Command::new(id, NamespaceId::FIRST, operation));
             }
             Request::Leave(client) => {
                 self.clients.remove(&client);

@@ -147,7 +147,7 @@ impl Connection {
     /// When the event loop fails. A command that fails returns a completion with its status.
     pub fn execute(&mut self, operation: Operation) -> Result<Completion, DriveError> {
         self.next_id += 1;
-        let mut command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
+        let mut command = Command::new(CommandId(self.next_id), NamespaceId::FIRST, operation);
         while let Err(QueueFull(back)) = self.submit(command) {
             command = back;
             self.step(None)?;

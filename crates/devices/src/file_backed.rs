@@ -12,7 +12,7 @@ use zonda_nvme::reservation::SAVED_RESERVATIONS_BYTES_MAX;
 use zonda_ring::{Bytes, BytesMut, Client, Done, File, Operation, Outcome, Ring};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_zoned::{
-    Blocks, Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation as HostOperation, QueueFull, ZoneIndex,
+    Blocks, Command, CompletionQueue, Geometry, Instant, Namespaces, Operation as HostOperation, QueueFull, ZoneIndex,
     ZoneState, ZoneTarget, ZonedDevice,
 };
 
@@ -28,6 +28,7 @@ use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LifeCounters, SpaceFa
 /// operations.
 pub struct FileBacked {
     image: Image,
+    namespaces: Namespaces,
     /// The UUID of the image, which a copy of its files shares.
     identity: NamespaceIdentity,
     /// Present where the profile builds zones of storage elements.
@@ -100,6 +101,7 @@ impl FileBacked {
         });
         let identity = NamespaceIdentity { uuid: Some(image.spec().uuid), ..NamespaceIdentity::default() };
         let drive = FileBacked {
+            namespaces: Namespaces::single(image.geometry().clone()),
             image,
             identity,
             elements,
@@ -282,9 +284,8 @@ impl FileBacked {
 }
 
 impl ZonedDevice for FileBacked {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "an image has one namespace");
-        self.image.geometry()
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

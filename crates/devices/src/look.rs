@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use zonda_image::{FileCommand, Image};
-use zonda_zoned::{
-    Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, QueueFull, ZoneDescriptor, ZonedDevice,
-};
+use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, Operation, QueueFull, ZoneDescriptor, ZonedDevice};
 
 use crate::copy_on_write::CopyOnWrite;
 use crate::probe::{Probe, describe, written_blocks};
@@ -16,23 +14,29 @@ use zonda_raid::Identity;
 /// A device on an image that is opened read-only: writes stay in memory, and are discarded with it.
 pub(crate) struct ImageSnapshot {
     image: Image,
+    namespaces: Namespaces,
     files: CopyOnWrite,
     /// Blocks that were read: the end of each run, by its start.
     read: BTreeMap<u64, u64>,
 }
 
 impl ImageSnapshot {
+    fn new(image: Image, files: CopyOnWrite) -> ImageSnapshot {
+        let namespaces = Namespaces::single(image.geometry().clone());
+        ImageSnapshot { image, namespaces, files, read: BTreeMap::new() }
+    }
+
     /// Opens an image that no other program uses; it cannot be opened for writing until this is
     /// dropped.
     pub(crate) fn open(path: &Path) -> Result<ImageSnapshot, DriveError> {
         let (files, image, _) = CopyOnWrite::over(ImageDirectory::open_shared(path)?)?;
-        Ok(ImageSnapshot { image, files, read: BTreeMap::new() })
+        Ok(ImageSnapshot::new(image, files))
     }
 
     /// The superblock of an image that another program uses, if it can be read meanwhile.
     pub(crate) fn identity_in_use(path: &Path) -> Option<Identity> {
         let (files, image, _) = CopyOnWrite::over(ImageDirectory::open_read_only(path).ok()?).ok()?;
-        ImageSnapshot { image, files, read: BTreeMap::new() }.identity()
+        ImageSnapshot::new(image, files).identity()
     }
 
     /// The zones as they are now.
@@ -79,8 +83,8 @@ impl ImageSnapshot {
 }
 
 impl ZonedDevice for ImageSnapshot {
-    fn geometry(&self, _namespace: NamespaceId) -> &Geometry {
-        self.image.geometry()
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

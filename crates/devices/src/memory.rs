@@ -3,7 +3,7 @@
 
 use zonda_layers::{Memory, Paced};
 use zonda_ring::Bytes;
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZonedDevice};
 
 use crate::{Drive, DriveFacts, Model, SpaceFacts};
 
@@ -39,8 +39,8 @@ impl PacedDrive {
 }
 
 impl ZonedDevice for MemoryDrive {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.memory.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.memory.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -76,8 +76,8 @@ impl Drive for MemoryDrive {
 }
 
 impl ZonedDevice for PacedDrive {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.paced.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.paced.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -19,7 +19,7 @@ use zonda_nvme::HostId;
 use zonda_nvme::reservation::ReservationKey;
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, PayloadKind,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Namespaces, Operation, PayloadKind,
     Prng, QueueFull, Status, ZonedDevice,
 };
 
@@ -333,7 +333,7 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
         let drive = MockDrive {
             path: path.clone(),
             device: Rc::clone(&media.device),
-            geometry: media.geometry.clone(),
+            namespaces: Namespaces::single(media.geometry.clone()),
             completions: Vec::new(),
             program,
             connection,
@@ -353,7 +353,7 @@ pub(crate) fn open(access: &Access) -> Option<Result<Box<dyn Drive>, DriveError>
 struct MockDrive {
     path: PathBuf,
     device: Rc<RefCell<ReferenceDevice>>,
-    geometry: Geometry,
+    namespaces: Namespaces,
     completions: Vec<Completion>,
     /// The program that has opened it.
     program: usize,
@@ -373,8 +373,8 @@ struct MockDrive {
 }
 
 impl ZonedDevice for MockDrive {
-    fn geometry(&self, _namespace: NamespaceId) -> &Geometry {
-        &self.geometry
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -5,7 +5,7 @@ use zonda_ssd::allocation::ElementTable;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
-    Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Operation, PayloadKind,
+    Blocks, Command, CommandId, CompletionQueue, Duration, Instant, NamespaceId, Namespaces, Operation, PayloadKind,
     Prng, QueueFull, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
@@ -71,7 +71,7 @@ impl Model {
     fn finish(&mut self, zone: ZoneIndex) {
         let target = ZoneTarget::Zone(self.ssd.geometry(NamespaceId::FIRST).zone_start(zone));
         let operation = Operation::ManageZones { action: ZoneAction::Finish, target };
-        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
         let mut now = Instant(self.ahead.0);
         self.ssd.submit(now, command).expect("an idle drive takes a command");
         let mut completions = CompletionQueue::new();
@@ -88,8 +88,8 @@ impl Model {
 }
 
 impl ZonedDevice for Model {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.ssd.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.ssd.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -138,7 +138,7 @@ mod tests {
         }
         assert!(model.ahead > Duration::ZERO, "finishing takes time");
         let read = Operation::Read { start: Lba(0), blocks: Blocks(1) };
-        let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: read };
+        let command = Command::new(CommandId(1), NamespaceId::FIRST, read);
         model.submit(Instant(5), command).expect("it is idle");
         let mut completions = CompletionQueue::new();
         let mut now = Instant(5);

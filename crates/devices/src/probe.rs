@@ -115,7 +115,7 @@ impl Probe {
                 }));
             };
             self.commands += 1;
-            let command = Command { id: CommandId(self.commands), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(self.commands), NamespaceId::FIRST, operation);
             if let Err(QueueFull(_)) = device.submit(now, command) {
                 return Some(Err(broken("the queue is full")));
             }

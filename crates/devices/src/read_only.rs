@@ -7,8 +7,8 @@ use zonda_image::{FileCommand, FileCommandId, FileError, FileOperation, Image, I
 use zonda_ring::{Bytes, BytesMut, Client, Done, Operation, Outcome, Ring};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation as HostOperation, QueueFull,
-    Status, ZonedDevice,
+    Command, Completion, CompletionQueue, Instant, Namespaces, Operation as HostOperation, QueueFull, Status,
+    ZonedDevice,
 };
 
 use crate::copy_on_write::CopyOnWrite;
@@ -21,6 +21,7 @@ use crate::{Drive, DriveError, DriveFacts, ImageDirectory, LoadedElements};
 /// the same time; none can open it for writing.
 pub struct ReadOnlyImage {
     image: Image,
+    namespaces: Namespaces,
     /// Present where the profile builds zones of storage elements.
     elements: Option<LoadedElements>,
     client: Client,
@@ -64,6 +65,7 @@ impl ReadOnlyImage {
             None
         });
         let drive = ReadOnlyImage {
+            namespaces: Namespaces::single(image.geometry().clone()),
             image,
             elements,
             client: ring.client(),
@@ -161,9 +163,8 @@ impl ReadOnlyImage {
 }
 
 impl ZonedDevice for ReadOnlyImage {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "an image has one namespace");
-        self.image.geometry()
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     /// A flush succeeds at once. Commands that would change something fail with Write Fault;

@@ -11,7 +11,7 @@ use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_nvme::{Nqn, StatusCode};
 use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Ring, Socket};
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, QueueFull, ZonedDevice};
 
 use crate::{Drive, DriveError, DriveFacts, NamespaceOptions, NvmeTcpUrl};
 
@@ -35,7 +35,8 @@ const KINDS: u64 = 4;
 /// sockets.
 pub struct Remote {
     initiator: Initiator,
-    geometry: Geometry,
+    /// Empty until the namespace is ready.
+    namespaces: Namespaces,
     client: Client,
     url: NvmeTcpUrl,
     host_nqn: Nqn,
@@ -87,7 +88,7 @@ impl Remote {
         let host_nqn = config.host_nqn.clone();
         let mut remote = Remote {
             initiator: Initiator::new(config),
-            geometry: Geometry::tiny(),
+            namespaces: Namespaces::none(),
             client,
             url: url.clone(),
             host_nqn,
@@ -119,7 +120,7 @@ impl Remote {
             _ => return None,
         }
         let geometry = self.initiator.geometry().expect("the geometry of a ready namespace is known");
-        self.geometry = geometry.clone();
+        self.namespaces = Namespaces::single(geometry.clone());
         Some(Ok(()))
     }
 
@@ -238,9 +239,8 @@ impl Remote {
 }
 
 impl ZonedDevice for Remote {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "a connection has one namespace");
-        &self.geometry
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -189,7 +189,7 @@ mod tests {
     use std::rc::Rc;
 
     use zonda_devices::{DriveFacts, MemoryDrive};
-    use zonda_zoned::{Blocks, CommandId, Geometry, Lba, NamespaceId, Operation, QueueFull, ZonedDevice};
+    use zonda_zoned::{Blocks, CommandId, Geometry, Lba, NamespaceId, Namespaces, Operation, QueueFull, ZonedDevice};
 
     use super::*;
     use crate::served::ITERATION_COST_MAX;
@@ -211,8 +211,8 @@ mod tests {
     }
 
     impl ZonedDevice for Closed {
-        fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-            self.memory.geometry(namespace)
+        fn namespaces(&self) -> &Namespaces {
+            self.memory.namespaces()
         }
 
         fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -280,7 +280,7 @@ mod tests {
 
     fn read(drives: &mut Drives, flow: Flow, id: u64, blocks: u64) {
         let operation = Operation::Read { start: Lba(0), blocks: Blocks(blocks) };
-        let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
         drives.submit(Instant::ZERO, DeviceKey(0), Submitter::Target, flow, command);
     }
 

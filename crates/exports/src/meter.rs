@@ -169,7 +169,7 @@ mod tests {
         let mut meter = Meter::default();
         let given = [Submitter::Target, Submitter::Nbd, Submitter::Target].map(|submitter| {
             let operation = Operation::Read { start: Lba(0), blocks: Blocks(2) };
-            let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(7), NamespaceId::FIRST, operation);
             meter.started(Instant(0), submitter, &command, 4096)
         });
         let first = meter.ended(Instant(1_500), &Completion::of(given[0], Status::Success));

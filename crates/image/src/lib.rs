@@ -23,7 +23,7 @@
 //! assert!(report.clean);
 //!
 //! let write = Operation::Write { start: Lba(0), blocks: Blocks(4), payload: Payload::None };
-//! let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
+//! let command = Command::new(CommandId(1), NamespaceId::FIRST, write);
 //! image.submit(Instant::ZERO, command).expect("an idle drive accepts a command");
 //! while let Some(FileCommand { id, operation }) = image.poll_effect() {
 //!     let result = files.carry_out(operation);

@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Prng, QueueFull,
-    ZonedDevice,
+    Command, CommandId, Completion, CompletionQueue, Duration, Instant, Namespaces, Prng, QueueFull, ZonedDevice,
 };
 
 use crate::limits::DELAY_OUTSTANDING_MAX;
@@ -116,8 +115,8 @@ impl<D: ZonedDevice> Delay<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Delay<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

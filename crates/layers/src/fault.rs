@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Outcome, Payload, Prng,
-    QueueFull, Status, ZonedDevice,
+    Command, CommandId, Completion, CompletionQueue, Instant, Namespaces, Operation, Outcome, Payload, Prng, QueueFull,
+    Status, ZonedDevice,
 };
 
 use crate::limits::FAULT_OUTSTANDING_MAX;
@@ -150,8 +150,8 @@ impl<D: ZonedDevice> Fault<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Fault<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -240,6 +240,7 @@ mod tests {
     use super::*;
     use crate::OperationSet;
     use crate::testing::{Narrow, command, poll_all, poll_ids, read, reference, run_one, write};
+    use zonda_zoned::Geometry;
 
     fn fault(matches: Matcher, when: When, effect: FaultEffect) -> Fault<ReferenceDevice> {
         Fault::new(reference(), vec![FaultRule { matches, when, effect }], Prng::new(1))

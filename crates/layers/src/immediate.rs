@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
 use zonda_zoned::{
-    Blocks, Command, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome, Payload,
-    QueueFull, Status, ZoneIndex,
+    Blocks, Command, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Namespaces, Operation, Outcome,
+    Payload, QueueFull, Status, ZoneIndex,
 };
 
 /// The contents that a device stores. Ranges are within the namespace.
@@ -40,6 +40,7 @@ pub(crate) trait Contents {
 /// A device of one namespace without latency.
 #[derive(Debug)]
 pub(crate) struct Immediate<C> {
+    namespaces: Namespaces,
     pub(crate) zones: ZoneTable,
     pub(crate) contents: C,
     ready: VecDeque<(Instant, Completion)>,
@@ -49,12 +50,17 @@ pub(crate) struct Immediate<C> {
 
 impl<C: Contents> Immediate<C> {
     pub(crate) fn new(geometry: Geometry, contents: C) -> Immediate<C> {
-        Immediate { zones: ZoneTable::new(geometry), contents, ready: VecDeque::new(), effects: Vec::new() }
+        Immediate {
+            namespaces: Namespaces::single(geometry.clone()),
+            zones: ZoneTable::new(geometry),
+            contents,
+            ready: VecDeque::new(),
+            effects: Vec::new(),
+        }
     }
 
-    pub(crate) fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "the device has one namespace");
-        self.zones.geometry()
+    pub(crate) fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     pub(crate) fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -35,7 +35,7 @@
 //! let mut stack = Trace::new(Fault::new(drive, vec![first_write_fails], Prng::new(1)));
 //! let write = |id| {
 //!     let operation = Operation::Write { start: Lba(0), blocks: Blocks(4), payload: Payload::None };
-//!     Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation }
+//!     Command::new(CommandId(id), NamespaceId::FIRST, operation)
 //! };
 //! for id in 1..=2 {
 //!     stack.submit(Instant(id), write(id)).expect("the queue is not full");

@@ -2,7 +2,7 @@
 
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Payload, QueueFull, ZoneIndex,
+    BlockBuffer, Blocks, Command, CompletionQueue, Geometry, Instant, Lba, Namespaces, Payload, QueueFull, ZoneIndex,
     ZoneState, ZonedDevice,
 };
 
@@ -68,8 +68,8 @@ impl Memory {
 }
 
 impl ZonedDevice for Memory {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

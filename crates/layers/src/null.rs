@@ -2,7 +2,7 @@
 
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
-    Blocks, Command, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Payload, QueueFull, ZoneIndex, ZonedDevice,
+    Blocks, Command, CompletionQueue, Geometry, Instant, Lba, Namespaces, Payload, QueueFull, ZoneIndex, ZonedDevice,
 };
 
 use crate::immediate::{Contents, Immediate};
@@ -44,8 +44,8 @@ impl Null {
 }
 
 impl ZonedDevice for Null {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

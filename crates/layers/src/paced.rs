@@ -1,7 +1,7 @@
 //! [`Paced`]: the contents of one device, the latencies of another.
 
 use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Outcome, Payload,
+    Command, CommandId, Completion, CompletionQueue, Instant, NamespaceId, Namespaces, Operation, Outcome, Payload,
     QueueFull, Status, ZonedDevice,
 };
 
@@ -111,8 +111,8 @@ impl<D: ZonedDevice, M: ZonedDevice> Paced<D, M> {
 }
 
 impl<D: ZonedDevice, M: ZonedDevice> ZonedDevice for Paced<D, M> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.device.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.device.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -122,12 +122,12 @@ impl<D: ZonedDevice, M: ZonedDevice> ZonedDevice for Paced<D, M> {
         let id = command.id;
         let own_id = self.in_flight.insert(Pair { id, model_has_ended: false, ended: None });
         let for_model =
-            Command { id: own_id, namespace: command.namespace, operation: without_payload(&command.operation) };
+            Command::new(own_id, command.namespace, without_payload(&command.operation)).with_origin(command.origin);
         if self.model.submit(now, for_model).is_err() {
             self.in_flight.remove(own_id);
             return Err(QueueFull(command));
         }
-        if let Err(QueueFull(command)) = self.device.submit(now, Command { id: own_id, ..command }) {
+        if let Err(QueueFull(command)) = self.device.submit(now, command.with_id(own_id)) {
             self.kept = Some(command);
         }
         Ok(())
@@ -167,6 +167,7 @@ mod tests {
     use super::*;
     use crate::testing::{Narrow, poll_all, poll_ids, read, reference, run_until_idle, write};
     use crate::{Delay, DelayRule, Fault, FaultEffect, FaultRule, Matcher, Null, OperationSet, When};
+    use zonda_zoned::Geometry;
 
     fn slow<D: ZonedDevice>(inner: D, nanoseconds: u64) -> Delay<D> {
         let rule = DelayRule {

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     fn command(operation: Operation) -> Command {
-        Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation }
+        Command::new(CommandId(1), NamespaceId::FIRST, operation)
     }
 
     fn read(start: u64, blocks: u64) -> Command {
@@ -248,7 +248,7 @@ mod tests {
         ] {
             assert_eq!(strikes(&mut zone_two, &command), expected, "{command:?}");
         }
-        let other = Command { namespace: NamespaceId(2), ..read(40, 1) };
+        let other = read(40, 1).with_namespace(NamespaceId(2));
         assert!(!strikes(&mut zone_two, &other), "another namespace");
     }
 

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
-use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice,
-};
+use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Instant, Namespaces, QueueFull, ZonedDevice};
 
 use crate::limits::{SHARED_HANDLE_OUTSTANDING_MAX, SHARED_OUTSTANDING_MAX};
 use crate::outstanding::Outstanding;
@@ -25,7 +23,8 @@ use crate::outstanding::Outstanding;
 /// slice.
 pub struct Shared<D> {
     core: Rc<RefCell<Core<D>>>,
-    geometries: Rc<[(NamespaceId, Geometry)]>,
+    /// The device's namespaces when this handle was last used.
+    namespaces: Namespaces,
     handle: u64,
 }
 
@@ -58,23 +57,10 @@ struct Inbox {
 }
 
 impl<D: ZonedDevice> Shared<D> {
-    /// The first handle on a device of one namespace.
-    ///
-    /// # Panics
-    /// When the device has no [`NamespaceId::FIRST`].
+    /// The first handle on a device.
     #[must_use]
     pub fn new(inner: D) -> Shared<D> {
-        Shared::with_namespaces(inner, &[NamespaceId::FIRST])
-    }
-
-    /// The first handle on a device with these namespaces. Handles report the geometry of these
-    /// only.
-    ///
-    /// # Panics
-    /// When the device lacks one of them.
-    #[must_use]
-    pub fn with_namespaces(inner: D, namespaces: &[NamespaceId]) -> Shared<D> {
-        let geometries = namespaces.iter().map(|&namespace| (namespace, inner.geometry(namespace).clone())).collect();
+        let namespaces = inner.namespaces().clone();
         let core = Core {
             inner: Some(inner),
             now: Instant::ZERO,
@@ -83,7 +69,7 @@ impl<D: ZonedDevice> Shared<D> {
             handles_made: 1,
             scratch: CompletionQueue::new(),
         };
-        Shared { core: Rc::new(RefCell::new(core)), geometries, handle: 0 }
+        Shared { core: Rc::new(RefCell::new(core)), namespaces, handle: 0 }
     }
 
     /// Takes the device, if this is the last handle, for example after the stack above was dropped.
@@ -131,7 +117,7 @@ impl<D> Clone for Shared<D> {
         core.handles_made += 1;
         core.inboxes.insert(handle, Inbox::default());
         drop(core);
-        Shared { core: Rc::clone(&self.core), geometries: Rc::clone(&self.geometries), handle }
+        Shared { core: Rc::clone(&self.core), namespaces: self.namespaces.clone(), handle }
     }
 }
 
@@ -146,13 +132,13 @@ impl<D> Drop for Shared<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Shared<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        let found = self.geometries.iter().find(|(known, _)| *known == namespace);
-        &found.unwrap_or_else(|| panic!("the handle has no namespace {namespace}")).1
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         let mut core = self.core.borrow_mut();
+        core.refresh(&mut self.namespaces);
         let now = core.advance(now);
         let id = command.id;
         let result =
@@ -160,9 +146,9 @@ impl<D: ZonedDevice> ZonedDevice for Shared<D> {
                 Err(QueueFull(command))
             } else {
                 let own_id = core.outstanding.insert(Owner { handle: self.handle, id });
-                core.device_mut().submit(now, Command { id: own_id, ..command }).map_err(|QueueFull(command)| {
+                core.device_mut().submit(now, command.with_id(own_id)).map_err(|QueueFull(command)| {
                     core.outstanding.remove(own_id);
-                    QueueFull(Command { id, ..command })
+                    QueueFull(command.with_id(id))
                 })
             };
         let inbox = core.inbox(self.handle);
@@ -175,6 +161,7 @@ impl<D: ZonedDevice> ZonedDevice for Shared<D> {
         let mut core = self.core.borrow_mut();
         let now = core.advance(now);
         core.collect(now);
+        core.refresh(&mut self.namespaces);
         let inbox = core.inbox(self.handle);
         inbox.retry_at = None;
         inbox.outstanding -= inbox.ready.len();
@@ -212,6 +199,14 @@ impl<D> Core<D> {
 }
 
 impl<D: ZonedDevice> Core<D> {
+    /// Updates a handle's copy of the namespaces.
+    fn refresh(&self, namespaces: &mut Namespaces) {
+        let current = self.device().namespaces();
+        if current.version() != namespaces.version() {
+            namespaces.clone_from(current);
+        }
+    }
+
     /// Polls the device, and moves completions to the inboxes.
     fn collect(&mut self, now: Instant) {
         let mut ended = std::mem::take(&mut self.scratch);
@@ -238,7 +233,7 @@ mod tests {
     use super::*;
     use crate::testing::{Narrow, poll_ids, read, reference, run_one, write};
     use crate::{Delay, DelayRule, Matcher, When};
-    use zonda_zoned::{Duration, Prng, Status, reference::ReferenceDevice};
+    use zonda_zoned::{Duration, Geometry, Prng, Status, reference::ReferenceDevice};
 
     #[test]
     fn each_handle_gets_the_completions_of_its_own_commands_under_its_own_ids() {

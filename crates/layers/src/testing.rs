@@ -2,8 +2,8 @@
 
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Payload,
-    PayloadKind, QueueFull, ZonedDevice,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Namespaces,
+    Operation, Payload, PayloadKind, QueueFull, ZonedDevice,
 };
 
 /// A small reference device that stores fingerprints.
@@ -12,7 +12,7 @@ pub(crate) fn reference() -> ReferenceDevice {
 }
 
 pub(crate) fn command(id: u64, operation: Operation) -> Command {
-    Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation }
+    Command::new(CommandId(id), NamespaceId::FIRST, operation)
 }
 
 pub(crate) fn read(id: u64, start: u64, blocks: u64) -> Command {
@@ -74,8 +74,8 @@ impl<D: ZonedDevice> Narrow<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Narrow<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation,
-    Outcome, Payload, QueueFull, Status, ZoneTarget, ZonedDevice, fingerprint,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Instant, Lba, NamespaceId, Namespaces,
+    Operation, Outcome, Payload, QueueFull, Status, ZoneTarget, ZonedDevice, fingerprint,
 };
 
 use crate::OperationKind;
@@ -203,8 +203,8 @@ impl<D: ZonedDevice> Trace<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Trace<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zonda_zoned::{Command, CompletionQueue, Duration, Geometry, Instant, NamespaceId, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Duration, Instant, Namespaces, QueueFull, ZonedDevice};
 
 use crate::{MemberIndex, Volume};
 
@@ -11,6 +11,7 @@ use crate::{MemberIndex, Volume};
 #[derive(Debug)]
 pub struct VolumeDevice<D> {
     volume: Volume,
+    namespaces: Namespaces,
     members: Vec<Option<D>>,
     completions: CompletionQueue,
     /// Time of the last activity.
@@ -35,6 +36,7 @@ impl<D: ZonedDevice> VolumeDevice<D> {
     pub fn new(volume: Volume, members: Vec<Option<D>>) -> VolumeDevice<D> {
         assert_eq!(volume.member_count(), members.len(), "a volume has a place for each of its members");
         VolumeDevice {
+            namespaces: Namespaces::single(volume.geometry().clone()),
             volume,
             members,
             completions: CompletionQueue::new(),
@@ -145,9 +147,8 @@ impl<D: ZonedDevice> VolumeDevice<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for VolumeDevice<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "a volume is one namespace");
-        self.volume.geometry()
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

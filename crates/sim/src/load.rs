@@ -47,7 +47,7 @@ impl Host {
         }
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        Command { id, ..command }
+        command.with_id(id)
     }
 
     /// When the host submits its next command.

@@ -170,7 +170,7 @@ fn run_all(
                 is_empty = true;
                 break;
             };
-            let command = Command { id: CommandId(place as u64), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(place as u64), NamespaceId::FIRST, operation);
             device.submit(*now, command).expect("an idle device accepts a few reads");
             in_flight += 1;
         }

@@ -29,7 +29,7 @@
 //! let profile = Profile::parse(builtin_text("tiny").expect("a built-in profile")).expect("it is valid");
 //! let mut drive = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
 //! let write = Operation::Write { start: Lba(0), blocks: Blocks(4), payload: Payload::None };
-//! let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
+//! let command = Command::new(CommandId(1), NamespaceId::FIRST, write);
 //! drive.submit(Instant::ZERO, command).expect("an idle drive takes a command");
 //!
 //! let mut completions = CompletionQueue::new();

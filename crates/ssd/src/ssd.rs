@@ -2,7 +2,7 @@
 
 use zonda_zoned::zones::{ZoneEffect, ZoneTable, ZoneView};
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, Prng, QueueFull, Slab, Status,
+    Command, Completion, CompletionQueue, Geometry, Instant, Namespaces, PayloadKind, Prng, QueueFull, Slab, Status,
     ZoneIndex, ZoneState, ZonedDevice,
 };
 
@@ -28,6 +28,7 @@ pub struct Ssd {
     pub(crate) timing: Timing,
     /// The namespace as the host sees it.
     pub(crate) geometry: Geometry,
+    namespaces: Namespaces,
     pub(crate) now: Instant,
     pub(crate) events: EventQueue,
     pub(crate) done: CompletionQueue,
@@ -118,6 +119,7 @@ impl Ssd {
         let prng = prng.fork("ssd");
         let mut ssd = Ssd {
             geometry: profile.geometry(),
+            namespaces: Namespaces::single(profile.geometry()),
             now: Instant::ZERO,
             events: EventQueue::default(),
             done: CompletionQueue::new(),
@@ -322,9 +324,8 @@ impl Ssd {
 }
 
 impl ZonedDevice for Ssd {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert!(namespace == NamespaceId::FIRST, "the drive has one namespace");
-        &self.geometry
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -3,7 +3,7 @@
 use zonda_layers::{Delay, Fault, OperationKind, RuleCounters, Slice, Trace};
 use zonda_ssd::Ssd;
 use zonda_zoned::{
-    Blocks, Command, CompletionQueue, Geometry, Instant, NamespaceId, Prng, QueueFull, Status, ZoneIndex, ZonedDevice,
+    Blocks, Command, CompletionQueue, Instant, NamespaceId, Namespaces, Prng, QueueFull, Status, ZoneIndex, ZonedDevice,
 };
 
 use crate::layer::LayerPlan;
@@ -132,13 +132,13 @@ impl Stack {
 }
 
 impl ZonedDevice for Stack {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+    fn namespaces(&self) -> &Namespaces {
         match self {
-            Stack::Drive(drive) => drive.geometry(namespace),
-            Stack::Delay(delay) => delay.geometry(namespace),
-            Stack::Fault(fault) => fault.geometry(namespace),
-            Stack::Trace(trace) => trace.geometry(namespace),
-            Stack::Slice(slice) => slice.geometry(namespace),
+            Stack::Drive(drive) => drive.namespaces(),
+            Stack::Delay(delay) => delay.namespaces(),
+            Stack::Fault(fault) => fault.namespaces(),
+            Stack::Trace(trace) => trace.namespaces(),
+            Stack::Slice(slice) => slice.namespaces(),
         }
     }
 

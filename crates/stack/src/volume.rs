@@ -468,7 +468,7 @@ impl<'a, D: ZonedDevice> Filler<'a, D> {
     }
 
     fn submit(&mut self, operation: Operation) {
-        let mut command = Command { id: CommandId(self.submitted), namespace: NamespaceId::FIRST, operation };
+        let mut command = Command::new(CommandId(self.submitted), NamespaceId::FIRST, operation);
         self.submitted += 1;
         while let Err(QueueFull(refused)) = self.volume.submit(self.now, command) {
             command = refused;

@@ -372,7 +372,7 @@ impl Target {
             Owner::Shutdown(_) | Owner::Survey(_) | Owner::Orphaned => Flow::SERVER,
         };
         let key = self.commands.insert(DeviceCommand { owner, device, namespace, orphaned_bytes: 0 });
-        let command = Command { id: CommandId(key), namespace: device_namespace, operation };
+        let command = Command::new(CommandId(key), device_namespace, operation);
         self.effects.push_back(Effect::Submit { device, flow, command });
         key
     }

@@ -206,7 +206,7 @@ impl<'a> Preparation<'a> {
         let id = CommandId(self.next_id);
         self.next_id += 1;
         self.in_flight.insert(id, (zone, name, blocks));
-        Some(Command { id, namespace: self.namespace, operation })
+        Some(Command::new(id, self.namespace, operation))
     }
 
     fn manage(&self, action: ZoneAction, zone: ZoneIndex) -> Operation {

@@ -2,15 +2,89 @@
 
 use crate::{Blocks, CommandId, Lba, NamespaceId, Payload, ReportFilter};
 
-/// A command, as it is submitted.
+/// A command, as it is submitted. It is made by [`Command::new`], and a device that passes it on
+/// changes only what it has to ([`Command::with_id`], ...), so that the origin arrives at the
+/// bottom.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Command {
     /// Returned in the completion; unique among the submitter's outstanding commands.
     pub id: CommandId,
     /// The namespace addressed.
     pub namespace: NamespaceId,
+    /// Who sent it, and how urgent it is. It changes the order in which a scheduler submits
+    /// commands, and never their effect.
+    pub origin: Origin,
     /// The operation.
     pub operation: Operation,
+}
+
+/// The submitter of a command, as a scheduler distinguishes submitters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Commands of one tenant share its part of a device.
+    pub tenant: TenantId,
+    /// The class of the command.
+    pub class: Class,
+}
+
+/// A submitter with a share of its own. Whoever merges the commands of several submitters assigns
+/// the numbers; [`TenantId::DEFAULT`] where nobody does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u16);
+
+impl TenantId {
+    /// The tenant of commands that no one has assigned to another.
+    pub const DEFAULT: TenantId = TenantId(0);
+}
+
+/// The class of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A user waits for it.
+    #[default]
+    Foreground,
+    /// Maintenance that may wait: garbage collection, rebuild, scrub, migration.
+    Background,
+}
+
+impl Command {
+    /// A command of the default tenant, in the foreground.
+    #[must_use]
+    pub fn new(id: CommandId, namespace: NamespaceId, operation: Operation) -> Command {
+        Command { id, namespace, origin: Origin::default(), operation }
+    }
+
+    /// The same command under another identifier.
+    #[must_use]
+    pub fn with_id(self, id: CommandId) -> Command {
+        Command { id, ..self }
+    }
+
+    /// The same command to another namespace.
+    #[must_use]
+    pub fn with_namespace(self, namespace: NamespaceId) -> Command {
+        Command { namespace, ..self }
+    }
+
+    /// The same command from another origin.
+    #[must_use]
+    pub fn with_origin(self, origin: Origin) -> Command {
+        Command { origin, ..self }
+    }
+
+    /// The same command, in the background.
+    #[must_use]
+    pub fn in_background(mut self) -> Command {
+        self.origin.class = Class::Background;
+        self
+    }
+
+    /// The same command with another operation.
+    #[must_use]
+    pub fn with_operation(self, operation: Operation) -> Command {
+        Command { operation, ..self }
+    }
 }
 
 /// The operation of a command. Section numbers are those of the Zoned Namespace Command Set 1.1.

@@ -1,6 +1,6 @@
 //! The interface of the data plane.
 
-use crate::{Command, CompletionQueue, Geometry, Instant, NamespaceId};
+use crate::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Namespaces};
 
 /// A device that accepts zoned commands: a drive, a layer around one, a volume, a connection to a
 /// server.
@@ -14,12 +14,20 @@ use crate::{Command, CompletionQueue, Geometry, Instant, NamespaceId};
 /// that a read returns are those of the moment in which the device accepted the command. Only the
 /// time of the completion depends on the device.
 pub trait ZonedDevice {
-    /// The geometry of a namespace.
+    /// The namespaces that the device has now.
+    fn namespaces(&self) -> &Namespaces;
+
+    /// The geometry of a namespace that the caller knows to exist.
     ///
     /// # Panics
-    /// If the device does not have the namespace, which is a bug of the caller. A *command* to a
-    /// namespace that does not exist ends with [`crate::Status::InvalidNamespace`].
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry;
+    /// If the device does not have the namespace, which is a bug of the caller: who does not know
+    /// asks [`namespaces`](ZonedDevice::namespaces). A *command* to a namespace that does not exist
+    /// ends with [`crate::Status::InvalidNamespace`].
+    #[inline]
+    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
+        let geometry = self.namespaces().geometry(namespace);
+        geometry.unwrap_or_else(|| panic!("the device has no namespace {namespace}"))
+    }
 
     /// Submits a command.
     ///
@@ -40,8 +48,8 @@ pub trait ZonedDevice {
 pub struct QueueFull(pub Command);
 
 impl<D: ZonedDevice + ?Sized> ZonedDevice for Box<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        (**self).geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        (**self).namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -1,7 +1,7 @@
 //! The device under test, and how its time advances.
 
 use zonda_zoned::{
-    Command, CompletionQueue, Geometry, Instant, NamespaceId, PayloadKind, QueueFull, ZoneIndex, ZoneState, ZonedDevice,
+    Command, CompletionQueue, Instant, Namespaces, PayloadKind, QueueFull, ZoneIndex, ZoneState, ZonedDevice,
 };
 
 /// A device under test: a [`ZonedDevice`], and operations of a test other than commands.
@@ -116,8 +116,8 @@ impl<D: ZonedDevice> Virtual<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Virtual<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.device().geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.device().namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -174,7 +174,7 @@ impl Pair<'_> {
     fn compare(&mut self, operation: Operation) -> Verdict {
         let id = CommandId(self.next_survey_id);
         self.next_survey_id += 1;
-        let command = Command { id, namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(id, NamespaceId::FIRST, operation);
         if !self.rig.backend.carries(&command) {
             return Ok(());
         }

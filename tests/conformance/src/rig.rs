@@ -73,7 +73,7 @@ impl Rig {
             let now = self.backend.now();
             while in_flight < depth {
                 let Some(operation) = held.take().or_else(|| operations.next()) else { break };
-                let command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
+                let command = Command::new(CommandId(self.next_id), NamespaceId::FIRST, operation);
                 if !self.backend.carries(&command) {
                     return Err(Stop::Skipped("the backend cannot encode such a command".to_owned()));
                 }

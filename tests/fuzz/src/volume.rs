@@ -117,7 +117,7 @@ fn contents(member: &mut ReferenceDevice, geometry: &Geometry, lba: Lba) -> Opti
         return None;
     }
     let operation = Operation::Read { start: lba, blocks: Blocks(1) };
-    let read = member.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation });
+    let read = member.execute(&Command::new(CommandId(0), NamespaceId::FIRST, operation));
     match read.outcome {
         Outcome::Data(Payload::Bytes(buffer)) => Some([&buffer.data[..], &buffer.metadata[..]].concat()),
         _ => None,

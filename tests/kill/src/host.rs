@@ -245,7 +245,7 @@ impl Session<'_, '_> {
                 next_id += 1;
                 let id = CommandId(next_id);
                 self.in_flight.insert(id, (planned.operation.name(), planned.meaning));
-                let command = Command { id, namespace: NamespaceId::FIRST, operation: planned.operation };
+                let command = Command::new(id, NamespaceId::FIRST, planned.operation);
                 if let Err(QueueFull(_)) = connection.submit(command) {
                     return Err(RunError::Failed(format!(
                         "the queue of the connection is smaller than {queue_depth} commands"
@@ -369,7 +369,7 @@ pub(crate) fn read_all(
         while begun < ranges.len() && in_flight < AT_ONCE {
             let (start, blocks) = ranges[begun];
             let operation = Operation::Read { start, blocks: Blocks(blocks) };
-            let command = Command { id: CommandId(begun as u64), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(begun as u64), NamespaceId::FIRST, operation);
             connection
                 .submit(command)
                 .map_err(|_| RunError::Failed("the queue of the connection is full".to_owned()))?;
@@ -412,7 +412,7 @@ pub(crate) fn read_what_can_be(
         while begun < ranges.len() && outstanding < AT_ONCE {
             let (start, blocks) = ranges[begun];
             let operation = Operation::Read { start, blocks: Blocks(blocks) };
-            let command = Command { id: CommandId(begun as u64), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(begun as u64), NamespaceId::FIRST, operation);
             connection
                 .submit(command)
                 .map_err(|_| RunError::Failed("the queue of the connection is full".to_owned()))?;

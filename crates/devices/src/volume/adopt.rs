@@ -103,7 +103,7 @@ impl Wipe {
                 return None;
             }
             let Some(operation) = self.resets.pop_front() else { return Some(Ok(())) };
-            let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
             if let Err(QueueFull(_)) = device.submit(now, command) {
                 return Some(Err(DriveError::new("its queue is full", "check whether the drive works")));
             }

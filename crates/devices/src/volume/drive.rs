@@ -6,7 +6,7 @@ use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeDevi
 use zonda_ring::Bytes;
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
-    Blocks, Command, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
+    Blocks, Command, Completion, CompletionQueue, Duration, Instant, Lba, NamespaceId, Namespaces, Operation, Outcome,
     QueueFull, Status, ZoneState, ZonedDevice,
 };
 
@@ -414,8 +414,8 @@ impl VolumeDrive {
 }
 
 impl ZonedDevice for VolumeDrive {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.on.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.on.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn command(id: u64, operation: Operation) -> Command {
-        Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation }
+        Command::new(CommandId(id), NamespaceId::FIRST, operation)
     }
 
     fn write(start: u64, blocks: u64) -> Operation {

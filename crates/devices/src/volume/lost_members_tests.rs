@@ -19,7 +19,7 @@ fn state(bench: &Bench, at: usize) -> VolumeState {
 }
 
 fn submit(bench: &mut Bench, at: usize, id: u64, operation: Operation) {
-    let command = Command { id: CommandId(1_000_000 + id), namespace: NamespaceId::FIRST, operation };
+    let command = Command::new(CommandId(1_000_000 + id), NamespaceId::FIRST, operation);
     let now = bench.ring.now();
     let volume = bench.volumes[at].as_mut().expect("it is open");
     mock::as_program(at, || volume.submit(now, command)).expect("there is a queue slot");

@@ -3,8 +3,8 @@
 use zonda_initiator::Holder;
 use zonda_ring::Ring;
 use zonda_zoned::{
-    Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation,
-    QueueFull, ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZonedDevice,
+    Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Namespaces,
+    Operation, QueueFull, ReportFilter, Status, ZoneDescriptor, ZoneIndex, ZonedDevice,
 };
 
 use super::bugs::{OwnerBug, is_seeded};
@@ -171,7 +171,7 @@ impl MemberDevice {
             partial: true,
             descriptors_max: 1,
         };
-        let command = Command { id: CONFIRM, namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CONFIRM, NamespaceId::FIRST, operation);
         self.asked_at = self.drive.submit(now, command).is_ok().then_some(now);
     }
 
@@ -405,8 +405,8 @@ pub(super) fn refuse_volume(location: &Location) -> Result<(), DriveError> {
 }
 
 impl ZonedDevice for MemberDevice {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.drive.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.drive.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

@@ -96,7 +96,7 @@ impl Bench {
     /// Submits a command, and returns its completion.
     pub(super) fn ask(&mut self, at: usize, operation: Operation) -> Completion {
         self.next += 1;
-        let command = Command { id: CommandId(self.next), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(self.next), NamespaceId::FIRST, operation);
         let now = self.ring.now();
         self.volumes[at].as_mut().expect("it is open").submit(now, command).expect("there is a queue slot");
         let mut ended = self.run(at, Duration::from_secs(3));
@@ -382,7 +382,7 @@ fn a_server_that_reaches_only_a_member_that_a_takeover_did_not_completes_no_comm
     // this owner.
     bench.cut_off(0, &[0, 1]);
     let read = Operation::Read { start: Lba(9), blocks: Blocks(1) };
-    let command = Command { id: CommandId(u64::MAX - 9), namespace: NamespaceId::FIRST, operation: read };
+    let command = Command::new(CommandId(u64::MAX - 9), NamespaceId::FIRST, read);
     let now = bench.ring.now();
     bench.volumes[0].as_mut().expect("it is open").submit(now, command).expect("there is a queue slot");
     let ended = mock::as_program(0, || bench.run(0, Duration::from_secs(60)));

@@ -142,7 +142,7 @@ mod tests {
         fn submit(&mut self, operation: Operation) -> CommandId {
             self.next += 1;
             let (id, now) = (CommandId(self.next), self.ring.now());
-            let command = Command { id, namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(id, NamespaceId::FIRST, operation);
             self.volume().submit(now, command).expect("there is a queue slot");
             id
         }

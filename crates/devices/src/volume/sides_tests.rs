@@ -71,7 +71,7 @@ impl Bench {
         let payload =
             Payload::Bytes(Box::new(BlockBuffer { data: vec![1; 8 * 512].into(), metadata: Vec::new().into() }));
         let operation = Operation::Write { start: Lba(0), blocks: Blocks(8), payload };
-        let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(1), NamespaceId::FIRST, operation);
         volume.submit(self.ring.now(), command).expect("there is a queue slot");
         self.wait(volume, Duration::from_secs(30));
     }

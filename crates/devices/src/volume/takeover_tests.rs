@@ -254,7 +254,7 @@ fn seize_during_write(bench: &mut Bench, drive: usize) -> zonda_initiator::Holde
         let buffer = BlockBuffer { data: vec![7; 512].into(), metadata: Vec::new().into() };
         let payload = Payload::Bytes(Box::new(buffer));
         let operation = Operation::Write { start: Lba(lba), blocks: Blocks(1), payload };
-        let command = Command { id: CommandId(1_000_000 + lba), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(1_000_000 + lba), NamespaceId::FIRST, operation);
         bench.volumes[0].as_mut().expect("it is open").submit(now, command).expect("there is a queue slot");
     }
     holder

@@ -286,7 +286,7 @@ fn coalesced_writes_fail_individually() {
     let pieces = 31;
     for piece in 0..pieces {
         let operation = write_of(16 + piece * 16, 16, 7);
-        let command = Command { id: CommandId(piece), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(piece), NamespaceId::FIRST, operation);
         drive.submit(command).expect("there is a queue slot");
     }
     let mut ended = CompletionQueue::new();
@@ -316,8 +316,7 @@ fn a_full_disk_is_reported_once_and_once_when_there_is_space() {
     let more = disk.fill();
     let execute = |drive: &mut FileBacked, ring: &mut Ring, start: u64| {
         let mut ended = CompletionQueue::new();
-        let command =
-            Command { id: CommandId(start), namespace: NamespaceId::FIRST, operation: write_of(start, 16, 3) };
+        let command = Command::new(CommandId(start), NamespaceId::FIRST, write_of(start, 16, 3));
         drive.submit(ring.now(), command).expect("it is idle");
         loop {
             drive.poll(ring.now(), &mut ended);

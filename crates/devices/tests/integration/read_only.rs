@@ -47,7 +47,7 @@ fn contents(path: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 fn execute(drive: &mut ReadOnlyImage, ring: &Ring, operation: Operation) -> Completion {
-    let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation };
+    let command = Command::new(CommandId(1), NamespaceId::FIRST, operation);
     drive.submit(ring.now(), command).expect("an idle drive takes a command");
     let mut completions = CompletionQueue::new();
     loop {

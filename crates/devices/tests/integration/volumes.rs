@@ -87,7 +87,7 @@ impl Bench {
 
     fn execute(&self, volume: &mut VolumeDrive, operation: Operation) -> Completion {
         let mut completions = CompletionQueue::new();
-        let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(1), NamespaceId::FIRST, operation);
         volume.submit(self.ring.now(), command).expect("there is a queue slot");
         loop {
             volume.poll(self.ring.now(), &mut completions);

@@ -151,7 +151,7 @@ fn a_host_that_never_reads_delays_only_itself() {
     let blocks = rude.geometry().max_transfer_blocks.min(Blocks(256));
     for id in 0..100 {
         let operation = Operation::Read { start: Lba(0), blocks };
-        let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
         rude.submit(command).expect("the queue is not full");
     }
     rude.poll(&mut zonda_zoned::CompletionQueue::new());

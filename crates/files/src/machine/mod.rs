@@ -257,7 +257,7 @@ impl FileStore {
 
     fn send(&mut self, in_flight: InFlight, operation: Operation) {
         let id = CommandId(u64::from(self.commands.insert(in_flight)));
-        self.outbox.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
+        self.outbox.push_back(Command::new(id, NamespaceId::FIRST, operation));
     }
 
     /// Advances all waiting work that has become possible.

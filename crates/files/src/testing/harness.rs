@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zonda_layers::Memory;
 use zonda_zoned::{
-    Blocks, Command, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, QueueFull, ZoneAction,
-    ZoneTarget, ZonedDevice,
+    Blocks, Command, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Namespaces, Operation, QueueFull,
+    ZoneAction, ZoneTarget, ZonedDevice,
 };
 
 use crate::{
@@ -29,8 +29,8 @@ pub(crate) struct RecordedCommand {
 }
 
 impl<D: ZonedDevice> ZonedDevice for CommandRecorder<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -277,7 +277,7 @@ impl<D: ZonedDevice> Harness<D> {
         let drive = &mut self.files.device_mut().inner;
         let start = Lba(zone * drive.geometry(NamespaceId::FIRST).zone_size_blocks.0);
         let operation = Operation::ManageZones { action, target: ZoneTarget::Zone(start) };
-        let command = Command { id: zonda_zoned::CommandId(u64::MAX), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(zonda_zoned::CommandId(u64::MAX), NamespaceId::FIRST, operation);
         drive.submit(self.now, command).expect("the drive's queue has space");
         let mut completions = CompletionQueue::new();
         drive.poll(self.now, &mut completions);

@@ -36,7 +36,7 @@ fn set_zone(drive: &mut ReferenceDevice, zone: u32, state: ZoneState, blocks: u6
 fn block(drive: &ReferenceDevice, lba: u64) -> Vec<u8> {
     use zonda_zoned::{Command, CommandId, NamespaceId, Operation, Outcome, Payload};
     let operation = Operation::Read { start: Lba(lba), blocks: Blocks(1) };
-    let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+    let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
     match drive.clone().execute(&command).outcome {
         Outcome::Data(Payload::Bytes(buffer)) => buffer.data.to_vec(),
         other => panic!("a read ended with {other:?}"),

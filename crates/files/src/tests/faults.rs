@@ -257,7 +257,7 @@ fn a_format_excludes_a_zone_whose_reset_failed_in_any_order_of_completions() {
     for zone in [2, 3] {
         let start = geometry.zone_start(ZoneIndex(zone));
         let operation = Operation::Write { start, blocks: Blocks(1), payload: Payload::None };
-        let command = Command { id: CommandId(zone.into()), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(zone.into()), NamespaceId::FIRST, operation);
         drive.submit(now, command).expect("an idle drive accepts a command");
     }
     drive.poll(now, &mut completions);

@@ -49,7 +49,7 @@ impl Drive {
     pub(crate) fn submit(&mut self, operation: Operation) -> CommandId {
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        self.submit_command(Command { id, namespace: NamespaceId::FIRST, operation });
+        self.submit_command(Command::new(id, NamespaceId::FIRST, operation));
         id
     }
 

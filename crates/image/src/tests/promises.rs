@@ -527,11 +527,8 @@ fn a_deallocated_block_reads_as_zeros_after_every_kind_of_stop() {
 #[test]
 fn a_full_machine_returns_the_command() {
     let mut drive = drive(mixed());
-    let read = |id| Command {
-        id: CommandId(id),
-        namespace: NamespaceId::FIRST,
-        operation: Operation::Read { start: Lba(0), blocks: Blocks(1) },
-    };
+    let read =
+        |id| Command::new(CommandId(id), NamespaceId::FIRST, Operation::Read { start: Lba(0), blocks: Blocks(1) });
     for id in 0..crate::limits::COMMANDS_MAX as u64 {
         drive.image.submit(Instant::ZERO, read(id)).unwrap();
     }

@@ -34,7 +34,7 @@ fn owned_by_first(seed: u64) -> Testbed {
 }
 
 fn status_of(testbed: &mut Testbed, operation: Operation) -> Status {
-    testbed.submit(Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation });
+    testbed.submit(Command::new(CommandId(1), NamespaceId::FIRST, operation));
     testbed.run_until(|testbed| !testbed.completions.is_empty());
     testbed.completions.pop().unwrap().status
 }

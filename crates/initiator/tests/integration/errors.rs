@@ -139,7 +139,7 @@ fn changed_zones_are_reported_again_after_the_list_was_read() {
         assert_eq!(testbed.events, [Event::ZonesChanged]);
         let operation = Operation::ReadChangedZones;
         let id = zonda_zoned::CommandId(1);
-        testbed.submit(zonda_zoned::Command { id, namespace: NamespaceId::FIRST, operation });
+        testbed.submit(zonda_zoned::Command::new(id, NamespaceId::FIRST, operation));
         testbed.run_until_idle();
         let ended = testbed.completions.pop().unwrap();
         let Outcome::ChangedZones(list) = ended.outcome else { panic!("{ended:?}") };
@@ -152,13 +152,13 @@ fn a_shutdown_ends_commands_in_flight_and_can_be_followed_by_another_start() {
     let mut testbed = Testbed::connected(host_config(), open_target(), 1);
     let operation = Operation::Flush;
     let id = zonda_zoned::CommandId(1);
-    testbed.submit(zonda_zoned::Command { id, namespace: NamespaceId::FIRST, operation: operation.clone() });
+    testbed.submit(zonda_zoned::Command::new(id, NamespaceId::FIRST, operation.clone()));
     let now = testbed.now;
     testbed.initiator.shut_down(now);
     testbed.run_until_idle();
     assert_eq!(testbed.completions.pop().unwrap().status, Status::AbortedPowerLoss);
     assert_eq!((testbed.initiator.state(), testbed.queues()), (&State::Closed, vec![]));
-    testbed.submit(zonda_zoned::Command { id, namespace: NamespaceId::FIRST, operation });
+    testbed.submit(zonda_zoned::Command::new(id, NamespaceId::FIRST, operation));
     testbed.run_until_idle();
     assert_eq!(testbed.completions.pop().unwrap().status, Status::NamespaceNotReady);
     assert_eq!(*testbed.connect(), State::Ready);

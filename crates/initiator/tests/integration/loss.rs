@@ -151,7 +151,7 @@ fn a_silent_server_is_disconnected_after_the_command_timeout() {
     testbed.run_until_idle();
     let operation = zonda_zoned::Operation::Flush;
     let begun = testbed.now;
-    testbed.submit(zonda_zoned::Command { id: CommandId(1), namespace: zonda_zoned::NamespaceId::FIRST, operation });
+    testbed.submit(zonda_zoned::Command::new(CommandId(1), zonda_zoned::NamespaceId::FIRST, operation));
     while testbed.initiator.poll_effect().is_some() {}
     let at = testbed.initiator.next_timeout().unwrap();
     assert_eq!(at, begun + Duration::from_secs(3));

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zonda_zoned::zones::{ZoneEffect, ZoneSnapshot, ZoneTable};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
-    PayloadKind, QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget, ZonedDevice,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Instant, Lba, NamespaceId, Namespaces, Operation, Origin,
+    Outcome, PayloadKind, QueueFull, Status, ZoneAction, ZoneIndex, ZoneTarget, ZonedDevice,
 };
 
 use crate::limits::{SLICE_OUTSTANDING_MAX, SLICE_PARKED_MAX};
@@ -69,12 +69,13 @@ pub struct Slice<D> {
     /// The start of the first zone on the device.
     offset: Blocks,
     keeps: PayloadKind,
+    namespaces: Namespaces,
     zones: ZoneTable,
     /// Commands in flight at the device.
     outstanding: Outstanding<Pending>,
     /// Commands that are still to be sent, in order: the rest of at most one command of the host,
     /// the reports of a resync and the closes that follow from it.
-    outbox: VecDeque<(Pending, Operation)>,
+    outbox: VecDeque<(Pending, Command)>,
     /// Commands that the host submitted during a resync.
     parked: VecDeque<Command>,
     ready: VecDeque<(Instant, Completion)>,
@@ -126,6 +127,7 @@ impl<D: ZonedDevice> Slice<D> {
             offset,
             keeps: config.keeps,
             resync: Resync::new(&geometry),
+            namespaces: Namespaces::single(geometry.clone()),
             zones: ZoneTable::new(geometry),
             outstanding: Outstanding::new(SLICE_OUTSTANDING_MAX),
             outbox: VecDeque::new(),
@@ -176,9 +178,8 @@ impl<D: ZonedDevice> Slice<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Slice<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "a slice is one namespace");
-        self.zones.geometry()
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -257,26 +258,26 @@ impl<D: ZonedDevice> Slice<D> {
         if self.ready.len() >= SLICE_OUTSTANDING_MAX || self.outstanding.is_full() || !self.outbox.is_empty() {
             return Err(QueueFull(command));
         }
-        let Command { id, namespace, operation } = command;
-        if namespace != NamespaceId::FIRST {
+        let (id, origin) = (command.id, command.origin);
+        if command.namespace != NamespaceId::FIRST {
             self.answer(now, id, Err(Status::InvalidNamespace));
             return Ok(());
         }
-        match self.decide(&operation) {
+        match self.decide(&command.operation) {
             Decision::Answer(result) => self.answer(now, id, result),
             Decision::Resync => {
                 self.resync.changed_list_for = Some(id);
                 self.resync_all();
                 self.flush_outbox(now);
             }
-            Decision::Each => self.send_each(now, id, operation),
+            Decision::Each => self.send_each(now, command),
             Decision::Pass { touched, expected, closed: Some(zone), .. } => {
-                self.send_close(zone);
-                self.send(Pending::Host { id, touched, expected }, operation);
+                self.send_close(origin, zone);
+                self.send(Pending::Host { id, touched, expected }, origin, command.operation);
                 self.flush_outbox(now);
             }
             Decision::Pass { touched, expected, closed: None, undo } => {
-                return self.pass(now, Pending::Host { id, touched, expected }, id, operation, undo);
+                return self.pass(now, Pending::Host { id, touched, expected }, command, undo);
             }
         }
         Ok(())
@@ -284,35 +285,28 @@ impl<D: ZonedDevice> Slice<D> {
 
     /// Submits a command to the device. If the device refuses it, the table is reverted and the
     /// command returned; if the table cannot be reverted, the command waits in the outbox instead.
-    fn pass(
-        &mut self,
-        now: Instant,
-        pending: Pending,
-        id: CommandId,
-        mut operation: Operation,
-        undo: Undo,
-    ) -> Result<(), QueueFull> {
-        let offset = self.offset;
-        relocate(&mut operation, |lba| lba + offset);
+    fn pass(&mut self, now: Instant, pending: Pending, mut command: Command, undo: Undo) -> Result<(), QueueFull> {
+        let (offset, id) = (self.offset, command.id);
+        relocate(&mut command.operation, |lba| lba + offset);
         let own_id = self.outstanding.insert(pending);
-        let command = Command { id: own_id, namespace: self.namespace, operation };
-        let Err(QueueFull(command)) = self.inner.submit(now, command) else { return Ok(()) };
+        let command = command.with_id(own_id).with_namespace(self.namespace);
+        let Err(QueueFull(mut command)) = self.inner.submit(now, command) else { return Ok(()) };
         self.outstanding.remove(own_id);
-        let mut operation = command.operation;
         match undo {
             Undo::Impossible => {
-                self.outbox.push_back((pending, operation));
+                self.outbox.push_back((pending, command));
                 return Ok(());
             }
             Undo::Nothing => {}
             Undo::Zone(zone, snapshot) => self.put_back(zone, &snapshot),
         }
-        relocate(&mut operation, |lba| self.slice_lba(lba));
-        Err(QueueFull(Command { id, namespace: NamespaceId::FIRST, operation }))
+        relocate(&mut command.operation, |lba| self.slice_lba(lba));
+        Err(QueueFull(command.with_id(id).with_namespace(NamespaceId::FIRST)))
     }
 
     /// Sends a Select All as one command for each zone that it changed.
-    fn send_each(&mut self, now: Instant, id: CommandId, operation: Operation) {
+    fn send_each(&mut self, now: Instant, command: Command) {
+        let Command { id, origin, operation, .. } = command;
         let Operation::ManageZones { action, target: ZoneTarget::All } = operation else {
             unreachable!("only a Select All is split by zones")
         };
@@ -328,7 +322,7 @@ impl<D: ZonedDevice> Slice<D> {
         for effect in &effects {
             let zone = effect.zone();
             let target = ZoneTarget::Zone(self.zones.geometry().zone_start(zone));
-            self.send(Pending::Part { group, zone }, Operation::ManageZones { action: action.clone(), target });
+            self.send(Pending::Part { group, zone }, origin, Operation::ManageZones { action: action.clone(), target });
         }
         self.effects = effects;
         self.flush_outbox(now);
@@ -346,16 +340,17 @@ impl<D: ZonedDevice> Slice<D> {
         }
     }
 
-    /// Adds a command, with the slice's addresses, to the outbox.
-    fn send(&mut self, pending: Pending, mut operation: Operation) {
+    /// Adds a command, with the slice's addresses, to the outbox. It gets its id when it is sent.
+    fn send(&mut self, pending: Pending, origin: Origin, mut operation: Operation) {
         let offset = self.offset;
         relocate(&mut operation, |lba| lba + offset);
-        self.outbox.push_back((pending, operation));
+        let command = Command::new(CommandId(0), self.namespace, operation).with_origin(origin);
+        self.outbox.push_back((pending, command));
     }
 
-    fn send_close(&mut self, zone: ZoneIndex) {
+    fn send_close(&mut self, origin: Origin, zone: ZoneIndex) {
         let target = ZoneTarget::Zone(self.zones.geometry().zone_start(zone));
-        self.send(Pending::Close { zone }, Operation::ManageZones { action: ZoneAction::Close, target });
+        self.send(Pending::Close { zone }, origin, Operation::ManageZones { action: ZoneAction::Close, target });
     }
 
     /// Sends commands of the outbox and processes parked commands, until the queue of the device is
@@ -377,12 +372,11 @@ impl<D: ZonedDevice> Slice<D> {
 
     fn flush_outbox(&mut self, now: Instant) {
         while !self.outstanding.is_full() {
-            let Some((pending, operation)) = self.outbox.pop_front() else { return };
+            let Some((pending, command)) = self.outbox.pop_front() else { return };
             let id = self.outstanding.insert(pending);
-            let command = Command { id, namespace: self.namespace, operation };
-            if let Err(QueueFull(command)) = self.inner.submit(now, command) {
+            if let Err(QueueFull(command)) = self.inner.submit(now, command.with_id(id)) {
                 self.outstanding.remove(id);
-                self.outbox.push_front((pending, command.operation));
+                self.outbox.push_front((pending, command));
                 return;
             }
         }

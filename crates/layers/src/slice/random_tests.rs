@@ -1,6 +1,7 @@
 //! Random commands: slices are compared with separate devices, and with their underlying device.
 
 use std::collections::BTreeMap;
+use zonda_zoned::Geometry;
 
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
 use zonda_zoned::{Prng, ReportFilter, ZoneDescriptor, ZoneState, ZrwaGeometry};

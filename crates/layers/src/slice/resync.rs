@@ -2,7 +2,7 @@
 
 use zonda_zoned::zones::{ZoneSnapshot, ZoneTable};
 use zonda_zoned::{
-    Blocks, Command, CommandId, Geometry, Instant, Lba, Operation, Outcome, ReportFilter, Status, ZoneAction,
+    Blocks, Command, CommandId, Geometry, Instant, Lba, Operation, Origin, Outcome, ReportFilter, Status, ZoneAction,
     ZoneDescriptor, ZoneIndex, ZoneReport, ZoneState, ZoneTarget, ZoneType, ZonedDevice,
 };
 
@@ -110,7 +110,7 @@ impl<D: ZonedDevice> Slice<D> {
             partial: true,
             descriptors_max: count,
         };
-        self.send(Pending::Report { first, count, attempts }, operation);
+        self.send(Pending::Report { first, count, attempts }, Origin::default(), operation);
     }
 
     pub(super) fn on_report(&mut self, now: Instant, first: ZoneIndex, count: u32, attempts: u32, outcome: Outcome) {
@@ -179,7 +179,7 @@ impl<D: ZonedDevice> Slice<D> {
             self.put_back(zone, &snapshot);
         }
         if descriptor.state.is_open() && !self.zones.zone(zone).state.is_open() {
-            self.send_close(zone);
+            self.send_close(Origin::default(), zone);
         }
     }
 

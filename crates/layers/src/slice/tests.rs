@@ -1,5 +1,6 @@
 //! Single operations of a slice.
 
+use zonda_zoned::Geometry;
 use zonda_zoned::reference::{ReferenceDevice, ZoneImage};
 use zonda_zoned::{Duration, Payload, Prng, ReportFilter, ZoneState, ZrwaGeometry};
 

@@ -19,15 +19,15 @@ impl Volume {
     /// [`QueueFull`] returns the command; it can be submitted again after the next completion.
     pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         self.advance_to(now);
-        let Command { id, namespace, operation } = command;
-        match self.admit(&operation) {
-            Admission::Full => return Err(QueueFull(Command { id, namespace, operation })),
+        match self.admit(&command.operation) {
+            Admission::Full => return Err(QueueFull(command)),
             Admission::Refused(status) => {
-                self.requests.refuse(id, status);
+                self.requests.refuse(command.id, status);
                 return Ok(());
             }
             Admission::Taken => {}
         }
+        let Command { id, operation, .. } = command;
         self.has_progress |= !matches!(operation, Operation::Read { .. } | Operation::Write { .. });
         match operation {
             Operation::Read { start, blocks } => self.accept_read(id, start.0, blocks.0),

@@ -194,7 +194,7 @@ impl Drive {
         let start = self.geometry.zone_start(ZoneIndex(zone));
         let read = |lba: Lba| {
             let operation = Operation::Read { start: lba, blocks: Blocks(1) };
-            let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
             match self.device.execute(&command).outcome {
                 Outcome::Data(Payload::Bytes(buffer)) => (buffer.data, buffer.metadata),
                 _ => {

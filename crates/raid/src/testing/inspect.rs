@@ -76,7 +76,7 @@ impl Drive {
             return MediaRead::Unreadable;
         }
         let operation = Operation::Read { start: lba, blocks: Blocks(1) };
-        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
         match self.device.execute(&command).outcome {
             Outcome::Data(Payload::Bytes(buffer)) => MediaRead::Block(buffer.data, buffer.metadata),
             _ => MediaRead::Unreadable,

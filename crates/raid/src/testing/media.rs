@@ -155,7 +155,7 @@ impl Drive {
 
     fn contents(&mut self, lba: Lba) -> Option<(Bytes, Bytes)> {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
-        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read };
+        let command = Command::new(CommandId(0), NamespaceId::FIRST, read);
         match self.device.execute(&command).outcome {
             Outcome::Data(Payload::Bytes(buffer)) => Some((buffer.data, buffer.metadata)),
             _ => None,
@@ -170,8 +170,7 @@ impl Drive {
     /// Flips a bit of a block, in its data or its metadata.
     pub fn rot(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
-        let completion =
-            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let completion = self.device.execute(&Command::new(CommandId(0), NamespaceId::FIRST, read));
         let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
         let (mut data, mut metadata) = (buffer.data.to_vec(), buffer.metadata.to_vec());
         let bit = self.prng.below(8 * (data.len() + metadata.len()) as u64) as usize;
@@ -188,8 +187,7 @@ impl Drive {
     /// Flips the first bit of a block's data.
     pub fn flip(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
-        let completion =
-            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let completion = self.device.execute(&Command::new(CommandId(0), NamespaceId::FIRST, read));
         let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
         let mut data = buffer.data.to_vec();
         data[0] ^= 1;
@@ -201,8 +199,7 @@ impl Drive {
     #[cfg(test)]
     pub(crate) fn rewrite(&mut self, lba: Lba, change: impl FnOnce(&mut [u8])) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
-        let completion =
-            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let completion = self.device.execute(&Command::new(CommandId(0), NamespaceId::FIRST, read));
         let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
         let mut data = buffer.data.to_vec();
         change(&mut data);
@@ -213,8 +210,7 @@ impl Drive {
     /// Flips bits in the data of a block only.
     pub fn rot_data(&mut self, lba: Lba) {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
-        let completion =
-            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let completion = self.device.execute(&Command::new(CommandId(0), NamespaceId::FIRST, read));
         let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return };
         let mut data = buffer.data.to_vec();
         let middle = data.len() / 2;
@@ -260,8 +256,7 @@ impl Drive {
     /// The data of a block.
     pub fn block(&mut self, lba: Lba) -> Option<Vec<u8>> {
         let read = Operation::Read { start: lba, blocks: Blocks(1) };
-        let completion =
-            self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: read });
+        let completion = self.device.execute(&Command::new(CommandId(0), NamespaceId::FIRST, read));
         let Outcome::Data(Payload::Bytes(buffer)) = completion.outcome else { return None };
         Some(buffer.data.to_vec())
     }
@@ -270,7 +265,7 @@ impl Drive {
     pub fn open(&mut self, zone: u32) {
         let target = ZoneTarget::Zone(self.geometry.zone_start(ZoneIndex(zone)));
         let operation = Operation::ManageZones { action: ZoneAction::Open { zrwa: false }, target };
-        drop(self.device.execute(&Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation }));
+        drop(self.device.execute(&Command::new(CommandId(0), NamespaceId::FIRST, operation)));
     }
 
     /// A zone is erased.

@@ -143,7 +143,7 @@ impl Model {
     pub fn submit(&mut self, request: &Request, submit: impl FnOnce(Command) -> Result<(), QueueFull>) -> bool {
         let id = CommandId(self.next_id);
         let (operation, pending) = self.translate(request);
-        if submit(Command { id, namespace: NamespaceId::FIRST, operation }).is_err() {
+        if submit(Command::new(id, NamespaceId::FIRST, operation)).is_err() {
             return false;
         }
         self.next_id += 1;

@@ -105,7 +105,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
                 Operation::Read { start: Lba(start), blocks: Blocks(count) }
             }
         };
-        let mut command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+        let mut command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
         while let Err(full) = volume.submit(now, command) {
             command = full.0;
             now = volume.next_wakeup().expect("a full volume has commands in flight");
@@ -181,7 +181,7 @@ fn compare_all(volume: &mut VolumeDevice<Memory>, model: &[u64]) {
     let mut completions = CompletionQueue::new();
     for (lba, &version) in (0..).zip(model) {
         let operation = Operation::Read { start: Lba(lba), blocks: Blocks(1) };
-        let command = Command { id: CommandId(lba), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(lba), NamespaceId::FIRST, operation);
         volume.submit(Instant::ZERO, command).expect("one command fits");
         volume.poll(Instant::ZERO, &mut completions);
         let completion = completions.pop().expect("memory answers at once");
@@ -214,7 +214,7 @@ fn blocks_are_holes_when_they_were_never_written_or_trimmed_since_and_then_they_
     let mut model: Vec<u64> = vec![0; blocks as usize];
     let submit = |volume: &mut VolumeDevice<Memory>, id, operation| {
         volume
-            .submit(Instant::ZERO, Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation })
+            .submit(Instant::ZERO, Command::new(CommandId(id), NamespaceId::FIRST, operation))
             .expect("few are in flight");
     };
     for round in 1..200 {

@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use zonda_layers::Memory;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, LbaRange,
-    NamespaceId, Operation, Outcome, Payload, Prng, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
-    ZonedDevice,
+    NamespaceId, Namespaces, Operation, Outcome, Payload, Prng, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState,
+    ZoneTarget, ZonedDevice,
 };
 
 use super::basics::{contents, geometry};
@@ -96,8 +96,8 @@ impl Slow {
 }
 
 impl ZonedDevice for Slow {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -299,7 +299,7 @@ impl Bench {
 
     fn submit(&mut self, operation: Operation) {
         self.next_id += 1;
-        let mut command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
+        let mut command = Command::new(CommandId(self.next_id), NamespaceId::FIRST, operation);
         while let Err(full) = self.volume.submit(self.now, command) {
             command = full.0;
             assert!(self.step(), "a full volume has commands in flight");

@@ -465,11 +465,8 @@ fn where_nothing_can_be_written_trims_end_with_an_error_too() {
 fn zone_management_is_refused_and_a_range_beyond_the_end_too() {
     let mut simulation = simulation(RAID5, 64, 1);
     let blocks = simulation.model.volume_blocks();
-    let command = |operation| zonda_zoned::Command {
-        id: zonda_zoned::CommandId(7),
-        namespace: zonda_zoned::NamespaceId::FIRST,
-        operation,
-    };
+    let command =
+        |operation| zonda_zoned::Command::new(zonda_zoned::CommandId(7), zonda_zoned::NamespaceId::FIRST, operation);
     let refused = [
         (Operation::Read { start: zonda_zoned::Lba(blocks), blocks: Blocks(1) }, Status::LbaOutOfRange),
         (Operation::Read { start: zonda_zoned::Lba(u64::MAX), blocks: Blocks(2) }, Status::LbaOutOfRange),

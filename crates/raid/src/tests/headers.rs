@@ -296,7 +296,7 @@ fn a_header_that_was_cut_short_hides_nothing_beside_a_free_zone_that_went_offlin
     let data = vec![0x5a; geometry.block_size_bytes as usize];
     let buffer = BlockBuffer { data: data.into(), metadata: vec![0x5a; 64].into() };
     let operation = Operation::Write { start, blocks: Blocks(1), payload: Payload::Bytes(Box::new(buffer)) };
-    let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
+    let command = Command::new(CommandId(7), NamespaceId::FIRST, operation);
     simulation.drives[0].submit(command).expect("one command fits");
     while simulation.drives[0].has_work() {
         simulation.drives[0].step();

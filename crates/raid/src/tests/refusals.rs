@@ -2,7 +2,7 @@
 
 use zonda_layers::Memory;
 use zonda_zoned::{
-    Blocks, Command, CommandId, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Payload, QueueFull,
+    Blocks, Command, CommandId, CompletionQueue, Instant, Lba, NamespaceId, Namespaces, Operation, Payload, QueueFull,
     Status, ZonedDevice,
 };
 
@@ -16,8 +16,8 @@ struct Refusing {
 }
 
 impl ZonedDevice for Refusing {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -50,7 +50,7 @@ fn write_while_refused(times: u64) -> (VolumeDevice<Refusing>, Vec<Status>) {
     assert_eq!(volume.volume_mut().poll_event(), Some(Event::Ready));
     volume.member_mut(MemberIndex(1)).expect("it is present").times = times;
     let write = Operation::Write { start: Lba(0), blocks: Blocks(2), payload: Payload::None };
-    let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation: write };
+    let command = Command::new(CommandId(1), NamespaceId::FIRST, write);
     volume.submit(Instant::ZERO, command).expect("an idle volume accepts it");
     let (mut ended, mut completions) = (Vec::new(), CompletionQueue::new());
     while let Some(now) = volume.next_wakeup() {

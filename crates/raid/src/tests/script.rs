@@ -303,7 +303,7 @@ impl Script {
 
     pub(super) fn try_submit(&mut self, operation: Operation) -> Result<CommandId, QueueFull> {
         let id = CommandId(self.next_id + 1);
-        self.volume.submit(self.now, Command { id, namespace: NamespaceId::FIRST, operation })?;
+        self.volume.submit(self.now, Command::new(id, NamespaceId::FIRST, operation))?;
         self.next_id += 1;
         Ok(id)
     }
@@ -398,7 +398,7 @@ impl Script {
         let Script { volume, devices, .. } = self;
         volume.inconsistencies_on_media(false, &mut |member, start| {
             let operation = Operation::Read { start, blocks: Blocks(1) };
-            let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
             match devices[member.as_usize()].execute(&command).outcome {
                 Outcome::Data(Payload::Bytes(buffer)) => MediaRead::Block(buffer.data, buffer.metadata),
                 _ => MediaRead::Unreadable,
@@ -435,7 +435,7 @@ impl Script {
         let starts: Vec<Lba> = starts.map(|zone| self.geometry.zone_start(ZoneIndex(zone))).collect();
         let is_blank = |start: &Lba| {
             let operation = Operation::Read { start: *start, blocks: Blocks(1) };
-            let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
             match self.devices[member].execute(&command).outcome {
                 Outcome::Data(Payload::Bytes(buffer)) => buffer.data.iter().all(|&byte| byte == 0),
                 _ => false,

@@ -41,7 +41,7 @@ fn write_damaged(drive: &mut Drive, zone: u32, blocks: u64) {
     };
     let operation = Operation::Write { start, blocks: Blocks(blocks), payload: Payload::Bytes(Box::new(buffer)) };
     let before = drive.count_written(zone);
-    drive.submit(Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation }).expect("it is accepted");
+    drive.submit(Command::new(CommandId(0), NamespaceId::FIRST, operation)).expect("it is accepted");
     drive.complete_orphaned();
     assert_eq!(drive.count_written(zone), before + blocks);
 }
@@ -271,7 +271,7 @@ fn zones_of_superblocks_that_were_finished_early_hide_nothing() {
 fn finish(drive: &mut Drive, zone: u32) {
     let start = Lba(u64::from(zone) * drive.geometry().zone_size_blocks.0);
     let operation = Operation::ManageZones { action: ZoneAction::Finish, target: ZoneTarget::Zone(start) };
-    drive.submit(Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation }).expect("it is accepted");
+    drive.submit(Command::new(CommandId(0), NamespaceId::FIRST, operation)).expect("it is accepted");
     drive.complete_orphaned();
     assert_eq!(drive.zone_state(zone), ZoneState::Full);
 }

@@ -160,7 +160,7 @@ fn a_trim_of_unwritten_blocks_lets_other_requests_through() {
     let mut volume = large_volume(16_000);
     let blocks = volume.geometry().namespace_blocks().0;
     assert!(blocks > 100_000);
-    let command = |id, operation| Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+    let command = |id, operation| Command::new(CommandId(id), NamespaceId::FIRST, operation);
     let ranges = [LbaRange { start: Lba(0), blocks: Blocks(blocks) }].into();
     volume.submit(Instant::ZERO, command(1, Operation::Deallocate { ranges })).expect("it is accepted");
     let mut iterations = 0;

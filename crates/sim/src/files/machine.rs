@@ -67,7 +67,7 @@ impl Machine {
             self.may_have_commands = false;
             return None;
         };
-        let submitted = Command { operation: command.operation.clone(), ..command };
+        let submitted = command.clone();
         let refused =
             if self.in_flight >= queue_depth { Err(QueueFull(command)) } else { self.layers.submit(now, command) };
         if let Err(QueueFull(command)) = refused {

@@ -71,7 +71,7 @@ impl Drive {
     pub(super) fn run(&mut self, operation: Operation) -> Completion {
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        self.submit(Instant::ZERO, Command { id, namespace: NamespaceId::FIRST, operation });
+        self.submit(Instant::ZERO, Command::new(id, NamespaceId::FIRST, operation));
         let mut order = Prng::new(self.next_id);
         while self.step(&mut order) {}
         let completions = self.poll();

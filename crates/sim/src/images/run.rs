@@ -342,7 +342,7 @@ impl ImagesRun<'_> {
     pub(super) fn submit_own(&mut self, operation: Operation) {
         self.own_ids += 1;
         let id = CommandId(self.own_ids);
-        self.submit(Command { id, namespace: NamespaceId::FIRST, operation });
+        self.submit(Command::new(id, NamespaceId::FIRST, operation));
     }
 }
 

@@ -119,7 +119,7 @@ impl Drive {
     /// Submits a command that the target has not submitted, and whose completion is dropped.
     pub(super) fn submit_internal(&mut self, now: Instant, command: Command) {
         self.internal += 1;
-        self.submit(now, Command { id: CommandId(self.internal | INTERNAL), ..command });
+        self.submit(now, command.with_id(CommandId(self.internal | INTERNAL)));
     }
 
     pub(super) fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {

@@ -340,7 +340,7 @@ impl Host {
         let command = self.refused.take().unwrap_or_else(|| self.next_command(context));
         let operation = self.window.operation_out(&command.operation).expect("it was generated to fit");
         let machine = self.machine.as_mut().expect("a working host is connected");
-        let out = Command { operation, ..command };
+        let out = command.clone().with_operation(operation);
         if let Err(QueueFull(_)) = machine.submit(now, out) {
             if self.flights.is_empty() {
                 let message =
@@ -390,10 +390,10 @@ impl Host {
                 break;
             }
         }
-        let flush = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation: Operation::Flush };
+        let flush = Command::new(CommandId(0), NamespaceId::FIRST, Operation::Flush);
         let id = CommandId(*context.next_id);
         *context.next_id += 1;
-        Command { id, ..last.unwrap_or(flush) }
+        last.unwrap_or(flush).with_id(id)
     }
 
     fn end(&mut self, context: &mut RunContext<'_>, completion: Completion, is_ready: bool) -> Result<(), CheckError> {

@@ -74,7 +74,7 @@ impl VerifyPass {
         while self.in_flight.len() < READS_IN_FLIGHT_MAX && self.next < self.operations.len() {
             let id = CommandId(FIRST_ID + self.next as u64);
             let operation = self.operations[self.next].clone();
-            if let Err(QueueFull(_)) = machine.submit(now, Command { id, namespace: NamespaceId::FIRST, operation }) {
+            if let Err(QueueFull(_)) = machine.submit(now, Command::new(id, NamespaceId::FIRST, operation)) {
                 if self.in_flight.is_empty() {
                     let message = "no command is in flight, but the initiator refuses a read".to_owned();
                     return Err(CheckError::new(FailureKind::Starved, None, message));

@@ -169,7 +169,7 @@ impl Pair {
 
     fn execute(&mut self, operation: Operation) {
         self.next_survey_id += 1;
-        self.submit(Command { id: CommandId(self.next_survey_id), namespace: NamespaceId::FIRST, operation });
+        self.submit(Command::new(CommandId(self.next_survey_id), NamespaceId::FIRST, operation));
         self.drain();
     }
 

@@ -1,6 +1,6 @@
 //! Counts the bytes transferred to and from a device.
 
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Operation, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, Operation, QueueFull, ZonedDevice};
 
 /// A device, and the bytes written to it and read from it by commands that it accepted.
 #[derive(Debug)]
@@ -41,8 +41,8 @@ impl HostBytes {
 }
 
 impl<D: ZonedDevice> ZonedDevice for Meter<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.device.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.device.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

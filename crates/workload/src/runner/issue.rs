@@ -56,7 +56,7 @@ impl Run {
                 Step::Manage { kind, zone } => {
                     let flight = self.management(index, kind, zone);
                     let operation = kind.management(&self.plan.geometry, zone);
-                    let command = Command { id: self.flights.begin(flight), namespace: self.namespace, operation };
+                    let command = Command::new(self.flights.begin(flight), self.namespace, operation);
                     if kind == RequestKind::Reset
                         && let Some(verifier) = &mut self.verifier
                     {
@@ -156,7 +156,7 @@ impl Run {
                 payload: self.payload(id, zone, start, blocks),
             },
         };
-        Command { id, namespace: self.namespace, operation }
+        Command::new(id, self.namespace, operation)
     }
 
     #[inline]

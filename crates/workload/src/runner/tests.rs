@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
-    Blocks, Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Operation, Payload, PayloadKind,
-    QueueFull, ZoneIndex, ZoneState, ZoneType, ZonedDevice,
+    Blocks, Command, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, Operation, Payload,
+    PayloadKind, QueueFull, ZoneIndex, ZoneState, ZoneType, ZonedDevice,
 };
 
 use crate::{EndReason, JobResult, Plan, RequestKind, RunResult, Runner, parse_jobs};
@@ -62,8 +62,8 @@ impl FixedLatency {
 }
 
 impl ZonedDevice for FixedLatency {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.oracle.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.oracle.namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -143,7 +143,7 @@ fn fill(oracle: &mut ReferenceDevice, plan: &Plan) {
         for block in 0..blocks.0 {
             let operation =
                 Operation::Write { start: start + Blocks(block), blocks: Blocks(1), payload: Payload::None };
-            let command = Command { id: zonda_zoned::CommandId(0), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(zonda_zoned::CommandId(0), NamespaceId::FIRST, operation);
             assert!(oracle.execute(&command).status.is_success());
         }
     }
@@ -159,7 +159,7 @@ fn zones(oracle: &mut ReferenceDevice) -> Vec<(ZoneState, Option<u64>)> {
         partial: false,
         descriptors_max: u32::MAX,
     };
-    let command = Command { id: zonda_zoned::CommandId(0), namespace: NamespaceId::FIRST, operation };
+    let command = Command::new(zonda_zoned::CommandId(0), NamespaceId::FIRST, operation);
     let zonda_zoned::Outcome::Report(report) = oracle.execute(&command).outcome else { panic!("no report") };
     report.zones.iter().map(|zone| (zone.state, zone.write_pointer.map(|pointer| (pointer - zone.start).0))).collect()
 }

@@ -24,8 +24,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use crate::limits::CHANGED_ZONES_MAX;
 use crate::{
-    ChangedZoneList, Command, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Operation, Outcome,
-    PayloadKind, QueueFull, Status, ZoneIndex, ZoneState, ZoneType, ZonedDevice,
+    ChangedZoneList, Command, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Namespaces, Operation,
+    Outcome, PayloadKind, QueueFull, Status, ZoneIndex, ZoneState, ZoneType, ZonedDevice,
 };
 
 mod contents;
@@ -52,6 +52,7 @@ pub const OUTSTANDING_MAX: usize = 1024;
 #[derive(Clone, Debug)]
 pub struct ReferenceDevice {
     geometry: Geometry,
+    namespaces: Namespaces,
     zones: Vec<Zone>,
     contents: Contents,
     /// Zones that became read only or offline by themselves since the list was last read.
@@ -99,6 +100,7 @@ impl ReferenceDevice {
             .collect();
         ReferenceDevice {
             contents: Contents::new(&geometry, keeps),
+            namespaces: Namespaces::single(geometry.clone()),
             geometry,
             zones,
             changed: BTreeSet::new(),
@@ -241,9 +243,8 @@ impl ReferenceDevice {
 }
 
 impl ZonedDevice for ReferenceDevice {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        assert_eq!(namespace, NamespaceId::FIRST, "the reference device has one namespace");
-        &self.geometry
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
@@ -283,7 +284,7 @@ mod tests {
     fn a_command_to_another_namespace_is_refused_before_anything_else() {
         let mut device = device(Geometry::tiny());
         let operation = Operation::Read { start: Lba(u64::MAX), blocks: Blocks(0) };
-        let command = Command { id: CommandId(9), namespace: NamespaceId(2), operation };
+        let command = Command::new(CommandId(9), NamespaceId(2), operation);
         assert_eq!(device.execute(&command), Completion::of(CommandId(9), Status::InvalidNamespace));
     }
 
@@ -388,7 +389,7 @@ mod tests {
     #[test]
     fn as_a_device_it_completes_at_once_in_order_until_its_queue_is_full() {
         let mut device = device(Geometry::tiny());
-        let command = |id| Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation: Operation::Flush };
+        let command = |id| Command::new(CommandId(id), NamespaceId::FIRST, Operation::Flush);
         assert_eq!(device.next_wakeup(), None);
         for id in 0..OUTSTANDING_MAX as u64 {
             device.submit(Instant(10 + id), command(id)).unwrap();

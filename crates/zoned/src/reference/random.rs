@@ -58,7 +58,7 @@ impl CommandSource {
             97 => Operation::Flush,
             _ => Operation::ReadChangedZones,
         };
-        Command { id, namespace: NamespaceId(namespace), operation }
+        Command::new(id, NamespaceId(namespace), operation)
     }
 
     /// Chooses the zones of the next stretch: some at random, and most of those that hold

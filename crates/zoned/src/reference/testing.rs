@@ -28,7 +28,7 @@ pub(super) fn device(geometry: Geometry) -> ReferenceDevice {
 }
 
 pub(super) fn run(device: &mut ReferenceDevice, operation: Operation) -> Completion {
-    device.execute(&Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation })
+    device.execute(&Command::new(CommandId(1), NamespaceId::FIRST, operation))
 }
 
 pub(super) fn read(device: &mut ReferenceDevice, start: u64, blocks: u64) -> Status {

@@ -15,7 +15,7 @@ pub(super) fn checks() -> Vec<Check> {
 
 fn a_command_to_another_namespace_is_refused(rig: &mut Rig) -> Verdict {
     let operation = Operation::Read { start: rig.lba(0, 0), blocks: Blocks(1) };
-    let command = Command { id: CommandId(1 << 40), namespace: NamespaceId(2), operation };
+    let command = Command::new(CommandId(1 << 40), NamespaceId(2), operation);
     if !rig.backend.carries(&command) {
         return Err(Stop::Skipped("the backend cannot encode such a command".to_owned()));
     }

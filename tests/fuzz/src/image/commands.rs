@@ -30,7 +30,7 @@ pub(super) fn run(image: &mut Image, files: &mut MemoryFiles, feed: &mut Feed<'_
         let how = feed.u8();
         let operation = operation(feed, &image.geometry().clone());
         id += 1;
-        let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
         if image.submit(Instant::ZERO, command).is_ok() {
             outstanding += 1;
         }
@@ -104,7 +104,7 @@ fn read_everything(image: &mut Image, files: &mut MemoryFiles, base: &Base) {
     let namespace = NamespaceId::FIRST;
     for lba in base.written.lbas() {
         let operation = Operation::Read { start: Lba(lba), blocks: Blocks(1) };
-        let completion = one(image, files, Command { id: CommandId(lba), namespace, operation });
+        let completion = one(image, files, Command::new(CommandId(lba), namespace, operation));
         if completion.status != Status::Success {
             continue;
         }

@@ -163,7 +163,7 @@ impl Net {
         let Machine::Initiator(initiator) = &mut self.machine else { return };
         self.next_command += 1;
         let id = CommandId(self.next_command);
-        let command = Command { id, namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(id, NamespaceId::FIRST, operation);
         if initiator.submit(self.now, command).is_ok() {
             self.submitted.insert(id);
         }

@@ -55,7 +55,7 @@ impl Host {
     fn run(&mut self, operation: Operation) -> Completion {
         let id = CommandId(self.next_id);
         self.next_id += 1;
-        let command = Command { id, namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(id, NamespaceId::FIRST, operation);
         self.volume.submit(self.now, command).expect("an idle volume accepts a command");
         let mut ended = CompletionQueue::new();
         for _ in 0..ITERATIONS_MAX {

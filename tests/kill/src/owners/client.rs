@@ -275,7 +275,7 @@ impl Worker {
                 id,
                 Asked { name: planned.operation.name(), meaning: planned.meaning, allowed, is_fenced: self.is_fenced },
             );
-            let command = Command { id, namespace: NamespaceId::FIRST, operation: planned.operation };
+            let command = Command::new(id, NamespaceId::FIRST, planned.operation);
             if let Err(QueueFull(_)) = channel.submit(command) {
                 return Err(RunError::Failed(format!(
                     "a connection has no queue slot for {} commands",

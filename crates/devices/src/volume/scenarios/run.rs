@@ -179,7 +179,7 @@ impl Run {
         let now = self.ring.now();
         let Some(volume) = self.volumes[at].drive.as_mut() else { return Ok(ended) };
         for (id, operation) in operations.into_iter().enumerate() {
-            let command = Command { id: CommandId(id as u64), namespace: NamespaceId::FIRST, operation };
+            let command = Command::new(CommandId(id as u64), NamespaceId::FIRST, operation);
             volume.submit(now, command).map_err(|_| "the queue of the volume is full".to_owned())?;
         }
         for _ in 0..POLLS_MAX {

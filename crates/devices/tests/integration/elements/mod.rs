@@ -347,7 +347,7 @@ fn the_elements_of_an_offline_zone_are_retired() {
 
 /// How long a command takes on a model, in nanoseconds.
 fn time_of(model: &mut Model, operation: Operation) -> u64 {
-    let command = Command { id: CommandId(1), namespace: NamespaceId::FIRST, operation };
+    let command = Command::new(CommandId(1), NamespaceId::FIRST, operation);
     model.submit(Instant::ZERO, command).expect("it is idle");
     let mut completions = CompletionQueue::new();
     let mut now = Instant::ZERO;
@@ -400,7 +400,7 @@ fn a_paced_drive_updates_the_elements_of_its_drive() {
     let write = Operation::Append { zone_start: Lba(0), blocks: Blocks(64), payload: Payload::None };
     let finish = Operation::ManageZones { action: ZoneAction::Finish, target: ZoneTarget::Zone(Lba(0)) };
     for (id, operation) in (1..).zip([write, finish]) {
-        let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
         paced.submit(ring.now(), command).expect("there is a queue slot");
         let mut completions = CompletionQueue::new();
         while completions.is_empty() {

@@ -65,7 +65,7 @@ impl Testbed {
 
     pub(crate) fn submit(&mut self, operation: Operation) {
         self.next_id += 1;
-        let command = Command { id: CommandId(self.next_id), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(self.next_id), NamespaceId::FIRST, operation);
         self.drive.submit(self.now, command).expect("there is a queue slot");
     }
 

@@ -27,7 +27,7 @@ fn hosts_wait_until_the_file_has_the_epoch_in_which_members_changed() {
     volume.poll(bench.ring.now(), &mut CompletionQueue::new());
     let payload = Payload::Bytes(Box::new(BlockBuffer { data: vec![2; 65_536].into(), metadata: Vec::new().into() }));
     let operation = Operation::Write { start: Lba(0), blocks: Blocks(16), payload };
-    let command = Command { id: CommandId(7), namespace: NamespaceId::FIRST, operation };
+    let command = Command::new(CommandId(7), NamespaceId::FIRST, operation);
     volume.submit(bench.ring.now(), command).expect("there is a queue slot");
     let mut completions = CompletionQueue::new();
     let until = bench.ring.now() + zonda_zoned::Duration::from_millis(1500);

@@ -224,7 +224,7 @@ impl Work {
             let device = self.devices.get_mut(&entry.device.0).expect("the drive was added");
             while let Some((part, operation)) = entry.job.next(&device.shape) {
                 let id = CommandId(u64::from(number) << 32 | u64::from(part));
-                let command = Command { id, namespace: NamespaceId::FIRST, operation };
+                let command = Command::new(id, NamespaceId::FIRST, operation);
                 self.effects.push_back(WorkEffect::Submit { device: entry.device, flow: entry.flow, command });
             }
             if let Some((start, most)) = entry.job.question() {

@@ -56,7 +56,7 @@ impl Commands {
         self.slots[index as usize] = Some(Slot { work, use_number: self.uses });
         self.in_flight += 1;
         let id = CommandId(u64::from(self.uses) << 32 | u64::from(index));
-        self.outbox.push_back(Command { id, namespace: NamespaceId::FIRST, operation });
+        self.outbox.push_back(Command::new(id, NamespaceId::FIRST, operation));
     }
 
     /// The next command to submit; none while the member's queue is full.

@@ -105,7 +105,7 @@ impl Media {
     /// Data and metadata of a block.
     pub(super) fn read(&self, lba: Lba) -> (Vec<u8>, Vec<u8>) {
         let operation = Operation::Read { start: lba, blocks: Blocks(1) };
-        let command = Command { id: CommandId(0), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(0), NamespaceId::FIRST, operation);
         match self.drive.device.clone().execute(&command).outcome {
             Outcome::Data(Payload::Bytes(buffer)) => (buffer.data.to_vec(), buffer.metadata.to_vec()),
             other => unreachable!("block {lba} was written, and reads as {other:?}"),

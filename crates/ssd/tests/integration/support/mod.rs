@@ -116,7 +116,7 @@ impl Rig {
     pub fn submit(&mut self, operation: Operation) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        let command = Command { id: CommandId(id), namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
         self.drive.submit(self.now, command).expect("the queue of the drive is not full");
         id
     }

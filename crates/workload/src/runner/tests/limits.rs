@@ -60,8 +60,8 @@ fn a_writer_continues_when_another_job_fills_its_zone() {
 struct Lossy(FixedLatency, u32);
 
 impl ZonedDevice for Lossy {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.0.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.0.namespaces()
     }
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         self.1 += 1;
@@ -104,7 +104,7 @@ fn payloads_are_of_the_kind_that_the_device_keeps() {
         let result = Runner::new(plan, keeps, NamespaceId::FIRST).run(&mut oracle, Instant::ZERO, &mut |_| {});
         assert!(result.jobs[0].errors.is_empty(), "{:?}", result.jobs[0].errors);
         let read = Operation::Read { start: zonda_zoned::Lba(0), blocks: Blocks(8) };
-        let command = Command { id: zonda_zoned::CommandId(1), namespace: NamespaceId::FIRST, operation: read };
+        let command = Command::new(zonda_zoned::CommandId(1), NamespaceId::FIRST, read);
         let Outcome::Data(data) = oracle.execute(&command).outcome else { panic!("no data") };
         match (keeps, data) {
             (PayloadKind::None, Payload::None) => {}
@@ -198,8 +198,8 @@ impl FailsWrites {
 }
 
 impl ZonedDevice for FailsWrites {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.device.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.device.namespaces()
     }
     fn submit(&mut self, now: Instant, mut command: Command) -> Result<(), QueueFull> {
         if matches!(command.operation, Operation::Write { .. }) {

@@ -31,7 +31,7 @@ impl LiveClock for Jump {
 
 /// A disconnected device: every command fails immediately, or is refused.
 struct Lost {
-    geometry: Geometry,
+    namespaces: Namespaces,
     takes: bool,
     ended: CompletionQueue,
     submitted: u64,
@@ -39,13 +39,13 @@ struct Lost {
 
 impl Lost {
     fn new(takes: bool) -> Lost {
-        Lost { geometry: drive(), takes, ended: CompletionQueue::new(), submitted: 0 }
+        Lost { namespaces: Namespaces::single(drive()), takes, ended: CompletionQueue::new(), submitted: 0 }
     }
 }
 
 impl ZonedDevice for Lost {
-    fn geometry(&self, _namespace: NamespaceId) -> &Geometry {
-        &self.geometry
+    fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
     }
 
     fn submit(&mut self, _now: Instant, command: Command) -> Result<(), QueueFull> {

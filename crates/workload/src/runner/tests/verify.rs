@@ -28,8 +28,8 @@ struct FaultyDevice<D> {
 }
 
 impl<D: ZonedDevice> ZonedDevice for FaultyDevice<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.inner.geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
     }
 
     fn submit(&mut self, now: Instant, mut command: Command) -> Result<(), QueueFull> {
@@ -272,7 +272,7 @@ fn a_prepared_zone_lost_before_the_run_is_found() {
     let plan = plan(&drive(), PREPARED);
     prepare_used(&mut device, &plan).unwrap();
     let reset = RequestKind::Reset.management(&drive(), ZoneIndex(3));
-    device.oracle.execute(&Command { id: zonda_zoned::CommandId(0), namespace: NamespaceId::FIRST, operation: reset });
+    device.oracle.execute(&Command::new(zonda_zoned::CommandId(0), NamespaceId::FIRST, reset));
     let runner = Runner::new(plan, PayloadKind::Bytes, NamespaceId::FIRST).prepared();
     let errors = runner.run(&mut device, Instant(1 << 50), &mut |_| {}).jobs[0].verify_errors.unwrap();
     assert_eq!((errors.blocks, errors.first.zone, errors.first.found), (48, 3, Finding::Zeros));

@@ -9,8 +9,8 @@ use zonda_exports::{Running, ServerPlan, Source, start};
 use zonda_image::ImageSpec;
 use zonda_ring::{Ring, RingOptions};
 use zonda_zoned::{
-    Command, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Operation, Payload, QueueFull, ZoneIndex,
-    ZoneState, ZonedDevice,
+    Command, CompletionQueue, Duration, Geometry, Instant, NamespaceId, Namespaces, Operation, Payload, QueueFull,
+    ZoneIndex, ZoneState, ZonedDevice,
 };
 
 /// The longest wait in the event loop, so that a lost command fails a check instead of hanging it.
@@ -109,8 +109,8 @@ impl<D: Drive> Live<D> {
 }
 
 impl<D: Drive> ZonedDevice for Live<D> {
-    fn geometry(&self, namespace: NamespaceId) -> &Geometry {
-        self.drive().geometry(namespace)
+    fn namespaces(&self) -> &Namespaces {
+        self.drive().namespaces()
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {

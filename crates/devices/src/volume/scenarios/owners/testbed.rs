@@ -443,7 +443,7 @@ impl Testbed {
         };
         self.last_command += 1;
         let id = CommandId(self.last_command);
-        let command = Command { id, namespace: NamespaceId::FIRST, operation };
+        let command = Command::new(id, NamespaceId::FIRST, operation);
         let asked = HostCommand { begun, start, blocks, value };
         self.log(format!("{at}: {}", asked.shown()));
         let program = &mut self.programs[at];
