@@ -3,11 +3,12 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{FlockOperation, flock, fstat};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::{Errno, retry_on_intr};
 use zonda_image::{FileError, Files, ImageFile};
 use zonda_ring::{File, FileOptions};
@@ -26,7 +27,7 @@ pub struct ImageDirectory {
     /// those that the io_uring of a killed process used only after the process has exited; this one
     /// is closed with the process. The operations of the ring have completed by then, so nothing is
     /// written once the lock is free.
-    _lock: Option<File>,
+    _lock: Option<ImageLock>,
 }
 
 /// An [`ImageDirectory`] that is moved from one thread to another.
@@ -36,7 +37,7 @@ pub(crate) struct DirectoryParts {
     /// In the order of [`ImageFile::ALL`].
     files: Vec<File>,
     access: FileOptions,
-    lock: Option<File>,
+    lock: Option<ImageLock>,
 }
 
 impl ImageDirectory {
@@ -195,19 +196,42 @@ pub fn exposed_files(path: &Path) -> Option<String> {
     Some(format!("{first} (mode {mode:04o}){more} is accessible to group or others: chmod 600 {shown}/*.zonda"))
 }
 
+/// The lock of an image: of its superblock, and of the directory, which stays the same when a backup
+/// is restored over the files.
+#[derive(Debug)]
+struct ImageLock {
+    _superblock: File,
+    /// Absent on file systems that have no locks on directories.
+    _directory: Option<OwnedFd>,
+}
+
 /// Acquires the lock of an image; it is released when the process exits, however it exits.
-fn acquire_lock(path: &Path, access: FileOptions, operation: FlockOperation) -> Result<File, DriveError> {
+fn acquire_lock(path: &Path, access: FileOptions, operation: FlockOperation) -> Result<ImageLock, DriveError> {
     let place = path.join(ImageFile::Superblock.name());
     refuse_unfinished(path)?;
     let file = File::open(&place, access).map_err(|error| cannot_open(path, &place, &error))?;
     match retry_on_intr(|| flock(&file, operation)) {
         // The lock of a file that was replaced meanwhile is of no effect.
-        Ok(()) if is_in_place(&file, &place) => Ok(file),
+        Ok(()) if is_in_place(&file, &place) => {
+            let _directory = lock_directory(path, operation)?;
+            Ok(ImageLock { _superblock: file, _directory })
+        }
         Ok(()) | Err(Errno::WOULDBLOCK) => Err(in_use(path)),
         Err(error) => Err(DriveError::new(
             format!("cannot lock the image in {}: {error}", path.display()),
             "put the image on a file system that supports flock",
         )),
+    }
+}
+
+fn lock_directory(path: &Path, operation: FlockOperation) -> Result<Option<OwnedFd>, DriveError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(directory) = retry_on_intr(|| open(path, flags, Mode::empty())) else { return Ok(None) };
+    match retry_on_intr(|| flock(&directory, operation)) {
+        Ok(()) => Ok(Some(directory)),
+        Err(Errno::WOULDBLOCK) => Err(in_use(path)),
+        // On NFS, for example.
+        Err(_) => Ok(None),
     }
 }
 
@@ -303,6 +327,19 @@ mod tests {
         assert!(error.is_in_use && error.message.contains("in use by another program"), "{error}");
         ImageDirectory::open_read_only(image.path()).expect("opening it read-only needs no lock");
         drop(first);
+        ImageDirectory::lock(image.path()).expect("it is unlocked again");
+    }
+
+    #[test]
+    fn files_that_are_restored_over_an_image_in_use_get_no_second_owner() {
+        let image = image();
+        let owner = ImageDirectory::lock(image.path()).expect("it is unlocked");
+        let superblock = image.path().join(ImageFile::Superblock.name());
+        let restored = image.path().join("restored");
+        fs::copy(&superblock, &restored).and_then(|_| fs::rename(&restored, &superblock)).expect("it can be replaced");
+        assert!(ImageDirectory::lock(image.path()).expect_err("the directory has an owner").is_in_use);
+        assert!(ImageDirectory::open_shared(image.path()).expect_err("the directory has an owner").is_in_use);
+        drop(owner);
         ImageDirectory::lock(image.path()).expect("it is unlocked again");
     }
 

@@ -59,13 +59,15 @@ pub enum SeededBug {
     CarriedAnything,
     /// A read does not record the damage that it has found.
     ForgottenDamage,
+    /// The intent of an overwrite takes a lost tag for that of an unwritten block.
+    TrustedUnwritten,
     /// Contents are journaled before space for them is allocated in the files.
     MissingSpace,
 }
 
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 26] = [
+    pub const ALL: [(&'static str, SeededBug); 27] = [
         ("early-write", SeededBug::EarlyWrite),
         ("unsynced-record", SeededBug::UnsyncedRecord),
         ("unsynced-finish", SeededBug::UnsyncedFinish),
@@ -91,6 +93,7 @@ impl SeededBug {
         ("believed-zeros", SeededBug::BelievedZeros),
         ("carried-anything", SeededBug::CarriedAnything),
         ("forgotten-damage", SeededBug::ForgottenDamage),
+        ("trusted-unwritten", SeededBug::TrustedUnwritten),
         ("missing-space", SeededBug::MissingSpace),
     ];
 }

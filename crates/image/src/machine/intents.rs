@@ -19,7 +19,7 @@ use zonda_zoned::Status;
 
 use crate::bugs::SeededBug;
 use crate::format::record::{Kind, OVERWRITE_ANYTHING, OVERWRITE_TAGS, OVERWRITE_ZEROS};
-use crate::format::tag::{ANYTHING, LOST, LOST_BYTE, TAG_BYTES, Verdict};
+use crate::format::tag::{ANYTHING, LOST, LOST_BYTE, TAG_BYTES, Verdict, is_zero};
 use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
@@ -162,21 +162,52 @@ impl Image {
     }
 
     /// Called when the previous tags were read. If that fails, the new tags cannot be written
-    /// either: the write fails.
+    /// either: the write fails. Where a tag is that of an unwritten block, the data is read, too.
     pub(super) fn on_tags_before(&mut self, index: u32) {
-        // Fewer than before, if the flush that was to persist them has failed.
-        let blocks = self.named_by_intent(index);
         let part = &mut self.parts[index];
-        let Work::Overwrite { tags: after, found, .. } = &mut part.work else { unreachable!("an overwrite") };
-        let after = after.clone();
-        let Some(before) = found.take().and_then(|found| found.1) else {
+        let Work::Overwrite { found, .. } = &mut part.work else { unreachable!("an overwrite") };
+        let Some(before) = found.as_ref().and_then(|found| found.1.clone()) else {
             self.fail_overwrite(index);
             return;
         };
+        let named = self.named_by_intent(index);
+        let has_unwritten = (named.clone().zip(before.chunks_exact(TAG_BYTES)))
+            .any(|(lba, tag)| is_zero(tag) && !self.intents.is_written(lba));
+        if !has_unwritten || self.has(SeededBug::TrustedUnwritten) {
+            self.on_data_before(index);
+            return;
+        }
+        let part = &mut self.parts[index];
+        part.stage = Stage::DataBefore;
+        part.out = 1;
+        let offset = self.layout.data_offset(part.zone, part.first);
+        let length = ((named.end - named.start) * self.layout.block_bytes) as usize;
+        self.emit(Role::Data, index, FileOperation::Read { file: ImageFile::Data, offset, length });
+    }
+
+    /// Called when everything before the overwrite that its intent needs was read. A block whose
+    /// data contradict a tag of an unwritten block, or cannot be read, has no earlier contents:
+    /// otherwise zeros in its place would be taken for them.
+    pub(super) fn on_data_before(&mut self, index: u32) {
+        // Fewer than before, if the flush that was to persist them has failed.
+        let blocks = self.named_by_intent(index);
+        let part = &mut self.parts[index];
+        let is_data_read = part.stage == Stage::DataBefore;
+        // Data that cannot be read does not fail the write, which replaces it.
+        (part.failed, part.lacks_space) = (false, false);
+        let Work::Overwrite { tags: after, found, .. } = &mut part.work else { unreachable!("an overwrite") };
+        let after = after.clone();
+        let (data, before) = *found.take().expect("the tags before were read");
+        let before = before.expect("the tags before were read");
         if blocks.is_empty() {
             self.write_data_and_tags(index);
             return;
         }
+        let block_bytes = self.layout.block_bytes as usize;
+        let is_unwritten = |i: usize| {
+            let data = data.as_ref().and_then(|data| data.get(i * block_bytes..(i + 1) * block_bytes));
+            !is_data_read || data.is_some_and(is_zero)
+        };
         let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
         let mut open = RangeSet::default();
         for (i, lba) in blocks.clone().enumerate() {
@@ -186,7 +217,8 @@ impl Image {
                 continue;
             }
             let place = i * TAG_BYTES..(i + 1) * TAG_BYTES;
-            if self.has(SeededBug::ForgottenBefore) {
+            let is_contradicted = is_zero(&before[place.clone()]) && !is_unwritten(i);
+            if self.has(SeededBug::ForgottenBefore) || is_contradicted {
                 tags.put_bytes(LOST_BYTE, TAG_BYTES);
             } else {
                 tags.put_slice(&before[place.clone()]);
@@ -279,7 +311,7 @@ impl Image {
     fn intent_to_carry(&self, index: u32) -> Option<Intent> {
         let part = &self.parts[index];
         let Work::Overwrite { intent, data, tags: after, .. } = &part.work else { return None };
-        if matches!(part.stage, Stage::Waiting | Stage::Held | Stage::Before) {
+        if matches!(part.stage, Stage::Waiting | Stage::Held | Stage::Before | Stage::DataBefore) {
             return None;
         }
         let blocks = match intent {

@@ -149,7 +149,7 @@ impl Image {
                 let place = if role == Role::Data { data } else { tags };
                 *place = bytes;
             }
-            Work::Overwrite { found: Some(found), .. } if matches!(part.stage, Stage::Before | Stage::RepairRead) => {
+            Work::Overwrite { found: Some(found), .. } if part.stage.reads_blocks() => {
                 let place = if role == Role::Data { &mut found.0 } else { &mut found.1 };
                 *place = bytes;
             }

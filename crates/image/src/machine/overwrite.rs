@@ -87,10 +87,12 @@ impl Image {
         let Work::Overwrite { counts, found, .. } = &mut part.work else { unreachable!("an overwrite") };
         match part.stage {
             Stage::Before => self.on_tags_before(index),
+            Stage::DataBefore => self.on_data_before(index),
             Stage::Space if part.failed => self.fail_overwrite(index),
             Stage::Space => self.log_contents(index),
             Stage::Data if !part.failed => self.write_tags(index),
-            Stage::Data | Stage::Files if part.failed => {
+            Stage::ZeroTags if !part.failed => self.punch_data(index),
+            Stage::Data | Stage::ZeroTags | Stage::Files if part.failed => {
                 *found = Some(Box::default());
                 self.look_at_failed(index);
             }

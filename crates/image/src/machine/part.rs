@@ -153,12 +153,16 @@ pub(super) enum Stage {
     Held,
     /// Waits for the tags before an overwrite, which its intent contains.
     Before,
+    /// Waits for the data before it, where some of these tags are those of unwritten blocks.
+    DataBefore,
     /// Waits for space in the files, before its contents are journaled.
     Space,
     /// Waits for its journal record.
     Journal,
     /// Waits for its data, before its tags are written.
     Data,
+    /// Waits for its tags of zeros, before its holes are punched.
+    ZeroTags,
     /// Waits for file operations.
     Files,
     /// A sequential write that waits for the acknowledgement of earlier ones.
@@ -169,6 +173,13 @@ pub(super) enum Stage {
     RepairWrite,
     /// A failed sequential write syncs the cleared tags.
     RepairSync,
+}
+
+impl Stage {
+    /// Whether an overwrite waits for contents or tags on file.
+    pub(super) fn reads_blocks(self) -> bool {
+        matches!(self, Stage::Before | Stage::DataBefore | Stage::RepairRead)
+    }
 }
 
 impl Part {

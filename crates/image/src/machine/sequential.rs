@@ -47,18 +47,16 @@ impl Image {
             unreachable!("a part without data");
         };
         let offset = self.layout.data_offset(part.zone, part.first);
-        let operation = match data {
-            Some(data) => Some(FileOperation::Write { file: ImageFile::Data, offset, pieces: vec![data.clone()] }),
-            // Where blocks are accepted as they are after a crash, zeros must be zeros in the data
-            // too.
-            None if matches!(part.work, Work::Overwrite { .. }) && !self.layout.logs_contents => {
-                let length = part.blocks() * self.layout.block_bytes;
-                Some(FileOperation::PunchHole { file: ImageFile::Data, offset, length })
-            }
-            None => None,
-        };
+        // Where blocks are accepted as they are after a crash, zeros must be zeros in the data too.
+        // If the tags cannot be written, the data is still there.
+        if data.is_none() && matches!(part.work, Work::Overwrite { .. }) && !self.layout.logs_contents {
+            self.write_tags(index);
+            self.parts[index].stage = Stage::ZeroTags;
+            return;
+        }
         let tags_wait = self.layout.logs_contents && matches!(part.work, Work::Overwrite { data: Some(_), .. });
-        if let Some(operation) = operation {
+        if let Some(data) = data {
+            let operation = FileOperation::Write { file: ImageFile::Data, offset, pieces: vec![data.clone()] };
             part.stage = Stage::Data;
             part.out += 1;
             self.emit(Role::Data, index, operation);
@@ -66,6 +64,16 @@ impl Image {
         if !tags_wait {
             self.write_tags(index);
         }
+    }
+
+    /// Punches the holes of zeros whose tags are written.
+    pub(super) fn punch_data(&mut self, index: u32) {
+        let part = &mut self.parts[index];
+        let offset = self.layout.data_offset(part.zone, part.first);
+        let length = part.blocks() * self.layout.block_bytes;
+        part.stage = Stage::Files;
+        part.out += 1;
+        self.emit(Role::Data, index, FileOperation::PunchHole { file: ImageFile::Data, offset, length });
     }
 
     pub(super) fn write_tags(&mut self, index: u32) {

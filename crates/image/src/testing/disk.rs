@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     /// The nth write to this file or hole in it from now on fails, counted from 0, after some of it
     /// is done.
     Write(ImageFile, u64),
+    /// Every write to this file fails, and none of it is done.
+    File(ImageFile),
     /// The nth sync of this file fails.
     Sync(ImageFile, u64),
     /// The file system is full, and copies on write: every write fails. Holes and syncs need no
@@ -55,7 +57,7 @@ impl Disk {
         let failing = self.is_to_fail(operation);
         if let Some(error) = failing {
             // Where there is no space for a page, none of it is written.
-            if !matches!(self.fault, Some(Fault::NoSpace(_))) {
+            if !matches!(self.fault, Some(Fault::NoSpace(_) | Fault::File(_))) {
                 let mut prng = self.prng.take().unwrap_or_else(|| Prng::new(1));
                 self.carry_out_in_part(operation, &mut prng);
                 self.prng = Some(prng);
@@ -75,6 +77,7 @@ impl Disk {
                 self.fault = left.checked_sub(1).map(|left| Fault::Write(wanted, left));
                 left == 0
             }
+            (Fault::File(wanted), FileOperation::Write { file, .. }) => *file == wanted,
             (Fault::Sync(wanted, left), FileOperation::Sync { file }) if *file == wanted => {
                 self.fault = left.checked_sub(1).map(|left| Fault::Sync(wanted, left));
                 left == 0

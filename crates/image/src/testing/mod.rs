@@ -19,5 +19,5 @@ pub(crate) use disk::{Disk, Fault};
 #[cfg(test)]
 pub(crate) use drive::{Drive, spec};
 pub use file::{PAGE, SimFile};
-pub use ledger::{Crash, Ledger, Promise, Violation};
+pub use ledger::{Crash, Doubts, Ledger, Promise, Violation};
 pub use observed::{Contents, Observed};

@@ -153,19 +153,54 @@ fn killed_after(mut drive: Drive, operation: Operation, done: ImageFile) -> Disk
 }
 
 #[test]
-fn a_crash_between_a_hole_and_its_tag_leaves_no_contradiction() {
-    for done in [ImageFile::Data, ImageFile::Tags] {
+fn a_crash_between_a_tag_of_zeros_and_its_hole_leaves_no_contradiction() {
+    let mut drive = Drive::create(&spec(conventional(0)));
+    assert!(drive.write(0, 4, 1).is_success());
+    assert!(drive.run(Operation::Flush).status.is_success());
+    let disk = killed_after(drive, deallocate(1, 2), ImageFile::Tags);
+    assert_eq!(damaged(&disk), [0; 0]);
+    let (new, unreadable) = repaired(&disk);
+    assert_eq!((unreadable, damaged(&new)), (vec![], vec![]));
+    let mut drive = Drive::open(disk);
+    assert_eq!(drive.marks(0, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
+    assert_eq!(damaged(&drive.close()), [0; 0]);
+    assert_eq!(Drive::open(new).marks(0, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
+}
+
+#[test]
+fn a_deallocation_whose_tags_cannot_be_written_leaves_the_data() {
+    let mut drive = Drive::create(&spec(conventional(0)));
+    assert!(drive.write(0, 4, 1).is_success());
+    assert!(drive.run(Operation::Flush).status.is_success());
+    drive.disk.fault = Some(Fault::File(ImageFile::Tags));
+    assert_eq!(drive.run(deallocate(1, 2)).status, Status::WriteFault);
+    assert_eq!(drive.marks(0, 4), [Ok(1), Ok(2), Ok(3), Ok(4)]);
+    drive.disk.fault = None;
+    let disk = drive.kill(&mut Prng::new(1));
+    assert_eq!(damaged(&disk), [0; 0]);
+    assert_eq!(Drive::open(disk).marks(0, 4), [Ok(1), Ok(2), Ok(3), Ok(4)]);
+}
+
+#[test]
+fn zeros_over_an_overwritten_block_that_had_lost_its_tag_are_no_earlier_contents() {
+    for is_read in [false, true] {
         let mut drive = Drive::create(&spec(conventional(0)));
         assert!(drive.write(0, 4, 1).is_success());
-        assert!(drive.run(Operation::Flush).status.is_success());
-        let disk = killed_after(drive, deallocate(1, 2), done);
-        assert_eq!(damaged(&disk), [0; 0], "only the change of {done} was made");
-        let (new, unreadable) = repaired(&disk);
-        assert_eq!((unreadable, damaged(&new)), (vec![], vec![]));
+        let mut disk = drive.close();
+        disk.bytes(ImageFile::Tags)[8..16].fill(0);
         let mut drive = Drive::open(disk);
-        assert_eq!(drive.marks(0, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
-        assert_eq!(damaged(&drive.close()), [0; 0]);
-        assert_eq!(Drive::open(new).marks(0, 4), [Ok(1), Ok(0), Ok(0), Ok(4)]);
+        if is_read {
+            assert_eq!(drive.marks(1, 1), [LOST]);
+        }
+        assert!(drive.write(0, 3, 50).is_success());
+        let mut disk = drive.kill(&mut Prng::new(1));
+        disk.bytes(ImageFile::Data)[512..1024].fill(0);
+        assert_eq!(damaged(&disk), [1]);
+        let (new, unreadable) = repaired(&disk);
+        assert_eq!(unreadable, [1]);
+        for disk in [disk, new] {
+            assert_eq!(Drive::open(disk).marks(0, 4), [Ok(50), LOST, Ok(52), Ok(4)]);
+        }
     }
 }
 

@@ -256,6 +256,10 @@ fn the_first_two_overwrites_of_a_block_wait_for_their_intents_and_later_ones_do_
         assert_eq!(out(&drive, is_tag_read), reads, "the first intent contains the previous tag: {mark}");
         if reads > 0 {
             drive.step(0);
+            let is_data_read =
+                |operation: &FileOperation| matches!(operation, FileOperation::Read { file: ImageFile::Data, .. });
+            assert_eq!(out(&drive, is_data_read), 1, "the tag is that of an unwritten block");
+            drive.step(0);
         }
         assert_eq!(out(&drive, is_write(ImageFile::Journal)), records, "{mark}");
         assert_eq!(out(&drive, is_write(ImageFile::Data)), 1 - records, "{mark}");

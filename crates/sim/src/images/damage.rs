@@ -21,6 +21,8 @@ use crate::outcome::FailureKind;
 
 /// Bytes of one copy of the superblock.
 const SUPERBLOCK_COPY_BYTES: u64 = 32 << 10;
+/// Bytes of a tag of a block without metadata.
+const TAG_BYTES: usize = 8;
 /// Pages of a journal before its first record.
 const MARK_PAGES: usize = 2;
 /// Number of random damages after one stop, each on its own copy.
@@ -53,13 +55,23 @@ pub(super) struct Old {
     pub(super) observed: Option<Observed>,
 }
 
-/// A block that was overwritten twice before a kill.
+/// A block that was overwritten before a kill.
 pub(super) struct Overwritten {
     lba: Lba,
     /// Applied twice, it changes nothing.
     damage: Damage,
-    /// The block was damaged while the drive was running, and read.
-    is_read: bool,
+    how: How,
+}
+
+/// What happened to an overwritten block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// It was overwritten twice, the second time while a flush began.
+    BesideFlush,
+    /// It was overwritten twice, damaged while the drive was running, and read.
+    DamagedAndRead,
+    /// It lost its tag, and was then overwritten once.
+    TagLost,
 }
 
 /// The requirement on a drive that is opened with the damage.
@@ -149,17 +161,22 @@ impl ImagesRun<'_> {
     }
 
     fn rot_of_block(&self, lba: Lba, prng: &mut Prng) -> Damage {
+        let bytes = u64::from(self.simulation.geometry.block_size_bytes);
+        let at = self.place_of(lba) * bytes as usize + prng.below(bytes) as usize;
+        Damage::Rot { file: ImageFile::Data, at, mask: 1 << prng.below(8) }
+    }
+
+    /// The place of a block in data and tags, counted in blocks.
+    fn place_of(&self, lba: Lba) -> usize {
         let geometry = &self.simulation.geometry;
         let zone = geometry.zone_of(lba).expect("the block is in the namespace");
         let block = lba.0 - geometry.zone_start(zone).0;
-        let bytes = u64::from(geometry.block_size_bytes);
-        let at = (u64::from(zone.0) * geometry.zone_capacity_blocks.0 + block) * bytes + prng.below(bytes);
-        Damage::Rot { file: ImageFile::Data, at: at as usize, mask: 1 << prng.below(8) }
+        (u64::from(zone.0) * geometry.zone_capacity_blocks.0 + block) as usize
     }
 
     /// Sometimes overwrites a block in place twice before a kill, and either damages it while the
     /// drive is running and idle, and checks that a read fails, or flushes during the second
-    /// overwrite. Returns the block.
+    /// overwrite; or overwrites a block once that has lost its tag. Returns the block.
     pub(super) fn overwrite_before_kill(&mut self) -> Result<Option<Overwritten>, CheckError> {
         let mut prng = self.prng.fork("overwrites");
         let blocks: Vec<Lba> = self.conventional_blocks().collect();
@@ -167,25 +184,44 @@ impl ImagesRun<'_> {
         let Some(&lba) = prng.pick(&blocks).filter(|_| is_chosen && !self.logs_contents()) else { return Ok(None) };
         self.overwrite(lba, &mut prng);
         self.drain()?;
-        self.overwrite(lba, &mut prng);
         let damage = self.rot_of_block(lba, &mut prng);
+        if prng.chance(1, 3) {
+            self.flush()?;
+            self.drain()?;
+            self.faults += 1;
+            let tag = self.place_of(lba) * TAG_BYTES;
+            self.drive().disk.bytes(ImageFile::Tags)[tag..tag + TAG_BYTES].fill(0);
+            if prng.chance(1, 2) {
+                self.read_damaged(lba)?;
+            }
+            self.overwrite(lba, &mut prng);
+            self.drain()?;
+            return Ok(Some(Overwritten { lba, damage, how: How::TagLost }));
+        }
+        self.overwrite(lba, &mut prng);
         if prng.chance(1, 2) {
             for _ in 0..prng.below(4) {
                 self.step();
             }
             self.flush()?;
-            return Ok(Some(Overwritten { lba, damage, is_read: false }));
+            return Ok(Some(Overwritten { lba, damage, how: How::BesideFlush }));
         }
         self.drain()?;
         self.faults += 1;
         damage.apply(&mut self.drive().disk, None);
+        self.read_damaged(lba)?;
+        Ok(Some(Overwritten { lba, damage, how: How::DamagedAndRead }))
+    }
+
+    /// Checks that a read of a damaged block fails.
+    fn read_damaged(&mut self, lba: Lba) -> Result<(), CheckError> {
         let status = self.drive().run(read_of(lba)).status;
         if status != Status::UnrecoveredReadError {
             let message = format!("a read of damaged block {lba} ends with \"{status}\"");
             return Err(CheckError::new(FailureKind::UndetectedDamage, None, message));
         }
         self.trace.log(self.now, || format!("a read of damaged block {lba} fails"));
-        Ok(Some(Overwritten { lba, damage, is_read: true }))
+        Ok(())
     }
 
     fn overwrite(&mut self, lba: Lba, prng: &mut Prng) {
@@ -194,21 +230,30 @@ impl ImagesRun<'_> {
         self.submit_own(Operation::Write { start: lba, blocks: Blocks(1), payload });
     }
 
-    /// Checks that damage that a read had found is not accepted after a kill; then repairs it.
+    /// Checks that damage that a read had found is not accepted after a kill; then repairs it. A
+    /// block that was overwritten after it had lost its tag has no earlier contents, so zeros in its
+    /// place are damage.
     pub(super) fn check_overwritten(&mut self, block: &Overwritten, disk: &mut Disk) -> Result<(), CheckError> {
-        if !block.is_read {
-            return Ok(());
+        let mut copy = disk.clone();
+        match block.how {
+            How::BesideFlush => return Ok(()),
+            How::DamagedAndRead => self.read_damage = Some(block.lba),
+            How::TagLost => {
+                let bytes = self.simulation.geometry.block_size_bytes as usize;
+                let start = self.place_of(block.lba) * bytes;
+                copy.bytes(ImageFile::Data)[start..start + bytes].fill(0);
+            }
         }
-        self.read_damage = Some(block.lba);
-        let mut drive = Drive::open(disk.clone(), self.bug)
+        let mut drive = Drive::open(copy, self.bug)
             .map_err(|refusal| refused(format!("after a kill with a damaged block: {}", refusal.1)))?;
         let status = drive.run(read_of(block.lba)).status;
         if status != Status::UnrecoveredReadError {
-            let message =
-                format!("a read had found damaged block {}; after a kill it ends with \"{status}\"", block.lba);
+            let message = format!("{:?}, block {}: after a kill a read ends with \"{status}\"", block.how, block.lba);
             return Err(CheckError::new(FailureKind::UndetectedDamage, None, message));
         }
-        block.damage.apply(disk, None);
+        if block.how == How::DamagedAndRead {
+            block.damage.apply(disk, None);
+        }
         Ok(())
     }
 

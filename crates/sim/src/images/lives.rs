@@ -1,7 +1,7 @@
 //! Transitions between lives of a drive: creation, ends of lives, openings, and checks of the state
 //! after them.
 
-use zonda_image::testing::{Crash, Ledger, Observed};
+use zonda_image::testing::{Crash, Doubts, Ledger, Observed};
 use zonda_image::{CheckReport, Counters, Files, Finding, ImageError, ImageFile, check, create, inspect};
 use zonda_zoned::{Lba, Operation, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, fingerprint};
 
@@ -214,6 +214,7 @@ impl ImagesRun<'_> {
         self.may_fail = MayFail::Nothing;
         self.failed_zones.clear();
         self.failed_records = 0;
+        self.failed_state_writes = 0;
         self.ledger = Ledger::new(observed.oracle(&self.simulation.geometry), &self.simulation.geometry);
         Ok(())
     }
@@ -313,8 +314,8 @@ impl ImagesRun<'_> {
         }
         self.drive().disk.failed.clear();
         let observed = self.drive().observe();
-        let invalidated = self.failed_records < 2;
-        self.ledger = self.ledger.renewed(observed.oracle(&self.simulation.geometry), invalidated);
+        let doubts = Doubts { management: self.failed_records >= 2, degradations: self.failed_state_writes > 0 };
+        self.ledger = self.ledger.renewed(observed.oracle(&self.simulation.geometry), doubts);
         self.has_failed = false;
         if faults.is_full && self.prng.chance(1, 3) {
             faults.is_full = false;

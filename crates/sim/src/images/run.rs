@@ -47,6 +47,9 @@ pub(crate) struct ImagesRun<'s> {
     pub(super) failed_zones: BTreeSet<ZoneIndex>,
     /// Failed writes of records in this life: after two, a record could not be invalidated.
     pub(super) failed_records: u64,
+    /// Failed writes of checkpoints and records in this life: after one, a zone that failed may not
+    /// be recorded yet.
+    pub(super) failed_state_writes: u64,
     /// A block in which a read found damage before the stop, and which was repaired since.
     pub(super) read_damage: Option<Lba>,
     /// Blocks are lost because an overwrite failed and could not be repaired: the run ends.
@@ -102,6 +105,7 @@ impl<'s> ImagesRun<'s> {
             has_failed_sync: false,
             failed_zones: BTreeSet::new(),
             failed_records: 0,
+            failed_state_writes: 0,
             read_damage: None,
             is_unrecoverable: false,
             now: Instant::ZERO,
@@ -279,6 +283,8 @@ impl<'s> ImagesRun<'s> {
             let is_sync = matches!(operation, FileOperation::Sync { .. });
             self.has_failed_sync |= is_sync && matches!(operation.file(), ImageFile::Data | ImageFile::Tags);
             self.failed_records += u64::from(operation.file() == ImageFile::Journal);
+            let is_state = matches!(operation.file(), ImageFile::State | ImageFile::Journal);
+            self.failed_state_writes += u64::from(is_state);
             self.trace.log(self.now, || format!("{}: {}", describe_operation(operation), failed.error));
         }
         for completion in self.drive().poll() {
