@@ -13,6 +13,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-profiles", 0, &[]),
     ("zonda-ssd", 1, &[]),
     ("zonda-layers", 1, &[]),
+    ("zonda-sched", 1, &[]),
     ("zonda-files", 1, &[]),
     ("zonda-erasure", 1, &[]),
     ("zonda-raid", 1, &["zonda-erasure"]),

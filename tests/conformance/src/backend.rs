@@ -1,7 +1,7 @@
 //! The device under test, and how its time advances.
 
 use zonda_zoned::{
-    Command, CompletionQueue, Instant, Namespaces, PayloadKind, QueueFull, ZoneIndex, ZoneState, ZonedDevice,
+    Command, CommandId, CompletionQueue, Instant, Namespaces, PayloadKind, QueueFull, ZoneIndex, ZoneState, ZonedDevice,
 };
 
 /// A device under test: a [`ZonedDevice`], and operations of a test other than commands.
@@ -46,6 +46,17 @@ pub trait TestBackend: ZonedDevice {
         false
     }
 
+    /// Whether commands take effect in another order than that of their submission. Then
+    /// [`take_release`](TestBackend::take_release) gives their order.
+    fn has_releases(&self) -> bool {
+        false
+    }
+
+    /// The command that took effect next.
+    fn take_release(&mut self) -> Option<CommandId> {
+        None
+    }
+
     /// Checks the invariants of the device between two commands.
     fn check_invariants(&mut self) {}
 
@@ -64,6 +75,7 @@ pub struct Virtual<D> {
     power_cycle: Option<Box<dyn FnMut(D) -> D>>,
     degrade: Option<Degrade<D>>,
     check: Option<fn(&D)>,
+    take_release: Option<fn(&mut D) -> Option<CommandId>>,
 }
 
 type Degrade<D> = fn(&mut D, ZoneIndex, ZoneState);
@@ -79,6 +91,7 @@ impl<D: ZonedDevice> Virtual<D> {
             power_cycle: None,
             degrade: None,
             check: None,
+            take_release: None,
         }
     }
 
@@ -104,6 +117,12 @@ impl<D: ZonedDevice> Virtual<D> {
     #[must_use]
     pub fn with_invariants(self, check: fn(&D)) -> Virtual<D> {
         Virtual { check: Some(check), ..self }
+    }
+
+    /// Sets how to ask for the command that took effect next.
+    #[must_use]
+    pub fn with_releases(self, take_release: fn(&mut D) -> Option<CommandId>) -> Virtual<D> {
+        Virtual { take_release: Some(take_release), ..self }
     }
 
     fn device(&self) -> &D {
@@ -144,6 +163,15 @@ impl<D: ZonedDevice> TestBackend for Virtual<D> {
 
     fn keeps(&self) -> PayloadKind {
         self.keeps
+    }
+
+    fn has_releases(&self) -> bool {
+        self.take_release.is_some()
+    }
+
+    fn take_release(&mut self) -> Option<CommandId> {
+        let take = self.take_release?;
+        take(self.device_mut())
     }
 
     fn power_cycle(&mut self) -> bool {

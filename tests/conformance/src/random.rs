@@ -81,12 +81,21 @@ pub(crate) fn run(rig: &mut Rig, depth: usize) -> Verdict {
     pair.survey()
 }
 
+/// A command in flight.
+struct InFlight {
+    id: CommandId,
+    operation: Operation,
+    /// What it must return; absent until it has taken effect.
+    expected: Option<Completion>,
+    /// The command, until it takes effect.
+    command: Option<Command>,
+}
+
 /// A device and its oracle.
 struct Pair<'a> {
     rig: &'a mut Rig,
     oracle: ReferenceDevice,
-    /// Commands in flight, with their expected completions.
-    expected: Vec<(Operation, Completion)>,
+    expected: Vec<InFlight>,
     prng: Prng,
     next_survey_id: u64,
 }
@@ -96,8 +105,10 @@ impl Pair<'_> {
         while self.expected.len() >= depth {
             self.wait()?;
         }
-        let expected = self.oracle.execute(&command);
-        self.expected.push((command.operation.clone(), expected));
+        let has_releases = self.rig.backend.has_releases();
+        let expected = (!has_releases).then(|| self.oracle.execute(&command));
+        let (id, operation) = (command.id, command.operation.clone());
+        self.expected.push(InFlight { id, operation, expected, command: has_releases.then(|| command.clone()) });
         let mut command = Some(command);
         while let Some(offered) = command.take() {
             let now = self.rig.backend.now();
@@ -106,6 +117,21 @@ impl Pair<'_> {
                 command = Some(refused);
                 self.wait()?;
             }
+        }
+        self.follow_releases()
+    }
+
+    /// Executes on the oracle what has taken effect since, in this order.
+    fn follow_releases(&mut self) -> Verdict {
+        while let Some(id) = self.rig.backend.take_release() {
+            let released = self.expected.iter_mut().find(|in_flight| in_flight.id == id);
+            let command = released.as_ref().and_then(|in_flight| in_flight.command.as_ref());
+            let Some(command) = command else {
+                return Err(Stop::Failed(format!("command {id} takes effect, but does not wait")));
+            };
+            let expected = self.oracle.execute(command);
+            let in_flight = released.expect("it was just found");
+            (in_flight.expected, in_flight.command) = (Some(expected), None);
         }
         Ok(())
     }
@@ -117,6 +143,7 @@ impl Pair<'_> {
             self.rig.backend.wait();
             let now = self.rig.backend.now();
             self.rig.backend.poll(now, &mut completions);
+            self.follow_releases()?;
             if completions.is_empty() {
                 continue;
             }
@@ -129,11 +156,14 @@ impl Pair<'_> {
     }
 
     fn check(&mut self, completion: Completion) -> Verdict {
-        let place = self.expected.iter().position(|(_, expected)| expected.id == completion.id);
+        let place = self.expected.iter().position(|in_flight| in_flight.id == completion.id);
         let Some(place) = place else {
             return Err(Stop::Failed(format!("command {} completes, but is not in flight", completion.id)));
         };
-        let (operation, expected) = self.expected.swap_remove(place);
+        let InFlight { operation, expected, .. } = self.expected.swap_remove(place);
+        let Some(expected) = expected else {
+            return Err(Stop::Failed(format!("command {} completes before it takes effect", completion.id)));
+        };
         let keeps = self.rig.backend.keeps();
         let got = with_zeros(&self.rig.geometry, keeps, &operation, completion);
         ensure!(

@@ -67,7 +67,7 @@ fn acknowledged_blocks_survive_crashes(step: usize) {
 
 #[test]
 fn acknowledged_blocks_survive_a_crash_at_any_moment() {
-    acknowledged_blocks_survive_crashes(2);
+    acknowledged_blocks_survive_crashes(4);
 }
 
 fn a_crash_and_the_loss_of_a_member_are_survived(step: usize) {
@@ -95,7 +95,7 @@ fn a_crash_and_the_loss_of_a_member_are_survived(step: usize) {
 
 #[test]
 fn a_crash_and_the_loss_of_a_member_at_once_are_survived() {
-    a_crash_and_the_loss_of_a_member_are_survived(2);
+    a_crash_and_the_loss_of_a_member_are_survived(4);
 }
 
 fn a_mount_is_interrupted_and_repeated(step: usize) {
@@ -209,7 +209,7 @@ fn a_nearly_full_volume_survives_crashes_of_its_mounts(step: usize) {
 
 #[test]
 fn a_nearly_full_volume_survives_crash_after_crash_at_any_moment_of_its_mounts() {
-    a_nearly_full_volume_survives_crashes_of_its_mounts(2);
+    a_nearly_full_volume_survives_crashes_of_its_mounts(4);
 }
 
 fn a_nearly_full_volume_is_mounted_after_mounts_that_were_cut_short(seeds: u64) {
@@ -237,7 +237,7 @@ fn a_nearly_full_volume_is_mounted_after_mounts_that_were_cut_short(seeds: u64) 
 
 #[test]
 fn a_nearly_full_volume_is_mounted_after_any_number_of_mounts_that_were_cut_short() {
-    a_nearly_full_volume_is_mounted_after_mounts_that_were_cut_short(6);
+    a_nearly_full_volume_is_mounted_after_mounts_that_were_cut_short(3);
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! The devices that run in virtual time.
 
 use zonda_conformance::{Virtual, conformance};
-use zonda_layers::{Fault, FaultEffect, FaultRule, Matcher, Memory, OperationKind, OperationSet, Paced, When};
+use zonda_layers::{
+    Fault, FaultEffect, FaultRule, Matcher, Memory, OperationKind, OperationSet, Paced, Shared, Slice, SliceConfig,
+    Trace, When,
+};
+use zonda_sched::{Fifo, MqDeadline, MqDeadlineConfig, Scheduled, Scheduler};
 use zonda_ssd::Ssd;
-use zonda_zoned::{PayloadKind, Prng, Status};
+use zonda_zoned::{Geometry, NamespaceId, PayloadKind, Prng, Status, ZoneIndex, ZrwaGeometry};
 
 /// Bytes that a drive in memory may store here.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
@@ -67,6 +71,90 @@ fn a_drive_in_memory_with_the_times_of_an_ssd_conforms() {
         Some(Box::new(backend))
     });
     assert_eq!(summary.skipped, 0);
+}
+
+/// A drive of more zones and resources than this geometry, and the slice of it that has the
+/// geometry.
+fn drive_around(geometry: &Geometry) -> (Geometry, SliceConfig) {
+    let first = ZoneIndex(2);
+    let is_conventional = geometry.conventional_zone_count > 0;
+    let one_more = |limit: Option<u32>| limit.map(|limit| limit + 1);
+    let drive = Geometry {
+        zone_count: geometry.zone_count + 3,
+        conventional_zone_count: geometry.conventional_zone_count + if is_conventional { first.0 } else { 0 },
+        max_active_zones: one_more(geometry.max_active_zones),
+        max_open_zones: one_more(geometry.max_open_zones),
+        zrwa: geometry.zrwa.map(|zrwa| ZrwaGeometry { resources: zrwa.resources + 1, ..zrwa }),
+        ..geometry.clone()
+    };
+    let config = SliceConfig {
+        namespace: NamespaceId::FIRST,
+        first,
+        count: geometry.zone_count,
+        max_active_zones: geometry.max_active_zones,
+        max_open_zones: geometry.max_open_zones,
+        zrwa_resources: geometry.zrwa.map_or(0, |zrwa| zrwa.resources),
+        keeps: PayloadKind::Bytes,
+    };
+    (drive, config)
+}
+
+#[test]
+fn a_slice_of_a_drive_conforms() {
+    conformance("slice", &mut |geometry| {
+        let (drive, config) = drive_around(geometry);
+        let slice = Slice::new(Memory::new(drive, MEMORY_BYTES_MAX), config).expect("the drive is larger");
+        let backend = Virtual::new(slice)
+            .with_power_cycle(move |slice| {
+                let mut memory = slice.into_inner();
+                memory.power_cycle();
+                Slice::new(memory, config).expect("the drive is the same")
+            })
+            .with_invariants(|slice| slice.zones().check_invariants());
+        Some(Box::new(backend))
+    });
+}
+
+#[test]
+fn a_shared_and_traced_drive_conforms() {
+    let summary = conformance("shared", &mut |geometry| {
+        let shared = Shared::new(Memory::new(geometry.clone(), MEMORY_BYTES_MAX));
+        let backend = Virtual::new(Trace::with_capacity(shared, 16))
+            .with_power_cycle(|traced| {
+                traced.inner().clone().with_inner_mut(Memory::power_cycle);
+                Trace::with_capacity(traced.into_inner(), 16)
+            })
+            .with_degrade(|traced, zone, to| {
+                traced.inner().clone().with_inner_mut(|memory| memory.degrade(zone, to));
+            });
+        Some(Box::new(backend))
+    });
+    assert_eq!(summary.skipped, 0);
+}
+
+/// An SSD behind a scheduler, with few commands in flight.
+fn scheduled(name: &str, scheduler: fn() -> Box<dyn Scheduler>) {
+    let summary = conformance(name, &mut |geometry| {
+        let (drive, profile) = crate::support::ssd(geometry, PayloadKind::Bytes);
+        let around = move |drive| Scheduled::new(drive, scheduler()).with_in_flight_max(3).recording_releases();
+        let backend = Virtual::new(around(drive))
+            .with_power_cycle(move |device| around(crate::support::cycle(device.into_inner(), &profile)))
+            .with_degrade(|device, zone, to| device.inner_mut().degrade(zone, to))
+            .with_invariants(Scheduled::check_invariants)
+            .with_releases(Scheduled::take_release);
+        Some(Box::new(backend))
+    });
+    assert_eq!(summary.skipped, 0);
+}
+
+#[test]
+fn an_ssd_behind_a_queue_conforms() {
+    scheduled("ssd behind a queue", || Box::new(Fifo::default()));
+}
+
+#[test]
+fn an_ssd_behind_mq_deadline_conforms() {
+    scheduled("ssd behind mq-deadline", || Box::new(MqDeadline::new(MqDeadlineConfig::default())));
 }
 
 /// The failures of a drive in memory with an injected fault.

@@ -126,8 +126,10 @@ impl Ledger {
             }
             let active = image.state.is_active() || image.state == ZoneState::Empty;
             let next = candidates.get(i + 1).copied().unwrap_or(image);
-            let same_life = active && next.write_pointer_blocks >= image.write_pointer_blocks;
-            if same_life && matches(image, next, image.write_pointer_blocks) {
+            // Behind it may be a reset that has not happened.
+            let same_life = next.write_pointer_blocks >= image.write_pointer_blocks;
+            let to = if same_life { next } else { image };
+            if active && matches(image, to, image.write_pointer_blocks) {
                 return Ok(());
             }
         }

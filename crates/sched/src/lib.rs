@@ -1,0 +1,43 @@
+//! I/O schedulers: which of the commands that wait before a device is submitted next.
+//!
+//! [`Scheduled`] is a device around another one. Commands wait in it, and a [`Scheduler`] chooses
+//! among those that may be submitted: [`Fifo`] the one that came first, [`MqDeadline`] as the Linux
+//! scheduler of that name. A command takes effect when it is *released* to the device below
+//! ([decision 24](../../../docs/decisions/0024-effect-at-release.md)), so the order of effects is
+//! that of releases. What may not be exchanged keeps its order whatever the scheduler chooses: see
+//! [`Request::must_wait_for`].
+//!
+//! A scheduler decides, and does nothing else: it sees requests (who, what, where, since when), and
+//! returns numbers. So it can be tested without a device, and a policy has no access to contents.
+//!
+//! What is absent: clocks, randomness, contents of blocks, and rules of zones. A command that the
+//! device will reject is scheduled like any other.
+#![forbid(unsafe_code)]
+
+mod deadline;
+mod fifo;
+mod order;
+mod request;
+mod scheduled;
+mod scheduler;
+#[cfg(test)]
+mod tests;
+
+pub use deadline::{MqDeadline, MqDeadlineConfig};
+pub use fifo::Fifo;
+pub use request::{ConflictGroup, Request, RequestKind};
+pub use scheduled::Scheduled;
+pub use scheduler::{Accepts, RequestId, Scheduler};
+
+/// Named limits.
+pub mod limits {
+    /// Commands that wait in one [`crate::Scheduled`] device.
+    pub const WAITING_MAX: usize = 4096;
+    /// Commands released to the device below, by default: enough for every die of a drive, and few
+    /// enough that most of a burst is still to be scheduled.
+    pub const IN_FLIGHT_MAX: usize = 256;
+    /// Requests that touch more zones than this are compared with every waiting request.
+    pub const NARROW_ZONES_MAX: u32 = 4;
+
+    const _: () = assert!(IN_FLIGHT_MAX <= WAITING_MAX, "what is refused by the device below has a place to wait");
+}

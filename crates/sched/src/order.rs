@@ -1,0 +1,153 @@
+//! [`Order`]: the requests that wait, and which of them must wait for others.
+
+use std::collections::BTreeMap;
+
+use zonda_zoned::{Command, NamespaceId, Slab};
+
+use crate::{Request, RequestId, RequestKind};
+
+/// Waiting commands. One that waits for no other is free: a scheduler may release it.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    waiting: Slab<Waiting>,
+    zones: BTreeMap<(NamespaceId, u32), Zone>,
+    /// Requests that touch many zones.
+    wide: Vec<RequestId>,
+    submitted: u64,
+    /// Reused.
+    found: Vec<RequestId>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// Absent while it is offered to the device.
+    command: Option<Command>,
+    request: Request,
+    /// Earlier requests that it waits for.
+    blockers: u32,
+    /// Later requests that wait for it.
+    waiters: Vec<RequestId>,
+}
+
+/// The waiting requests of a zone. Reads do not wait for each other.
+#[derive(Debug, Default)]
+struct Zone {
+    reads: Vec<RequestId>,
+    others: Vec<RequestId>,
+}
+
+impl Zone {
+    fn of(&mut self, kind: RequestKind) -> &mut Vec<RequestId> {
+        if kind == RequestKind::Read { &mut self.reads } else { &mut self.others }
+    }
+}
+
+impl Order {
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn request(&self, id: RequestId) -> &Request {
+        &self.waiting[id.0].request
+    }
+
+    /// Adds a command; returns whether it is free.
+    pub(crate) fn insert(&mut self, command: Command, mut request: Request) -> (RequestId, bool) {
+        self.submitted += 1;
+        request.number = self.submitted;
+        let mut found = std::mem::take(&mut self.found);
+        self.collect_earlier(&request, &mut found);
+        found.retain(|earlier| request.must_wait_for(&self.waiting[earlier.0].request));
+        let (kind, namespace) = (request.kind, request.namespace);
+        let (zones, is_wide) = (request.zones.clone(), request.is_wide());
+        let waiting = Waiting { command: Some(command), request, blockers: found.len() as u32, waiters: Vec::new() };
+        let id = RequestId(self.waiting.insert(waiting));
+        for earlier in found.drain(..) {
+            self.waiting[earlier.0].waiters.push(id);
+        }
+        self.found = found;
+        if is_wide {
+            self.wide.push(id);
+        } else {
+            zones.for_each(|zone| self.zones.entry((namespace, zone)).or_default().of(kind).push(id));
+        }
+        (id, self.waiting[id.0].blockers == 0)
+    }
+
+    /// The waiting requests that a new one may have to wait for.
+    fn collect_earlier(&self, request: &Request, found: &mut Vec<RequestId>) {
+        if request.is_wide() {
+            found.extend(self.waiting.iter().map(|(index, _)| RequestId(index)));
+            return;
+        }
+        found.extend(&self.wide);
+        for zone in request.zones.clone().filter_map(|zone| self.zones.get(&(request.namespace, zone))) {
+            found.extend(&zone.others);
+            if request.kind != RequestKind::Read {
+                found.extend(&zone.reads);
+            }
+        }
+        if request.zones.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
+    }
+
+    /// Takes the command of a free request, to offer it to the device.
+    pub(crate) fn take_command(&mut self, id: RequestId) -> Command {
+        let waiting = &mut self.waiting[id.0];
+        assert_eq!(waiting.blockers, 0, "a request is released after those that it waits for");
+        waiting.command.take().expect("a command is offered once at a time")
+    }
+
+    /// The device has refused the command: it waits on.
+    pub(crate) fn put_back(&mut self, id: RequestId, command: Command) {
+        self.waiting[id.0].command = Some(command);
+    }
+
+    /// The device has accepted the command, and its effect is taken: it does not wait any more.
+    /// Requests that are free without it are added to `freed`.
+    pub(crate) fn remove(&mut self, id: RequestId, freed: &mut Vec<RequestId>) -> Request {
+        let Waiting { command, request, waiters, .. } = self.waiting.remove(id.0);
+        assert!(command.is_none(), "what is removed was offered to the device");
+        if request.is_wide() {
+            remove_from(&mut self.wide, id);
+        } else {
+            for zone in request.zones.clone().map(|zone| (request.namespace, zone)) {
+                let queue = self.zones.get_mut(&zone).expect("a waiting request is in the queues of its zones");
+                remove_from(queue.of(request.kind), id);
+                if queue.reads.is_empty() && queue.others.is_empty() {
+                    self.zones.remove(&zone);
+                }
+            }
+        }
+        for waiter in waiters {
+            let waiting = &mut self.waiting[waiter.0];
+            waiting.blockers -= 1;
+            if waiting.blockers == 0 {
+                freed.push(waiter);
+            }
+        }
+        request
+    }
+
+    /// Checks that queues and requests agree.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub(crate) fn check_invariants(&self) {
+        let waiters: usize = self.waiting.iter().map(|(_, waiting)| waiting.waiters.len()).sum();
+        let blockers: usize = self.waiting.iter().map(|(_, waiting)| waiting.blockers as usize).sum();
+        assert_eq!(waiters, blockers, "every request that waits is known to the one that it waits for");
+        let queued: usize = self.zones.values().map(|zone| zone.reads.len() + zone.others.len()).sum();
+        let narrow = self.waiting.iter().filter(|(_, waiting)| !waiting.request.is_wide());
+        let expected: usize = narrow.map(|(_, waiting)| waiting.request.zones.len()).sum();
+        assert_eq!(queued, expected, "a request is in the queue of each of its zones");
+    }
+}
+
+/// The order of these lists does not matter: all in them are earlier than what is added later.
+fn remove_from(list: &mut Vec<RequestId>, id: RequestId) {
+    let place = list.iter().position(|other| *other == id);
+    list.swap_remove(place.expect("a waiting request is in each of its lists"));
+}

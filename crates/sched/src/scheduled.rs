@@ -1,0 +1,194 @@
+//! [`Scheduled`]: a device whose commands wait for a scheduler.
+
+use std::collections::VecDeque;
+
+use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Instant, Namespaces, QueueFull, Slab, ZonedDevice};
+
+use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
+use crate::order::Order;
+use crate::{Accepts, Request, RequestId, RequestKind, Scheduler};
+
+/// A device around another one, in which commands wait until a [`Scheduler`] releases them. It adds
+/// no time: a command that may be released at once is submitted to the device below at once.
+///
+/// Verbs, in the order of a command's life: `submit` adds it, `release` submits it to the device
+/// below, `poll` delivers its completion. A command takes effect when it is released.
+pub struct Scheduled<D> {
+    inner: D,
+    scheduler: Box<dyn Scheduler>,
+    order: Order,
+    in_flight: Slab<Flight>,
+    in_flight_max: usize,
+    /// What the device has refused since the last completion.
+    accepts: Accepts,
+    /// It has refused a read, too.
+    is_full: bool,
+    /// The releases, if they are recorded.
+    releases: Option<VecDeque<CommandId>>,
+    /// Reused.
+    freed: Vec<RequestId>,
+    scratch: CompletionQueue,
+}
+
+#[derive(Debug)]
+struct Flight {
+    /// The identifier of the submitter.
+    id: CommandId,
+    request: Request,
+}
+
+impl<D: ZonedDevice> Scheduled<D> {
+    /// A device whose commands wait for `scheduler`.
+    #[must_use]
+    pub fn new(inner: D, scheduler: Box<dyn Scheduler>) -> Scheduled<D> {
+        Scheduled {
+            inner,
+            scheduler,
+            order: Order::default(),
+            in_flight: Slab::new(),
+            in_flight_max: IN_FLIGHT_MAX,
+            accepts: Accepts::All,
+            is_full: false,
+            releases: None,
+            freed: Vec::new(),
+            scratch: CompletionQueue::new(),
+        }
+    }
+
+    /// The same with at most so many commands in flight at the device below.
+    ///
+    /// # Panics
+    /// For none: no command would ever be released.
+    #[must_use]
+    pub fn with_in_flight_max(self, in_flight_max: usize) -> Scheduled<D> {
+        assert!(in_flight_max > 0, "at least one command is in flight");
+        Scheduled { in_flight_max, ..self }
+    }
+
+    /// Records releases from now on, for an oracle that follows them.
+    #[must_use]
+    pub fn recording_releases(self) -> Scheduled<D> {
+        Scheduled { releases: Some(VecDeque::new()), ..self }
+    }
+
+    /// The next recorded release: the command took effect after those returned before.
+    pub fn take_release(&mut self) -> Option<CommandId> {
+        self.releases.as_mut().and_then(VecDeque::pop_front)
+    }
+
+    /// Commands that were submitted and not released.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The device below.
+    #[must_use]
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// The device below. Completions of commands submitted to it directly must not be polled for
+    /// here.
+    #[must_use]
+    pub fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    /// Returns the device below. Commands that wait or are in flight are lost.
+    #[must_use]
+    pub fn into_inner(self) -> D {
+        self.inner
+    }
+
+    /// Checks that the owners of waiting commands agree.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self) {
+        self.order.check_invariants();
+        assert!(self.scheduler.waiting() <= self.order.len(), "the scheduler has requests that wait");
+        assert!(self.in_flight.len() <= self.in_flight_max, "a slot of the device is used once");
+        let is_idle = self.in_flight.is_empty() && self.scheduler.next_timeout().is_none() && !self.is_refused();
+        assert!(!is_idle || self.order.len() == 0, "an idle device leaves no command waiting for ever");
+    }
+
+    fn is_refused(&self) -> bool {
+        self.is_full || self.accepts == Accepts::Reads
+    }
+
+    /// Submits what the scheduler chooses to the device below.
+    fn release(&mut self, now: Instant) {
+        while self.in_flight.len() < self.in_flight_max && !self.is_full {
+            let Some(id) = self.scheduler.pop(now, self.accepts) else { return };
+            let command = self.order.take_command(id);
+            let (own_id, request) = (command.id, self.order.request(id).clone());
+            let kind = request.kind;
+            let slot = self.in_flight.insert(Flight { id: own_id, request });
+            match self.inner.submit(now, command.with_id(CommandId(u64::from(slot)))) {
+                Ok(()) => self.on_released(id, own_id),
+                Err(QueueFull(command)) => {
+                    let Flight { request, .. } = self.in_flight.remove(slot);
+                    self.order.put_back(id, command.with_id(own_id));
+                    self.scheduler.put_back(id, &request);
+                    self.accepts = Accepts::Reads;
+                    self.is_full = kind == RequestKind::Read;
+                }
+            }
+        }
+    }
+
+    fn on_released(&mut self, id: RequestId, own_id: CommandId) {
+        let mut freed = std::mem::take(&mut self.freed);
+        self.order.remove(id, &mut freed);
+        for id in freed.drain(..) {
+            self.scheduler.push(id, self.order.request(id));
+        }
+        self.freed = freed;
+        if let Some(releases) = &mut self.releases {
+            releases.push_back(own_id);
+        }
+    }
+}
+
+impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
+    fn namespaces(&self) -> &Namespaces {
+        self.inner.namespaces()
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if self.order.len() >= WAITING_MAX {
+            return Err(QueueFull(command));
+        }
+        let request = match self.inner.namespaces().geometry(command.namespace) {
+            Some(geometry) => Request::of(&command, geometry, now),
+            None => Request::to_nowhere(&command, now),
+        };
+        let (id, is_free) = self.order.insert(command, request);
+        if is_free {
+            self.scheduler.push(id, self.order.request(id));
+            self.release(now);
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        let mut ended = std::mem::take(&mut self.scratch);
+        self.inner.poll(now, &mut ended);
+        while let Some(completion) = ended.pop() {
+            let slot = u32::try_from(completion.id.0).expect("the device returns identifiers that it was given");
+            let Flight { id, request } = self.in_flight.remove(slot);
+            self.scheduler.on_completion(&request);
+            completions.push(Completion { id, ..completion });
+        }
+        self.scratch = ended;
+        // A device may have refused a command with nothing in flight, so each poll tries again.
+        (self.accepts, self.is_full) = (Accepts::All, false);
+        self.release(now);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let own = self.scheduler.next_timeout();
+        self.inner.next_wakeup().into_iter().chain(own).min()
+    }
+}

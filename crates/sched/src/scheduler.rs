@@ -1,0 +1,52 @@
+//! [`Scheduler`]: a policy.
+
+use zonda_zoned::Instant;
+
+use crate::Request;
+
+/// The number of a request; it is reused once the request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u32);
+
+/// What the device accepts at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepts {
+    /// Any request, as far as is known.
+    All,
+    /// Reads: it has refused another request since the last completion.
+    Reads,
+}
+
+/// A policy: which request is released next.
+///
+/// It is offered requests that may take effect now ([`push`](Scheduler::push)), each once. It
+/// returns them in any order ([`pop`](Scheduler::pop)), and is told when they end. A request that
+/// the device refuses comes back ([`put_back`](Scheduler::put_back)).
+///
+/// A policy is work-conserving unless it says otherwise by
+/// [`next_timeout`](Scheduler::next_timeout): if it returns nothing although requests wait and none
+/// is in flight, it has to name the instant at which it will.
+pub trait Scheduler {
+    /// Its name in configuration files and reports.
+    fn name(&self) -> &'static str;
+
+    /// Adds a request.
+    fn push(&mut self, id: RequestId, request: &Request);
+
+    /// Removes the request to release at `now`; `None` if none may be.
+    fn pop(&mut self, now: Instant, accepts: Accepts) -> Option<RequestId>;
+
+    /// Adds the request that was just popped again, in its old place: the device has refused it.
+    fn put_back(&mut self, id: RequestId, request: &Request);
+
+    /// A released request has ended.
+    fn on_completion(&mut self, request: &Request);
+
+    /// When [`pop`](Scheduler::pop) may return something without another event.
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The number of requests that were pushed and not popped.
+    fn waiting(&self) -> usize;
+}
