@@ -29,7 +29,7 @@ pub struct Origin {
 }
 
 /// A submitter with a share of its own. Whoever merges the commands of several submitters assigns
-/// the numbers; [`TenantId::DEFAULT`] where nobody does.
+/// the numbers; others leave [`TenantId::DEFAULT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId(pub u16);
 

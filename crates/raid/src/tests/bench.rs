@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{Bytes, BytesMut};
 use zonda_layers::Memory;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba, LbaRange,
-    NamespaceId, Namespaces, Operation, Outcome, Payload, Prng, QueueFull, Status, ZoneAction, ZoneIndex, ZoneState,
-    ZoneTarget, ZonedDevice,
+    BlockBuffer, Blocks, Class, Command, CommandId, Completion, CompletionQueue, Duration, Geometry, Instant, Lba,
+    LbaRange, NamespaceId, Namespaces, Operation, Outcome, Payload, Prng, QueueFull, Status, ZoneAction, ZoneIndex,
+    ZoneState, ZoneTarget, ZonedDevice,
 };
 
 use super::basics::{contents, geometry};
@@ -34,6 +34,8 @@ pub(super) struct Slow {
     pub(super) is_unresponsive: bool,
     /// It completes nothing before this time.
     pub(super) pauses_until: Option<Instant>,
+    /// Names of the operations in the background.
+    pub(super) in_background: BTreeSet<&'static str>,
     /// Zones that were reset.
     pub(super) reset: BTreeSet<u32>,
     /// Blocks read and blocks written, and the number of commands.
@@ -54,6 +56,7 @@ impl Slow {
             failing_writes: 0,
             is_unresponsive: false,
             pauses_until: None,
+            in_background: BTreeSet::new(),
             reset: BTreeSet::new(),
             read: (0, 0),
             written: (0, 0),
@@ -103,6 +106,9 @@ impl ZonedDevice for Slow {
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
         if self.is_unresponsive {
             return Ok(());
+        }
+        if command.origin.class == Class::Background {
+            self.in_background.insert(command.operation.name());
         }
         let is_append = matches!(command.operation, Operation::Append { .. });
         if is_append && self.held.is_none() && self.prng.chance(1, 2) {

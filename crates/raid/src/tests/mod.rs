@@ -5,6 +5,7 @@ mod behind_end;
 mod bench;
 mod bounds;
 mod caches;
+mod classes;
 mod copies;
 mod counts;
 mod crashes;

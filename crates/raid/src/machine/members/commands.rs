@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use zonda_zoned::{Command, CommandId, Completion, Duration, Instant, NamespaceId, Operation};
+use zonda_zoned::{Class, Command, CommandId, Completion, Duration, Instant, NamespaceId, Operation, Origin};
 
 use super::Work;
 use crate::limits::MEMBER_COMMANDS_MAX;
@@ -47,7 +47,7 @@ impl Commands {
 
     /// Queues a command.
     #[inline]
-    pub(super) fn send(&mut self, work: Work, operation: Operation) {
+    pub(super) fn send(&mut self, work: Work, class: Class, operation: Operation) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -56,7 +56,8 @@ impl Commands {
         self.slots[index as usize] = Some(Slot { work, use_number: self.uses });
         self.in_flight += 1;
         let id = CommandId(u64::from(self.uses) << 32 | u64::from(index));
-        self.outbox.push_back(Command::new(id, NamespaceId::FIRST, operation));
+        let origin = Origin { class, ..Origin::default() };
+        self.outbox.push_back(Command::new(id, NamespaceId::FIRST, operation).with_origin(origin));
     }
 
     /// The next command to submit; none while the member's queue is full.
@@ -181,10 +182,10 @@ mod tests {
     #[test]
     fn a_command_completes_once_and_differs_from_later_uses_of_its_slot() {
         let mut commands = Commands::default();
-        commands.send(Work::Flush, Operation::Flush);
+        commands.send(Work::Flush, Class::Foreground, Operation::Flush);
         let first = commands.poll(Instant(1)).expect("one waits");
         assert!(matches!(ended(&mut commands, first.id), Some(Work::Flush)));
-        commands.send(Work::Superblock, Operation::Flush);
+        commands.send(Work::Superblock, Class::Foreground, Operation::Flush);
         assert!(ended(&mut commands, first.id).is_none(), "its slot is another command's");
         let second = commands.poll(Instant(2)).expect("one waits");
         assert!(matches!(ended(&mut commands, second.id), Some(Work::Superblock)));
@@ -193,18 +194,18 @@ mod tests {
     #[test]
     fn completions_of_a_replaced_device_end_no_command_of_its_successor() {
         let mut commands = Commands::default();
-        commands.send(Work::Flush, Operation::Flush);
+        commands.send(Work::Flush, Class::Foreground, Operation::Flush);
         let old = commands.poll(Instant(1)).expect("one waits");
         let mut commands = commands.successor();
-        commands.send(Work::Flush, Operation::Flush);
+        commands.send(Work::Flush, Class::Foreground, Operation::Flush);
         assert!(ended(&mut commands, old.id).is_none());
     }
 
     #[test]
     fn a_full_queue_is_retried_after_the_next_completion() {
         let mut commands = Commands::default();
-        commands.send(Work::Flush, Operation::Flush);
-        commands.send(Work::Superblock, Operation::Flush);
+        commands.send(Work::Flush, Class::Foreground, Operation::Flush);
+        commands.send(Work::Superblock, Class::Foreground, Operation::Flush);
         let first = commands.poll(Instant(1)).expect("one waits");
         let second = commands.poll(Instant(1)).expect("one waits");
         commands.queue_full(Instant(1), second.clone());
@@ -216,7 +217,7 @@ mod tests {
     #[test]
     fn a_queue_that_is_full_with_nothing_in_flight_counts_towards_the_timeout() {
         let mut commands = Commands::default();
-        commands.send(Work::Flush, Operation::Flush);
+        commands.send(Work::Flush, Class::Foreground, Operation::Flush);
         let command = commands.poll(Instant(5)).expect("one waits");
         commands.queue_full(Instant(7), command);
         assert!(!commands.is_blocked(), "no completion will come");
@@ -227,7 +228,7 @@ mod tests {
     fn the_oldest_outstanding_command_determines_when_its_member_times_out() {
         let mut commands = Commands::default();
         for at in [1, 2] {
-            commands.send(Work::Flush, Operation::Flush);
+            commands.send(Work::Flush, Class::Foreground, Operation::Flush);
             commands.poll(Instant(at)).expect("one waits");
         }
         assert_eq!(commands.answer_due(TIMEOUT), Some(Instant(101)));

@@ -1,7 +1,7 @@
 //! One member: its state, its zones, its commands and its errors.
 
 use zonda_zoned::{
-    Blocks, Command, Completion, Duration, Geometry, Instant, Lba, Operation, ReportFilter, Status, ZoneAction,
+    Blocks, Class, Command, Completion, Duration, Geometry, Instant, Lba, Operation, ReportFilter, Status, ZoneAction,
     ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget,
 };
 
@@ -250,7 +250,11 @@ impl Member {
 
     /// Queues a command, also for a device that is not a member yet.
     pub(in crate::machine) fn send(&mut self, work: Work, operation: Operation) {
-        self.commands.send(work, operation);
+        self.commands.send(work, work.class(), operation);
+    }
+
+    pub(super) fn send_as(&mut self, class: Class, work: Work, operation: Operation) {
+        self.commands.send(work, class, operation);
     }
 
     pub(super) fn poll(&mut self, now: Instant) -> Option<Command> {

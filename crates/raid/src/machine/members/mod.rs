@@ -25,7 +25,7 @@ use std::ops::{Index, IndexMut};
 
 use bytes::Bytes;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, Duration, Instant, Operation, Outcome, Payload, Status,
+    BlockBuffer, Blocks, Class, Command, CommandId, Completion, Duration, Instant, Operation, Outcome, Payload, Status,
 };
 
 use super::rebuild::RebuildStep;
@@ -145,6 +145,21 @@ pub(super) enum Work {
     },
 }
 
+impl Work {
+    /// Rebuild and scrub are maintenance; a user may wait for everything else. Reads and writes of
+    /// garbage collection have the same purposes as those of hosts: see `send_as`.
+    fn class(self) -> Class {
+        match self {
+            Work::Slots { .. }
+            | Work::SlotBlock { .. }
+            | Work::Rebuild(_)
+            | Work::ScrubReport(_)
+            | Work::Described { .. } => Class::Background,
+            _ => Class::Foreground,
+        }
+    }
+}
+
 /// What an event reveals about a member.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +206,13 @@ impl Members {
     pub(super) fn send(&mut self, member: MemberIndex, work: Work, operation: Operation) {
         debug_assert!(self[member].is_present(), "nothing is sent to a member that has failed");
         self[member].send(work, operation);
+    }
+
+    /// Queues a command of this class, where that does not follow from its purpose.
+    #[inline]
+    pub(super) fn send_as(&mut self, class: Class, member: MemberIndex, work: Work, operation: Operation) {
+        debug_assert!(self[member].is_present(), "nothing is sent to a member that has failed");
+        self[member].send_as(class, work, operation);
     }
 
     /// Writes blocks to a zone. Without contents there are no bytes.

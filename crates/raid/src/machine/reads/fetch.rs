@@ -3,7 +3,7 @@
 //! If the medium cannot read them in one command, they are read one by one (see `singly.rs`): a bad
 //! block does not affect the others.
 
-use zonda_zoned::{BlockBuffer, Blocks, Operation, Outcome, Payload, Status};
+use zonda_zoned::{BlockBuffer, Blocks, Class, Operation, Outcome, Payload, Status};
 
 use super::super::members::{Members, Work};
 use super::super::requests::Requests;
@@ -73,7 +73,9 @@ impl Reads {
         let (offset, blocks) = fetched_range(spec, segments, place, blocks, purpose);
         let start = member.lba(zone, offset);
         let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
-        members.send(place.member, Work::Fetch { fetch: index }, read);
+        let is_moved = matches!(purpose, Purpose::Move | Purpose::MoveTombstones);
+        let class = if is_moved { Class::Background } else { Class::Foreground };
+        members.send_as(class, place.member, Work::Fetch { fetch: index }, read);
         None
     }
 

@@ -1,6 +1,6 @@
 //! Writing of stripes: one command to each member.
 
-use zonda_zoned::{Blocks, Instant, Operation};
+use zonda_zoned::{Blocks, Class, Instant, Operation};
 
 use super::super::members::{Members, Work};
 use super::super::segments::Segments;
@@ -8,6 +8,7 @@ use super::super::spec::Spec;
 use super::{NO_REQUEST, Source, Stripes};
 use crate::MemberIndex;
 use crate::limits::WRITE_ATTEMPTS_MAX;
+use crate::shape::Stream;
 use crate::tables::SegmentIndex;
 
 impl Stripes {
@@ -23,6 +24,8 @@ impl Stripes {
     ) {
         let number = segments.begin_stripe(segment_index, now);
         let layout = segments[segment_index].layout;
+        let is_moved = segments[segment_index].stream == Stream::Relocation;
+        let class = if is_moved { Class::Background } else { Class::Foreground };
         let stripe = &mut self.slab[index];
         stripe.segment = Some(segment_index);
         stripe.number = number;
@@ -43,7 +46,7 @@ impl Stripes {
             };
             pending += 1;
             members.count_written(blocks.0);
-            members.send(member, Work::Chunk { stripe: index }, operation);
+            members.send_as(class, member, Work::Chunk { stripe: index }, operation);
         }
         self.slab[index].pending = pending;
         assert!(pending > 0, "a volume that is ready has members");
