@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use zonda_devices::{Drive, RequestId};
 use zonda_ring::Bytes;
 use zonda_target::{DeviceHealth, DeviceKey, Flow, Target};
-use zonda_zoned::{Command, Completion, CompletionQueue, Instant, Status};
+use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, Status};
 
 use crate::control::ReplySender;
 use crate::events;
@@ -20,6 +20,8 @@ pub(crate) struct Drives {
     pub(crate) asked: Vec<(usize, RequestId, ReplySender)>,
     /// Results of saving reservations that were not passed to the target yet.
     saved: VecDeque<(DeviceKey, bool)>,
+    /// Drives with another geometry that was not passed on yet.
+    resized: VecDeque<(DeviceKey, Geometry)>,
 }
 
 impl Drives {
@@ -106,6 +108,11 @@ impl Drives {
         self.saved.pop_front()
     }
 
+    /// The next drive whose geometry has changed, and the new one.
+    pub(crate) fn next_resized(&mut self) -> Option<(DeviceKey, Geometry)> {
+        self.resized.pop_front()
+    }
+
     /// Passes completions to `completed`. Returns whether there were any.
     pub(crate) fn poll(
         &mut self,
@@ -118,6 +125,10 @@ impl Drives {
             let Some(served) = served else { continue };
             moved |= served.submit_waiting(now);
             served.drive.poll(now, completions);
+            if let Some(geometry) = served.take_resized() {
+                moved = true;
+                self.resized.push_back((DeviceKey(index as u32), geometry.clone()));
+            }
             if let Some(saved) = served.drive.take_reservations_saved() {
                 moved = true;
                 served.is_saving = false;
@@ -189,7 +200,7 @@ mod tests {
     use std::rc::Rc;
 
     use zonda_devices::{DriveFacts, MemoryDrive};
-    use zonda_zoned::{Blocks, CommandId, Geometry, Lba, NamespaceId, Namespaces, Operation, QueueFull, ZonedDevice};
+    use zonda_zoned::{Blocks, CommandId, Lba, NamespaceId, Namespaces, Operation, QueueFull, ZonedDevice};
 
     use super::*;
     use crate::served::ITERATION_COST_MAX;

@@ -5,8 +5,9 @@ use std::path::Path;
 use zonda_devices::{DriveError, Notice, VolumeRequest};
 use zonda_image::RecoveryReport;
 use zonda_nbd::CloseReason;
+use zonda_nvme::Nqn;
 use zonda_target::{CloseReason as TargetCloseReason, Event};
-use zonda_zoned::Instant;
+use zonda_zoned::{Geometry, Instant, NamespaceId};
 
 use crate::log_limit::LogLimit;
 use crate::nbd::End;
@@ -48,6 +49,11 @@ pub(crate) fn closed(reason: &TargetCloseReason) {
 /// A warning of a drive.
 pub(crate) fn warning(source: &str, text: &str) {
     tracing::warn!("{source}: {text}");
+}
+
+/// A namespace has another size.
+pub(crate) fn resized(source: &str, nqn: &Nqn, namespace: NamespaceId, geometry: &Geometry) {
+    tracing::info!("{source}: namespace {namespace} of {nqn} has {} zones now", geometry.zone_count);
 }
 
 /// An NBD client has chosen its export.

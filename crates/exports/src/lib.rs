@@ -35,6 +35,7 @@ mod metrics;
 mod nbd;
 mod reload;
 mod report;
+mod resize;
 mod served;
 mod server;
 pub mod snapshot;

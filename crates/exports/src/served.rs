@@ -39,6 +39,8 @@ pub(crate) struct Served {
     /// The namespace within the drive.
     namespace: NamespaceId,
     geometry: Geometry,
+    /// Of the list of namespaces that the geometry is from.
+    version: u64,
     /// Queued commands. Bounded by the queues of hosts and the requests of NBD clients.
     waiting: FairQueue<Waiting>,
     /// The next command, for which the queue of the drive was full.
@@ -109,11 +111,12 @@ impl Pace {
 impl Served {
     pub(crate) fn new(drive: Box<dyn Drive>, source: String, timing: &'static str) -> Served {
         let namespace = NamespaceId::FIRST;
-        let geometry = drive.geometry(namespace).clone();
+        let (geometry, version) = (drive.geometry(namespace).clone(), drive.namespaces().version());
         Served {
             drive,
             namespace,
             geometry,
+            version,
             waiting: FairQueue::default(),
             next: None,
             allowance: ITERATION_COST_MAX,
@@ -129,6 +132,18 @@ impl Served {
 
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// The geometry, if it has changed since the last call. A drive that has lost its namespace
+    /// fails commands itself.
+    pub(crate) fn take_resized(&mut self) -> Option<&Geometry> {
+        let namespaces = self.drive.namespaces();
+        if namespaces.version() == self.version {
+            return None;
+        }
+        self.version = namespaces.version();
+        self.geometry = namespaces.geometry(self.namespace).filter(|geometry| **geometry != self.geometry)?.clone();
+        Some(&self.geometry)
     }
 
     pub(crate) fn drive(&self) -> &dyn Drive {

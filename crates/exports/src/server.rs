@@ -21,7 +21,7 @@ use crate::report::Facts;
 use crate::served::{Pace, Submitter};
 use crate::sockets::{SocketEvent, Sockets};
 use crate::start::{Parts, ServeError};
-use crate::{events, report};
+use crate::{events, report, resize};
 
 /// How long outstanding commands may take after a stop request, before connections are closed.
 const DRAIN_MAX: Duration = Duration(10_000_000_000);
@@ -160,6 +160,9 @@ impl Server {
             (Submitter::Nbd, None) => unreachable!("no NBD server is configured"),
         };
         moved |= self.drives.poll(now, &mut self.completions, &mut on_completed);
+        while let Some((device, geometry)) = self.drives.next_resized() {
+            resize::resize(now, &mut self.target, self.nbd.as_mut(), &self.drives, device, &geometry);
+        }
         while let Some((device, saved)) = self.drives.next_saved() {
             self.target.reservations_saved(now, device, saved);
         }

@@ -32,4 +32,6 @@ pub(crate) use limits::{CONNECTIONS_MAX, REPLY_RESERVE_BYTES};
 pub(crate) use prepare::prepare;
 pub(crate) use service::{End, Nbd};
 pub(crate) use table::Candidate;
+#[cfg(test)]
+pub(crate) use table::Table;
 pub use tls::{NbdTls, NbdTlsError, NbdTlsPart};

@@ -240,6 +240,13 @@ impl Nbd {
         self.tables.iter().flat_map(|table| &table.exports).any(|export| export.device == device)
     }
 
+    /// A drive has another size, in bytes. NBD cannot notify clients: a client sees the new size when
+    /// it connects again, and until then no request reaches beyond the smaller of the two.
+    pub(crate) fn resize(&mut self, device: DeviceKey, size_bytes: u64) {
+        self.work.resize_device(device, size_bytes);
+        self.tables.iter_mut().for_each(|table| table.resize(device, size_bytes));
+    }
+
     /// Handles expired timeouts.
     pub(crate) fn expire(&mut self, now: Instant, budget: &Budget) {
         self.sockets.expire(now);

@@ -101,6 +101,17 @@ impl Table {
         Ok(Table { server, tls: plan.tls.clone(), exports: behind })
     }
 
+    /// A drive has another size: clients that connect from now on see it.
+    pub(crate) fn resize(&mut self, device: DeviceKey, size_bytes: u64) {
+        let mut config = self.server.config().clone();
+        let exports = config.exports.iter_mut().zip(&self.exports).filter(|(_, behind)| behind.device == device);
+        exports.for_each(|(export, _)| export.size_bytes = size_bytes);
+        // A drive of 2^63 bytes and more cannot be exported, and keeps its former size here.
+        if let Ok(server) = Server::new(config) {
+            self.server = server;
+        }
+    }
+
     pub(crate) fn export(&self, index: ExportIndex) -> (&Export, &TableExport) {
         (self.server.export(index), &self.exports[usize::from(index.0)])
     }

@@ -20,6 +20,7 @@ use crate::nbd::limits::{COMMANDS_PER_REQUEST_MAX, DATA_STEP_BYTES, TRIM_STEP_BY
 pub(crate) struct Shape {
     block_bytes: u64,
     metadata_bytes: u64,
+    size_bytes: u64,
     /// The limit of one command that reads or writes.
     data_step_blocks: u64,
     /// Whether the drive has a volatile write cache.
@@ -99,6 +100,7 @@ impl Shape {
         Shape {
             block_bytes,
             metadata_bytes: u64::from(geometry.metadata_bytes),
+            size_bytes: geometry.namespace_blocks().bytes(geometry.block_size_bytes),
             data_step_blocks: geometry.max_transfer_blocks.0.min((DATA_STEP_BYTES / block_bytes).max(1)),
             volatile_write_cache,
         }
@@ -106,6 +108,26 @@ impl Shape {
 
     pub(super) fn block_bytes(&self) -> u64 {
         self.block_bytes
+    }
+
+    /// The drive has another size.
+    pub(super) fn resize(&mut self, size_bytes: u64) {
+        self.size_bytes = size_bytes;
+    }
+
+    /// The error of a request that ends beyond the end of the drive: the drive has shrunk since the
+    /// client connected.
+    pub(super) fn refusal(&self, request: &Request) -> Option<NbdError> {
+        let (end, error) = match request {
+            Request::Read { offset, length } => (offset + u64::from(*length), NbdError::Invalid),
+            Request::Write { offset, data, .. } => (offset + data.len() as u64, NbdError::NoSpace),
+            Request::WriteZeroes { offset, length, .. } => (offset + u64::from(*length), NbdError::NoSpace),
+            Request::Trim { offset, length, .. } | Request::BlockStatus { offset, length, .. } => {
+                (offset + u64::from(*length), NbdError::Invalid)
+            }
+            Request::Flush => return None,
+        };
+        (end > self.size_bytes).then_some(error)
     }
 }
 

@@ -135,12 +135,21 @@ impl Work {
         self.devices.entry(key.0).or_insert_with(|| Device { shape, range_lock: RangeLock::default() });
     }
 
+    /// A drive has another size, in bytes. Requests in flight end as the drive completes them.
+    pub(crate) fn resize_device(&mut self, key: DeviceKey, size_bytes: u64) {
+        if let Some(device) = self.devices.get_mut(&key.0) {
+            device.shape.resize(size_bytes);
+        }
+    }
+
     /// Starts a request of a client to a drive.
     pub(crate) fn begin(&mut self, key: DeviceKey, requester: Requester, request: Request) {
         let (kind, bytes) = RequestKind::of(&request);
         let device = self.devices.get_mut(&key.0).expect("the drive was added");
-        let job = Job::new(&device.shape, request);
-        let claim = job.claim();
+        let refusal = device.shape.refusal(&request);
+        let mut job = Job::new(&device.shape, request);
+        let claim = job.claim().filter(|_| refusal.is_none());
+        refusal.into_iter().for_each(|error| job.refuse(error));
         let flow = Flow { group: requester.group, queue: FLOWS | requester.connection.0 };
         let takes_lock = claim.is_some();
         let entry = Entry { requester: Some(requester), flow, device: key, kind, bytes, takes_lock, job };

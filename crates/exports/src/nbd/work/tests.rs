@@ -411,3 +411,27 @@ fn a_closed_connection_gets_no_block_status() {
     testbed.take();
     assert!(testbed.replies.is_empty() && testbed.work.is_idle());
 }
+
+#[test]
+fn requests_beyond_the_end_of_a_drive_that_has_shrunk_fail_without_a_command() {
+    let mut testbed = Testbed::new(1);
+    let half = SIZE / 2;
+    // The client may have chosen the export when the drive was larger.
+    testbed.work.resize_device(DISK, half);
+    assert_eq!(testbed.reply(write(half - 10, vec![1; 10])), Ok(Reply::Done));
+    testbed.done.clear();
+    for (request, error) in [
+        (Request::Read { offset: half - 4, length: 5 }, NbdError::Invalid),
+        (write(half - 4, vec![2; 5]), NbdError::NoSpace),
+        (Request::WriteZeroes { offset: half, length: 1, fua: false, may_trim: true, fast: false }, NbdError::NoSpace),
+        (Request::Trim { offset: 0, length: SIZE as u32, fua: true }, NbdError::Invalid),
+        (Request::BlockStatus { offset: half - 4, length: 5, one: false }, NbdError::Invalid),
+    ] {
+        assert_eq!(testbed.reply(request), Err(error));
+    }
+    assert!(testbed.done.is_empty(), "{:?}", testbed.done);
+    assert_eq!(testbed.read(half - 10, 10), [1; 10]);
+    assert_eq!(testbed.reply(Request::Flush), Ok(Reply::Done));
+    testbed.work.resize_device(DISK, SIZE);
+    assert_eq!(testbed.reply(write(half - 4, vec![3; 5])), Ok(Reply::Done), "it has grown again");
+}
