@@ -7,8 +7,11 @@ use bytes::Bytes;
 use zonda_nvme::features::AsyncEvent;
 use zonda_nvme::log::LogPage;
 use zonda_nvme::{AdminOpcode, SubmissionEntry};
-use zonda_zoned::Instant;
+use zonda_zoned::{Geometry, Instant};
 
+use crate::connecting::{Progress, Refresh};
+use crate::error::Reason;
+use crate::procedure::Stage;
 use crate::queue::{CommandData, Ended, Owner};
 use crate::{Initiator, InitiatorError, QueueId};
 
@@ -54,6 +57,8 @@ pub enum Event {
     /// Zones have transitioned to read only or offline:
     /// [`zonda_zoned::Operation::ReadChangedZones`] returns them.
     ZonesChanged,
+    /// The namespace has another size: [`Initiator::geometry`] returns it.
+    Resized,
 }
 
 impl fmt::Display for Event {
@@ -65,6 +70,7 @@ impl fmt::Display for Event {
             }
             Event::Lost(error) => write!(f, "{error}; reconnecting"),
             Event::ZonesChanged => f.write_str("zones have become read only or offline"),
+            Event::Resized => f.write_str("the namespace has another size"),
         }
     }
 }
@@ -83,9 +89,46 @@ impl Initiator {
         }
         let event = AsyncEvent::decode(ended.result);
         let is_ours = event.parameter == self.config.namespace.0 || event.parameter == 0;
-        if event.event_type == AsyncEvent::NOTICE && event.log_page == LogPage::ChangedZones as u8 && is_ours {
+        let is_notice = event.event_type == AsyncEvent::NOTICE;
+        if is_notice && event.log_page == LogPage::ChangedZones as u8 && is_ours {
             self.effects.push_back(Effect::Event(Event::ZonesChanged));
         }
+        if is_notice && event.log_page == LogPage::ChangedNamespaces as u8 {
+            self.refresh(now);
+        }
         self.request_event(now);
+    }
+
+    /// Namespaces of the controller have changed: identifies the namespace again.
+    fn refresh(&mut self, now: Instant) {
+        let (Stage::Ready, Some(namespace), Some(identity)) = (&self.stage, &self.namespace, self.identity) else {
+            return;
+        };
+        if let Some(refresh) = &mut self.refresh {
+            return refresh.repeat();
+        }
+        let (id, is_zoned, geometry) = (self.config.namespace, namespace.is_zoned(), namespace.geometry.clone());
+        self.refresh = Some(Refresh::start(now, &mut self.queues[0], id, identity, is_zoned, geometry));
+        self.scan_at.get_or_insert(now + self.config.command_timeout);
+    }
+
+    /// A command of the refresh has completed.
+    pub(crate) fn refresh_ended(&mut self, now: Instant, ended: &Ended) -> Result<(), Reason> {
+        let Some(refresh) = &mut self.refresh else { return Ok(()) };
+        if refresh.ended(now, &mut self.queues[0], ended)? == Progress::Done
+            && let Some(refresh) = self.refresh.take()
+        {
+            self.resize(refresh.into_geometry());
+        }
+        Ok(())
+    }
+
+    /// The namespace has this geometry from now on, which differs at most in its size.
+    pub(crate) fn resize(&mut self, geometry: Geometry) {
+        let namespace = self.namespace.as_mut().expect("the namespace was connected before");
+        if namespace.geometry != geometry {
+            namespace.resize(geometry);
+            self.effects.push_back(Effect::Event(Event::Resized));
+        }
     }
 }

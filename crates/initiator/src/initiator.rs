@@ -11,6 +11,7 @@ use zonda_zoned::{Completion, CompletionQueue, Geometry, Instant, Status};
 
 use crate::InitiatorConfig;
 use crate::claim::{Claimed, Conflict};
+use crate::connecting::Refresh;
 use crate::error::{InitiatorError, Reason};
 use crate::events::{Effect, Event};
 use crate::flights::Flights;
@@ -50,6 +51,8 @@ pub struct Initiator {
     /// The claim on the present connection.
     pub(crate) claimed: Option<Claimed>,
     pub(crate) conflict: Option<Conflict>,
+    /// The namespace is identified again, because it may have changed.
+    pub(crate) refresh: Option<Refresh>,
     pub(crate) lanes: Option<Lanes>,
     pub(crate) flights: Flights,
     /// When to check for timed-out commands.
@@ -102,6 +105,7 @@ impl Initiator {
             namespace: None,
             claimed: None,
             conflict: None,
+            refresh: None,
             lanes: None,
             flights: Flights::new(),
             scan_at: None,
@@ -238,7 +242,7 @@ impl Initiator {
     }
 
     /// The geometry of the namespace, once it has been connected; it is kept when the connection is
-    /// lost.
+    /// lost. [`Event::Resized`] reports that the size of the namespace has changed.
     #[must_use]
     pub fn geometry(&self) -> Option<&Geometry> {
         self.namespace.as_ref().map(|namespace| &namespace.geometry)
@@ -390,6 +394,7 @@ impl Initiator {
         self.queues.truncate(1);
         self.links.truncate(1);
         self.lanes = None;
+        self.refresh = None;
         self.claimed = None;
         self.deadline = None;
         self.scan_at = None;

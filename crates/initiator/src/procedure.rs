@@ -118,13 +118,16 @@ impl Initiator {
             Stage::Identifying(identification) => identification.ended(now, link, &self.config, ended),
             Stage::Claiming { claiming, .. } => claiming.ended(now, link, ended),
             Stage::Surveying { survey, .. } => survey.ended(now, link, ended),
-            Stage::Releasing => Ok(Progress::Done),
+            Stage::Releasing if queue != QueueId::ADMIN => Ok(Progress::Done),
+            Stage::Ready if queue == QueueId::ADMIN => {
+                return self.refresh_ended(now, ended).map_err(|reason| InitiatorError { step: Step::Serve, reason });
+            }
             Stage::Ready => {
                 self.holder_reported(queue, ended);
                 return Ok(());
             }
-            // Commands of a step complete during the step.
-            Stage::Idle | Stage::Waiting { .. } => Ok(Progress::More),
+            // Commands of a step complete during the step; a refresh may still be in progress.
+            Stage::Idle | Stage::Waiting { .. } | Stage::Releasing => Ok(Progress::More),
         };
         if progress.map_err(|reason| InitiatorError { step: self.stage.step(), reason })? == Progress::More {
             return Ok(());
@@ -228,10 +231,12 @@ impl Initiator {
     fn ready(&mut self, now: Instant, remote: &Remote, zones: &[ZoneDescriptor]) -> Result<(), InitiatorError> {
         let at_step = |reason| InitiatorError { step: Step::SurveyZones, reason };
         let geometry = geometry_of(remote, zones, &self.config).map_err(at_step)?;
-        let was = self.namespace.as_ref().map(|namespace| &namespace.geometry);
-        if was.is_some_and(|was| *was != geometry) || self.identity.is_some_and(|was| was != remote.identity) {
+        let was = self.namespace.as_ref();
+        if was.is_some_and(|was| !was.may_become(&geometry)) || self.identity.is_some_and(|was| was != remote.identity)
+        {
             return Err(at_step(Reason::NamespaceChanged));
         }
+        let is_resized = was.is_some_and(|was| was.geometry != geometry);
         let io_queues = self.queues.len() as u16 - 1;
         let queue_depth = self.queues[1].depth();
         self.lanes = Some(Lanes::new(self.order(remote), io_queues, &geometry));
@@ -240,6 +245,9 @@ impl Initiator {
         self.identity = Some(remote.identity);
         self.stage = Stage::Ready;
         self.effects.push_back(Effect::Event(Event::Connected { io_queues, queue_depth }));
+        if is_resized {
+            self.effects.push_back(Effect::Event(Event::Resized));
+        }
         self.request_event(now);
         Ok(())
     }

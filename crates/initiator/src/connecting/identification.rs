@@ -19,6 +19,9 @@ use crate::limits::TRANSFER_BYTES_MIN;
 use crate::queue::{CommandData, Ended, Queue};
 use crate::state::Step;
 
+/// The events that this initiator handles.
+const EVENTS: u32 = notices::ZONE_DESCRIPTOR | notices::NAMESPACE_ATTRIBUTE;
+
 /// The properties of the target, except its zones.
 #[derive(Debug)]
 pub(crate) struct Remote {
@@ -141,7 +144,7 @@ impl Identification {
                 if self.remote.queues == 0 {
                     return Err(Reason::Lacks("I/O queues"));
                 }
-                let events = self.remote.controller.async_events.get() & notices::ZONE_DESCRIPTOR;
+                let events = self.remote.controller.async_events.get() & EVENTS;
                 if events == 0 {
                     return Ok(Progress::Done);
                 }
@@ -246,7 +249,7 @@ impl Remote {
     }
 }
 
-fn identify(now: Instant, queue: &mut Queue, structure: Structure, command_set: CommandSet, namespace: u32) {
+pub(super) fn identify(now: Instant, queue: &mut Queue, structure: Structure, command_set: CommandSet, namespace: u32) {
     let mut entry = admin(AdminOpcode::Identify, namespace);
     let (dword10, dword11, dword14) = IdentifyRequest::of(structure, command_set).encode();
     entry.cdw10 = dword10.into();
@@ -264,7 +267,7 @@ fn set_feature(now: Instant, queue: &mut Queue, feature: Feature, value: u32) {
 
 /// As [`succeeded`], but Invalid Namespace has its own reason; some controllers return Invalid
 /// Field.
-fn namespace_exists(ended: &Ended) -> Result<(), Reason> {
+pub(super) fn namespace_exists(ended: &Ended) -> Result<(), Reason> {
     if ended.status == StatusCode::INVALID_NAMESPACE {
         return Err(Reason::NoSuchNamespace);
     }

@@ -3,12 +3,14 @@
 //!
 //! [`Handshake`] connects one queue, [`Enabling`] enables the controller, [`Identification`]
 //! identifies controller and namespace, [`Claiming`] reserves the namespace, [`Survey`] reports the
-//! zones. The initiator runs them in this order; discovery uses the first two.
+//! zones. The initiator runs them in this order; discovery uses the first two. Later, [`Refresh`]
+//! identifies a namespace that has changed.
 
 pub(crate) mod claiming;
 mod enabling;
 mod handshake;
 mod identification;
+mod refresh;
 mod survey;
 
 use zonda_nvme::{AdminOpcode, SubmissionEntry};
@@ -18,6 +20,7 @@ pub(crate) use claiming::Claiming;
 pub(crate) use enabling::Enabling;
 pub(crate) use handshake::{Handshake, HandshakeOptions};
 pub(crate) use identification::{Identification, Remote};
+pub(crate) use refresh::Refresh;
 pub(crate) use survey::{Survey, geometry_of};
 
 use crate::error::Reason;

@@ -137,6 +137,30 @@ impl Namespace {
         }
     }
 
+    pub(crate) fn is_zoned(&self) -> bool {
+        self.format.zoned
+    }
+
+    /// Whether a geometry differs at most in the size of the namespace.
+    pub(crate) fn may_become(&self, geometry: &Geometry) -> bool {
+        let mut resized = self.geometry.clone();
+        if self.format.zoned {
+            resized.zone_count = geometry.zone_count;
+        } else {
+            resized.zone_size_blocks = geometry.zone_size_blocks;
+            resized.zone_capacity_blocks = geometry.zone_capacity_blocks;
+        }
+        resized == *geometry
+    }
+
+    /// The namespace has another size. Commands in flight that are beyond it fail at the target.
+    pub(crate) fn resize(&mut self, geometry: Geometry) {
+        assert!(self.may_become(&geometry), "only the size of a namespace changes while it is connected");
+        self.report.zone_size_blocks = geometry.zone_size_blocks.0;
+        self.report.zone_count = geometry.zone_count;
+        self.geometry = geometry;
+    }
+
     /// Begins an operation: completes it locally, or returns its first command.
     #[inline]
     pub(crate) fn begin(&self, operation: &Operation) -> Begin {
@@ -241,6 +265,8 @@ impl Namespace {
             }
             Work::CheckBeforeZeroes { report, start, blocks } => {
                 report.take(&ended.data, &self.report).map_err(|_| Status::InternalError)?;
+                // The namespace may have shrunk meanwhile.
+                self.check_range(*start, *blocks)?;
                 let zone = report.zones().first().ok_or(Status::InternalError)?;
                 self.check_zeroes(zone, *start, *blocks)?;
                 let (mut next, mut left) = (*start, blocks.0);

@@ -5,4 +5,5 @@ mod claims;
 mod discovery;
 mod errors;
 mod loss;
+mod resize;
 mod testbed;
