@@ -19,8 +19,8 @@ use zonda_nvme::HostId;
 use zonda_nvme::reservation::ReservationKey;
 use zonda_zoned::reference::ReferenceDevice;
 use zonda_zoned::{
-    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Namespaces, Operation, PayloadKind,
-    Prng, QueueFull, Status, ZonedDevice,
+    Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, Operation,
+    PayloadKind, Prng, QueueFull, Status, ZonedDevice,
 };
 
 use crate::{Access, Drive, DriveError, DriveFacts, Location};
@@ -168,6 +168,11 @@ pub(crate) fn set_out_of_space(path: &Path, is_out_of_space: bool) {
 /// Makes a drive remote: it can be opened more than once, and its connections can be lost.
 pub(crate) fn set_remote(path: &Path) {
     change(path, |media| media.lost_connections = Some(0));
+}
+
+/// Changes the number of zones that a drive reports; its device keeps all.
+pub(crate) fn resize(path: &Path, zone_count: u32) {
+    change(path, |media| media.geometry.zone_count = zone_count);
 }
 
 /// Whether a drive is remote.
@@ -418,6 +423,9 @@ impl ZonedDevice for MockDrive {
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        if let Some(geometry) = with(|mocks| mocks.drives.get(&self.path).map(|media| media.geometry.clone())) {
+            self.namespaces.resize(NamespaceId::FIRST, geometry);
+        }
         let is_lost = self.is_disconnected();
         if let Some(connection) = self.connection {
             advance(now);

@@ -11,7 +11,7 @@ use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_nvme::{Nqn, StatusCode};
 use zonda_ring::{Address, Bytes, BytesMut, Client, Done, Operation, Outcome, Ring, Socket};
-use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, ZonedDevice};
 
 use crate::{Drive, DriveError, DriveFacts, NamespaceOptions, NvmeTcpUrl};
 
@@ -49,6 +49,8 @@ pub struct Remote {
     /// together.
     has_news: bool,
     is_closing: bool,
+    /// The end of the namespace was reported.
+    has_warned: bool,
 }
 
 struct Link {
@@ -98,6 +100,7 @@ impl Remote {
             next_link: 0,
             has_news: false,
             is_closing: false,
+            has_warned: false,
         };
         remote.initiator.start(now);
         remote.work(now);
@@ -138,8 +141,26 @@ impl Remote {
                 Effect::Connect { queue } => self.open(queue),
                 Effect::Send { queue, pieces } => self.send(queue, pieces),
                 Effect::Close { queue } => self.drain(queue),
+                Effect::Event(Event::Resized) => self.resize(),
                 // Reconnecting is not enabled, and changed zones are reported by command.
                 Effect::Event(Event::Connected { .. } | Event::Lost(_) | Event::ZonesChanged) => {}
+            }
+        }
+    }
+
+    /// The namespace has another size.
+    fn resize(&mut self) {
+        let Some(geometry) = self.initiator.geometry() else { return };
+        match self.namespaces.geometry(NamespaceId::FIRST) {
+            // The namespace is not ready yet.
+            None => {}
+            Some(old) if old.zone_size_blocks == geometry.zone_size_blocks => {
+                self.namespaces.resize(NamespaceId::FIRST, geometry.clone());
+            }
+            // A namespace without zones is a single one here, which has another size.
+            Some(_) => {
+                self.namespaces.remove(NamespaceId::FIRST);
+                self.namespaces.add(NamespaceId::FIRST, geometry.clone());
             }
         }
     }
@@ -286,6 +307,21 @@ impl Drive for Remote {
 
     fn is_disconnected(&self) -> bool {
         matches!(self.initiator.state(), State::Failed(_))
+    }
+
+    /// The namespace was removed from its server, or replaced: commands fail with Namespace Not
+    /// Ready from then on.
+    fn take_warning(&mut self) -> Option<String> {
+        match self.initiator.state() {
+            State::Failed(InitiatorError {
+                reason: reason @ (Reason::NoSuchNamespace | Reason::NamespaceChanged),
+                ..
+            }) if !self.has_warned => {
+                self.has_warned = true;
+                Some(format!("{}: {reason}", self.url))
+            }
+            _ => None,
+        }
     }
 
     fn close(&mut self, now: Instant) {

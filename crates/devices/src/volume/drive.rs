@@ -527,7 +527,7 @@ impl Drive for VolumeDrive {
 
     fn take_warning(&mut self) -> Option<String> {
         for member in self.members() {
-            if let Some(warning) = self.on.member_mut(member).and_then(|device| device.drive.take_warning()) {
+            if let Some(warning) = self.on.member_mut(member).and_then(MemberDevice::take_warning) {
                 return Some(format!("{}: {warning}", self.shown(member)));
             }
         }

@@ -17,6 +17,10 @@ pub(super) struct MemberDevice {
     in_flight: usize,
     /// For a remote member: what is resubmitted over the next connection if this one is lost.
     link: Option<Box<Link>>,
+    /// The geometry that the volume uses. A drive that grows keeps it here.
+    geometry: Box<Geometry>,
+    /// The drive has only so many zones left, which was not logged yet.
+    shrunk_to: Option<u32>,
     /// Completions of commands that were not submitted.
     refused: Vec<Completion>,
     /// The volume was notified that the connection is lost.
@@ -80,6 +84,8 @@ impl MemberDevice {
         MemberDevice {
             is_remote: drive.is_remote(),
             is_claimed: drive.claimed().is_some(),
+            geometry: Box::new(drive.geometry(NamespaceId::FIRST).clone()),
+            shrunk_to: None,
             drive,
             in_flight: 0,
             link: None,
@@ -143,7 +149,7 @@ impl MemberDevice {
         (self.is_severed, self.is_refused, self.is_restored) = (true, false, false);
         self.asked_at = None;
         if let Some(link) = &mut self.link {
-            self.refused.extend(link.cut_off(self.drive.geometry(NamespaceId::FIRST)));
+            self.refused.extend(link.cut_off(&self.geometry));
         }
     }
 
@@ -308,7 +314,26 @@ impl MemberDevice {
     }
 
     pub(super) fn own_geometry(&self) -> &Geometry {
-        self.drive.geometry(NamespaceId::FIRST)
+        &self.geometry
+    }
+
+    /// Stops using a drive that has shrunk: the volume may have data in the zones that are gone.
+    fn look_for_shrinking(&mut self) {
+        let found = self.drive.namespaces().geometry(NamespaceId::FIRST);
+        let zone_count = found.map_or(0, |geometry| geometry.zone_count);
+        if zone_count < self.geometry.zone_count && !self.is_severed {
+            self.shrunk_to = Some(zone_count);
+            self.sever();
+        }
+    }
+
+    /// The next warning of the drive.
+    pub(super) fn take_warning(&mut self) -> Option<String> {
+        let before = self.geometry.zone_count;
+        let shrunk = self.shrunk_to.take().map(|left| {
+            format!("the drive has {left} of {before} zones left, and is not used any more: restore its size")
+        });
+        shrunk.or_else(|| self.drive.take_warning())
     }
 
     /// Keeps the reservation when the drive is closed, for the next program of this directory.
@@ -438,6 +463,7 @@ impl ZonedDevice for MemberDevice {
         if self.is_remote {
             let mut ended = CompletionQueue::new();
             self.drive.poll(now, &mut ended);
+            self.look_for_shrinking();
             if self.is_severed {
                 // These commands were aborted, and have completed for the volume.
                 ended = CompletionQueue::new();
@@ -447,9 +473,8 @@ impl ZonedDevice for MemberDevice {
                 if self.intercepts(now, &completion) {
                     continue;
                 }
-                let geometry = self.drive.geometry(NamespaceId::FIRST);
                 let completion = match &mut self.link {
-                    Some(link) => link.ended(geometry, completion, is_lost),
+                    Some(link) => link.ended(&self.geometry, completion, is_lost),
                     None => Some(completion),
                 };
                 let was_aborted =

@@ -4,7 +4,7 @@
 //! verified, only its zones are reported and its superblocks read.
 
 use zonda_raid::{MemberIndex, Membership};
-use zonda_zoned::Instant;
+use zonda_zoned::{Geometry, Instant};
 
 use super::VolumeDrive;
 use super::member_device::MemberDevice;
@@ -56,7 +56,12 @@ impl VolumeDrive {
         let Some(before) = self.on.member(member).filter(|device| device.is_awaited()) else {
             return refuse(format!("the volume no longer waits for {shown}"));
         };
-        if before.own_geometry() != device.own_geometry() {
+        let (own, found) = (before.own_geometry(), device.own_geometry());
+        if found.zone_count < own.zone_count {
+            return refuse(format!("{shown} has {} of {} zones left", found.zone_count, own.zone_count));
+        }
+        // It may have grown; the volume does not use the new zones.
+        if *own != (Geometry { zone_count: own.zone_count, ..found.clone() }) {
             return refuse(format!("{shown} is another device: its geometry differs"));
         }
         let Some(own) = probed.membership() else { return Ok(()) };
@@ -318,6 +323,43 @@ mod tests {
         assert!(ended.len() == 1 && ended[0].id == read, "{}", bench.log);
         expect_block(&ended[0], 0, 2);
         bench.expect_all(2);
+    }
+
+    #[test]
+    fn a_member_that_shrinks_is_not_used_any_more_until_it_has_its_size_again() {
+        let mut bench = Bench::new(SINGLE);
+        let drive = bench.drives[0].clone();
+        bench.write_all(1);
+        mock::resize(&drive, 40);
+        bench.expect_all(1);
+        assert_eq!(bench.volume().take_warning(), None, "a member may grow");
+        mock::resize(&drive, 20);
+        bench.wait(SHORT);
+        let warning = bench.volume().take_warning().expect("a warning");
+        assert_eq!(
+            warning,
+            "member 0 (../d0): the drive has 20 of 32 zones left, and is not used any more: restore its size"
+        );
+        let read = bench.read(0);
+        assert_eq!(bench.wait(LONG), []);
+        assert_eq!(bench.log.matches("I/O stays suspended: member 0 (../d0) has 20 of 32 zones left").count(), 1);
+        mock::resize(&drive, 32);
+        let ended = bench.wait(SHORT);
+        assert!(ended.len() == 1 && ended[0].id == read, "{}", bench.log);
+        bench.expect_all(1);
+    }
+
+    #[test]
+    fn a_redundant_volume_continues_without_a_member_that_shrinks() {
+        let mut bench = Bench::new(MIRROR);
+        bench.write_all(1);
+        let drive = bench.drives[1].clone();
+        mock::resize(&drive, 31);
+        bench.wait(SHORT);
+        bench.expect_all(1);
+        bench.write_all(2);
+        bench.expect_all(2);
+        assert_eq!(bench.volume().report().state, VolumeState::Degraded, "{}", bench.log);
     }
 
     #[test]
