@@ -64,6 +64,14 @@ impl Failure {
         Failure::in_experiment(&error, path, text)
     }
 
+    /// The message without colours and without lines of the file, which may contain secrets.
+    pub(crate) fn text_without_source(&self) -> String {
+        match self {
+            Failure::Input(text) | Failure::Broken(text) => without_source(text),
+            Failure::Run | Failure::ReaderGone => String::new(),
+        }
+    }
+
     /// Prints the message to the standard error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         match self {
@@ -73,6 +81,16 @@ impl Failure {
             Failure::Broken(text) => shown(&text, 1),
         }
     }
+}
+
+/// Leaves out the lines of a snippet, which have a `|` after the line number or in its place.
+fn without_source(text: &str) -> String {
+    let mut plain = String::new();
+    let mut parts = text.split("\u{1b}[");
+    plain += parts.next().unwrap_or_default();
+    parts.for_each(|part| plain += part.split_once('m').map_or(part, |(_, rest)| rest));
+    let is_source = |line: &&str| line.trim_start_matches(|it: char| it == ' ' || it.is_ascii_digit()).starts_with('|');
+    plain.lines().filter(|line| !is_source(line)).collect::<Vec<_>>().join("\n")
 }
 
 fn shown(text: &str, code: u8) -> ExitCode {
@@ -188,6 +206,18 @@ fn wrapped(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_text_for_others_has_the_place_and_no_line_of_the_file() {
+        let file = ("a.toml", "b = 1\nsecret = \"hidden\"\n");
+        let error = ConfigError::new("wrong").within(6..12).help("a | b");
+        for renderer in [Renderer::plain(), Renderer::styled()] {
+            let text = without_source(&renderer.render(&[group(&error, Some(file), HELP_WIDTH)]));
+            assert!(text.contains("a.toml:2:1") && text.starts_with("error: wrong\n"), "{text}");
+            assert!(text.contains("help: a | b") && !text.contains("hidden"), "{text}");
+            assert!(!text.contains('\u{1b}'), "{text:?}");
+        }
+    }
 
     #[test]
     fn a_long_remedy_is_wrapped_between_words() {

@@ -27,7 +27,7 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 use clap::{Parser, Subcommand};
 
-use commands::{advise, bench, demo, drive, lab, secret, serve, sim, status, volume, zone};
+use commands::{advise, bench, demo, drive, lab, reload, secret, serve, sim, status, volume, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve, simulate and benchmark drives
 #[derive(Debug, Parser)]
@@ -58,6 +58,9 @@ enum Command {
     /// Show the status of a running server
     #[command(long_about = status::LONG_ABOUT)]
     Status(status::StatusArgs),
+    /// Reload the configuration file of a running server
+    #[command(long_about = reload::LONG_ABOUT)]
+    Reload(reload::ReloadArgs),
     /// Report, reset, finish, open and close zones
     #[command(subcommand, long_about = zone::LONG_ABOUT)]
     Zone(zone::ZoneCommand),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Drive(command) => drive::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Zone(command) => zone::run(&command),
         Command::Volume(command) => volume::run(&command),
         Command::Member(command) => volume::run_member(&command),

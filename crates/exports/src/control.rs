@@ -8,7 +8,7 @@ use zonda_devices::{DriveError, VolumeReport, VolumeRequest};
 use zonda_ring::Waker;
 
 use crate::config::ServerPlan;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{ConfigurationSnapshot, Snapshot};
 use crate::start::ServeError;
 
 /// The channel for the reply to a volume request.
@@ -23,6 +23,8 @@ pub(crate) enum Request {
     Volume(PathBuf, VolumeRequest, ReplySender),
     /// Change to another plan.
     Reload(Box<ServerPlan>, Sender<Result<Vec<String>, ServeError>>),
+    /// Report this state of the configuration file in snapshots.
+    SetConfiguration(ConfigurationSnapshot),
     /// Complete outstanding commands, and stop.
     Stop,
 }
@@ -75,6 +77,11 @@ impl Handle {
         let (answer, receiver) = mpsc::channel();
         self.ask(Request::Reload(Box::new(plan), answer));
         receiver.recv_timeout(timeout).ok()
+    }
+
+    /// Reports this state of the configuration file in [`snapshot`](Handle::snapshot)s from now on.
+    pub fn set_configuration(&self, configuration: ConfigurationSnapshot) {
+        self.ask(Request::SetConfiguration(configuration));
     }
 
     fn ask(&self, request: Request) {

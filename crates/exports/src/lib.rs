@@ -33,6 +33,7 @@ mod memory;
 mod meter;
 mod metrics;
 mod nbd;
+mod process;
 mod reload;
 mod report;
 mod resize;
@@ -51,6 +52,7 @@ pub use memory::{MEMORY_DEFAULT_MAX, MEMORY_MIN};
 pub use meter::LATENCY_BOUNDS_NS;
 pub use metrics::{METRICS_CONTENT_TYPE, metrics_text};
 pub use nbd::{NbdTls, NbdTlsError, NbdTlsPart};
+pub use process::started_ticks;
 pub use start::{
     ADDRESS_IN_USE_TIMEOUT, NamespaceInfo, NbdExportInfo, Running, ServeError, ServerInfo, SubsystemInfo,
     retry_address_in_use, start,

@@ -10,8 +10,8 @@ use crate::meter::KindMeter;
 use crate::nbd::Nbd;
 use crate::served::Served;
 use crate::snapshot::{
-    CommandSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, MemorySnapshot, NamespaceSnapshot, SessionSnapshot,
-    Snapshot, SpaceSnapshot, StateSnapshot, SubsystemSnapshot, Traffic,
+    CommandSnapshot, ConfigurationSnapshot, ElementsSnapshot, ErrorSnapshot, LifeSnapshot, MemorySnapshot,
+    NamespaceSnapshot, SessionSnapshot, Snapshot, SpaceSnapshot, StateSnapshot, SubsystemSnapshot, Traffic,
 };
 use crate::sockets::Sockets;
 use crate::start::backend_name;
@@ -23,6 +23,9 @@ const FORMAT: u32 = 1;
 pub(crate) struct Facts {
     pub(crate) listen: Vec<String>,
     pub(crate) layout: Vec<SubsystemLayout>,
+    /// Of the process.
+    pub(crate) started_ticks: u64,
+    pub(crate) configuration: Option<ConfigurationSnapshot>,
 }
 
 /// A subsystem and its namespaces.
@@ -67,6 +70,8 @@ pub(crate) fn snapshot(
     Snapshot {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        started_ticks: facts.started_ticks,
         uptime_ns: now.since(Instant::ZERO).as_nanos(),
         backend: backend_name(ring).to_owned(),
         listen: facts.listen.clone(),
@@ -84,6 +89,7 @@ pub(crate) fn snapshot(
             used_bytes: (budget.held_bytes() + buffer_bytes) as u64,
             waits: budget.waits(),
         },
+        configuration: facts.configuration.clone(),
         subsystems: facts
             .layout
             .iter()

@@ -225,6 +225,7 @@ impl Server {
                     // The requester may have timed out.
                     let _ = answer.send(self.reload(now, *plan));
                 }
+                Ok(Request::SetConfiguration(configuration)) => self.facts.configuration = Some(configuration),
                 Ok(Request::Stop) => self.stop(now),
                 Err(TryRecvError::Empty) => return,
                 // All handles were dropped, so no stop can be requested any more.

@@ -13,6 +13,13 @@ pub struct Snapshot {
     pub format: u32,
     /// zonda's version.
     pub version: String,
+    /// Process identifier of the server.
+    #[serde(default)]
+    pub pid: u32,
+    /// When that process started, in clock ticks since the machine was booted: with the identifier
+    /// it is unique, because identifiers are reused.
+    #[serde(default)]
+    pub started_ticks: u64,
     /// Since the server started, in nanoseconds.
     pub uptime_ns: u64,
     /// `io_uring` or `epoll`.
@@ -26,6 +33,9 @@ pub struct Snapshot {
     /// Memory for the data of all connections.
     #[serde(default)]
     pub memory: MemorySnapshot,
+    /// Absent if the server has no configuration file that it could read again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<ConfigurationSnapshot>,
     /// In the order of the configuration.
     pub subsystems: Vec<SubsystemSnapshot>,
     /// The NBD server; absent if not configured.
@@ -42,6 +52,30 @@ pub struct MemorySnapshot {
     pub used_bytes: u64,
     /// Requests that waited for memory since the server started.
     pub waits: u64,
+}
+
+/// The configuration file of a server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigurationSnapshot {
+    /// Its path, as given to the server.
+    pub file: String,
+    /// How often the server has read it again.
+    pub reloads: u64,
+    /// The result of the last time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_reload: Option<ReloadSnapshot>,
+}
+
+/// The result of a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadSnapshot {
+    /// When it ended, in seconds since 1970-01-01 00:00 UTC.
+    pub unix_time_s: u64,
+    /// What has changed, each change as a line.
+    pub changes: Vec<String>,
+    /// Why nothing has changed, with its place in the file and the remedy; absent after a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Traffic since the server started.

@@ -17,7 +17,7 @@ use crate::memory::{self, Memory};
 use crate::nbd::{self, Nbd};
 use crate::server::{self, Server};
 use crate::sockets::Sockets;
-use crate::{build, report};
+use crate::{build, process, report};
 
 /// How long to wait for a TCP address that is in use.
 pub const ADDRESS_IN_USE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -198,7 +198,13 @@ fn prepare(plan: ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle)
         subsystems: built.subsystems,
         nbd: exports,
     };
-    let facts = report::Facts { listen: info.listen.iter().map(ToString::to_string).collect(), layout: built.layout };
+    let facts = report::Facts {
+        listen: info.listen.iter().map(ToString::to_string).collect(),
+        layout: built.layout,
+        // Without /proc the process cannot be identified, and is not signalled.
+        started_ticks: process::started_ticks(std::process::id()).unwrap_or(0),
+        configuration: None,
+    };
     let auth = AuthPool::new(&ring.waker()).map_err(|error| {
         ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
     })?;

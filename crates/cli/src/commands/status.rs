@@ -45,7 +45,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     if args.json { print_json(&snapshot) } else { print(&text_of(&snapshot, Screen::of_stdout())) }
 }
 
-fn fetch(address: &str) -> Result<Snapshot, Failure> {
+/// The state of the server with this HTTP address.
+pub(crate) fn fetch(address: &str) -> Result<Snapshot, Failure> {
     let no_server = |reason: &dyn std::fmt::Display| {
         Failure::input(
             format!("cannot read the status of a server at {address}: {reason}"),
@@ -122,6 +123,9 @@ fn text_of(snapshot: &Snapshot, screen: Screen) -> String {
             units::counted(traffic.protocol_errors, "protocol error"),
             units::counted(traffic.authentication_failures, "failed authentication"),
         );
+    }
+    if let Some(error) = snapshot.configuration.as_ref().and_then(|it| it.last_reload.as_ref()?.error.as_ref()) {
+        text += &format!("the last reload was refused:\n{}", indented(error));
     }
     for subsystem in &snapshot.subsystems {
         text += &format!("\n{}\n", screen.bold(&subsystem.nqn));

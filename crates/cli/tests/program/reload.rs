@@ -156,3 +156,57 @@ fn a_host_that_is_not_allowed_any_more_is_disconnected() {
     let log = server.stop();
     assert!(log.contains("subsystem nqn.2026-01.io.zonda:a: hosts changed"), "{log}");
 }
+
+#[test]
+fn zonda_reload_prints_what_has_changed_or_why_nothing_has() {
+    let directory = scratch("reload-command");
+    make_image(&directory);
+    let (a, memory) = ("image = \"drives/a\"", "memory = { profile = \"tiny\" }");
+    config(&directory, "", &[a], "");
+    let server = Server::start(&directory, &["--config", "zonda.toml"]);
+    let reload = |options: &[&str]| zonda_in(&directory, &[&["reload", "--http", server.http()], options].concat());
+    let status = || -> Value { serde_json::from_str(&server.get("/status.json")).expect("it is JSON") };
+    let started = status();
+    assert_eq!(started["configuration"], serde_json::json!({ "file": "zonda.toml", "reloads": 0 }));
+    let unchanged = reload(&[]);
+    assert_eq!((unchanged.code, unchanged.stdout.as_str()), (Some(0), "reloaded zonda.toml: no changes\n"));
+
+    config(&directory, "", &[a, memory], "");
+    let added = reload(&[]);
+    let line = format!("reloaded zonda.toml:\n  subsystem {NQN}: namespace 2 added (memory)\n");
+    assert_eq!((added.code, added.stdout), (Some(0), line));
+    config(&directory, "", &[a], "");
+    let removed: Value = serde_json::from_str(&reload(&["--json"]).stdout).expect("it is JSON");
+    let change = format!("subsystem {NQN}: namespace 2 removed");
+    assert_eq!((&removed["ok"], &removed["changes"]), (&Value::Bool(true), &serde_json::json!([change])));
+
+    config(&directory, "", &[a, "imagee = \"drives/b\""], "");
+    let refused = reload(&[]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
+    for part in ["zonda.toml:8:1", "imagee", "zonda.toml is not reloaded: the server continues as before"] {
+        assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+    }
+    let refused = reload(&["--json"]);
+    assert_eq!((refused.code, refused.stderr.as_str()), (Some(1), ""));
+    let refused: Value = serde_json::from_str(&refused.stdout).expect("it is JSON");
+    assert!(refused["ok"] == false && refused["error"].as_str().is_some_and(|error| error.contains("zonda.toml:8:1")));
+    let now = status();
+    assert_eq!((&now["pid"], &now["configuration"]["reloads"]), (&started["pid"], &5.into()));
+    assert_eq!(now["configuration"]["last_reload"]["error"], refused["error"]);
+    let shown = output_in(&directory, &["status", server.http()]);
+    assert!(shown.contains("the last reload was refused") && shown.contains("zonda.toml:8:1"), "{shown}");
+    server.stop();
+}
+
+#[test]
+fn zonda_reload_signals_only_servers_that_can_reload() {
+    let directory = scratch("reload-refused");
+    make_image(&directory);
+    let server = Server::start(&directory, &["drives/a"]);
+    let none = refused_in(&directory, &["reload", "--http", server.http()]);
+    assert!(none.contains("has no configuration file to reload"), "{none}");
+    let http = server.http().to_owned();
+    server.stop();
+    let gone = refused_in(&directory, &["reload", "--http", &http]);
+    assert!(gone.contains("cannot read the status of a server at"), "{gone}");
+}

@@ -7,7 +7,7 @@ mod guard;
 mod http;
 mod log;
 mod plan;
-mod reload;
+pub(crate) mod reload;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -33,7 +33,8 @@ pub(crate) const LONG_ABOUT: &str =
 Without arguments, serves a drive of 4 GiB in ./zonda-drive, which is created if it does not exist, on the loopback address. \
 With directories, serves the images in them, each as a subsystem. A configuration file describes all other setups: several \
 namespaces in a subsystem, drives in memory, allowed hosts and their secrets (docs/guide/serve.md). On SIGHUP the server reads \
-this file again, and adds and removes subsystems, namespaces and hosts while others stay connected.
+this file again, and adds and removes subsystems, namespaces and hosts while others stay connected; zonda reload sends SIGHUP \
+and shows the result.
 
 Acknowledged writes survive a crash of the server. They survive a power loss after a Flush.";
 
