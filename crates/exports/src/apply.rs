@@ -1,7 +1,7 @@
 //! Applies a new plan to a running server.
 //!
 //! Everything that can fail comes first: the plans are compared, the drives of new namespaces are
-//! opened, and the target checks what is added. An error undoes what was added, and the server
+//! opened, the target checks what is added, and NBD exports are built. An error undoes what was added, and the server
 //! continues as before. Then namespaces are removed; each drive is closed after its last command.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use zonda_zoned::{Instant, NamespaceId};
 use crate::build::{self, OpenedNamespace};
 use crate::config::{ServerPlan, SubsystemPlan};
 use crate::drives::Drives;
-use crate::nbd::Nbd;
+use crate::nbd::{Candidate, Nbd, NbdChange};
 use crate::reload::{Changes, changes, find};
 use crate::report::{NamespaceLayout, SubsystemLayout};
 use crate::start::ServeError;
@@ -25,7 +25,9 @@ pub(crate) struct Applier<'s> {
     pub(crate) target: &'s mut Target,
     pub(crate) drives: &'s mut Drives,
     pub(crate) layout: &'s mut Vec<SubsystemLayout>,
-    pub(crate) nbd: Option<&'s Nbd>,
+    /// Namespaces that could be exported over NBD.
+    pub(crate) candidates: &'s mut Vec<Candidate>,
+    pub(crate) nbd: Option<&'s mut Nbd>,
 }
 
 /// What was added so far.
@@ -51,37 +53,43 @@ impl Applier<'_> {
         new: &ServerPlan,
     ) -> Result<Vec<String>, ServeError> {
         let changes = changes(old, new)?;
-        self.check_nbd(&changes)?;
         let mut added = Added::default();
-        if let Err(error) = self.add(now, new, &changes, &mut added) {
-            self.undo(now, old, &added);
-            return Err(error);
-        }
+        let added_all = self.add(now, new, &changes, &mut added);
+        let nbd_change = match added_all.and_then(|()| self.prepare_nbd(new, &changes)) {
+            Ok(nbd_change) => nbd_change,
+            Err(error) => {
+                self.undo(now, old, &added);
+                return Err(error);
+            }
+        };
         for (nqn, id) in &changes.removed {
             self.remove_namespace(now, nqn, *id);
         }
         for subsystem in &changes.removed_subsystems {
             self.remove_subsystem(now, &subsystem.nqn);
         }
-        Ok(changes.describe())
+        let mut lines = changes.describe();
+        if let (Some(nbd), Some(change)) = (self.nbd.as_deref_mut(), nbd_change) {
+            lines.extend(nbd.change(change));
+        }
+        Ok(lines)
     }
 
-    /// NBD clients are not notified of changes, so their exports stay.
-    fn check_nbd(&self, changes: &Changes<'_>) -> Result<(), ServeError> {
-        let Some(nbd) = self.nbd else { return Ok(()) };
-        let of_subsystems = changes.removed_subsystems.iter();
-        let of_subsystems = of_subsystems.flat_map(|it| it.namespaces.iter().map(|namespace| (&it.nqn, namespace.id)));
-        for (nqn, id) in changes.removed.iter().copied().chain(of_subsystems) {
-            let subsystem = self.layout.iter().find(|it| it.nqn == nqn.as_str());
-            let namespace = subsystem.and_then(|it| it.namespaces.iter().find(|namespace| namespace.id == id));
-            if namespace.is_some_and(|namespace| nbd.exports(namespace.device)) {
-                return Err(ServeError::new(
-                    format!("subsystem {nqn}: namespace {id} is exported over NBD, and cannot be removed"),
-                    "undo the change, or restart the server",
-                ));
-            }
+    /// Checks the exports of the new plan, and listens on new addresses.
+    fn prepare_nbd(&mut self, new: &ServerPlan, changes: &Changes<'_>) -> Result<Option<NbdChange>, ServeError> {
+        if self.nbd.is_none() {
+            return Ok(None);
         }
-        Ok(())
+        for candidate in self.candidates.iter_mut() {
+            candidate.geometry = self.drives.get(candidate.device).geometry().clone();
+        }
+        let stays = |it: &Candidate| {
+            let mut namespaces = find(new, &it.nqn).into_iter().flat_map(|subsystem| &subsystem.namespaces);
+            namespaces.any(|namespace| namespace.id == it.namespace)
+        };
+        // Those of removed namespaces are still in the list.
+        let candidates: Vec<Candidate> = self.candidates.iter().filter(|it| stays(it)).cloned().collect();
+        NbdChange::prepare(&new.nbd, &changes.nbd, &candidates).map(Some)
     }
 
     fn add(
@@ -128,8 +136,9 @@ impl Applier<'_> {
         opened: OpenedNamespace,
         added: &mut Added,
     ) -> Result<(), ServeError> {
-        let OpenedNamespace { config, options, layout, .. } = opened;
+        let OpenedNamespace { config, options, layout, candidate, .. } = opened;
         self.target.add_namespace(now, nqn, config, options).map_err(refused)?;
+        self.candidates.push(candidate);
         added.drives.retain(|drive| *drive != layout.device);
         added.namespaces.push((nqn.clone(), layout.id));
         let namespaces = &mut self.layout_of(nqn).namespaces;
@@ -146,13 +155,16 @@ impl Applier<'_> {
         added: &mut Added,
     ) -> Result<(), ServeError> {
         let (mut configs, mut options, mut layouts) = (Vec::new(), BTreeMap::new(), Vec::new());
-        for OpenedNamespace { config, options: own, layout, .. } in opened {
+        let mut candidates = Vec::new();
+        for OpenedNamespace { config, options: own, layout, candidate, .. } in opened {
+            candidates.push(candidate);
             options.insert(config.id, own);
             configs.push(config);
             layouts.push(layout);
         }
         let config = build::subsystem_config(subsystem, configs);
         self.target.add_subsystem(now, config, options).map_err(refused)?;
+        self.candidates.append(&mut candidates);
         added.drives.retain(|drive| layouts.iter().all(|layout| layout.device != *drive));
         added.subsystems.push(subsystem.nqn.clone());
         self.layout.push(SubsystemLayout { nqn: subsystem.nqn.to_string(), namespaces: layouts });
@@ -182,12 +194,14 @@ impl Applier<'_> {
         let removed = self.target.remove_namespace(now, nqn, id);
         assert!(removed.is_ok(), "the target serves the namespaces of the plan: {removed:?}");
         self.layout_of(nqn).namespaces.retain(|it: &NamespaceLayout| it.id != id);
+        self.candidates.retain(|it| (&it.nqn, it.namespace) != (nqn, id));
     }
 
     fn remove_subsystem(&mut self, now: Instant, nqn: &Nqn) {
         let removed = self.target.remove_subsystem(now, nqn);
         assert!(removed.is_ok(), "the target serves the subsystems of the plan: {removed:?}");
         self.layout.retain(|it| it.nqn != nqn.as_str());
+        self.candidates.retain(|it| it.nqn != *nqn);
     }
 
     fn layout_of(&mut self, nqn: &Nqn) -> &mut SubsystemLayout {

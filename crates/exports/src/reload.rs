@@ -1,14 +1,15 @@
 //! The difference between two plans: what a running server changes when its configuration file is
 //! read again.
 //!
-//! Subsystems, namespaces, hosts and secrets come and go. Everything else is fixed when the server
+//! Subsystems, namespaces, hosts, secrets and NBD exports come and go. Everything else is fixed when the server
 //! starts, and a difference there is an error, so that the server never runs with a configuration
 //! that its file does not have.
 
 use zonda_nvme::Nqn;
 use zonda_zoned::NamespaceId;
 
-use crate::config::{HostPlan, NamespacePlan, NbdPlan, ServerPlan, Source, SubsystemPlan};
+use crate::config::{HostPlan, NamespacePlan, ServerPlan, Source, SubsystemPlan};
+use crate::nbd;
 use crate::start::ServeError;
 
 const RESTART: &str = "undo the change, or restart the server";
@@ -24,6 +25,8 @@ pub(crate) struct Changes<'p> {
     pub(crate) added: Vec<(&'p SubsystemPlan, &'p NamespacePlan)>,
     /// Subsystems with other hosts or secrets.
     pub(crate) hosts: Vec<&'p SubsystemPlan>,
+    /// For each `[[nbd]]` table, the earlier one with the same addresses.
+    pub(crate) nbd: Vec<Option<usize>>,
 }
 
 impl Changes<'_> {
@@ -62,13 +65,7 @@ pub(crate) fn changes<'p>(old: &'p ServerPlan, new: &'p ServerPlan) -> Result<Ch
             return Err(ServeError::new(format!("[server] {setting} cannot change while the server runs"), RESTART));
         }
     }
-    let is_same_nbd = |(old, new): (&NbdPlan, &NbdPlan)| {
-        old.listen == new.listen && old.exports == new.exports && old.tls.is_some() == new.tls.is_some()
-    };
-    if old.nbd.len() != new.nbd.len() || !old.nbd.iter().zip(&new.nbd).all(is_same_nbd) {
-        return Err(ServeError::new("[[nbd]] tables cannot change while the server runs", RESTART));
-    }
-    let mut changes = Changes::default();
+    let mut changes = Changes { nbd: nbd::compare(old, new)?, ..Changes::default() };
     for subsystem in &new.subsystems {
         match find(old, &subsystem.nqn) {
             None => {
@@ -106,11 +103,10 @@ fn compare<'p>(
     for namespace in &after.namespaces {
         match before.namespaces.iter().find(|it| it.id == namespace.id) {
             Some(before) if is_same(before, namespace) => {}
-            Some(_) => {
+            Some(served) => {
                 let what =
                     format!("subsystem {}: namespace {} has another drive or other options", after.nqn, namespace.id);
-                let help = "give it another id, or remove it, reload, and add it again";
-                return Err(ServeError::new(what, help));
+                return Err(ServeError::new(what, remedy(old, before, served, namespace)));
             }
             None => {
                 can_be_added(old, namespace)?;
@@ -125,6 +121,33 @@ fn compare<'p>(
         }
     }
     Ok(())
+}
+
+/// What to do about a namespace that has another drive or other options: NVMe has no event for that.
+fn remedy(old: &ServerPlan, subsystem: &SubsystemPlan, before: &NamespacePlan, after: &NamespacePlan) -> String {
+    if must_not_be_a_volume(before).is_err() || must_not_be_a_volume(after).is_err() {
+        return RESTART.to_owned();
+    }
+    if can_be_added(old, after).is_ok() {
+        return "give it another id, or restart the server".to_owned();
+    }
+    // Its image, which is open until it is removed.
+    let is_own = matches!((&before.source, &after.source), (Source::Image(one), Source::Image(other)) if one == other);
+    match how_to_remove(old, subsystem) {
+        Some(how) if is_own => format!("{how}, reload, and add it again; or restart the server"),
+        _ => RESTART.to_owned(),
+    }
+}
+
+/// How to remove a namespace; `None` if a server needs it, because it has no other.
+fn how_to_remove(plan: &ServerPlan, subsystem: &SubsystemPlan) -> Option<&'static str> {
+    if subsystem.namespaces.len() > 1 {
+        Some("remove the namespace")
+    } else if plan.subsystems.len() > 1 {
+        Some("remove the subsystem of the namespace")
+    } else {
+        None
+    }
 }
 
 fn same_hosts(before: Option<&[HostPlan]>, after: Option<&[HostPlan]>) -> bool {
@@ -165,7 +188,10 @@ fn can_be_added(old: &ServerPlan, namespace: &NamespacePlan) -> Result<(), Serve
         None => Ok(()),
         Some((subsystem, namespace)) => Err(ServeError::new(
             format!("{} is already namespace {} of subsystem {}", path.display(), namespace.id, subsystem.nqn),
-            "remove that namespace, reload, and then add the image again",
+            match how_to_remove(old, subsystem) {
+                Some(how) => format!("{how}, reload, and add it again; or restart the server"),
+                None => RESTART.to_owned(),
+            },
         )),
     }
 }
@@ -256,6 +282,58 @@ mod tests {
         assert!(read_only.message.contains("namespace 2 has another drive or other options"), "{read_only}");
         let moved = error(&old, &(subsystem("a", &image("x")) + &subsystem("b", &image("y"))));
         assert!(moved.message.contains("y is already namespace 2 of subsystem nqn.2026-01.io.zonda:a"), "{moved}");
+    }
+
+    #[test]
+    fn the_remedy_for_other_options_of_a_namespace_works() {
+        let memory = "[[subsystem.namespace]]\nmemory = { profile = \"tiny\" }\n";
+        let read_only = image("x") + "read_only = true\n";
+        // What is served, what was tried, the remedy, and the steps to follow it.
+        let add_again = |how: &str| format!("{how}, reload, and add it again; or restart the server");
+        let (alone, pair) = (subsystem("a", &image("x")), subsystem("a", &(memory.to_owned() + &image("x"))));
+        let other = subsystem("b", memory);
+        for (old, tried, help, steps) in [
+            (alone.clone(), subsystem("a", &read_only), RESTART.to_owned(), vec![]),
+            (
+                pair.clone(),
+                subsystem("a", &(memory.to_owned() + &read_only)),
+                add_again("remove the namespace"),
+                vec![subsystem("a", memory), subsystem("a", &(memory.to_owned() + &read_only))],
+            ),
+            (
+                alone.clone() + &other,
+                subsystem("a", &read_only) + &other,
+                add_again("remove the subsystem of the namespace"),
+                vec![other.clone(), subsystem("a", &read_only) + &other],
+            ),
+            (
+                alone.clone(),
+                subsystem("a", &image("y")),
+                "give it another id, or restart the server".to_owned(),
+                vec![subsystem("a", &("[[subsystem.namespace]]\nid = 2\nimage = \"y\"\n".to_owned()))],
+            ),
+            // The same image under another id.
+            (
+                alone.clone(),
+                subsystem("a", &("[[subsystem.namespace]]\nid = 2\nimage = \"x\"\n".to_owned())),
+                RESTART.to_owned(),
+                vec![],
+            ),
+            // Two namespaces change their drives with one another.
+            (
+                subsystem("a", &(image("x") + &image("y"))),
+                subsystem("a", &(image("y") + &image("x"))),
+                RESTART.to_owned(),
+                vec![],
+            ),
+        ] {
+            assert_eq!(error(&old, &tried).help, help, "{old} {tried}");
+            let mut served = old;
+            for step in steps {
+                lines(&served, &step);
+                served = step;
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use zonda_ring::{Ring, RingOptions};
-use zonda_target::{CloseReason, Effect, Target};
+use zonda_target::{CloseReason, DeviceKey, Effect, Target};
 use zonda_zoned::{Completion, CompletionQueue, Duration, Instant};
 
 use crate::apply::Applier;
@@ -16,7 +16,7 @@ use crate::config::ServerPlan;
 use crate::control::{Handle, Request};
 use crate::drives::Drives;
 use crate::log_limit::LogLimit;
-use crate::nbd::Nbd;
+use crate::nbd::{Candidate, Nbd};
 use crate::report::Facts;
 use crate::served::{Pace, Submitter};
 use crate::sockets::{SocketEvent, Sockets};
@@ -49,7 +49,10 @@ pub(crate) struct Server {
     target: Target,
     sockets: Sockets,
     nbd: Option<Nbd>,
+    candidates: Vec<Candidate>,
     drives: Drives,
+    /// Drives of removed namespaces that NBD clients still use.
+    retiring: Vec<DeviceKey>,
     auth: AuthPool,
     requests: Receiver<Request>,
     facts: Facts,
@@ -67,13 +70,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(parts: Parts, plan: ServerPlan, requests: Receiver<Request>, facts: Facts) -> Server {
-        let Parts { ring, target, sockets, nbd, drives, auth } = parts;
+        let Parts { ring, target, sockets, nbd, candidates, drives, auth } = parts;
         Server {
             ring,
             target,
             sockets,
             nbd,
+            candidates,
             drives,
+            retiring: Vec::new(),
             auth,
             requests,
             facts,
@@ -191,7 +196,7 @@ impl Server {
                 }
                 Effect::Abandon { flow } => self.drives.abandon(flow),
                 Effect::SaveReservations { device, bytes } => self.drives.save_reservations(now, device, bytes),
-                Effect::NamespaceRemoved { device, .. } => self.drives.retire(device),
+                Effect::NamespaceRemoved { device, .. } => self.retiring.push(device),
                 Effect::Authenticate { connection } => {
                     if let Some(step) = self.target.auth_step(connection) {
                         self.auth.begin(step);
@@ -244,11 +249,25 @@ impl Server {
             target: &mut self.target,
             drives: &mut self.drives,
             layout: &mut self.facts.layout,
-            nbd: self.nbd.as_ref(),
+            candidates: &mut self.candidates,
+            nbd: self.nbd.as_mut(),
         };
         let lines = applier.apply(now, &self.plan, &plan)?;
         self.plan = plan;
         Ok(lines)
+    }
+
+    /// Begins to close drives whose namespaces were removed, after the requests of NBD clients.
+    fn retire_unused(&mut self) {
+        let (nbd, drives) = (&mut self.nbd, &mut self.drives);
+        self.retiring.retain(|device| {
+            let is_used = nbd.as_ref().is_some_and(|nbd| nbd.uses(*device));
+            if !is_used {
+                nbd.iter_mut().for_each(|nbd| nbd.forget(*device));
+                drives.retire(*device);
+            }
+            is_used
+        });
     }
 
     fn stop(&mut self, now: Instant) {
@@ -268,6 +287,7 @@ impl Server {
         events::suppressed(&mut self.log_limit, now);
         self.drives.log_notices();
         self.drives.answer();
+        self.retire_unused();
         self.drives.advance_retired(now);
         if let Some(nbd) = &mut self.nbd {
             nbd.expire(now, self.target.budget_mut());

@@ -66,7 +66,8 @@ pub(crate) enum SocketEvent {
 /// All sockets of one server.
 pub(crate) struct Sockets {
     client: Client,
-    listeners: Vec<Rc<Socket>>,
+    /// By portal; those that were removed leave an empty place.
+    listeners: Vec<Option<Rc<Socket>>>,
     connections: HashMap<ConnectionId, Connection>,
     /// Events that are no completions of operations.
     events: VecDeque<SocketEvent>,
@@ -130,7 +131,7 @@ impl Sockets {
     pub(crate) fn new(ring: &Ring, listeners: Vec<Socket>) -> Sockets {
         Sockets {
             client: ring.client(),
-            listeners: listeners.into_iter().map(Rc::new).collect(),
+            listeners: listeners.into_iter().map(|listener| Some(Rc::new(listener))).collect(),
             connections: HashMap::new(),
             events: VecDeque::new(),
             arrived: FairQueue::default(),
@@ -157,10 +158,28 @@ impl Sockets {
         }
     }
 
+    /// Adds a listener, and accepts connections on it as on the others. Returns its portal.
+    pub(crate) fn add_listener(&mut self, listener: Socket) -> usize {
+        let portal = self.listeners.len();
+        self.listeners.push(Some(Rc::new(listener)));
+        if self.is_accepting {
+            (0..ACCEPTS_IN_FLIGHT).for_each(|_| self.accept_one(portal));
+        }
+        portal
+    }
+
+    /// Closes a listener; its connections stay.
+    pub(crate) fn remove_listener(&mut self, portal: usize) {
+        if let Some(listener) = self.listeners[portal].take() {
+            // It ends the accepts in flight, which hold the socket open.
+            let _ = listener.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Stops accepting connections.
     pub(crate) fn stop_accepting(&mut self) {
         self.is_accepting = false;
-        for listener in &self.listeners {
+        for listener in self.listeners.iter().flatten() {
             // A listener that cannot be shut down is closed with the server.
             let _ = listener.shutdown(Shutdown::Both);
         }
@@ -379,7 +398,7 @@ impl Sockets {
     }
 
     fn on_accept(&mut self, portal: usize, result: io::Result<Outcome>) -> Option<SocketEvent> {
-        if !self.is_accepting {
+        if !self.is_accepting || self.listeners[portal].is_none() {
             return None;
         }
         match result {
@@ -461,7 +480,9 @@ impl Sockets {
     }
 
     fn accept_one(&self, portal: usize) {
-        self.client.submit(ACCEPT | portal as u64, Operation::Accept(Rc::clone(&self.listeners[portal])));
+        if let Some(listener) = &self.listeners[portal] {
+            self.client.submit(ACCEPT | portal as u64, Operation::Accept(Rc::clone(listener)));
+        }
     }
 
     /// Starts a receive, unless one is in progress.

@@ -14,7 +14,7 @@ use crate::config::ServerPlan;
 use crate::control::Handle;
 use crate::drives::Drives;
 use crate::memory::{self, Memory};
-use crate::nbd::{self, Nbd};
+use crate::nbd::{self, Candidate, Nbd};
 use crate::server::{self, Server};
 use crate::sockets::Sockets;
 use crate::{build, process, report};
@@ -45,6 +45,8 @@ pub(crate) struct Parts {
     pub(crate) target: Target,
     pub(crate) sockets: Sockets,
     pub(crate) nbd: Option<Nbd>,
+    /// Namespaces that could be exported over NBD.
+    pub(crate) candidates: Vec<Candidate>,
     pub(crate) drives: Drives,
     pub(crate) auth: AuthPool,
 }
@@ -208,7 +210,8 @@ fn prepare(plan: ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle)
     let auth = AuthPool::new(&ring.waker()).map_err(|error| {
         ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
     })?;
-    let parts = Parts { auth, ring, target: built.target, sockets, nbd, drives: built.drives };
+    let parts =
+        Parts { auth, ring, target: built.target, sockets, nbd, candidates: built.candidates, drives: built.drives };
     Ok((Server::new(parts, plan, requests, facts), info, handle))
 }
 

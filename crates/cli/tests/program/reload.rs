@@ -122,7 +122,7 @@ fn a_mistake_in_the_file_changes_nothing_and_is_named() {
         "zonda.toml:",
         "imagee",
         "drives/missing",
-        "[[nbd]] tables cannot change while the server runs",
+        "[[nbd]] cannot be added to a server that was started without it",
         "namespace 1 has another drive or other options",
     ] {
         assert!(log.contains(part), "{part}: {log}");

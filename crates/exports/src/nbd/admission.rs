@@ -44,6 +44,16 @@ impl Admission {
         }
     }
 
+    /// Drives were added: determines the access again at the next update.
+    pub(crate) fn reset(&mut self) {
+        self.changes = None;
+    }
+
+    /// A drive was removed.
+    pub(crate) fn forget(&mut self, drive: DeviceKey) {
+        self.drives.remove(&drive.0);
+    }
+
     /// Whether a command is permitted on a drive.
     pub(crate) fn permits(&self, drive: DeviceKey, operation: &Operation) -> bool {
         let access = self.access(drive);

@@ -15,6 +15,7 @@
 //! are exported.
 
 mod admission;
+mod change;
 mod counters;
 mod eviction;
 mod limits;
@@ -28,6 +29,7 @@ mod table;
 mod tls;
 mod work;
 
+pub(crate) use change::{NbdChange, compare};
 pub(crate) use limits::{CONNECTIONS_MAX, REPLY_RESERVE_BYTES};
 pub(crate) use prepare::prepare;
 pub(crate) use service::{End, Nbd};

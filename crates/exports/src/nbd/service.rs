@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use rustix::net::sockopt;
@@ -17,7 +18,7 @@ use super::limits::{HANDSHAKE_MAX, HANDSHAKE_STEPS, PROBE_AFTER, PROBE_INTERVAL,
 use super::listen::{Listener, SocketFile};
 use super::memory::{ClientMemory, MemoryQueue};
 use super::snapshot::{NbdExportSnapshot, NbdSnapshot};
-use super::table::Table;
+use super::table::{Table, TableExport};
 use super::tls::Channel;
 use super::work::{RequestKind, Requester, Work, WorkEffect};
 use crate::drives::Drives;
@@ -28,13 +29,11 @@ use crate::sockets::{SocketEvent, Sockets};
 
 /// The NBD server.
 pub(crate) struct Nbd {
-    sockets: Sockets,
-    tables: Vec<Table>,
-    /// The table of each listener.
-    portals: Vec<usize>,
-    listen: Vec<Address>,
-    /// Removed when no more connections are accepted.
-    files: Vec<SocketFile>,
+    pub(super) sockets: Sockets,
+    /// In the order of the configuration.
+    pub(super) places: Vec<Place>,
+    /// By portal of the sockets; those that were removed leave an empty place.
+    pub(super) portals: Vec<Option<Portal>>,
     pub(super) clients: BTreeMap<ConnectionId, Client>,
     /// Connections so far; the id of the last one.
     numbered: u64,
@@ -42,12 +41,28 @@ pub(crate) struct Nbd {
     /// Clients whose connections may have effects, most of them once: all replies of one iteration
     /// leave in one send.
     pub(super) dirty: Vec<ConnectionId>,
-    work: Work,
-    admission: Admission,
+    pub(super) work: Work,
+    pub(super) admission: Admission,
     pub(super) memory: MemoryQueue,
     sweep_at: Instant,
     counts: Counts,
     log_limit: LogLimit,
+}
+
+/// One `[[nbd]]`.
+pub(super) struct Place {
+    /// Never reused.
+    pub(super) id: u32,
+    /// The exports for new connections.
+    pub(super) table: Rc<Table>,
+}
+
+/// An address on which clients connect.
+pub(super) struct Portal {
+    pub(super) place: u32,
+    pub(super) address: Address,
+    /// Removed when no more connections are accepted.
+    file: Option<SocketFile>,
 }
 
 /// One connection.
@@ -58,7 +73,9 @@ pub(super) struct Client {
     peer: String,
     /// Of its address.
     group: u64,
-    table: usize,
+    pub(super) place: u32,
+    /// The exports when it connected.
+    pub(super) table: Rc<Table>,
     since: Instant,
     /// When it last made progress in its handshake.
     stepped_at: Instant,
@@ -84,6 +101,8 @@ pub(crate) enum End {
     Disconnected,
     /// The server stops, and does not wait for requests in flight any longer.
     Cut,
+    /// Its export was removed from the configuration.
+    Removed,
     /// No export was chosen in time, or the slot was needed.
     Handshake,
     /// It was idle, and the slot was needed.
@@ -111,12 +130,24 @@ impl fmt::Display for End {
             End::Closed(reason) => reason.fmt(f),
             End::Disconnected => f.write_str("the client disconnected"),
             End::Cut => f.write_str("timeout: requests did not complete before the server stopped"),
+            End::Removed => f.write_str("the export was removed"),
             End::Handshake => f.write_str("handshake timeout: the client did not select an export"),
             End::Tls(reason) => write!(f, "TLS failed: {reason}"),
             End::Evicted => f.write_str("idle connection closed to free its slot for a new one"),
             End::ShortOfMemory => f.write_str("the client was too slow, while others waited for its memory"),
             End::Stalled => f.write_str("timeout: the client received nothing; check the client and the network"),
         }
+    }
+}
+
+impl Client {
+    /// The export that it has chosen.
+    pub(super) fn export(&self) -> Option<&Rc<TableExport>> {
+        Some(&self.table.exports[usize::from(self.machine.export()?.0)])
+    }
+
+    fn is_removed(&self) -> bool {
+        self.export().is_some_and(|export| export.is_removed.get())
     }
 }
 
@@ -129,32 +160,37 @@ impl Nbd {
         tables: Vec<Table>,
         listeners: Vec<(usize, Listener)>,
     ) -> Nbd {
-        let mut work = Work::default();
-        tables.iter().flat_map(|table| &table.exports).for_each(|export| work.add_device(export.device, export.shape));
-        let (mut sockets, mut portals, mut listen, mut files) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (table, listener) in listeners {
-            sockets.push(listener.socket);
-            portals.push(table);
-            listen.push(listener.address);
-            files.extend(listener.file);
-        }
-        Nbd {
-            sockets: Sockets::new(ring, sockets),
-            tables,
-            portals,
-            listen,
-            files,
+        let mut nbd = Nbd {
+            sockets: Sockets::new(ring, Vec::new()),
+            places: Vec::new(),
+            portals: Vec::new(),
             clients: BTreeMap::new(),
             numbered: 0,
             connections_max,
             dirty: Vec::new(),
-            work,
+            work: Work::default(),
             admission: Admission::default(),
             memory: MemoryQueue::default(),
             sweep_at: Instant::ZERO,
             counts: Counts::default(),
             log_limit: LogLimit::default(),
+        };
+        for (id, table) in (0..).zip(tables) {
+            nbd.add_devices(&table);
+            nbd.places.push(Place { id, table: Rc::new(table) });
         }
+        listeners.into_iter().for_each(|(table, listener)| nbd.add_listener(table as u32, listener));
+        nbd
+    }
+
+    pub(super) fn add_devices(&mut self, table: &Table) {
+        table.exports.iter().for_each(|export| self.work.add_device(export.device, export.shape));
+    }
+
+    pub(super) fn add_listener(&mut self, place: u32, listener: Listener) {
+        let portal = self.sockets.add_listener(listener.socket);
+        assert_eq!(portal, self.portals.len(), "each listener is a portal");
+        self.portals.push(Some(Portal { place, address: listener.address, file: listener.file }));
     }
 
     /// See [`Sockets::begin_iteration`].
@@ -220,7 +256,7 @@ impl Nbd {
 
     /// Updates the access of clients under reservations of NVMe hosts, if these have changed.
     pub(crate) fn admit(&mut self, changes: u64, access: impl Fn(DeviceKey) -> UnregisteredAccess) {
-        let drives = self.tables.iter().flat_map(|table| &table.exports).map(|export| export.device);
+        let drives = self.places.iter().flat_map(|place| &place.table.exports).map(|export| export.device);
         self.admission.update(changes, drives, access);
     }
 
@@ -235,16 +271,13 @@ impl Nbd {
         self.work.completed(completion);
     }
 
-    /// Whether a device is exported.
-    pub(crate) fn exports(&self, device: DeviceKey) -> bool {
-        self.tables.iter().flat_map(|table| &table.exports).any(|export| export.device == device)
-    }
-
     /// A drive has another size, in bytes. NBD cannot notify clients: a client sees the new size when
     /// it connects again, and until then no request reaches beyond the smaller of the two.
     pub(crate) fn resize(&mut self, device: DeviceKey, size_bytes: u64) {
         self.work.resize_device(device, size_bytes);
-        self.tables.iter_mut().for_each(|table| table.resize(device, size_bytes));
+        for place in &mut self.places {
+            place.table = Rc::new(place.table.resized(device, size_bytes));
+        }
     }
 
     /// Handles expired timeouts.
@@ -282,7 +315,7 @@ impl Nbd {
     /// its last reply.
     pub(crate) fn drain(&mut self) {
         self.sockets.stop_accepting();
-        self.files.clear();
+        self.portals.iter_mut().flatten().for_each(|portal| portal.file = None);
         let all: Vec<ConnectionId> = self.clients.keys().copied().collect();
         for id in all {
             if let Some(client) = self.clients.get_mut(&id) {
@@ -316,24 +349,24 @@ impl Nbd {
 
     pub(crate) fn snapshot(&self) -> NbdSnapshot {
         let mut exports = Vec::new();
-        for (place, table) in self.tables.iter().enumerate() {
+        for (at, Place { table, .. }) in self.places.iter().enumerate() {
             for index in (0..table.exports.len() as u16).map(ExportIndex) {
                 let (export, behind) = table.export(index);
-                let uses = |client: &&Client| client.table == place && client.machine.export() == Some(index);
+                let uses = |client: &&Client| client.export().is_some_and(|export| Rc::ptr_eq(export, behind));
                 exports.push(NbdExportSnapshot {
-                    table: place as u32,
+                    table: at as u32,
                     name: export.name.clone(),
                     nqn: behind.nqn.clone(),
                     namespace: behind.namespace.0,
                     size_bytes: export.size_bytes,
                     read_only: export.read_only,
                     connections: self.clients.values().filter(uses).count() as u64,
-                    requests: behind.counters.snapshot(),
+                    requests: behind.counters.borrow().snapshot(),
                 });
             }
         }
         NbdSnapshot {
-            listen: self.listen.iter().map(ToString::to_string).collect(),
+            listen: self.portals.iter().flatten().map(|portal| portal.address.to_string()).collect(),
             connections: self.clients.len() as u64,
             connections_accepted: self.sockets.accepted,
             connections_refused: self.counts.refused,
@@ -393,23 +426,26 @@ impl Nbd {
     }
 
     fn on_accepted(&mut self, now: Instant, portal: usize, socket: Socket, peer: String) {
+        let place = self.portals[portal].as_ref().map(|portal| portal.place);
+        let Some(place) = self.places.iter().find(|of| Some(of.id) == place) else { return };
+        let (place, table) = (place.id, Rc::clone(&place.table));
         if self.clients.len() >= self.connections_max && !self.evict_for(now, &peer) {
             self.counts.refused += 1;
             return events::connection_refused(&peer, &mut self.log_limit, now);
         }
         probe(&socket);
-        let table = self.portals[portal];
         self.numbered += 1;
         // Clients of Unix sockets have no address.
         let peer = if peer == "unix:" { format!("unix client {}", self.numbered) } else { peer };
         let id = ConnectionId(self.numbered);
-        let mut machine = self.tables[table].server.connect();
+        let mut machine = table.server.connect();
         let memory = ClientMemory::new(&mut machine);
         let client = Client {
             machine,
             channel: None,
             group: Flow::group_of(&peer),
             peer,
+            place,
             table,
             since: now,
             stepped_at: now,
@@ -447,13 +483,13 @@ impl Nbd {
 
     fn on_reply(&mut self, requester: Requester, kind: RequestKind, bytes: u64, result: Result<Reply, NbdError>) {
         let Some(client) = self.clients.get_mut(&requester.connection) else { return };
-        let index = client.machine.export().expect("requests follow the choice of an export");
+        let export = client.export().expect("requests follow the choice of an export");
         let succeeded = match &result {
             Ok(Reply::Read(pieces)) => !pieces.iter().any(|piece| matches!(piece, ReadPiece::Failed { .. })),
             Ok(_) => true,
             Err(_) => false,
         };
-        self.tables[client.table].exports[usize::from(index.0)].counters.answered(kind, bytes, succeeded);
+        export.counters.borrow_mut().answered(kind, bytes, succeeded);
         client.machine.reply(requester.request, result);
         if self.dirty.last() != Some(&requester.connection) {
             self.dirty.push(requester.connection);
@@ -479,7 +515,7 @@ impl Nbd {
 
     fn process_machine(&mut self, now: Instant, id: ConnectionId) {
         let Some(client) = self.clients.get_mut(&id) else { return };
-        let table = &self.tables[client.table];
+        let table = Rc::clone(&client.table);
         while let Some(effect) = client.machine.poll_effect() {
             match effect {
                 Effect::Send(pieces) => {
@@ -495,7 +531,10 @@ impl Nbd {
                 }
                 Effect::StartTls => client.channel = table.tls.as_ref().map(Channel::new),
                 Effect::Open(index) => {
-                    let (export, _) = table.export(index);
+                    let (export, behind) = table.export(index);
+                    if behind.is_removed.get() {
+                        return self.end(now, id, &End::Removed);
+                    }
                     events::nbd_opened(&client.peer, &export.name, client.machine.is_encrypted());
                 }
                 Effect::Request(request) => {
@@ -505,6 +544,7 @@ impl Nbd {
                     let requester = Requester { connection: id, group: client.group, request: request.id };
                     self.work.begin(behind.device, requester, request.operation);
                 }
+                Effect::Close(CloseReason::Shutdown) if client.is_removed() => return self.end(now, id, &End::Removed),
                 Effect::Close(reason) => return self.end(now, id, &End::Closed(reason)),
             }
         }
@@ -520,7 +560,7 @@ impl Nbd {
             End::Handshake => self.counts.handshake_timeouts += 1,
             End::Stalled | End::ShortOfMemory => self.counts.stalled += 1,
             End::Tls(_) => self.counts.tls_failures += 1,
-            End::Closed(_) | End::Disconnected | End::Cut | End::Evicted => {}
+            End::Closed(_) | End::Disconnected | End::Cut | End::Removed | End::Evicted => {}
         }
         events::nbd_closed(&client.peer, client.machine.export().is_some(), end, &mut self.log_limit, now);
         if !matches!(end, End::Disconnected) {

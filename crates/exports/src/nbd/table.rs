@@ -1,7 +1,9 @@
 //! Builds the exports from the plan and the open drives.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::rc::Rc;
 
 use zonda_nbd::limits::REQUEST_BYTES_MAX;
 use zonda_nbd::{Export, ExportIndex, Limits, Server, ServerConfig, TlsPolicy};
@@ -22,7 +24,7 @@ const MAKE_A_VOLUME: &str =
     "NBD does not support zones: create a volume of zoned drives (zonda volume create) and export that";
 
 /// An open namespace of the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) nqn: Nqn,
     pub(crate) namespace: NamespaceId,
@@ -35,21 +37,38 @@ pub(crate) struct Candidate {
     pub(crate) read_only: bool,
 }
 
-/// One `[[nbd]]`.
+/// The exports of one `[[nbd]]`. A connection keeps those that it started with: after a change
+/// there is another table for new connections.
 pub(crate) struct Table {
     pub(crate) server: Server,
     pub(crate) tls: Option<NbdTls>,
     /// By the index of the export.
-    pub(crate) exports: Vec<TableExport>,
+    pub(crate) exports: Vec<Rc<TableExport>>,
 }
 
 /// The namespace of an export.
 pub(crate) struct TableExport {
+    name: String,
+    read_only: bool,
     pub(crate) nqn: String,
     pub(crate) namespace: NamespaceId,
     pub(crate) device: DeviceKey,
     pub(crate) shape: Shape,
-    pub(crate) counters: Counters,
+    pub(crate) counters: RefCell<Counters>,
+    /// No client may use it any more.
+    pub(crate) is_removed: Cell<bool>,
+}
+
+impl TableExport {
+    /// Whether clients of this export may continue with the other one.
+    fn is_same(&self, other: &TableExport) -> bool {
+        (&self.name, self.read_only, self.device) == (&other.name, other.read_only, other.device)
+    }
+
+    fn remove(&self) -> String {
+        self.is_removed.set(true);
+        self.name.clone()
+    }
 }
 
 impl Candidate {
@@ -83,14 +102,17 @@ impl Table {
                     "give each export a unique name: [[nbd.export]] with nqn, namespace and name",
                 ));
             }
-            exports.push(export);
-            behind.push(TableExport {
+            behind.push(Rc::new(TableExport {
+                name: export.name.clone(),
+                read_only: export.read_only,
                 nqn: candidate.nqn.to_string(),
                 namespace: candidate.namespace,
                 device: candidate.device,
                 shape: Shape::new(&candidate.geometry, candidate.volatile_write_cache),
-                counters: Counters::default(),
-            });
+                counters: RefCell::default(),
+                is_removed: Cell::new(false),
+            }));
+            exports.push(export);
         }
         let limits = Limits { requests: REQUESTS_PER_CONNECTION, data_bytes: DATA_BYTES_PER_CONNECTION };
         let tls = plan.tls.as_ref().map_or(TlsPolicy::Off, NbdTls::policy);
@@ -101,18 +123,41 @@ impl Table {
         Ok(Table { server, tls: plan.tls.clone(), exports: behind })
     }
 
-    /// A drive has another size: clients that connect from now on see it.
-    pub(crate) fn resize(&mut self, device: DeviceKey, size_bytes: u64) {
+    /// The table for new connections, after a drive has changed its size.
+    pub(crate) fn resized(&self, device: DeviceKey, size_bytes: u64) -> Table {
         let mut config = self.server.config().clone();
         let exports = config.exports.iter_mut().zip(&self.exports).filter(|(_, behind)| behind.device == device);
         exports.for_each(|(export, _)| export.size_bytes = size_bytes);
         // A drive of 2^63 bytes and more cannot be exported, and keeps its former size here.
-        if let Ok(server) = Server::new(config) {
-            self.server = server;
-        }
+        let server = Server::new(config).unwrap_or_else(|_| self.server.clone());
+        Table { server, tls: self.tls.clone(), exports: self.exports.clone() }
     }
 
-    pub(crate) fn export(&self, index: ExportIndex) -> (&Export, &TableExport) {
+    /// Takes over the exports of an earlier table that stay, with their clients and counters, and
+    /// removes the others. Returns the names of new and of removed ones.
+    pub(crate) fn succeed(&mut self, earlier: &Table) -> (Vec<String>, Vec<String>) {
+        let mut added = Vec::new();
+        for export in &mut self.exports {
+            match earlier.exports.iter().find(|other| other.is_same(export)) {
+                Some(other) => *export = Rc::clone(other),
+                None => added.push(export.name.clone()),
+            }
+        }
+        let stays = |export: &Rc<TableExport>| self.exports.iter().any(|other| Rc::ptr_eq(export, other));
+        let removed = earlier.exports.iter().filter(|export| !stays(export));
+        (added, removed.map(|export| export.remove()).collect())
+    }
+
+    /// Removes all exports. Returns their names.
+    pub(crate) fn remove(&self) -> Vec<String> {
+        self.exports.iter().map(|export| export.remove()).collect()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.exports.iter().map(|export| &export.name)
+    }
+
+    pub(crate) fn export(&self, index: ExportIndex) -> (&Export, &Rc<TableExport>) {
         (self.server.export(index), &self.exports[usize::from(index.0)])
     }
 }

@@ -142,6 +142,17 @@ impl Work {
         }
     }
 
+    /// Whether a request of a drive is in flight.
+    pub(crate) fn uses(&self, key: DeviceKey) -> bool {
+        self.jobs.iter().flatten().any(|entry| entry.device == key)
+    }
+
+    /// Removes a drive without requests in flight.
+    pub(crate) fn remove_device(&mut self, key: DeviceKey) {
+        assert!(!self.uses(key), "a drive is removed after its requests");
+        self.devices.remove(&key.0);
+    }
+
     /// Starts a request of a client to a drive.
     pub(crate) fn begin(&mut self, key: DeviceKey, requester: Requester, request: Request) {
         let (kind, bytes) = RequestKind::of(&request);

@@ -4,6 +4,7 @@ mod client;
 mod data;
 mod holes;
 mod limits;
+mod reloads;
 mod sessions;
 mod space;
 mod tls;
