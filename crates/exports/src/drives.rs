@@ -200,7 +200,9 @@ mod tests {
     use std::rc::Rc;
 
     use zonda_devices::{DriveFacts, MemoryDrive};
-    use zonda_zoned::{Blocks, CommandId, Lba, NamespaceId, Namespaces, Operation, QueueFull, ZonedDevice};
+    use zonda_zoned::{
+        BlockBuffer, Blocks, CommandId, Lba, NamespaceId, Namespaces, Operation, Payload, QueueFull, ZonedDevice,
+    };
 
     use super::*;
     use crate::served::ITERATION_COST_MAX;
@@ -324,6 +326,77 @@ mod tests {
             ended += iteration(&mut drives).len();
         }
         assert!(drives.is_idle() && iteration(&mut drives).is_empty());
+    }
+
+    /// A drive that refuses writes, as one does whose buffers are full.
+    struct ReadsOnly(Closed, Rc<RefCell<bool>>);
+
+    impl ZonedDevice for ReadsOnly {
+        fn namespaces(&self) -> &Namespaces {
+            self.0.namespaces()
+        }
+
+        fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+            if *self.1.borrow() && !matches!(command.operation, Operation::Read { .. }) {
+                return Err(QueueFull(command));
+            }
+            self.0.submit(now, command)
+        }
+
+        fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+            self.0.poll(now, completions);
+        }
+
+        fn next_wakeup(&self) -> Option<Instant> {
+            self.0.next_wakeup()
+        }
+    }
+
+    impl Drive for ReadsOnly {
+        fn facts(&self) -> DriveFacts {
+            self.0.facts()
+        }
+
+        fn media_errors(&self) -> u64 {
+            0
+        }
+
+        fn close(&mut self, now: Instant) {
+            self.0.close(now);
+        }
+
+        fn is_closed(&self) -> bool {
+            self.0.is_closed()
+        }
+    }
+
+    #[test]
+    fn a_refused_write_holds_up_writes_behind_it_and_no_reads() {
+        let is_full = Rc::new(RefCell::new(true));
+        let mut drives = Drives::default();
+        let drive = ReadsOnly(Closed::with(None), Rc::clone(&is_full));
+        drives.add(Served::new(Box::new(drive), "a".to_owned(), "none"));
+        let (one, other) = (Flow { group: 1, queue: 0 }, Flow { group: 2, queue: 0 });
+        let write = |drives: &mut Drives, flow, id| {
+            let data = BlockBuffer { data: vec![1; 512].into(), metadata: vec![0; 8].into() };
+            let payload = Payload::Bytes(Box::new(data));
+            let operation = Operation::Write { start: Lba(id - 1), blocks: Blocks(1), payload };
+            let command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
+            drives.submit(Instant::ZERO, DeviceKey(0), Submitter::Target, flow, command);
+        };
+        write(&mut drives, one, 1);
+        write(&mut drives, one, 2);
+        read(&mut drives, one, 10, 1);
+        read(&mut drives, other, 11, 1);
+        let done = |ids: &[u64]| ids.iter().map(|id| (*id, Status::Success)).collect::<Vec<_>>();
+        assert_eq!(iteration(&mut drives), done(&[11, 10]), "the first address has had a turn");
+        write(&mut drives, other, 3);
+        assert_eq!(iteration(&mut drives), []);
+        *is_full.borrow_mut() = false;
+        let mut ended = iteration(&mut drives);
+        ended.extend(iteration(&mut drives));
+        assert_eq!(ended, done(&[1, 2, 3]), "in their order: each is at the write pointer");
+        assert!(drives.is_idle());
     }
 
     #[test]

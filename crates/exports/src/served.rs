@@ -4,6 +4,8 @@
 //! [`FairQueue`]. So the next iteration starts soon, and commands of other hosts that arrive
 //! meanwhile are queued fairly.
 
+use std::collections::VecDeque;
+
 use zonda_devices::Drive;
 use zonda_target::{FairQueue, Flow};
 use zonda_zoned::{Command, CommandId, Duration, Geometry, Instant, NamespaceId, Operation, QueueFull};
@@ -21,6 +23,8 @@ const ITERATION_COST_MIN: u64 = 16 << 10;
 const ITERATION_MAX: Duration = Duration::from_micros(300);
 /// The same while several connections use the server: each waits for some iterations.
 const SHARED_ITERATION_MAX: Duration = Duration::from_micros(60);
+/// Commands behind a refused one that reads may pass. With more, reads wait as well.
+const HELD_MAX: usize = 256;
 /// The cost of a command in addition to its data.
 pub(crate) const COMMAND_COST: u64 = 4 << 10;
 
@@ -43,8 +47,11 @@ pub(crate) struct Served {
     version: u64,
     /// Queued commands. Bounded by the queues of hosts and the requests of NBD clients.
     waiting: FairQueue<Waiting>,
-    /// The next command, for which the queue of the drive was full.
+    /// A read that the drive has refused: its queue is full.
     next: Option<Waiting>,
+    /// A command other than a read that the drive has refused, and such commands behind it, which
+    /// keep their order. Reads pass them.
+    held: VecDeque<Waiting>,
     /// What may be submitted in this iteration of the loop, as [`cost_of`] counts it.
     pub(crate) allowance: u64,
     /// Commands that fail: the drive is closing, or their connection was closed.
@@ -67,6 +74,12 @@ struct Waiting {
     submitter: Submitter,
     flow: Flow,
     command: Command,
+}
+
+impl Waiting {
+    fn is_read(&self) -> bool {
+        matches!(self.command.operation, Operation::Read { .. })
+    }
 }
 
 /// The progress of closing a drive.
@@ -119,6 +132,7 @@ impl Served {
             version,
             waiting: FairQueue::default(),
             next: None,
+            held: VecDeque::new(),
             allowance: ITERATION_COST_MAX,
             refused: Vec::new(),
             is_saving: false,
@@ -152,7 +166,7 @@ impl Served {
 
     /// Commands outstanding at the drive, and queued ones.
     pub(crate) fn outstanding(&self) -> usize {
-        self.meter.outstanding() + self.waiting.len() + usize::from(self.next.is_some())
+        self.meter.outstanding() + self.waiting.len() + self.held.len() + usize::from(self.next.is_some())
     }
 
     pub(crate) fn submit(&mut self, now: Instant, submitter: Submitter, flow: Flow, mut command: Command) {
@@ -173,10 +187,10 @@ impl Served {
 
     /// Whether commands are queued.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.next.is_some() || !self.waiting.is_empty()
+        self.next.is_some() || !self.held.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Submits a command to the drive; if its queue is full, the command is the next one.
+    /// Submits a command to the drive. If it is refused, it is the first to be submitted later.
     fn give(&mut self, now: Instant, waiting: Waiting) {
         let Waiting { submitter, flow, mut command } = waiting;
         let id = command.id;
@@ -185,28 +199,47 @@ impl Served {
         if let Err(QueueFull(mut command)) = self.drive.submit(now, command) {
             self.meter.refused(given);
             command.id = id;
-            self.next = Some(Waiting { submitter, flow, command });
+            let waiting = Waiting { submitter, flow, command };
+            if waiting.is_read() {
+                self.next = Some(waiting);
+            } else {
+                self.held.push_front(waiting);
+            }
         }
     }
 
     /// Submits queued commands, as many as this iteration allows. Returns whether more could be
     /// submitted in the next one.
     pub(crate) fn submit_waiting(&mut self, now: Instant) -> bool {
+        while let Some(first) = self.held.pop_front() {
+            let left = self.held.len();
+            self.give(now, first);
+            if self.held.len() > left {
+                break;
+            }
+        }
         if let Some(next) = self.next.take() {
             self.give(now, next);
         }
-        while self.next.is_none() && self.allowance > 0 {
+        while self.next.is_none() && self.held.len() < HELD_MAX && self.allowance > 0 {
             let Some((cost, waiting)) = self.waiting.pop() else { return false };
+            if !self.held.is_empty() && !waiting.is_read() {
+                self.held.push_back(waiting);
+                continue;
+            }
             self.allowance = self.allowance.saturating_sub(cost);
             self.give(now, waiting);
         }
-        self.next.is_none() && !self.waiting.is_empty()
+        self.next.is_none() && self.held.len() < HELD_MAX && !self.waiting.is_empty()
     }
 
     /// Fails queued commands of a flow.
     pub(crate) fn abandon(&mut self, flow: Flow) {
         let next = self.next.take_if(|next| next.flow == flow);
-        let waiting = next.into_iter().chain(self.waiting.remove(flow));
+        let (held, others) = std::mem::take(&mut self.held).into_iter().partition(|held| held.flow == flow);
+        self.held = others;
+        let held: VecDeque<Waiting> = held;
+        let waiting = next.into_iter().chain(held).chain(self.waiting.remove(flow));
         self.refused.extend(waiting.map(|waiting| (waiting.submitter, waiting.command.id)));
     }
 
@@ -229,7 +262,7 @@ impl Served {
     pub(crate) fn advance_close(&mut self, now: Instant) {
         if self.close_phase == ClosePhase::Open {
             self.close_phase = ClosePhase::Draining;
-            let waiting = self.next.take().into_iter().chain(self.waiting.drain());
+            let waiting = self.next.take().into_iter().chain(self.held.drain(..)).chain(self.waiting.drain());
             self.refused.extend(waiting.map(|waiting| (waiting.submitter, waiting.command.id)));
         }
         let is_quiescent = self.meter.outstanding() == 0 && !self.is_saving;
