@@ -41,6 +41,7 @@ pub mod random;
 mod read_only;
 mod remote;
 mod repair;
+mod scheduled;
 mod space;
 mod url;
 mod volume;
@@ -62,6 +63,7 @@ pub use model::Model;
 pub use read_only::ReadOnlyImage;
 pub use remote::Remote;
 pub use repair::repair_image;
+pub use scheduled::ScheduledDrive;
 pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use zonda_devices::{
-    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, ReadOnlyImage, VolumeDrive, is_volume, random,
-    volume_of_image,
+    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, ReadOnlyImage, ScheduledDrive, VolumeDrive,
+    is_volume, random, volume_of_image,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
+use zonda_sched::{MqDeadline, MqDeadlineConfig};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_ssd::profile::Profile;
 use zonda_target::{
@@ -20,7 +21,9 @@ use zonda_target::{
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{NamespaceId, Prng};
 
-use crate::config::{DigestsSpec, HostPlan, NamespacePlan, ServerPlan, Source, SubsystemPlan, TimingSpec};
+use crate::config::{
+    DigestsSpec, HostPlan, NamespacePlan, SchedulerSpec, ServerPlan, Source, SubsystemPlan, TimingSpec,
+};
 use crate::drives::Drives;
 use crate::events;
 use crate::memory::Memory;
@@ -111,7 +114,8 @@ pub(crate) fn open_namespace(
     let geometry = opened.drive.geometry(NamespaceId::FIRST).clone();
     let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
     let source = opened.source.clone();
-    let device = drives.add(Served::new(opened.drive, opened.source, timing));
+    let drive = scheduled(opened.drive, namespace.scheduler);
+    let device = drives.add(Served::new(drive, opened.source, timing));
     Ok(OpenedNamespace {
         info: NamespaceInfo {
             id: namespace.id.0,
@@ -290,6 +294,15 @@ fn open(
                 volatile_write_cache: false,
                 reservations: None,
             })
+        }
+    }
+}
+
+fn scheduled(drive: Box<dyn Drive>, scheduler: SchedulerSpec) -> Box<dyn Drive> {
+    match scheduler {
+        SchedulerSpec::None => drive,
+        SchedulerSpec::MqDeadline => {
+            Box::new(ScheduledDrive::new(drive, Box::new(MqDeadline::new(MqDeadlineConfig::default()))))
         }
     }
 }

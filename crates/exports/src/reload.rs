@@ -164,7 +164,7 @@ fn is_same(one: &NamespacePlan, other: &NamespacePlan) -> bool {
         (Source::Memory(one), Source::Memory(other)) => one.profile_text() == other.profile_text(),
         _ => false,
     };
-    is_same_source && one.timing == other.timing && one.read_only == other.read_only
+    is_same_source && one.timing == other.timing && one.scheduler == other.scheduler && one.read_only == other.read_only
 }
 
 /// A volume has a control socket, which is opened and closed with the server.

@@ -16,7 +16,8 @@ use crate::memory::MEMORY_MIN;
 use super::nbd::{NBD_PORT_DEFAULT, NbdPlan, NbdSpec};
 use super::{
     HostPlan, HostSpec, ListenSpec, MODEL_DEFAULT, NAMESPACES_MAX, NBD_TABLES_MAX, NamespacePlan, NamespaceSpec,
-    PORT_DEFAULT, SUBSYSTEMS_MAX, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec, TimingSpec, nbd,
+    PORT_DEFAULT, SUBSYSTEMS_MAX, SchedulerSpec, ServerPlan, ServerSpec, Source, SubsystemPlan, SubsystemSpec,
+    TimingSpec, nbd,
 };
 
 const MUST_CONTAIN: &str = "a server needs at least one [[subsystem]] with an nqn and a [[subsystem.namespace]]; \
@@ -227,7 +228,9 @@ fn subsystem(
         let id = namespace_id(spec, &namespaces)?;
         let source = source(spec, context, images)?;
         let read_only = read_only(spec, &source)?;
-        namespaces.push(NamespacePlan { id, source, timing: spec.get_ref().timing.unwrap_or(timing), read_only });
+        let timing = spec.get_ref().timing.unwrap_or(timing);
+        let scheduler = scheduler(spec, &source)?;
+        namespaces.push(NamespacePlan { id, source, timing, scheduler, read_only });
     }
     namespaces.sort_by_key(|namespace| namespace.id);
     Ok(SubsystemPlan { nqn, serial, model, hosts, namespaces })
@@ -287,6 +290,16 @@ fn source(
             Err(error.help("write image = \"DIR\", volume = \"DIR\", or memory = { profile = \"zn540\" }").into())
         }
     }
+}
+
+/// The scheduler of a namespace, which a volume cannot have.
+fn scheduler(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<SchedulerSpec, ConfigError> {
+    let Some(place) = &spec.get_ref().scheduler else { return Ok(SchedulerSpec::None) };
+    if matches!(source, Source::Volume(_)) && *place.get_ref() != SchedulerSpec::None {
+        let error = ConfigError::at(place, "a scheduler is not supported for a volume");
+        return Err(error.help("remove scheduler, or set it for the members on the server that serves them"));
+    }
+    Ok(*place.get_ref())
 }
 
 /// Whether a namespace is served read-only, which only an image can be.

@@ -43,7 +43,9 @@ pub use zonda_devices::PORT_DEFAULT;
 
 pub use check::{ParseContext, check_memory, resolve};
 pub use nbd::{NBD_PORT_DEFAULT, NbdExportPlan, NbdExportSpec, NbdPlan, NbdSpec, NbdTlsSpec, nbd_address};
-pub use spec::{DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec};
+pub use spec::{
+    DigestsSpec, HostSpec, ListenSpec, NamespaceSpec, SchedulerSpec, ServerSpec, ServerTable, SubsystemSpec, TimingSpec,
+};
 
 /// The prefix of generated NQNs.
 pub const NQN_PREFIX: &str = "nqn.2026-01.io.zonda:";
@@ -99,8 +101,13 @@ impl ServerPlan {
     /// defaults.
     #[must_use]
     pub fn on_loopback(nqn: Nqn, source: Source) -> ServerPlan {
-        let namespace =
-            NamespacePlan { id: NamespaceId::FIRST, source, timing: TimingSpec::default(), read_only: false };
+        let namespace = NamespacePlan {
+            id: NamespaceId::FIRST,
+            source,
+            timing: TimingSpec::default(),
+            scheduler: SchedulerSpec::None,
+            read_only: false,
+        };
         let serial = check::serial_of(&nqn);
         let subsystem =
             SubsystemPlan { nqn, serial, model: MODEL_DEFAULT.to_owned(), hosts: None, namespaces: vec![namespace] };
@@ -155,6 +162,8 @@ pub struct NamespacePlan {
     pub source: Source,
     /// The timing of its commands.
     pub timing: TimingSpec,
+    /// The order in which its commands are submitted.
+    pub scheduler: SchedulerSpec,
     /// Whether it is read-only; only for an image.
     pub read_only: bool,
 }

@@ -78,6 +78,18 @@ pub enum TimingSpec {
     Profile,
 }
 
+/// An I/O scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerSpec {
+    /// Commands are submitted in the order of their arrival.
+    #[default]
+    None,
+    /// As the Linux scheduler of that name: reads first, deadlines, one write at a time to each
+    /// sequential zone.
+    MqDeadline,
+}
+
 /// Digests over PDU headers and data (NVMe/TCP Transport 1.0, section 3.3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -136,6 +148,8 @@ pub struct NamespaceSpec {
     pub memory: Option<Spanned<DriveSpec>>,
     /// Default: the server's.
     pub timing: Option<TimingSpec>,
+    /// The order in which waiting commands are submitted; not of a volume.
+    pub scheduler: Option<Spanned<SchedulerSpec>>,
     /// Of an image: its directory is not written to, and hosts see a write protected namespace.
     pub read_only: Option<Spanned<bool>>,
 }

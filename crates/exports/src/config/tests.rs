@@ -107,6 +107,18 @@ fn the_timing_of_the_server_is_the_default_of_its_namespaces() {
 }
 
 #[test]
+fn a_namespace_has_a_scheduler_unless_it_is_a_volume() {
+    let text = format!("{ONE}scheduler = \"mq-deadline\"\n[[subsystem.namespace]]\nimage = \"b\"\n");
+    let plan = parse(&text).expect("a valid file");
+    let of = |namespace: &NamespacePlan| namespace.scheduler;
+    let schedulers: Vec<SchedulerSpec> = plan.subsystems[0].namespaces.iter().map(of).collect();
+    assert_eq!(schedulers, [SchedulerSpec::MqDeadline, SchedulerSpec::None]);
+    let text = format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\nscheduler = \"mq-deadline\"\n");
+    let error = parse(&text).expect_err("a volume has none").to_string();
+    assert!(error.contains("a scheduler is not supported for a volume"), "{error}");
+}
+
+#[test]
 fn a_namespace_of_an_image_is_read_only_if_configured() {
     let text = format!("{ONE}read_only = true\n[[subsystem.namespace]]\nimage = \"b\"\nread_only = false\n");
     let plan = parse(&text).expect("a valid file");

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use zonda_exports::snapshot::NbdSnapshot;
-use zonda_exports::{NamespacePlan, NbdExportPlan, NbdPlan, Running, ServeError, ServerPlan, Source, TimingSpec};
+use zonda_exports::{
+    NamespacePlan, NbdExportPlan, NbdPlan, Running, SchedulerSpec, ServeError, ServerPlan, Source, TimingSpec,
+};
 use zonda_nbd::testing::{Answer, info_data};
 use zonda_nbd::wire::handshake::{option, reply};
 use zonda_nbd::wire::transmission::command;
@@ -26,7 +28,13 @@ fn plan_with(namespaces: &[u32], exports: &[(&str, u32)]) -> ServerPlan {
 
 fn namespace(id: u32) -> NamespacePlan {
     let source = Source::Memory(Box::new(drive()));
-    NamespacePlan { id: NamespaceId(id), source, timing: TimingSpec::None, read_only: false }
+    NamespacePlan {
+        id: NamespaceId(id),
+        source,
+        timing: TimingSpec::None,
+        scheduler: SchedulerSpec::MqDeadline,
+        read_only: false,
+    }
 }
 
 fn export(name: &str, namespace: u32) -> NbdExportPlan {

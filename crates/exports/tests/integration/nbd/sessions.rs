@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use zonda_config::ByteSize;
 use zonda_devices::sized;
-use zonda_exports::{NamespacePlan, NbdExportPlan, NbdPlan, ServeError, ServerPlan, Source, TimingSpec, start};
+use zonda_exports::{
+    NamespacePlan, NbdExportPlan, NbdPlan, SchedulerSpec, ServeError, ServerPlan, Source, TimingSpec, start,
+};
 use zonda_nbd::NbdError;
 use zonda_nbd::testing::{Answer, info_data};
 use zonda_nbd::wire::handshake::{info, option, reply};
@@ -33,8 +35,11 @@ fn export(name: Option<&str>, namespace: u32) -> NbdExportPlan {
 
 /// Adds a drive in memory as another namespace.
 fn add(plan: &mut ServerPlan, id: u32, source: Source) {
-    let namespaces = &mut plan.subsystems[0].namespaces;
-    namespaces.push(NamespacePlan { id: NamespaceId(id), source, timing: TimingSpec::None, read_only: false });
+    // A volume has no scheduler.
+    let is_volume = matches!(source, Source::Volume(_));
+    let scheduler = if is_volume { SchedulerSpec::None } else { SchedulerSpec::MqDeadline };
+    let (id, timing) = (NamespaceId(id), TimingSpec::None);
+    plan.subsystems[0].namespaces.push(NamespacePlan { id, source, timing, scheduler, read_only: false });
 }
 
 fn zoned() -> Source {

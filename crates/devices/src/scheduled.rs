@@ -1,0 +1,140 @@
+//! [`ScheduledDrive`]: a drive whose commands wait for an I/O scheduler.
+
+use zonda_nvme::identify::NamespaceIdentity;
+use zonda_raid::Extent;
+use zonda_ring::Bytes;
+use zonda_sched::{Scheduled, Scheduler};
+use zonda_zoned::{Blocks, Command, CompletionQueue, Instant, Lba, Namespaces, QueueFull, ZonedDevice};
+
+use crate::{Drive, DriveFacts, SpaceFacts};
+
+/// A drive whose commands wait for a scheduler. Everything else is that of the drive.
+pub struct ScheduledDrive {
+    device: Scheduled<Box<dyn Drive>>,
+}
+
+impl ScheduledDrive {
+    /// Commands to `drive` wait for `scheduler`.
+    ///
+    /// # Panics
+    /// For a volume: its commands may wait for missing members while it is closed.
+    #[must_use]
+    pub fn new(drive: Box<dyn Drive>, scheduler: Box<dyn Scheduler>) -> ScheduledDrive {
+        assert!(drive.as_volume().is_none(), "the members of a volume are scheduled, not the volume");
+        ScheduledDrive { device: Scheduled::new(drive, scheduler) }
+    }
+
+    fn drive(&self) -> &dyn Drive {
+        &**self.device.inner()
+    }
+
+    fn drive_mut(&mut self) -> &mut dyn Drive {
+        &mut **self.device.inner_mut()
+    }
+}
+
+impl ZonedDevice for ScheduledDrive {
+    fn namespaces(&self) -> &Namespaces {
+        self.device.namespaces()
+    }
+
+    fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.device.submit(now, command)
+    }
+
+    fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
+        self.device.poll(now, completions);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.device.next_wakeup()
+    }
+}
+
+impl Drive for ScheduledDrive {
+    fn facts(&self) -> DriveFacts {
+        self.drive().facts()
+    }
+
+    fn forget_reads(&mut self, blocks: u64) {
+        self.drive_mut().forget_reads(blocks);
+    }
+
+    fn media_errors(&self) -> u64 {
+        self.drive().media_errors()
+    }
+
+    fn space(&self) -> Option<SpaceFacts> {
+        self.drive().space()
+    }
+
+    fn extent(&self, start: Lba, most: Blocks) -> Extent {
+        self.drive().extent(start, most)
+    }
+
+    fn saved_reservations(&self) -> Option<Bytes> {
+        self.drive().saved_reservations()
+    }
+
+    fn save_reservations(&mut self, now: Instant, bytes: Bytes) {
+        self.drive_mut().save_reservations(now, bytes);
+    }
+
+    fn take_reservations_saved(&mut self) -> Option<bool> {
+        self.drive_mut().take_reservations_saved()
+    }
+
+    fn take_warning(&mut self) -> Option<String> {
+        self.drive_mut().take_warning()
+    }
+
+    fn is_remote(&self) -> bool {
+        self.drive().is_remote()
+    }
+
+    fn identity(&self) -> Option<&NamespaceIdentity> {
+        self.drive().identity()
+    }
+
+    fn is_disconnected(&self) -> bool {
+        self.drive().is_disconnected()
+    }
+
+    fn close(&mut self, now: Instant) {
+        assert_eq!(self.device.waiting(), 0, "a drive is closed when its commands have completed");
+        self.drive_mut().close(now);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.drive().is_closed()
+    }
+
+    fn close_error(&self) -> Option<String> {
+        self.drive().close_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryDrive;
+    use zonda_sched::{MqDeadline, MqDeadlineConfig};
+    use zonda_zoned::{CommandId, Geometry, NamespaceId, Operation, Status};
+
+    #[test]
+    fn commands_pass_the_scheduler_and_the_drive_below_is_closed() {
+        let memory = Box::new(MemoryDrive::new(Geometry::tiny(), u64::MAX));
+        let scheduler = Box::new(MqDeadline::new(MqDeadlineConfig::default()));
+        let mut drive = ScheduledDrive::new(memory, scheduler);
+        let operation = Operation::Read { start: Lba(0), blocks: Blocks(1) };
+        let command = Command::new(CommandId(7), NamespaceId::FIRST, operation);
+        drive.submit(Instant::ZERO, command).expect("an idle drive accepts it");
+        let mut completions = CompletionQueue::new();
+        drive.poll(Instant::ZERO, &mut completions);
+        let ended = completions.pop().expect("memory takes no time");
+        assert_eq!((ended.id, ended.status), (CommandId(7), Status::Success));
+        assert_eq!(drive.facts().written_blocks, 0);
+        drive.close(Instant::ZERO);
+        assert!(drive.is_closed());
+    }
+}
