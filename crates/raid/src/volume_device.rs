@@ -12,6 +12,8 @@ use crate::{MemberIndex, Volume};
 pub struct VolumeDevice<D> {
     volume: Volume,
     namespaces: Namespaces,
+    /// The size of the volume is known: a mount reads it from the superblocks.
+    has_size: bool,
     members: Vec<Option<D>>,
     completions: CompletionQueue,
     /// Time of the last activity.
@@ -37,6 +39,7 @@ impl<D: ZonedDevice> VolumeDevice<D> {
         assert_eq!(volume.member_count(), members.len(), "a volume has a place for each of its members");
         VolumeDevice {
             namespaces: Namespaces::single(volume.geometry().clone()),
+            has_size: false,
             volume,
             members,
             completions: CompletionQueue::new(),
@@ -123,6 +126,14 @@ impl<D: ZonedDevice> VolumeDevice<D> {
 
     /// Processes commands and completions until none are left at `now`.
     pub fn process(&mut self, now: Instant) {
+        self.process_all(now);
+        if !self.has_size && self.volume.is_ready() {
+            self.has_size = true;
+            self.namespaces = Namespaces::single(self.volume.geometry().clone());
+        }
+    }
+
+    fn process_all(&mut self, now: Instant) {
         loop {
             let mut moves = false;
             if self.volume.next_timeout().is_some_and(|due| due <= now) {

@@ -161,6 +161,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
 
 /// The volume after a crash, without some of its members.
 fn remounted(volume: VolumeDevice<Memory>, without: &[usize]) -> VolumeDevice<Memory> {
+    let geometry = volume.geometry(NamespaceId::FIRST).clone();
     let (volume, mut members) = volume.into_parts();
     let tuning = volume.tuning().clone();
     drop(volume);
@@ -174,6 +175,7 @@ fn remounted(volume: VolumeDevice<Memory>, without: &[usize]) -> VolumeDevice<Me
     volume.process(Instant::ZERO);
     let events: Vec<Event> = std::iter::from_fn(|| volume.volume_mut().poll_event()).collect();
     assert_eq!(events.last(), Some(&Event::Ready), "{events:?}");
+    assert_eq!(volume.geometry(NamespaceId::FIRST), &geometry, "the volume has the same size as before");
     volume
 }
 
