@@ -35,10 +35,9 @@ use crate::start::{NamespaceInfo, ServeError, SubsystemInfo, retry_lock_in_use};
 /// Firmware revision in Identify Controller: at most 8 characters.
 const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 
-/// The drives and the target of a plan.
+/// The target of a plan, and what it serves.
 pub(crate) struct Built {
     pub(crate) target: Target,
-    pub(crate) drives: Drives,
     pub(crate) subsystems: Vec<SubsystemInfo>,
     pub(crate) layout: Vec<SubsystemLayout>,
     /// Namespaces that could be exported over NBD.
@@ -66,21 +65,21 @@ pub(crate) struct OpenedNamespace {
     pub(crate) candidate: Candidate,
 }
 
-/// Opens every drive of the plan.
+/// Opens every drive of the plan. After an error, `drives` has the drives that are open.
 pub(crate) fn build(
     plan: &ServerPlan,
     memory: &Memory,
     ring: &Ring,
     listen: &[SocketAddr],
+    drives: &mut Drives,
 ) -> Result<Built, ServeError> {
-    let mut drives = Drives::default();
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
     let mut candidates = Vec::new();
     let (mut saved_reservations, mut write_protected) = (BTreeMap::new(), BTreeSet::new());
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
         for namespace in &subsystem.namespaces {
-            let opened = open_namespace(plan, subsystem, namespace, ring, &mut drives)?;
+            let opened = open_namespace(plan, subsystem, namespace, ring, drives)?;
             let device = opened.config.device;
             saved_reservations.extend(opened.options.saved_reservations.map(|saved| (device, saved)));
             write_protected.extend(opened.options.is_write_protected.then_some(device));
@@ -99,7 +98,7 @@ pub(crate) fn build(
     config.write_protected = write_protected;
     let target =
         Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))?;
-    Ok(Built { target, drives, subsystems, layout, candidates })
+    Ok(Built { target, subsystems, layout, candidates })
 }
 
 /// Opens the drive of a namespace and adds it to the drives of the server.
@@ -122,6 +121,7 @@ pub(crate) fn open_namespace(
             source: source.clone(),
             zones: geometry.zone_count,
             zone_capacity_bytes: geometry.zone_capacity_bytes(),
+            size_bytes: geometry.zone_capacity_bytes() * u64::from(geometry.zone_count),
             is_volume: matches!(namespace.source, Source::Volume(_)),
             state: opened.state,
             read_only: namespace.read_only,
@@ -267,7 +267,8 @@ fn open(
                 VolumeDrive::open_watched(path, &plan.accepted, ring, &mut |notice| events::notice(path, &notice))
             })?;
             let report = volume.report();
-            let state = format!("a volume of {} drives, {}, {}", report.members.len(), report.scheme, report.state);
+            let state =
+                format!("a volume of {}, {}, {}", counted_drives(report.members.len()), report.scheme, report.state);
             let uuid = volume.array();
             let reservations = volume.saved_reservations();
             Ok(Opened {
@@ -348,6 +349,10 @@ fn uuid_of(name: &str) -> [u8; 16] {
     uuid[6] = uuid[6] & 0x0f | 0x80;
     uuid[8] = uuid[8] & 0x3f | 0x80;
     uuid
+}
+
+fn counted_drives(count: usize) -> String {
+    if count == 1 { "1 drive".to_owned() } else { format!("{count} drives") }
 }
 
 /// Describes how an image was opened: clean, or recovered.

@@ -55,7 +55,7 @@ pub use nbd::{NbdTls, NbdTlsError, NbdTlsPart};
 pub use process::started_ticks;
 pub use start::{
     ADDRESS_IN_USE_TIMEOUT, NamespaceInfo, NbdExportInfo, Running, ServeError, ServerInfo, SubsystemInfo,
-    retry_address_in_use, start,
+    retry_address_in_use, start, start_with,
 };
 
 /// The default address for metrics and status.

@@ -26,7 +26,7 @@ use crate::{events, report, resize};
 /// How long outstanding commands may take after a stop request, before connections are closed.
 const DRAIN_MAX: Duration = Duration(10_000_000_000);
 /// How long the drives may take to close.
-const CLOSE_MAX: Duration = Duration(60_000_000_000);
+pub(crate) const CLOSE_MAX: Duration = Duration(60_000_000_000);
 /// How often the health of the drives is reported to the target.
 const HEALTH_INTERVAL: Duration = Duration(1_000_000_000);
 /// The remedy if the event loop fails.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use zonda_ring::{Address, Backend, Ring, Socket};
 use zonda_target::Target;
+use zonda_zoned::CompletionQueue;
 
 use crate::auth_pool::AuthPool;
 use crate::config::ServerPlan;
@@ -99,6 +100,8 @@ pub struct NamespaceInfo {
     pub zones: u32,
     /// Zone capacity, in bytes.
     pub zone_capacity_bytes: u64,
+    /// Capacity of all zones, in bytes.
+    pub size_bytes: u64,
     /// Whether it is a volume: conventional, without zones.
     pub is_volume: bool,
     /// The state in which the drive was opened, as a short text.
@@ -159,10 +162,23 @@ impl Running {
 /// # Errors
 /// An error of a drive or an address, with its remedy. No connection is accepted then.
 pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
+    start_with(plan, epoll, || Ok(()))
+}
+
+/// The same; `before_opening` is called when the server listens on all its addresses, before it
+/// opens the first drive.
+///
+/// # Errors
+/// As of [`start`], and the error of `before_opening`.
+pub fn start_with(
+    plan: ServerPlan,
+    epoll: bool,
+    before_opening: impl FnOnce() -> Result<(), ServeError> + Send + 'static,
+) -> Result<Running, ServeError> {
     let (started_sender, started) = mpsc::channel();
     // A ring belongs to the thread that created it, so everything is created there.
     let thread = thread::Builder::new().name("zonda-serve".to_owned()).spawn(move || {
-        let (server, info, handle) = match prepare(plan, epoll) {
+        let (server, info, handle) = match prepare(plan, epoll, before_opening) {
             Ok(prepared) => prepared,
             Err(error) => {
                 let _ = started_sender.send(Err(error));
@@ -185,13 +201,33 @@ pub fn start(plan: ServerPlan, epoll: bool) -> Result<Running, ServeError> {
     }
 }
 
-fn prepare(plan: ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle), ServeError> {
+fn prepare(
+    plan: ServerPlan,
+    epoll: bool,
+    before_opening: impl FnOnce() -> Result<(), ServeError>,
+) -> Result<(Server, ServerInfo, Handle), ServeError> {
     let ring = server::ring(epoll, plan.spin)?;
     let (listeners, listen) = listen(&plan.listen)?;
+    let nbd_listeners = nbd::listen(&plan)?;
+    let auth = AuthPool::new(&ring.waker()).map_err(|error| {
+        ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
+    })?;
     let memory = Memory::of(plan.memory_bytes.unwrap_or_else(memory::default_bytes), !plan.nbd.is_empty());
-    let built = build::build(&plan, &memory, &ring, &listen)?;
+    before_opening()?;
+    // Drives are opened last: opening writes to them.
+    let mut drives = Drives::default();
+    let opened = build::build(&plan, &memory, &ring, &listen, &mut drives).and_then(|built| {
+        let nbd = nbd::prepare(&plan, nbd_listeners, memory.nbd_connections, &ring, &built.candidates)?;
+        Ok((built, nbd))
+    });
+    let (built, (nbd, exports)) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            close(drives, &ring);
+            return Err(error);
+        }
+    };
     let sockets = Sockets::new(&ring, listeners);
-    let (nbd, exports) = nbd::prepare(&plan, memory.nbd_connections, &ring, &built.candidates)?;
     let (handle, requests) = server::handle(&ring);
     let info = ServerInfo {
         listen,
@@ -207,12 +243,30 @@ fn prepare(plan: ServerPlan, epoll: bool) -> Result<(Server, ServerInfo, Handle)
         started_ticks: process::started_ticks(std::process::id()).unwrap_or(0),
         configuration: None,
     };
-    let auth = AuthPool::new(&ring.waker()).map_err(|error| {
-        ServeError::new(format!("cannot start a thread: {error}"), "raise the limit of threads (ulimit -u)")
-    })?;
-    let parts =
-        Parts { auth, ring, target: built.target, sockets, nbd, candidates: built.candidates, drives: built.drives };
+    let parts = Parts { auth, ring, target: built.target, sockets, nbd, candidates: built.candidates, drives };
     Ok((Server::new(parts, plan, requests, facts), info, handle))
+}
+
+/// Closes the drives of a server that does not start: a refused command leaves no drive that has
+/// to be recovered.
+fn close(mut drives: Drives, ring: &Ring) {
+    let until = ring.now() + server::CLOSE_MAX;
+    let mut completions = CompletionQueue::new();
+    loop {
+        let now = ring.now();
+        drives.advance_close(now);
+        drives.poll(now, &mut completions, &mut |_, _, _| unreachable!("no command was submitted"));
+        if drives.are_closed() || now >= until {
+            break;
+        }
+        let next = drives.next_wakeup().map_or(until, |at| at.min(until));
+        if ring.run_once(Some(next)).is_err() {
+            break;
+        }
+    }
+    // Why the server does not start is reported as an error; what the drives report is logged.
+    drives.log_notices();
+    drives.log_close_errors();
 }
 
 fn listen(addresses: &[SocketAddr]) -> Result<(Vec<Socket>, Vec<SocketAddr>), ServeError> {

@@ -16,6 +16,7 @@ mod images;
 mod lab;
 mod ownership;
 mod read_only;
+mod refused;
 mod reload;
 mod remedies;
 mod remedies_followed;

@@ -196,8 +196,9 @@ fn addresses_of_a_configuration_have_remedies_for_their_keys() {
     assert!(error.contains("127.0.0.1:14420 is already the NVMe/TCP address of this server"), "{error}");
     assert!(help.contains("choose another port for NBD clients, such as 10809"), "{help}");
     let long = format!("[[nbd]]\nlisten = \"unix:/{}\"\n", "x".repeat(132));
-    let (error, _) = refused(config("listen = \"127.0.0.1:0\"", &long));
-    assert!(error.contains("133 bytes, and the maximum is 107: choose a shorter path"), "{error}");
+    let (error, help) = refused(config("listen = \"127.0.0.1:0\"", &long));
+    assert!(error.contains("133 bytes, and the maximum is 107"), "{error}");
+    assert_eq!(help, "choose a shorter path");
 }
 
 #[test]

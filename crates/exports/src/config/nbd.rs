@@ -20,6 +20,8 @@ pub const NBD_PORT_DEFAULT: u16 = 10_809;
 const UNIX_PATH_BYTES_MAX: usize = 107;
 const LISTEN_HELP: &str =
     "use HOST:PORT, HOST or unix:PATH, such as \"127.0.0.1:10809\" or \"unix:/run/zonda/nbd.sock\"";
+/// The forms of an address for TCP.
+const LISTEN_FORMS: &str = "use HOST:PORT or HOST, such as 127.0.0.1:10809";
 
 /// `[[nbd]]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -99,8 +101,8 @@ impl NbdPlan {
     /// line.
     ///
     /// # Errors
-    /// Why one is not a valid address.
-    pub fn on(listen: &[String]) -> Result<NbdPlan, String> {
+    /// Why one is not a valid address, and the remedy.
+    pub fn on(listen: &[String]) -> Result<NbdPlan, (String, String)> {
         let listen = listen.iter().map(|text| nbd_address(text, Path::new(""))).collect::<Result<_, _>>()?;
         Ok(NbdPlan { listen, read_only: false, tls: None, exports: None })
     }
@@ -110,19 +112,18 @@ impl NbdPlan {
 /// is resolved.
 ///
 /// # Errors
-/// Why it is not a valid address.
-pub fn nbd_address(text: &str, base: &Path) -> Result<Address, String> {
+/// Why it is not a valid address, and the remedy.
+pub fn nbd_address(text: &str, base: &Path) -> Result<Address, (String, String)> {
     if let Some(path) = text.strip_prefix("unix:") {
         let path = base.join(path);
         let bytes = path.as_os_str().len();
         if text == "unix:" {
-            return Err("\"unix:\" without a path".to_owned());
+            return Err(("\"unix:\" without a path".to_owned(), "add the path: unix:/run/zonda/nbd.sock".to_owned()));
         }
         if bytes > UNIX_PATH_BYTES_MAX {
-            return Err(format!(
-                "the path of the Unix socket has {bytes} bytes, and the maximum is {UNIX_PATH_BYTES_MAX}: choose a shorter \
-                 path"
-            ));
+            let reason =
+                format!("the path of the Unix socket has {bytes} bytes, and the maximum is {UNIX_PATH_BYTES_MAX}");
+            return Err((reason, "choose a shorter path".to_owned()));
         }
         return Ok(Address::Unix(path));
     }
@@ -130,9 +131,29 @@ pub fn nbd_address(text: &str, base: &Path) -> Result<Address, String> {
     if let Ok(ip) = bare.parse::<IpAddr>() {
         return Ok(Address::Tcp(SocketAddr::new(ip, NBD_PORT_DEFAULT)));
     }
+    if text.contains('/') {
+        let help = format!("for a Unix socket, write unix:{text}; for TCP, {LISTEN_FORMS}");
+        return Err((format!("\"{text}\" is a path, and not HOST or HOST:PORT"), help));
+    }
+    // The resolver accepts a number as an IPv4 address: 10809 is 0.0.42.57.
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let help = format!("add the host, such as 127.0.0.1:{text} for clients on this machine");
+        return Err((format!("\"{text}\" is a port without a host"), help));
+    }
+    if let Some((host, port)) = text.rsplit_once(':')
+        && port.parse::<u16>().is_err()
+    {
+        let what = if port.is_empty() { "the port is missing".to_owned() } else { format!("\"{port}\" is not a port") };
+        let help = format!("use a port from 1 to 65535, such as {host}:{NBD_PORT_DEFAULT}, or 0 for a free one");
+        return Err((format!("invalid address \"{text}\": {what}"), help));
+    }
     let has_port = text.contains(':');
     let address = if has_port { resolve(text) } else { resolve(&format!("{text}:{NBD_PORT_DEFAULT}")) };
-    address.map(Address::Tcp)
+    address.map(Address::Tcp).map_err(|reason| {
+        let socket = if has_port { "unix:PATH".to_owned() } else { format!("unix:{text}") };
+        let help = format!("check the host name, or use an IP address such as 127.0.0.1; for a Unix socket, {socket}");
+        (reason, help)
+    })
 }
 
 /// Checks a table against the subsystems of the file.
@@ -187,7 +208,7 @@ fn addresses(listen: &Spanned<ListenSpec>, base: &Path) -> Result<Vec<Address>, 
         return Err(ConfigError::at(listen, "no address to listen on").help(LISTEN_HELP));
     }
     let address =
-        |text: &String| nbd_address(text, base).map_err(|reason| ConfigError::at(listen, reason).help(LISTEN_HELP));
+        |text: &String| nbd_address(text, base).map_err(|(reason, help)| ConfigError::at(listen, reason).help(help));
     texts.iter().map(address).collect()
 }
 
@@ -258,7 +279,24 @@ mod tests {
         assert_eq!(at("unix:/run/a"), Ok(Address::Unix(PathBuf::from("/run/a"))));
         assert_eq!(at("unix:a"), Ok(Address::Unix(PathBuf::from("/etc/zonda/a"))));
         assert!(at("unix:").is_err() && at(&format!("unix:/{}", "a".repeat(107))).is_err());
-        assert!(at("127.0.0.1:port").is_err());
+    }
+
+    #[test]
+    fn the_remedy_for_an_invalid_address_is_a_valid_one() {
+        let at = |text: &str| nbd_address(text, Path::new("/etc/zonda"));
+        for (text, reason, remedy) in [
+            ("10809", "\"10809\" is a port without a host", "127.0.0.1:10809"),
+            ("/tmp/s", "\"/tmp/s\" is a path, and not HOST or HOST:PORT", "unix:/tmp/s"),
+            ("127.0.0.1:99999", "invalid address \"127.0.0.1:99999\": \"99999\" is not a port", "127.0.0.1:10809"),
+            ("localhost:", "invalid address \"localhost:\": the port is missing", "localhost:10809"),
+            ("127.0.0.1:port", "invalid address \"127.0.0.1:port\": \"port\" is not a port", "127.0.0.1:10809"),
+            ("unix:", "\"unix:\" without a path", "unix:/run/zonda/nbd.sock"),
+            ("a b", "cannot resolve the address", "unix:a b"),
+        ] {
+            let (found, help) = at(text).expect_err(text);
+            assert!(found.starts_with(reason) && help.contains(remedy), "{text}: {found} ({help})");
+            assert!(at(remedy).is_ok(), "{remedy}");
+        }
     }
 
     const TWO: &str = "[[subsystem]]\nnqn = \"nqn.a\"\n[[subsystem.namespace]]\nimage = \"a\"\n\

@@ -31,7 +31,7 @@ mod work;
 
 pub(crate) use change::{NbdChange, compare};
 pub(crate) use limits::{CONNECTIONS_MAX, REPLY_RESERVE_BYTES};
-pub(crate) use prepare::prepare;
+pub(crate) use prepare::{listen, prepare};
 pub(crate) use service::{End, Nbd};
 pub(crate) use table::Candidate;
 #[cfg(test)]

@@ -5,16 +5,23 @@ use std::net::IpAddr;
 use zonda_nbd::ExportIndex;
 use zonda_ring::{Address, Ring};
 
-use super::listen::listen;
+use super::listen::{self, Listener};
 use super::service::Nbd;
 use super::table::{Candidate, Table};
 use super::tls::NbdTls;
 use crate::config::ServerPlan;
 use crate::start::{NbdExportInfo, ServeError};
 
-/// Creates the NBD server of a plan, if configured, and lists its exports.
+/// Listens on the addresses of each `[[nbd]]`.
+pub(crate) fn listen(plan: &ServerPlan) -> Result<Vec<Vec<Listener>>, ServeError> {
+    plan.nbd.iter().map(|plan| plan.listen.iter().map(listen::listen).collect()).collect()
+}
+
+/// Creates the NBD server of a plan on the listeners of each `[[nbd]]`, if configured, and lists
+/// its exports.
 pub(crate) fn prepare(
     plan: &ServerPlan,
+    listening: Vec<Vec<Listener>>,
     connections_max: usize,
     ring: &Ring,
     candidates: &[Candidate],
@@ -23,14 +30,10 @@ pub(crate) fn prepare(
         return Ok((None, Vec::new()));
     }
     let (mut tables, mut listeners, mut infos) = (Vec::new(), Vec::new(), Vec::new());
-    for (place, plan) in plan.nbd.iter().enumerate() {
+    for (place, (plan, listening)) in plan.nbd.iter().zip(listening).enumerate() {
         let table = Table::build(plan, candidates)?;
-        let mut addresses = Vec::with_capacity(plan.listen.len());
-        for address in &plan.listen {
-            let listener = listen(address)?;
-            addresses.push(listener.address.clone());
-            listeners.push((place, listener));
-        }
+        let addresses: Vec<Address> = listening.iter().map(|listener| listener.address.clone()).collect();
+        listeners.extend(listening.into_iter().map(|listener| (place, listener)));
         for index in (0..table.exports.len() as u16).map(ExportIndex) {
             let (export, _) = table.export(index);
             infos.push(NbdExportInfo {

@@ -71,7 +71,7 @@ struct Created<'a> {
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     let drive = drive(&args.profile, args.zones, args.zone_capacity, args.allocation.as_deref())?;
-    create(&args.directory, &drive)?;
+    create_image(&args.directory, &drive).map_err(failure)?;
     let geometry = drive.profile().geometry();
     let created = Created {
         directory: args.directory.display().to_string(),
@@ -89,9 +89,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
     ))
 }
 
-/// Creates the image that zonda serve uses by default; false if it exists.
-pub(crate) fn default_image(directory: &Path) -> Result<bool, Failure> {
-    sized_image(directory, PROFILE_DEFAULT, ZONES_DEFAULT, ZONE_CAPACITY_DEFAULT)
+/// The drive that zonda serve creates and serves by default.
+pub(crate) fn default_drive() -> Result<DrivePlan, Failure> {
+    drive(PROFILE_DEFAULT, Some(ZONES_DEFAULT), Some(ZONE_CAPACITY_DEFAULT), None)
 }
 
 /// Creates an image of a profile with this number of zones and zone capacity; false if it exists.
@@ -105,15 +105,19 @@ pub(crate) fn sized_image(
         return Ok(false);
     }
     let drive = drive(profile, Some(zones), Some(zone_capacity), None)?;
-    match create(directory, &drive) {
-        // Another process has created it in the meantime.
+    create_unless_present(directory, &drive).map_err(failure)
+}
+
+/// Creates an image in a vacant directory; false if another process has created one meanwhile.
+pub(crate) fn create_unless_present(directory: &Path, drive: &DrivePlan) -> Result<bool, DriveError> {
+    match create_image(directory, drive) {
         Err(_) if !is_vacant(directory) => Ok(false),
         created => created.map(|()| true),
     }
 }
 
-fn create(directory: &Path, drive: &DrivePlan) -> Result<(), Failure> {
-    create_image(directory, drive).map_err(|DriveError { message, help, .. }| Failure::input(message, help))
+fn failure(DriveError { message, help, .. }: DriveError) -> Failure {
+    Failure::input(message, help)
 }
 
 fn drive(

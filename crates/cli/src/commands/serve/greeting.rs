@@ -42,6 +42,7 @@ struct Namespace<'a> {
     source: &'a str,
     zones: u32,
     zone_capacity_bytes: u64,
+    size_bytes: u64,
     state: &'a str,
     read_only: bool,
     /// For `zonda zone` and `zonda bench --target` on this machine.
@@ -60,6 +61,7 @@ impl<'a> Greeting<'a> {
                     source: &namespace.source,
                     zones: namespace.zones,
                     zone_capacity_bytes: namespace.zone_capacity_bytes,
+                    size_bytes: namespace.size_bytes,
                     state: &namespace.state,
                     read_only: namespace.read_only,
                     url: url(&info.listen[0], &subsystem.nqn, namespace.id),
@@ -88,10 +90,10 @@ pub(super) fn text(info: &ServerInfo, http: Option<&TcpListener>, screen: Screen
     for subsystem in &info.subsystems {
         text += &format!("{}\n", screen.bold(&subsystem.nqn));
         for namespace in &subsystem.namespaces {
-            let capacity = units::bytes(namespace.zone_capacity_bytes);
             let size = if namespace.is_volume {
-                format!("{capacity}, conventional")
+                format!("{}, conventional", units::bytes(namespace.size_bytes))
             } else {
+                let capacity = units::bytes(namespace.zone_capacity_bytes);
                 format!("{} of {capacity}", units::counted(u64::from(namespace.zones), "zone"))
             };
             text += &format!("  namespace {}: {}, {size}, {}\n", namespace.id, namespace.source, namespace.state);
@@ -154,17 +156,20 @@ mod tests {
 
     #[test]
     fn a_server_on_all_addresses_is_reached_by_loopback() {
-        let namespace = |id| NamespaceInfo {
+        let namespace = |id, is_volume| NamespaceInfo {
             id,
             source: "memory".to_owned(),
             zones: 4,
             zone_capacity_bytes: 1 << 20,
-            is_volume: false,
+            size_bytes: 4 << 20,
+            is_volume,
             state: "empty".to_owned(),
             read_only: false,
         };
-        let subsystem =
-            SubsystemInfo { nqn: "nqn.2026-01.io.zonda:a".to_owned(), namespaces: vec![namespace(2), namespace(3)] };
+        let subsystem = SubsystemInfo {
+            nqn: "nqn.2026-01.io.zonda:a".to_owned(),
+            namespaces: vec![namespace(2, false), namespace(3, true)],
+        };
         let info = ServerInfo {
             listen: vec!["[::]:4420".parse().expect("an address"), "0.0.0.0:9".parse().expect("an address")],
             backend: "epoll",
@@ -180,6 +185,7 @@ mod tests {
         let text = text(&info, None, Screen { width: 80, colour: false });
         for line in [
             "  namespace 2: memory, 4 zones of 1.00 MiB, empty",
+            "  namespace 3: memory, 4.00 MiB, conventional, empty",
             "    Linux:  nvme connect -t tcp -a ::1 -s 4420 -n nqn.2026-01.io.zonda:a",
             "    Linux:  nvme connect -t tcp -a 127.0.0.1 -s 9 -n nqn.2026-01.io.zonda:a",
             "a over NBD, 4.00 MiB, read-only",

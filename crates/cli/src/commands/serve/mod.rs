@@ -131,11 +131,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let listener = plan.http.map(http_listener).transpose()?;
     let names = Names::with_machine(&plan.http_names);
     let volumes: Vec<PathBuf> = plan.volumes().map(Path::to_owned).collect();
-    let running = zonda_exports::start(plan, args.epoll).map_err(|error| failure(error, args, &volumes))?;
+    let new_drive = plan::new_default_drive(args)?;
+    let create = move || new_drive.as_ref().map_or(Ok(()), plan::create_default);
+    let running =
+        zonda_exports::start_with(plan, args.epoll, create).map_err(|error| failure(error, args, &volumes))?;
     // Signals may arrive as soon as the greeting is printed.
     let reload = reload::start(args, running.handle());
-    let control_plane =
-        ControlPlane::new(&volumes, running.handle(), reload).map_err(|error| control_plane_failure(&error))?;
+    let control_plane = match ControlPlane::new(&volumes, running.handle(), reload) {
+        Ok(control_plane) => control_plane,
+        Err(error) => {
+            running.handle().stop();
+            // The drives are closed; the first error is reported.
+            let _ = running.wait();
+            return Err(control_plane_failure(&error));
+        }
+    };
     if args.json {
         print_json(&Greeting::of(running.info(), listener.as_ref()))?;
     } else {

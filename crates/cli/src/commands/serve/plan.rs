@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use zonda_config::unplaced;
-use zonda_devices::{VolumeOpenOptions, is_volume, sized};
+use zonda_devices::{DriveError, VolumeOpenOptions, is_vacant, is_volume, sized};
 use zonda_exports::{
-    HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ParseContext, ServerPlan, ServerSpec, ServerTable, SubsystemSpec,
-    TimingSpec, check_memory,
+    HTTP_DEFAULT, ListenSpec, NamespaceSpec, NbdPlan, ParseContext, ServeError, ServerPlan, ServerSpec, ServerTable,
+    SubsystemSpec, TimingSpec, check_memory,
 };
 use zonda_profiles::BUILTIN;
+use zonda_ssd::description::DrivePlan;
 
 use super::{ServeArgs, TimingArg};
 use crate::commands::drive::create;
@@ -55,10 +56,26 @@ pub(super) fn of(args: &ServeArgs) -> Result<ServerPlan, Failure> {
         plan.memory_bytes = Some(limit.0);
     }
     if !args.nbd.is_empty() {
-        let nbd = NbdPlan::on(&args.nbd);
-        plan.nbd.push(nbd.map_err(|reason| Failure::input(reason, "use --nbd HOST:PORT, HOST or unix:PATH"))?);
+        plan.nbd.push(nbd_plan(&args.nbd)?);
+        if creates_default(args) {
+            let message = format!(
+                "nothing can be exported over NBD: the drive that is served without DIR, ./{DEFAULT_IMAGE}, is zoned"
+            );
+            let help = "give the directory of a conventional drive (zonda drive create DIR --profile conventional) or of a \
+                        volume (zonda volume create): zonda serve DIR --nbd ADDRESS";
+            return Err(Failure::input(message, help));
+        }
     }
     Ok(plan)
+}
+
+/// The exports over NBD on these addresses.
+fn nbd_plan(addresses: &[String]) -> Result<NbdPlan, Failure> {
+    if let Some(directory) = addresses.iter().find(|address| Path::new(address).is_dir()) {
+        let message = format!("--nbd needs an address, and {directory} is a directory");
+        return Err(Failure::input(message, format!("give the address, too: zonda serve {directory} --nbd 127.0.0.1")));
+    }
+    NbdPlan::on(addresses).map_err(|(message, help)| Failure::input(message, format!("--nbd: {help}")))
 }
 
 fn of_file(path: &str) -> Result<ServerPlan, Failure> {
@@ -72,12 +89,11 @@ fn of_file(path: &str) -> Result<ServerPlan, Failure> {
 
 fn of_arguments(args: &ServeArgs) -> Result<ServerPlan, Failure> {
     let mut images = args.images.clone();
-    if images.is_empty() && args.memory.is_none() {
-        images.push(default_image()?);
+    if serves_default(args) {
+        images.push(PathBuf::from(DEFAULT_IMAGE));
     }
     check_names(&images)?;
-    let mut subsystem: Vec<_> =
-        images.iter().map(|image| subsystem_of(image, args.read_only)).collect::<Result<_, _>>()?;
+    let mut subsystem: Vec<_> = images.iter().map(|image| subsystem_of(image, args)).collect::<Result<_, _>>()?;
     if let Some(profile) = &args.memory {
         let memory = sized(profile, args.zones, args.zone_capacity, &files::PROFILES)
             .map_err(|error| create::in_words(&error))?;
@@ -114,8 +130,13 @@ fn check_names(images: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// An image as a subsystem that is named after its directory.
-fn subsystem_of(image: &Path, read_only: bool) -> Result<SubsystemSpec, Failure> {
-    let whole = image.canonicalize().map_err(|error| {
+fn subsystem_of(image: &Path, args: &ServeArgs) -> Result<SubsystemSpec, Failure> {
+    let named = match image.canonicalize() {
+        // It is created when the server starts.
+        Err(error) if error.kind() == ErrorKind::NotFound && serves_default(args) => Ok(image.to_owned()),
+        found => found,
+    };
+    let whole = named.map_err(|error| {
         let shown = image.display();
         let what = match error.kind() {
             ErrorKind::NotFound => format!("there is no directory {shown}"),
@@ -128,7 +149,7 @@ fn subsystem_of(image: &Path, read_only: bool) -> Result<SubsystemSpec, Failure>
         Failure::input(format!("path {} is not valid UTF-8", image.display()), "rename the directory")
     })?;
     let place = Some(unplaced(path.to_owned()));
-    let read_only = read_only.then(|| unplaced(true));
+    let read_only = args.read_only.then(|| unplaced(true));
     let namespace = if is_volume(image) {
         NamespaceSpec { volume: place, read_only, ..Default::default() }
     } else {
@@ -137,16 +158,32 @@ fn subsystem_of(image: &Path, read_only: bool) -> Result<SubsystemSpec, Failure>
     Ok(SubsystemSpec::new(&name, namespace))
 }
 
-fn default_image() -> Result<PathBuf, Failure> {
-    let path = PathBuf::from(DEFAULT_IMAGE);
-    if create::default_image(&path)? {
+/// Whether the default image is served.
+fn serves_default(args: &ServeArgs) -> bool {
+    args.config.is_none() && args.images.is_empty() && args.memory.is_none()
+}
+
+/// Whether the default image is served and does not exist yet.
+fn creates_default(args: &ServeArgs) -> bool {
+    serves_default(args) && is_vacant(Path::new(DEFAULT_IMAGE))
+}
+
+/// The drive to create as the default image; `None` if that exists or is not served.
+pub(super) fn new_default_drive(args: &ServeArgs) -> Result<Option<DrivePlan>, Failure> {
+    if creates_default(args) { create::default_drive().map(Some) } else { Ok(None) }
+}
+
+/// Creates the default image.
+pub(super) fn create_default(drive: &DrivePlan) -> Result<(), ServeError> {
+    let created = create::create_unless_present(Path::new(DEFAULT_IMAGE), drive);
+    if created.map_err(|DriveError { message, help, .. }| ServeError { message, help })? {
         // The standard output is reserved for the greeting.
         let _ = writeln!(
             io::stderr(),
             "created {DEFAULT_IMAGE}, a drive of 4 GiB that takes disk space only for written data"
         );
     }
-    Ok(path)
+    Ok(())
 }
 
 fn http_address(text: &str) -> Result<std::net::SocketAddr, Failure> {
