@@ -245,7 +245,7 @@ fn remove_files(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a directory and its missing parents, and records which were created.
-fn make_directories(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
+pub(crate) fn make_directories(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
     let missing: Vec<&Path> =
         path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
     for directory in missing.into_iter().rev() {
@@ -260,7 +260,7 @@ fn make_directories(path: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// Removes empty directories.
-fn remove_directories(made: &[PathBuf]) {
+pub(crate) fn remove_directories(made: &[PathBuf]) {
     for directory in made {
         if fs::remove_dir(directory).is_err() {
             return;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use zonda_image::{FileCommand, Image};
-use zonda_zoned::{Command, CompletionQueue, Instant, Namespaces, Operation, QueueFull, ZoneDescriptor, ZonedDevice};
+use zonda_zoned::{
+    Command, CompletionQueue, Geometry, Instant, Namespaces, Operation, QueueFull, ZoneDescriptor, ZonedDevice,
+};
 
 use crate::copy_on_write::CopyOnWrite;
 use crate::probe::{Probe, describe, written_blocks};
@@ -39,9 +41,13 @@ impl ImageSnapshot {
         ImageSnapshot::new(image, files).identity()
     }
 
+    pub(crate) fn own_geometry(&self) -> &Geometry {
+        self.image.geometry()
+    }
+
     /// The zones as they are now.
     pub(crate) fn zones(&mut self) -> Vec<ZoneDescriptor> {
-        let probed = Probe::of_all(self.image.geometry()).poll(self, Instant::ZERO).and_then(Result::ok);
+        let probed = Probe::of_all(self.image.geometry()).run_at_once(self, Instant::ZERO);
         probed.map_or_else(Vec::new, |probed| probed.zones)
     }
 

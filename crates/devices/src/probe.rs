@@ -92,6 +92,11 @@ impl Probe {
         }
     }
 
+    /// Completes the probe of a device whose commands complete at once; `None` if it fails.
+    pub(crate) fn run_at_once(mut self, device: &mut dyn ZonedDevice, now: Instant) -> Option<Probed> {
+        self.poll(device, now)?.ok()
+    }
+
     /// Makes progress without blocking. Returns the result once the probe is complete.
     pub(crate) fn poll(&mut self, device: &mut dyn ZonedDevice, now: Instant) -> Option<Result<Probed, DriveError>> {
         loop {

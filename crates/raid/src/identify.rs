@@ -36,6 +36,8 @@ pub struct Membership {
     pub volume_blocks: u64,
     /// Block size in bytes.
     pub block_size_bytes: u32,
+    /// Chunks have a block for metadata, since not all members have metadata with each block.
+    pub is_in_band: bool,
     /// All members, in their order, as this superblock records them.
     pub members: Vec<KnownMember>,
 }
@@ -77,6 +79,7 @@ impl Membership {
             scheme,
             volume_blocks: superblock.volume_blocks,
             block_size_bytes: superblock.block_size_bytes,
+            is_in_band: superblock.is_in_band,
         }
     }
 

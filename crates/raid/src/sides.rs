@@ -242,6 +242,7 @@ mod tests {
             scheme: None,
             volume_blocks: 0,
             block_size_bytes: 512,
+            is_in_band: false,
             members: states.iter().enumerate().map(known).collect(),
         }
     }

@@ -15,8 +15,9 @@ use super::bugs::{OwnerBug, is_seeded};
 use super::contest::RETRY_INTERVAL;
 use super::directory::Place;
 use super::lost_members::ASK_MAX;
+use super::manage::is_spare;
 use super::member_device::MemberDevice;
-use super::open::{cannot_save, must_be_free};
+use super::open::{cannot_save, must_be_free_for};
 use super::spares::{Refused, Spare};
 use crate::opening::{OnRing, Opening};
 use crate::probe::{Probe, Probed};
@@ -321,13 +322,7 @@ impl VolumeDrive {
 
     /// Refuses a device that is not empty.
     fn must_be_free(&self, text: &str, probed: &Probed) -> Result<(), DriveError> {
-        if probed.membership().is_some_and(|own| own.array == self.array()) {
-            return Err(DriveError::new(
-                format!("{text} is not empty: it is a failed or former member of this volume"),
-                "name another drive; --force wipes this one",
-            ));
-        }
-        must_be_free(text, probed)
+        must_be_free_for(self.array(), text, probed)
     }
 
     /// Refuses a drive that the volume uses already at another address.
@@ -361,7 +356,7 @@ impl VolumeDrive {
         let what = if let Some(member) = member {
             format!("is {} of this volume", self.shown(member))
         } else if self.spares.iter().any(|spare| is_at(&spare.place)) {
-            "is a spare of this volume".to_owned()
+            return Err(is_spare(text));
         } else if self.adoptions.iter().any(|adoption| is_at(&adoption.place)) {
             "is being added to this volume".to_owned()
         } else {

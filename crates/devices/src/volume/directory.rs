@@ -10,9 +10,11 @@ use zonda_config::Rate;
 use zonda_ring::{File, FileOptions};
 
 use super::member_device::is_behind_server;
+use super::new_directory::{self, refuse_occupied};
 use super::open_directory::OpenDirectory;
 use super::owner::{LastOwner, Owner, place_of};
 pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
+use crate::creation::remove_directories;
 use crate::{Access, DriveError, Location};
 
 /// The file that lists the members.
@@ -20,11 +22,11 @@ pub const VOLUME_FILE: &str = "volume.toml";
 /// The control socket of the program that uses the volume: a Unix socket.
 pub const CONTROL_SOCKET: &str = "control";
 /// The lock file.
-const LOCK_FILE: &str = "lock";
+pub(super) const LOCK_FILE: &str = "lock";
 /// The most that is read of the file: a volume has at most some hundreds of members and spares.
 const VOLUME_FILE_BYTES_MAX: u64 = 1 << 20;
 /// The name of the new file until it is durable.
-const NEW_FILE: &str = "volume.toml.new";
+pub(super) const NEW_FILE: &str = "volume.toml.new";
 /// The version of the format.
 const FORMAT: u32 = 1;
 const HEADER: &str = "# A volume of zonda: where its members are, and their last known state.
@@ -163,6 +165,8 @@ pub(super) struct VolumeDirectory {
     pub(super) file: VolumeFile,
     saved_epoch: Option<u64>,
     lock: Lock,
+    /// Directories that were created for a new volume, the deepest one first.
+    made: Vec<PathBuf>,
     /// `None` if the directory is open read-only.
     owner: Option<Owner>,
 }
@@ -182,24 +186,15 @@ impl VolumeDirectory {
     /// then continued with the same array. Only the lock is written until
     /// [`save`](VolumeDirectory::save).
     pub(super) fn make(path: &Path, array: &[u8; 16]) -> Result<VolumeDirectory, DriveError> {
-        let shown = path.display();
         refuse_occupied(path)?;
-        fs::create_dir_all(path).map_err(|error| {
-            let help = match error.kind() {
-                ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
-                    "the path, or a part of it, is a file: choose another path for the directory"
-                }
-                _ => "choose a directory that you can write to",
-            };
-            DriveError::new(format!("cannot create the directory {shown}: {error}"), help)
-        })?;
-        let lock = Lock::acquire(path)?;
+        let made = new_directory::make(path)?;
+        let lock = Lock::acquire(path).inspect_err(|_| remove_directories(&made))?;
         refuse_occupied(path)?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let interrupted = if is_volume(path) { Some(read(path)?) } else { None };
         let array = interrupted.map_or_else(|| crate::random::uuid_text(array), |file| file.array);
         let file = VolumeFile { state: Some(FileState::Creating), ..VolumeFile::new(name, array) };
-        let mut directory = VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, lock, owner: None };
+        let mut directory = VolumeDirectory { path: path.to_owned(), file, saved_epoch: None, lock, made, owner: None };
         directory.become_owner()?;
         Ok(directory)
     }
@@ -233,7 +228,14 @@ impl VolumeDirectory {
                 "repeat zonda volume create, which continues it; or remove the directory",
             ));
         }
-        Ok(VolumeDirectory { path: path.to_owned(), saved_epoch: file.epoch, file, lock, owner: None })
+        Ok(VolumeDirectory {
+            path: path.to_owned(),
+            saved_epoch: file.epoch,
+            file,
+            lock,
+            made: Vec::new(),
+            owner: None,
+        })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -367,11 +369,7 @@ impl VolumeDirectory {
 
     /// Removes the directory of a volume whose creation has changed no member.
     pub(super) fn remove(self) {
-        // If this fails, a directory without a volume remains.
-        for name in [VOLUME_FILE, NEW_FILE, LOCK_FILE] {
-            let _ = fs::remove_file(self.path.join(name));
-        }
-        let _ = fs::remove_dir(&self.path);
+        new_directory::remove(&self.path, &self.made);
     }
 }
 
@@ -379,23 +377,6 @@ impl VolumeDirectory {
 fn host_nqn(array: &[u8; 16]) -> zonda_nvme::Nqn {
     let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", crate::random::uuid_text(array));
     zonda_nvme::Nqn::new(&name).expect("a UUID makes a name")
-}
-
-/// Refuses a directory for a new volume that is not empty, unless it has the files of an
-/// interrupted creation.
-pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
-    let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, VOLUME_FILE].iter().any(|known| name == *known);
-    let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
-    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
-    let is_complete = is_volume(path) && read(path)?.state != Some(FileState::Creating);
-    if !is_occupied && !is_complete {
-        return Ok(());
-    }
-    let what = if is_volume(path) { "holds a volume already" } else { "is not empty" };
-    Err(DriveError::new(
-        format!("the directory {} {what}", path.display()),
-        "choose another directory, or remove this one if its contents are not needed",
-    ))
 }
 
 fn must_be_volume(path: &Path) -> Result<(), DriveError> {
@@ -428,7 +409,7 @@ fn text_of(place: &Path) -> io::Result<String> {
 }
 
 /// Reads the file of a volume.
-fn read(path: &Path) -> Result<VolumeFile, DriveError> {
+pub(super) fn read(path: &Path) -> Result<VolumeFile, DriveError> {
     let place = path.join(VOLUME_FILE);
     let shown = place.display();
     let text = text_of(&place).map_err(|error| {

@@ -10,12 +10,11 @@ use zonda_image::ImageFile;
 use zonda_raid::{Agreement, Identity, MemberIndex, MemberState, Membership, VolumeError};
 use zonda_ring::{Ring, RingOptions};
 
-use super::directory::{
-    LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, refuse_occupied, uuid_of,
-};
+use super::directory::{LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, uuid_of};
 use super::identities::identity;
 use super::import_takeover::{ImportTakeover, suggest_takeover};
 use super::member_device::refuse_volume;
+use super::new_directory::refuse_occupied;
 use super::open::cannot_save;
 use super::takeover::TakenDrive;
 use crate::look::ImageSnapshot;

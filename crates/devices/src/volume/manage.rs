@@ -13,6 +13,7 @@ use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
 use super::directory::{Place, WhyFailed};
 use super::member_device::refuse_volume;
 use super::open::{blocks_per_second, tuning};
+use super::refusals::{CANNOT_LOSE, failed_already};
 use super::report::VolumeReport;
 use super::spares::Spare;
 use crate::opening::OnRing;
@@ -235,18 +236,13 @@ impl VolumeDrive {
             return Ok(());
         }
         if self.state(member) == MemberState::Failed {
-            let error = format!("{} has failed already", self.shown(member));
-            return Err(DriveError::new(
-                error,
-                "re-add it with zonda member re-add, or replace it with zonda member replace",
-            ));
+            return Err(failed_already(&self.shown(member)));
         }
         let is_active = self.state(member) == MemberState::Active;
         if is_active && self.can_lose() == 0 {
-            return Err(DriveError::new(
-                format!("the volume cannot lose {}", self.shown(member)),
-                "wait for the rebuild, or replace the members that have failed first",
-            ));
+            let help =
+                if self.is_quiescent() { CANNOT_LOSE } else { "wait for the rebuild: zonda volume status DIR --wait" };
+            return Err(DriveError::new(format!("the volume cannot lose {}", self.shown(member)), help));
         }
         // That it must stay failed is saved first: a mount after a crash must not re-add it.
         let before = self.directory.file.clone();
@@ -332,9 +328,7 @@ impl VolumeDrive {
         (may_wipe, credentials): (bool, &Credentials),
         ring: &Ring,
     ) -> Result<(), DriveError> {
-        let location: Location = text.parse().map_err(|error: zonda_config::ConfigError| {
-            DriveError::new(error.message, error.help.unwrap_or_default())
-        })?;
+        let location = location_of(text)?;
         refuse_volume(&location)?;
         self.stop_looking(ring.now(), |adoption| adoption.location == location);
         self.must_not_be_in_use(text, &location)?;
@@ -355,12 +349,7 @@ impl VolumeDrive {
     fn remove_spare(&mut self, name: &str, ring: &Ring) -> Result<(), DriveError> {
         let open = self.spares.iter().map(|spare| &spare.place);
         let places: Vec<Place> = open.chain(self.spare_watch.away.iter().map(|away| &away.place)).cloned().collect();
-        let Some(at) = places.iter().position(|place| is_named(place, name)) else {
-            let spares: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
-            let help =
-                if spares.is_empty() { "it has no spares".to_owned() } else { format!("it has {}", spares.join(", ")) };
-            return Err(DriveError::new(format!("the volume has no spare {name}"), help));
-        };
+        let at = spare_named(&places, name)?;
         let before = self.directory.file.clone();
         let place = &places[at];
         self.directory.file.spare.retain(|spare| spare != place);
@@ -414,6 +403,31 @@ pub(super) fn member_named(places: &[Place], name: &str) -> Result<MemberIndex, 
         let help = format!("give the number, one of {}", shown(&named_so));
         DriveError::new(format!("{name} is ambiguous: several members of the volume have that name"), help)
     })
+}
+
+/// The spare that an operator names by its path or URL, or by a short name of that.
+pub(super) fn spare_named(places: &[Place], name: &str) -> Result<usize, DriveError> {
+    places.iter().position(|place| is_named(place, name)).ok_or_else(|| {
+        let spares: Vec<&str> = places.iter().map(|place| place.at.as_str()).collect();
+        let help =
+            if spares.is_empty() { "it has no spares".to_owned() } else { format!("it has {}", spares.join(", ")) };
+        DriveError::new(format!("the volume has no spare {name}"), help)
+    })
+}
+
+/// The error for a spare that is named as another spare, or as the replacement of a member.
+pub(super) fn is_spare(text: &str) -> DriveError {
+    DriveError::new(
+        format!("{text} is a spare of this volume"),
+        "a spare replaces a failed member automatically while the volume is served (zonda serve DIR) or assembled \
+         (zonda volume status DIR --wait --assemble); to use it otherwise, remove it first with zonda volume spare remove",
+    )
+}
+
+/// The location that an operator names.
+pub(super) fn location_of(text: &str) -> Result<Location, DriveError> {
+    text.parse()
+        .map_err(|error: zonda_config::ConfigError| DriveError::new(error.message, error.help.unwrap_or_default()))
 }
 
 /// Whether `name` matches this entry: its location, the last part of it, or the part after the last

@@ -27,6 +27,8 @@
 //! reservations.rs         saves the reservations of hosts in the directory of the volume
 //! import.rs               recreates volume.toml from superblocks
 //! import_takeover.rs      acquires members for an import that another server left reserved
+//! new_directory.rs        the directory of a new volume
+//! refusals.rs            refuses requests before the volume is assembled for them
 //! owner.rs                the host that reserves the members of a volume
 //! lease.rs                stops I/O when another owner may have the volume
 //! quorum.rs               how many members an owner needs
@@ -71,6 +73,7 @@ mod member_device;
 #[cfg(test)]
 mod mount_tests;
 mod names;
+mod new_directory;
 mod open;
 mod open_directory;
 mod outdated;
@@ -81,6 +84,7 @@ mod place;
 mod quorum;
 mod ranges;
 mod reconnect;
+mod refusals;
 mod report;
 mod reservations;
 mod returns;

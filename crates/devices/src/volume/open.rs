@@ -410,6 +410,17 @@ pub(super) fn must_be_free(shown: &str, probed: &Probed) -> Result<(), DriveErro
     }
 }
 
+/// Refuses a device that is not empty as a new drive of this volume.
+pub(super) fn must_be_free_for(array: [u8; 16], text: &str, probed: &Probed) -> Result<(), DriveError> {
+    if probed.membership().is_some_and(|own| own.array == array) {
+        return Err(DriveError::new(
+            format!("{text} is not empty: it is a failed or former member of this volume"),
+            "name another drive; --force wipes this one",
+        ));
+    }
+    must_be_free(text, probed)
+}
+
 /// Refuses one drive as two members: it would count twice as redundancy.
 fn must_be_different_drives<'a>(named: impl Iterator<Item = (String, &'a MemberDevice)>) -> Result<(), DriveError> {
     let named: Vec<(String, &MemberDevice)> = named.collect();

@@ -43,15 +43,16 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
         return Err(in_file(error.help("remove [drive], or omit --target to simulate this drive")));
     }
     run.seed = args.seed.unwrap_or(run.seed);
-    if let Some(directory) = &args.out {
-        files::make_directory(directory)?;
-    }
     let mut connection = connect::open(&location, &options)?;
     let free = if args.force { Ok(()) } else { connect::refuse_member(&mut connection, &location, OF_MEMBER) };
     let result = free.and_then(|()| Plan::new(&run, &job, connection.geometry()).map_err(in_file)).and_then(|plan| {
         let zones = connect::all_descriptors(&mut connection)?;
         if !args.yes {
             agree(&plan, &zones, connection.geometry(), args.file != "-")?;
+        }
+        // A directory that cannot be written is reported before the run.
+        if let Some(directory) = &args.out {
+            files::make_directory(directory)?;
         }
         live::run_on(&mut connection, &location.to_string(), &plan, args.quiet)
     });

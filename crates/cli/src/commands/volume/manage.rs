@@ -10,6 +10,7 @@ use super::{show, watch};
 use crate::commands::connect::CredentialArgs;
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
+use crate::remedies;
 
 pub(super) const STATUS_LONG_ABOUT: &str = "Show the state of a volume: its members and spares, its space, and the progress of a rebuild or scrub.
 
@@ -176,7 +177,10 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
             let message = "the volume is not served, so its rebuild makes no progress";
             return Err(Failure::input(
                 message,
-                "serve the volume with zonda serve DIR, or assemble it with --wait --assemble",
+                remedies::in_directory(
+                    "serve the volume with zonda serve DIR, or assemble it: zonda volume status DIR --wait --assemble",
+                    &args.place.directory,
+                ),
             ));
         }
     }
@@ -201,17 +205,12 @@ pub(super) fn status(args: &StatusArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
-    let mut reached = Reached::open_as_it_is(&args.place.directory)?;
+    let directory = &args.place.directory;
     if args.stop {
-        let was_running = reached.ask(&VolumeRequest::Report)?.scrub.is_some();
-        reached.ask(&VolumeRequest::StopScrub)?;
-        finish(reached, &args.place)?;
-        if !args.place.json {
-            print(if was_running { "\nscrub stopped\n" } else { "\nno scrub was in progress\n" })?;
-        }
-        return Ok(());
+        return stop_scrub(&args.place);
     }
-    require_server(&reached, args.detach, "a scrub")?;
+    require_server(directory, args.detach, "a scrub")?;
+    let mut reached = Reached::open_for(directory, &VolumeRequest::Scrub, &[])?;
     reached.ask(&VolumeRequest::Scrub)?;
     if !args.detach {
         watch::until_idle(&mut reached, args.place.json)?;
@@ -223,12 +222,32 @@ pub(super) fn scrub(args: &ScrubArgs) -> Result<(), Failure> {
     }
 }
 
+/// Stops the scrub in progress. Only a volume that is served can have one.
+fn stop_scrub(place: &PlaceArgs) -> Result<(), Failure> {
+    if !reach::is_served(&place.directory)? {
+        let report = reach::inspect(&place.directory)?;
+        if place.json {
+            return print_json(&show::known(&report));
+        }
+        return print(&(show::text(&report, Screen::of_stdout()) + "\nno scrub was in progress\n"));
+    }
+    let mut reached = Reached::open_for(&place.directory, &VolumeRequest::StopScrub, &[])?;
+    let was_running = reached.ask(&VolumeRequest::Report)?.scrub.is_some();
+    reached.ask(&VolumeRequest::StopScrub)?;
+    finish(reached, place)?;
+    if !place.json {
+        print(if was_running { "\nscrub stopped\n" } else { "\nno scrub was in progress\n" })?;
+    }
+    Ok(())
+}
+
 pub(super) fn rates(args: &RatesArgs) -> Result<(), Failure> {
     let report = if args.rebuild.is_none() && args.scrub.is_none() {
         reach::inspect(&args.place.directory)?
     } else {
-        let mut reached = Reached::open_as_it_is(&args.place.directory)?;
-        let asked = reached.ask(&VolumeRequest::Rates { rebuild: args.rebuild, scrub: args.scrub });
+        let request = VolumeRequest::Rates { rebuild: args.rebuild, scrub: args.scrub };
+        let mut reached = Reached::open_for(&args.place.directory, &request, &[])?;
+        let asked = reached.ask(&request);
         let finished = reached.finish();
         asked?;
         finished?
@@ -255,9 +274,10 @@ pub(super) fn fail(args: &FailArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
-    let mut reached = Reached::open_as_it_is(&args.place.directory)?;
-    require_server(&reached, args.detach, "catching it up")?;
-    reached.ask(&VolumeRequest::Readd { member: args.member.clone() })?;
+    require_server(&args.place.directory, args.detach, "catching it up")?;
+    let request = VolumeRequest::Readd { member: args.member.clone() };
+    let mut reached = Reached::open_for(&args.place.directory, &request, &[])?;
+    reached.ask(&request)?;
     if !args.detach {
         watch::until_idle(&mut reached, args.place.json)?;
     }
@@ -267,10 +287,10 @@ pub(super) fn readd(args: &ReaddArgs) -> Result<(), Failure> {
 
 pub(super) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     let credentials = args.credentials.credentials()?;
-    let mut reached = Reached::open_as_it_is(&args.place.directory)?;
-    require_server(&reached, args.detach, "a rebuild")?;
+    require_server(&args.place.directory, args.detach, "a rebuild")?;
     let with = absolute_location(&args.with);
     let request = VolumeRequest::Replace { member: args.member.clone(), with, may_wipe: args.force, credentials };
+    let mut reached = Reached::open_for(&args.place.directory, &request, given(args.force))?;
     reached.ask_with(&request, given(args.force))?;
     if !args.detach {
         watch::until_idle(&mut reached, args.place.json)?;
@@ -297,12 +317,12 @@ fn check_health(report: &VolumeReport) -> Result<(), Failure> {
     }
 }
 
-fn require_server(reached: &Reached, detach: bool, what: &str) -> Result<(), Failure> {
-    if detach && !reached.is_served() {
-        let help = "omit --detach, or serve the volume with zonda serve DIR";
-        return Err(Failure::input(format!("{what} cannot run in the background: the volume is not served"), help));
+fn require_server(directory: &Path, detach: bool, what: &str) -> Result<(), Failure> {
+    if !detach || reach::is_served(directory)? {
+        return Ok(());
     }
-    Ok(())
+    let help = remedies::in_directory("omit --detach, or serve the volume with zonda serve DIR", directory);
+    Err(Failure::input(format!("{what} cannot run in the background: the volume is not served"), help))
 }
 
 /// The options that a remedy must not repeat.
@@ -315,7 +335,7 @@ fn request(place: &PlaceArgs, request: &VolumeRequest) -> Result<(), Failure> {
 }
 
 fn request_with(place: &PlaceArgs, request: &VolumeRequest, given: &[&str]) -> Result<(), Failure> {
-    let mut reached = Reached::open_as_it_is(&place.directory)?;
+    let mut reached = Reached::open_for(&place.directory, request, given)?;
     let asked = reached.ask_with(request, given);
     let finished = finish_with(reached, place, asked.is_ok(), None);
     asked?;

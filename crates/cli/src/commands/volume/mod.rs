@@ -32,7 +32,7 @@ const EXAMPLES: &str = "Examples:
   zonda volume create vol --members a,b,c,d --level 5 --spare e
   zonda serve vol --nbd 127.0.0.1:10809
   zonda volume status vol
-  zonda member fail vol b               fail a member; a spare replaces it
+  zonda member fail vol b               a spare replaces it while vol is served
   zonda volume status vol --wait        show progress until the rebuild completes
   zonda volume scrub vol
   zonda volume check vol                verify a volume that is not in use

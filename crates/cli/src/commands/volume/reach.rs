@@ -49,9 +49,12 @@ impl Reached {
         Reached::open_with(directory, &VolumeOpenOptions::default())
     }
 
-    /// Connects to the server of the volume, or opens it without starting rebuilds that are not
-    /// requested.
-    pub(super) fn open_as_it_is(directory: &Path) -> Result<Reached, Failure> {
+    /// Connects to the server of the volume, or opens it for this request, without starting
+    /// rebuilds that are not requested. A request that is refused does not assemble the volume.
+    pub(super) fn open_for(directory: &Path, request: &VolumeRequest, given: &[&str]) -> Result<Reached, Failure> {
+        if !is_served(directory)? {
+            request.must_be_possible(directory).map_err(|error| unsuitable(error, given, directory))?;
+        }
         Reached::open_with(directory, &VolumeOpenOptions { keeps_members: true, ..VolumeOpenOptions::default() })
     }
 
@@ -69,11 +72,6 @@ impl Reached {
         let ring = ring()?;
         let volume = VolumeDrive::create(directory, new, &ring).map_err(|error| not_created(error, new))?;
         Ok(Reached::Own(Box::new(Own { volume, ring, is_closing: false })))
-    }
-
-    /// Whether a server uses the volume, which continues in the background.
-    pub(super) fn is_served(&self) -> bool {
-        matches!(self, Reached::Served(_))
     }
 
     /// All blocks that are lost.
@@ -97,7 +95,8 @@ impl Reached {
         match self {
             Reached::Served(socket) => ask(socket, request, given),
             Reached::Own(own) => {
-                let report = own.volume.manage(request, &own.ring).map_err(|error| unsuitable(error, given));
+                let report =
+                    own.volume.manage(request, &own.ring).map_err(|error| unsuitable(error, given, own.volume.path()));
                 own.run_for(Duration::ZERO)?;
                 report
             }
@@ -219,7 +218,7 @@ const INVALID: &str = "the configuration of the volume is invalid";
 /// Why a volume cannot be created.
 fn not_created(error: DriveError, new: &NewVolume) -> Failure {
     if error.message != INVALID {
-        return unsuitable(error, if new.may_wipe { &["--force"] } else { &[] });
+        return refused_request(error, if new.may_wipe { &["--force"] } else { &[] });
     }
     let (why, remedy) = match (error.help.split_once("; "), new.size) {
         (Some(parts), _) => parts,
@@ -267,6 +266,11 @@ fn members_needed(scheme: &str) -> Option<usize> {
     numbers.split('+').next()?.parse().ok()
 }
 
+/// Whether a server on this machine uses the volume.
+pub(super) fn is_served(directory: &Path) -> Result<bool, Failure> {
+    Ok(socket_of_server(directory)?.is_some())
+}
+
 /// The control socket of the server that uses the volume, if there is one. Refuses an image.
 fn socket_of_server(directory: &Path) -> Result<Option<PathBuf>, Failure> {
     remedies::refuse_image(directory, OF_IMAGE)?;
@@ -293,8 +297,13 @@ fn broken(error: &io::Error) -> Failure {
     Failure::broken(format!("the event loop failed: {error}"), help)
 }
 
-/// A request that was refused although these options were given.
-fn unsuitable(error: DriveError, given: &[&str]) -> Failure {
+/// A request to the volume in a directory that was refused although these options were given.
+fn unsuitable(mut error: DriveError, given: &[&str], directory: &Path) -> Failure {
+    error.help = remedies::in_directory(&error.help, directory);
+    refused_request(error, given)
+}
+
+fn refused_request(error: DriveError, given: &[&str]) -> Failure {
     if error.holder.is_some() {
         return Failure::input(error.message, remedies::RESERVED);
     }
@@ -319,7 +328,9 @@ fn ask(socket: &Path, request: &VolumeRequest, given: &[&str]) -> Result<VolumeR
     let line = exchange().map_err(|error| no_answer(error.to_string()))?;
     match serde_json::from_str::<Answer>(&line).map_err(|error| no_answer(error.to_string()))? {
         Answer::Report(report) => Ok(*report),
-        Answer::Error { message, help } => Err(unsuitable(DriveError::new(message, help), given)),
+        Answer::Error { message, help } => {
+            Err(unsuitable(DriveError::new(message, help), given, socket.parent().unwrap_or(Path::new("."))))
+        }
     }
 }
 

@@ -9,13 +9,56 @@ use super::RebuildStep;
 use crate::event::{Event, FailReason};
 use crate::format::{MemberState, OOB_BYTES};
 use crate::limits::{METADATA_ZONES, REPORT_ZONES_MAX};
-use crate::{MemberIndex, VolumeError};
+use crate::{MemberIndex, Membership, VolumeError};
 
 /// A device that is being reset.
 #[derive(Debug)]
 pub(super) struct Replacement {
     pub(super) member: MemberIndex,
     zones: Vec<ZoneDescriptor>,
+}
+
+impl Membership {
+    /// Checks whether a drive with this geometry can replace members, as far as the superblock and
+    /// the geometries of the other members show it: an assembled volume may have more requirements.
+    /// Without `others`, which must be all members in use, only the formats of blocks are compared.
+    ///
+    /// # Errors
+    /// The requirement that it does not meet.
+    pub fn must_suit(&self, geometry: &Geometry, others: &[Geometry]) -> Result<(), VolumeError> {
+        let smallest = |of: fn(&Geometry) -> u64| others.iter().map(of).min().unwrap_or(0);
+        let zone = |geometry: &Geometry| geometry.zone_capacity_blocks.0;
+        let zones = |geometry: &Geometry| u64::from(geometry.zone_count);
+        suits_format(geometry, u64::from(self.block_size_bytes), self.is_in_band)
+            .and_then(|()| at_least("blocks per zone", zone(geometry), smallest(zone)))
+            .and_then(|()| at_least("zones", zones(geometry), smallest(zones)))
+            .map_err(|why| unsuited(&why))
+    }
+}
+
+fn unsuited(why: &str) -> VolumeError {
+    VolumeError::Config(format!("the drive does not suit the volume: {why}"))
+}
+
+fn at_least(what: &str, has: u64, wanted: u64) -> Result<(), String> {
+    if has >= wanted { Ok(()) } else { Err(format!("it has {has} {what}, but at least {wanted} are needed")) }
+}
+
+/// Checks whether the blocks of a drive have the format of those of the volume.
+fn suits_format(geometry: &Geometry, block_bytes: u64, is_in_band: bool) -> Result<(), String> {
+    if u64::from(geometry.block_size_bytes) != block_bytes {
+        return Err(format!(
+            "its block size is {} bytes, that of the volume {block_bytes} bytes",
+            geometry.block_size_bytes
+        ));
+    }
+    if geometry.conventional_zone_count > 0 {
+        return Err("it has conventional zones; use a namespace without conventional zones".to_owned());
+    }
+    if is_in_band {
+        return Ok(());
+    }
+    at_least("bytes of metadata per block", u64::from(geometry.metadata_bytes), OOB_BYTES as u64)
 }
 
 impl Volume {
@@ -78,29 +121,14 @@ impl Volume {
     /// # Errors
     /// The requirement that it does not meet.
     pub fn must_suit(&self, geometry: &Geometry) -> Result<(), VolumeError> {
-        self.suits(geometry)
-            .map_err(|remedy| VolumeError::Config(format!("the device does not suit the volume: {remedy}")))
+        self.suits(geometry).map_err(|why| unsuited(&why))
     }
 
     /// Checks whether a device meets the requirements.
     fn suits(&self, geometry: &Geometry) -> Result<(), String> {
-        let at_least = |what: &str, has: u64, wanted: u64| {
-            if has >= wanted { Ok(()) } else { Err(format!("it has {has} {what}, but at least {wanted} are needed")) }
-        };
-        let block_bytes = u64::from(geometry.block_size_bytes);
-        if block_bytes != self.spec.shape.block_bytes as u64 {
-            return Err(format!(
-                "its block size is {block_bytes} bytes, that of the volume {} bytes",
-                self.spec.shape.block_bytes
-            ));
-        }
-        if geometry.conventional_zone_count > 0 {
-            return Err("it has conventional zones; use a namespace without conventional zones".to_owned());
-        }
-        if !self.spec.shape.is_in_band {
-            at_least("bytes of metadata per block", u64::from(geometry.metadata_bytes), OOB_BYTES as u64)?;
-        }
-        let capacity = u64::from(self.spec.shape.zone_capacity_blocks);
+        let shape = &self.spec.shape;
+        suits_format(geometry, shape.block_bytes as u64, shape.is_in_band)?;
+        let capacity = u64::from(shape.zone_capacity_blocks);
         at_least("blocks per zone", geometry.zone_capacity_blocks.0, capacity)?;
         at_least("blocks per transfer", geometry.max_transfer_blocks.0, u64::from(self.spec.shape.transfer_blocks))?;
         for layout in [&self.spec.shape.small, &self.spec.shape.large] {

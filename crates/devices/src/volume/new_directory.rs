@@ -1,0 +1,55 @@
+//! The directory of a new volume.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::directory::{FileState, LOCK_FILE, NEW_FILE, VOLUME_FILE, is_volume, read};
+use crate::DriveError;
+use crate::creation::{make_directories, remove_directories};
+
+/// Refuses a directory for a new volume that is not empty, unless it has the files of an
+/// interrupted creation.
+pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
+    let is_left_over = |name: &std::ffi::OsStr| [LOCK_FILE, NEW_FILE, VOLUME_FILE].iter().any(|known| name == *known);
+    let is_other = |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| !is_left_over(&entry.file_name()));
+    let is_occupied = fs::read_dir(path).is_ok_and(|mut entries| entries.any(is_other));
+    let is_complete = is_volume(path) && read(path)?.state != Some(FileState::Creating);
+    if !is_occupied && !is_complete {
+        return Ok(());
+    }
+    let what = if is_volume(path) { "holds a volume already" } else { "is not empty" };
+    Err(DriveError::new(
+        format!("the directory {} {what}", path.display()),
+        "choose another directory, or remove this one if its contents are not needed",
+    ))
+}
+
+/// Creates the directory of a new volume with its missing parents. Returns those that were created.
+///
+/// # Errors
+/// The error of the system, with the remedy; nothing is created then.
+pub(super) fn make(path: &Path) -> Result<Vec<PathBuf>, DriveError> {
+    let mut made = Vec::new();
+    make_directories(path, &mut made).map_err(|error| {
+        remove_directories(&made);
+        let help = match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                "the path, or a part of it, is a file: choose another path for the directory"
+            }
+            _ => "choose a directory that you can write to",
+        };
+        DriveError::new(format!("cannot create the directory {}: {error}", path.display()), help)
+    })?;
+    Ok(made)
+}
+
+/// Removes the files of a volume whose creation has changed no member, and the directories that
+/// were created for it.
+pub(super) fn remove(path: &Path, made: &[PathBuf]) {
+    // If this fails, a directory without a volume remains.
+    for name in [VOLUME_FILE, NEW_FILE, LOCK_FILE] {
+        let _ = fs::remove_file(path.join(name));
+    }
+    remove_directories(made);
+}
