@@ -130,6 +130,16 @@ fn a_paused_server_does_not_continue_with_one_half_of_a_mirror_if_the_other_was_
 }
 
 #[test]
+fn a_release_of_members_of_which_none_can_be_reached_fails() {
+    let (directory, drives) = make("release-nothing");
+    Server::start(&directory, &["vol"]).stop();
+    drives.stop();
+    let ran = zonda_in(&directory, &["volume", "takeover", "vol", "--release", "--accept-missing"]);
+    assert_eq!(ran.code, Some(1), "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("no drive was acquired, so nothing was released"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_takeover_from_an_outdated_directory_is_refused() {
     let (directory, drives) = make("older-takeover");
     make_drives(&directory, &["s"]);

@@ -1,11 +1,12 @@
 //! Remedies that are followed: what they propose must work.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::remedies::{SERVE, copy, help, make, refusal};
 use super::server::Server;
-use super::{file, output_in, output_of, scratch, zonda, zonda_in};
+use super::{file, json_in, output_in, output_of, scratch, zonda, zonda_in};
 
 const SIZE: [&str; 4] = ["--zones", "24", "--zone-capacity", "1MiB"];
 
@@ -264,4 +265,28 @@ fn parts_of_scenarios_have_plain_names_and_their_former_ones() {
     assert!(error.contains("not a stored failure of this version: it has no key \"format\""), "{error}");
     assert!(help.contains("zonda sim SEED --shrink"), "{help}");
     assert_eq!(zonda(&["sim", "--first", "x"]).code, Some(2));
+}
+
+#[test]
+fn damaged_superblocks_are_found_by_a_check_and_replaced_by_a_scrub() {
+    let directory = make("followed-superblocks");
+    for _ in 0..2 {
+        Server::start(&directory, &["vol"]).stop();
+    }
+    let zones = json_in(&directory, &["drive", "show", "a", "--json"])["zones"].clone();
+    let written = zones[0]["written_blocks"].as_u64().expect("it is a number");
+    assert!(written >= 2, "{zones}");
+    let data = OpenOptions::new().write(true).open(directory.join("a/data.zonda")).expect("it is there");
+    for block in [0, written - 1] {
+        data.write_all_at(&[0xa5; 512], block * 4096).expect("it can be written");
+    }
+    drop(data);
+    let check = zonda_in(&directory, &["volume", "check", "vol"]);
+    assert_eq!(check.code, Some(1), "{}", check.stdout);
+    assert!(check.stdout.contains("RAID 5 (2+1), damaged") && check.stdout.contains("superblocks 1 damaged"));
+    assert!(check.stdout.contains("zonda volume scrub repairs damaged blocks, and writes new superblocks"));
+    assert!(check.stdout.contains("1 damaged block of older superblocks"), "{}", check.stdout);
+    output_in(&directory, &["volume", "scrub", "vol"]);
+    let check = output_in(&directory, &["volume", "check", "vol"]);
+    assert!(check.contains("healthy") && check.contains("2 damaged blocks of older superblocks"), "{check}");
 }

@@ -10,6 +10,7 @@ use zonda_raid::{Event, Identity, MemberIndex, MemberState, Membership, MountOpt
 use zonda_zoned::{Blocks, CompletionQueue, Instant, Lba, NamespaceId, ZoneDescriptor, ZonedDevice};
 
 use super::assembly::{are_enough, is_of_other};
+use super::check_superblocks;
 use super::directory::{LastState, Place, VolumeDirectory};
 use super::names::Names;
 use super::open::tuning;
@@ -42,6 +43,13 @@ pub struct CheckReport {
     /// Needed blocks that cannot be read while a member is missing, and may be readable when it is
     /// back.
     pub unreadable_blocks: u64,
+    /// Damaged blocks at the end of superblock zones, where the newest superblock may have been: the
+    /// next assembly and a scrub write new superblocks behind them.
+    #[serde(default)]
+    pub damaged_superblocks: u64,
+    /// Damaged superblocks that newer ones in the same zone supersede: they are not read any more.
+    #[serde(default)]
+    pub superseded_superblocks: u64,
     /// Blocks of the volume that are lost: reads of them fail.
     pub lost_blocks: u64,
     /// The ranges of these blocks.
@@ -66,7 +74,11 @@ impl CheckReport {
     /// Whether every written block can be read, and no member that was read has a damaged block.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.refusal.is_none() && self.wrong_blocks + self.unreadable_blocks + self.lost_blocks == 0
+        self.refusal.is_none() && self.damage() == 0
+    }
+
+    fn damage(&self) -> u64 {
+        self.wrong_blocks + self.unreadable_blocks + self.damaged_superblocks + self.lost_blocks
     }
 
     /// Reads all blocks of the volume in `path`, which must not be in use, and verifies their
@@ -92,6 +104,12 @@ impl CheckReport {
         let names = Names(&directory.file.member);
         let written: Vec<Vec<ZoneDescriptor>> =
             devices.iter_mut().map(|device| device.as_mut().map_or_else(Vec::new, ImageSnapshot::zones)).collect();
+        for (device, zones) in devices.iter_mut().zip(&written) {
+            let Some(device) = device else { continue };
+            let damage = check_superblocks::damage(device, zones);
+            report.damaged_superblocks += damage.newest;
+            report.superseded_superblocks += damage.superseded;
+        }
         let mut volume = match Volume::mount(devices.iter().map(geometries).collect(), tuning, options) {
             Ok(volume) => volume,
             Err(error) => return Ok(report.refused(&names.describe(&error))),

@@ -28,6 +28,7 @@
 //! import.rs               recreates volume.toml from superblocks
 //! import_takeover.rs      acquires members for an import that another server left reserved
 //! new_directory.rs        the directory of a new volume
+//! check_superblocks.rs    verifies the superblocks of a member
 //! refusals.rs            refuses requests before the volume is assembled for them
 //! owner.rs                the host that reserves the members of a volume
 //! lease.rs                stops I/O when another owner may have the volume
@@ -50,6 +51,7 @@ mod adopt_tests;
 mod assembly;
 mod bugs;
 mod check;
+mod check_superblocks;
 mod closing;
 mod concurrent_takeover;
 #[cfg(test)]

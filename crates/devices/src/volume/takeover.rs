@@ -22,7 +22,8 @@ pub struct TakeoverReport {
     pub owner_epoch: u32,
     /// Members and spares of servers.
     pub drives: Vec<TakenDrive>,
-    /// Whether enough members are reserved: the volume can be served from here.
+    /// Whether enough members are reserved: the volume can be served from here. Of a release with
+    /// [`accepts_missing`](TakeoverOptions::accepts_missing): whether any was released.
     #[serde(default)]
     pub is_enough: bool,
 }
@@ -117,11 +118,16 @@ impl VolumeDrive {
             let is_remote = |place: &Place| directory.location(place).is_ok_and(|at| is_behind_server(&at));
             let are_known = directory.file.member.iter().filter(|place| place.at != MISSING).all(is_remote);
             let can_be_assembled = !are_known || targets.can_be_assembled();
-            options.releases || can_be_assembled && usable_drives(&directory, &report) >= needed
+            let is_any_acquired = report.drives.iter().any(|drive| drive.error.is_none());
+            if options.releases {
+                is_any_acquired
+            } else {
+                can_be_assembled && usable_drives(&directory, &report) >= needed
+            }
         } else {
             not_taken < needed
         };
-        if options.releases {
+        if options.releases && (report.is_enough || !options.accepts_missing) {
             targets.release(ring);
             directory.file.stays_reserved = false;
             directory.save().map_err(|error| cannot_save(&directory, &error))?;

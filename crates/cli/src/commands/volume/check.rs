@@ -14,8 +14,11 @@ use crate::table::Table;
 use crate::units;
 
 pub(super) const LONG_ABOUT: &str = "Verify a volume that is not in use: read every block of every member and check its checksum, and the \
-parity of every stripe, as zonda volume scrub does. Nothing is written: writes of assembling and of repairs stay in memory, up to \
+parity of every stripe, as zonda volume scrub does, and every superblock. Nothing is written: writes of assembling and of repairs stay in memory, up to \
 1 GiB for each member. Members must be images on this machine; a member that is being rebuilt is not read.
+
+The number of blocks read includes superblocks, headers and footers of all members read; zonda volume scrub counts the blocks of \
+stripes only.
 
 The exit code is 0 if all blocks read are correct, 1 if blocks are damaged, unreadable or lost, or the volume cannot be assembled.";
 
@@ -55,7 +58,7 @@ fn text(report: &CheckReport, screen: Screen) -> String {
         screen.styled("1;31", "cannot be assembled")
     } else if report.lost_blocks > 0 {
         screen.styled("1;31", "data lost")
-    } else if report.wrong_blocks + report.unreadable_blocks > 0 {
+    } else if report.wrong_blocks + report.unreadable_blocks + report.damaged_superblocks > 0 {
         screen.styled("1;33", "damaged")
     } else if !is_whole {
         screen.styled("1;33", "degraded")
@@ -79,8 +82,17 @@ fn text(report: &CheckReport, screen: Screen) -> String {
             );
         }
     }
-    if report.wrong_blocks > 0 {
-        text += "  zonda volume scrub repairs damaged blocks\n";
+    if report.damaged_superblocks > 0 {
+        text += &format!("  superblocks {} damaged\n", units::count(report.damaged_superblocks));
+    }
+    if report.wrong_blocks + report.damaged_superblocks > 0 {
+        text += "  zonda volume scrub repairs damaged blocks, and writes new superblocks\n";
+    }
+    if report.superseded_superblocks > 0 {
+        let blocks = units::counted(report.superseded_superblocks, "damaged block");
+        let note =
+            format!("{blocks} of older superblocks, which are not read any more (zonda drive check reports them)");
+        text += &screen.paragraph(&note, 2);
     }
     let mut table = Table::new(&[">member", "location", "state"]);
     for member in &report.members {

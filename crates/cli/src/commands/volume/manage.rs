@@ -33,8 +33,8 @@ The exit code is 1 if the volume has failed, blocks are lost, I/O is suspended, 
 cannot be assembled.";
 
 pub(super) const SCRUB_LONG_ABOUT: &str =
-    "Read every block of every member and check its checksum, and the parity of every stripe. Damaged blocks are \
-reconstructed from their stripes and rewritten.
+    "Read every block of every stripe, header and footer, check its checksum, and the parity of every stripe. Damaged blocks are \
+reconstructed from their stripes and rewritten. The superblocks are rewritten; zonda volume check reads and verifies them.
 
 The exit code is 1 if a block is lost or the volume has failed.";
 

@@ -21,7 +21,7 @@ it stops serving the volume; acknowledged data is kept. The members stay reserve
 them, so that a paused server is refused when it resumes. zonda serve DIR serves the volume; from another directory, take it over \
 again. The owner epoch counts these acquisitions: of two owners, the one with the higher epoch is the newer. --release releases the reservations when the other server has stopped permanently.
 
-The exit code is 0 if zonda serve DIR can serve the volume, possibly without some members; 1 if too few members were acquired.
+The exit code is 0 if zonda serve DIR can serve the volume, possibly without some members; 1 if too few members were acquired, or with --release --accept-missing none.
 
 Unreachable members are not acquired. If another server could serve the volume with these members alone (one half of a mirror, or \
 more members of a RAID 5 or 6 volume than it can lose), nothing is taken over without --accept-missing. Make sure then that no other \
@@ -82,6 +82,10 @@ pub(super) fn run(args: &TakeoverArgs) -> Result<(), Failure> {
         let directory = args.directory.display();
         let lacks = report.drives.iter().any(|drive| drive.error.is_some());
         let next = match (args.release, report.is_enough) {
+            (true, _) if report.drives.iter().all(|drive| drive.error.is_some()) => format!(
+                "\nno drive was acquired, so nothing was released: make the drives reachable, then repeat zonda volume takeover \
+                 --release {directory}\n"
+            ),
             (true, _) if lacks => "\nacquired drives were released; the others were not\n".to_owned(),
             (true, _) => "\nall reservations were released\n".to_owned(),
             (false, true) if lacks => format!(
