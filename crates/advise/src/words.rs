@@ -169,14 +169,15 @@ fn about_elements(advice: &Advice, guidance: &Guidance, base: &Base) -> Option<S
     }
     let stripe = base.stripe_bytes(&sibling.measurement.candidate.shape);
     Some(format!(
-        "In the same zones {element} has the same DLWA, {:.2}, with {} to choose and {} of mapping; ours has {} and {}. \
-         Pages are striped over the dies of a zone: once {} of a segment are written, every one of its elements holds \
-         data, so that FINISH pads the whole segment with any element.",
+        "In the same zones {element} has the same DLWA, {:.2}, with {} and {} of mapping (the table of the elements) per \
+         zone; the recommended zones have {} and {}. Pages are striped over the dies of a zone, so each segment of a zone \
+         (one erase block on each of its dies) has data in all its elements once {} of it are written: FINISH then pads the \
+         whole segment with any element.",
         theirs.dlwa,
         counted(theirs.elements_per_zone, "element"),
-        bytes(theirs.mapping_bytes),
+        mapping_per_zone(theirs),
         counted(choice.figures.elements_per_zone, "element"),
-        bytes(choice.figures.mapping_bytes),
+        mapping_per_zone(&choice.figures),
         bytes(stripe.next_multiple_of(base.profile().geometry.block_size.0)),
     ))
 }

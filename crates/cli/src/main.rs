@@ -25,6 +25,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use commands::{advise, bench, demo, drive, lab, reload, secret, serve, sim, status, volume, zone};
@@ -91,7 +92,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| without_useless_tip(error).exit());
+    let result = match cli.command {
         Command::Drive(command) => drive::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
@@ -110,6 +112,17 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
+}
+
+/// Removes the tip to escape a negative number, which no option accepts.
+fn without_useless_tip(mut error: clap::Error) -> clap::Error {
+    let is_negative =
+        |text: &str| text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(text)) if is_negative(text)) {
+        let tip = "numbers and sizes cannot be negative".into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 #[cfg(test)]

@@ -47,6 +47,11 @@ pub(crate) fn whole_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
 }
 
+/// Parses the number of a zone.
+pub(crate) fn zone_number(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| format!("must be the number of one zone, from 0 to {}", u32::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

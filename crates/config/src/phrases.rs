@@ -62,6 +62,11 @@ pub(crate) fn reword(message: &str, place: &Place) -> Reworded {
             finding(got)
         )));
     }
+    if message == "wanted string or table" {
+        // Of an enum, by the parser of TOML.
+        let name = place.name().unwrap_or_else(|| "this".to_owned());
+        return found(ConfigError::new(format!("{name} must be text in quotes, or a table")));
+    }
     found(ConfigError::new(message))
 }
 

@@ -7,6 +7,7 @@ use zonda_image::ImageSpec;
 use zonda_ssd::description::{DrivePlan, DriveSpec, PayloadSpec, Profiles, SpecError};
 
 use crate::creation::Creation;
+use crate::directory::FILE_TOO_LARGE;
 use crate::elements::create_elements;
 use crate::{DriveError, ELEMENTS_FILE, ImageDirectory, random};
 
@@ -89,5 +90,22 @@ fn create_files(path: &Path, spec: &ImageSpec) -> Result<(), DriveError> {
 }
 
 fn failed(what: String) -> DriveError {
-    DriveError::new(what, "free space, or choose another directory, and try again")
+    let help = if what.contains(FILE_TOO_LARGE) {
+        "reduce the size of the drive: fewer --zones, or a smaller --zone-capacity; or choose a directory on another file system"
+    } else {
+        "free space, or choose another directory, and try again"
+    };
+    DriveError::new(what, help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_is_too_large_for_the_file_system_is_to_be_reduced() {
+        let too_large = failed(format!("cannot create the image in a: {FILE_TOO_LARGE}"));
+        assert!(too_large.help.starts_with("reduce the size of the drive"), "{too_large}");
+        assert!(failed("cannot create the image in a: no space left".to_owned()).help.starts_with("free space"));
+    }
 }

@@ -16,6 +16,7 @@ use zonda_ring::{File, FileOptions};
 use crate::DriveError;
 use crate::access::OF_OTHERS;
 use crate::creation::{image_files, is_vacant, refuse_unfinished};
+use crate::volume::is_left_of_volume;
 
 /// The open files of one image. A missing file is reported when it is accessed.
 #[derive(Debug)]
@@ -267,11 +268,15 @@ pub(crate) fn cannot_make(path: &Path, error: &io::Error) -> DriveError {
     DriveError::new(format!("cannot create an image in {}: {error}", path.display()), help)
 }
 
+/// Why a file of an image cannot be created: free space does not help.
+pub(crate) const FILE_TOO_LARGE: &str = "a file of this size is too large for the file system";
+
 /// Maps an error of the system to one of the image.
 pub(crate) fn file_error(error: &io::Error) -> FileError {
     match error.kind() {
         ErrorKind::NotFound => FileError::Missing,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => FileError::StorageFull,
+        ErrorKind::FileTooLarge => FileError::Other(FILE_TOO_LARGE.to_owned()),
         _ => FileError::Other(error.to_string()),
     }
 }
@@ -283,13 +288,23 @@ fn cannot_open(directory: &Path, file: &Path, error: &io::Error) -> DriveError {
             format!("there is no image in {shown}"),
             if is_vacant(directory) {
                 format!("create one: zonda drive create {shown}")
+            } else if is_left_of_volume(directory) {
+                format!(
+                    "this was the directory of a volume whose volume.toml is missing: zonda volume import {shown} --members, \
+                     with the drives of the volume, recreates it"
+                )
             } else {
                 "check the path; zonda drive create needs an empty or new directory".to_owned()
             },
         ),
         ErrorKind::NotFound => DriveError::missing(
             format!("there is no directory {shown}"),
-            format!("check the path, or create an image there: zonda drive create {shown}"),
+            match directory.extension() {
+                Some(extension) if extension == "toml" => {
+                    "check the path: give the directory of an image, and not a .toml file".to_owned()
+                }
+                _ => format!("check the path, or create an image there: zonda drive create {shown}"),
+            },
         ),
         ErrorKind::NotADirectory => DriveError::new(
             format!("{shown} is not a directory"),

@@ -72,4 +72,5 @@ pub use volume::{
     TakeoverReport, VOLUME_FILE, VolumeDrive, VolumeOpenOptions, VolumeRates, VolumeReply, VolumeReport, VolumeRequest,
     VolumeState, is_volume,
 };
+pub use zonda_initiator::limits::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 pub use zonda_raid::Extent;

@@ -47,6 +47,10 @@ impl FromStr for Location {
         if let Some((scheme, _)) = text.split_once("://") {
             return Err(ConfigError::new(format!("protocol \"{scheme}\" is not supported")).help(HELP));
         }
+        if let Some(rest) = text.strip_prefix("nvme-tcp:") {
+            let error = ConfigError::new(format!("\"{text}\" is not a URL: two slashes follow \"nvme-tcp:\""));
+            return Err(error.help(format!("give {SCHEME}{}", rest.trim_start_matches('/'))));
+        }
         if text.is_empty() {
             return Err(ConfigError::new("the name of the drive is empty").help(HELP));
         }
@@ -67,6 +71,12 @@ impl FromStr for NvmeTcpUrl {
         let (subsystem, query) = rest.split_once('?').map_or((rest, None), |(nqn, query)| (nqn, Some(query)));
         let subsystem =
             Nqn::new(subsystem).map_err(|reason| error(format!("\"{subsystem}\" is not a valid NQN: {reason}")))?;
+        if subsystem.is_discovery() {
+            let error = ConfigError::new(format!("{subsystem} is the discovery service, which has no namespaces"));
+            return Err(error.help(
+                "give the NQN of a subsystem: zonda status shows those of a server of zonda, nvme discover those of any server",
+            ));
+        }
         let namespace = query.map_or(Ok(NamespaceId::FIRST), namespace_of).map_err(error)?;
         Ok(NvmeTcpUrl { host, port, subsystem, namespace })
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use zonda_devices::{
     Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, ReadOnlyImage, ScheduledDrive, VolumeDrive,
-    is_volume, random, volume_of_image,
+    VolumeReport, is_volume, random, volume_of_image,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -73,6 +73,9 @@ pub(crate) fn build(
     listen: &[SocketAddr],
     drives: &mut Drives,
 ) -> Result<Built, ServeError> {
+    if plan.may_serve_members {
+        refuse_members_of_served_volumes(plan)?;
+    }
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
     let mut candidates = Vec::new();
     let (mut saved_reservations, mut write_protected) = (BTreeMap::new(), BTreeSet::new());
@@ -214,6 +217,26 @@ fn refuse_member(path: &Path) -> Result<(), ServeError> {
         "serve the volume instead: zonda serve with its directory; use --force if a volume on another machine uses this member \
          through this server, or if the volume is not needed any more",
     ))
+}
+
+/// Refuses images that are members of a volume of the same plan, which locks them itself.
+fn refuse_members_of_served_volumes(plan: &ServerPlan) -> Result<(), ServeError> {
+    let arrays: Vec<(&Path, String)> =
+        plan.volumes().filter_map(|path| Some((path, VolumeReport::inspect(path).ok()?.array))).collect();
+    let sources = plan.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    for namespace in sources {
+        let Source::Image(path) = &namespace.source else { continue };
+        // The volumes are inspected first: if there is none, no image has to be read.
+        let Some(member) = (!arrays.is_empty()).then(|| volume_of_image(path)).flatten() else { continue };
+        if let Some((volume, _)) = arrays.iter().find(|(_, array)| member.contains(array.as_str())) {
+            let (path, volume) = (path.display(), volume.display());
+            return Err(ServeError::new(
+                format!("the image in {path} is {member}, which this command serves, too ({volume})"),
+                format!("serve either {volume} or {path}: only one of them can use the image"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn open(

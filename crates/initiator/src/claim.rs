@@ -156,7 +156,11 @@ impl Initiator {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("host ")?;
-        self.host.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        // As the UUID that host identifiers are.
+        for (at, byte) in self.host.0.iter().enumerate() {
+            let hyphen = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            write!(f, "{hyphen}{byte:02x}")?;
+        }
         write!(f, " with key {:016x}h", self.key.0)
     }
 }

@@ -226,7 +226,15 @@ impl fmt::Display for Reason {
 impl fmt::Display for InitiatorError {
     /// Step, reason and remedy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.step, self.reason, self.remedy())
+        match (&self.reason, self.step) {
+            // The code has another meaning for other commands, which its name includes.
+            (Reason::Status { status, .. }, Step::ConnectQueue(_))
+                if *status == StatusCode::CONNECT_INVALID_PARAMETERS =>
+            {
+                write!(f, "{}: connect invalid parameters (status 1/82h); {}", self.step, self.remedy())
+            }
+            _ => write!(f, "{}: {}; {}", self.step, self.reason, self.remedy()),
+        }
     }
 }
 

@@ -63,7 +63,11 @@ pub(crate) fn fetch(address: &str) -> Result<Snapshot, Failure> {
     let first = addresses.next().ok_or_else(|| no_server(&"the host name has no address"))?;
     let answer = get(first, "/status.json").map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => not_http(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => no_server(&"timed out waiting for the response"),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Failure::input(
+            format!("cannot read the status of a server at {address}: no response within {} s", TIMEOUT.as_secs()),
+            "the server is overloaded, paused or unreachable: see its log, check the network, and try again; if it never \
+             responds, stop and restart it",
+        ),
         _ => no_server(&error),
     })?;
     serde_json::from_slice(&answer).map_err(|_| no_server(&"the response is not from this version of zonda"))

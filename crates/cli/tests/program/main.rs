@@ -19,6 +19,7 @@ mod read_only;
 mod refused;
 mod reload;
 mod remedies;
+mod remedies_fitting;
 mod remedies_followed;
 mod reservations;
 mod restarts;

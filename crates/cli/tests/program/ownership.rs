@@ -310,7 +310,7 @@ fn a_drive_that_is_refused_as_a_member_or_spare_is_released_with_all_others() {
         [&["member", "replace", "vol", "0", "--with", small][..], &["volume", "spare", "add", "vol", small]]
     {
         let refused = refused_in(&directory, &[arguments, &["--force"]].concat());
-        assert!(refused.contains("the device does not suit the volume: it has 12 zones"), "{refused}");
+        assert!(refused.contains("the drive does not suit the volume: it has 12 zones"), "{refused}");
         refusals.push(refused);
         for at in [1, 2, 3] {
             output_in(&directory, &["zone", "report", drives.url(at)]);

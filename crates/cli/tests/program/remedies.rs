@@ -60,8 +60,9 @@ fn an_option_that_was_given_is_not_proposed() {
     assert_eq!(help(&directory, &["volume", "scrub", "vol"]), "restore a missing member, whose data is needed");
     let check = zonda_in(&directory, &["volume", "check", "vol"]).stdout;
     assert!(check.contains("help: restore a missing member, whose data is needed\n"), "{check}");
+    // It cannot help: one member is too few in any epoch.
     let import = ["volume", "import", "new", "--members", "a"];
-    assert!(help(&directory, &import).contains("--force"));
+    assert_eq!(help(&directory, &import), "name the missing drives, too");
     assert_eq!(help(&directory, &[&import[..], &["--force"]].concat()), "name the missing drives, too");
 }
 

@@ -232,7 +232,7 @@ fn image(place: &Place, location: Location) -> Result<PathBuf, DriveError> {
         Location::NvmeTcp(_) => Err(DriveError::new(
             format!("cannot check {}, a namespace of a server: all members must be images", place.at),
             "zonda volume status reads the superblocks without writing; zonda volume scrub reads everything, but \
-             mounts the volume and writes repairs",
+             assembles the volume and writes repairs",
         )),
     }
 }

@@ -426,7 +426,9 @@ pub(super) fn read(path: &Path) -> Result<VolumeFile, DriveError> {
             format!(
                 "{}correct the line, or recreate the file from the drives: remove {shown}, and run zonda volume import {} \
                  --members with the drives; docs/guide/volumes.md describes the file",
-                error.help.map_or_else(String::new, |help| format!("{help}; ")),
+                error.help.map_or_else(String::new, |help| {
+                    format!("{}; ", help.replace("format = ...", &format!("format = {FORMAT}")))
+                }),
                 path.display()
             ),
         )

@@ -70,6 +70,9 @@ pub struct ImportReport {
     pub ignored: Vec<IgnoredDrive>,
     /// Warnings for the operator before the volume is served.
     pub warnings: Vec<String>,
+    /// The members split: the side to keep must be chosen when the volume is served.
+    #[serde(default)]
+    pub is_split: bool,
 }
 
 /// A member of an imported volume.
@@ -230,26 +233,34 @@ impl ImportReport {
         let newest = match Agreement::of(&own, None, None) {
             Ok(Some(agreement)) => agreement.newest,
             Err(error @ VolumeError::SplitBrain { .. }) if !force => return Err(split_brain(&error, candidates)),
+            Err(VolumeError::SplitBrain { .. }) => {
+                self.is_split = true;
+                latest(&own)
+            }
             Ok(None) | Err(_) => latest(&own),
         };
         self.epoch = newest.epoch;
         let is_enough = |view: &Membership, own: &[&Membership]| {
             view.scheme.is_some_and(|scheme| scheme.are_enough(active(view, own, view.epoch)))
         };
-        let mut views: Vec<&Membership> =
-            own.iter().copied().filter(|one| force && newest.is_newer_than(one)).collect();
+        let mut views: Vec<&Membership> = own.iter().copied().filter(|one| newest.is_newer_than(one)).collect();
         views.sort_by_key(|one| std::cmp::Reverse((one.epoch, one.sequence)));
         let older = |view: &&&Membership| {
             let as_old: Vec<&Membership> = own.iter().copied().filter(|one| !one.is_newer_than(view)).collect();
             is_enough(view, &as_old)
         };
-        if let Some(reached) = reached_apart(newest, &own).filter(|_| force && !is_enough(newest, &own)) {
+        let reached = reached_apart(newest, &own).filter(|_| !is_enough(newest, &own));
+        let has_older = views.iter().any(|view| older(&view));
+        if !force && !is_enough(newest, &own) {
+            return Err(too_few(newest, &own, reached.is_some() || has_older));
+        }
+        if let Some(reached) = reached {
             // An interrupted mount leaves the same state.
             (self.epoch, self.found_epoch) = (reached, reached);
             return Ok(newest);
         }
         let view = if is_enough(newest, &own) { Some(newest) } else { views.iter().find(older).copied() };
-        let Some(view) = view else { return Err(too_few(newest, &own)) };
+        let Some(view) = view else { return Err(too_few(newest, &own, false)) };
         self.found_epoch = view.epoch;
         Ok(view)
     }
@@ -282,7 +293,7 @@ impl ImportReport {
                 of_place.into_iter().partition(|one| one.own.id() == known.id);
             if same.len() == 1 && same[0].own.epoch < view.epoch && self.epoch < view.epoch {
                 self.warnings.push(format!(
-                    "{} has epoch {}, the newest one is {}: a mount was interrupted before it updated this drive, or \
+                    "{} has epoch {}, the newest one is {}: an assembly was interrupted before it updated this drive, or \
                      the drive is an older copy; in that case blocks written since read as older data, or as zeros",
                     same[0].location, same[0].own.epoch, view.epoch
                 ));
@@ -343,10 +354,8 @@ impl ImportReport {
         if self.found_epoch < self.epoch {
             self.warnings.push(format!(
                 "out of date: the imported drives have epoch {}, the newest known epoch is {}; zonda serve refuses \
-                 the volume without --accept-older, and writes in the epochs since ({}) are not in it",
-                self.found_epoch,
-                self.epoch,
-                self.epoch - self.found_epoch
+                 the volume without --accept-older, and writes since epoch {} are lost",
+                self.found_epoch, self.epoch, self.found_epoch
             ));
         }
     }
@@ -551,7 +560,8 @@ fn same_place<'a>(member: u8, drives: impl Iterator<Item = &'a Candidate>, are_s
     DriveError::new(format!("{} each claim to be member {member}: {why}", drives.join(" and ")), help)
 }
 
-fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
+/// The error for too few members; `force_helps` is set if --force accepts these.
+fn too_few(newest: &Membership, own: &[&Membership], force_helps: bool) -> DriveError {
     let found = active(newest, own, newest.epoch);
     let lacking = |(at, known): (usize, &zonda_raid::KnownMember)| {
         let own = own.iter().find(|one| usize::from(one.member) == at && one.id() == known.id);
@@ -578,8 +588,12 @@ fn too_few(newest: &Membership, own: &[&Membership]) -> DriveError {
             newest.epoch,
             lacking.join(", ")
         ),
-        "name the missing drives, too; --force accepts drives whose epochs differ only because the volume was \
-         assembled, or goes back to an older epoch, if enough members have one",
+        if force_helps {
+            "name the missing drives, too; --force accepts drives whose epochs differ only because the volume was \
+             assembled, or goes back to an older epoch, which enough members have"
+        } else {
+            "name the missing drives, too"
+        },
     )
 }
 

@@ -108,6 +108,7 @@ pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
 pub use manage::{RateLimit, VolumeReply, VolumeRequest};
+pub(crate) use new_directory::is_left_of_volume;
 pub use open::{NewVolume, VolumeOpenOptions};
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
 pub use takeover::{TakenDrive, TakeoverOptions, TakeoverReport};

@@ -57,7 +57,7 @@ impl Names<'_> {
                         at(member)
                     ),
                     format!(
-                        "restore the missing drives; if none is missing, zonda serve DIR --accept-losses mounts \
+                        "restore the missing drives; if none is missing, zonda serve DIR --accept-losses assembles it \
                          without up to {count}: any block of the volume may then have older data, so check the file \
                          system and compare with a backup"
                     ),

@@ -25,6 +25,11 @@ pub(super) fn refuse_occupied(path: &Path) -> Result<(), DriveError> {
     ))
 }
 
+/// Whether a directory without volume.toml has the lock file of a volume.
+pub(crate) fn is_left_of_volume(path: &Path) -> bool {
+    !is_volume(path) && path.join(LOCK_FILE).is_file()
+}
+
 /// Creates the directory of a new volume with its missing parents. Returns those that were created.
 ///
 /// # Errors

@@ -30,7 +30,10 @@ pub(super) fn must_be_newest(
         .filter(|&at| file.member[at].state != Some(LastState::Failed) && !has_reached(at))
         .map(shown)
         .collect();
-    let restore = format!("restore the member that was active last, one of {}", lacking.join(", "));
+    let restore = match &lacking[..] {
+        [only] => format!("restore member {only}, which was active last"),
+        several => format!("restore the member that was active last: one of {}", several.join(", ")),
+    };
     let accept =
         format!("if it is lost for good, zonda serve DIR --accept-older continues with epoch {}", newest.epoch);
     if seen_epoch == reached {
@@ -49,6 +52,6 @@ pub(super) fn must_be_newest(
             "the members that are present are out of date: the newest has epoch {}, the volume has reached {reached}",
             newest.epoch
         ),
-        format!("{restore}; {accept}, without the writes of the epochs since ({})", reached - newest.epoch),
+        format!("{restore}; {accept}, and later writes are lost"),
     ))
 }

@@ -75,9 +75,10 @@ impl<'de> Deserialize<'de> for AllocationKind {
         let text = String::deserialize(deserializer)?;
         let known = AllocationKind::from_text(&text);
         known.ok_or_else(|| match text.split_once('-') {
-            Some(("vchunk" | "hchunk", _)) => {
-                D::Error::invalid_value(Unexpected::Str(&text), &"a size of 1 or more, such as \"vchunk-2\"")
-            }
+            Some(("vchunk" | "hchunk", _)) => D::Error::invalid_value(
+                Unexpected::Str(&text),
+                &"vchunk-N or hchunk-N with N of 1 or more, such as \"vchunk-2\"",
+            ),
             _ => D::Error::unknown_variant(&text, &NAMES),
         })
     }

@@ -162,7 +162,9 @@ impl Check<'_> {
         let zones: &IndexSet = place.get_ref();
         let help = format!("write zones within \"{}..{}\" (the end is exclusive)", allowed.start, allowed.end);
         if let Some(zone) = zones.iter().find(|&&zone| zone >= geometry.zone_count) {
-            let message = format!("zone {zone} does not exist: the drive has {} zones", geometry.zone_count);
+            let zones =
+                if geometry.zone_count == 1 { "1 zone".to_owned() } else { format!("{} zones", geometry.zone_count) };
+            let message = format!("zone {zone} does not exist: the drive has {zones}");
             return Err(ConfigError::at(place, message).help(help));
         }
         if let Some(zone) = zones.iter().find(|&&zone| !takes(ZoneIndex(zone))) {

@@ -134,7 +134,7 @@ fn runner(args: &AdviseArgs, runs_max: usize) -> impl FnMut(&[Task<'_>]) -> Vec<
         let measured = in_parallel(tasks, args.threads, Task::measure, |count, task| {
             let done = done_before + count;
             bar.show(Some(done as f64 / runs_max as f64), || {
-                format!("{done} of at most {}: {}", units::counted(runs_max as u64, "run"), task.candidate().short())
+                format!("{done} of at most {}: {}", units::counted(runs_max as u64, "run"), task.candidate())
             });
         });
         bar.finish();

@@ -10,6 +10,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use zonda_config::TimeSpan;
+use zonda_devices::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use zonda_profiles::BUILTIN;
 use zonda_stack::{Experiment, ExperimentResult, Profiles};
 
@@ -99,10 +100,12 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "TIME", requires = "target", help_heading = REAL)]
     spin: Option<TimeSpan>,
     /// Number of I/O queues, each a connection [default: 1]
-    #[arg(long, value_name = "N", requires = "target", help_heading = HEADING)]
+    #[arg(long, value_name = "N", requires = "target", help_heading = HEADING,
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(IO_QUEUES_MAX)))]
     queues: Option<u16>,
     /// Maximum number of outstanding commands in each queue [default: 128]
-    #[arg(long, value_name = "N", requires = "target", help_heading = HEADING)]
+    #[arg(long, value_name = "N", requires = "target", help_heading = HEADING,
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(QUEUE_DEPTH_MAX)))]
     depth: Option<u16>,
     #[command(flatten)]
     connect: ConnectArgs,

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use serde::Deserialize;
 use zonda_config::{ConfigError, Spanned, parse_with};
-use zonda_devices::NamespaceOptions;
+use zonda_devices::{Location, NamespaceOptions, is_volume};
 use zonda_workload::{JobSpec, Plan, RunSpec};
 use zonda_zoned::{Duration, Geometry, ZoneDescriptor, ZoneState};
 
@@ -44,11 +44,16 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
     }
     run.seed = args.seed.unwrap_or(run.seed);
     let mut connection = connect::open(&location, &options)?;
+    let what = match &location {
+        Location::Image(path) if is_volume(path) => "volume",
+        Location::Image(_) => "drive",
+        Location::NvmeTcp(_) => "namespace",
+    };
     let free = if args.force { Ok(()) } else { connect::refuse_member(&mut connection, &location, OF_MEMBER) };
     let result = free.and_then(|()| Plan::new(&run, &job, connection.geometry()).map_err(in_file)).and_then(|plan| {
         let zones = connect::all_descriptors(&mut connection)?;
         if !args.yes {
-            agree(&plan, &zones, connection.geometry(), args.file != "-")?;
+            agree(&plan, &zones, connection.geometry(), what, args.file != "-")?;
         }
         // A directory that cannot be written is reported before the run.
         if let Some(directory) = &args.out {
@@ -74,8 +79,8 @@ fn options(args: &BenchArgs) -> Result<NamespaceOptions, Failure> {
 }
 
 /// Asks the user to confirm the loss of data, if there is any.
-fn agree(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry, can_ask: bool) -> Result<(), Failure> {
-    let Some(loss) = loss(plan, zones, geometry) else { return Ok(()) };
+fn agree(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry, what: &str, can_ask: bool) -> Result<(), Failure> {
+    let Some(loss) = loss(plan, zones, geometry, what) else { return Ok(()) };
     if !(can_ask && io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Err(Failure::input(loss, remedy("add --yes to confirm", geometry)));
     }
@@ -89,13 +94,17 @@ fn agree(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry, can_ask: bo
     }
 }
 
-/// Other zones, as a remedy for a loss, exist only if there is more than one zone.
+/// Other zones are a remedy for a loss where the drive has sequential zones.
 fn remedy(confirm: &str, geometry: &Geometry) -> String {
-    if geometry.zone_count == 1 { confirm.to_owned() } else { format!("{confirm}, or give the jobs other zones") }
+    if geometry.zone_count == geometry.conventional_zone_count {
+        confirm.to_owned()
+    } else {
+        format!("{confirm}, or give the jobs other zones")
+    }
 }
 
 /// The data in the zones of the jobs, in a sentence; `None` if they are empty.
-fn loss(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry) -> Option<String> {
+fn loss(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry, what: &str) -> Option<String> {
     let used = plan.zones_used().into_iter().map(|zone| &zones[zone.as_usize()]);
     let in_use: Vec<&ZoneDescriptor> = used.filter(|zone| zone.state != ZoneState::Empty).collect();
     if in_use.is_empty() {
@@ -107,7 +116,9 @@ fn loss(plan: &Plan, zones: &[ZoneDescriptor], geometry: &Geometry) -> Option<St
     let bytes = units::bytes(blocks * u64::from(geometry.block_size_bytes));
     let one = in_use.len() == 1;
     Some(match in_use.iter().all(|zone| zone.state == ZoneState::NotWritePointer) {
-        true if geometry.zone_count == 1 => "the jobs overwrite data of the volume".to_owned(),
+        true if geometry.zone_count == geometry.conventional_zone_count => {
+            format!("the jobs overwrite data of the {what}")
+        }
         true => format!("the jobs overwrite data in conventional zone{} {names}", plural(one)),
         false => format!(
             "the jobs reset zone{} {names} first: up to {bytes} of data in {} would be lost",
@@ -134,7 +145,7 @@ mod tests {
             parse_jobs(&format!("[[job]]\noperation = \"append\"\nblock_size = 512\nzones = {zones}\n")).unwrap();
         let plan = Plan::new(&run, &jobs, geometry).unwrap();
         let report = table.report(Lba(0), ReportFilter::All, false, true, geometry.zone_count).unwrap();
-        loss(&plan, &report.zones, geometry)
+        loss(&plan, &report.zones, geometry, "drive")
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn drive(
         spec.set.insert(unplaced("zones.allocation".to_owned()), unplaced(kind.to_owned().into()));
     }
     spec.plan(&files::PROFILES).map_err(|error| match &error.source {
-        ErrorSource::JobFile if allocation.is_some() && error.error.message.starts_with("zones.allocation") => {
+        ErrorSource::JobFile if allocation.is_some() && error.error.message.contains("allocation") => {
             let help = error.error.help.clone().unwrap_or_else(|| ALLOCATION_HELP.to_owned());
             Failure::input(error.error.message.clone(), help)
         }

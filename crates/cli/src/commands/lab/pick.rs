@@ -6,7 +6,7 @@ use std::path::Path;
 use zonda_config::unknown_name_help;
 use zonda_lab::{LabError, LabExperiment, Outcome, PAPERS, builtin, builtin_ids, builtin_text, site};
 use zonda_profiles::BUILTIN;
-use zonda_stack::Profiles;
+use zonda_stack::{Experiment, Profiles};
 
 use super::store::MeasurementCache;
 use super::{HowArgs, work};
@@ -85,6 +85,10 @@ fn from_file(path: &str) -> Result<LabExperiment, Failure> {
     let id = if builtin_text(&stem).is_some() { format!("my-{stem}") } else { stem };
     let read_file = files::reader_beside(path);
     LabExperiment::parse(&id, &text, &Profiles::new(BUILTIN, &read_file)).map_err(|error| match error {
+        LabError::File(_) if Experiment::parse(&text, &Profiles::new(BUILTIN, &read_file)).is_ok() => Failure::input(
+            format!("{path} is a job file, not an experiment"),
+            format!("run it with zonda bench {path}; zonda lab show ID prints the file of an experiment as an example"),
+        ),
         LabError::File(error) => Failure::in_file(&described(&error, "docs/guide/experiments.md"), path, &text),
         LabError::Point { point, error } => {
             let shown = format!("{path} as a job file at {point}");

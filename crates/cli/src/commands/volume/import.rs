@@ -55,8 +55,9 @@ pub(crate) struct ImportArgs {
     /// Show what would be imported without writing
     #[arg(long)]
     dry_run: bool,
-    /// Preempt reservations of a server of the volume; make sure that it has failed permanently
-    #[arg(long, conflicts_with = "dry_run", requires = "members")]
+    /// Preempt reservations of a server of the volume, as zonda volume takeover does; make sure that
+    /// it has failed permanently
+    #[arg(long, alias = "takeover", conflicts_with = "dry_run", requires = "members")]
     take_over: bool,
     #[command(flatten)]
     credentials: CredentialArgs,
@@ -110,7 +111,12 @@ pub(super) fn run(args: &ImportArgs) -> Result<(), Failure> {
         return print_json(&report);
     }
     let directory = args.directory.display();
-    let next = if report.written {
+    let next = if report.written && report.is_split {
+        format!(
+            "\nwrote {directory}/volume.toml\nto serve the volume with the data of one side, where MEMBER is a member of that \
+             side: zonda serve {directory} --keep-side MEMBER\n"
+        )
+    } else if report.written {
         format!("\nwrote {directory}/volume.toml\nto serve the volume: zonda serve {directory}\n")
     } else {
         format!("\ndry run: {directory}/volume.toml was not written\n")

@@ -21,6 +21,12 @@ are read, and nothing is assembled or written, also with --wait: a rebuild conti
 The epoch of a volume that is not in use increases each time it is assembled or its members change, as the event count of mdadm \
 does; a member with an older epoch is out of date.
 
+Members are active, failed, missing, rebuilding, joining (a drive that is wiped before it is rebuilt), returning (a member that is \
+verified before it is re-added), or suspended (I/O waits for it).
+
+The owner epoch in messages counts how often servers have acquired the remote members of a volume: of two owners, the one with the \
+higher owner epoch is the newer.
+
 A segment is one zone of each member, written and reclaimed together. Free segments hold no data.
 
 In state \"data lost\", reads of lost blocks fail until the blocks are written or trimmed; all other blocks are intact. --lost lists \

@@ -21,8 +21,10 @@ use crate::remedies;
 /// What the user can do with an image that was named instead of a volume.
 pub(super) const OF_IMAGE: &str =
     "give the directory of the volume; for the image: zonda drive show DIR and zonda drive check DIR";
-/// Timeout of a request to a server. Connecting to a remote drive takes the longest.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Timeout of a request to a server.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of a request for which the server may connect to a remote drive, or write to members.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout of closing a volume.
 const CLOSE_MAX: Span = Span(60_000_000_000);
 
@@ -310,11 +312,18 @@ fn refused_request(error: DriveError, given: &[&str]) -> Failure {
     connect::failure_without(error, given, "name another drive")
 }
 
+fn timeout_of(request: &VolumeRequest) -> Duration {
+    match request {
+        VolumeRequest::Report | VolumeRequest::Lost { .. } => TIMEOUT,
+        _ => CHANGE_TIMEOUT,
+    }
+}
+
 /// Sends a request and reads the answer, a line each.
 fn ask(socket: &Path, request: &VolumeRequest, given: &[&str]) -> Result<VolumeReport, Failure> {
     let exchange = || -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(timeout_of(request)))?;
         let text = serde_json::to_string(request).map_err(io::Error::other)?;
         stream.write_all((text + "\n").as_bytes())?;
         let mut line = String::new();
@@ -323,9 +332,16 @@ fn ask(socket: &Path, request: &VolumeRequest, given: &[&str]) -> Result<VolumeR
     };
     let no_answer = |why: String| {
         let message = format!("no answer from the server of the volume: {why}");
-        Failure::broken(message, "check with zonda status whether the server is running, and see its log")
+        let help = "the server is overloaded or paused, or was stopped: see its log, and try again; if it never responds, stop and \
+                    restart it";
+        Failure::broken(message, help)
     };
-    let line = exchange().map_err(|error| no_answer(error.to_string()))?;
+    let line = exchange().map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            no_answer(format!("none within {} s", timeout_of(request).as_secs()))
+        }
+        _ => no_answer(error.to_string()),
+    })?;
     match serde_json::from_str::<Answer>(&line).map_err(|error| no_answer(error.to_string()))? {
         Answer::Report(report) => Ok(*report),
         Answer::Error { message, help } => {

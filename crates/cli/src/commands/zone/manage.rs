@@ -23,7 +23,7 @@ pub(crate) struct ManageArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// Zone number, starting at 0
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = units::zone_number)]
     zone: Option<u32>,
     /// All zones whose state the command can change (see the description of the command)
     #[arg(long, conflicts_with = "zone")]
@@ -87,9 +87,7 @@ impl Action {
     /// The remedy for a zone whose state the action cannot change.
     fn remedy(self, state: ZoneState) -> &'static str {
         match (self, state) {
-            (_, ZoneState::NotWritePointer) => {
-                "choose a sequential zone: conventional zones, and volumes, have no states to change"
-            }
+            (_, ZoneState::NotWritePointer) => "choose a sequential zone: conventional zones have no states to change",
             (_, ZoneState::ReadOnly | ZoneState::Offline) => "the medium of the zone has failed: use another zone",
             (Action::Close, _) => "choose an open zone: zonda zone report --list shows the states of all zones",
             (Action::Open, ZoneState::Full) => {

@@ -85,7 +85,7 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     place: PlaceArgs,
     /// First zone to report; without --count, only this zone
-    #[arg(allow_negative_numbers = true)]
+    #[arg(allow_negative_numbers = true, value_parser = units::zone_number)]
     zone: Option<u32>,
     /// Number of zones to report
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
