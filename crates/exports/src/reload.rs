@@ -310,12 +310,12 @@ mod tests {
                 alone.clone(),
                 subsystem("a", &image("y")),
                 "give it another id, or restart the server".to_owned(),
-                vec![subsystem("a", &("[[subsystem.namespace]]\nid = 2\nimage = \"y\"\n".to_owned()))],
+                vec![subsystem("a", "[[subsystem.namespace]]\nid = 2\nimage = \"y\"\n")],
             ),
             // The same image under another id.
             (
                 alone.clone(),
-                subsystem("a", &("[[subsystem.namespace]]\nid = 2\nimage = \"x\"\n".to_owned())),
+                subsystem("a", "[[subsystem.namespace]]\nid = 2\nimage = \"x\"\n"),
                 RESTART.to_owned(),
                 vec![],
             ),
