@@ -6,7 +6,7 @@ use zonda_raid::Extent;
 use zonda_ring::Bytes;
 use zonda_ssd::allocation::{AllocationFacts, ElementTracker};
 use zonda_zoned::zones::ZoneTable;
-use zonda_zoned::{Blocks, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
+use zonda_zoned::{Blocks, Geometry, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
 
 use crate::{SpaceFacts, VolumeDrive};
 
@@ -58,6 +58,21 @@ pub trait Drive: ZonedDevice {
     /// not, the drive has those saved before.
     fn take_reservations_saved(&mut self) -> Option<bool> {
         None
+    }
+
+    /// The geometry of all zones, of a drive that may show more of them later; `None` for others.
+    fn whole_geometry(&self) -> Option<&Geometry> {
+        None
+    }
+
+    /// Shows so many zones from now on, at least as many as before and at most those of
+    /// [`whole_geometry`](Drive::whole_geometry).
+    ///
+    /// # Panics
+    /// For another number, and for a drive that always shows all of its zones.
+    fn show_zones(&mut self, zone_count: u32) {
+        let _ = zone_count;
+        panic!("this drive always shows all of its zones");
     }
 
     /// Begins to close the drive: completes outstanding commands and flushes. No commands may be

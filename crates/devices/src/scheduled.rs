@@ -4,7 +4,7 @@ use zonda_nvme::identify::NamespaceIdentity;
 use zonda_raid::Extent;
 use zonda_ring::Bytes;
 use zonda_sched::{Scheduled, Scheduler};
-use zonda_zoned::{Blocks, Command, CompletionQueue, Instant, Lba, Namespaces, QueueFull, ZonedDevice};
+use zonda_zoned::{Blocks, Command, CompletionQueue, Geometry, Instant, Lba, Namespaces, QueueFull, ZonedDevice};
 
 use crate::{Drive, DriveFacts, SpaceFacts};
 
@@ -88,6 +88,14 @@ impl Drive for ScheduledDrive {
         self.drive_mut().take_warning()
     }
 
+    fn whole_geometry(&self) -> Option<&Geometry> {
+        self.drive().whole_geometry()
+    }
+
+    fn show_zones(&mut self, zone_count: u32) {
+        self.drive_mut().show_zones(zone_count);
+    }
+
     fn is_remote(&self) -> bool {
         self.drive().is_remote()
     }
@@ -119,7 +127,7 @@ mod tests {
     use super::*;
     use crate::MemoryDrive;
     use zonda_sched::{MqDeadline, MqDeadlineConfig};
-    use zonda_zoned::{CommandId, Geometry, NamespaceId, Operation, Status};
+    use zonda_zoned::{CommandId, NamespaceId, Operation, Status};
 
     #[test]
     fn commands_pass_the_scheduler_and_the_drive_below_is_closed() {

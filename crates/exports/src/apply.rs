@@ -53,6 +53,7 @@ impl Applier<'_> {
         new: &ServerPlan,
     ) -> Result<Vec<String>, ServeError> {
         let changes = changes(old, new)?;
+        let resized = self.check_resized(&changes)?;
         let mut added = Added::default();
         let added_all = self.add(now, new, &changes, &mut added);
         let nbd_change = match added_all.and_then(|()| self.prepare_nbd(new, &changes)) {
@@ -62,6 +63,9 @@ impl Applier<'_> {
                 return Err(error);
             }
         };
+        for (device, zone_count) in resized {
+            self.drives.show_zones(device, zone_count);
+        }
         for (nqn, id) in &changes.removed {
             self.remove_namespace(now, nqn, *id);
         }
@@ -73,6 +77,27 @@ impl Applier<'_> {
             lines.extend(nbd.change(change));
         }
         Ok(lines)
+    }
+
+    /// The drives of namespaces that grow, and their new numbers of zones.
+    fn check_resized(&mut self, changes: &Changes<'_>) -> Result<Vec<(DeviceKey, u32)>, ServeError> {
+        let mut resized = Vec::new();
+        for (nqn, id, zones) in &changes.resized {
+            let namespaces = &self.layout_of(nqn).namespaces;
+            let found = namespaces.iter().find(|namespace| namespace.id == *id);
+            let device = found.expect("the layout has the namespaces of the plan").device;
+            let whole = self.drives.get(device).drive().whole_geometry();
+            let whole = whole.expect("a part of the image is served").zone_count;
+            let zone_count = zones.unwrap_or(whole);
+            if zone_count > whole {
+                return Err(ServeError::new(
+                    format!("subsystem {nqn}: namespace {id} cannot have {zone_count} zones: its image has {whole}"),
+                    "change zones, and reload again",
+                ));
+            }
+            resized.push((device, zone_count));
+        }
+        Ok(resized)
     }
 
     /// Checks the exports of the new plan, and listens on new addresses.

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use zonda_devices::{
-    Drive, DriveError, FileBacked, MemoryDrive, Model, PacedDrive, ReadOnlyImage, ScheduledDrive, VolumeDrive,
-    VolumeReport, is_volume, random, volume_of_image,
+    Drive, DriveError, FileBacked, FirstZones, MemoryDrive, Model, PacedDrive, ReadOnlyImage, ScheduledDrive,
+    VolumeDrive, VolumeReport, is_volume, random, volume_of_image,
 };
 use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
@@ -19,7 +19,7 @@ use zonda_target::{
     HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, Portal, SubsystemConfig, Target, TargetConfig,
 };
 use zonda_zoned::zones::ZoneTable;
-use zonda_zoned::{NamespaceId, Prng};
+use zonda_zoned::{NamespaceId, Prng, ZoneIndex, ZoneState};
 
 use crate::config::{
     DigestsSpec, HostPlan, NamespacePlan, SchedulerSpec, ServerPlan, Source, SubsystemPlan, TimingSpec,
@@ -276,8 +276,15 @@ fn open(
             let state = describe_recovery(&report, drive.elements_reset_reason(), "recovered");
             let reservations = drive.saved_reservations();
             let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
+            if let Some(zones) = namespace.zones {
+                check_hidden(path, drive.image().zones(), zones)?;
+            }
+            let drive = paced(Box::new(drive), model);
             Ok(Opened {
-                drive: paced(Box::new(drive), model),
+                drive: match namespace.zones {
+                    Some(zones) => Box::new(FirstZones::new(drive, zones)),
+                    None => drive,
+                },
                 source: path.display().to_string(),
                 state,
                 uuid,
@@ -328,6 +335,26 @@ fn scheduled(drive: Box<dyn Drive>, scheduler: SchedulerSpec) -> Box<dyn Drive> 
         SchedulerSpec::MqDeadline => {
             Box::new(ScheduledDrive::new(drive, Box::new(MqDeadline::new(MqDeadlineConfig::default()))))
         }
+    }
+}
+
+/// Refuses to serve so many zones of an image if it has fewer, or data in others.
+fn check_hidden(path: &Path, all: &ZoneTable, zones: u32) -> Result<(), ServeError> {
+    let geometry = all.geometry();
+    let shown = path.display();
+    if !FirstZones::can_show(geometry, zones) {
+        return Err(ServeError::new(
+            format!("zones: {zones} of the {} zones of {shown} cannot be served", geometry.zone_count),
+            "use a number up to that of the image, and more than its conventional zones if it has others, too",
+        ));
+    }
+    let mut hidden = (zones.max(geometry.conventional_zone_count)..geometry.zone_count).map(ZoneIndex);
+    match hidden.find(|zone| all.zone(*zone).state != ZoneState::Empty) {
+        None => Ok(()),
+        Some(zone) => Err(ServeError::new(
+            format!("zones: zone {} of {shown} is not empty, and would not be served", zone.0),
+            "serve more zones, or reset that zone first",
+        )),
     }
 }
 

@@ -75,6 +75,11 @@ impl Drives {
         }
     }
 
+    /// Shows so many zones of a drive; the next poll reports its new geometry.
+    pub(crate) fn show_zones(&mut self, key: DeviceKey, zone_count: u32) {
+        self.get_mut(key).drive.show_zones(zone_count);
+    }
+
     /// Starts an iteration of the loop, with an allowance for all drives together.
     pub(crate) fn begin_iteration(&mut self, allowance: u64) {
         let busy = self.each().filter(|served| served.is_waiting()).count();

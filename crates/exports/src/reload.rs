@@ -23,6 +23,8 @@ pub(crate) struct Changes<'p> {
     pub(crate) added_subsystems: Vec<&'p SubsystemPlan>,
     /// Namespaces of subsystems that existed before.
     pub(crate) added: Vec<(&'p SubsystemPlan, &'p NamespacePlan)>,
+    /// Namespaces that serve more zones of their image; `None`: all.
+    pub(crate) resized: Vec<(&'p Nqn, NamespaceId, Option<u32>)>,
     /// Subsystems with other hosts or secrets.
     pub(crate) hosts: Vec<&'p SubsystemPlan>,
     /// For each `[[nbd]]` table, the earlier one with the same addresses.
@@ -42,6 +44,10 @@ impl Changes<'_> {
             format!("subsystem {}: namespace {} added ({})", it.nqn, namespace.id, source_of(namespace))
         });
         lines.extend(added);
+        lines.extend(self.resized.iter().map(|(nqn, id, zones)| {
+            let zones = zones.map_or_else(|| "all zones".to_owned(), |zones| format!("{zones} zones"));
+            format!("subsystem {nqn}: namespace {id} resized to {zones}")
+        }));
         lines.extend(self.hosts.iter().map(|it| format!("subsystem {}: hosts changed", it.nqn)));
         lines
     }
@@ -102,7 +108,10 @@ fn compare<'p>(
     }
     for namespace in &after.namespaces {
         match before.namespaces.iter().find(|it| it.id == namespace.id) {
-            Some(before) if is_same(before, namespace) => {}
+            Some(served) if is_same(served, namespace) && served.zones == namespace.zones => {}
+            Some(served) if is_same(served, namespace) && may_grow(served.zones, namespace.zones) => {
+                changes.resized.push((&after.nqn, namespace.id, namespace.zones));
+            }
             Some(served) => {
                 let what =
                     format!("subsystem {}: namespace {} has another drive or other options", after.nqn, namespace.id);
@@ -165,6 +174,12 @@ fn is_same(one: &NamespacePlan, other: &NamespacePlan) -> bool {
         _ => false,
     };
     is_same_source && one.timing == other.timing && one.scheduler == other.scheduler && one.read_only == other.read_only
+}
+
+/// Whether a namespace that serves so many zones may serve so many others. One that serves all of
+/// the image could only shrink.
+fn may_grow(before: Option<u32>, after: Option<u32>) -> bool {
+    before.is_some_and(|before| after.is_none_or(|after| after > before))
 }
 
 /// A volume has a control socket, which is opened and closed with the server.
@@ -282,6 +297,18 @@ mod tests {
         assert!(read_only.message.contains("namespace 2 has another drive or other options"), "{read_only}");
         let moved = error(&old, &(subsystem("a", &image("x")) + &subsystem("b", &image("y"))));
         assert!(moved.message.contains("y is already namespace 2 of subsystem nqn.2026-01.io.zonda:a"), "{moved}");
+    }
+
+    #[test]
+    fn an_image_of_which_a_part_is_served_can_grow() {
+        let of = |zones: &str| subsystem("a", &(image("x") + zones));
+        let line = |zones: &str| [format!("subsystem nqn.2026-01.io.zonda:a: namespace 1 resized to {zones}")];
+        assert_eq!(lines(&of("zones = 4\n"), &of("zones = 5\n")), line("5 zones"));
+        assert_eq!(lines(&of("zones = 4\n"), &of("")), line("all zones"));
+        for (old, new) in [("zones = 4\n", "zones = 3\n"), ("", "zones = 4\n")] {
+            let error = error(&of(old), &of(new));
+            assert!(error.message.contains("namespace 1 has another drive or other options"), "{error}");
+        }
     }
 
     #[test]

@@ -230,7 +230,8 @@ fn subsystem(
         let read_only = read_only(spec, &source)?;
         let timing = spec.get_ref().timing.unwrap_or(timing);
         let scheduler = scheduler(spec, &source)?;
-        namespaces.push(NamespacePlan { id, source, timing, scheduler, read_only });
+        let zones = zones(spec, &source)?;
+        namespaces.push(NamespacePlan { id, source, timing, scheduler, read_only, zones });
     }
     namespaces.sort_by_key(|namespace| namespace.id);
     Ok(SubsystemPlan { nqn, serial, model, hosts, namespaces })
@@ -319,6 +320,22 @@ fn read_only(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<bool, Con
         ),
     };
     Err(ConfigError::at(place, message).help(help))
+}
+
+/// The number of zones that are served, of an image that is written to.
+fn zones(spec: &Spanned<NamespaceSpec>, source: &Source) -> Result<Option<u32>, ConfigError> {
+    let Some(place) = &spec.get_ref().zones else { return Ok(None) };
+    let is_read_only = spec.get_ref().read_only.as_ref().is_some_and(|read_only| *read_only.get_ref());
+    if !matches!(source, Source::Image(_)) || is_read_only {
+        let error = ConfigError::at(place, "zones applies to an image that is not read-only");
+        return Err(error.help("remove zones; the size of a drive in memory is set = { \"geometry.zones\" = N }"));
+    }
+    if *place.get_ref() == 0 {
+        return Err(
+            ConfigError::at(place, "a namespace has at least one zone").help("use the number of zones to serve")
+        );
+    }
+    Ok(Some(*place.get_ref()))
 }
 
 fn host(spec: &Spanned<HostSpec>, context: &ParseContext<'_>) -> Result<HostPlan, ConfigError> {

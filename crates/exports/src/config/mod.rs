@@ -107,6 +107,7 @@ impl ServerPlan {
             timing: TimingSpec::default(),
             scheduler: SchedulerSpec::None,
             read_only: false,
+            zones: None,
         };
         let serial = check::serial_of(&nqn);
         let subsystem =
@@ -166,6 +167,8 @@ pub struct NamespacePlan {
     pub scheduler: SchedulerSpec,
     /// Whether it is read-only; only for an image.
     pub read_only: bool,
+    /// The number of zones that are served; `None`: all. Only for an image.
+    pub zones: Option<u32>,
 }
 
 /// The backing store of a namespace.

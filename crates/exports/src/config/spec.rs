@@ -152,6 +152,8 @@ pub struct NamespaceSpec {
     pub scheduler: Option<Spanned<SchedulerSpec>>,
     /// Of an image: its directory is not written to, and hosts see a write protected namespace.
     pub read_only: Option<Spanned<bool>>,
+    /// Of an image: only so many of its zones are served, so that the namespace can grow later.
+    pub zones: Option<Spanned<u32>>,
 }
 
 impl SubsystemSpec {

@@ -197,6 +197,13 @@ fn each_error_has_its_position() {
             "a drive in memory cannot be served read-only",
             "true",
         ),
+        (
+            format!("{ONE}[[subsystem.namespace]]\nmemory = {{ profile = \"tiny\" }}\nzones = 4\n"),
+            "zones applies to an image that is not read-only",
+            "4",
+        ),
+        (format!("{ONE}read_only = true\nzones = 4\n"), "zones applies to an image that is not read-only", "4"),
+        (format!("{ONE}zones = 0\n"), "a namespace has at least one zone", "0"),
         (format!("{ONE}id = 0\n"), "invalid namespace ID 0", "0"),
         (format!("{ONE}id = 1\n[[subsystem.namespace]]\nimage = \"b\"\nid = 1\n"), "duplicate namespace ID 1", "1"),
         (format!("[server]\nlisten = \"nowhere\"\n{ONE}"), "cannot resolve the address \"nowhere\"", "\"nowhere\""),

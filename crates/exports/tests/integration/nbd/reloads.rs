@@ -34,6 +34,7 @@ fn namespace(id: u32) -> NamespacePlan {
         timing: TimingSpec::None,
         scheduler: SchedulerSpec::MqDeadline,
         read_only: false,
+        zones: None,
     }
 }
 
