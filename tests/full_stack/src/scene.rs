@@ -60,6 +60,9 @@ enum Kind {
     },
 }
 
+/// The name of the configuration file.
+pub(crate) const CONFIG: &str = "zonda.toml";
+
 /// The rebuild rate until a script raises it: slow enough to be killed in the middle.
 pub(crate) const REBUILD_RATE_FIRST: &str = "512KiB/s";
 
@@ -222,7 +225,7 @@ impl Scene {
                 }
             }
         }
-        let path = folder.join("zonda.toml");
+        let path = folder.join(CONFIG);
         fs::write(&path, config).expect("a temporary file can be written");
         let mut options = vec!["--http".to_owned(), format!("127.0.0.1:{http_port}")];
         if self.is_on_epoll {

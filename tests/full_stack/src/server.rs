@@ -49,6 +49,23 @@ pub fn zonda(arguments: &[&str]) -> String {
     String::from_utf8(stdout).expect("output is UTF-8")
 }
 
+/// Runs `zonda` to completion, again while an image is in use: a server closes one that was removed
+/// from its configuration after the last command.
+///
+/// # Panics
+/// If it fails otherwise.
+pub(crate) fn zonda_when_released(arguments: &[&str]) -> String {
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        let Output { status, stderr, .. } =
+            Command::new(program()).args(arguments).output().expect("the program starts");
+        if status.success() || !String::from_utf8_lossy(&stderr).contains("in use") || Instant::now() >= deadline {
+            return zonda(arguments);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Creates an image.
 ///
 /// # Panics

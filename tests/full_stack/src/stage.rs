@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use crate::console::Console;
 use crate::guest::Guest;
 use crate::job::Job;
-use crate::scene::{Scene, image_name};
-use crate::server::{Server, zonda};
+use crate::scene::{CONFIG, Scene, image_name};
+use crate::server::{Server, create_drive, zonda, zonda_when_released};
 use crate::shared::{GuestLease, boot};
 
 /// The address of this machine's loopback in the guest.
@@ -41,6 +41,8 @@ pub struct Stage {
     /// Images removed by a script.
     lost: Vec<String>,
     folder: TempDir,
+    /// The configuration of the scene.
+    config: String,
     /// Ensures that no other scene runs.
     _lock: MutexGuard<'static, ()>,
 }
@@ -64,6 +66,7 @@ impl Stage {
             crowd: Vec::new(),
             statuses: Vec::new(),
             lost: Vec::new(),
+            config: fs::read_to_string(folder.path().join(CONFIG)).unwrap_or_default(),
             folder,
             _lock: lock,
         }
@@ -106,6 +109,9 @@ impl Stage {
     /// - `fail-member VOLUME MEMBER`: the member is failed, and the spare rebuilt, slowly;
     ///   `lose-drive IMAGE`: the server is killed, the image removed, and the server restarted;
     ///   `rebuild VOLUME`: fast, to completion; `scrub VOLUME`: it must find no error.
+    /// - `namespace ID ZONES`: the last subsystem has a namespace with so many zones of an image of
+    ///   eight, which is created first if necessary; 0: it has none. The server reloads its
+    ///   configuration; the image is checked after its removal.
     /// - `status`: the output of `zonda status` is recorded for [`statuses`](Stage::statuses).
     ///
     /// # Panics
@@ -173,6 +179,7 @@ impl Stage {
                 self.stop_server();
                 self.start_server_again(absence_ms);
             }
+            ["namespace", id, zones] => self.change_namespace(id, zones),
             ["crowd"] => self.crowd = (0..CROWD).map(|number| self.silent_client(number)).collect(),
             ["disperse"] => self.disperse(),
             ["status"] => {
@@ -211,6 +218,26 @@ impl Stage {
                 self.start_server_again("1000");
             }
             _ => panic!("unknown request of the guest: {}", words.join(" ")),
+        }
+    }
+
+    fn change_namespace(&mut self, id: &str, zones: &str) {
+        let image = format!("changed-{id}");
+        let place = self.folder.path().join(&image);
+        if !place.exists() {
+            create_drive(&place, "zn540", 8, 8);
+        }
+        let namespace = format!("\n  [[subsystem.namespace]]\n  id = {id}\n  image = \"{image}\"\n  zones = {zones}\n");
+        let namespace = if zones == "0" { "" } else { &namespace };
+        let path = self.folder.path().join(CONFIG);
+        fs::write(path, self.config.clone() + namespace).expect("a temporary file can be written");
+        let address = format!("127.0.0.1:{}", self.http_port);
+        let report = json_of(&["reload", "--http", &address, "--json"]);
+        assert!(report["ok"] == true && report["changes"].as_array().map(Vec::len) == Some(1), "{report}");
+        if zones == "0" {
+            let verdict = json_of_released(&["drive", "check", &self.image(&image), "--json", "--quiet"]);
+            assert_eq!(verdict["is_healthy"], true, "{verdict}");
+            fs::remove_dir_all(place).expect("the image exists");
         }
     }
 
@@ -279,6 +306,14 @@ impl Stage {
 }
 
 fn json_of(arguments: &[&str]) -> Value {
-    let text = zonda(arguments);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("zonda {}: {error}\n{text}", arguments.join(" ")))
+    parsed(arguments, &zonda(arguments))
+}
+
+/// The same, when no other program uses the image any more.
+fn json_of_released(arguments: &[&str]) -> Value {
+    parsed(arguments, &zonda_when_released(arguments))
+}
+
+fn parsed(arguments: &[&str], text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("zonda {}: {error}\n{text}", arguments.join(" ")))
 }

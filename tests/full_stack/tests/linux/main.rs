@@ -3,6 +3,7 @@
 
 mod agent;
 mod btrfs;
+mod changes;
 mod commands;
 mod files;
 mod hosts;
