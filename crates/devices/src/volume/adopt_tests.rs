@@ -47,7 +47,7 @@ fn a_drive_that_cannot_replace_a_member_is_refused_alike_as_a_member_and_as_a_sp
             bench.open(1).expect("it was taken over");
         }
         let small = add_drive(&bench, "small", 16);
-        let expected = "the device does not suit the volume: it has 16 zones, but at least 32 are needed";
+        let expected = "the drive does not suit the volume: it has 16 zones, but at least 32 are needed";
         for request in [replace(&small), add_spare(&small)] {
             let error = ask(&mut bench, at, &request).expect_err("it is too small");
             assert!(error.message.contains(expected), "{error}");

@@ -197,7 +197,7 @@ mod tests {
         );
         assert_eq!(
             describe_holder(&ARRAY, &holder(5)),
-            "host 01010101010101010101010101010101 with key 0000000000000005h"
+            "host 01010101-0101-0101-0101-010101010101 with key 0000000000000005h"
         );
     }
 }

@@ -61,7 +61,7 @@ fn the_second_host_is_refused_and_changes_nothing() {
     let (step, reason) = failed(testbed.connect());
     let Reason::Reserved(holder) = reason else { panic!("{reason:?}") };
     assert_eq!((step, holder.host, holder.key), (Step::ReportReservations, FIRST, key(1)));
-    assert_eq!(holder.to_string(), "host 01010101010101010101010101010101 with key 0000000700000001h");
+    assert_eq!(holder.to_string(), "host 01010101-0101-0101-0101-010101010101 with key 0000000700000001h");
     testbed.change_host(other);
     assert_eq!(status_of(&mut testbed, write(0)), Status::Success);
     assert_eq!(testbed.initiator.conflict(), None);

@@ -105,6 +105,6 @@ fn drives_that_differ_only_by_a_mount_are_imported_by_force() {
     );
     let report = ImportReport::of(&bench.at("vol"), &ImportOptions { force: true, ..options }).expect("it is forced");
     let log = report.warnings.join(" ");
-    assert!(log.contains("/b has epoch") && log.contains("a mount was interrupted"), "{log}");
+    assert!(log.contains("/b has epoch") && log.contains("an assembly was interrupted"), "{log}");
     bench.close(bench.open());
 }

@@ -194,7 +194,7 @@ fn losses_that_are_not_identified_are_refused_until_they_are_accepted_once() {
     for accepted in [VolumeOpenOptions::default(), accepts_older] {
         let error = refused(accepted).expect_err("a block is lost");
         assert!(error.message.contains("up to 1 block ") && error.message.contains("../a"), "{error}");
-        assert!(error.help.contains("--accept-losses mounts without up to 1 block:"), "{error}");
+        assert!(error.help.contains("--accept-losses assembles it without up to 1 block:"), "{error}");
     }
     let accepted = VolumeOpenOptions { accepts_losses: true, ..VolumeOpenOptions::default() };
     let mut volume = VolumeDrive::open_with(&bench.at("vol"), &accepted, &bench.ring).expect("it is accepted");
