@@ -36,6 +36,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod any_table;
 mod error;
 mod index_set;
 mod parse;
@@ -46,6 +47,7 @@ mod size;
 mod suggest;
 mod time;
 
+pub use any_table::AnyTable;
 pub use error::{ConfigError, unplaced};
 pub use index_set::{INDEX_SET_MAX, IndexSet};
 pub use parse::{parse, parse_with};

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 
 use crate::ConfigError;
+use crate::any_table::spanned;
 use crate::phrases::{Place, Step, reword};
 
 /// Parses the text of a file.
@@ -32,7 +33,8 @@ pub fn parse_with<T: DeserializeOwned>(text: &str, must_contain: &str) -> Result
 }
 
 fn explain(text: &str, error: &toml::de::Error) -> ConfigError {
-    let span = error.span().map(|span| span.start.min(text.len())..span.end.min(text.len()));
+    let (inner, message) = spanned(error.message());
+    let span = inner.or_else(|| error.span()).map(|span| span.start.min(text.len())..span.end.min(text.len()));
     let place = match (DeTable::parse(text), &span) {
         (Ok(root), Some(span)) => {
             let mut search = Search { start: span.start, end: span.end, path: Vec::new(), found: Vec::new() };
@@ -41,7 +43,7 @@ fn explain(text: &str, error: &toml::de::Error) -> ConfigError {
         }
         _ => Place::default(),
     };
-    let reworded = reword(error.message(), &place);
+    let reworded = reword(message, &place);
     // An error about the file as a whole, such as a missing top-level key, has no position to show.
     let span = span.map(|span| with_a_character(text, span));
     let span = span.filter(|span| !span.is_empty() && (*span != (0..text.len()) || !reworded.is_missing));
