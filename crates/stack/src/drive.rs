@@ -1,22 +1,26 @@
 //! `[drive]`: the profile of the drive, changes to it, and layers around it.
 
-use zonda_config::ConfigError;
-use zonda_layers::SliceConfig;
+use std::sync::Arc;
+
+use zonda_ssd::Ssd;
 use zonda_ssd::description::{self, DrivePlan, Profiles, SpecError};
 use zonda_ssd::profile::Profile;
-use zonda_zoned::{Geometry, PayloadKind, ZoneIndex};
+use zonda_zoned::{Blocks, Geometry, PayloadKind, Prng, Status, ZoneIndex};
 
-use crate::layer::{LayerPlan, LayerSpec};
-use crate::limits::LAYERS_MAX;
+use crate::Node;
+use crate::layer::LayerSpec;
 
 /// The table `[drive]` of a file.
 pub type DriveSpec = description::DriveSpec<LayerSpec>;
 
+/// A simulated device.
+pub(crate) type DriveNode = Node<Arc<DrivePlan>>;
+
 /// A validated drive with its layers.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    plan: DrivePlan,
-    pub(crate) layers: Vec<LayerPlan>,
+    plan: Arc<DrivePlan>,
+    pub(crate) node: DriveNode,
     geometry: Geometry,
 }
 
@@ -26,17 +30,10 @@ impl Drive {
     /// # Errors
     /// The first error in this table or in the profile that it names.
     pub fn new(spec: &DriveSpec, profiles: &Profiles<'_>) -> Result<Drive, SpecError> {
-        let plan = spec.plan(profiles)?;
-        if let Some(excess) = spec.layer.get(LAYERS_MAX) {
-            let error = ConfigError::at(excess, format!("too many layers: {}", spec.layer.len()));
-            return Err(error.help(format!("at most {LAYERS_MAX} are allowed")).into());
-        }
+        let plan = Arc::new(spec.plan(profiles)?);
         let mut geometry = plan.profile().geometry();
-        let mut layers = Vec::with_capacity(spec.layer.len());
-        for layer in &spec.layer {
-            layers.push(LayerPlan::new(layer, &mut geometry, plan.keeps())?);
-        }
-        Ok(Drive { plan, layers, geometry })
+        let node = Node::Drive(Arc::clone(&plan)).with_layers(&spec.layer, &mut geometry, plan.keeps())?;
+        Ok(Drive { plan, node, geometry })
     }
 
     /// The drive's profile, with all changes.
@@ -63,17 +60,19 @@ impl Drive {
         &self.geometry
     }
 
-    /// The zone number of the drive for a zone number of the outermost layer.
-    #[must_use]
-    pub fn zone_of_drive(&self, zone: ZoneIndex) -> ZoneIndex {
-        let offset: u32 = self
-            .layers
-            .iter()
-            .map(|layer| match layer {
-                LayerPlan::Slice(SliceConfig { first, .. }) => first.0,
-                _ => 0,
-            })
-            .sum();
-        ZoneIndex(zone.0 + offset)
+    /// A new drive without layers, with all randomness from `prng`, and with filled zones.
+    /// `prefill` uses zone numbers of the outermost layer.
+    ///
+    /// # Errors
+    /// [`Status::TooManyActiveZones`] if more zones would be partly written than the drive allows.
+    ///
+    /// # Panics
+    /// If a zone of `prefill` does not exist, is listed twice, or has a smaller capacity.
+    pub fn power_on(&self, prng: &Prng, prefill: &[(ZoneIndex, Blocks)]) -> Result<Ssd, Status> {
+        let mut drive = Ssd::new(self.profile(), self.keeps(), prng);
+        for &(zone, blocks) in prefill {
+            drive.prefill(self.node.zone_of_drive(zone), blocks)?;
+        }
+        Ok(drive)
     }
 }

@@ -2,15 +2,18 @@
 
 use serde::Deserialize;
 use zonda_config::{ConfigError, Spanned, TimeSpan, parse_with, unplaced};
+use zonda_raid::VolumeDevice;
 use zonda_ssd::Ssd;
 use zonda_ssd::description::Profiles;
 use zonda_workload::lsm::{StorePlan, StoreResult, StoreRunner, StoreSpec};
 use zonda_workload::{JobSpec, Plan, Progress, RunResult, RunSpec, Runner};
-use zonda_zoned::{Duration, Instant, NamespaceId, Prng, ZoneType, ZonedDevice};
+use zonda_zoned::{Duration, Geometry, Instant, NamespaceId, Prng, ZoneType, ZonedDevice};
 
+use crate::drive::DriveNode;
 use crate::drive_series::DriveSeries;
-use crate::volume::{VolumePlan, VolumeSpec, VolumeStack, VolumeSummary};
-use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, LayerResult, Stack, StackError};
+use crate::prepare::{Preparation, finish_rebuild, power_on_drive, power_on_volume};
+use crate::volume::VolumeSpec;
+use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, LayerResult, Node, Stack, StackError, VolumeSummary};
 
 /// Version of the layout of [`ExperimentResult`].
 const RESULT_FORMAT: u32 = 1;
@@ -21,8 +24,12 @@ const STORE_SAMPLE: Duration = Duration(100_000_000);
 #[derive(Clone, Debug)]
 pub struct Experiment {
     drive: Drive,
-    /// The volume of such drives that the workload uses, if any.
-    volume: Option<Box<VolumePlan>>,
+    /// The device that the workload uses: this drive, or a volume of such drives.
+    device: DriveNode,
+    /// The geometry of the device.
+    geometry: Geometry,
+    /// What happens to the volume before the run.
+    preparation: Option<Box<Preparation>>,
     run: RunSpec,
     load: Load,
 }
@@ -69,32 +76,36 @@ impl Experiment {
             return Err(error.help(help).into());
         };
         let drive = Drive::new(&drive, profiles)?;
-        let mut volume = file.volume.as_ref().map(|volume| VolumeSpec::check(volume, &drive)).transpose()?;
-        let load = match (&file.store, &mut volume) {
+        let (device, geometry, mut preparation) = match &file.volume {
+            None => (drive.node.clone(), drive.geometry().clone(), None),
+            Some(volume) => {
+                let checked = VolumeSpec::check(volume, &drive)?;
+                (checked.node, checked.geometry, Some(Box::new(checked.preparation)))
+            }
+        };
+        let load = match (&file.store, &mut preparation) {
             (Some(store), None) => Load::Store(Box::new(store_plan(store, &file, &drive)?)),
             (Some(store), Some(_)) => {
                 let error = ConfigError::at(store, "[store] needs zones, which a volume does not have");
                 return Err(error.help("remove [volume] or [store]").into());
             }
-            (None, Some(volume)) if volume.rebuilds && file.job.is_empty() => Load::Rebuild,
-            (None, Some(volume)) => {
-                let plan = Plan::new(&file.run, &file.job, &volume.geometry)?;
+            (None, Some(preparation)) if preparation.rebuilds && file.job.is_empty() => Load::Rebuild,
+            (None, preparation) => {
+                let plan = Plan::new(&file.run, &file.job, &geometry)?;
                 plan.check_payload(drive.keeps())?;
-                // Blocks that jobs read are written before the run.
-                let end =
-                    plan.prefill().iter().map(|(zone, blocks)| volume.geometry.zone_start(*zone).0 + blocks.0).max();
-                volume.fill_blocks = volume.fill_blocks.max(end.unwrap_or(0));
-                Load::Jobs { jobs: file.job, plan: Box::new(plan) }
-            }
-            (None, None) => {
-                let plan = Plan::new(&file.run, &file.job, drive.geometry())?;
-                plan.check_payload(drive.keeps())?;
-                prefill_fits(&plan, &drive)?;
+                match preparation {
+                    None => prefill_fits(&plan, &drive)?,
+                    // Blocks that jobs read are written before the run.
+                    Some(preparation) => {
+                        let prefill = plan.prefill();
+                        let end = prefill.iter().map(|(zone, blocks)| geometry.zone_start(*zone).0 + blocks.0).max();
+                        preparation.fill_blocks = preparation.fill_blocks.max(end.unwrap_or(0));
+                    }
+                }
                 Load::Jobs { jobs: file.job, plan: Box::new(plan) }
             }
         };
-        let volume = volume.map(Box::new);
-        Ok(Experiment { drive, volume, run: file.run, load })
+        Ok(Experiment { drive, device, geometry, preparation, run: file.run, load })
     }
 
     /// The same experiment with another seed.
@@ -121,12 +132,7 @@ impl Experiment {
 
     fn replan(&mut self, why: &str) {
         if let Load::Jobs { jobs, plan } = &mut self.load {
-            **plan = Plan::new(
-                &self.run,
-                jobs,
-                self.volume.as_ref().map_or(self.drive.geometry(), |volume| &volume.geometry),
-            )
-            .expect(why);
+            **plan = Plan::new(&self.run, jobs, &self.geometry).expect(why);
         }
     }
 
@@ -154,7 +160,10 @@ impl Experiment {
     /// Stripes per group in segments for small requests of the volume, if there is a volume.
     #[must_use]
     pub fn group_stripes(&self) -> Option<u32> {
-        self.volume.as_ref().map(|volume| volume.group_stripes())
+        match self.device.base() {
+            Node::Volume(volume) => Some(volume.config.small.group_stripes),
+            _ => None,
+        }
     }
 
     /// Runs the experiment, in virtual time from zero. Calls `progress` at the end of each sample
@@ -162,43 +171,47 @@ impl Experiment {
     #[must_use]
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
         let prng = Prng::new(self.run.seed);
-        if let Some(volume) = &self.volume {
-            return self.run_on_volume(volume, &prng, progress);
+        if let Some(preparation) = &self.preparation {
+            return self.run_on_volume(preparation, &prng, progress);
         }
         let prefill = self.plan().map(Plan::prefill).unwrap_or_default();
-        let drive = self.drive.power_on(&prng, &prefill);
-        let drive = drive.expect("the number of partly written zones was checked when the file was parsed");
         let mut series = DriveSeries::new();
-        if !self.drive.has_layers() {
+        if self.device.layers().next().is_none() {
             // The static type of the drive allows inlining into the loop.
+            let drive = self.drive.power_on(&prng, &prefill);
+            let drive = drive.expect("the number of partly written zones was checked when the file was parsed");
             let (run, store, drive) = self.run_on(drive, Instant::ZERO, |drive| drive, &mut series, progress);
             return self.result(run, store, series, &drive, Vec::new(), None);
         }
-        let stack = self.drive.stack(drive, &prng);
+        let stack = power_on_drive(&self.device, &prefill, &prng);
         let (run, store, stack) = self.run_on(stack, Instant::ZERO, Stack::drive, &mut series, progress);
         self.result(run, store, series, stack.drive(), stack.layer_results(), None)
     }
 
-    /// The drive of the result is the last member that was not replaced.
-    fn run_on_volume(&self, plan: &VolumePlan, prng: &Prng, progress: &mut dyn FnMut(Progress)) -> ExperimentResult {
-        let (device, start) = plan.power_on(&self.drive, prng);
-        let before = device.volume().counters();
-        let mut series = DriveSeries::new();
-        fn drive_of(volume: &VolumeStack) -> &Ssd {
-            let members = (0..volume.volume().member_count() as u8).map(zonda_raid::MemberIndex);
-            members.rev().find_map(|member| volume.member(member)).expect("a volume has members").drive()
+    fn run_on_volume(
+        &self,
+        preparation: &Preparation,
+        prng: &Prng,
+        progress: &mut dyn FnMut(Progress),
+    ) -> ExperimentResult {
+        fn volume_of(stack: &mut Stack<Ssd>) -> &mut VolumeDevice<Stack<Ssd>> {
+            stack.volume_mut().expect("below the layers is the volume")
         }
+        let (mut device, start) = power_on_volume(&self.device, preparation, prng);
+        let before = volume_of(&mut device).volume().counters();
+        let mut series = DriveSeries::new();
         let (mut run, store, mut device) = match self.load {
             Load::Rebuild => (RunResult::without_jobs(self.run.seed, 0), None, device),
-            _ => self.run_on(device, start, drive_of, &mut series, progress),
+            _ => self.run_on(device, start, Stack::drive, &mut series, progress),
         };
+        let volume = volume_of(&mut device);
         let mut rebuild_ns = None;
-        if plan.rebuilds {
-            rebuild_ns = VolumePlan::finish_rebuild(&mut device, start, Instant(start.0 + run.drained_ns));
+        if preparation.rebuilds {
+            rebuild_ns = finish_rebuild(volume, start, Instant(start.0 + run.drained_ns));
             run.drained_ns = run.drained_ns.max(rebuild_ns.unwrap_or(0));
         }
-        let summary = VolumeSummary::of(&device, before, rebuild_ns);
-        self.result(run, store, series, drive_of(&device), Vec::new(), Some(summary))
+        let summary = VolumeSummary::of(volume, before, rebuild_ns);
+        self.result(run, store, series, device.drive(), device.layer_results(), Some(summary))
     }
 
     /// Runs the load on a device with the drive somewhere in it.

@@ -1,10 +1,16 @@
-//! Experiments: a simulated drive, layers around it, and a workload, described in a file.
+//! Device graphs as data, and experiments on them.
+//!
+//! A [`Node`] describes a device: a drive, a layer over a device, or a volume over devices. What a
+//! drive is depends on the caller: its [`Factory`] builds or opens the drives, and
+//! [`Node::build`] builds layers and volumes on them. A layer is checked against the geometry
+//! below it ([`Node::with_layers`]).
 //!
 //! A TOML file describes an experiment: `[drive]` names a profile, changes values of it and adds
-//! layers ([`DriveSpec`]); `[run]` and `[[job]]` are the workload, as in `zonda-workload`.
-//! [`Experiment::parse`] validates all of it, so that [`Experiment::run`] cannot fail: it builds
-//! the drive, fills zones, runs the workload in virtual time and returns an [`ExperimentResult`].
-//! The same file and seed give the same result. `docs/guide/stacks.md` is the reference.
+//! layers ([`DriveSpec`]); `[volume]` makes a volume of such drives ([`VolumeSpec`]); `[run]` and
+//! `[[job]]` are the workload, as in `zonda-workload`. [`Experiment::parse`] validates all of it,
+//! so that [`Experiment::run`] cannot fail: it builds the device, fills it, runs the workload in
+//! virtual time and returns an [`ExperimentResult`]. The same file and seed give the same result.
+//! `docs/guide/stacks.md` is the reference.
 //!
 //! Not part of this crate: file access (the caller passes the text and the [`Profiles`]), clocks
 //! and printing.
@@ -36,26 +42,29 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod build;
+mod built;
 mod drive;
 mod drive_series;
 mod experiment;
 mod layer;
+mod node;
+mod prepare;
 mod result;
 mod volume;
 
-pub use build::Stack;
+pub use built::Stack;
 pub use drive::{Drive, DriveSpec};
 pub use drive_series::DriveSample;
 pub use experiment::Experiment;
-pub use layer::{FaultSpec, LayerKind, LayerSpec, WhenSpec};
-pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, ZoneRange};
-pub use volume::{GroupSpec, LevelSpec, SegmentWord, VictimSpec, VolumeSpec, VolumeSummary};
+pub use layer::{DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, SliceSpec, TraceSpec, WhenSpec};
+pub use node::{Factory, Node, VolumeNode};
+pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, VolumeSummary, ZoneRange};
+pub use volume::{GroupSpec, LevelSpec, MemberSpec, SegmentWord, VictimSpec, VolumeSpec};
 pub use zonda_ssd::description::{ErrorSource, FoundProfile, PayloadSpec, Profiles, SpecError as StackError};
 
 /// Limits of stacks.
 pub mod limits {
-    /// Maximum number of layers around one drive.
+    /// Maximum number of layers over one drive or volume.
     pub const LAYERS_MAX: usize = 16;
     /// Maximum number of events that a trace layer keeps: a few hundred megabytes with the maximum
     /// number of layers.

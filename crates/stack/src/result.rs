@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 use zonda_layers::{OperationKind, TraceCounters};
+use zonda_raid::{Counters as VolumeCounters, VolumeDevice};
 use zonda_ssd::allocation::AllocationFacts;
 use zonda_ssd::{Counters, Ssd, Utilisation, Wear};
 use zonda_workload::RunResult;
 use zonda_workload::lsm::StoreResult;
 use zonda_zoned::{ZoneIndex, ZoneState, ZonedDevice};
 
-use crate::{DriveSample, VolumeSummary};
+use crate::DriveSample;
 
 /// The result of `zonda bench`; also the schema of its JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -81,6 +82,37 @@ pub struct OperationCount {
     pub failed: u64,
 }
 
+/// Figures of a volume at the end of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct VolumeSummary {
+    /// Number of members.
+    pub members: u32,
+    /// Size of the volume.
+    pub volume_bytes: u64,
+    /// Blocks written by hosts.
+    pub host_blocks: u64,
+    /// Blocks written to members: data, parity, padding, metadata, moved blocks.
+    pub member_blocks: u64,
+    /// Blocks of padding.
+    pub padding_blocks: u64,
+    /// Blocks moved by garbage collection.
+    pub relocated_blocks: u64,
+    /// Blocks written by hosts and by garbage collection, divided by those written by hosts.
+    pub write_amplification: f64,
+    /// Segments reclaimed.
+    pub collected_segments: u64,
+    /// Blocks reconstructed from their stripes.
+    pub reconstructed_blocks: u64,
+    /// Size of the map of logical blocks.
+    pub map_bytes: u64,
+    /// Current size of the compact stripe table.
+    pub stripe_table_bytes: u64,
+    /// Its size if all zones of all members were in segments for small requests.
+    pub stripe_table_max_bytes: u64,
+    /// Time from the start of the run to the end of the rebuild.
+    pub rebuild_ns: Option<u64>,
+}
+
 /// The state and counters of a drive.
 #[derive(Clone, Debug, Serialize)]
 pub struct DriveSummary {
@@ -146,6 +178,35 @@ impl OperationCount {
     pub(crate) fn of(kind: OperationKind, counters: TraceCounters) -> OperationCount {
         let TraceCounters { submitted, refused, failed, .. } = counters;
         OperationCount { operation: kind.name(), submitted, refused, failed }
+    }
+}
+
+impl VolumeSummary {
+    pub(crate) fn of<D: ZonedDevice>(
+        volume: &VolumeDevice<D>,
+        before: VolumeCounters,
+        rebuild_ns: Option<u64>,
+    ) -> VolumeSummary {
+        let counters = volume.volume().counters();
+        let status = volume.volume().status();
+        let host_blocks = counters.host_blocks - before.host_blocks;
+        let relocated_blocks = counters.relocated_blocks - before.relocated_blocks;
+        let block_bytes = u64::from(volume.volume().geometry().block_size_bytes);
+        VolumeSummary {
+            members: status.members.len() as u32,
+            volume_bytes: status.volume_blocks * block_bytes,
+            host_blocks,
+            member_blocks: counters.member_blocks - before.member_blocks,
+            padding_blocks: counters.padding_blocks - before.padding_blocks,
+            relocated_blocks,
+            write_amplification: (host_blocks + relocated_blocks) as f64 / host_blocks.max(1) as f64,
+            collected_segments: counters.collected_segments - before.collected_segments,
+            reconstructed_blocks: counters.reconstructed_blocks - before.reconstructed_blocks,
+            map_bytes: status.map_bytes,
+            stripe_table_bytes: status.stripe_table_bytes,
+            stripe_table_max_bytes: status.stripe_table_max_bytes,
+            rebuild_ns,
+        }
     }
 }
 

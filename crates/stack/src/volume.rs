@@ -1,18 +1,17 @@
 //! `[volume]`: a redundant volume of several identical drives.
 
-use serde::{Deserialize, Serialize};
-use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan};
-use zonda_layers::Null;
-use zonda_raid::{
-    Counters, Event, Level, MemberIndex, Scheme, StreamShape, Victim, Volume, VolumeConfig, VolumeDevice,
-};
-use zonda_workload::{Distribution, Places};
-use zonda_zoned::{
-    Blocks, Command, CommandId, CompletionQueue, Duration, Geometry, Instant, Lba, NamespaceId, Operation, Payload,
-    PayloadKind, Prng, QueueFull, Status, ZoneIndex, ZoneState, ZonedDevice,
-};
+use std::collections::BTreeSet;
 
-use crate::{Drive, Stack};
+use serde::Deserialize;
+use zonda_config::{ByteSize, ConfigError, Spanned, TimeSpan};
+use zonda_raid::{Level, MemberIndex, Scheme, StreamShape, Victim, VolumeConfig, VolumeError};
+use zonda_workload::Distribution;
+use zonda_zoned::{Duration, Geometry, PayloadKind};
+
+use crate::drive::DriveNode;
+use crate::layer::LayerSpec;
+use crate::prepare::Preparation;
+use crate::{Drive, Node, VolumeNode};
 
 /// The table `[volume]` of a file. Every member is a drive as described by `[drive]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -55,6 +54,12 @@ pub struct VolumeSpec {
     pub overwrite: Option<Spanned<ByteSize>>,
     /// Distribution of these places. Default uniform.
     pub overwrite_distribution: Option<Spanned<Distribution>>,
+    /// Layers over the volume, the innermost first.
+    #[serde(default)]
+    pub layer: Vec<Spanned<LayerSpec>>,
+    /// Members with layers of their own.
+    #[serde(default)]
+    pub member: Vec<Spanned<MemberSpec>>,
     /// Members that have failed when the run begins.
     #[serde(default)]
     pub fail: Vec<Spanned<u8>>,
@@ -62,6 +67,17 @@ pub struct VolumeSpec {
     /// with the rebuild.
     #[serde(default)]
     pub rebuild: bool,
+}
+
+/// A table `[[volume.member]]`: what distinguishes a member from the others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberSpec {
+    /// The member, counted from 0.
+    pub index: Spanned<u8>,
+    /// Layers over those of `[drive]`, the innermost first.
+    #[serde(default)]
+    pub layer: Vec<Spanned<LayerSpec>>,
 }
 
 /// `"raid0"` to `"raid6"`, `"raid01"`, `"k+m"`.
@@ -119,58 +135,20 @@ pub enum VictimSpec {
 }
 
 /// A validated volume.
-#[derive(Clone, Debug)]
-pub(crate) struct VolumePlan {
-    config: VolumeConfig,
+pub(crate) struct CheckedVolume {
+    /// The volume below its layers.
+    pub(crate) node: DriveNode,
+    /// The geometry of the outermost layer.
     pub(crate) geometry: Geometry,
-    pub(crate) fill_blocks: u64,
-    overwrite_blocks: u64,
-    overwrite_distribution: Distribution,
-    fail: Vec<MemberIndex>,
-    command_time: Duration,
-    pub(crate) rebuilds: bool,
+    pub(crate) preparation: Preparation,
 }
-
-/// Figures of a volume at the end of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct VolumeSummary {
-    /// Number of members.
-    pub members: u32,
-    /// Size of the volume.
-    pub volume_bytes: u64,
-    /// Blocks written by hosts.
-    pub host_blocks: u64,
-    /// Blocks written to members: data, parity, padding, metadata, moved blocks.
-    pub member_blocks: u64,
-    /// Blocks of padding.
-    pub padding_blocks: u64,
-    /// Blocks moved by garbage collection.
-    pub relocated_blocks: u64,
-    /// Blocks written by hosts and by garbage collection, divided by those written by hosts.
-    pub write_amplification: f64,
-    /// Segments reclaimed.
-    pub collected_segments: u64,
-    /// Blocks reconstructed from their stripes.
-    pub reconstructed_blocks: u64,
-    /// Size of the map of logical blocks.
-    pub map_bytes: u64,
-    /// Current size of the compact stripe table.
-    pub stripe_table_bytes: u64,
-    /// Its size if all zones of all members were in segments for small requests.
-    pub stripe_table_max_bytes: u64,
-    /// Time from the start of the run to the end of the rebuild.
-    pub rebuild_ns: Option<u64>,
-}
-
-/// A volume with its drives.
-pub(crate) type VolumeStack = VolumeDevice<Stack>;
 
 impl VolumeSpec {
     /// Validates the table against the drive of each member.
     ///
     /// # Errors
     /// The first error.
-    pub(crate) fn check(place: &Spanned<VolumeSpec>, drive: &Drive) -> Result<VolumePlan, ConfigError> {
+    pub(crate) fn check(place: &Spanned<VolumeSpec>, drive: &Drive) -> Result<CheckedVolume, ConfigError> {
         let spec = place.get_ref();
         if drive.keeps() == PayloadKind::Fingerprints {
             let error = ConfigError::at(place, "a volume needs data or no payload to compute parity, not fingerprints");
@@ -223,20 +201,18 @@ impl VolumeSpec {
             tuning.victim = Victim::CostBenefit;
         }
         tuning.has_contents = drive.keeps() == PayloadKind::Bytes;
+        let member_count = config.scheme.members();
+        let (members, geometries) = spec.members(drive, member_count)?;
         // The volume reports invalid configurations.
-        let refuse = |error: zonda_raid::VolumeError| ConfigError::at(place, error.to_string());
-        let members = vec![drive.geometry().clone(); config.scheme.members()];
-        let (geometry, tolerates) = config.preview(&members).map_err(refuse)?;
+        let refuse = |error: VolumeError| ConfigError::at(place, error.to_string());
+        let (mut geometry, tolerates) = config.preview(&geometries).map_err(refuse)?;
         let fill_blocks = blocks(&spec.fill, 0)?;
         if let Some(place) = spec.fill.as_ref().filter(|_| fill_blocks > geometry.namespace_blocks().0) {
             let has = geometry.namespace_blocks().0 * block_bytes;
             let error = ConfigError::at(place, format!("the volume has only {has} bytes"));
             return Err(error.help("reduce fill, or omit size"));
         }
-        if let Some(place) = spec.fail.iter().find(|member| usize::from(*member.get_ref()) >= config.scheme.members()) {
-            let error = ConfigError::at(place, format!("the volume has {} members", config.scheme.members()));
-            return Err(error.help("members are numbered from 0"));
-        }
+        spec.fail.iter().try_for_each(|member| member_exists(member, member_count))?;
         if spec.fail.len() > tolerates {
             let error = ConfigError::at(&spec.fail[0], format!("the volume cannot lose {} members", spec.fail.len()));
             return Err(error.help(format!("fail at most {tolerates}")));
@@ -254,17 +230,45 @@ impl VolumeSpec {
             spec.overwrite_distribution.as_ref().map_or(Distribution::Uniform, |place| *place.get_ref());
         let fail = spec.fail.iter().map(|member| MemberIndex(*member.get_ref())).collect();
         let command_time = Duration(spec.command_time.as_ref().map_or(0, |time| time.get_ref().0));
-        Ok(VolumePlan {
-            config,
-            geometry,
+        let preparation = Preparation {
             fill_blocks,
             overwrite_blocks,
             overwrite_distribution,
+            geometries,
             fail,
             command_time,
             rebuilds: spec.rebuild,
-        })
+        };
+        let node = Node::Volume(VolumeNode { config, members });
+        let node = node.with_layers(&spec.layer, &mut geometry, drive.keeps())?;
+        Ok(CheckedVolume { node, geometry, preparation })
     }
+
+    /// The members with their layers, and their geometries.
+    fn members(&self, drive: &Drive, count: usize) -> Result<(Vec<DriveNode>, Vec<Geometry>), ConfigError> {
+        let mut members = vec![drive.node.clone(); count];
+        let mut geometries = vec![drive.geometry().clone(); count];
+        let mut indexes = BTreeSet::new();
+        for table in &self.member {
+            let MemberSpec { index, layer } = table.get_ref();
+            member_exists(index, count)?;
+            if !indexes.insert(index.get_ref()) {
+                let error = ConfigError::at(index, format!("member {} has two tables", index.get_ref()));
+                return Err(error.help("write all layers of a member into one [[volume.member]]"));
+            }
+            let place = usize::from(*index.get_ref());
+            members[place] = members[place].clone().with_layers(layer, &mut geometries[place], drive.keeps())?;
+        }
+        Ok((members, geometries))
+    }
+}
+
+fn member_exists(member: &Spanned<u8>, members: usize) -> Result<(), ConfigError> {
+    if usize::from(*member.get_ref()) < members {
+        return Ok(());
+    }
+    let error = ConfigError::at(member, format!("the volume has {members} members"));
+    Err(error.help("members are numbered from 0"))
 }
 
 impl LevelSpec {
@@ -277,233 +281,6 @@ impl LevelSpec {
             LevelSpec::Raid5 => Level::Raid5,
             LevelSpec::Raid6 => Level::Raid6,
             LevelSpec::ReedSolomon => Level::ReedSolomon,
-        }
-    }
-}
-
-fn create(config: &VolumeConfig, member: &Geometry) -> Result<Volume, zonda_raid::VolumeError> {
-    let members = config.scheme.members();
-    let ids: Vec<[u8; 16]> = (0..members as u8).map(|member| [member + 1; 16]).collect();
-    Volume::create(config.clone(), vec![member.clone(); members], [7; 16], &ids, true)
-}
-
-impl VolumePlan {
-    /// Stripes per group of segments for small requests.
-    pub(crate) fn group_stripes(&self) -> u32 {
-        self.config.small.group_stripes
-    }
-
-    /// The volume on new drives, filled and with its failed members, and the time at which the run
-    /// starts. Filling with contents takes time.
-    pub(crate) fn power_on(&self, drive: &Drive, prng: &Prng) -> (VolumeStack, Instant) {
-        let members = self.config.scheme.members();
-        let seeds: Vec<Prng> = (0..members).map(|member| prng.fork(&format!("member/{member}"))).collect();
-        let volume = create(&self.config, drive.geometry()).expect("validated when the file was parsed");
-        if self.config.tuning.has_contents {
-            // Contents must be on the drives themselves.
-            let stacks = seeds.iter().map(|seed| Some(stack(drive, seed, &[]))).collect();
-            let mut volume = VolumeDevice::new(volume, stacks);
-            let start = self.fill(&mut volume, prng, None);
-            self.fail(&mut volume, drive, &seeds, start);
-            return (volume.with_command_time(self.command_time), start);
-        }
-        // Without contents only write pointers matter: devices without latency are filled, and
-        // replaced by drives with the same write pointers.
-        let nulls = (0..members).map(|_| Some(Null::new(drive.geometry().clone()))).collect();
-        let mut volume = VolumeDevice::new(volume, nulls);
-        // Ages of segments matter only with overwrites; otherwise no time passes.
-        let block_time = if self.overwrite_blocks > 0 { BLOCK_TIME } else { Duration(0) };
-        let start = self.fill(&mut volume, prng, Some(block_time));
-        let start = if block_time.0 > 0 { start } else { Instant::ZERO };
-        let (volume, nulls) = volume.into_parts();
-        let stacks =
-            nulls.iter().flatten().zip(&seeds).map(|(null, seed)| Some(stack(drive, seed, &written(null)))).collect();
-        let mut volume = VolumeDevice::new(volume, stacks);
-        self.fail(&mut volume, drive, &seeds, start);
-        (volume.with_command_time(self.command_time), start)
-    }
-
-    /// Writes the initial contents, with as many outstanding writes as the volume accepts; returns
-    /// when they are durable.
-    fn fill<D: ZonedDevice>(&self, volume: &mut VolumeDevice<D>, prng: &Prng, block_time: Option<Duration>) -> Instant {
-        let mut filler = Filler::new(volume, block_time);
-        let most = self.geometry.max_transfer_blocks.0;
-        let mut at = 0;
-        while at < self.fill_blocks {
-            let count = most.min(self.fill_blocks - at);
-            filler.write(at, count);
-            at += count;
-        }
-        if self.overwrite_blocks > 0 {
-            let places = Places::new(self.overwrite_distribution, self.fill_blocks);
-            let mut prng = prng.fork("overwrite");
-            for _ in 0..self.overwrite_blocks {
-                filler.write(places.sample(&mut prng), 1);
-            }
-            // The run begins with garbage collection under load; a quiescent volume would have more
-            // free segments.
-            return filler.flush();
-        }
-        filler.quiesce()
-    }
-
-    fn fail(&self, volume: &mut VolumeStack, drive: &Drive, seeds: &[Prng], now: Instant) {
-        for &member in &self.fail {
-            volume.volume_mut().fail_member(now, member);
-            volume.replace(member, None);
-            if self.rebuilds {
-                let replacement = stack(drive, &seeds[usize::from(member.0)].fork("replacement"), &[]);
-                volume.replace(member, Some(replacement));
-                let replaced =
-                    volume.volume_mut().replace_member(now, member, drive.geometry().clone(), [member.0 + 101; 16]);
-                replaced.expect("an identical drive is accepted");
-            }
-        }
-    }
-
-    /// Advances time until the rebuild completes; returns the time since the start.
-    pub(crate) fn finish_rebuild(volume: &mut VolumeStack, start: Instant, from: Instant) -> Option<u64> {
-        let mut now = from;
-        loop {
-            volume.process(now);
-            while let Some(event) = volume.volume_mut().poll_event() {
-                if matches!(event, Event::Rebuilt { .. }) {
-                    return Some(now.since(start).as_nanos());
-                }
-            }
-            now = volume.next_wakeup()?.max(now);
-        }
-    }
-}
-
-impl VolumeSummary {
-    pub(crate) fn of(volume: &VolumeStack, before: Counters, rebuild_ns: Option<u64>) -> VolumeSummary {
-        let counters = volume.volume().counters();
-        let status = volume.volume().status();
-        let host_blocks = counters.host_blocks - before.host_blocks;
-        let relocated_blocks = counters.relocated_blocks - before.relocated_blocks;
-        let block_bytes = u64::from(volume.volume().geometry().block_size_bytes);
-        VolumeSummary {
-            members: status.members.len() as u32,
-            volume_bytes: status.volume_blocks * block_bytes,
-            host_blocks,
-            member_blocks: counters.member_blocks - before.member_blocks,
-            padding_blocks: counters.padding_blocks - before.padding_blocks,
-            relocated_blocks,
-            write_amplification: (host_blocks + relocated_blocks) as f64 / host_blocks.max(1) as f64,
-            collected_segments: counters.collected_segments - before.collected_segments,
-            reconstructed_blocks: counters.reconstructed_blocks - before.reconstructed_blocks,
-            map_bytes: status.map_bytes,
-            stripe_table_bytes: status.stripe_table_bytes,
-            stripe_table_max_bytes: status.stripe_table_max_bytes,
-            rebuild_ns,
-        }
-    }
-}
-
-fn stack(drive: &Drive, prng: &Prng, prefill: &[(ZoneIndex, Blocks)]) -> Stack {
-    let ssd = drive.power_on(prng, prefill).expect("a volume respects the limit on active zones");
-    drive.stack(ssd, prng)
-}
-
-/// Written blocks of each zone.
-fn written(null: &Null) -> Vec<(ZoneIndex, Blocks)> {
-    let geometry = null.geometry(NamespaceId::FIRST);
-    (0..geometry.zone_count)
-        .map(ZoneIndex)
-        .filter_map(|zone| {
-            let blocks = match null.zones().zone(zone).state {
-                ZoneState::Empty => return None,
-                ZoneState::Full => geometry.zone_capacity_blocks,
-                _ => null.zones().readable_blocks(zone),
-            };
-            Some((zone, blocks))
-        })
-        .collect()
-}
-
-/// Time per block written to devices without latency, so that ages of segments differ.
-const BLOCK_TIME: Duration = Duration::from_micros(4);
-
-/// Writes to a volume before the run.
-struct Filler<'a, D> {
-    volume: &'a mut VolumeDevice<D>,
-    completions: CompletionQueue,
-    now: Instant,
-    /// Time per block; by default, time advances as the devices require.
-    block_time: Option<Duration>,
-    submitted: u64,
-    ended: u64,
-}
-
-impl<'a, D: ZonedDevice> Filler<'a, D> {
-    /// Waits until the volume is created.
-    fn new(volume: &'a mut VolumeDevice<D>, block_time: Option<Duration>) -> Filler<'a, D> {
-        let mut filler = Filler {
-            volume,
-            completions: CompletionQueue::new(),
-            now: Instant::ZERO,
-            block_time,
-            submitted: 0,
-            ended: 0,
-        };
-        filler.poll();
-        while !filler.volume.volume().is_ready() {
-            assert!(filler.advance(), "a volume that is being created waits for its members");
-        }
-        filler
-    }
-
-    fn write(&mut self, start: u64, blocks: u64) {
-        self.submit(Operation::Write { start: Lba(start), blocks: Blocks(blocks), payload: Payload::None });
-        match self.block_time {
-            Some(block_time) => {
-                self.now += Duration(block_time.0 * blocks);
-                self.poll();
-            }
-            None => {
-                self.advance();
-            }
-        }
-    }
-
-    fn submit(&mut self, operation: Operation) {
-        let mut command = Command::new(CommandId(self.submitted), NamespaceId::FIRST, operation);
-        self.submitted += 1;
-        while let Err(QueueFull(refused)) = self.volume.submit(self.now, command) {
-            command = refused;
-            assert!(self.advance(), "a volume whose queue is full has outstanding requests");
-        }
-    }
-
-    /// Waits until all writes are durable.
-    fn flush(mut self) -> Instant {
-        self.submit(Operation::Flush);
-        while self.ended < self.submitted {
-            assert!(self.advance(), "a flush ends");
-        }
-        self.now
-    }
-
-    /// Waits until the volume is quiescent.
-    fn quiesce(mut self) -> Instant {
-        while self.advance() {}
-        self.now
-    }
-
-    /// Advances time to the next event; false if there is none.
-    fn advance(&mut self) -> bool {
-        let Some(next) = self.volume.next_wakeup() else { return false };
-        self.now = next.max(self.now);
-        self.poll();
-        true
-    }
-
-    fn poll(&mut self) {
-        self.volume.poll(self.now, &mut self.completions);
-        while let Some(completion) = self.completions.pop() {
-            assert_eq!(completion.status, Status::Success, "a volume on new drives can be written");
-            self.ended += 1;
         }
     }
 }

@@ -127,9 +127,9 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
         ("kind = \"delay\"", "the layer has no delay", "[[drive.layer]]", "add a line like fixed = \"100 us\""),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\nevents = 3",
-            "events is not supported for kind = \"delay\"",
-            "3",
-            "the keys of this kind are operations, zones, when, chance, fixed, spread",
+            "unknown key \"events\"",
+            "events",
+            "allowed here: operations, zones, when, chance, fixed, spread",
         ),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\noperations = [\"red\"]",

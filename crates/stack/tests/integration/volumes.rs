@@ -1,7 +1,7 @@
 //! Volumes of simulated drives, from their files to their results.
 
 use zonda_profiles::BUILTIN;
-use zonda_stack::{Experiment, ExperimentResult, Profiles, VolumeSummary};
+use zonda_stack::{Experiment, ExperimentResult, LayerResult, Profiles, VolumeSummary};
 
 /// The built-in profiles, and no files.
 const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
@@ -121,4 +121,76 @@ fn errors_in_a_volume_are_reported_at_their_position() {
     assert!(message.starts_with("RAID 5 does not support 2 data and 2 parity members"), "{message}");
     let (message, ..) = error("", "[store]\nworkload = \"kvbench-ii\"\n");
     assert_eq!(message, "[store] needs zones, which a volume does not have");
+}
+
+#[test]
+fn layers_over_a_volume_see_the_requests_of_jobs() {
+    let layers = "[[volume.layer]]\nkind = \"trace\"\n\
+                  [[volume.layer]]\nkind = \"delay\"\nfixed = \"1 ms\"\noperations = [\"read\"]\n";
+    let job = "[[job]]\noperation = \"randread\"\noperations = 50\n";
+    let (plain, layered) = (run(&tiny("", "", job)), run(&tiny("", layers, job)));
+    let mean = |result: &ExperimentResult| result.run.jobs[0].kinds[0].latency.mean_ns;
+    assert_eq!(mean(&layered) - mean(&plain), 1_000_000);
+    let [LayerResult::Trace { operations, .. }, delay] = &layered.layers[..] else {
+        panic!("two layers, the innermost first: {:?}", layered.layers)
+    };
+    assert_eq!((operations.len(), operations[0].operation, operations[0].submitted), (1, "read", 50));
+    assert_eq!(*delay, LayerResult::Delay { matched: 50, struck: 50 });
+}
+
+#[test]
+fn layers_of_one_member_affect_this_member_alone() {
+    let delay = |tables: &str| {
+        let job = "[[job]]\noperation = \"randread\"\noperations = 400\n";
+        let result = run(&tiny("", tables, job));
+        result.run.jobs[0].kinds[0].latency
+    };
+    let slow = "kind = \"delay\"\nfixed = \"10 ms\"\noperations = [\"read\"]\n";
+    let none = delay("");
+    let one = delay(&format!("[[volume.member]]\nindex = 1\n[[volume.member.layer]]\n{slow}"));
+    let all = delay(
+        &(0..3)
+            .map(|index| format!("[[volume.member]]\nindex = {index}\n[[volume.member.layer]]\n{slow}"))
+            .collect::<String>(),
+    );
+    assert!(all.p50_ns > 10_000_000 && one.p50_ns < 1_000_000, "{} and {} ns", all.p50_ns, one.p50_ns);
+    assert!(one.max_ns > 10_000_000 && none.max_ns < 10_000_000, "{} and {} ns", one.max_ns, none.max_ns);
+}
+
+#[test]
+fn a_member_that_fails_reads_is_repaired_from_the_others() {
+    let fault = "[[volume.member]]\nindex = 0\n[[volume.member.layer]]\nkind = \"fault\"\n\
+                 status = \"unrecovered read error\"\noperations = [\"read\"]\nchance = 0.1\n";
+    let result = run(&tiny("payload = \"bytes\"", fault, MIXED));
+    assert!(!result.has_failed(), "{:?}", result.run.jobs);
+    assert!(volume(&result).reconstructed_blocks > 0, "{:?}", volume(&result));
+}
+
+#[test]
+fn faults_of_all_members_before_the_run_fail_its_jobs() {
+    let fault = "payload = \"bytes\"\n[[drive.layer]]\nkind = \"fault\"\nstatus = \"write fault\"\n";
+    let result = run(&tiny(fault, "fill = \"2 MiB\"\nfail = [0]\nrebuild = true", MIXED));
+    assert!(result.has_failed() && result.run.jobs[0].error_count() > 0, "{:?}", result.run.jobs);
+}
+
+#[test]
+fn errors_in_layers_of_a_volume_are_reported_at_their_position() {
+    let error = |tables: &str| {
+        let text = tiny("", tables, "[[job]]\noperation = \"randread\"\n");
+        let error = Experiment::parse(&text, &PROFILES).expect_err("the volume is invalid").error;
+        (error.message, error.span.map(|span| text[span].to_owned()).unwrap_or_default())
+    };
+    let is = |message: &str, place: &str| (message.to_owned(), place.to_owned());
+    let delay = "kind = \"delay\"\nfixed = \"1 us\"\nzones = 20\n";
+    let zone = "zone 20 does not exist: the namespace has 16 zones";
+    let member = |index: u8| format!("[[volume.member]]\nindex = {index}\n");
+    assert_eq!(error(&format!("{}[[volume.member.layer]]\n{delay}", member(1))), is(zone, "20"));
+    assert_eq!(error(&member(3)), is("the volume has 3 members", "3"));
+    assert_eq!(error(&(member(1) + &member(1))), is("member 1 has two tables", "1"));
+    let zone = "zone 20 does not exist: the namespace has 1 zones";
+    assert_eq!(error(&format!("[[volume.layer]]\n{delay}")), is(zone, "20"));
+    let slice = "[[volume.layer]]\nkind = \"slice\"\ncount = 1\n";
+    assert_eq!(error(slice), is("a slice needs zones, which a volume does not have", "[[volume.layer]]"));
+    let many = "[[volume.layer]]\nkind = \"trace\"\n".repeat(17);
+    assert_eq!(error(&many), is("too many layers: 17", "[[volume.layer]]"));
 }

@@ -1,0 +1,206 @@
+//! Checks layers against the geometry of the device below them.
+
+use std::ops::Range;
+
+use zonda_config::{ConfigError, IndexSet, Spanned, TimeSpan, did_you_mean_help};
+use zonda_layers::limits::TRACE_EVENTS_DEFAULT;
+use zonda_layers::{
+    DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, SliceError, When,
+};
+use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Status, ZoneIndex};
+
+use super::spec::chance_of;
+use super::{DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, SliceSpec, TraceSpec, WhenSpec};
+use crate::limits::TRACE_EVENTS_MAX;
+
+/// The maximum delay, a year, so that no sum overflows.
+const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The keys that select the commands of a rule.
+struct Selection<'a> {
+    operations: &'a Option<Vec<Spanned<String>>>,
+    zones: &'a Option<Spanned<IndexSet>>,
+    when: &'a Option<Spanned<WhenSpec>>,
+    chance: &'a Option<Spanned<f64>>,
+}
+
+impl LayerSpec {
+    /// Checks a layer against the device below it: its geometry, and what it stores of written
+    /// data.
+    ///
+    /// # Errors
+    /// The first error, with its position.
+    pub fn check(place: &Spanned<LayerSpec>, below: &Geometry, keeps: PayloadKind) -> Result<Layer, ConfigError> {
+        match place.get_ref() {
+            LayerSpec::Delay(spec) => spec.check(place, below),
+            LayerSpec::Fault(spec) => spec.check(place, below),
+            LayerSpec::Trace(spec) => spec.check(),
+            LayerSpec::Slice(spec) => spec.check(place, below, keeps),
+        }
+    }
+}
+
+impl DelaySpec {
+    fn check(&self, place: &Spanned<LayerSpec>, below: &Geometry) -> Result<Layer, ConfigError> {
+        let DelaySpec { operations, zones, when, chance, fixed, spread } = self;
+        let selection = Selection { operations, zones, when, chance };
+        if fixed.is_none() && spread.is_none() {
+            let error = ConfigError::at(place, "the layer has no delay");
+            return Err(error.help("add a line like fixed = \"100 us\" or spread = \"50 us\""));
+        }
+        Ok(Layer::Delay(vec![DelayRule {
+            matches: selection.matcher(below)?,
+            when: selection.when()?,
+            fixed: delay(fixed)?,
+            spread: delay(spread)?,
+        }]))
+    }
+}
+
+impl FaultSpec {
+    fn check(&self, place: &Spanned<LayerSpec>, below: &Geometry) -> Result<Layer, ConfigError> {
+        let FaultSpec { operations, zones, when, chance, .. } = self;
+        let selection = Selection { operations, zones, when, chance };
+        Ok(Layer::Fault(vec![FaultRule {
+            matches: selection.matcher(below)?,
+            when: selection.when()?,
+            effect: self.effect(place)?,
+        }]))
+    }
+
+    fn effect(&self, place: &Spanned<LayerSpec>) -> Result<FaultEffect, ConfigError> {
+        // A Vec, because LLVM unrolls the code for an array of this many strings, which takes
+        // minutes.
+        let names: Vec<String> = Status::ERRORS.iter().map(Status::to_string).collect();
+        let Some(status) = &self.status else {
+            let error = ConfigError::at(place, "the layer has no status for failed commands");
+            return Err(
+                error.help(format!("add a line like status = \"write fault\"; allowed are {}", names.join(", ")))
+            );
+        };
+        let Some(at) = names.iter().position(|known| known == status.get_ref()) else {
+            let message = format!("unknown status \"{}\"", status.get_ref());
+            return Err(ConfigError::at(status, message).help(did_you_mean_help(status.get_ref(), &names)));
+        };
+        Ok(match self.effect.as_ref().map(|effect| *effect.get_ref()) {
+            None | Some(EffectSpec::Fail) => FaultEffect::Fail(Status::ERRORS[at]),
+            Some(EffectSpec::FailAfter) => FaultEffect::FailAfter(Status::ERRORS[at]),
+        })
+    }
+}
+
+impl TraceSpec {
+    fn check(&self) -> Result<Layer, ConfigError> {
+        let events = self.events.as_ref().map_or(TRACE_EVENTS_DEFAULT as u32, |events| *events.get_ref());
+        match &self.events {
+            Some(place) if events > TRACE_EVENTS_MAX => {
+                Err(ConfigError::at(place, format!("too many events: {events}"))
+                    .help(format!("write 0 to {TRACE_EVENTS_MAX}")))
+            }
+            _ => Ok(Layer::Trace { events: events as usize }),
+        }
+    }
+}
+
+impl SliceSpec {
+    fn check(&self, place: &Spanned<LayerSpec>, below: &Geometry, keeps: PayloadKind) -> Result<Layer, ConfigError> {
+        let Some(count) = &self.count else {
+            let error = ConfigError::at(place, "the layer has no number of zones");
+            return Err(error.help("add a line like count = 16"));
+        };
+        let given = |value: &Option<Spanned<u32>>| value.as_ref().map(|value| *value.get_ref());
+        let max_active_zones = given(&self.max_active_zones).or(below.max_active_zones);
+        // A limit on active zones below the limit on open zones limits these, too.
+        let open_default = below.max_open_zones.map(|open| max_active_zones.map_or(open, |active| active.min(open)));
+        let config = SliceConfig {
+            namespace: NamespaceId::FIRST,
+            first: ZoneIndex(given(&self.first).unwrap_or(0)),
+            count: *count.get_ref(),
+            max_active_zones,
+            max_open_zones: given(&self.max_open_zones).or(open_default),
+            zrwa_resources: given(&self.zrwa_resources).unwrap_or_else(|| below.zrwa.map_or(0, |zrwa| zrwa.resources)),
+            keeps,
+        };
+        config.geometry(below).map_err(|error| self.error(place, &error))?;
+        Ok(Layer::Slice(config))
+    }
+
+    fn error(&self, place: &Spanned<LayerSpec>, error: &SliceError) -> ConfigError {
+        let key = match error.field {
+            "count" => &self.count,
+            "max_active_zones" => &self.max_active_zones,
+            "max_open_zones" => &self.max_open_zones,
+            "zrwa_resources" => &self.zrwa_resources,
+            _ => &None,
+        };
+        ConfigError::new(format!("invalid slice: {} {}", error.field, error.remedy))
+            .within(key.as_ref().map_or_else(|| place.span(), Spanned::span))
+    }
+}
+
+fn delay(value: &Option<Spanned<TimeSpan>>) -> Result<Duration, ConfigError> {
+    let Some(place) = value else { return Ok(Duration::ZERO) };
+    let span = Duration(place.get_ref().0);
+    if span > DELAY_MAX {
+        return Err(ConfigError::at(place, "the delay is longer than a year").help("write at most \"8760 h\""));
+    }
+    Ok(span)
+}
+
+impl Selection<'_> {
+    fn matcher(&self, below: &Geometry) -> Result<Matcher, ConfigError> {
+        Ok(Matcher {
+            namespace: NamespaceId::FIRST,
+            operations: self.operations()?,
+            zones: self.zones(below)?,
+            lbas: None,
+        })
+    }
+
+    fn operations(&self) -> Result<OperationSet, ConfigError> {
+        let Some(operations) = &self.operations else { return Ok(OperationSet::ALL) };
+        let mut set = OperationSet::NONE;
+        for place in operations {
+            let name = place.get_ref().as_str();
+            let kind = OperationKind::ALL.into_iter().find(|kind| kind.name() == name);
+            set = set
+                | match (kind, name) {
+                    (Some(kind), _) => OperationSet::of(&[kind]),
+                    (None, "writes") => OperationSet::WRITES,
+                    (None, "management") => OperationSet::MANAGEMENT,
+                    (None, _) => {
+                        let names = OperationKind::ALL.map(OperationKind::name);
+                        let names: Vec<&str> = names.into_iter().chain(["writes", "management"]).collect();
+                        return Err(ConfigError::at(place, format!("unknown operation \"{name}\""))
+                            .help(did_you_mean_help(name, &names)));
+                    }
+                };
+        }
+        Ok(set)
+    }
+
+    fn zones(&self, below: &Geometry) -> Result<Option<Range<ZoneIndex>>, ConfigError> {
+        let Some(place) = &self.zones else { return Ok(None) };
+        let zones: &[u32] = place.get_ref();
+        let (first, last) = (zones[0], zones[zones.len() - 1]);
+        if zones.iter().zip(first..).any(|(&zone, expected)| zone != expected) {
+            let error = ConfigError::at(place, "the zones of a layer must be one range without gaps");
+            return Err(error.help("write a range like \"0..16\", and add a layer for each range"));
+        }
+        if last >= below.zone_count {
+            let message = format!("zone {last} does not exist: the namespace has {} zones", below.zone_count);
+            return Err(ConfigError::at(place, message).help(format!("use zones of 0..{}", below.zone_count)));
+        }
+        Ok(Some(ZoneIndex(first)..ZoneIndex(last + 1)))
+    }
+
+    fn when(&self) -> Result<When, ConfigError> {
+        match (&self.when, &self.chance) {
+            (Some(_), Some(chance)) => Err(ConfigError::at(chance, "chance and when cannot be combined")
+                .help("remove one of them: chance is the short form of when = { chance = ... }")),
+            (Some(when), None) => Ok(when.get_ref().0),
+            (None, Some(chance)) => chance_of(*chance.get_ref()).map_err(|error| error.within(chance.span())),
+            (None, None) => Ok(When::Always),
+        }
+    }
+}
