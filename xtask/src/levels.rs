@@ -26,7 +26,7 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("zonda-image", 1, &[]),
     ("zonda-plot", 1, &[]),
     ("zonda-stack", 2, &[]),
-    ("zonda-sim", 2, &[]),
+    ("zonda-sim", 2, &["zonda-stack"]),
     ("zonda-lab", 2, &["zonda-stack"]),
     ("zonda-advise", 2, &["zonda-stack"]),
     ("zonda-ring", 3, &[]),

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use zonda_layers::{FaultEffect, OperationKind};
 use zonda_ssd::profile::Profile;
+use zonda_stack::Layer;
 use zonda_zoned::{
     Blocks, CommandId, Duration, Geometry, Instant, Lba, Operation, PayloadKind, Status, ZoneIndex, ZoneTarget,
 };
@@ -13,7 +14,7 @@ use zonda_zoned::{
 use crate::observe::CheckError;
 use crate::options::ScenarioKind;
 use crate::outcome::Outcome;
-use crate::simulation::{Layer, Simulation};
+use crate::simulation::Simulation;
 
 /// Commands and requests that are recorded for the tail of a trace, at most.
 const RECORDS_MAX: usize = 2_048;
@@ -353,7 +354,7 @@ fn describe_layer(layer: &Layer) -> String {
             let longest = rules.iter().map(|rule| rule.fixed + rule.spread).max().unwrap_or(Duration::ZERO);
             format!("delays of up to {longest}")
         }
-        Layer::Trace => "trace".to_owned(),
+        Layer::Trace { .. } => "trace".to_owned(),
         Layer::Fault(rules) => {
             let rules: Vec<String> = rules.iter().map(|rule| describe_effect(rule.effect)).collect();
             format!("faults ({})", rules.join("; "))

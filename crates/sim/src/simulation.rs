@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use zonda_config::ConfigError;
 use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, When};
 use zonda_ssd::profile::Profile;
+use zonda_stack::Layer;
 use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Prng, Status, ZoneIndex};
 
 use crate::drive::{generate_payload_kind, generate_profile, one_of};
@@ -22,6 +23,7 @@ pub(crate) struct Simulation {
     pub(crate) keeps: PayloadKind,
     /// The geometry of the namespace that the host accesses: the whole drive, or a slice of it.
     pub(crate) geometry: Geometry,
+    /// The lowest first.
     pub(crate) layers: Vec<Layer>,
     pub(crate) load: Load,
     /// Mean number of events between two power losses; `None`: power is never lost.
@@ -30,15 +32,6 @@ pub(crate) struct Simulation {
     pub(crate) degradation_every: Option<u64>,
     /// Number of events between two checks of the drive's invariants.
     pub(crate) check_every: u64,
-}
-
-/// A layer over the drive. Lists of layers begin with the lowest.
-#[derive(Clone, Debug)]
-pub(crate) enum Layer {
-    Slice(SliceConfig),
-    Delay(Vec<DelayRule>),
-    Trace,
-    Fault(Vec<FaultRule>),
 }
 
 /// The load that the host generates.
@@ -63,16 +56,6 @@ impl Load {
     /// Checks that a host can generate this load.
     pub(crate) fn check(&self, name: &str) -> Result<(), ConfigError> {
         scenario::at_least_one(&format!("{name}.queue_depth"), self.queue_depth as u64)
-    }
-}
-
-impl Layer {
-    /// The configuration of the slice, if the layer is one.
-    pub(crate) fn slice(&self) -> Option<&SliceConfig> {
-        match self {
-            Layer::Slice(config) => Some(config),
-            _ => None,
-        }
     }
 }
 
@@ -158,7 +141,7 @@ fn generate_layers(root: &Prng, slice: Option<SliceConfig>, options: &Options) -
         layers.push(Layer::Delay(generate_delays(&mut low)));
     }
     if root.fork("layers/trace").chance(1, 4) && options.has(Part::Trace) {
-        layers.push(Layer::Trace);
+        layers.push(Layer::Trace { events: 0 });
     }
     let mut faults = root.fork("layers/fault");
     if faults.chance(1, 3) && options.has(Part::Faults) {
@@ -276,7 +259,7 @@ mod tests {
     fn leaving_out_a_part_changes_no_other_part() {
         type IsPart = fn(&Layer) -> bool;
         let parts: [(Part, IsPart); 4] = [
-            (Part::Trace, |layer| matches!(layer, Layer::Trace)),
+            (Part::Trace, |layer| matches!(layer, Layer::Trace { .. })),
             (Part::Delays, |layer| matches!(layer, Layer::Delay(_))),
             (Part::Faults, |layer| matches!(layer, Layer::Fault(_))),
             (Part::Slice, |layer| matches!(layer, Layer::Slice(_))),

@@ -1,52 +1,77 @@
-//! The stack of layers over a drive, rebuilt after every power loss.
+//! The layers over a drive, rebuilt after every power loss.
 
-use zonda_layers::{Delay, Fault, FaultEffect, FaultRule, Shared, Slice, Trace};
+use std::convert::Infallible;
+
+use zonda_layers::{Fault, FaultEffect, Shared};
 use zonda_ssd::Ssd;
+use zonda_stack::{Factory, Layer, Node};
 use zonda_zoned::{Command, CompletionQueue, Instant, Prng, QueueFull, ZonedDevice};
 
-use crate::simulation::{Layer, Simulation};
+use crate::simulation::Simulation;
 
+/// A device that is shared with the scenario, below layers.
 pub(crate) type Device = Box<dyn ZonedDevice>;
+/// Layers over it.
+pub(crate) type Layers = zonda_stack::Stack<Device>;
 
-/// The layers over a drive, with a handle on the fault layer.
+/// The layers over a drive, with a handle on those up to the fault layer.
 pub(crate) struct Stack {
-    top: Device,
+    top: Layers,
     fault: Option<FaultLayer>,
 }
 
-/// A fault layer, with its rules.
-type FaultLayer = (Shared<Fault<Device>>, Vec<FaultRule>);
+/// The layers up to the fault layer, and the effects of its rules.
+type FaultLayer = (Shared<Layers>, Vec<FaultEffect>);
 
-/// Builds layers over a drive, the lowest first; returns the top layer, and the fault layer if any.
+/// Builds layers over one device. `label` names the random numbers of a layer.
+struct Over<'a> {
+    device: Option<Device>,
+    label: &'a dyn Fn(usize, &Layer) -> String,
+}
+
+impl Factory<()> for Over<'_> {
+    type Drive = Device;
+    type Error = Infallible;
+
+    fn drive(&mut self, (): &(), _prng: &Prng) -> Result<Device, Infallible> {
+        Ok(self.device.take().expect("there is one device below the layers"))
+    }
+
+    fn layer_prng(&self, prng: &Prng, index: usize, layer: &Layer) -> Prng {
+        prng.fork(&(self.label)(index, layer))
+    }
+}
+
+/// Builds layers over a device, the lowest first. `label` names the random numbers of a layer.
 pub(crate) fn build_layers(
     root: &Prng,
     layers: &[Layer],
-    drive: &Shared<Ssd>,
-    life: u64,
-) -> (Device, Option<FaultLayer>) {
-    let mut top: Device = Box::new(drive.clone());
-    let mut fault = None;
-    for (place, layer) in layers.iter().enumerate() {
-        let prng = root.fork(&format!("layer/{place}/{life}"));
-        top = match layer {
-            Layer::Slice(config) => Box::new(Slice::new(top, *config).expect("the slice was checked")),
-            Layer::Delay(rules) => Box::new(Delay::new(top, rules.clone(), prng)),
-            Layer::Trace => Box::new(Trace::with_capacity(top, 0)),
-            Layer::Fault(rules) => {
-                let shared = Shared::new(Fault::new(top, rules.clone(), prng));
-                fault = Some((shared.clone(), rules.clone()));
-                Box::new(shared)
-            }
-        };
-    }
-    (top, fault)
+    device: Device,
+    label: &dyn Fn(usize, &Layer) -> String,
+) -> Layers {
+    let over = |below, layer: &Layer| Node::Layer(layer.clone(), Box::new(below));
+    let node = layers.iter().fold(Node::Drive(()), over);
+    let Ok(stack) = node.build(&mut Over { device: Some(device), label }, root);
+    stack
 }
 
 impl Stack {
     /// Builds the layers. `life` counts power cycles: each has its own random numbers.
     pub(crate) fn new(simulation: &Simulation, drive: &Shared<Ssd>, life: u64) -> Stack {
-        let (top, fault) = build_layers(&simulation.root, &simulation.layers, drive, life);
-        Stack { top, fault }
+        let (root, layers) = (&simulation.root, &simulation.layers[..]);
+        let drive = Box::new(drive.clone());
+        let place_of_fault = layers.iter().position(|layer| matches!(layer, Layer::Fault(_)));
+        let (lower, upper) = layers.split_at(place_of_fault.map_or(layers.len(), |place| place + 1));
+        let below = build_layers(root, lower, drive, &|index, _| format!("layer/{index}/{life}"));
+        let Some(Layer::Fault(rules)) = place_of_fault.map(|place| &layers[place]) else {
+            return Stack { top: below, fault: None };
+        };
+        let effects = rules.iter().map(|rule| rule.effect).collect();
+        // The handle gives commands ids of its own: dropped ones are aborted in their order.
+        let shared = Shared::new(below);
+        let label = |index, _: &Layer| format!("layer/{}/{life}", lower.len() + index);
+        let top = build_layers(root, upper, Box::new(shared.clone()), &label);
+        Stack { top, fault: Some((shared, effects)) }
     }
 
     /// Submits a command; returns the fault injected on it, if any.
@@ -55,7 +80,7 @@ impl Stack {
         self.top.submit(now, command)?;
         let after = self.struck();
         let struck = before.iter().zip(&after).position(|(before, after)| before != after);
-        Ok(struck.map(|rule| self.fault.as_ref().expect("a fault was injected").1[rule].effect))
+        Ok(struck.map(|rule| self.fault.as_ref().expect("a fault was injected").1[rule]))
     }
 
     pub(crate) fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
@@ -68,12 +93,14 @@ impl Stack {
 
     /// Aborts lost commands; returns their number.
     pub(crate) fn abort_dropped(&mut self, now: Instant) -> usize {
-        self.fault.as_ref().map_or(0, |(fault, _)| fault.with_inner_mut(|fault| fault.abort_dropped(now)))
+        let Some((layers, _)) = &self.fault else { return 0 };
+        layers.with_inner_mut(|layers| layers.fault_mut().map_or(0, |fault| fault.abort_dropped(now)))
     }
 
     /// The number of faults that each rule of the fault layer has injected.
     fn struck(&self) -> Vec<u64> {
-        let Some((fault, _)) = &self.fault else { return Vec::new() };
-        fault.with_inner(|fault| fault.counters().iter().map(|counters| counters.struck).collect())
+        let Some((layers, _)) = &self.fault else { return Vec::new() };
+        let counters = layers.with_inner(|layers| layers.fault().map(Fault::counters)).unwrap_or_default();
+        counters.iter().map(|counters| counters.struck).collect()
     }
 }

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use zonda_files::testing::Mix;
+use zonda_stack::Layer;
 use zonda_zoned::Duration;
 
 use super::simulation::FilesSimulation;
 use crate::event_trace::{describe_flash, describe_layers, describe_limits};
-use crate::simulation::Layer;
 
 /// Describes the scenario in a few lines.
 pub(crate) fn describe(simulation: &FilesSimulation) -> String {

@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use zonda_files::FileStore;
 use zonda_layers::{Fault, Shared};
 use zonda_ssd::Ssd;
+use zonda_stack::Layer;
 use zonda_zoned::{Command, Completion, CompletionQueue, Instant, Prng, QueueFull, ZonedDevice};
 
 use super::simulation::FilesSimulation;
-use crate::stack::{Device, build_layers};
+use crate::stack::{self, build_layers};
 
 /// A drive with power, the layers over it, and a store.
 pub(super) struct Machine {
@@ -25,8 +26,8 @@ pub(super) struct Machine {
 
 /// The layers over a drive. Faults can be disabled: commands then bypass the fault layer.
 struct Layers {
-    clean: Shared<Device>,
-    faulty: Option<Fault<Shared<Device>>>,
+    clean: Shared<stack::Layers>,
+    faulty: Option<Fault<Shared<stack::Layers>>>,
     is_faulty: bool,
 }
 
@@ -34,7 +35,9 @@ impl Machine {
     /// Builds layers and a store over a drive. `life` counts mounts: each life has its own random
     /// numbers.
     pub(super) fn new(simulation: &FilesSimulation, drive: Shared<Ssd>, store: FileStore, life: u64) -> Machine {
-        let (lower, _) = build_layers(&simulation.root, &simulation.layers, &drive, life);
+        let handle = Box::new(drive.clone());
+        let label = |index, _: &Layer| format!("layer/{index}/{life}");
+        let lower = build_layers(&simulation.root, &simulation.layers, handle, &label);
         let clean = Shared::new(lower);
         let faulty = (!simulation.faults.is_empty()).then(|| {
             let prng = simulation.root.fork(&format!("strikes/{life}"));

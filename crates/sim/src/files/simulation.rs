@@ -5,12 +5,12 @@ use zonda_files::testing::Mix;
 use zonda_files::{FileStore, FilesConfig, Migration, limits::THREE_LOG_ZONES_FROM};
 use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationSet, When};
 use zonda_ssd::profile::Profile;
+use zonda_stack::Layer;
 use zonda_zoned::{Blocks, Duration, Geometry, Prng, Status, ZoneIndex};
 
 use crate::drive::{one_of, profile_of};
 use crate::options::{Options, Part};
 use crate::scenario;
-use crate::simulation::Layer;
 
 /// Maximum number of geometries until one is valid for a store: its zones must have space for the
 /// metadata.
@@ -185,7 +185,7 @@ fn generate_mounts(root: &Prng, geometry: &Geometry, options: &Options) -> Vec<F
 fn generate_layers(root: &Prng, options: &Options) -> Vec<Layer> {
     let mut layers = Vec::new();
     if root.fork("layers/trace").chance(1, 6) && options.has(Part::Trace) {
-        layers.push(Layer::Trace);
+        layers.push(Layer::Trace { events: 0 });
     }
     let mut late = root.fork("layers/delays");
     if late.chance(1, 2) && options.has(Part::Delays) {

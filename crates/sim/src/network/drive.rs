@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zonda_layers::{Delay, Fault, Memory, Shared};
+use zonda_layers::{Memory, Shared};
 use zonda_ssd::Ssd;
+use zonda_stack::Layer;
 use zonda_zoned::{Command, CommandId, CompletionQueue, Instant, PayloadKind, Prng, QueueFull, ZonedDevice};
 
 use super::simulation::DriveShape;
-
-type Device = Box<dyn ZonedDevice>;
+use crate::stack::{Device, Layers, build_layers};
 
 /// Capacity of a drive in memory: enough for any generated one.
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
@@ -43,7 +43,7 @@ enum Handle {
 
 /// The layers over a drive, and the number of each command in flight.
 struct Stack {
-    device: Device,
+    device: Layers,
     in_flight: BTreeMap<CommandId, u64>,
 }
 
@@ -176,12 +176,12 @@ impl Drive {
     }
 
     fn rebuild(&mut self, shape: &DriveShape, root: &Prng, life: u64) {
-        let prng = |label: &str| root.fork(&format!("{label}/{life}"));
-        let late = Delay::new(self.device(), shape.delays.clone(), prng("delays"));
-        let device: Device = match shape.faults.is_empty() {
-            true => Box::new(late),
-            false => Box::new(Fault::new(late, shape.faults.clone(), prng("faults"))),
-        };
+        let faults = Some(Layer::Fault(shape.faults.clone())).filter(|_| !shape.faults.is_empty());
+        let layers: Vec<Layer> = [Layer::Delay(shape.delays.clone())].into_iter().chain(faults).collect();
+        let device = build_layers(root, &layers, self.device(), &|_, layer| match layer {
+            Layer::Fault(_) => format!("faults/{life}"),
+            _ => format!("delays/{life}"),
+        });
         self.stack = Some(Stack { device, in_flight: BTreeMap::new() });
     }
 

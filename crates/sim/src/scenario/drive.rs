@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use zonda_config::ConfigError;
+use zonda_stack::Layer;
 use zonda_zoned::{PayloadKind, Prng};
 
 use super::parts::{LayerText, PayloadKindDef};
-use crate::simulation::{Layer, Load, Simulation};
+use crate::simulation::{Load, Simulation};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

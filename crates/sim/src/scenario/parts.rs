@@ -6,9 +6,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use zonda_layers::{DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, When};
+use zonda_stack::Layer;
 use zonda_zoned::{Blocks, Duration, Geometry, Lba, NamespaceId, PayloadKind, Status, ZoneIndex, ZrwaGeometry};
-
-use crate::simulation::Layer;
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Blocks")]
@@ -175,7 +174,7 @@ impl LayerText {
         match layer {
             Layer::Slice(slice) => LayerText::Slice { slice: *slice },
             Layer::Delay(rules) => LayerText::Delays { rules: rules.iter().cloned().map(Delay).collect() },
-            Layer::Trace => LayerText::Trace {},
+            Layer::Trace { .. } => LayerText::Trace {},
             Layer::Fault(rules) => LayerText::Faults { rules: rules.iter().cloned().map(Fault).collect() },
         }
     }
@@ -184,7 +183,7 @@ impl LayerText {
         match self {
             LayerText::Slice { slice } => Layer::Slice(*slice),
             LayerText::Delays { rules } => Layer::Delay(rules.iter().map(|rule| rule.0.clone()).collect()),
-            LayerText::Trace {} => Layer::Trace,
+            LayerText::Trace {} => Layer::Trace { events: 0 },
             LayerText::Faults { rules } => Layer::Fault(rules.iter().map(|rule| rule.0.clone()).collect()),
         }
     }
