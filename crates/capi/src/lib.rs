@@ -5,8 +5,8 @@
 //!
 //! - *Exclusive*: connection and ring live in the handle, in the thread that opened it. No thread,
 //!   no channel. The default for servers, because a server accepts any number of connections.
-//! - *Shared*: an owner thread has connection and ring; handles communicate with it over channels.
-//!   The default for images, because an image can be opened only once, and a program with several
+//! - *Shared*: an owner thread has connection and ring; handles communicate with it over channels
+//!   ([`zonda_devices::SharedConnection`]). The default for images, because an image can be opened only once, and a program with several
 //!   threads (fio with several jobs) needs it in each. The cost is two thread switches per command,
 //!   and one thread's CPU time for all handles; data cross channels by reference, and are copied in
 //!   the thread of the handle.
@@ -50,8 +50,6 @@ pub mod layout;
 mod link;
 mod open;
 mod own;
-mod owner;
-mod registry;
 mod shared;
 
 /// The version of the interface: `ZONDA_API_VERSION` of the header.

@@ -1,16 +1,12 @@
 //! Opening a namespace: exclusive or shared.
 
-use std::time::Duration;
-
 use rustix::io::Errno;
-use zonda_devices::{Connection, DriveError, Location, NamespaceOptions};
+use zonda_devices::{Connection, DriveError, Location, NamespaceOptions, SharedConnection};
 
 use crate::failure::Failure;
 use crate::handle::Namespace;
 use crate::layout::Sharing;
 use crate::own::Own;
-use crate::registry;
-use crate::shared::Shared;
 
 /// Opens a namespace.
 pub(crate) fn open(location: &str, options: &NamespaceOptions, sharing: Sharing) -> Result<Namespace, Failure> {
@@ -27,10 +23,9 @@ pub(crate) fn open(location: &str, options: &NamespaceOptions, sharing: Sharing)
     };
     let failure = |error| failure(&location, error);
     if is_shared {
-        let (slot, owner) = registry::owner(&location, options).map_err(failure)?;
-        let geometry = owner.geometry().clone();
-        let link = Shared::new(slot, owner, Duration::from_nanos(options.spin.0));
-        return Ok(Namespace::new(Box::new(link), geometry, commands_max));
+        let shared = SharedConnection::open(&location, options).map_err(failure)?;
+        let geometry = shared.geometry().clone();
+        return Ok(Namespace::new(Box::new(shared), geometry, commands_max));
     }
     let connection = Connection::open(&location, options).map_err(failure)?;
     let geometry = connection.geometry().clone();

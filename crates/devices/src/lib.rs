@@ -9,6 +9,10 @@
 //! - [`PacedDrive`]: one of the first three, with the latencies of a [`Model`] of the real drive.
 //! - [`VolumeDrive`]: images and remote namespaces as one redundant volume of conventional zones.
 //!
+//! A [`Connection`] is one of these with a ring of its own, for a program that waits for
+//! completions; a [`SharedConnection`] is a connection in a thread of its own, which any number of
+//! threads use.
+//!
 //! All but the last need a [`Ring`](zonda_ring::Ring) whose owner runs it. [`Drive`] is the
 //! management interface beside the commands: state, counters, errors. [`Location`] parses and
 //! prints the path or URL of a namespace.
@@ -43,6 +47,7 @@ mod read_only;
 mod remote;
 mod repair;
 mod scheduled;
+mod shared;
 mod space;
 mod url;
 mod volume;
@@ -66,6 +71,7 @@ pub use read_only::ReadOnlyImage;
 pub use remote::Remote;
 pub use repair::repair_image;
 pub use scheduled::ScheduledDrive;
+pub use shared::SharedConnection;
 pub use space::SpaceFacts;
 pub use url::{Location, NvmeTcpUrl, PORT_DEFAULT};
 pub use volume::{

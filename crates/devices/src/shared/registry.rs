@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use zonda_devices::{DriveError, Location, NamespaceOptions};
-
-use crate::owner::Owner;
+use super::owner::Owner;
+use crate::{DriveError, Location, NamespaceOptions};
 
 /// The namespaces that are, or were, shared. They are few, so a list is enough.
 static SLOTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! The thread that owns an image or a connection, for all handles that share it.
+//! The thread that owns an image or a connection, for all handles on it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use slab::Slab;
-use zonda_devices::{Connection, DriveError, Location, NamespaceOptions};
 use zonda_ring::Waker;
-use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, NamespaceId, Operation, QueueFull};
+use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, QueueFull};
+
+use crate::{Connection, DriveError, Location, NamespaceOptions};
 
 /// Requests processed before the device is polled again, so that a busy handle does not starve the
 /// others.
@@ -23,9 +24,9 @@ pub(crate) struct ClientId(u64);
 pub(crate) enum Request {
     /// A new handle, with the channel for its completions.
     Join(ClientId, Sender<Completion>),
-    /// A command of a handle; `token` is the completion's id.
-    Submit { client: ClientId, token: u64, operation: Operation },
-    /// A handle is closed, with no command outstanding.
+    /// A command of a handle.
+    Submit(ClientId, Command),
+    /// A handle is closed; completions of its outstanding commands are dropped.
     Leave(ClientId),
     /// The last handle is closed.
     Close,
@@ -51,8 +52,9 @@ struct OwnerThread {
     requests: Receiver<Request>,
     waker: Arc<OwnerWaker>,
     clients: BTreeMap<ClientId, Sender<Completion>>,
-    /// Commands submitted to the device; the key is the command's id there.
-    in_flight: Slab<(ClientId, u64)>,
+    /// The handle of each command submitted to the device, and the command's id there; the key is
+    /// its id at the device.
+    in_flight: Slab<(ClientId, CommandId)>,
     /// Commands that wait for a slot of the device, in order.
     waiting: VecDeque<Command>,
     is_closing: bool,
@@ -191,9 +193,9 @@ impl OwnerThread {
             Request::Join(client, replies) => {
                 self.clients.insert(client, replies);
             }
-            Request::Submit { client, token, operation } => {
-                let id = CommandId(self.in_flight.insert((client, token)) as u64);
-                self.waiting.push_back(Command::new(id, NamespaceId::FIRST, operation));
+            Request::Submit(client, command) => {
+                let id = CommandId(self.in_flight.insert((client, command.id)) as u64);
+                self.waiting.push_back(command.with_id(id));
             }
             Request::Leave(client) => {
                 self.clients.remove(&client);
@@ -215,8 +217,8 @@ impl OwnerThread {
     fn deliver(&mut self, completions: &mut CompletionQueue) -> bool {
         let is_busy = !completions.is_empty();
         while let Some(mut completion) = completions.pop() {
-            let (client, token) = self.in_flight.remove(completion.id.0 as usize);
-            completion.id = CommandId(token);
+            let (client, id) = self.in_flight.remove(completion.id.0 as usize);
+            completion.id = id;
             if let Some(replies) = self.clients.get(&client) {
                 let _ = replies.send(completion);
             }
