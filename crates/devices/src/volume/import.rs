@@ -3,15 +3,14 @@
 //! mounted.
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
-use zonda_image::ImageFile;
 use zonda_raid::{Agreement, Identity, MemberIndex, MemberState, Membership, VolumeError};
 use zonda_ring::{Ring, RingOptions};
 
 use super::directory::{LastState, Place, VolumeDirectory, VolumeFile, is_volume, place_in, plain, uuid_of};
 use super::identities::identity;
+use super::import_search::find_images;
 use super::import_takeover::{ImportTakeover, suggest_takeover};
 use super::member_device::refuse_volume;
 use super::new_directory::refuse_occupied;
@@ -454,28 +453,6 @@ fn and_in_use(error: DriveError, in_use: &[InUse]) -> DriveError {
     let shown: Vec<String> = in_use.iter().map(InUse::shown).collect();
     let message = format!("{}; in use by another program, and not read: {}", error.message, shown.join(", "));
     DriveError { message, is_in_use: true, ..error }
-}
-
-/// Finds the directories of images below this one, including itself.
-fn find_images(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), DriveError> {
-    if directory.join(ImageFile::Superblock.name()).is_file() {
-        found.push(directory.to_owned());
-        return Ok(());
-    }
-    if depth == 0 || is_volume(directory) {
-        return Ok(());
-    }
-    let entries = fs::read_dir(directory).map_err(|error| {
-        let help = if error.kind() == io::ErrorKind::NotFound { "check the path" } else { "check its permissions" };
-        DriveError::new(format!("cannot search {}: {error}", directory.display()), help)
-    })?;
-    for entry in entries.flatten() {
-        // Symbolic links are not followed: they may be cyclic.
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            find_images(&entry.path(), depth - 1, found)?;
-        }
-    }
-    Ok(())
 }
 
 pub(super) fn absolute(location: &Location) -> Location {

@@ -26,6 +26,7 @@
 //! check.rs                reads and verifies an unmounted volume without writing
 //! reservations.rs         saves the reservations of hosts in the directory of the volume
 //! import.rs               recreates volume.toml from superblocks
+//! import_search.rs        searches directories for images
 //! import_takeover.rs      acquires members for an import that another server left reserved
 //! new_directory.rs        the directory of a new volume
 //! check_superblocks.rs    verifies the superblocks of a member
@@ -63,6 +64,7 @@ mod gathering;
 mod held;
 mod identities;
 mod import;
+mod import_search;
 mod import_takeover;
 mod lease;
 mod link;
