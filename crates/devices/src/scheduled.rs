@@ -3,7 +3,7 @@
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_raid::Extent;
 use zonda_ring::Bytes;
-use zonda_sched::{Scheduled, Scheduler};
+use zonda_sched::{Policy, Scheduled};
 use zonda_zoned::{Blocks, Command, CompletionQueue, Geometry, Instant, Lba, Namespaces, QueueFull, ZonedDevice};
 
 use crate::{Drive, DriveFacts, SpaceFacts};
@@ -14,14 +14,14 @@ pub struct ScheduledDrive {
 }
 
 impl ScheduledDrive {
-    /// Commands to `drive` wait for `scheduler`.
+    /// Commands to `drive` wait for a scheduler.
     ///
     /// # Panics
     /// For a volume: its commands may wait for missing members while it is closed.
     #[must_use]
-    pub fn new(drive: Box<dyn Drive>, scheduler: Box<dyn Scheduler>) -> ScheduledDrive {
+    pub fn new(drive: Box<dyn Drive>, policy: &Policy) -> ScheduledDrive {
         assert!(drive.as_volume().is_none(), "the members of a volume are scheduled, not the volume");
-        ScheduledDrive { device: Scheduled::new(drive, scheduler) }
+        ScheduledDrive { device: Scheduled::new(drive, policy.scheduler()) }
     }
 
     fn drive(&self) -> &dyn Drive {
@@ -126,14 +126,13 @@ impl Drive for ScheduledDrive {
 mod tests {
     use super::*;
     use crate::MemoryDrive;
-    use zonda_sched::{MqDeadline, MqDeadlineConfig};
+    use zonda_sched::MqDeadlineConfig;
     use zonda_zoned::{CommandId, NamespaceId, Operation, Status};
 
     #[test]
     fn commands_pass_the_scheduler_and_the_drive_below_is_closed() {
         let memory = Box::new(MemoryDrive::new(Geometry::tiny(), u64::MAX));
-        let scheduler = Box::new(MqDeadline::new(MqDeadlineConfig::default()));
-        let mut drive = ScheduledDrive::new(memory, scheduler);
+        let mut drive = ScheduledDrive::new(memory, &Policy::MqDeadline(MqDeadlineConfig::default()));
         let operation = Operation::Read { start: Lba(0), blocks: Blocks(1) };
         let command = Command::new(CommandId(7), NamespaceId::FIRST, operation);
         drive.submit(Instant::ZERO, command).expect("an idle drive accepts it");

@@ -12,7 +12,7 @@ use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
-use zonda_sched::{MqDeadline, MqDeadlineConfig};
+use zonda_sched::{MqDeadlineConfig, Policy};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_ssd::profile::Profile;
 use zonda_target::{
@@ -333,7 +333,7 @@ fn scheduled(drive: Box<dyn Drive>, scheduler: SchedulerSpec) -> Box<dyn Drive> 
     match scheduler {
         SchedulerSpec::None => drive,
         SchedulerSpec::MqDeadline => {
-            Box::new(ScheduledDrive::new(drive, Box::new(MqDeadline::new(MqDeadlineConfig::default()))))
+            Box::new(ScheduledDrive::new(drive, &Policy::MqDeadline(MqDeadlineConfig::default())))
         }
     }
 }

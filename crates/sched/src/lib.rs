@@ -17,6 +17,7 @@
 mod deadline;
 mod fifo;
 mod order;
+mod policy;
 mod request;
 mod scheduled;
 mod scheduler;
@@ -25,8 +26,9 @@ mod tests;
 
 pub use deadline::{MqDeadline, MqDeadlineConfig};
 pub use fifo::Fifo;
+pub use policy::Policy;
 pub use request::{ConflictGroup, Request, RequestKind};
-pub use scheduled::Scheduled;
+pub use scheduled::{Scheduled, ScheduledCounters};
 pub use scheduler::{Accepts, RequestId, Scheduler};
 
 /// Named limits.

@@ -23,11 +23,23 @@ pub struct Scheduled<D> {
     accepts: Accepts,
     /// It has refused a read, too.
     is_full: bool,
+    counters: ScheduledCounters,
     /// The releases, if they are recorded.
     releases: Option<VecDeque<CommandId>>,
     /// Reused.
     freed: Vec<RequestId>,
     scratch: CompletionQueue,
+}
+
+/// What has passed a [`Scheduled`] device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScheduledCounters {
+    /// Commands that were submitted.
+    pub submitted: u64,
+    /// Those that were not released at once.
+    pub waited: u64,
+    /// The most that waited at a time.
+    pub waiting_max: u64,
 }
 
 #[derive(Debug)]
@@ -49,6 +61,7 @@ impl<D: ZonedDevice> Scheduled<D> {
             in_flight_max: IN_FLIGHT_MAX,
             accepts: Accepts::All,
             is_full: false,
+            counters: ScheduledCounters::default(),
             releases: None,
             freed: Vec::new(),
             scratch: CompletionQueue::new(),
@@ -74,6 +87,18 @@ impl<D: ZonedDevice> Scheduled<D> {
     /// The next recorded release: the command took effect after those returned before.
     pub fn take_release(&mut self) -> Option<CommandId> {
         self.releases.as_mut().and_then(VecDeque::pop_front)
+    }
+
+    /// The name of the scheduler.
+    #[must_use]
+    pub fn scheduler_name(&self) -> &'static str {
+        self.scheduler.name()
+    }
+
+    /// What has passed so far.
+    #[must_use]
+    pub fn counters(&self) -> ScheduledCounters {
+        self.counters
     }
 
     /// Commands that were submitted and not released.
@@ -164,11 +189,15 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
             Some(geometry) => Request::of(&command, geometry, now),
             None => Request::to_nowhere(&command, now),
         };
+        let before = self.order.len();
         let (id, is_free) = self.order.insert(command, request);
         if is_free {
             self.scheduler.push(id, self.order.request(id));
             self.release(now);
         }
+        self.counters.submitted += 1;
+        self.counters.waited += u64::from(self.order.len() > before);
+        self.counters.waiting_max = self.counters.waiting_max.max(self.order.len() as u64);
         Ok(())
     }
 

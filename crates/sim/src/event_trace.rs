@@ -355,6 +355,7 @@ fn describe_layer(layer: &Layer) -> String {
             format!("delays of up to {longest}")
         }
         Layer::Trace { .. } => "trace".to_owned(),
+        Layer::Scheduler { .. } => "scheduler".to_owned(),
         Layer::Fault(rules) => {
             let rules: Vec<String> = rules.iter().map(|rule| describe_effect(rule.effect)).collect();
             format!("faults ({})", rules.join("; "))

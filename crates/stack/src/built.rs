@@ -2,6 +2,7 @@
 
 use zonda_layers::{Delay, Fault, OperationKind, RuleCounters, Slice, Trace};
 use zonda_raid::{MemberIndex, VolumeDevice};
+use zonda_sched::{Scheduled, ScheduledCounters};
 use zonda_zoned::{Command, CompletionQueue, Instant, NamespaceId, Namespaces, QueueFull, ZonedDevice};
 
 use crate::{LayerResult, OperationCount};
@@ -18,6 +19,8 @@ pub enum Stack<D> {
     Trace(Box<Trace<Stack<D>>>),
     /// A layer that exposes a range of zones.
     Slice(Box<Slice<Stack<D>>>),
+    /// A layer that reorders waiting commands.
+    Scheduled(Box<Scheduled<Stack<D>>>),
     /// A redundant volume.
     Volume(Box<VolumeDevice<Stack<D>>>),
 }
@@ -31,6 +34,7 @@ macro_rules! each {
             Stack::Fault($device) => $value,
             Stack::Trace($device) => $value,
             Stack::Slice($device) => $value,
+            Stack::Scheduled($device) => $value,
             Stack::Volume($device) => $value,
         }
     };
@@ -116,6 +120,7 @@ impl<D: ZonedDevice> Stack<D> {
             Stack::Fault(fault) => Some(fault.inner()),
             Stack::Trace(trace) => Some(trace.inner()),
             Stack::Slice(slice) => Some(slice.inner()),
+            Stack::Scheduled(scheduled) => Some(scheduled.inner()),
         }
     }
 
@@ -126,6 +131,7 @@ impl<D: ZonedDevice> Stack<D> {
             Stack::Fault(fault) => Some(fault.inner_mut()),
             Stack::Trace(trace) => Some(trace.inner_mut()),
             Stack::Slice(slice) => Some(slice.inner_mut()),
+            Stack::Scheduled(scheduled) => Some(scheduled.inner_mut()),
         }
     }
 
@@ -153,6 +159,11 @@ impl<D: ZonedDevice> Stack<D> {
             Stack::Slice(slice) => {
                 let geometry = slice.geometry(NamespaceId::FIRST);
                 Some(LayerResult::Slice { zones: geometry.zone_count, shown_full: slice.shown_full() })
+            }
+            Stack::Scheduled(scheduled) => {
+                let ScheduledCounters { submitted, waited, waiting_max } = scheduled.counters();
+                let policy = scheduled.scheduler_name();
+                Some(LayerResult::Scheduler { policy, submitted, waited, waiting_max })
             }
         }
     }

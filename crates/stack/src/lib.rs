@@ -56,7 +56,9 @@ pub use built::Stack;
 pub use drive::{Drive, DriveSpec};
 pub use drive_series::DriveSample;
 pub use experiment::Experiment;
-pub use layer::{DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, SliceSpec, TraceSpec, WhenSpec};
+pub use layer::{
+    DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
+};
 pub use node::{Factory, Node, VolumeNode};
 pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, VolumeSummary, ZoneRange};
 pub use volume::{GroupSpec, LevelSpec, MemberSpec, SegmentWord, VictimSpec, VolumeSpec};

@@ -67,6 +67,17 @@ pub enum LayerResult {
         /// Zones reported as full because the limits of the slice were exhausted.
         shown_full: u64,
     },
+    /// A layer that reorders waiting commands.
+    Scheduler {
+        /// The name of the scheduler.
+        policy: &'static str,
+        /// Commands submitted to it.
+        submitted: u64,
+        /// Those that were not submitted to the device below at once.
+        waited: u64,
+        /// The most commands that waited at a time.
+        waiting_max: u64,
+    },
 }
 
 /// Commands of one operation that passed a trace.

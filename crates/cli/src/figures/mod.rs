@@ -202,6 +202,12 @@ fn layers(result: &ExperimentResult, screen: Screen) -> String {
         let line = match layer {
             LayerResult::Delay { matched, struck } => of_rule("delay", *struck, *matched),
             LayerResult::Fault { matched, struck } => of_rule("fault", *struck, *matched),
+            LayerResult::Scheduler { policy, submitted, waited, waiting_max } => format!(
+                "scheduler {policy}: {} of {} waited, at most {} at a time",
+                units::count(*waited),
+                units::counted(*submitted, "command"),
+                units::count(*waiting_max)
+            ),
             LayerResult::Slice { zones, .. } => format!("slice: {}", units::counted(u64::from(*zones), "zone")),
             LayerResult::Trace { hash, operations, .. } => {
                 let commands: u64 = operations.iter().map(|operation| operation.submitted).sum();

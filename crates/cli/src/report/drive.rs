@@ -245,6 +245,15 @@ fn layers(layers: &[LayerResult]) -> String {
                     let submitted = operations.iter().map(|of| of.submitted).sum();
                     ("trace", format!("{}, hash {}", counted(submitted, "command"), escape(hash)))
                 }
+                LayerResult::Scheduler { policy, submitted, waited, waiting_max } => (
+                    *policy,
+                    format!(
+                        "{}, {} waited, at most {} at a time",
+                        counted(*submitted, "command"),
+                        count(*waited),
+                        count(*waiting_max)
+                    ),
+                ),
                 LayerResult::Slice { zones, shown_full } => {
                     ("slice", format!("{}, {} shown as full", counted((*zones).into(), "zone"), count(*shown_full)))
                 }

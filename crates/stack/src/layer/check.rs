@@ -7,10 +7,14 @@ use zonda_layers::limits::TRACE_EVENTS_DEFAULT;
 use zonda_layers::{
     DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, SliceError, When,
 };
+use zonda_sched::limits::{IN_FLIGHT_MAX, WAITING_MAX};
+use zonda_sched::{MqDeadlineConfig, Policy};
 use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Status, ZoneIndex};
 
 use super::spec::chance_of;
-use super::{DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, SliceSpec, TraceSpec, WhenSpec};
+use super::{
+    DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
+};
 use crate::limits::TRACE_EVENTS_MAX;
 
 /// The maximum delay, a year, so that no sum overflows.
@@ -36,6 +40,7 @@ impl LayerSpec {
             LayerSpec::Fault(spec) => spec.check(place, below),
             LayerSpec::Trace(spec) => spec.check(),
             LayerSpec::Slice(spec) => spec.check(place, below, keeps),
+            LayerSpec::Scheduler(spec) => spec.check(place),
         }
     }
 }
@@ -135,6 +140,56 @@ impl SliceSpec {
         };
         ConfigError::new(format!("invalid slice: {} {}", error.field, error.remedy))
             .within(key.as_ref().map_or_else(|| place.span(), Spanned::span))
+    }
+}
+
+impl SchedulerSpec {
+    fn check(&self, place: &Spanned<LayerSpec>) -> Result<Layer, ConfigError> {
+        let Some(policy) = &self.policy else {
+            let error = ConfigError::at(place, "the layer has no policy");
+            return Err(error.help("add a line policy = \"mq-deadline\", or policy = \"none\""));
+        };
+        let SchedulerSpec { read_expire, write_expire, writes_starved, fifo_batch, .. } = self;
+        let span = |value: &Option<Spanned<TimeSpan>>| value.as_ref().map(Spanned::span);
+        let number = |value: &Option<Spanned<u32>>| value.as_ref().map(Spanned::span);
+        let of_deadline = span(read_expire).or(span(write_expire)).or(number(writes_starved)).or(number(fifo_batch));
+        let policy = match (policy.get_ref(), of_deadline) {
+            (PolicySpec::None, None) => Policy::None,
+            (PolicySpec::None, Some(key)) => {
+                let error = ConfigError::new("policy = \"none\" has no parameters").within(key);
+                return Err(error.help("remove this line, or write policy = \"mq-deadline\""));
+            }
+            (PolicySpec::MqDeadline, _) => Policy::MqDeadline(self.deadline()?),
+        };
+        let in_flight_max = positive("in_flight", &self.in_flight)?.map_or(IN_FLIGHT_MAX, |most| most as usize);
+        if let Some(place) = self.in_flight.as_ref().filter(|_| in_flight_max > WAITING_MAX) {
+            let error = ConfigError::at(place, "too many commands in flight");
+            return Err(error.help(format!("write at most {WAITING_MAX}")));
+        }
+        Ok(Layer::Scheduler { policy, in_flight_max })
+    }
+
+    fn deadline(&self) -> Result<MqDeadlineConfig, ConfigError> {
+        let default = MqDeadlineConfig::default();
+        let expire = |value: &Option<Spanned<TimeSpan>>, default: Duration| {
+            if value.is_some() { delay(value) } else { Ok(default) }
+        };
+        Ok(MqDeadlineConfig {
+            read_expire: expire(&self.read_expire, default.read_expire)?,
+            write_expire: expire(&self.write_expire, default.write_expire)?,
+            writes_starved: self.writes_starved.as_ref().map_or(default.writes_starved, |most| *most.get_ref()),
+            fifo_batch: positive("fifo_batch", &self.fifo_batch)?.unwrap_or(default.fifo_batch),
+            aging: default.aging,
+        })
+    }
+}
+
+fn positive(key: &str, value: &Option<Spanned<u32>>) -> Result<Option<u32>, ConfigError> {
+    match value {
+        Some(place) if *place.get_ref() == 0 => {
+            Err(ConfigError::at(place, format!("{key} must not be 0")).help(format!("write at least {key} = 1")))
+        }
+        value => Ok(value.as_ref().map(|value| *value.get_ref())),
     }
 }
 

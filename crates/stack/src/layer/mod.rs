@@ -3,9 +3,12 @@
 mod check;
 mod spec;
 
-pub use spec::{DelaySpec, EffectSpec, FaultSpec, LayerSpec, SliceSpec, TraceSpec, WhenSpec};
+pub use spec::{
+    DelaySpec, EffectSpec, FaultSpec, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
+};
 
 use zonda_layers::{Delay, DelayRule, Fault, FaultRule, Slice, SliceConfig, SliceError, Trace};
+use zonda_sched::{Policy, Scheduled};
 use zonda_zoned::{Geometry, Prng, ZonedDevice};
 
 use crate::Stack;
@@ -24,6 +27,13 @@ pub enum Layer {
     },
     /// Exposes a range of zones as a namespace.
     Slice(SliceConfig),
+    /// Reorders waiting commands.
+    Scheduler {
+        /// The order.
+        policy: Policy,
+        /// Commands in flight at the device below, at most.
+        in_flight_max: usize,
+    },
 }
 
 impl Layer {
@@ -33,7 +43,7 @@ impl Layer {
     /// If the device does not have the zones or resources of a slice.
     pub fn geometry(&self, below: &Geometry) -> Result<Geometry, SliceError> {
         match self {
-            Layer::Delay(_) | Layer::Fault(_) | Layer::Trace { .. } => Ok(below.clone()),
+            Layer::Delay(_) | Layer::Fault(_) | Layer::Trace { .. } | Layer::Scheduler { .. } => Ok(below.clone()),
             Layer::Slice(config) => config.geometry(below),
         }
     }
@@ -56,6 +66,10 @@ impl Layer {
             Layer::Slice(config) => {
                 let slice = Slice::new(below, *config).expect("the slice was checked against this geometry");
                 Stack::Slice(Box::new(slice))
+            }
+            Layer::Scheduler { policy, in_flight_max } => {
+                let scheduled = Scheduled::new(below, policy.scheduler()).with_in_flight_max(*in_flight_max);
+                Stack::Scheduled(Box::new(scheduled))
             }
         }
     }

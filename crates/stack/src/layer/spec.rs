@@ -21,6 +21,8 @@ pub enum LayerSpec {
     Trace(TraceSpec),
     /// Exposes a range of zones as a namespace.
     Slice(SliceSpec),
+    /// Reorders waiting commands.
+    Scheduler(SchedulerSpec),
 }
 
 /// `kind = "delay"`.
@@ -83,6 +85,35 @@ pub struct SliceSpec {
     pub zrwa_resources: Option<Spanned<u32>>,
 }
 
+/// `kind = "scheduler"`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SchedulerSpec {
+    /// Which one.
+    pub policy: Option<Spanned<PolicySpec>>,
+    /// Commands in flight at the device below, at most. Default
+    /// [`zonda_sched::limits::IN_FLIGHT_MAX`].
+    pub in_flight: Option<Spanned<u32>>,
+    /// mq-deadline: how long a read waits before it is preferred. Default 500 ms.
+    pub read_expire: Option<Spanned<TimeSpan>>,
+    /// mq-deadline: how long a write waits before it is preferred. Default 5 s.
+    pub write_expire: Option<Spanned<TimeSpan>>,
+    /// mq-deadline: batches of reads that may be preferred to waiting writes. Default 2.
+    pub writes_starved: Option<Spanned<u32>>,
+    /// mq-deadline: requests of a batch. Default 16.
+    pub fifo_batch: Option<Spanned<u32>>,
+}
+
+/// A scheduler, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicySpec {
+    /// In the order of arrival.
+    None,
+    /// As the Linux scheduler of that name.
+    MqDeadline,
+}
+
 /// Whether a failed command is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -106,6 +137,7 @@ impl<'de> Deserialize<'de> for LayerSpec {
             Fault,
             Trace,
             Slice,
+            Scheduler,
         }
         let mut table = AnyTable::deserialize(deserializer)?;
         match table.take("kind")? {
@@ -113,6 +145,7 @@ impl<'de> Deserialize<'de> for LayerSpec {
             Kind::Fault => table.parse().map(LayerSpec::Fault),
             Kind::Trace => table.parse().map(LayerSpec::Trace),
             Kind::Slice => table.parse().map(LayerSpec::Slice),
+            Kind::Scheduler => table.parse().map(LayerSpec::Scheduler),
         }
     }
 }

@@ -27,6 +27,26 @@ fn the_same_file_gives_the_same_result_and_another_seed_another() {
 }
 
 #[test]
+fn a_scheduler_lets_reads_pass_writes_that_wait() {
+    let jobs = "[[job]]\nname = \"writers\"\noperation = \"append\"\nzones = \"0..4\"\nblock_size = \"64 KiB\"\n\
+                queue_depth = 32\nbytes = \"16 MiB\"\n\
+                [[job]]\nname = \"reader\"\noperation = \"randread\"\nzones = \"8..16\"\noperations = 60\n";
+    let with = |policy: &str| {
+        let layer = format!("[[drive.layer]]\nkind = \"scheduler\"\nin_flight = 2\n{policy}\n");
+        run(&format!("[drive]\nprofile = \"zn540\"\nset = {{ \"geometry.zones\" = 64 }}\n{layer}{jobs}"))
+    };
+    let p95 = |result: &ExperimentResult| result.run.jobs[1].kind(RequestKind::Read).unwrap().latency.p95_ns;
+    // A batch of writes would go on while a read waits.
+    let (none, deadline) = (with("policy = \"none\""), with("policy = \"mq-deadline\"\nfifo_batch = 1"));
+    assert!(p95(&deadline) * 3 < p95(&none) * 2, "{} and {}", p95(&deadline), p95(&none));
+    let [LayerResult::Scheduler { policy: "mq-deadline", submitted, waited, waiting_max }] = &deadline.layers[..]
+    else {
+        panic!("{:?}", deadline.layers)
+    };
+    assert!(waited <= submitted && *waited > 0 && *waiting_max >= 16, "{:?}", deadline.layers);
+}
+
+#[test]
 fn a_number_that_is_set_changes_the_drive() {
     let job = "operation = \"append\"\nzones = \"0..1\"\nblock_size = \"64 KiB\"";
     let slow = tiny("[drive.set]\n\"flash.program.base\" = \"6 ms\"\nflash.program.uniform = \"0 us\"", job);

@@ -169,6 +169,19 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
             "did you mean \"write fault\"?",
         ),
         ("kind = \"trace\"\nevents = 9999999", "too many events: 9999999", "9999999", "write 0 to 262144"),
+        ("kind = \"scheduler\"", "the layer has no policy", "[[drive.layer]]", "policy = \"mq-deadline\""),
+        (
+            "kind = \"scheduler\"\npolicy = \"none\"\nfifo_batch = 4",
+            "policy = \"none\" has no parameters",
+            "4",
+            "remove this line",
+        ),
+        (
+            "kind = \"scheduler\"\npolicy = \"mq-deadline\"\nin_flight = 0",
+            "in_flight must not be 0",
+            "0",
+            "in_flight = 1",
+        ),
         ("kind = \"slice\"", "the layer has no number of zones", "[[drive.layer]]", "count = 16"),
         (
             "kind = \"slice\"\nfirst = 10\ncount = 7",
