@@ -20,7 +20,7 @@ write_and_read() { # ZONE
     quietly dd if=$disk of=/tmp/found bs=64k count=16 iflag=direct skip=$(($1 * zone_sectors / 128))
     cmp /tmp/noise /tmp/found
 }
-is_gone() { ! disk_of $controller 2 && ! nvme id-ns /dev/$controller -n 2; }
+is_removed() { ! disk_of $controller 2 && ! nvme id-ns /dev/$controller -n 2; }
 
 quietly dd if=/dev/urandom of=/tmp/noise bs=64k count=16
 step "namespace 1, verified, until all is done"
@@ -52,7 +52,7 @@ for round in $(seq $rounds); do
 
     step "it goes"
     ask "namespace 2 0"
-    wait_until "namespace 2 is gone" is_gone
+    wait_until "namespace 2 is removed" is_removed
 done
 ask status
 

@@ -317,7 +317,7 @@ impl MemberDevice {
         &self.geometry
     }
 
-    /// Stops using a drive that has shrunk: the volume may have data in the zones that are gone.
+    /// Stops using a drive that has shrunk: the volume may have data in the zones that are missing.
     fn look_for_shrinking(&mut self) {
         let found = self.drive.namespaces().geometry(NamespaceId::FIRST);
         let zone_count = found.map_or(0, |geometry| geometry.zone_count);

@@ -137,14 +137,14 @@ impl Nbd {
     /// Ends the clients of removed exports and tables after their requests.
     fn end_removed(&mut self) {
         for (id, client) in &mut self.clients {
-            let is_gone = match client.export() {
+            let is_removed = match client.export() {
                 Some(export) => export.is_removed.get(),
                 None => {
                     let has_place = self.places.iter().any(|place| place.id == client.place);
                     client.machine.stage() == Stage::Handshake && !has_place
                 }
             };
-            if is_gone {
+            if is_removed {
                 client.machine.shutdown();
                 self.dirty.push(*id);
             }
