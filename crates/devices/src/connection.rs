@@ -10,8 +10,9 @@ use zonda_zoned::{
     ZonedDevice,
 };
 
+use crate::opening::open_drive;
 use crate::probe::{Probe, describe};
-use crate::{Drive, DriveError, FileBacked, Location, Remote, VolumeDrive, is_volume};
+use crate::{Drive, DriveError, Location, VolumeDrive, is_volume};
 
 /// Timeout of closing.
 const CLOSE_MAX: Duration = Duration(60_000_000_000);
@@ -84,8 +85,7 @@ impl Connection {
         })?;
         let drive: Box<dyn Drive> = match location {
             Location::Image(path) if is_volume(path) => Box::new(VolumeDrive::open(path, &ring)?),
-            Location::Image(path) => Box::new(FileBacked::open(path, &ring)?.0),
-            Location::NvmeTcp(url) => Box::new(Remote::connect(url, options, &ring)?),
+            _ => open_drive(location, options, &ring)?,
         };
         let geometry = drive.geometry(NamespaceId::FIRST).clone();
         Ok(Connection { drive, geometry, ring, completions: CompletionQueue::new(), next_id: 0 })

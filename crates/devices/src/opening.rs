@@ -1,4 +1,5 @@
-//! [`Opening`]: opens a device asynchronously, for event loops that must not block.
+//! Opens the drive at a location; [`Opening`] does so asynchronously, for event loops that must not
+//! block.
 
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
@@ -9,6 +10,21 @@ use zonda_zoned::Instant;
 use crate::file_backed::PreparedImage;
 use crate::remote::resolve;
 use crate::{Access, Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote};
+
+/// Opens an image, or connects to a server. Blocks until that is done.
+///
+/// # Errors
+/// When the drive does not exist, is in use, or the server refuses; with the remedy.
+pub(crate) fn open_drive(
+    location: &Location,
+    options: &NamespaceOptions,
+    ring: &Ring,
+) -> Result<Box<dyn Drive>, DriveError> {
+    Ok(match location {
+        Location::Image(path) => Box::new(FileBacked::open(path, ring)?.0),
+        Location::NvmeTcp(url) => Box::new(Remote::connect(url, options, ring)?),
+    })
+}
 
 /// A device that is being opened. Dropping it cancels that.
 pub(crate) enum Opening {

@@ -9,7 +9,8 @@ use zonda_zoned::{
 
 use super::bugs::{OwnerBug, is_seeded};
 use super::link::Link;
-use crate::{Access, Drive, DriveError, FileBacked, Location, Remote, is_volume};
+use crate::opening::open_drive;
+use crate::{Access, Drive, DriveError, Location, is_volume};
 
 /// The device of a member or spare.
 pub(super) struct MemberDevice {
@@ -73,10 +74,7 @@ impl MemberDevice {
         if let Some(opened) = crate::mock::open(access) {
             return opened.map(MemberDevice::of);
         }
-        Ok(MemberDevice::of(match &access.location {
-            Location::Image(path) => Box::new(FileBacked::open(path, ring)?.0),
-            Location::NvmeTcp(url) => Box::new(Remote::connect(url, &access.options, ring)?),
-        }))
+        open_drive(&access.location, &access.options, ring).map(MemberDevice::of)
     }
 
     /// Wraps an open device without commands in flight.
