@@ -138,7 +138,10 @@ impl Factory<Arc<DrivePlan>> for PowerOn<'_> {
                 device.replace(member, Some(replacement));
                 let geometry = preparation.geometries[place].clone();
                 let replaced = device.volume_mut().replace_member(self.start, member, geometry, [member.0 + 101; 16]);
-                replaced.expect("an identical drive is accepted");
+                // A volume that has lost another member by faults may refuse it.
+                if replaced.is_err() {
+                    device.replace(member, None);
+                }
             }
         }
         Ok(device.with_command_time(preparation.command_time))

@@ -174,6 +174,15 @@ fn faults_of_all_members_before_the_run_fail_its_jobs() {
 }
 
 #[test]
+fn a_volume_that_lost_a_member_by_faults_before_the_run_may_refuse_a_replacement() {
+    let fault = "fill = \"2 MiB\"\nfail = [0]\nrebuild = true\n[[volume.member]]\nindex = 1\n[[volume.member.layer]]\n\
+                 kind = \"fault\"\nstatus = \"write fault\"\noperations = [\"writes\"]\n";
+    let job = "[[job]]\noperation = \"randread\"\noperations = 100\n";
+    let result = run(&tiny("payload = \"bytes\"", fault, job));
+    assert_eq!(volume(&result).rebuild_ns, None, "{:?}", volume(&result));
+}
+
+#[test]
 fn errors_in_layers_of_a_volume_are_reported_at_their_position() {
     let error = |tables: &str| {
         let text = tiny("", tables, "[[job]]\noperation = \"randread\"\n");
