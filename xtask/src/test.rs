@@ -39,7 +39,7 @@ const STORAGE: &[&str] = &["raid", "image", "devices", "devices/integration"];
 /// The longest executables start first.
 const LONGEST_FIRST: &[&str] = &["raid", "sim/sim", "full_stack/nbd", "lab/integration"];
 /// Default number of seeds of the simulation.
-const SIMULATED_SEEDS: u64 = 3000;
+const SIMULATED_SEEDS: u64 = 2000;
 
 /// Runs all steps. `ZONDA_SIM_SEEDS` sets the number of seeds.
 pub(crate) fn run(root: &Path) -> ExitCode {

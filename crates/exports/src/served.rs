@@ -23,8 +23,9 @@ const ITERATION_COST_MIN: u64 = 16 << 10;
 const ITERATION_MAX: Duration = Duration::from_micros(300);
 /// The same while several connections use the server: each waits for some iterations.
 const SHARED_ITERATION_MAX: Duration = Duration::from_micros(60);
-/// Commands behind a refused one that reads may pass. With more, reads wait as well.
-const HELD_MAX: usize = 256;
+/// The cost of a refused command and those behind it that reads may pass. With more, reads wait as
+/// well: what is held has left the fair queue, and a host that arrives later waits for it.
+const HELD_COST_MAX: u64 = ITERATION_COST_MAX;
 /// The cost of a command in addition to its data.
 pub(crate) const COMMAND_COST: u64 = 4 << 10;
 
@@ -221,16 +222,23 @@ impl Served {
         if let Some(next) = self.next.take() {
             self.give(now, next);
         }
-        while self.next.is_none() && self.held.len() < HELD_MAX && self.allowance > 0 {
+        let mut held_cost: u64 = self.held.iter().map(|held| self.cost_of(held)).sum();
+        while self.next.is_none() && held_cost < HELD_COST_MAX && self.allowance > 0 {
             let Some((cost, waiting)) = self.waiting.pop() else { return false };
-            if !self.held.is_empty() && !waiting.is_read() {
+            let held = self.held.len();
+            if held > 0 && !waiting.is_read() {
                 self.held.push_back(waiting);
-                continue;
+            } else {
+                self.allowance = self.allowance.saturating_sub(cost);
+                self.give(now, waiting);
             }
-            self.allowance = self.allowance.saturating_sub(cost);
-            self.give(now, waiting);
+            held_cost += if self.held.len() > held { cost } else { 0 };
         }
-        self.next.is_none() && self.held.len() < HELD_MAX && !self.waiting.is_empty()
+        self.next.is_none() && held_cost < HELD_COST_MAX && !self.waiting.is_empty()
+    }
+
+    fn cost_of(&self, waiting: &Waiting) -> u64 {
+        cost_of(&waiting.command, self.geometry.block_size_bytes)
     }
 
     /// Fails queued commands of a flow.

@@ -162,7 +162,7 @@ impl Image {
     }
 
     /// Called when the previous tags were read. If that fails, the new tags cannot be written
-    /// either: the write fails. Where a tag is that of an unwritten block, the data is read, too.
+    /// either: the write fails. Where a tag stands for zeros, the data is read, too.
     pub(super) fn on_tags_before(&mut self, index: u32) {
         let part = &mut self.parts[index];
         let Work::Overwrite { found, .. } = &mut part.work else { unreachable!("an overwrite") };
@@ -171,9 +171,9 @@ impl Image {
             return;
         };
         let named = self.named_by_intent(index);
-        let has_unwritten = (named.clone().zip(before.chunks_exact(TAG_BYTES)))
-            .any(|(lba, tag)| is_zero(tag) && !self.intents.is_written(lba));
-        if !has_unwritten || self.has(SeededBug::TrustedUnwritten) {
+        let has_zeros = (named.clone().zip(before.chunks_exact(TAG_BYTES)))
+            .any(|(lba, tag)| !self.intents.is_written(lba) && self.must_be_zeros(index, lba, tag));
+        if !has_zeros || self.has(SeededBug::TrustedUnwritten) {
             self.on_data_before(index);
             return;
         }
@@ -185,14 +185,23 @@ impl Image {
         self.emit(Role::Data, index, FileOperation::Read { file: ImageFile::Data, offset, length });
     }
 
+    /// Whether the data of a block with this tag are zeros, if they are not damaged.
+    fn must_be_zeros(&self, index: u32, lba: u64, tag: &[u8]) -> bool {
+        let part = &self.parts[index];
+        match self.codec.verify(tag, lba, part.generation, &[]) {
+            Verdict::Unwritten => true,
+            Verdict::Zeros => self.layout.zeros_are_holes(part.zone),
+            Verdict::Data | Verdict::Mismatch | Verdict::Foreign => false,
+        }
+    }
+
     /// Called when everything before the overwrite that its intent needs was read. A block whose
-    /// data contradict a tag of an unwritten block, or cannot be read, has no earlier contents:
-    /// otherwise zeros in its place would be taken for them.
+    /// data contradict a tag that stands for zeros has no earlier contents: otherwise zeros in its
+    /// place would be taken for them. Data that cannot be read contradict nothing.
     pub(super) fn on_data_before(&mut self, index: u32) {
         // Fewer than before, if the flush that was to persist them has failed.
         let blocks = self.named_by_intent(index);
         let part = &mut self.parts[index];
-        let is_data_read = part.stage == Stage::DataBefore;
         // Data that cannot be read does not fail the write, which replaces it.
         (part.failed, part.lacks_space) = (false, false);
         let Work::Overwrite { tags: after, found, .. } = &mut part.work else { unreachable!("an overwrite") };
@@ -204,9 +213,9 @@ impl Image {
             return;
         }
         let block_bytes = self.layout.block_bytes as usize;
-        let is_unwritten = |i: usize| {
+        let holds_zeros = |i: usize| {
             let data = data.as_ref().and_then(|data| data.get(i * block_bytes..(i + 1) * block_bytes));
-            !is_data_read || data.is_some_and(is_zero)
+            data.is_none_or(is_zero)
         };
         let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
         let mut open = RangeSet::default();
@@ -217,7 +226,7 @@ impl Image {
                 continue;
             }
             let place = i * TAG_BYTES..(i + 1) * TAG_BYTES;
-            let is_contradicted = is_zero(&before[place.clone()]) && !is_unwritten(i);
+            let is_contradicted = !holds_zeros(i) && self.must_be_zeros(index, lba, &before[place.clone()]);
             if self.has(SeededBug::ForgottenBefore) || is_contradicted {
                 tags.put_bytes(LOST_BYTE, TAG_BYTES);
             } else {

@@ -153,7 +153,7 @@ pub(super) enum Stage {
     Held,
     /// Waits for the tags before an overwrite, which its intent contains.
     Before,
-    /// Waits for the data before it, where some of these tags are those of unwritten blocks.
+    /// Waits for the data before it, where some of these tags stand for zeros.
     DataBefore,
     /// Waits for space in the files, before its contents are journaled.
     Space,

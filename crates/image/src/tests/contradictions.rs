@@ -101,6 +101,25 @@ fn blocks_whose_data_an_older_journal_with_zeros_discards_are_counted() {
 }
 
 #[test]
+fn zeros_over_an_overwritten_block_that_got_an_older_tag_of_zeros_are_no_earlier_contents() {
+    for is_read in [false, true] {
+        let mut drive = Drive::open(with_older_tags(conventional(0), true));
+        if is_read {
+            assert_eq!(drive.marks(1, 1), [LOST]);
+        }
+        assert!(drive.write(1, 2, 70).is_success());
+        let mut disk = drive.kill(&mut Prng::new(1));
+        disk.bytes(ImageFile::Data)[512..1536].fill(0);
+        assert_eq!(damaged(&disk), [1], "the other block was zeros before");
+        let (new, unreadable) = repaired(&disk);
+        assert_eq!(unreadable, [1]);
+        for disk in [disk, new] {
+            assert_eq!(Drive::open(disk).marks(0, 4), [Ok(1), LOST, Ok(0), Ok(4)]);
+        }
+    }
+}
+
+#[test]
 fn a_read_of_several_blocks_fails_if_data_contradict_one_tag_of_zeros() {
     let mut drive = Drive::open(with_older_tags(conventional(0), true));
     assert_eq!(drive.read(0, 4).unwrap_err(), Status::UnrecoveredReadError);

@@ -150,17 +150,17 @@ fn keeps_its_promises_when_members_come_back(level: &str, setups: impl Iterator<
 
 #[test]
 fn raid_1_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid1", alternating("raid1", &[4], 2), 2);
+    keeps_its_promises_when_members_come_back("raid1", alternating("raid1", &[4], 4), 4);
 }
 
 #[test]
 fn raid_5_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid5", alternating("raid5", &[1], 2), 2);
+    keeps_its_promises_when_members_come_back("raid5", alternating("raid5", &[1], 4), 4);
 }
 
 #[test]
 fn raid_6_keeps_its_promises_when_members_come_back() {
-    keeps_its_promises_when_members_come_back("raid6", alternating("raid6", &[4], 2), 2);
+    keeps_its_promises_when_members_come_back("raid6", alternating("raid6", &[4], 4), 4);
 }
 
 fn soak(level: &str) {

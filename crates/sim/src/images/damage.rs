@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use zonda_image::testing::{Contents, Crash, Observed, PAGE};
 use zonda_image::{Finding, ImageFile, check, inspect};
-use zonda_zoned::{BlockBuffer, Blocks, Lba, Operation, Payload, Prng, Status, ZoneIndex};
+use zonda_zoned::{BlockBuffer, Blocks, Lba, LbaRange, Operation, Payload, Prng, Status, ZoneIndex};
 
 use super::disk::{Disk, Faults};
 use super::drive::Drive;
@@ -70,7 +70,7 @@ enum How {
     BesideFlush,
     /// It was overwritten twice, damaged while the drive was running, and read.
     DamagedAndRead,
-    /// It lost its tag, and was then overwritten once.
+    /// It lost its tag, or got an older one of zeros, and was then overwritten once.
     TagLost,
 }
 
@@ -186,11 +186,21 @@ impl ImagesRun<'_> {
         self.drain()?;
         let damage = self.rot_of_block(lba, &mut prng);
         if prng.chance(1, 3) {
+            let tag = self.place_of(lba) * TAG_BYTES;
+            let mut older = vec![0; TAG_BYTES];
+            if prng.chance(1, 2) {
+                let ranges = [LbaRange { start: lba, blocks: Blocks(1) }].into();
+                self.submit_own(Operation::Deallocate { ranges });
+                self.drain()?;
+                older.copy_from_slice(&self.drive().disk.bytes(ImageFile::Tags)[tag..tag + TAG_BYTES]);
+                self.overwrite(lba, &mut prng);
+                // A flush repeats the intents of overwrites in progress.
+                self.drain()?;
+            }
             self.flush()?;
             self.drain()?;
             self.faults += 1;
-            let tag = self.place_of(lba) * TAG_BYTES;
-            self.drive().disk.bytes(ImageFile::Tags)[tag..tag + TAG_BYTES].fill(0);
+            self.drive().disk.bytes(ImageFile::Tags)[tag..tag + TAG_BYTES].copy_from_slice(&older);
             if prng.chance(1, 2) {
                 self.read_damaged(lba)?;
             }
