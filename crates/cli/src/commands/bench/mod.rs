@@ -42,7 +42,7 @@ them is lost. Other zones are not changed.
 
 Instead of jobs, a file may contain a table [store]: a key-value store on zones (docs/guide/stores.md).
 
-docs/guide/job-files.md describes the keys of jobs, docs/guide/stacks.md those of drives, and of layers around them (faults, delays, traces). The exit code is 1 if \
+docs/guide/job-files.md describes the keys of jobs, docs/guide/stacks.md those of drives, and of layers around them (faults, delays, traces, schedulers). The exit code is 1 if \
 a job failed or verification ([run] verify = true) found a wrong block.";
 
 const EXAMPLES: &str = "Examples:
