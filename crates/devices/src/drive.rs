@@ -139,6 +139,65 @@ pub trait Drive: ZonedDevice {
     }
 }
 
+/// Methods of [`Drive`] for a drive around another one, which it returns as `$below()` and
+/// `$below_mut()`: everything that is the same for both. What differs is written beside it.
+macro_rules! as_the_drive_below {
+    ($below:ident, $below_mut:ident) => {
+        fn forget_reads(&mut self, blocks: u64) {
+            self.$below_mut().forget_reads(blocks);
+        }
+
+        fn media_errors(&self) -> u64 {
+            self.$below().media_errors()
+        }
+
+        fn space(&self) -> Option<$crate::SpaceFacts> {
+            self.$below().space()
+        }
+
+        fn extent(&self, start: zonda_zoned::Lba, most: zonda_zoned::Blocks) -> $crate::Extent {
+            self.$below().extent(start, most)
+        }
+
+        fn saved_reservations(&self) -> Option<zonda_ring::Bytes> {
+            self.$below().saved_reservations()
+        }
+
+        fn save_reservations(&mut self, now: zonda_zoned::Instant, bytes: zonda_ring::Bytes) {
+            self.$below_mut().save_reservations(now, bytes);
+        }
+
+        fn take_reservations_saved(&mut self) -> Option<bool> {
+            self.$below_mut().take_reservations_saved()
+        }
+
+        fn take_warning(&mut self) -> Option<String> {
+            self.$below_mut().take_warning()
+        }
+
+        fn is_remote(&self) -> bool {
+            self.$below().is_remote()
+        }
+
+        fn identity(&self) -> Option<&zonda_nvme::identify::NamespaceIdentity> {
+            self.$below().identity()
+        }
+
+        fn is_disconnected(&self) -> bool {
+            self.$below().is_disconnected()
+        }
+
+        fn is_closed(&self) -> bool {
+            self.$below().is_closed()
+        }
+
+        fn close_error(&self) -> Option<String> {
+            self.$below().close_error()
+        }
+    };
+}
+pub(crate) use as_the_drive_below;
+
 /// States, wear and counters of one drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DriveFacts {

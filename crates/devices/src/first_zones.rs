@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use zonda_ring::Bytes;
 use zonda_zoned::limits::DEALLOCATE_RANGES_MAX;
 use zonda_zoned::{
     Blocks, Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Lba, NamespaceId, Namespaces,
     Operation, Outcome, QueueFull, ReportFilter, Status, ZoneState, ZoneTarget, ZonedDevice,
 };
 
-use crate::{Drive, DriveFacts, Extent, SpaceFacts};
+use crate::drive::as_the_drive_below;
+use crate::{Drive, DriveFacts};
 
 /// A drive of which hosts see the first zones, so that its owner can let it grow while it is used.
 ///
@@ -52,6 +52,14 @@ impl FirstZones {
         let is_mixed = (1..whole.zone_count).contains(&whole.conventional_zone_count);
         let least = if is_mixed { whole.conventional_zone_count + 1 } else { 1 };
         (least..=whole.zone_count).contains(&zone_count)
+    }
+
+    fn drive(&self) -> &dyn Drive {
+        &*self.drive
+    }
+
+    fn drive_mut(&mut self) -> &mut dyn Drive {
+        &mut *self.drive
     }
 
     fn shown(&self) -> &Geometry {
@@ -155,6 +163,8 @@ impl ZonedDevice for FirstZones {
 }
 
 impl Drive for FirstZones {
+    as_the_drive_below!(drive, drive_mut);
+
     fn facts(&self) -> DriveFacts {
         let mut facts = self.drive.facts();
         let whole = self.drive.geometry(NamespaceId::FIRST);
@@ -173,38 +183,6 @@ impl Drive for FirstZones {
         facts
     }
 
-    fn forget_reads(&mut self, blocks: u64) {
-        self.drive.forget_reads(blocks);
-    }
-
-    fn media_errors(&self) -> u64 {
-        self.drive.media_errors()
-    }
-
-    fn space(&self) -> Option<SpaceFacts> {
-        self.drive.space()
-    }
-
-    fn extent(&self, start: Lba, most: Blocks) -> Extent {
-        self.drive.extent(start, most)
-    }
-
-    fn saved_reservations(&self) -> Option<Bytes> {
-        self.drive.saved_reservations()
-    }
-
-    fn save_reservations(&mut self, now: Instant, bytes: Bytes) {
-        self.drive.save_reservations(now, bytes);
-    }
-
-    fn take_reservations_saved(&mut self) -> Option<bool> {
-        self.drive.take_reservations_saved()
-    }
-
-    fn take_warning(&mut self) -> Option<String> {
-        self.drive.take_warning()
-    }
-
     fn whole_geometry(&self) -> Option<&Geometry> {
         Some(self.drive.geometry(NamespaceId::FIRST))
     }
@@ -217,14 +195,6 @@ impl Drive for FirstZones {
 
     fn close(&mut self, now: Instant) {
         self.drive.close(now);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.drive.is_closed()
-    }
-
-    fn close_error(&self) -> Option<String> {
-        self.drive.close_error()
     }
 }
 

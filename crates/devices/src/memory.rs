@@ -2,10 +2,10 @@
 //! one.
 
 use zonda_layers::{Memory, Paced};
-use zonda_ring::Bytes;
 use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZonedDevice};
 
-use crate::{Drive, DriveFacts, Model, SpaceFacts};
+use crate::drive::as_the_drive_below;
+use crate::{Drive, DriveFacts, Model};
 
 /// A drive in memory.
 #[derive(Debug)]
@@ -35,6 +35,14 @@ impl PacedDrive {
     #[must_use]
     pub fn new(drive: Box<dyn Drive>, model: Model) -> PacedDrive {
         PacedDrive { paced: Paced::new(drive, model) }
+    }
+
+    fn drive(&self) -> &dyn Drive {
+        &**self.paced.device()
+    }
+
+    fn drive_mut(&mut self) -> &mut dyn Drive {
+        &mut **self.paced.device_mut()
     }
 }
 
@@ -94,43 +102,13 @@ impl ZonedDevice for PacedDrive {
 }
 
 impl Drive for PacedDrive {
+    as_the_drive_below!(drive, drive_mut);
+
     fn facts(&self) -> DriveFacts {
         self.paced.device().facts()
     }
 
-    fn media_errors(&self) -> u64 {
-        self.paced.device().media_errors()
-    }
-
-    fn space(&self) -> Option<SpaceFacts> {
-        self.paced.device().space()
-    }
-
-    fn saved_reservations(&self) -> Option<Bytes> {
-        self.paced.device().saved_reservations()
-    }
-
-    fn save_reservations(&mut self, now: Instant, bytes: Bytes) {
-        self.paced.device_mut().save_reservations(now, bytes);
-    }
-
-    fn take_reservations_saved(&mut self) -> Option<bool> {
-        self.paced.device_mut().take_reservations_saved()
-    }
-
-    fn close_error(&self) -> Option<String> {
-        self.paced.device().close_error()
-    }
-
-    fn take_warning(&mut self) -> Option<String> {
-        self.paced.device_mut().take_warning()
-    }
-
     fn close(&mut self, now: Instant) {
         self.paced.device_mut().close(now);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.paced.device().is_closed()
     }
 }

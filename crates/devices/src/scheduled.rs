@@ -1,12 +1,10 @@
 //! [`ScheduledDrive`]: a drive whose commands wait for an I/O scheduler.
 
-use zonda_nvme::identify::NamespaceIdentity;
-use zonda_raid::Extent;
-use zonda_ring::Bytes;
 use zonda_sched::{Policy, Scheduled};
-use zonda_zoned::{Blocks, Command, CompletionQueue, Geometry, Instant, Lba, Namespaces, QueueFull, ZonedDevice};
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Namespaces, QueueFull, ZonedDevice};
 
-use crate::{Drive, DriveFacts, SpaceFacts};
+use crate::drive::as_the_drive_below;
+use crate::{Drive, DriveFacts};
 
 /// A drive whose commands wait for a scheduler. Everything else is that of the drive.
 pub struct ScheduledDrive {
@@ -52,40 +50,10 @@ impl ZonedDevice for ScheduledDrive {
 }
 
 impl Drive for ScheduledDrive {
+    as_the_drive_below!(drive, drive_mut);
+
     fn facts(&self) -> DriveFacts {
         self.drive().facts()
-    }
-
-    fn forget_reads(&mut self, blocks: u64) {
-        self.drive_mut().forget_reads(blocks);
-    }
-
-    fn media_errors(&self) -> u64 {
-        self.drive().media_errors()
-    }
-
-    fn space(&self) -> Option<SpaceFacts> {
-        self.drive().space()
-    }
-
-    fn extent(&self, start: Lba, most: Blocks) -> Extent {
-        self.drive().extent(start, most)
-    }
-
-    fn saved_reservations(&self) -> Option<Bytes> {
-        self.drive().saved_reservations()
-    }
-
-    fn save_reservations(&mut self, now: Instant, bytes: Bytes) {
-        self.drive_mut().save_reservations(now, bytes);
-    }
-
-    fn take_reservations_saved(&mut self) -> Option<bool> {
-        self.drive_mut().take_reservations_saved()
-    }
-
-    fn take_warning(&mut self) -> Option<String> {
-        self.drive_mut().take_warning()
     }
 
     fn whole_geometry(&self) -> Option<&Geometry> {
@@ -96,29 +64,9 @@ impl Drive for ScheduledDrive {
         self.drive_mut().show_zones(zone_count);
     }
 
-    fn is_remote(&self) -> bool {
-        self.drive().is_remote()
-    }
-
-    fn identity(&self) -> Option<&NamespaceIdentity> {
-        self.drive().identity()
-    }
-
-    fn is_disconnected(&self) -> bool {
-        self.drive().is_disconnected()
-    }
-
     fn close(&mut self, now: Instant) {
         assert_eq!(self.device.waiting(), 0, "a drive is closed when its commands have completed");
         self.drive_mut().close(now);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.drive().is_closed()
-    }
-
-    fn close_error(&self) -> Option<String> {
-        self.drive().close_error()
     }
 }
 
@@ -127,7 +75,7 @@ mod tests {
     use super::*;
     use crate::MemoryDrive;
     use zonda_sched::MqDeadlineConfig;
-    use zonda_zoned::{CommandId, NamespaceId, Operation, Status};
+    use zonda_zoned::{Blocks, CommandId, Lba, NamespaceId, Operation, Status};
 
     #[test]
     fn commands_pass_the_scheduler_and_the_drive_below_is_closed() {

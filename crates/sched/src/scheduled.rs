@@ -17,7 +17,8 @@ pub struct Scheduled<D> {
     inner: D,
     scheduler: Box<dyn Scheduler>,
     order: Order,
-    in_flight: Slab<Flight>,
+    /// Absent while the device decides whether it accepts the command.
+    in_flight: Slab<Option<Flight>>,
     in_flight_max: usize,
     /// What the device has refused since the last completion.
     accepts: Accepts,
@@ -147,25 +148,25 @@ impl<D: ZonedDevice> Scheduled<D> {
         while self.in_flight.len() < self.in_flight_max && !self.is_full {
             let Some(id) = self.scheduler.pop(now, self.accepts) else { return };
             let command = self.order.take_command(id);
-            let (own_id, request) = (command.id, self.order.request(id).clone());
-            let kind = request.kind;
-            let slot = self.in_flight.insert(Flight { id: own_id, request });
+            let own_id = command.id;
+            let slot = self.in_flight.insert(None);
             match self.inner.submit(now, command.with_id(CommandId(u64::from(slot)))) {
-                Ok(()) => self.on_released(id, own_id),
+                Ok(()) => self.in_flight[slot] = Some(Flight { id: own_id, request: self.on_released(id, own_id) }),
                 Err(QueueFull(command)) => {
-                    let Flight { request, .. } = self.in_flight.remove(slot);
+                    self.in_flight.remove(slot);
                     self.order.put_back(id, command.with_id(own_id));
-                    self.scheduler.put_back(id, &request);
+                    let request = self.order.request(id);
+                    self.scheduler.put_back(id, request);
                     self.accepts = Accepts::Reads;
-                    self.is_full = kind == RequestKind::Read;
+                    self.is_full = request.kind == RequestKind::Read;
                 }
             }
         }
     }
 
-    fn on_released(&mut self, id: RequestId, own_id: CommandId) {
+    fn on_released(&mut self, id: RequestId, own_id: CommandId) -> Request {
         let mut freed = std::mem::take(&mut self.freed);
-        self.order.remove(id, &mut freed);
+        let request = self.order.remove(id, &mut freed);
         for id in freed.drain(..) {
             self.scheduler.push(id, self.order.request(id));
         }
@@ -173,6 +174,7 @@ impl<D: ZonedDevice> Scheduled<D> {
         if let Some(releases) = &mut self.releases {
             releases.push_back(own_id);
         }
+        request
     }
 }
 
@@ -206,7 +208,7 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         self.inner.poll(now, &mut ended);
         while let Some(completion) = ended.pop() {
             let slot = u32::try_from(completion.id.0).expect("the device returns identifiers that it was given");
-            let Flight { id, request } = self.in_flight.remove(slot);
+            let Flight { id, request } = self.in_flight.remove(slot).expect("it was accepted before it completes");
             self.scheduler.on_completion(&request);
             completions.push(Completion { id, ..completion });
         }

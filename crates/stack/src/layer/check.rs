@@ -150,9 +150,9 @@ impl SchedulerSpec {
             return Err(error.help("add a line policy = \"mq-deadline\", or policy = \"none\""));
         };
         let SchedulerSpec { read_expire, write_expire, writes_starved, fifo_batch, .. } = self;
-        let span = |value: &Option<Spanned<TimeSpan>>| value.as_ref().map(Spanned::span);
-        let number = |value: &Option<Spanned<u32>>| value.as_ref().map(Spanned::span);
-        let of_deadline = span(read_expire).or(span(write_expire)).or(number(writes_starved)).or(number(fifo_batch));
+        let times = [read_expire, write_expire].map(|time| time.as_ref().map(Spanned::span));
+        let numbers = [writes_starved, fifo_batch].map(|number| number.as_ref().map(Spanned::span));
+        let of_deadline = times.into_iter().chain(numbers).flatten().next();
         let policy = match (policy.get_ref(), of_deadline) {
             (PolicySpec::None, None) => Policy::None,
             (PolicySpec::None, Some(key)) => {
