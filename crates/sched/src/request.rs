@@ -1,10 +1,10 @@
-//! [`Request`]: what a scheduler knows about a command.
+//! [`Request`]: what a scheduler sees of a command.
 
 use std::ops::Range;
 
 use zonda_zoned::{Blocks, Command, Geometry, Instant, Lba, NamespaceId, Operation, Origin, ZoneTarget};
 
-/// What a scheduler knows about a command: everything but its contents.
+/// What a scheduler sees of a command: everything but its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The namespace addressed.

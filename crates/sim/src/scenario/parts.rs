@@ -175,7 +175,7 @@ impl LayerText {
             Layer::Slice(slice) => LayerText::Slice { slice: *slice },
             Layer::Delay(rules) => LayerText::Delays { rules: rules.iter().cloned().map(Delay).collect() },
             Layer::Trace { .. } => LayerText::Trace {},
-            Layer::Scheduler { .. } => unreachable!("no scheduler is drawn: the oracle follows submissions"),
+            Layer::Scheduler { .. } => unreachable!("no scheduler is generated: the oracle follows submissions"),
             Layer::Fault(rules) => LayerText::Faults { rules: rules.iter().cloned().map(Fault).collect() },
         }
     }
