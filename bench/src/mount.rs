@@ -54,8 +54,8 @@ impl ZonedDevice for Counted {
         self.device.poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.device.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.device.next_timeout()
     }
 }
 

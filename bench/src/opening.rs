@@ -169,7 +169,7 @@ impl Drive {
         self.image.submit(Instant::ZERO, command).expect("an idle drive takes a command");
         while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let result = self.directory.carry_out(operation);
-            self.image.on_file_done(id, result);
+            self.image.on_completion(id, result);
         }
         self.image.poll(&mut self.ended);
         while let Some(completion) = self.ended.pop() {

@@ -284,7 +284,7 @@ pub(crate) fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round
         loop {
             let refused = device.submit(now, command);
             if in_flight >= QUEUE_DEPTH || refused.is_err() {
-                now = device.next_wakeup().map_or(now, |next| next.max(now));
+                now = device.next_timeout().map_or(now, |next| next.max(now));
                 device.poll(now, &mut completions);
                 while let Some(completion) = completions.pop() {
                     assert_eq!(completion.status, Status::Success, "memory does not fail");
@@ -298,7 +298,7 @@ pub(crate) fn run<D: ZonedDevice>(device: &mut D, load: Load, blocks: u64, round
         }
     }
     while ended < requests {
-        now = device.next_wakeup().expect("a request has not ended").max(now);
+        now = device.next_timeout().expect("a request has not ended").max(now);
         device.poll(now, &mut completions);
         while completions.pop().is_some() {
             ended += 1;
@@ -332,7 +332,7 @@ fn rebuild<D: Member>() -> Figure {
             if is_done {
                 break;
             }
-            now = volume.next_wakeup().expect("a rebuild is in progress").max(now);
+            now = volume.next_timeout().expect("a rebuild is in progress").max(now);
         }
         times.push((cpu_ns() - before) as f64);
     }

@@ -138,7 +138,7 @@ impl ZonedDevice for ReferenceDevice {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         (!self.completions.is_empty()).then_some(Instant::ZERO)
     }
 }

@@ -137,7 +137,7 @@ impl Connection {
     /// # Errors
     /// When the system's event loop fails: the connection cannot be used any more.
     pub fn run_once(&mut self, until: Option<Instant>) -> Result<(), DriveError> {
-        let until = until.into_iter().chain(self.drive.next_wakeup()).min();
+        let until = until.into_iter().chain(self.drive.next_timeout()).min();
         self.ring.run_once(until).map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))
     }
 

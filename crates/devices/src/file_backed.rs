@@ -248,7 +248,7 @@ impl FileBacked {
                 self.media_errors += 1;
                 self.warning.get_or_insert_with(|| (0, error.clone())).0 += 1;
             }
-            self.image.on_file_done(id, result);
+            self.image.on_completion(id, result);
         }
     }
 
@@ -257,7 +257,7 @@ impl FileBacked {
     fn end_gathered(&mut self, writes: Vec<FileWrite>, succeeded: bool) {
         for FileWrite { id, file, offset, pieces } in writes {
             if succeeded {
-                self.image.on_file_done(id, Ok(Bytes::new()));
+                self.image.on_completion(id, Ok(Bytes::new()));
             } else {
                 self.client.submit(id.0, Operation::Write { file: self.file(file), offset, pieces });
             }
@@ -313,10 +313,10 @@ impl ZonedDevice for FileBacked {
         self.save_elements(now);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         // The ring wakes the caller when a file operation completes.
-        let save_at = self.elements.as_ref().and_then(ElementStore::next_wakeup);
-        let wakeup = save_at.into_iter().chain(self.space.next_wakeup()).min();
+        let save_at = self.elements.as_ref().and_then(ElementStore::next_timeout);
+        let wakeup = save_at.into_iter().chain(self.space.next_timeout()).min();
         if self.has_news { Some(Instant::ZERO) } else { wakeup }
     }
 }
@@ -371,14 +371,14 @@ impl Drive for FileBacked {
     fn close(&mut self, now: Instant) {
         if !self.is_closing {
             self.is_closing = true;
-            self.image.close();
+            self.image.shutdown();
             self.carry_out();
             self.save_elements(now);
         }
     }
 
     fn close_error(&self) -> Option<String> {
-        let error = self.image.closed()?.as_ref().err()?;
+        let error = self.image.shutdown_result()?.as_ref().err()?;
         Some(format!("the last flush failed: {error}"))
     }
 

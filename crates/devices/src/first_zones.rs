@@ -157,8 +157,8 @@ impl ZonedDevice for FirstZones {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        if self.refused.is_empty() { self.drive.next_wakeup() } else { Some(Instant::ZERO) }
+    fn next_timeout(&self) -> Option<Instant> {
+        if self.refused.is_empty() { self.drive.next_timeout() } else { Some(Instant::ZERO) }
     }
 }
 

@@ -76,7 +76,7 @@ impl ImageSnapshot {
     fn carry_out(&mut self) {
         while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let result = self.files.carry_out(operation);
-            self.image.on_file_done(id, result);
+            self.image.on_completion(id, result);
         }
     }
 
@@ -107,7 +107,7 @@ impl ZonedDevice for ImageSnapshot {
         self.carry_out();
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         None
     }
 }

@@ -60,8 +60,8 @@ impl ZonedDevice for MemoryDrive {
         self.memory.poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.memory.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.memory.next_timeout()
     }
 }
 
@@ -96,8 +96,8 @@ impl ZonedDevice for PacedDrive {
         self.paced.poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.paced.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.paced.next_timeout()
     }
 }
 

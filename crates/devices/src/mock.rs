@@ -448,7 +448,7 @@ impl ZonedDevice for MockDrive {
         self.completions.drain(..).for_each(|completion| completions.push(ended(completion)));
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         if !self.completions.is_empty() || (self.is_disconnected() && !self.outstanding.is_empty()) {
             return Some(Instant::ZERO);
         }

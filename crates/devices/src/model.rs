@@ -76,7 +76,7 @@ impl Model {
         self.ssd.submit(now, command).expect("an idle drive takes a command");
         let mut completions = CompletionQueue::new();
         while completions.is_empty() {
-            now = self.ssd.next_wakeup().expect("a command is in flight");
+            now = self.ssd.next_timeout().expect("a command is in flight");
             self.ssd.poll(now, &mut completions);
         }
         self.ahead = now.since(Instant::ZERO);
@@ -100,9 +100,9 @@ impl ZonedDevice for Model {
         self.ssd.poll(self.own(now), completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         // An event of its past that is still due, an erase for instance, is due at once.
-        self.ssd.next_wakeup().map(|at| Instant(at.0.saturating_sub(self.ahead.0)))
+        self.ssd.next_timeout().map(|at| Instant(at.0.saturating_sub(self.ahead.0)))
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
         let mut completions = CompletionQueue::new();
         let mut now = Instant(5);
         while completions.is_empty() {
-            now = now.max(model.next_wakeup().expect("a command is in flight"));
+            now = now.max(model.next_timeout().expect("a command is in flight"));
             model.poll(now, &mut completions);
         }
         assert!((10_000..1_000_000).contains(&now.0), "a read takes as long as ever: {now}");

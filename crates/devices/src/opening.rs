@@ -122,7 +122,7 @@ impl Opening {
     }
 
     /// When to poll next, unless the ring wakes the caller before.
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self {
             Opening::Connecting(remote) => remote.next_timeout(),
             Opening::Image { .. } | Opening::Resolving { .. } => None,

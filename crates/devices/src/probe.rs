@@ -88,7 +88,7 @@ impl Probe {
             if let Some(result) = self.poll(device, ring.now()) {
                 return result;
             }
-            ring.run_once(device.next_wakeup()).map_err(|error| broken(&error.to_string()))?;
+            ring.run_once(device.next_timeout()).map_err(|error| broken(&error.to_string()))?;
         }
     }
 

@@ -110,7 +110,7 @@ impl ReadOnlyImage {
         while let Some(FileCommand { id, operation }) = self.image.poll_effect() {
             let FileOperation::Read { file, offset, length } = operation else {
                 let result = self.files.carry_out(operation);
-                self.image.on_file_done(id, result);
+                self.image.on_completion(id, result);
                 continue;
             };
             match self.files.file(file) {
@@ -158,7 +158,7 @@ impl ReadOnlyImage {
             self.media_errors += 1;
             self.warning.get_or_insert_with(|| (0, error.clone())).0 += 1;
         }
-        self.image.on_file_done(id, result);
+        self.image.on_completion(id, result);
     }
 }
 
@@ -197,7 +197,7 @@ impl ZonedDevice for ReadOnlyImage {
         self.carry_out();
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         // The ring wakes the caller when a file operation completes.
         self.has_news.then_some(Instant::ZERO)
     }

@@ -134,7 +134,7 @@ impl Remote {
             self.on_done(now, done);
         }
         if self.initiator.next_timeout().is_some_and(|at| at <= now) {
-            self.initiator.timeout(now);
+            self.initiator.on_timeout(now);
         }
         while let Some(effect) = self.initiator.poll_effect() {
             match effect {
@@ -191,12 +191,12 @@ impl Remote {
         let Some(link) = self.links.get_mut(&number) else { return };
         link.is_draining = true;
         if link.sends_in_flight == 0 {
-            self.shut_down(number);
+            self.shutdown(number);
         }
     }
 
     /// Closes the socket of a connection.
-    fn shut_down(&mut self, number: u64) {
+    fn shutdown(&mut self, number: u64) {
         if let Some(socket) = self.links.remove(&number).and_then(|link| link.socket) {
             // It may be disconnected already.
             let _ = socket.shutdown(Shutdown::Both);
@@ -209,25 +209,25 @@ impl Remote {
         let Some(link) = self.links.get_mut(&number) else { return };
         let queue = link.queue;
         match done.result {
-            Ok(Outcome::Connected(_)) if link.is_draining => self.shut_down(number),
+            Ok(Outcome::Connected(_)) if link.is_draining => self.shutdown(number),
             Ok(Outcome::Connected(socket)) => {
                 // Without TCP_NODELAY small commands are delayed; that is no error.
                 let _ = socket.set_no_delay(true);
                 link.socket = Some(Rc::new(socket));
                 self.receive(number, BytesMut::with_capacity(RECEIVE_BYTES));
-                self.initiator.connected(now, queue);
+                self.initiator.on_connect(now, queue);
             }
             Ok(Outcome::Sent) => {
                 link.sends_in_flight -= 1;
                 if link.is_draining && link.sends_in_flight == 0 {
-                    self.shut_down(number);
+                    self.shutdown(number);
                 }
             }
             Ok(Outcome::Received(mut buffer)) if done.bytes > 0 => {
                 let (chunk, is_draining) = (buffer.split().freeze(), link.is_draining);
                 self.receive(number, buffer);
                 if !is_draining {
-                    self.initiator.received(now, queue, chunk);
+                    self.initiator.on_bytes(now, queue, chunk);
                 }
             }
             Ok(Outcome::Received(_)) => self.lose(now, number, "the server closed the connection"),
@@ -243,10 +243,10 @@ impl Remote {
     fn lose(&mut self, now: Instant, number: u64, reason: &str) {
         let Some(link) = self.links.get(&number) else { return };
         let (queue, is_draining) = (link.queue, link.is_draining);
-        self.shut_down(number);
+        self.shutdown(number);
         if !is_draining {
             self.current.remove(&queue);
-            self.initiator.disconnected(now, queue, reason);
+            self.initiator.on_disconnect(now, queue, reason);
         }
     }
 
@@ -274,7 +274,7 @@ impl ZonedDevice for Remote {
         self.initiator.poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         if self.has_news { Some(Instant::ZERO) } else { self.initiator.next_timeout() }
     }
 }
@@ -335,7 +335,7 @@ impl Drive for Remote {
     fn close_reserved(&mut self, now: Instant) {
         if !self.is_closing {
             self.is_closing = true;
-            self.initiator.shut_down(now);
+            self.initiator.shutdown(now);
             self.work(now);
         }
     }

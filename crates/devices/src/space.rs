@@ -90,7 +90,7 @@ impl SpaceWatch {
     }
 
     /// When the file system is checked next.
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.full.as_ref().map(|full| full.check_at)
     }
 
@@ -122,13 +122,13 @@ mod tests {
         let mut watch = full_with(0);
         assert!(watch.take_news().is_some_and(|news| news.contains("the file system is full")));
         watch.failed(at(2), || Some(0));
-        assert_eq!((watch.take_news(), watch.next_wakeup()), (None, Some(at(3))));
+        assert_eq!((watch.take_news(), watch.next_timeout()), (None, Some(at(3))));
         watch.look(at(3), || Some(100));
         assert!(watch.facts().is_full, "100 bytes are not enough");
         watch.look(at(4), || Some(FREED_BYTES));
         let news = watch.take_news().expect("there is space");
         assert!(news.contains("the file system has space again; 6 writes have failed"), "{news}");
-        assert_eq!((watch.facts(), watch.next_wakeup()), (SpaceFacts { is_full: false, failures: 6 }, None));
+        assert_eq!((watch.facts(), watch.next_timeout()), (SpaceFacts { is_full: false, failures: 6 }, None));
         watch.failed(at(9), || Some(0));
         watch.take_news();
         watch.look(at(10), || Some(FREED_BYTES));

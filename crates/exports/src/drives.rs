@@ -156,8 +156,8 @@ impl Drives {
     }
 
     /// The earliest instant at which a drive may have an event without the ring.
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.each().filter_map(|served| served.drive.next_wakeup()).min()
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.each().filter_map(|served| served.drive.next_timeout()).min()
     }
 
     /// Whether no command is outstanding.
@@ -241,8 +241,8 @@ mod tests {
             self.memory.poll(now, completions);
         }
 
-        fn next_wakeup(&self) -> Option<Instant> {
-            self.memory.next_wakeup()
+        fn next_timeout(&self) -> Option<Instant> {
+            self.memory.next_timeout()
         }
     }
 
@@ -352,8 +352,8 @@ mod tests {
             self.0.poll(now, completions);
         }
 
-        fn next_wakeup(&self) -> Option<Instant> {
-            self.0.next_wakeup()
+        fn next_timeout(&self) -> Option<Instant> {
+            self.0.next_timeout()
         }
     }
 

@@ -86,8 +86,8 @@ mod tests {
             self.memory.poll(now, completions);
         }
 
-        fn next_wakeup(&self) -> Option<Instant> {
-            self.memory.next_wakeup()
+        fn next_timeout(&self) -> Option<Instant> {
+            self.memory.next_timeout()
         }
     }
 

@@ -133,35 +133,35 @@ impl Server {
             moved = true;
             match event {
                 SocketEvent::Accepted { portal, socket, local, peer } => {
-                    match self.target.connected(now, portal, &peer) {
+                    match self.target.on_connect(now, portal, &peer) {
                         Some(connection) => {
-                            self.target.reached_at(connection, &local);
+                            self.target.on_local_address(connection, &local);
                             self.sockets.insert(connection, &peer, socket);
                         }
                         None => events::connection_refused(&peer, &mut self.log_limit, now),
                     }
                 }
-                SocketEvent::Arrived { connection } => self.target.arrived(connection),
+                SocketEvent::Arrived { connection } => self.target.on_arrival(connection),
                 SocketEvent::Received { connection, chunk } => {
                     let (bytes, commands) = (chunk.len(), self.target.commands_received());
-                    self.target.received(now, connection, chunk);
+                    self.target.on_bytes(now, connection, chunk);
                     self.sockets.note_commands(connection, bytes, self.target.commands_received() - commands);
                 }
-                SocketEvent::Sent { connection, bytes } => self.target.sent(now, connection, bytes),
-                SocketEvent::Disconnected { connection } => self.target.disconnected(now, connection),
+                SocketEvent::Sent { connection, bytes } => self.target.on_sent(now, connection, bytes),
+                SocketEvent::Disconnected { connection } => self.target.on_disconnect(now, connection),
             }
         }
         while let Some(ended) = self.auth.next() {
             moved = true;
-            self.target.authenticated(now, ended);
+            self.target.on_authenticated(now, ended);
         }
         if self.target.next_timeout().is_some_and(|at| at <= now) {
-            self.target.timeout(now);
+            self.target.on_timeout(now);
         }
         moved |= self.on_effects(now);
         let mut on_completed = |device, submitter, completion: Completion| match (submitter, &mut self.nbd) {
-            (Submitter::Target, _) => self.target.completed(now, device, completion),
-            (Submitter::Nbd, Some(nbd)) => nbd.completed(completion),
+            (Submitter::Target, _) => self.target.on_completion(now, device, completion),
+            (Submitter::Nbd, Some(nbd)) => nbd.on_completion(completion),
             (Submitter::Nbd, None) => unreachable!("no NBD server is configured"),
         };
         moved |= self.drives.poll(now, &mut self.completions, &mut on_completed);
@@ -169,7 +169,7 @@ impl Server {
             resize::resize(now, &mut self.target, self.nbd.as_mut(), &self.drives, device, &geometry);
         }
         while let Some((device, saved)) = self.drives.next_saved() {
-            self.target.reservations_saved(now, device, saved);
+            self.target.on_reservations_saved(now, device, saved);
         }
         moved |= self.on_effects(now);
         // Memory released by NVMe/TCP and NBD is available to both.
@@ -273,7 +273,7 @@ impl Server {
     fn stop(&mut self, now: Instant) {
         if self.phase == Phase::Serving {
             self.sockets.stop_accepting();
-            self.target.drain(now);
+            self.target.shutdown(now);
             if let Some(nbd) = &mut self.nbd {
                 nbd.drain();
             }
@@ -341,7 +341,8 @@ impl Server {
             Phase::Draining(until) | Phase::Closing(until) => Some(until),
         };
         let nbd = self.nbd.as_ref().and_then(Nbd::next_timeout);
-        let timeouts = [phase, self.target.next_timeout(), self.drives.next_wakeup(), self.sockets.next_timeout(), nbd];
+        let timeouts =
+            [phase, self.target.next_timeout(), self.drives.next_timeout(), self.sockets.next_timeout(), nbd];
         timeouts.into_iter().flatten().chain([self.health_at]).min()
     }
 }

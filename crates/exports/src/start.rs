@@ -259,7 +259,7 @@ fn close(mut drives: Drives, ring: &Ring) {
         if drives.are_closed() || now >= until {
             break;
         }
-        let next = drives.next_wakeup().map_or(until, |at| at.min(until));
+        let next = drives.next_timeout().map_or(until, |at| at.min(until));
         if ring.run_once(Some(next)).is_err() {
             break;
         }

@@ -68,8 +68,8 @@ impl<D: ZonedDevice> FileStoreDevice<D> {
 
     /// The next time to call [`run_once`](FileStoreDevice::run_once): the earliest instant at which
     /// the device may have a completion.
-    pub fn next_wakeup(&self) -> Option<Instant> {
-        self.device.next_wakeup()
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.device.next_timeout()
     }
 
     /// Returns the store and the device.

@@ -28,7 +28,7 @@
 //!         files.run_once(now);
 //!         match files.poll_event() {
 //!             Some(event) => return event,
-//!             None => now = files.next_wakeup().expect("a request is in progress"),
+//!             None => now = files.next_timeout().expect("a request is in progress"),
 //!         }
 //!     }
 //! };

@@ -115,7 +115,7 @@ pub trait Files {
 }
 
 /// Identifies an outstanding [`FileCommand`] until
-/// [`Image::on_file_done`](crate::Image::on_file_done).
+/// [`Image::on_completion`](crate::Image::on_completion).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileCommandId(pub u64);
 

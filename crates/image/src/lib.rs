@@ -27,7 +27,7 @@
 //! image.submit(Instant::ZERO, command).expect("an idle drive accepts a command");
 //! while let Some(FileCommand { id, operation }) = image.poll_effect() {
 //!     let result = files.carry_out(operation);
-//!     image.on_file_done(id, result);
+//!     image.on_completion(id, result);
 //! }
 //! let mut completions = CompletionQueue::new();
 //! image.poll(&mut completions);

@@ -119,11 +119,11 @@ impl Initiator {
     }
 
     /// Releases the reservation, then shuts down. No command may be outstanding. Without a claim
-    /// this is [`shut_down`](Initiator::shut_down).
+    /// this is [`shut_down`](Initiator::shutdown).
     pub fn release_claim(&mut self, now: Instant) {
         let holds = self.state == State::Ready && self.claimed.is_some() && self.conflict.is_none();
         if !holds || self.flights.len() > 0 || !self.queues[1].has_free_slot() {
-            self.shut_down(now);
+            self.shutdown(now);
             return;
         }
         self.lanes = None;

@@ -123,17 +123,17 @@ impl Discovery {
     }
 
     /// The connection is established.
-    pub fn connected(&mut self, now: Instant, queue: QueueId) {
+    pub fn on_connect(&mut self, now: Instant, queue: QueueId) {
         if let Stage::Handshake(handshake) = &mut self.stage
             && handshake.step() == Step::OpenConnection(queue)
         {
-            handshake.connected(&mut self.queue, ADMIN_CAPSULE_DATA_BYTES);
+            handshake.on_connect(&mut self.queue, ADMIN_CAPSULE_DATA_BYTES);
             self.step_changed(now);
         }
     }
 
     /// Bytes were received.
-    pub fn received(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
+    pub fn on_bytes(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
         if !self.is_linked || queue != QueueId::ADMIN {
             return;
         }
@@ -162,7 +162,7 @@ impl Discovery {
     }
 
     /// The connection was closed, or could not be established.
-    pub fn disconnected(&mut self, _now: Instant, queue: QueueId, reason: &str) {
+    pub fn on_disconnect(&mut self, _now: Instant, queue: QueueId, reason: &str) {
         if self.is_linked && queue == QueueId::ADMIN {
             self.is_linked = false;
             self.fail(Reason::Connection { queue, why: reason.to_owned() });
@@ -170,16 +170,16 @@ impl Discovery {
     }
 
     /// The time of [`Discovery::next_timeout`] has been reached.
-    pub fn timeout(&mut self, now: Instant) {
+    pub fn on_timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.fail(Reason::Timeout);
         }
         if let Stage::Enabling(enabling) = &mut self.stage {
-            enabling.timeout(now, &mut self.queue);
+            enabling.on_timeout(now, &mut self.queue);
         }
     }
 
-    /// When to call [`Discovery::timeout`] next.
+    /// When to call [`Discovery::on_timeout`] next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let poll = if let Stage::Enabling(enabling) = &self.stage { enabling.next_timeout() } else { None };

@@ -18,8 +18,8 @@ use crate::{Initiator, InitiatorError, QueueId};
 /// An action that the owner must carry out, in the given order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Open a TCP connection to the target, and report [`Initiator::connected`] or
-    /// [`Initiator::disconnected`].
+    /// Open a TCP connection to the target, and report [`Initiator::on_connect`] or
+    /// [`Initiator::on_disconnect`].
     Connect {
         /// The queue.
         queue: QueueId,

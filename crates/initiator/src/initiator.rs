@@ -135,19 +135,19 @@ impl Initiator {
     }
 
     /// The connection of a queue is established.
-    pub fn connected(&mut self, now: Instant, queue: QueueId) {
+    pub fn on_connect(&mut self, now: Instant, queue: QueueId) {
         let index = usize::from(queue.0);
         if let Some(handshake) = self.stage.handshake()
             && handshake.step() == Step::OpenConnection(queue)
         {
             // Connect and authentication may use in-capsule data on every queue.
-            handshake.connected(&mut self.queues[index], ADMIN_CAPSULE_DATA_BYTES);
+            handshake.on_connect(&mut self.queues[index], ADMIN_CAPSULE_DATA_BYTES);
             self.step_changed(now);
         }
     }
 
     /// Bytes were received over a queue's connection.
-    pub fn received(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
+    pub fn on_bytes(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
         let index = usize::from(queue.0);
         if !self.links.get(index).is_some_and(|&is_linked| is_linked) {
             return;
@@ -180,7 +180,7 @@ impl Initiator {
     }
 
     /// The connection of a queue was closed, or could not be established.
-    pub fn disconnected(&mut self, now: Instant, queue: QueueId, reason: &str) {
+    pub fn on_disconnect(&mut self, now: Instant, queue: QueueId, reason: &str) {
         let index = usize::from(queue.0);
         if self.links.get(index).is_some_and(|&is_linked| is_linked) {
             self.links[index] = false;
@@ -190,7 +190,7 @@ impl Initiator {
     }
 
     /// The time of [`Initiator::next_timeout`] has been reached.
-    pub fn timeout(&mut self, now: Instant) {
+    pub fn on_timeout(&mut self, now: Instant) {
         if let Stage::Waiting { until } = self.stage
             && until <= now
         {
@@ -200,9 +200,9 @@ impl Initiator {
             self.fail(now, Reason::Timeout);
         }
         if let Stage::Enabling(enabling) = &mut self.stage {
-            enabling.timeout(now, &mut self.queues[0]);
+            enabling.on_timeout(now, &mut self.queues[0]);
         }
-        match self.keep_alive.timeout(now) {
+        match self.keep_alive.on_timeout(now) {
             KeepAliveAction::None => {}
             KeepAliveAction::Send => {
                 let entry = zonda_nvme::SubmissionEntry::new(zonda_nvme::AdminOpcode::KeepAlive.code(), 0);
@@ -215,7 +215,7 @@ impl Initiator {
         }
     }
 
-    /// When to call [`Initiator::timeout`] next.
+    /// When to call [`Initiator::on_timeout`] next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let of_stage = match &self.stage {
@@ -281,7 +281,7 @@ impl Initiator {
 
     /// Shuts down the controller and closes all connections. Outstanding commands end as when a
     /// connection is lost.
-    pub fn shut_down(&mut self, now: Instant) {
+    pub fn shutdown(&mut self, now: Instant) {
         if self.queues[0].is_open() {
             self.notify_shutdown(now);
         }

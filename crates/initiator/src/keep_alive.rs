@@ -61,7 +61,7 @@ impl KeepAlive {
     }
 
     /// The time of `next_timeout` has been reached.
-    pub(crate) fn timeout(&mut self, now: Instant) -> KeepAliveAction {
+    pub(crate) fn on_timeout(&mut self, now: Instant) -> KeepAliveAction {
         let (Some(timeout), Some(next)) = (self.timeout, self.next) else { return KeepAliveAction::None };
         if now < next {
             return KeepAliveAction::None;
@@ -95,10 +95,10 @@ mod tests {
         let mut timer = KeepAlive::new(Some(TIMEOUT));
         assert_eq!(timer.next_timeout(), None);
         timer.start(Instant(0));
-        assert_eq!(timer.timeout(Instant(49)), KeepAliveAction::None);
+        assert_eq!(timer.on_timeout(Instant(49)), KeepAliveAction::None);
         for time in [50, 100, 150] {
             assert_eq!(timer.next_timeout(), Some(Instant(time)));
-            assert_eq!(timer.timeout(Instant(time)), KeepAliveAction::Send);
+            assert_eq!(timer.on_timeout(Instant(time)), KeepAliveAction::Send);
             timer.answered();
         }
     }
@@ -107,9 +107,9 @@ mod tests {
     fn no_completion_for_a_whole_timeout_is_a_failure() {
         let mut timer = KeepAlive::new(Some(TIMEOUT));
         timer.start(Instant(0));
-        assert_eq!(timer.timeout(Instant(50)), KeepAliveAction::Send);
-        assert_eq!(timer.timeout(Instant(100)), KeepAliveAction::None);
-        assert_eq!(timer.timeout(Instant(150)), KeepAliveAction::TimedOut);
+        assert_eq!(timer.on_timeout(Instant(50)), KeepAliveAction::Send);
+        assert_eq!(timer.on_timeout(Instant(100)), KeepAliveAction::None);
+        assert_eq!(timer.on_timeout(Instant(150)), KeepAliveAction::TimedOut);
     }
 
     #[test]
@@ -117,18 +117,18 @@ mod tests {
         let mut timer = KeepAlive::new(Some(TIMEOUT));
         timer.start(Instant(0));
         timer.note_traffic();
-        assert_eq!(timer.timeout(Instant(50)), KeepAliveAction::Send);
+        assert_eq!(timer.on_timeout(Instant(50)), KeepAliveAction::Send);
         timer.answered();
         timer.count_traffic();
         timer.note_traffic();
-        assert_eq!(timer.timeout(Instant(100)), KeepAliveAction::None);
-        assert_eq!(timer.timeout(Instant(125)), KeepAliveAction::Send, "no command has completed since");
+        assert_eq!(timer.on_timeout(Instant(100)), KeepAliveAction::None);
+        assert_eq!(timer.on_timeout(Instant(125)), KeepAliveAction::Send, "no command has completed since");
     }
 
     #[test]
     fn without_a_timeout_no_keep_alive_is_sent() {
         let mut timer = KeepAlive::new(None);
         timer.start(Instant(0));
-        assert_eq!((timer.next_timeout(), timer.timeout(Instant(1000))), (None, KeepAliveAction::None));
+        assert_eq!((timer.next_timeout(), timer.on_timeout(Instant(1000))), (None, KeepAliveAction::None));
     }
 }

@@ -33,10 +33,10 @@
 //! initiator.start(now);
 //! let queue = QueueId::ADMIN;
 //! assert_eq!(initiator.poll_effect(), Some(Effect::Connect { queue }));
-//! initiator.connected(now, queue);
+//! initiator.on_connect(now, queue);
 //! assert!(matches!(initiator.poll_effect(), Some(Effect::Send { .. })), "ICReq");
 //! assert_eq!(*initiator.state(), State::Connecting(Step::Negotiate(queue)));
-//! initiator.disconnected(now, queue, "connection reset by peer");
+//! initiator.on_disconnect(now, queue, "connection reset by peer");
 //! let State::Failed(error) = initiator.state() else { panic!("the connection is lost") };
 //! assert!(error.to_string().starts_with("ICReq on the admin queue: admin queue: connection reset by peer"));
 //! ```

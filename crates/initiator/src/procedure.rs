@@ -156,7 +156,7 @@ impl Initiator {
                 self.survey(now, remote)
             }
             Stage::Releasing => {
-                self.shut_down(now);
+                self.shutdown(now);
                 Ok(())
             }
             Stage::Surveying { survey, remote } => self.ready(now, &remote, survey.zones()),

@@ -153,9 +153,9 @@ impl<D: ZonedDevice> ZonedDevice for Delay<D> {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         let own = self.held.peek().map(|Reverse(held)| held.due);
-        crate::earlier(own, self.inner.next_wakeup())
+        crate::earlier(own, self.inner.next_timeout())
     }
 }
 
@@ -206,10 +206,10 @@ mod tests {
         device.submit(Instant(10), read(1, 16, 1)).unwrap();
         device.submit(Instant(10), read(2, 0, 1)).unwrap();
         assert_eq!(poll_ids(&mut device, Instant(10)), [2]);
-        assert_eq!(device.next_wakeup(), Some(Instant(60)));
+        assert_eq!(device.next_timeout(), Some(Instant(60)));
         assert_eq!(poll_ids(&mut device, Instant(59)), [0; 0]);
         assert_eq!(poll_ids(&mut device, Instant(60)), [1]);
-        assert_eq!(device.next_wakeup(), None);
+        assert_eq!(device.next_timeout(), None);
         assert_eq!(device.counters(), [RuleCounters { matched: 1, struck: 1 }]);
     }
 

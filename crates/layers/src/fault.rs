@@ -200,9 +200,9 @@ impl<D: ZonedDevice> ZonedDevice for Fault<D> {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         let own = self.ready.front().map(|(at, _)| *at);
-        crate::earlier(own, self.inner.next_wakeup())
+        crate::earlier(own, self.inner.next_timeout())
     }
 }
 
@@ -301,11 +301,11 @@ mod tests {
     fn a_dropped_command_completes_only_when_it_is_aborted() {
         let mut device = fault(writes(), When::Once, FaultEffect::Drop);
         device.submit(Instant(5), write(1, 0, 4)).unwrap();
-        assert_eq!(device.next_wakeup(), None);
+        assert_eq!(device.next_timeout(), None);
         assert_eq!(poll_ids(&mut device, Instant(1_000_000)), [0; 0]);
         assert_eq!(device.dropped().collect::<Vec<_>>(), [CommandId(1)]);
         assert_eq!(device.abort_dropped(Instant(2_000_000)), 1);
-        assert_eq!(device.next_wakeup(), Some(Instant(2_000_000)));
+        assert_eq!(device.next_timeout(), Some(Instant(2_000_000)));
         assert_eq!(poll_all(&mut device, Instant(2_000_000)), [Completion::of(CommandId(1), Status::AbortRequested)]);
         assert_eq!(run_one(&mut device, write(2, 0, 4)).status, Status::Success, "the command was not executed");
     }

@@ -86,7 +86,7 @@ impl<C: Contents> Immediate<C> {
         }
     }
 
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.ready.front().map(|(at, _)| *at)
     }
 

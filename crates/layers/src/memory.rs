@@ -80,8 +80,8 @@ impl ZonedDevice for Memory {
         self.inner.poll(completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }
 
@@ -327,7 +327,7 @@ mod tests {
     fn a_power_cycle_loses_unpolled_completions_and_no_contents() {
         let mut device = Memory::new(Geometry::tiny(), PLENTY);
         device.submit(Instant(3), write_bytes(0, 4, 9)).unwrap();
-        assert_eq!(device.next_wakeup(), Some(Instant(3)));
+        assert_eq!(device.next_timeout(), Some(Instant(3)));
         device.power_cycle();
         assert_eq!(poll_ids(&mut device, Instant(3)), [0; 0]);
         assert_eq!(device.zones().zone(ZoneIndex(0)).state, ZoneState::Closed);

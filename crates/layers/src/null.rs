@@ -56,8 +56,8 @@ impl ZonedDevice for Null {
         self.inner.poll(completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }
 
@@ -115,11 +115,11 @@ mod tests {
     #[test]
     fn a_command_completes_at_the_instant_of_its_submission() {
         let mut device = Null::new(Geometry::tiny());
-        assert_eq!(device.next_wakeup(), None);
+        assert_eq!(device.next_timeout(), None);
         device.submit(Instant(7), write(1, 0, 1)).unwrap();
-        assert_eq!(device.next_wakeup(), Some(Instant(7)));
+        assert_eq!(device.next_timeout(), Some(Instant(7)));
         assert_eq!(poll_ids(&mut device, Instant(7)), [1]);
-        assert_eq!(device.next_wakeup(), None);
+        assert_eq!(device.next_timeout(), None);
     }
 
     #[test]

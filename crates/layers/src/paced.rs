@@ -141,8 +141,8 @@ impl<D: ZonedDevice, M: ZonedDevice> ZonedDevice for Paced<D, M> {
         self.collect(completions, |pair, _| pair.model_has_ended = true);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        crate::earlier(self.device.next_wakeup(), self.model.next_wakeup())
+    fn next_timeout(&self) -> Option<Instant> {
+        crate::earlier(self.device.next_timeout(), self.model.next_timeout())
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
                 while let Err(QueueFull(back)) = paced.submit(now, command) {
                     command = back;
                     refusals += 1;
-                    now = now.max(paced.next_wakeup().expect("a command is in flight"));
+                    now = now.max(paced.next_timeout().expect("a command is in flight"));
                     check(&mut expected, poll_all(&mut paced, now));
                 }
             }

@@ -170,11 +170,11 @@ impl<D: ZonedDevice> ZonedDevice for Shared<D> {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         let core = self.core.borrow();
         let inbox = &core.inboxes[&self.handle];
         let ready = inbox.ready.front().map(|(at, _)| *at);
-        crate::earlier(crate::earlier(ready, inbox.retry_at), core.device().next_wakeup())
+        crate::earlier(crate::earlier(ready, inbox.retry_at), core.device().next_timeout())
     }
 }
 
@@ -243,10 +243,10 @@ mod tests {
         second.submit(Instant(1), read(7, 0, 1)).unwrap();
         second.submit(Instant(1), read(8, 0, 1)).unwrap();
         assert_eq!(poll_ids(&mut first, Instant(1)), [7]);
-        assert_eq!(first.next_wakeup(), None);
-        assert_eq!(second.next_wakeup(), Some(Instant(1)), "its completion is queued");
+        assert_eq!(first.next_timeout(), None);
+        assert_eq!(second.next_timeout(), Some(Instant(1)), "its completion is queued");
         assert_eq!(poll_ids(&mut second, Instant(1)), [7, 8]);
-        assert_eq!(second.next_wakeup(), None);
+        assert_eq!(second.next_timeout(), None);
     }
 
     #[test]
@@ -271,9 +271,9 @@ mod tests {
         first.submit(Instant(1), write(1, 0, 1)).unwrap();
         assert_eq!(second.submit(Instant(1), write(9, 1, 1)), Err(QueueFull(write(9, 1, 1))));
         assert_eq!(poll_ids(&mut first, Instant(3)), [1]);
-        assert_eq!(second.next_wakeup(), Some(Instant(3)));
+        assert_eq!(second.next_timeout(), Some(Instant(3)));
         assert_eq!(poll_ids(&mut second, Instant(3)), [0; 0]);
-        assert_eq!(second.next_wakeup(), None);
+        assert_eq!(second.next_timeout(), None);
         assert_eq!(run_one(&mut second, write(9, 1, 1)).status, Status::Success);
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn run_until_idle(device: &mut impl ZonedDevice, from: Instant) -> Ve
     let mut now = from;
     let mut ended = Vec::new();
     let mut polls = 0;
-    while let Some(wakeup) = device.next_wakeup() {
+    while let Some(wakeup) = device.next_timeout() {
         now = now.max(wakeup);
         ended.extend(poll_all(device, now).into_iter().map(|completion| (now, completion)));
         polls += 1;
@@ -94,7 +94,7 @@ impl<D: ZonedDevice> ZonedDevice for Narrow<D> {
         self.outstanding -= completions.len() - before;
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }

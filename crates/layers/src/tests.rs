@@ -98,7 +98,7 @@ fn run(geometry: &Geometry, seed: u64) -> u64 {
                 }
             }
         }
-        match stack.next_wakeup() {
+        match stack.next_timeout() {
             Some(wakeup) => now = now.max(wakeup),
             None if expected.is_empty() => break,
             None => {

@@ -270,8 +270,8 @@ impl<D: ZonedDevice> ZonedDevice for Trace<D> {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }
 
@@ -370,12 +370,12 @@ mod tests {
         device.submit(start, command(2, append)).unwrap();
         device.submit(start, read(3, 0, 1)).unwrap_err();
         device.poll(start, &mut CompletionQueue::new());
-        let done = device.next_wakeup().unwrap();
+        let done = device.next_timeout().unwrap();
         device.poll(done, &mut CompletionQueue::new());
         device.submit(done, write(4, 9, 1)).unwrap();
         device.submit(done, command(5, reset)).unwrap();
         device.poll(done, &mut CompletionQueue::new());
-        device.poll(device.next_wakeup().unwrap(), &mut CompletionQueue::new());
+        device.poll(device.next_timeout().unwrap(), &mut CompletionQueue::new());
         let lines = lines(&device);
         assert_eq!(
             lines.join("\n"),
@@ -445,6 +445,6 @@ mod tests {
         let mut device = Trace::new(Narrow::new(reference(), 0));
         assert_eq!(device.submit(Instant::ZERO, write(1, 0, 4)), Err(QueueFull(write(1, 0, 4))));
         assert_eq!(device.counters(OperationKind::Write).refused, 1);
-        assert_eq!(device.next_wakeup(), None);
+        assert_eq!(device.next_timeout(), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The NBD server as a state machine: bytes in, bytes and block requests out.
 //!
 //! A [`Server`] has [`Export`]s. The caller passes to each [`Connection`] the bytes received from
-//! its client ([`Connection::received`]), the number of bytes sent to it ([`Connection::sent`]) and
+//! its client ([`Connection::on_bytes`]), the number of bytes sent to it ([`Connection::on_sent`]) and
 //! the results of its requests ([`Connection::reply`], in any order); the connection emits
 //! [`Effect`]s. It stops reading ([`Connection::wants_bytes`]) while its limits are reached.
 //!
@@ -20,13 +20,13 @@
 //! let server = Server::new(ServerConfig::new(vec![Export::new("disk", 1 << 20)]))?;
 //! let mut connection = server.connect();
 //! let mut client = Client::new();
-//! connection.received(client.hello("disk"));
-//! connection.received(client.read(7, 4096, 4));
+//! connection.on_bytes(client.hello("disk"));
+//! connection.on_bytes(client.read(7, 4096, 4));
 //! while let Some(effect) = connection.poll_effect() {
 //!     match effect {
 //!         Effect::Send(pieces) => {
-//!             client.received(&pieces.concat());
-//!             connection.sent(pieces.iter().map(Bytes::len).sum());
+//!             client.on_bytes(&pieces.concat());
+//!             connection.on_sent(pieces.iter().map(Bytes::len).sum());
 //!         }
 //!         Effect::Open(index) => assert_eq!(server.export(index).name, "disk"),
 //!         Effect::Request(request) => {

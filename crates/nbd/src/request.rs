@@ -124,7 +124,7 @@ pub struct Extent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Send these bytes after those sent before; report sent bytes with
-    /// [`crate::Connection::sent`].
+    /// [`crate::Connection::on_sent`].
     Send(Vec<Bytes>),
     /// Send all queued bytes, then start TLS as the server. Bytes passed to the connection after
     /// that are decrypted, and bytes it sends are to be encrypted.

@@ -175,11 +175,11 @@ impl<D: ZonedDevice> ZonedDevice for VolumeDevice<D> {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         if self.volume.has_completions() {
             return Some(self.now);
         }
-        let devices = self.members.iter().flatten().filter_map(ZonedDevice::next_wakeup);
+        let devices = self.members.iter().flatten().filter_map(ZonedDevice::next_timeout);
         let prepared = self.prepared.front().map(|(ready, ..)| *ready);
         devices.chain(self.volume.next_timeout()).chain(prepared).chain(self.retry_at).min()
     }

@@ -19,7 +19,7 @@ pub(crate) struct Order {
 }
 
 #[derive(Debug)]
-struct Waiting {
+pub(crate) struct Waiting {
     /// Absent while it is offered to the device.
     command: Option<Command>,
     request: Request,
@@ -77,7 +77,7 @@ impl Order {
     /// The waiting requests that a new one may have to wait for.
     fn collect_earlier(&self, request: &Request, found: &mut Vec<RequestId>) {
         if request.is_wide() {
-            found.extend(self.waiting.iter().map(|(index, _)| RequestId(index)));
+            found.extend(self.waiting.iter().map(|(key, _)| RequestId(key)));
             return;
         }
         found.extend(&self.wide);

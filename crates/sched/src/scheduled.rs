@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Instant, Namespaces, QueueFull, Slab, ZonedDevice};
+use zonda_zoned::{
+    Command, CommandId, Completion, CompletionQueue, Instant, Key, Namespaces, QueueFull, Slab, ZonedDevice,
+};
 
 use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
 use crate::order::Order;
@@ -150,7 +152,7 @@ impl<D: ZonedDevice> Scheduled<D> {
             let command = self.order.take_command(id);
             let own_id = command.id;
             let slot = self.in_flight.insert(None);
-            match self.inner.submit(now, command.with_id(CommandId(u64::from(slot)))) {
+            match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
                 Ok(()) => self.in_flight[slot] = Some(Flight { id: own_id, request: self.on_released(id, own_id) }),
                 Err(QueueFull(command)) => {
                     self.in_flight.remove(slot);
@@ -207,7 +209,7 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         let mut ended = std::mem::take(&mut self.scratch);
         self.inner.poll(now, &mut ended);
         while let Some(completion) = ended.pop() {
-            let slot = u32::try_from(completion.id.0).expect("the device returns identifiers that it was given");
+            let slot = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
             let Flight { id, request } = self.in_flight.remove(slot).expect("it was accepted before it completes");
             self.scheduler.on_completion(&request);
             completions.push(Completion { id, ..completion });
@@ -218,8 +220,8 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         self.release(now);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         let own = self.scheduler.next_timeout();
-        self.inner.next_wakeup().into_iter().chain(own).min()
+        self.inner.next_timeout().into_iter().chain(own).min()
     }
 }

@@ -1,12 +1,13 @@
 //! [`Scheduler`]: a policy.
 
-use zonda_zoned::Instant;
+use zonda_zoned::{Instant, Key};
 
 use crate::Request;
+use crate::order::Waiting;
 
 /// The number of a request; it is reused once the request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u32);
+pub struct RequestId(pub(crate) Key<Waiting>);
 
 /// What the device accepts at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,8 +50,8 @@ impl<D: ZonedDevice> ZonedDevice for Narrow<D> {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }
 
@@ -93,7 +93,7 @@ fn slow(geometry: Geometry) -> Delay<Null> {
 /// The commands that end until `now`, in their order.
 fn polled(device: &mut impl ZonedDevice, now: u64) -> Vec<u64> {
     let mut completions = CompletionQueue::new();
-    while let Some(at) = device.next_wakeup().filter(|at| at.0 <= now) {
+    while let Some(at) = device.next_timeout().filter(|at| at.0 <= now) {
         device.poll(at, &mut completions);
     }
     std::iter::from_fn(|| completions.pop()).map(|completion| completion.id.0).collect()
@@ -106,7 +106,7 @@ fn releases(scheduler: Box<dyn Scheduler>, commands: Vec<Command>) -> Vec<u64> {
     for command in commands {
         device.submit(Instant::ZERO, command).unwrap();
     }
-    while let Some(at) = device.next_wakeup() {
+    while let Some(at) = device.next_timeout() {
         polled(&mut device, at.0);
         device.check_invariants();
     }
@@ -155,7 +155,7 @@ fn run(geometry: &Geometry, scheduler: Box<dyn Scheduler>, seed: u64) -> u64 {
             waiting.insert(command.id, Submitted { number, command: command.clone(), request });
             device.submit(now, command).expect("its queue is long");
         } else {
-            now = now.max(device.next_wakeup().unwrap_or(now));
+            now = now.max(device.next_timeout().unwrap_or(now));
             let mut completions = CompletionQueue::new();
             device.poll(now, &mut completions);
             overtaken += follow(&mut device, &mut oracle, &mut waiting, &mut expected);
@@ -167,7 +167,7 @@ fn run(geometry: &Geometry, scheduler: Box<dyn Scheduler>, seed: u64) -> u64 {
         overtaken += follow(&mut device, &mut oracle, &mut waiting, &mut expected);
         device.check_invariants();
     }
-    assert_eq!(device.next_wakeup(), None, "an idle device waits for nothing");
+    assert_eq!(device.next_timeout(), None, "an idle device waits for nothing");
     overtaken
 }
 

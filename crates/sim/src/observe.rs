@@ -177,7 +177,7 @@ fn run_all(
         if in_flight == 0 {
             break;
         }
-        let Some(wakeup) = device.next_wakeup() else {
+        let Some(wakeup) = device.next_timeout() else {
             let message = format!("{in_flight} reads of an otherwise idle device never complete");
             return Err(CheckError::new(FailureKind::Starved, None, message));
         };

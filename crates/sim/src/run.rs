@@ -153,7 +153,7 @@ impl<'s> Run<'s> {
             self.schedule_degradation();
         }
         self.events += 1;
-        let wakeup = self.machine().stack.next_wakeup();
+        let wakeup = self.machine().stack.next_timeout();
         let has_slot = self.flights.len() < self.simulation.load.queue_depth && self.refused.is_none();
         let ready_at = self.host.ready_at().max(self.now);
         if has_slot && wakeup.is_none_or(|wakeup| ready_at <= wakeup) {
@@ -289,7 +289,7 @@ impl<'s> Run<'s> {
             self.events += 1;
             let now = self.now;
             self.machine().stack.abort_dropped(now);
-            let wakeup = self.machine().stack.next_wakeup();
+            let wakeup = self.machine().stack.next_timeout();
             self.poll(wakeup)?;
             if let Some(command) = self.refused.take() {
                 self.submit(&command);

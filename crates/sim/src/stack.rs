@@ -87,8 +87,8 @@ impl Stack {
         self.top.poll(now, completions);
     }
 
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.top.next_wakeup()
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.top.next_timeout()
     }
 
     /// Aborts lost commands; returns their number.

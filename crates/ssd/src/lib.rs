@@ -35,7 +35,7 @@
 //! let mut completions = CompletionQueue::new();
 //! let mut now = Instant::ZERO;
 //! while completions.is_empty() {
-//!     now = drive.next_wakeup().expect("a command is in flight");
+//!     now = drive.next_timeout().expect("a command is in flight");
 //!     drive.poll(now, &mut completions);
 //! }
 //! assert!(completions.pop().expect("it has completed").status.is_success());

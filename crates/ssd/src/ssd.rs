@@ -2,8 +2,8 @@
 
 use zonda_zoned::zones::{ZoneEffect, ZoneTable, ZoneView};
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, Namespaces, PayloadKind, Prng, QueueFull, Slab, Status,
-    ZoneIndex, ZoneState, ZonedDevice,
+    Command, Completion, CompletionQueue, Geometry, IndexSlab, Instant, Namespaces, PayloadKind, Prng, QueueFull,
+    Status, ZoneIndex, ZoneState, ZonedDevice,
 };
 
 use crate::allocation::ZoneAllocator;
@@ -40,10 +40,10 @@ pub struct Ssd {
     pub(crate) conventional: Option<Conventional>,
     pub(crate) store: PayloadStore,
 
-    pub(crate) commands: Slab<PendingCommand>,
-    pub(crate) chains: Slab<ReadChain>,
-    pub(crate) works: Slab<Work>,
-    pub(crate) paddings: Slab<Padding>,
+    pub(crate) commands: IndexSlab<PendingCommand>,
+    pub(crate) chains: IndexSlab<ReadChain>,
+    pub(crate) works: IndexSlab<Work>,
+    pub(crate) paddings: IndexSlab<Padding>,
 
     pub(crate) firmware: Vec<Station<u32>>,
     pub(crate) buffer: WriteBuffer,
@@ -129,10 +129,10 @@ impl Ssd {
             allocator: media.allocator,
             conventional: media.conventional,
             store: media.store,
-            commands: Slab::new(),
-            chains: Slab::new(),
-            works: Slab::new(),
-            paddings: Slab::new(),
+            commands: IndexSlab::new(),
+            chains: IndexSlab::new(),
+            works: IndexSlab::new(),
+            paddings: IndexSlab::new(),
             firmware: timing.servers.iter().map(|cores| Station::new(*cores)).collect(),
             buffer: WriteBuffer::new(
                 buffer.capacity.0,
@@ -346,7 +346,7 @@ impl ZonedDevice for Ssd {
     }
 
     #[inline]
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         if self.done.is_empty() { self.events.next_at() } else { Some(self.now) }
     }
 }

@@ -182,7 +182,7 @@ impl<D: ZonedDevice> ZonedDevice for Stack<D> {
         each!(self, device => device.poll(now, completions));
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        each!(self, device => device.next_wakeup())
+    fn next_timeout(&self) -> Option<Instant> {
+        each!(self, device => device.next_timeout())
     }
 }

@@ -188,7 +188,7 @@ pub(crate) fn finish_rebuild(volume: &mut VolumeDevice<Stack<Ssd>>, start: Insta
                 return Some(now.since(start).as_nanos());
             }
         }
-        now = volume.next_wakeup()?.max(now);
+        now = volume.next_timeout()?.max(now);
     }
 }
 
@@ -284,7 +284,7 @@ impl<'a, D: ZonedDevice> Filler<'a, D> {
 
     /// Advances time to the next event; false if there is none.
     fn advance(&mut self) -> bool {
-        let Some(next) = self.volume.next_wakeup() else { return false };
+        let Some(next) = self.volume.next_timeout() else { return false };
         self.now = next.max(self.now);
         self.poll();
         true

@@ -116,7 +116,7 @@ impl Target {
     }
 
     /// The step that [`Effect::Authenticate`] announced; `None` if its connection has been closed.
-    /// Pass the result of [`AuthStep::run`] to [`Target::authenticated`].
+    /// Pass the result of [`AuthStep::run`] to [`Target::on_authenticated`].
     pub fn auth_step(&mut self, connection: ConnectionId) -> Option<AuthStep> {
         let auth = self.connections.get_mut(connection.0).and_then(|connection| connection.auth.as_mut());
         let step = auth.and_then(|auth| auth.step.take());
@@ -128,7 +128,7 @@ impl Target {
     }
 
     /// A step was computed.
-    pub fn authenticated(&mut self, now: Instant, ended: CompletedAuthStep) {
+    pub fn on_authenticated(&mut self, now: Instant, ended: CompletedAuthStep) {
         self.auth_steps_out.remove(&ended.connection);
         self.start_auth_steps();
         let CompletedAuthStep { connection: id, command_id, machine, failure } = ended;

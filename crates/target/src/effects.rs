@@ -9,7 +9,7 @@ use zonda_zoned::{Command, NamespaceId};
 
 use crate::{DeviceKey, Flow};
 
-/// A connection, from [`crate::Target::connected`] to its end. Never used again.
+/// A connection, from [`crate::Target::on_connect`] to its end. Never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
@@ -17,7 +17,7 @@ pub struct ConnectionId(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Send these bytes after those sent before; report each byte that is written to the socket
-    /// with [`crate::Target::sent`].
+    /// with [`crate::Target::on_sent`].
     Send {
         /// The connection.
         connection: ConnectionId,
@@ -61,7 +61,7 @@ pub enum Effect {
     },
     /// Save these bytes of the reservations of a device's namespace durably, in place of those
     /// saved before; empty: delete the saved bytes. Then report the result with
-    /// [`crate::Target::reservations_saved`]. A device has one save in flight.
+    /// [`crate::Target::on_reservations_saved`]. A device has one save in flight.
     SaveReservations {
         /// The device, one of [`crate::TargetConfig::saved_reservations`].
         device: DeviceKey,
@@ -78,7 +78,7 @@ pub enum Effect {
         device_namespace: NamespaceId,
     },
     /// Fetch a step with [`crate::Target::auth_step`], compute it off the event loop, and return
-    /// the result with [`crate::Target::authenticated`].
+    /// the result with [`crate::Target::on_authenticated`].
     Authenticate {
         /// The connection.
         connection: ConnectionId,

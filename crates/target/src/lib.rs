@@ -2,9 +2,9 @@
 //!
 //! A [`Target`] is everything that one server loop exports: subsystems with zoned and conventional
 //! namespaces, and the discovery service. The caller reports events of sockets
-//! ([`Target::connected`], [`Target::received`], [`Target::sent`], [`Target::disconnected`]), of
-//! authentication threads ([`Target::authenticated`]), of devices ([`Target::completed`],
-//! [`Target::zones_changed`], [`Target::reservations_saved`]) and of timers ([`Target::timeout`]);
+//! ([`Target::on_connect`], [`Target::on_bytes`], [`Target::on_sent`], [`Target::on_disconnect`]), of
+//! authentication threads ([`Target::on_authenticated`]), of devices ([`Target::on_completion`],
+//! [`Target::on_zones_changed`], [`Target::on_reservations_saved`]) and of timers ([`Target::on_timeout`]);
 //! the target returns [`Effect`]s. It implements NVMe Base 2.0, the NVM and Zoned Namespace Command
 //! Sets and NVMe/TCP 1.0, with digests, in-band authentication and reservations. Namespaces,
 //! subsystems and the hosts that may connect change while hosts are connected
@@ -21,9 +21,9 @@
 //!
 //! let portal = Portal { address: "192.0.2.1".to_owned(), service: "4420".to_owned() };
 //! let mut target = Target::new(TargetConfig::new(vec![], vec![portal], [0; 32]))?;
-//! let connection = target.connected(Instant::ZERO, 0, "192.0.2.9:50000").expect("a slot is free");
+//! let connection = target.on_connect(Instant::ZERO, 0, "192.0.2.9:50000").expect("a slot is free");
 //! let request = InitializeRequest::new(0, Digests::NONE, 1);
-//! target.received(Instant::ZERO, connection, Bytes::copy_from_slice(request.bytes()));
+//! target.on_bytes(Instant::ZERO, connection, Bytes::copy_from_slice(request.bytes()));
 //! let Some(Effect::Send { pieces, .. }) = target.poll_effect() else { panic!("an answer") };
 //! assert_eq!(pieces.concat().len(), 128);
 //! # Ok::<(), zonda_target::TargetConfigError>(())

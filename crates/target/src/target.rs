@@ -164,7 +164,7 @@ impl Target {
     ///
     /// # Panics
     /// When there is no such portal.
-    pub fn connected(&mut self, now: Instant, portal: usize, peer: &str) -> Option<ConnectionId> {
+    pub fn on_connect(&mut self, now: Instant, portal: usize, peer: &str) -> Option<ConnectionId> {
         assert!(portal < self.config.portals.len(), "there are {} portals", self.config.portals.len());
         if self.draining {
             return None;
@@ -186,20 +186,20 @@ impl Target {
 
     /// Sets the local address of a connection. The discovery log reports it to the host if the
     /// portal listens on every address of the machine.
-    pub fn reached_at(&mut self, connection: ConnectionId, address: &str) {
+    pub fn on_local_address(&mut self, connection: ConnectionId, address: &str) {
         if let Some(state) = self.connections.get_mut(connection.0) {
             state.local = Some(address.into());
         }
     }
 
-    /// Bytes have arrived from a host, and will be passed to [`Target::received`] later. Until then
+    /// Bytes have arrived from a host, and will be passed to [`Target::on_bytes`] later. Until then
     /// a half-open connection does not count as silent, and is not evicted.
-    pub fn arrived(&mut self, connection: ConnectionId) {
+    pub fn on_arrival(&mut self, connection: ConnectionId) {
         self.half_open.pin(connection);
     }
 
     /// Bytes were received from a host. Ignored if the connection is closed.
-    pub fn received(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
+    pub fn on_bytes(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
         if self.draining || state.is_draining {
             return;
@@ -231,7 +231,7 @@ impl Target {
     ///
     /// # Panics
     /// If that is more than the unsent bytes.
-    pub fn sent(&mut self, now: Instant, connection: ConnectionId, bytes: usize) {
+    pub fn on_sent(&mut self, now: Instant, connection: ConnectionId, bytes: usize) {
         let Some(state) = self.connections.get_mut(connection.0) else { return };
         assert!(bytes <= state.unsent_bytes, "{bytes} bytes sent of {}", state.unsent_bytes);
         state.unsent_bytes -= bytes;
@@ -242,7 +242,7 @@ impl Target {
     }
 
     /// The socket was closed by the host, or failed.
-    pub fn disconnected(&mut self, now: Instant, connection: ConnectionId) {
+    pub fn on_disconnect(&mut self, now: Instant, connection: ConnectionId) {
         self.forget(now, connection, &CloseReason::Disconnected);
         self.resume(now);
     }
@@ -251,7 +251,7 @@ impl Target {
     ///
     /// # Panics
     /// If the device has no such command.
-    pub fn completed(&mut self, now: Instant, device: DeviceKey, completion: Completion) {
+    pub fn on_completion(&mut self, now: Instant, device: DeviceKey, completion: Completion) {
         let completion_key = completion.id.0;
         let command =
             self.commands.remove(completion_key).expect("a device completes only commands that were submitted to it");
@@ -279,7 +279,7 @@ impl Target {
 
     /// Shuts down: accepts no new connections and commands, completes the commands in flight, and
     /// closes each connection after its last response.
-    pub fn drain(&mut self, now: Instant) {
+    pub fn shutdown(&mut self, now: Instant) {
         self.draining = true;
         self.interrupt_held_reservations();
         for key in self.connections.keys() {
@@ -298,7 +298,7 @@ impl Target {
     }
 
     /// The time of [`Target::next_timeout`] has been reached.
-    pub fn timeout(&mut self, now: Instant) {
+    pub fn on_timeout(&mut self, now: Instant) {
         while let Some((deadline, connection)) = self.half_open.first_deadline()
             && deadline <= now
         {
@@ -318,7 +318,7 @@ impl Target {
         self.resume(now);
     }
 
-    /// When to call [`Target::timeout`] next.
+    /// When to call [`Target::on_timeout`] next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         let handshake = self.half_open.first_deadline().map(|(deadline, _)| deadline);

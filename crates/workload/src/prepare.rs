@@ -156,7 +156,7 @@ impl<'a> Preparation<'a> {
             let is_refused = self.held.is_some() && self.in_flight.len() == 1;
             refused_since = refused_since.or(Some(now)).filter(|_| is_refused);
             let timeout_at = refused_since.map(|since| since + Duration(REFUSAL_MAX_NS));
-            clock.wait(timeout_at.into_iter().chain(device.next_wakeup()).min());
+            clock.wait(timeout_at.into_iter().chain(device.next_timeout()).min());
             let now = clock.now();
             device.poll(now, &mut completions);
             while let Some(completion) = completions.pop() {

@@ -6,7 +6,7 @@ use crate::{Command, CompletionQueue, Geometry, Instant, NamespaceId, Namespaces
 /// server.
 ///
 /// A device never blocks and reads no clock. The caller calls [`submit`](ZonedDevice::submit) for
-/// each command, and [`poll`](ZonedDevice::poll) at [`next_wakeup`](ZonedDevice::next_wakeup): in
+/// each command, and [`poll`](ZonedDevice::poll) at [`next_timeout`](ZonedDevice::next_timeout): in
 /// simulation virtual time advances to it, in production the event loop sleeps until then. `now`
 /// never decreases from call to call.
 ///
@@ -40,7 +40,7 @@ pub trait ZonedDevice {
 
     /// The earliest instant at which `poll` may make progress; `None` while no command is in
     /// flight.
-    fn next_wakeup(&self) -> Option<Instant>;
+    fn next_timeout(&self) -> Option<Instant>;
 }
 
 /// The queue of the device is full: it refuses a command and returns it.
@@ -60,7 +60,7 @@ impl<D: ZonedDevice + ?Sized> ZonedDevice for Box<D> {
         (**self).poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        (**self).next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        (**self).next_timeout()
     }
 }

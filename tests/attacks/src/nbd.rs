@@ -66,7 +66,7 @@ impl Disk {
         match self.stream.read(&mut self.buffer)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
-                self.client.received(&self.buffer[..count]);
+                self.client.on_bytes(&self.buffer[..count]);
                 Ok(())
             }
         }

@@ -147,8 +147,8 @@ impl<D: ZonedDevice> ZonedDevice for Virtual<D> {
         self.device_mut().poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.device().next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.device().next_timeout()
     }
 }
 
@@ -158,7 +158,7 @@ impl<D: ZonedDevice> TestBackend for Virtual<D> {
     }
 
     fn wait(&mut self) {
-        self.now = self.now.max(self.device().next_wakeup().unwrap_or(self.now));
+        self.now = self.now.max(self.device().next_timeout().unwrap_or(self.now));
     }
 
     fn keeps(&self) -> PayloadKind {

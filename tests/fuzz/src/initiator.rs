@@ -110,7 +110,7 @@ fn event(net: &mut Net, feed: &mut Feed<'_>) {
         13 => net.disconnect(feed.u8().into()),
         14 => net.degrade(feed.u8()),
         _ => match feed.u8() {
-            0xff => net.shut_down(),
+            0xff => net.shutdown(),
             0xfe => net.refuse = !net.refuse,
             _ => net.start_again(),
         },

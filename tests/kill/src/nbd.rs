@@ -150,12 +150,12 @@ impl NbdHost {
             return;
         }
         match self.received.recv_timeout(wait) {
-            Ok(bytes) => self.client.received(&bytes),
+            Ok(bytes) => self.client.on_bytes(&bytes),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => self.is_lost = true,
         }
         while let Ok(bytes) = self.received.try_recv() {
-            self.client.received(&bytes);
+            self.client.on_bytes(&bytes);
         }
     }
 }

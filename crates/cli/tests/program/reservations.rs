@@ -194,7 +194,7 @@ impl NbdClient {
         let mut bytes = vec![0; 64 << 10];
         let count = self.stream.read(&mut bytes).expect("the connection holds");
         assert!(count > 0, "the server has closed the connection");
-        self.client.received(&bytes[..count]);
+        self.client.on_bytes(&bytes[..count]);
     }
 
     pub(super) fn ask(&mut self, command: u16, length: usize, data: &[u8]) -> Result<Answer, NbdError> {

@@ -61,7 +61,7 @@ fn write_until_lost(mut stream: UnixStream, export: &str, acknowledged: &AtomicU
         match stream.read(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(0) | Err(_) => return,
-            Ok(count) => client.received(&bytes[..count]),
+            Ok(count) => client.on_bytes(&bytes[..count]),
         }
         while client.option_replied().is_some() {}
         while let Some((_, result)) = client.finished() {

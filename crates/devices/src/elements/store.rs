@@ -153,7 +153,7 @@ impl ElementStore {
     }
 
     /// When the next save begins.
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.wants_save().then_some(self.next_save_at)
     }
 

@@ -6,9 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use slab::Slab;
 use zonda_ring::Waker;
-use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, QueueFull};
+use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Geometry, Key, QueueFull, Slab};
 
 use crate::{Connection, DriveError, Location, NamespaceOptions};
 
@@ -194,7 +193,7 @@ impl OwnerThread {
                 self.clients.insert(client, replies);
             }
             Request::Submit(client, command) => {
-                let id = CommandId(self.in_flight.insert((client, command.id)) as u64);
+                let id = CommandId::from(self.in_flight.insert((client, command.id)));
                 self.waiting.push_back(command.with_id(id));
             }
             Request::Leave(client) => {
@@ -217,7 +216,8 @@ impl OwnerThread {
     fn deliver(&mut self, completions: &mut CompletionQueue) -> bool {
         let is_busy = !completions.is_empty();
         while let Some(mut completion) = completions.pop() {
-            let (client, id) = self.in_flight.remove(completion.id.0 as usize);
+            let key = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
+            let (client, id) = self.in_flight.remove(key);
             completion.id = id;
             if let Some(replies) = self.clients.get(&client) {
                 let _ = replies.send(completion);

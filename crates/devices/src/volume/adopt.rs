@@ -134,10 +134,10 @@ impl Adoption {
         }
     }
 
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
         let step = match &self.step {
-            Step::Opening(opening) => opening.next_wakeup(),
-            Step::Probing(device, _) | Step::Wiping(device, _) => device.next_wakeup(),
+            Step::Opening(opening) => opening.next_timeout(),
+            Step::Probing(device, _) | Step::Wiping(device, _) => device.next_timeout(),
             Step::Waiting(_) | Step::Ended => None,
         };
         Some(step.map_or(self.until, |at| at.min(self.until)))

@@ -293,7 +293,7 @@ impl Checked {
 
     /// Devices complete at once, so the volume can only wait for a time: sets the clock to it.
     fn advance(&mut self) -> Result<(), DriveError> {
-        let next = self.on.next_wakeup().ok_or_else(endless)?;
+        let next = self.on.next_timeout().ok_or_else(endless)?;
         self.now = self.now.max(next);
         Ok(())
     }

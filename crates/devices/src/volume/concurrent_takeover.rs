@@ -34,7 +34,7 @@ impl Targets {
     pub(super) fn keep_alive(&mut self, until: Instant, ring: &Ring) -> Result<(), DriveError> {
         while ring.now() < until {
             self.targets.iter_mut().for_each(|target| target.poll(ring.now()));
-            let next = self.devices().filter_map(|(_, device)| device.next_wakeup()).min();
+            let next = self.devices().filter_map(|(_, device)| device.next_timeout()).min();
             ring.run_once(Some(next.map_or(until, |next| next.min(until))))
                 .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), "try again"))?;
         }

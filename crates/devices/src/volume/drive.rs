@@ -472,19 +472,19 @@ impl ZonedDevice for VolumeDrive {
         self.close_on(now);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         if !self.reports.is_empty() {
             return Some(Instant::ZERO);
         }
-        let closing = self.closing.iter().filter_map(|device| device.next_wakeup());
+        let closing = self.closing.iter().filter_map(|device| device.next_timeout());
         let phase = match self.phase {
-            Phase::New | Phase::Open => self.on.next_wakeup(),
-            Phase::Quiescing(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
-            Phase::TakenOver(until) => Some(self.on.next_wakeup().map_or(until, |at| at.min(until))),
+            Phase::New | Phase::Open => self.on.next_timeout(),
+            Phase::Quiescing(until) => Some(self.on.next_timeout().map_or(until, |at| at.min(until))),
+            Phase::TakenOver(until) => Some(self.on.next_timeout().map_or(until, |at| at.min(until))),
             Phase::Closing => None,
         };
-        let lease = self.lease.next_wakeup().filter(|_| self.phase == Phase::Open);
-        let adoptions = self.adoptions.iter().filter_map(Adoption::next_wakeup);
+        let lease = self.lease.next_timeout().filter(|_| self.phase == Phase::Open);
+        let adoptions = self.adoptions.iter().filter_map(Adoption::next_timeout);
         let save = self.save_again_at.filter(|_| self.phase == Phase::Open);
         let failing = self.failing.iter().map(|(until, _)| *until);
         let others = self.next_look().into_iter().chain(self.next_spare_wakeup());

@@ -31,7 +31,7 @@ pub(super) fn gather(accesses: Vec<Result<Access, DriveError>>, probes: bool, ri
         if steps.iter().all(|step| matches!(step, Step::Done(_))) {
             break;
         }
-        let next = steps.iter().filter_map(Step::next_wakeup).min();
+        let next = steps.iter().filter_map(Step::next_timeout).min();
         if let Err(error) = ring.run_once(next) {
             let what = DriveError::new(format!("the device does not respond: {error}"), "check that its server runs");
             steps.iter_mut().for_each(|step| step.fail(&what));
@@ -89,11 +89,11 @@ impl Step {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         match self {
-            Step::Opening(opening) => opening.next_wakeup(),
-            Step::Probing(probing) => probing.0.next_wakeup(),
-            Step::Done(Some(Ok((device, _)))) => device.next_wakeup(),
+            Step::Opening(opening) => opening.next_timeout(),
+            Step::Probing(probing) => probing.0.next_timeout(),
+            Step::Done(Some(Ok((device, _)))) => device.next_timeout(),
             Step::Done(_) => None,
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn identities(accesses: Vec<Result<Access, DriveError>>, ring: &Ring)
         let now = ring.now();
         steps.iter_mut().for_each(|step| step.poll(now));
         let is_done = steps.iter().all(|step| matches!(step, Step::Done(_)));
-        let next = steps.iter().filter_map(Step::next_wakeup).min().map_or(until, |next| next.min(until));
+        let next = steps.iter().filter_map(Step::next_timeout).min().map_or(until, |next| next.min(until));
         if is_done || now >= until || ring.run_once(Some(next)).is_err() {
             break;
         }
@@ -105,10 +105,10 @@ impl Step {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         match self {
-            Step::Opening(opening) => opening.next_wakeup(),
-            Step::Probing(probing) => probing.0.next_wakeup(),
+            Step::Opening(opening) => opening.next_timeout(),
+            Step::Probing(probing) => probing.0.next_timeout(),
             Step::Done(_) => None,
         }
     }

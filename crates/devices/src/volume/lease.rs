@@ -70,7 +70,7 @@ impl Lease {
     }
 
     /// When to request confirmations next.
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.is_needed.then_some(self.ask_at)
     }
 

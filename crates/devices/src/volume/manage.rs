@@ -215,7 +215,7 @@ impl VolumeDrive {
             {
                 return answer;
             }
-            ring.run_once(self.next_wakeup())
+            ring.run_once(self.next_timeout())
                 .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
         }
     }

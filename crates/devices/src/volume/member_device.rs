@@ -394,7 +394,7 @@ pub(super) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
         devices.retain(|device| !device.drive.is_closed());
         let has_images = devices.iter().any(|device| !device.is_remote());
         let until = now + if has_images { CLOSE_IMAGES_MAX } else { RELEASE_MAX };
-        let next = devices.iter().filter_map(ZonedDevice::next_wakeup).min();
+        let next = devices.iter().filter_map(ZonedDevice::next_timeout).min();
         // If this fails, the next program of this directory preempts the remaining reservations.
         if devices.is_empty()
             || ring.now() >= until
@@ -490,7 +490,7 @@ impl ZonedDevice for MemberDevice {
         self.in_flight -= completions.len() - before;
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        if self.refused.is_empty() { self.drive.next_wakeup() } else { Some(Instant::ZERO) }
+    fn next_timeout(&self) -> Option<Instant> {
+        if self.refused.is_empty() { self.drive.next_timeout() } else { Some(Instant::ZERO) }
     }
 }

@@ -451,7 +451,7 @@ fn wipe_superblocks(device: &mut MemberDevice, ring: &Ring) -> Result<(), DriveE
         if let Some(result) = wipe.poll(device, ring.now()) {
             return result;
         }
-        ring.run_once(device.next_wakeup())
+        ring.run_once(device.next_timeout())
             .map_err(|error| DriveError::new(format!("the event loop failed: {error}"), ""))?;
     }
 }
@@ -504,7 +504,7 @@ fn started(
             let seconds = now.since(began).0 / 1_000_000_000;
             watch(Notice { is_warning: false, text: format!("assembling for {seconds} s: {step}") });
         }
-        let until = on.next_wakeup().map_or(reported_at + WATCH_INTERVAL, |at| at.min(reported_at + WATCH_INTERVAL));
+        let until = on.next_timeout().map_or(reported_at + WATCH_INTERVAL, |at| at.min(reported_at + WATCH_INTERVAL));
         if let Err(error) = ring.run_once(Some(until)) {
             return Err((DriveError::new(format!("the event loop failed: {error}"), ""), Vec::new()));
         }

@@ -88,7 +88,7 @@ impl Bench {
             if self.ring.now() >= until {
                 return ended;
             }
-            let next = volume.next_wakeup().map_or(until, |next| next.min(until));
+            let next = volume.next_timeout().map_or(until, |next| next.min(until));
             self.ring.run_once(Some(next)).expect("time passes");
         }
     }

@@ -162,7 +162,7 @@ mod tests {
                 while let Some(notice) = self.volume().take_notice() {
                     self.log += &(notice.text + "\n");
                 }
-                let next = self.volume().next_wakeup();
+                let next = self.volume().next_timeout();
                 if now >= until && next.is_none_or(|next| next > now) {
                     return std::iter::from_fn(|| completions.pop()).collect();
                 }
@@ -279,7 +279,7 @@ mod tests {
         bench.volume().close(now);
         bench.wait(SHORT);
         assert!(bench.volume().is_closed(), "{}", bench.log);
-        assert_eq!(bench.volume().next_wakeup(), None, "no work is left");
+        assert_eq!(bench.volume().next_timeout(), None, "no work is left");
         let error = bench.volume().close_error().expect("the member could not flush");
         assert!(error.starts_with("member 0") && error.contains("is not connected"), "{error}");
     }

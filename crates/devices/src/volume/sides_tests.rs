@@ -59,7 +59,7 @@ impl Bench {
         loop {
             let now = self.ring.now();
             volume.poll(now, &mut completions);
-            let next = volume.next_wakeup();
+            let next = volume.next_timeout();
             if now >= until && next.is_none_or(|next| next > now) {
                 return;
             }

@@ -80,7 +80,7 @@ impl VolumeDrive {
 
     /// When to poll spares next.
     pub(super) fn next_spare_wakeup(&self) -> Option<Instant> {
-        let polls = self.spares.iter().filter_map(|spare| spare.device.next_wakeup());
+        let polls = self.spares.iter().filter_map(|spare| spare.device.next_timeout());
         let ask = self.spares.iter().any(|spare| spare.device.is_claimed()).then_some(self.spare_watch.ask_at);
         let sought = self.spare_watch.away.iter().filter(|away| !self.is_spare_looked_for(&away.place));
         let looks = sought.map(|away| away.look_at);

@@ -352,7 +352,7 @@ impl Targets {
                 return;
             }
             let wakeup = |target: &Target| match &target.step {
-                Step::Reserved(device) => device.next_wakeup(),
+                Step::Reserved(device) => device.next_timeout(),
                 _ => None,
             };
             let next = self.targets.iter().filter_map(wakeup).min().map_or(until, |next| next.min(until));

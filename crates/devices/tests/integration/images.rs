@@ -121,7 +121,7 @@ fn save(drive: &mut dyn Drive, ring: &mut Ring, bytes: &'static [u8]) -> bool {
         if let Some(saved) = drive.take_reservations_saved() {
             return saved;
         }
-        let until = drive.next_wakeup();
+        let until = drive.next_timeout();
         ring.run_once(until).expect("the loop works");
     }
 }
@@ -323,7 +323,7 @@ fn a_full_disk_is_reported_once_and_once_when_there_is_space() {
             if let Some(completion) = ended.pop() {
                 return completion.status;
             }
-            let until = drive.next_wakeup();
+            let until = drive.next_timeout();
             ring.run_once(until).unwrap();
         }
     };
@@ -340,7 +340,7 @@ fn a_full_disk_is_reported_once_and_once_when_there_is_space() {
     std::fs::remove_file(&ballast).unwrap();
     std::fs::remove_file(&more).ok();
     while drive.space().is_some_and(|space| space.is_full) {
-        let until = drive.next_wakeup();
+        let until = drive.next_timeout();
         ring.run_once(until).unwrap();
         drive.poll(ring.now(), &mut CompletionQueue::new());
     }

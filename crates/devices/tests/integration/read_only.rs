@@ -55,7 +55,7 @@ fn execute(drive: &mut ReadOnlyImage, ring: &Ring, operation: Operation) -> Comp
         if let Some(completion) = completions.pop() {
             return completion;
         }
-        ring.run_once(drive.next_wakeup()).expect("the loop works");
+        ring.run_once(drive.next_timeout()).expect("the loop works");
     }
 }
 

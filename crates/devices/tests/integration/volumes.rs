@@ -94,7 +94,7 @@ impl Bench {
             if let Some(completion) = completions.pop() {
                 return completion;
             }
-            self.ring.run_once(volume.next_wakeup()).expect("the loop works");
+            self.ring.run_once(volume.next_timeout()).expect("the loop works");
         }
     }
 
@@ -125,7 +125,7 @@ impl Bench {
             if volume.is_quiescent() {
                 return;
             }
-            self.ring.run_once(volume.next_wakeup()).expect("the loop works");
+            self.ring.run_once(volume.next_timeout()).expect("the loop works");
         }
     }
 

@@ -224,7 +224,7 @@ impl Nbd {
                         if !self.admission.permits(device, &command.operation) =>
                     {
                         self.log_refusal(device, drives);
-                        self.work.completed(Completion::of(command.id, Status::ReservationConflict));
+                        self.work.on_completion(Completion::of(command.id, Status::ReservationConflict));
                     }
                     WorkEffect::Ask { device, job, .. } if !self.admission.permits_reads(device) => {
                         self.log_refusal(device, drives);
@@ -267,8 +267,8 @@ impl Nbd {
     }
 
     /// A command of an NBD client has completed.
-    pub(crate) fn completed(&mut self, completion: Completion) {
-        self.work.completed(completion);
+    pub(crate) fn on_completion(&mut self, completion: Completion) {
+        self.work.on_completion(completion);
     }
 
     /// A drive has another size, in bytes. NBD cannot notify clients: a client sees the new size when
@@ -393,7 +393,7 @@ impl Nbd {
                     let bytes = client.unsent.pop_front().expect("the bytes were sent");
                     client.progress_at = now;
                     client.progress.moved(bytes);
-                    client.machine.sent(bytes);
+                    client.machine.on_sent(bytes);
                     self.dirty.push(connection);
                 }
             }
@@ -411,8 +411,8 @@ impl Nbd {
             client.progress.moved(chunk.len());
         }
         self.dirty.push(id);
-        let Some(channel) = &mut client.channel else { return client.machine.received(chunk) };
-        let plain = channel.received(&chunk);
+        let Some(channel) = &mut client.channel else { return client.machine.on_bytes(chunk) };
+        let plain = channel.on_bytes(&chunk);
         // TLS's own messages: its handshake, or an alert.
         let answer = channel.outgoing();
         if !answer.is_empty() {
@@ -420,7 +420,7 @@ impl Nbd {
             self.sockets.send(id, answer);
         }
         match plain {
-            Ok(plain) => client.machine.received(plain),
+            Ok(plain) => client.machine.on_bytes(plain),
             Err(reason) => self.end(now, id, &End::Tls(reason)),
         }
     }

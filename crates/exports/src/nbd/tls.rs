@@ -121,7 +121,7 @@ impl Channel {
     }
 
     /// Decrypts bytes from the socket.
-    pub(super) fn received(&mut self, chunk: &[u8]) -> Result<Bytes, String> {
+    pub(super) fn on_bytes(&mut self, chunk: &[u8]) -> Result<Bytes, String> {
         let mut rest = chunk;
         let mut plain = BytesMut::new();
         while !rest.is_empty() {

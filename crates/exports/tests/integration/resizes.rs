@@ -83,7 +83,7 @@ impl Host {
             if let Some(completion) = completions.pop() {
                 return completion.status;
             }
-            self.ring.run_once(self.drive.next_wakeup()).expect("the loop works");
+            self.ring.run_once(self.drive.next_timeout()).expect("the loop works");
         }
     }
 }

@@ -30,7 +30,7 @@ mod zones;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation, Slab, ZoneIndex};
+use zonda_zoned::{Command, CommandId, Completion, Instant, Key, NamespaceId, Operation, Slab, ZoneIndex};
 
 use crate::bug::SeededBug;
 use crate::extents::Run;
@@ -103,7 +103,7 @@ enum InFlight {
         run: Run,
     },
     Read {
-        read: u32,
+        read: Key<ReadRun>,
         zone: ZoneIndex,
         piece: Piece,
     },
@@ -160,8 +160,8 @@ impl FileStore {
     pub fn on_completion(&mut self, _now: Instant, completion: Completion) {
         self.is_blocked = false;
         let Completion { id, status, outcome } = completion;
-        let index = u32::try_from(id.0).expect("the store numbers its commands in 32 bits");
-        match self.commands.remove(index) {
+        let key = Key::of_command(id).expect("the store numbers its commands by their keys");
+        match self.commands.remove(key) {
             InFlight::Write { file, chunk, run } => self.on_write(file, chunk, run, status),
             InFlight::Read { read, zone, piece } => self.on_read(read, zone, piece, status, outcome),
             InFlight::Finish { zone } => self.on_finish(zone, status),
@@ -256,7 +256,7 @@ impl FileStore {
     }
 
     fn send(&mut self, in_flight: InFlight, operation: Operation) {
-        let id = CommandId(u64::from(self.commands.insert(in_flight)));
+        let id = CommandId::from(self.commands.insert(in_flight));
         self.outbox.push_back(Command::new(id, NamespaceId::FIRST, operation));
     }
 

@@ -1,7 +1,7 @@
 //! Reads: from zones for data on the media, and from the file's buffer for the rest.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{Blocks, Operation, Outcome as DriveOutcome, Payload, Status, ZoneIndex};
+use zonda_zoned::{Blocks, Key, Operation, Outcome as DriveOutcome, Payload, Status, ZoneIndex};
 
 use crate::{FileError, FileId, FileStore, Outcome, RequestId};
 
@@ -92,7 +92,14 @@ impl FileStore {
         pieces
     }
 
-    pub(super) fn on_read(&mut self, read: u32, zone: ZoneIndex, piece: Piece, status: Status, outcome: DriveOutcome) {
+    pub(super) fn on_read(
+        &mut self,
+        read: Key<ReadRun>,
+        zone: ZoneIndex,
+        piece: Piece,
+        status: Status,
+        outcome: DriveOutcome,
+    ) {
         self.zones.unpin(zone);
         let run = &mut self.reads[read];
         run.left -= 1;
@@ -118,7 +125,7 @@ impl FileStore {
         }
     }
 
-    fn end_read(&mut self, read: u32) {
+    fn end_read(&mut self, read: Key<ReadRun>) {
         let run = self.reads.remove(read);
         let result = match run.error {
             Some(error) => Err(error),

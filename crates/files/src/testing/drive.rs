@@ -49,7 +49,7 @@ impl SsdSimulation {
     pub(crate) fn step(&mut self) {
         let files = self.files.as_mut().expect("the power is on");
         files.run_once(self.now);
-        if let Some(next) = files.next_wakeup() {
+        if let Some(next) = files.next_timeout() {
             self.now = next;
             files.run_once(next);
         }
@@ -93,7 +93,7 @@ impl Host for SsdSimulation {
     fn drain(&mut self) {
         for _ in 0..1_000_000 {
             self.step();
-            if self.files.as_ref().is_some_and(|files| files.next_wakeup().is_none()) {
+            if self.files.as_ref().is_some_and(|files| files.next_timeout().is_none()) {
                 return;
             }
         }

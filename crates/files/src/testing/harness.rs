@@ -56,8 +56,8 @@ impl<D: ZonedDevice> ZonedDevice for CommandRecorder<D> {
         self.inner.poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }
 
@@ -171,7 +171,7 @@ impl<D: ZonedDevice> Harness<D> {
                     Event::Ready => assert!(self.files.store().is_ready()),
                 }
             }
-            match self.files.next_wakeup() {
+            match self.files.next_timeout() {
                 Some(next) => self.now = next,
                 None => return,
             }

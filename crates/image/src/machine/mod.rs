@@ -32,7 +32,9 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
-use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, QueueFull, Slab, ZoneIndex, ZoneState};
+use zonda_zoned::{
+    Command, Completion, CompletionQueue, Geometry, IndexSlab, Instant, QueueFull, ZoneIndex, ZoneState,
+};
 
 use crate::bugs::SeededBug;
 use crate::format::entry::Ledger;
@@ -67,8 +69,8 @@ pub struct Image {
     /// The contents of checkpoint and journal.
     ledger: Ledger,
     counters: Counters,
-    commands: Slab<CommandRun>,
-    parts: Slab<Part>,
+    commands: IndexSlab<CommandRun>,
+    parts: IndexSlab<Part>,
     /// Parts that are ready to start.
     ready: VecDeque<u32>,
     /// Parts that free an active resource on file when they end.
@@ -167,8 +169,8 @@ impl Image {
             table,
             zones,
             ledger,
-            commands: Slab::new(),
-            parts: Slab::new(),
+            commands: IndexSlab::new(),
+            parts: IndexSlab::new(),
             ready: VecDeque::new(),
             releasing: Vec::new(),
             completions: VecDeque::new(),
@@ -232,7 +234,7 @@ impl Image {
     /// [`QueueFull`] when [`COMMANDS_MAX`](crate::limits::COMMANDS_MAX) commands are outstanding.
     ///
     /// # Panics
-    /// After [`close`](Image::close).
+    /// After [`shutdown`](Image::shutdown).
     pub fn submit(&mut self, _now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.checkpointing.is_closing(), "a drive that is being closed accepts no commands");
         if self.commands.len() >= COMMANDS_MAX {
@@ -260,7 +262,7 @@ impl Image {
     ///
     /// # Panics
     /// For an id that is not outstanding.
-    pub fn on_file_done(&mut self, id: FileCommandId, result: Result<Bytes, FileError>) {
+    pub fn on_completion(&mut self, id: FileCommandId, result: Result<Bytes, FileError>) {
         assert!(self.operations_out > 0, "{id:?} is not outstanding");
         self.operations_out -= 1;
         let index = id.0 as u32;
@@ -294,18 +296,18 @@ impl Image {
     }
 
     /// Shuts the drive down cleanly once every command and every change of reservations has ended:
-    /// a flush, a checkpoint, and the mark that no recovery is needed. [`closed`](Image::closed)
+    /// a flush, a checkpoint, and the mark that no recovery is needed. [`shutdown_result`](Image::shutdown_result)
     /// reports the end.
-    pub fn close(&mut self) {
+    pub fn shutdown(&mut self) {
         self.checkpointing.begin_closing();
         self.pump_checkpoint();
         self.run_ready();
     }
 
-    /// The result of [`close`](Image::close), once it has ended. After an error the next opening
+    /// The result of [`shutdown`](Image::shutdown), once it has ended. After an error the next opening
     /// recovers the image as after a crash.
     #[must_use]
-    pub fn closed(&self) -> Option<&Result<(), FileError>> {
+    pub fn shutdown_result(&self) -> Option<&Result<(), FileError>> {
         self.checkpointing.closed()
     }
 

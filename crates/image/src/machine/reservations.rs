@@ -59,7 +59,7 @@ impl Image {
     ///
     /// # Panics
     /// For more than [`RESERVATIONS_BYTES_MAX`] bytes, while another change is in progress, and
-    /// after [`close`](Image::close).
+    /// after [`shutdown`](Image::shutdown).
     pub fn save_reservations(&mut self, bytes: Bytes) {
         assert!(bytes.len() <= RESERVATIONS_BYTES_MAX, "{} bytes of reservations", bytes.len());
         assert!(self.reservations_change.is_idle(), "only one change of reservations may be in progress");

@@ -68,7 +68,7 @@ impl Drive {
     pub(crate) fn step(&mut self, choice: usize) {
         let (FileCommand { id, operation }, tick) = self.out.remove(choice);
         let result = self.disk.carry_out(&operation, tick);
-        self.image.on_file_done(id, result);
+        self.image.on_completion(id, result);
         self.collect();
     }
 
@@ -149,17 +149,17 @@ impl Drive {
 
     /// Shuts the drive down cleanly.
     pub(crate) fn close(mut self) -> Disk {
-        self.image.close();
+        self.image.shutdown();
         self.collect();
         self.complete_all();
-        assert_eq!(self.image.closed(), Some(&Ok(())));
+        assert_eq!(self.image.shutdown_result(), Some(&Ok(())));
         assert!(self.image.is_idle());
         self.disk
     }
 
     /// Shuts the drive down cleanly while a change of reservations is in progress, which succeeds.
     pub(crate) fn close_during_reservations_change(mut self) -> Disk {
-        self.image.close();
+        self.image.shutdown();
         self.collect();
         self.complete_all();
         assert_eq!(self.image.take_reservations_saved(), Some(true));

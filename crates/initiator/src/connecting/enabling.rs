@@ -92,7 +92,7 @@ impl Enabling {
         self.poll_at
     }
 
-    pub(crate) fn timeout(&mut self, now: Instant, queue: &mut Queue) {
+    pub(crate) fn on_timeout(&mut self, now: Instant, queue: &mut Queue) {
         if self.poll_at.is_some_and(|at| at <= now) {
             self.poll_at = None;
             read_status(now, queue);

@@ -63,8 +63,8 @@ impl Handshake {
     }
 
     /// The TCP connection is established.
-    pub(crate) fn connected(&mut self, queue: &mut Queue, capsule_data_bytes: u32) {
-        queue.connected(capsule_data_bytes);
+    pub(crate) fn on_connect(&mut self, queue: &mut Queue, capsule_data_bytes: u32) {
+        queue.on_connect(capsule_data_bytes);
         self.stage = Stage::Negotiate;
     }
 

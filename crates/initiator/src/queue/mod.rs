@@ -114,7 +114,7 @@ impl Queue {
 
     /// The connection is established: sends ICReq. `capsule_data_bytes` is the limit of in-capsule
     /// data.
-    pub(crate) fn connected(&mut self, capsule_data_bytes: u32) {
+    pub(crate) fn on_connect(&mut self, capsule_data_bytes: u32) {
         self.reader = new_reader(&self.options);
         self.writer = PduWriter::new();
         self.commands = Commands::new(self.options.depth);

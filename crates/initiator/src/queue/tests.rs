@@ -21,7 +21,7 @@ struct Pair {
 /// An open queue of four commands; H2CData of at most 4 KiB, capsules of at most 1 KiB.
 fn pair(digests: Digests, in_order: bool) -> Pair {
     let mut queue = Queue::new(QueueOptions { depth: 4, digests, data_bytes_max: 1 << 20, in_order });
-    queue.connected(1024);
+    queue.on_connect(1024);
     let mut pair =
         Pair { queue, controller: PduReader::new(Side::Controller, ReaderLimits::default()), writer: PduWriter::new() };
     assert!(matches!(pair.sent()[..], [Pdu::InitializeRequest(_)]));
@@ -265,7 +265,7 @@ fn an_invalid_icresp_is_refused() {
     let open = |response: InitializeResponse| {
         let mut queue =
             Queue::new(QueueOptions { depth: 4, digests: Digests::NONE, data_bytes_max: 4096, in_order: true });
-        queue.connected(1024);
+        queue.on_connect(1024);
         let mut writer = PduWriter::new();
         writer.initialize_response(&response);
         queue.receive(writer.take().concat().into(), &mut Vec::new()).map_err(|failure| match failure {
@@ -348,7 +348,7 @@ proptest! {
     fn any_bytes_are_accepted_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600), open in any::<bool>()) {
         let mut pair = pair(Digests::NONE, true);
         if !open {
-            pair.queue.connected(1024);
+            pair.queue.on_connect(1024);
         }
         let _ = pair.queue.receive(bytes.into(), &mut Vec::new());
     }

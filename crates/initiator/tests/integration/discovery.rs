@@ -34,15 +34,15 @@ fn discover(
             moved = true;
             match effect {
                 Effect::Connect { queue } => {
-                    connection = target.connected(now, 0, "192.0.2.9:1");
-                    discovery.connected(now, queue);
+                    connection = target.on_connect(now, 0, "192.0.2.9:1");
+                    discovery.on_connect(now, queue);
                 }
                 Effect::Send { pieces, .. } => {
                     for byte in pieces.concat().chunks(7) {
-                        target.received(now, connection.unwrap(), Bytes::copy_from_slice(byte));
+                        target.on_bytes(now, connection.unwrap(), Bytes::copy_from_slice(byte));
                     }
                 }
-                Effect::Close { .. } => target.disconnected(now, connection.unwrap()),
+                Effect::Close { .. } => target.on_disconnect(now, connection.unwrap()),
                 Effect::Event(event) => panic!("{event}"),
             }
         }
@@ -54,11 +54,11 @@ fn discover(
                         let mut chunk = chunk.to_vec();
                         change(chunks, &mut chunk);
                         chunks += 1;
-                        target.sent(now, connection.unwrap(), chunk.len());
-                        discovery.received(now, QueueId::ADMIN, chunk.into());
+                        target.on_sent(now, connection.unwrap(), chunk.len());
+                        discovery.on_bytes(now, QueueId::ADMIN, chunk.into());
                     }
                 }
-                zonda_target::Effect::Close { .. } => discovery.disconnected(now, QueueId::ADMIN, "closed"),
+                zonda_target::Effect::Close { .. } => discovery.on_disconnect(now, QueueId::ADMIN, "closed"),
                 _ => {}
             }
         }
@@ -69,7 +69,7 @@ fn discover(
         }
         if !moved {
             now = discovery.next_timeout().expect("a discovery ends");
-            discovery.timeout(now);
+            discovery.on_timeout(now);
         }
     }
     panic!("the discovery does not end: {}", discovery.step());
@@ -122,7 +122,7 @@ fn a_refused_connection_is_an_error_of_the_first_step() {
     let mut discovery = Discovery::new(config());
     discovery.start(Instant(1));
     assert_eq!(discovery.poll_effect(), Some(Effect::Connect { queue: QueueId::ADMIN }));
-    discovery.disconnected(Instant(2), QueueId::ADMIN, "connection refused");
+    discovery.on_disconnect(Instant(2), QueueId::ADMIN, "connection refused");
     let Some(Err(error)) = discovery.result() else { panic!("{:?}", discovery.result()) };
     assert_eq!(error.step, Step::OpenConnection(QueueId::ADMIN));
     assert_eq!((discovery.poll_effect(), discovery.next_timeout()), (None, None));
@@ -132,10 +132,10 @@ fn a_refused_connection_is_an_error_of_the_first_step() {
 fn only_the_first_disconnect_of_its_own_connection_ends_a_discovery() {
     let mut discovery = Discovery::new(config());
     discovery.start(Instant(1));
-    discovery.disconnected(Instant(2), QueueId(1), "connection reset by peer");
+    discovery.on_disconnect(Instant(2), QueueId(1), "connection reset by peer");
     assert_eq!(discovery.result(), None, "a discovery has one queue");
     for why in ["connection refused", "broken pipe"] {
-        discovery.disconnected(Instant(3), QueueId::ADMIN, why);
+        discovery.on_disconnect(Instant(3), QueueId::ADMIN, why);
         let Some(Err(error)) = discovery.result() else { panic!("{:?}", discovery.result()) };
         let expected = Reason::Connection { queue: QueueId::ADMIN, why: "connection refused".to_owned() };
         assert_eq!(error.reason, expected);

@@ -95,7 +95,7 @@ fn a_connection_that_hangs_times_out_in_its_step() {
     let mut testbed = Testbed::new(host_config(), open_target(), 1);
     testbed.initiator.start(testbed.now);
     testbed.now = testbed.initiator.next_timeout().unwrap();
-    testbed.initiator.timeout(testbed.now);
+    testbed.initiator.on_timeout(testbed.now);
     let expected = InitiatorError { step: Step::OpenConnection(QueueId::ADMIN), reason: Reason::Timeout };
     assert_eq!(*testbed.initiator.state(), State::Failed(expected));
     assert_eq!(testbed.initiator.next_timeout(), None);
@@ -134,7 +134,7 @@ fn changed_zones_are_reported_again_after_the_list_was_read() {
         testbed.events.clear();
         testbed.devices[0].degrade(ZoneIndex(zone), ZoneState::ReadOnly);
         let now = testbed.now;
-        testbed.target.as_mut().unwrap().zones_changed(now, zonda_target::DeviceKey(0));
+        testbed.target.as_mut().unwrap().on_zones_changed(now, zonda_target::DeviceKey(0));
         testbed.run_until_idle();
         assert_eq!(testbed.events, [Event::ZonesChanged]);
         let operation = Operation::ReadChangedZones;
@@ -154,7 +154,7 @@ fn a_shutdown_ends_commands_in_flight_and_can_be_followed_by_another_start() {
     let id = zonda_zoned::CommandId(1);
     testbed.submit(zonda_zoned::Command::new(id, NamespaceId::FIRST, operation.clone()));
     let now = testbed.now;
-    testbed.initiator.shut_down(now);
+    testbed.initiator.shutdown(now);
     testbed.run_until_idle();
     assert_eq!(testbed.completions.pop().unwrap().status, Status::AbortedPowerLoss);
     assert_eq!((testbed.initiator.state(), testbed.queues()), (&State::Closed, vec![]));

@@ -155,7 +155,7 @@ fn a_silent_server_is_disconnected_after_the_command_timeout() {
     while testbed.initiator.poll_effect().is_some() {}
     let at = testbed.initiator.next_timeout().unwrap();
     assert_eq!(at, begun + Duration::from_secs(3));
-    testbed.initiator.timeout(at);
+    testbed.initiator.on_timeout(at);
     let State::Failed(error) = testbed.initiator.state() else { panic!("{:?}", testbed.initiator.state()) };
     assert_eq!((error.step, &error.reason), (Step::Serve, &Reason::Timeout));
     testbed.step();

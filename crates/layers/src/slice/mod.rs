@@ -210,12 +210,12 @@ impl<D: ZonedDevice> ZonedDevice for Slice<D> {
         self.hand_over(completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         if !self.started {
             return Some(Instant::ZERO);
         }
         let own = self.ready.front().map(|(at, _)| *at);
-        crate::earlier(own, self.inner.next_wakeup())
+        crate::earlier(own, self.inner.next_timeout())
     }
 }
 

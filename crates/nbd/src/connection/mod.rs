@@ -127,7 +127,7 @@ impl Connection {
     /// Processes bytes received from the client: all of them, in order. Bytes that were read before
     /// [`Connection::wants_bytes`] became false may still be passed; they are queued. Long data of
     /// a WRITE that arrived as a whole share their memory with these bytes.
-    pub fn received(&mut self, bytes: Bytes) {
+    pub fn on_bytes(&mut self, bytes: Bytes) {
         if bytes.is_empty() || matches!(self.expect, Expect::Nothing | Expect::Closed) {
             return;
         }
@@ -142,7 +142,7 @@ impl Connection {
     ///
     /// # Panics
     /// When that is more than there was to send.
-    pub fn sent(&mut self, bytes: usize) {
+    pub fn on_sent(&mut self, bytes: usize) {
         if matches!(self.expect, Expect::Closed) {
             return;
         }
@@ -164,7 +164,7 @@ impl Connection {
 
     /// Reports that the client closed the socket, or that it failed. The connection emits no more
     /// effects.
-    pub fn disconnected(&mut self) {
+    pub fn on_disconnect(&mut self) {
         self.forget();
         self.effects.clear();
     }

@@ -141,7 +141,7 @@ impl Client {
     ///
     /// # Panics
     /// When they violate the protocol.
-    pub fn received(&mut self, bytes: &[u8]) {
+    pub fn on_bytes(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         loop {
             let message = match self.stage {

@@ -46,7 +46,7 @@ fn an_invalid_request_closes_the_connection_and_late_replies_are_dropped() {
 fn requests_that_the_caller_has_not_polled_are_dropped_after_a_fault() {
     let mut testbed = Testbed::simple("disk");
     let read = testbed.client.read(1, 0, 4);
-    testbed.connection.received([&read[..], &[0; 28]].concat().into());
+    testbed.connection.on_bytes([&read[..], &[0; 28]].concat().into());
     testbed.run_effects();
     assert_eq!((testbed.requests.len(), testbed.closed.is_some()), (0, true));
 }
@@ -56,8 +56,8 @@ fn a_disconnected_socket_leaves_nothing_buffered() {
     let mut testbed = Testbed::simple("disk");
     testbed.ask(ask(command::FLUSH, 1, 0, 0), &[]);
     let bytes = testbed.client.write(2, 0, &[0; 4096]);
-    testbed.connection.received(bytes.slice(..1000));
-    testbed.connection.disconnected();
+    testbed.connection.on_bytes(bytes.slice(..1000));
+    testbed.connection.on_disconnect();
     assert!(testbed.connection.poll_effect().is_none());
     assert_eq!((testbed.connection.stage(), testbed.connection.buffered_bytes()), (Stage::Closed, 0));
     let request = testbed.requests.pop_front().unwrap();

@@ -11,7 +11,7 @@ fn effects(connection: &mut Connection) -> (Vec<u8>, Vec<Request>) {
     while let Some(effect) = connection.poll_effect() {
         match effect {
             Effect::Send(pieces) => {
-                connection.sent(pieces.iter().map(Bytes::len).sum());
+                connection.on_sent(pieces.iter().map(Bytes::len).sum());
                 sent.extend_from_slice(&pieces.concat());
             }
             Effect::Request(request) => requests.push(request),
@@ -22,7 +22,7 @@ fn effects(connection: &mut Connection) -> (Vec<u8>, Vec<Request>) {
 }
 
 fn feed(connection: &mut Connection, bytes: &[u8]) -> (Vec<u8>, Vec<Request>) {
-    connection.received(Bytes::copy_from_slice(bytes));
+    connection.on_bytes(Bytes::copy_from_slice(bytes));
     effects(connection)
 }
 

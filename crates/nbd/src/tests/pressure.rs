@@ -80,7 +80,7 @@ fn refusals_of_a_client_that_does_not_read_stay_within_the_bound() {
     let most = limited(8).limits.buffered_bytes_max() + many.len();
     let mut rounds = 0;
     while testbed.connection.wants_bytes() {
-        testbed.connection.received(many.clone());
+        testbed.connection.on_bytes(many.clone());
         testbed.run_effects();
         assert!(testbed.connection.buffered_bytes() <= most);
         rounds += 1;
@@ -121,7 +121,7 @@ fn any_request_is_served_with_a_limit_of_one_request() {
 #[test]
 #[should_panic(expected = "bytes sent of")]
 fn a_caller_that_reports_more_bytes_than_there_were_panics() {
-    Testbed::simple("disk").connection.sent(1);
+    Testbed::simple("disk").connection.on_sent(1);
 }
 
 /// Feeds bytes with this allowance, and returns the requests in flight.
@@ -170,7 +170,7 @@ fn unread_replies_count_against_the_allowance_too() {
     let held = testbed.connection.held_bytes();
     assert!((101..300).contains(&held), "{held} bytes");
     assert_eq!((testbed.connection.wanted_bytes(), testbed.connection.wants_bytes()), (Some(held), false));
-    testbed.connection.sent(held);
+    testbed.connection.on_sent(held);
     assert_eq!(testbed.connection.wanted_bytes(), Some(testbed.connection.held_bytes()), "the next have been answered");
     assert!(testbed.connection.held_bytes() < 300);
 }

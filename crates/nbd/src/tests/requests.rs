@@ -102,7 +102,7 @@ fn long_data_received_with_their_header_are_not_copied_and_short_data_keep_no_bu
         let mut testbed = Testbed::simple("disk");
         let bytes = testbed.client.write(5, 4096, &vec![3; length]);
         let place = bytes[28..].as_ptr();
-        testbed.connection.received(bytes);
+        testbed.connection.on_bytes(bytes);
         testbed.run_effects();
         let Operation::Write { data, .. } = &testbed.requests[0].operation else { panic!("a write") };
         assert_eq!((data.len(), data.as_ptr() == place), (length, is_shared));

@@ -93,7 +93,7 @@ impl Testbed {
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
-        self.connection.received(Bytes::copy_from_slice(bytes));
+        self.connection.on_bytes(Bytes::copy_from_slice(bytes));
         self.run_effects();
     }
 
@@ -169,8 +169,8 @@ impl Testbed {
     /// Sends the held output to the client.
     pub(super) fn release(&mut self) {
         let bytes = std::mem::take(&mut self.unsent);
-        self.client.received(&bytes);
-        self.connection.sent(bytes.len());
+        self.client.on_bytes(&bytes);
+        self.connection.on_sent(bytes.len());
     }
 }
 

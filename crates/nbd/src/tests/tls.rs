@@ -82,8 +82,8 @@ fn unencrypted_bytes_after_starttls_are_refused() {
     // The same, in two pieces that the caller passes before it polls effects.
     let mut two = testbed(TlsPolicy::Allowed);
     let (first, second) = together.split_at(16);
-    two.connection.received(first.to_vec().into());
-    two.connection.received(second.to_vec().into());
+    two.connection.on_bytes(first.to_vec().into());
+    two.connection.on_bytes(second.to_vec().into());
     two.client.option(option::STARTTLS, &[]);
     two.run_effects();
     assert_eq!(two.closed, Some(CloseReason::Fault(Fault::PlaintextBehindStartTls)));

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, CommandId, Completion, Outcome, Payload, Slab, Status};
+use zonda_zoned::{BlockBuffer, CommandId, Completion, IndexSlab, Outcome, Payload, Status};
 
 use super::spec::Spec;
 use crate::limits::REQUESTS_MAX;
@@ -17,7 +17,7 @@ use crate::limits::REQUESTS_MAX;
 /// Owns the outstanding requests of hosts, and their completions.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    requests: Slab<Request>,
+    requests: IndexSlab<Request>,
     completions: VecDeque<Completion>,
     /// Blocks written by hosts.
     host_blocks: u64,

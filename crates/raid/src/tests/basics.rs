@@ -108,7 +108,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
         let mut command = Command::new(CommandId(id), NamespaceId::FIRST, operation);
         while let Err(full) = volume.submit(now, command) {
             command = full.0;
-            now = volume.next_wakeup().expect("a full volume has commands in flight");
+            now = volume.next_timeout().expect("a full volume has commands in flight");
             volume.poll(now, &mut completions);
         }
         if prng.chance(1, 3) {
@@ -118,7 +118,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
             volume.volume().check_invariants();
         }
         if id % 512 == 0 {
-            while let Some(next) = volume.next_wakeup() {
+            while let Some(next) = volume.next_timeout() {
                 now = next.max(now);
                 volume.poll(now, &mut completions);
             }
@@ -140,7 +140,7 @@ fn churn(scheme: Scheme, metadata_bytes: u16) {
             }
         }
     }
-    while let Some(next) = volume.next_wakeup() {
+    while let Some(next) = volume.next_timeout() {
         now = next.max(now);
         volume.poll(now, &mut completions);
     }

@@ -126,7 +126,7 @@ impl ZonedDevice for Slow {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         let held = self.held.as_ref().map(|(since, _)| *since);
         self.ended.keys().next().map(|key| key.0).into_iter().chain(held).min()
     }
@@ -243,7 +243,7 @@ impl Bench {
     /// Lets this much time pass, with all activity in it.
     pub(super) fn wait(&mut self, time: Duration) {
         let until = self.now + time;
-        while self.volume.next_wakeup().is_some_and(|next| next <= until) && self.step() {}
+        while self.volume.next_timeout().is_some_and(|next| next <= until) && self.step() {}
         self.now = until;
     }
 
@@ -251,7 +251,7 @@ impl Bench {
     pub(super) fn step(&mut self) -> bool {
         // New management calls take effect now.
         self.volume.process(self.now);
-        let Some(next) = self.volume.next_wakeup() else { return self.drain_events() };
+        let Some(next) = self.volume.next_timeout() else { return self.drain_events() };
         self.now = self.now.max(next);
         let mut completions = CompletionQueue::new();
         self.volume.poll(self.now, &mut completions);
@@ -383,7 +383,7 @@ impl Bench {
             }
         }
         let until = self.now + Duration::from_millis(50);
-        while self.volume.next_wakeup().is_some_and(|next| next < until) {
+        while self.volume.next_timeout().is_some_and(|next| next < until) {
             self.step();
         }
     }

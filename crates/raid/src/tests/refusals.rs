@@ -32,8 +32,8 @@ impl ZonedDevice for Refusing {
         self.inner.poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }
 
@@ -53,7 +53,7 @@ fn write_while_refused(times: u64) -> (VolumeDevice<Refusing>, Vec<Status>) {
     let command = Command::new(CommandId(1), NamespaceId::FIRST, write);
     volume.submit(Instant::ZERO, command).expect("an idle volume accepts it");
     let (mut ended, mut completions) = (Vec::new(), CompletionQueue::new());
-    while let Some(now) = volume.next_wakeup() {
+    while let Some(now) = volume.next_timeout() {
         volume.poll(now, &mut completions);
         while let Some(completion) = completions.pop() {
             ended.push(completion.status);

@@ -240,7 +240,7 @@ fn a_member_that_was_used_alone_is_refused() {
     let mut now = bench.now;
     while !other.volume().is_ready() {
         other.process(now);
-        now = zonda_zoned::ZonedDevice::next_wakeup(&other).unwrap_or(now).max(now);
+        now = zonda_zoned::ZonedDevice::next_timeout(&other).unwrap_or(now).max(now);
     }
     let device = other.replace(MemberIndex(1), None).expect("it is present");
     bench.reattach(1, device);

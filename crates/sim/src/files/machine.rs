@@ -108,8 +108,8 @@ impl Machine {
     }
 
     /// The next wakeup of the drive.
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.layers.next_wakeup()
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.layers.next_timeout()
     }
 
     /// Whether no command is in flight or waiting.
@@ -121,7 +121,7 @@ impl Machine {
     /// drive, and the time.
     pub(super) fn drain(mut self, mut now: Instant) -> (Shared<Ssd>, Instant) {
         while self.in_flight > self.inbox.len() {
-            let wakeup = self.next_wakeup().expect("a drive with commands in flight has a next wakeup");
+            let wakeup = self.next_timeout().expect("a drive with commands in flight has a next wakeup");
             now = now.max(wakeup);
             self.poll(now);
         }
@@ -152,8 +152,8 @@ impl Layers {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        let faulty = self.faulty.as_ref().and_then(|faulty| faulty.next_wakeup());
-        self.clean.next_wakeup().into_iter().chain(faulty).min()
+    fn next_timeout(&self) -> Option<Instant> {
+        let faulty = self.faulty.as_ref().and_then(|faulty| faulty.next_timeout());
+        self.clean.next_timeout().into_iter().chain(faulty).min()
     }
 }

@@ -189,7 +189,7 @@ impl<'s> FilesRun<'s> {
             return Err(CheckError::new(FailureKind::Starved, None, message));
         }
         let now = self.now;
-        let wakeup = self.machine().next_wakeup();
+        let wakeup = self.machine().next_timeout();
         let may_request = matches!(self.stage, Stage::Working) && !self.is_quiescing;
         let client = self.clients.next_ready().filter(|_| may_request && self.requests < self.simulation.load.requests);
         let machine = self.machine.as_ref().expect("power is on");

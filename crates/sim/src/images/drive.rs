@@ -56,7 +56,7 @@ impl Drive {
         let choice = prng.below(self.in_progress.len() as u64) as usize;
         let (FileCommand { id, operation }, tick) = self.in_progress.remove(choice);
         let result = self.disk.carry_out(&operation, tick);
-        self.image.on_file_done(id, result);
+        self.image.on_completion(id, result);
         self.collect();
         true
     }

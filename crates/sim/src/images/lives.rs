@@ -134,11 +134,11 @@ impl ImagesRun<'_> {
     fn close(&mut self, stop: Stop) -> Result<(Disk, Stop), CheckError> {
         self.drain()?;
         self.drive().disk.faults = Faults::default();
-        self.drive().image.close();
+        self.drive().image.shutdown();
         self.drive().collect();
         while self.step() {}
         self.take_completions()?;
-        let closed = self.drive().image.closed().cloned();
+        let closed = self.drive().image.shutdown_result().cloned();
         let drive = self.drive.take().expect("the drive is open during a life");
         let counters = drive.image.counters();
         let mut disk = drive.kill();

@@ -142,9 +142,9 @@ impl Drive {
         self.submit_backlog(now);
     }
 
-    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let stacks = self.stack.iter().chain(&self.orphans);
-        stacks.filter_map(|stack| stack.device.next_wakeup()).min()
+        stacks.filter_map(|stack| stack.device.next_timeout()).min()
     }
 
     /// The number of the last command.

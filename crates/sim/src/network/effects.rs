@@ -61,7 +61,7 @@ impl NetworkRun<'_> {
                 Effect::Authenticate { connection } => {
                     let target = self.server.target.as_mut().expect("its effects are being executed");
                     if let Some(step) = target.auth_step(connection) {
-                        target.authenticated(self.now, step.run());
+                        target.on_authenticated(self.now, step.run());
                     }
                 }
                 // A simulation submits commands to devices at once, so that none can be abandoned.
@@ -82,7 +82,7 @@ impl NetworkRun<'_> {
             other.down.push(pieces);
             other.foreign_bytes += bytes;
             let target = self.server.target.as_mut().expect("it has just sent");
-            return target.sent(self.now, connection, bytes);
+            return target.on_sent(self.now, connection, bytes);
         }
         self.of_connection(connection, |link| link.down.push(pieces));
     }
@@ -146,7 +146,7 @@ impl NetworkRun<'_> {
                 continue;
             }
             if let (Some(connection), Some(target)) = (link.connection, &mut self.server.target) {
-                target.sent(self.now, connection, sent);
+                target.on_sent(self.now, connection, sent);
                 has_moved = true;
             }
         }
@@ -169,7 +169,7 @@ impl NetworkRun<'_> {
         let link = self.links.get_mut(&id).expect("it is due");
         link.opens_at = None;
         let target = self.server.target.as_mut();
-        link.connection = target.and_then(|target| target.connected(now, 0, "192.0.2.9:50000"));
+        link.connection = target.and_then(|target| target.on_connect(now, 0, "192.0.2.9:50000"));
         let is_taken = link.connection.is_some();
         if !is_taken {
             link.host_end = false;
@@ -181,8 +181,8 @@ impl NetworkRun<'_> {
             && let Some(machine) = &mut self.hosts[host].machine
         {
             match is_taken {
-                true => machine.connected(now, queue),
-                false => machine.disconnected(now, queue, "connection refused"),
+                true => machine.on_connect(now, queue),
+                false => machine.on_disconnect(now, queue, "connection refused"),
             }
         }
     }
@@ -208,7 +208,7 @@ impl NetworkRun<'_> {
                     self.trace
                         .log(now, || format!("the target receives {bytes} B of a connection that its host has closed"));
                 }
-                target.received(now, connection, chunk);
+                target.on_bytes(now, connection, chunk);
             }
             // A server whose machine is down does not answer.
             (_, None) => {}
@@ -230,7 +230,7 @@ impl NetworkRun<'_> {
             _ if !link.host_end => link.answer_to_target(now),
             Owner::Host { host, queue, .. } => {
                 let machine = self.hosts[host].machine.as_mut().expect("a host with a connection has a state machine");
-                machine.received(now, queue, chunk);
+                machine.on_bytes(now, queue, chunk);
             }
             Owner::Sharing { host, queue } => self.sharing_received(host, queue, id, chunk),
             Owner::Rogue => {}
@@ -244,7 +244,7 @@ impl NetworkRun<'_> {
         link.down.forget_waiting();
         link.down.close();
         if let (Some(connection), Some(target)) = (link.connection.take(), &mut self.server.target) {
-            target.disconnected(self.now, connection);
+            target.on_disconnect(self.now, connection);
             self.server.connection_lost(self.now);
         }
     }
@@ -264,7 +264,7 @@ impl NetworkRun<'_> {
         if let Owner::Host { host, queue, .. } = link.owner
             && let Some(machine) = &mut self.hosts[host].machine
         {
-            machine.disconnected(self.now, queue, reason);
+            machine.on_disconnect(self.now, queue, reason);
         }
     }
 }

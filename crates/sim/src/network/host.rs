@@ -206,7 +206,7 @@ impl Host {
         result?;
         let was_connected = !matches!(self.stage, Stage::Down | Stage::Connecting);
         if is_ready && !was_connected {
-            self.connected(context)?;
+            self.on_connect(context)?;
         } else if !is_ready && was_connected {
             self.lost(context)?;
         }
@@ -247,7 +247,7 @@ impl Host {
         }
     }
 
-    fn connected(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
+    fn on_connect(&mut self, context: &mut RunContext<'_>) -> Result<(), CheckError> {
         let machine = self.machine.as_ref().expect("the machine is ready");
         let geometry = machine.geometry().expect("it is ready").clone();
         let geometry = self.window.geometry(&geometry);

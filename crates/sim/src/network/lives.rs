@@ -37,7 +37,7 @@ impl NetworkRun<'_> {
     pub(super) fn shut_down_host(&mut self, index: usize) {
         let now = self.now;
         if let Some(machine) = self.hosts[index].machine.as_mut() {
-            machine.shut_down(now);
+            machine.shutdown(now);
             self.host_effects(index);
         }
         self.kill_host(index, false, now + Duration(1));
@@ -86,7 +86,7 @@ impl NetworkRun<'_> {
     pub(super) fn drain_server(&mut self) {
         let now = self.now;
         let Some(target) = &mut self.server.target else { return };
-        target.drain(now);
+        target.shutdown(now);
         self.server.is_draining = true;
         self.hosts.iter_mut().for_each(|host| host.disturb(FOREVER));
         self.trace.log(now, || "the server is draining".to_owned());

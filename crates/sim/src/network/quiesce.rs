@@ -15,7 +15,7 @@ impl NetworkRun<'_> {
         self.server.is_ending = true;
         for host in 0..self.hosts.len() {
             if let Some(machine) = self.hosts[host].machine.as_mut() {
-                machine.shut_down(self.now);
+                machine.shutdown(self.now);
             }
             self.host_effects(host);
             self.hosts[host].machine = None;

@@ -245,7 +245,7 @@ impl<'s> NetworkRun<'s> {
             visit(at, DueEvent::Target);
         }
         for (place, drive) in self.server.drives.iter().enumerate() {
-            if let Some(at) = drive.next_wakeup() {
+            if let Some(at) = drive.next_timeout() {
                 visit(at, DueEvent::Drive(place));
             }
         }
@@ -279,9 +279,9 @@ impl<'s> NetworkRun<'s> {
             DueEvent::Down(id) => self.link_down(id),
             DueEvent::HostReset(id) => self.host_loses(id, "connection reset by peer"),
             DueEvent::TargetReset(id) => self.target_loses(id),
-            DueEvent::Target => self.server.target.as_mut().expect("it has a timer").timeout(now),
+            DueEvent::Target => self.server.target.as_mut().expect("it has a timer").on_timeout(now),
             DueEvent::Drive(place) => self.server.poll(now, place, &mut self.scratch),
-            DueEvent::Timer(index) => self.hosts[index].machine.as_mut().expect("it has a timer").timeout(now),
+            DueEvent::Timer(index) => self.hosts[index].machine.as_mut().expect("it has a timer").on_timeout(now),
             DueEvent::Host(index) => self.with_host(index, Host::act)?,
             DueEvent::Server => {
                 self.server.come_up(self.simulation);

@@ -95,7 +95,7 @@ impl Server {
                 let completion = Completion::of(command.id, Status::Success);
                 drive.late.push_back(command);
                 let target = self.target.as_mut().expect("it has just submitted a command");
-                return target.completed(now, device, completion);
+                return target.on_completion(now, device, completion);
             }
             Some(NetworkBug::DroppedChunk) if self.bugs.chance(1, 20) => {
                 return drive.submit(now, without_a_block(command));
@@ -122,7 +122,7 @@ impl Server {
                 continue;
             }
             if let Some(target) = &mut self.target {
-                target.completed(now, DeviceKey(place as u32), completion);
+                target.on_completion(now, DeviceKey(place as u32), completion);
             }
         }
     }

@@ -119,7 +119,7 @@ impl Pair {
 
     /// Lets the drive reach its next event, and checks what completes.
     fn wait(&mut self) {
-        let Some(next) = self.drive.next_wakeup() else {
+        let Some(next) = self.drive.next_timeout() else {
             assert!(self.expected.is_empty(), "testbed {}: commands are lost: {:?}", self.testbed, self.expected);
             return;
         };

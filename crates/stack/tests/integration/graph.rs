@@ -58,7 +58,7 @@ fn execute(stack: &mut Stack<Memory>, id: u64, operation: Operation) -> Completi
         if let Some(completion) = completions.pop() {
             return completion;
         }
-        now = now.max(stack.next_wakeup().expect("a command is in flight"));
+        now = now.max(stack.next_timeout().expect("a command is in flight"));
     }
 }
 

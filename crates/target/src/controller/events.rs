@@ -212,7 +212,7 @@ impl Events {
 
 impl Target {
     /// Zones of a device have transitioned to read only or offline without a command.
-    pub fn zones_changed(&mut self, _now: Instant, device: DeviceKey) {
+    pub fn on_zones_changed(&mut self, _now: Instant, device: DeviceKey) {
         self.raise(device, |events, namespace| events.zones_of(namespace).pending = true);
     }
 
@@ -263,7 +263,7 @@ impl Target {
     }
 
     /// The Identify data of a device's namespace, or the commands that it can serve, have changed.
-    pub fn namespace_changed(&mut self, _now: Instant, device: DeviceKey) {
+    pub fn on_namespace_changed(&mut self, _now: Instant, device: DeviceKey) {
         self.raise(device, Events::note_namespace);
     }
 

@@ -79,7 +79,7 @@ impl Target {
             self.reset(now, key);
         }
         if notified {
-            self.shut_down(key);
+            self.shut_down_controller(key);
         }
     }
 
@@ -113,7 +113,7 @@ impl Target {
     }
 
     /// SHN was set: flushes volatile data, then completes the shutdown.
-    fn shut_down(&mut self, key: u64) {
+    fn shut_down_controller(&mut self, key: u64) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.status.0 &= !ControllerStatus::SHUTDOWN_COMPLETE;
         controller.status.0 |= ControllerStatus::SHUTDOWN_IN_FLIGHT;

@@ -189,7 +189,7 @@ impl Target {
     ///
     /// # Panics
     /// If the device has no save in flight.
-    pub fn reservations_saved(&mut self, now: Instant, device: DeviceKey, saved: bool) {
+    pub fn on_reservations_saved(&mut self, now: Instant, device: DeviceKey, saved: bool) {
         let is_saving = |it: &Namespace| it.config.device == device && it.persistence.is_saving();
         let place = self.namespaces.iter().find(|(_, it)| is_saving(it)).map(|(place, _)| place);
         let place = place.expect("a device saves only what was requested");

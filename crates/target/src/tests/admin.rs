@@ -225,7 +225,7 @@ fn event_requests_are_limited_can_be_aborted_and_report_health() {
     }
     let event = AsyncEvent::decode(testbed.finish(admin, waiting[0], Bytes::new()).result);
     assert_eq!(event, AsyncEvent::spare_below_threshold());
-    testbed.target.namespace_changed(testbed.now, DeviceKey(0));
+    testbed.target.on_namespace_changed(testbed.now, DeviceKey(0));
     testbed.run_until_idle();
     let event = AsyncEvent::decode(testbed.finish(admin, waiting[2], Bytes::new()).result);
     assert_eq!(event, AsyncEvent::namespace_attribute_changed());
@@ -310,7 +310,7 @@ fn a_portal_on_every_address_is_reported_with_the_address_that_the_host_has_conn
     config.portals[0].address = "0.0.0.0".to_owned();
     let mut testbed = Testbed::of(config);
     let id = testbed.open();
-    testbed.target.reached_at(id, "198.51.100.7");
+    testbed.target.on_local_address(id, "198.51.100.7");
     testbed.initialize(id, Digests::NONE, 0);
     assert_eq!(testbed.connect_as(id, HOST, Nqn::DISCOVERY, 0, None, 0).status, StatusCode::SUCCESS);
     testbed.enable(id);

@@ -322,7 +322,7 @@ fn begin(testbed: &mut Testbed, peer: &str) -> (ConnectionId, u16, zonda_nvme::S
 /// Computes the step that has waited the longest.
 fn end_step(testbed: &mut Testbed) {
     let step = testbed.held_steps.remove(0);
-    testbed.target.authenticated(testbed.now, step.run());
+    testbed.target.on_authenticated(testbed.now, step.run());
     testbed.target.check_invariants();
     testbed.run_until_idle();
 }
@@ -390,7 +390,7 @@ fn a_step_is_computed_elsewhere_and_its_queue_accepts_no_other_meanwhile() {
     // The second host disconnects; the result of its step is dropped.
     testbed.close_socket(second.0);
     for step in std::mem::take(&mut testbed.held_steps) {
-        testbed.target.authenticated(testbed.now, step.run());
+        testbed.target.on_authenticated(testbed.now, step.run());
         testbed.target.check_invariants();
         testbed.run_until_idle();
     }
@@ -398,7 +398,7 @@ fn a_step_is_computed_elsewhere_and_its_queue_accepts_no_other_meanwhile() {
     assert_eq!(testbed.execute(first.0, receive.into(), Bytes::new()).status, StatusCode::SUCCESS);
     assert_eq!(testbed.held_steps.len(), 1, "the third one's step starts");
     let step = testbed.held_steps.pop().expect("it was just found");
-    testbed.target.authenticated(testbed.now, step.run());
+    testbed.target.on_authenticated(testbed.now, step.run());
     testbed.run_until_idle();
     assert_eq!(testbed.finish(third.0, third.1, Bytes::new()).status, StatusCode::SUCCESS);
 }

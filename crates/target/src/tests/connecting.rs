@@ -299,14 +299,14 @@ fn draining_completes_commands_in_flight_and_then_closes_every_connection() {
     let mut entry = entry;
     entry.data_pointer = zonda_nvme::SglDescriptor::in_capsule(0, 1024);
     let command = testbed.start(io, entry, &data);
-    testbed.target.drain(testbed.now);
+    testbed.target.shutdown(testbed.now);
     testbed.target.check_invariants();
     testbed.run_until_idle();
     assert_eq!(testbed.closed.keys().copied().collect::<Vec<_>>(), [idle]);
     // A draining target reads no commands, so keep alive timers do not expire.
     testbed.pass(Duration::from_millis(60_000));
     assert!(!testbed.closed.contains_key(&io) && !testbed.closed.contains_key(&admin));
-    assert!(testbed.target.connected(testbed.now, 0, "192.0.2.9:1").is_none());
+    assert!(testbed.target.on_connect(testbed.now, 0, "192.0.2.9:1").is_none());
     testbed.release();
     assert_eq!(testbed.finish(io, command, Bytes::new()).status, StatusCode::SUCCESS);
     assert!(testbed.closed.contains_key(&io) && testbed.closed.contains_key(&admin));

@@ -59,7 +59,7 @@ fn a_read_is_not_copied() {
         status: zonda_zoned::Status::Success,
         outcome: zonda_zoned::Outcome::Data(payload),
     };
-    testbed.target.completed(testbed.now, device, completion);
+    testbed.target.on_completion(testbed.now, device, completion);
     let Some(crate::Effect::Send { pieces, .. }) = testbed.target.poll_effect() else { panic!("a Send") };
     assert_eq!(pieces.len(), 3, "header, data, response");
     assert_eq!(pieces[1].as_ptr(), data.as_ptr());

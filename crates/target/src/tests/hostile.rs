@@ -15,10 +15,10 @@ fn ten_thousand_half_open_connections_do_not_hurt_the_others() {
     let io = testbed.io();
     for i in 0..10_000 {
         let peer = format!("198.51.100.{}:1", i % 7);
-        let id = testbed.target.connected(testbed.now, 0, &peer).expect("the newest is accepted");
+        let id = testbed.target.on_connect(testbed.now, 0, &peer).expect("the newest is accepted");
         if i % 2 == 0 {
             let request = InitializeRequest::new(0, Digests::NONE, 1);
-            testbed.target.received(testbed.now, id, Bytes::copy_from_slice(&request.bytes()[..60]));
+            testbed.target.on_bytes(testbed.now, id, Bytes::copy_from_slice(&request.bytes()[..60]));
         }
         while let Some(effect) = testbed.target.poll_effect() {
             assert!(matches!(effect, crate::Effect::Close { reason: CloseReason::Evicted, .. }), "{effect:?}");
@@ -39,12 +39,12 @@ fn ten_thousand_half_open_connections_do_not_hurt_the_others() {
 fn an_address_with_many_connections_evicts_its_own() {
     let limits = Limits::default();
     let mut testbed = Testbed::new();
-    let honest = testbed.target.connected(testbed.now, 0, "192.0.2.77:1").expect("a slot is free");
+    let honest = testbed.target.on_connect(testbed.now, 0, "192.0.2.77:1").expect("a slot is free");
     let mut closed = Vec::new();
     // One address up to its limit, then several that fill the table together.
     for i in 0..4 * limits.half_open {
         let peer = format!("198.51.100.{}:{i}", if i < limits.half_open { 1 } else { i % 5 });
-        testbed.target.connected(testbed.now, 0, &peer).expect("the newest is accepted");
+        testbed.target.on_connect(testbed.now, 0, &peer).expect("the newest is accepted");
         testbed.target.check_invariants();
         if i == limits.half_open - 1 {
             assert_eq!(testbed.target.statistics().half_open, limits.half_open_per_address + 1);
@@ -64,7 +64,7 @@ fn an_address_with_many_connections_evicts_its_own() {
 fn a_host_whose_bytes_wait_to_be_read_is_not_evicted_until_they_are() {
     let mut testbed = Testbed::with_limits(|limits| (limits.half_open, limits.half_open_per_address) = (4, 4));
     let first = testbed.open();
-    testbed.target.arrived(first);
+    testbed.target.on_arrival(first);
     let others: Vec<_> = (0..4).map(|number| testbed.open_from(&format!("198.51.100.{number}:1"))).collect();
     assert_eq!(testbed.closed.keys().collect::<Vec<_>>(), [&others[0]], "the longest silent of the others");
     // Half of a PDU is not a step.
@@ -255,9 +255,9 @@ fn events_of_a_closed_connection_have_no_effect() {
     let mut testbed = Testbed::new();
     let io = testbed.io();
     testbed.close_socket(io);
-    testbed.target.received(testbed.now, io, Bytes::from_static(b"anything"));
-    testbed.target.sent(testbed.now, io, 1000);
-    testbed.target.disconnected(testbed.now, io);
+    testbed.target.on_bytes(testbed.now, io, Bytes::from_static(b"anything"));
+    testbed.target.on_sent(testbed.now, io, 1000);
+    testbed.target.on_disconnect(testbed.now, io);
     assert!(testbed.target.poll_effect().is_none());
 }
 

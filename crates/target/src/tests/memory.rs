@@ -185,7 +185,7 @@ fn while_others_wait_a_connection_that_holds_memory_and_makes_no_progress_is_clo
                 let Some(wire) = testbed.wires.get_mut(&host) else { continue };
                 let read = wire.unread_bytes.min(bytes);
                 wire.unread_bytes -= read;
-                testbed.target.sent(testbed.now, host, read);
+                testbed.target.on_sent(testbed.now, host, read);
                 testbed.run_until_idle();
             }
         }

@@ -148,11 +148,11 @@ impl Flood {
         while self.now < end {
             self.now += TICK;
             if self.target.next_timeout().is_some_and(|at| at <= self.now) {
-                self.target.timeout(self.now);
+                self.target.on_timeout(self.now);
             }
             while self.computed.front().is_some_and(|(at, ..)| *at <= self.now) {
                 let (_, id, step) = self.computed.pop_front().expect("it was just found");
-                self.target.authenticated(self.now, step.run());
+                self.target.on_authenticated(self.now, step.run());
                 self.answers.extend(attackers.answer.then_some(id));
                 self.run_until_idle();
             }
@@ -182,7 +182,7 @@ impl Flood {
         }
         self.attempts += 1;
         let peer = (attackers.address)(self.attempts);
-        let id = self.target.connected(self.now, 0, &peer).expect("a silent connection is evicted");
+        let id = self.target.on_connect(self.now, 0, &peer).expect("a silent connection is evicted");
         self.run_until_idle();
         let mut writer = PduWriter::new();
         begin(&mut writer);
@@ -193,7 +193,7 @@ impl Flood {
 
     fn run_host(&mut self, peer: &str) {
         let mut host = self.host.take().unwrap_or_else(|| {
-            let id = self.target.connected(self.now, 0, peer).expect("a silent connection is evicted");
+            let id = self.target.on_connect(self.now, 0, peer).expect("a silent connection is evicted");
             let mut writer = PduWriter::new();
             begin(&mut writer);
             let reader = PduReader::new(Side::Host, ReaderLimits::default());
@@ -211,7 +211,7 @@ impl Flood {
 
     fn send(&mut self, id: ConnectionId, writer: &mut PduWriter) {
         for piece in writer.take() {
-            self.target.received(self.now, id, piece);
+            self.target.on_bytes(self.now, id, piece);
         }
         self.run_until_idle();
     }
@@ -221,7 +221,7 @@ impl Flood {
             let is_hosts = |id| self.host.as_ref().is_some_and(|host| host.id == id);
             match effect {
                 Effect::Send { connection, pieces } => {
-                    self.target.sent(self.now, connection, pieces.iter().map(Bytes::len).sum());
+                    self.target.on_sent(self.now, connection, pieces.iter().map(Bytes::len).sum());
                     if is_hosts(connection)
                         && let Some(host) = &mut self.host
                     {
@@ -239,7 +239,7 @@ impl Flood {
                 Effect::Event(Event::Authenticated { connection, .. }) if is_hosts(connection) => {
                     let host = self.host.take().expect("it was just found");
                     self.successes.push(self.now.since(host.since));
-                    self.target.disconnected(self.now, connection);
+                    self.target.on_disconnect(self.now, connection);
                 }
                 Effect::Close { .. } | Effect::Event(_) => {}
                 effect => panic!("{effect:?}"),

@@ -195,7 +195,7 @@ fn reservation_commands_wait_and_end_with_a_draining_target() {
         assert_eq!(testbed.report(host, 4096).kind, None, "nothing has changed");
         if drains {
             let now = testbed.now;
-            testbed.change(|target| target.drain(now));
+            testbed.change(|target| target.shutdown(now));
             assert!(testbed.target.is_drained());
         } else {
             testbed.unpause();

@@ -380,7 +380,7 @@ fn a_draining_target_completes_reservation_commands_first() {
     testbed.hold_saves = true;
     let registers = testbed.start_reserve(first, &register(PersistChange::Set), 0, 1);
     let joins = testbed.start_reserve(second, &register(PersistChange::Keep), 0, 2);
-    testbed.target.drain(testbed.now);
+    testbed.target.shutdown(testbed.now);
     testbed.run_until_idle();
     assert!(!testbed.closed.contains_key(&first.io) && !testbed.closed.contains_key(&second.io));
     testbed.complete_save(true);

@@ -99,7 +99,7 @@ fn run_within(seed: u64, budget: Budget, mut changes: Option<Changes>) -> ((u64,
             1 => testbed.wire(queue).frozen = true,
             2 if testbed.wire(queue).frozen => testbed.thaw(queue),
             3 => testbed.hold = !testbed.hold,
-            4 => testbed.target.zones_changed(testbed.now, DeviceKey(0)),
+            4 => testbed.target.on_zones_changed(testbed.now, DeviceKey(0)),
             5 => {
                 let request = SubmissionEntry::new(AdminOpcode::AsyncEventRequest.code(), 0);
                 testbed.start(hosts[which].admin, request, &Bytes::new());

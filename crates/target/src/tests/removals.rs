@@ -321,7 +321,7 @@ fn a_subsystem_is_removed_while_a_host_authenticates() {
     testbed.remove_subsystem(SUBSYSTEM);
     assert_eq!(testbed.closed.get(&id), Some(&CloseReason::SubsystemRemoved));
     let now = testbed.now;
-    testbed.change(|target| target.authenticated(now, step.run()));
+    testbed.change(|target| target.on_authenticated(now, step.run()));
     assert_eq!((testbed.target.statistics().connections, testbed.target.statistics().controllers), (0, 0));
     let device = testbed.device(&zoned());
     let again = subsystem(OTHER, vec![namespace(1, device, &zoned())], allow);

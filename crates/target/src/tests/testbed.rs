@@ -157,7 +157,7 @@ impl Testbed {
 
     /// The same from any address.
     pub(super) fn open_from(&mut self, peer: &str) -> ConnectionId {
-        let id = self.target.connected(self.now, 0, peer).expect("a slot is free");
+        let id = self.target.on_connect(self.now, 0, peer).expect("a slot is free");
         let limits = ReaderLimits { data_bytes: 4 << 20, ..ReaderLimits::default() };
         let wire = Wire {
             writer: PduWriter::new(),
@@ -392,7 +392,7 @@ impl Testbed {
 
     /// Delivers bytes.
     pub(super) fn send(&mut self, id: ConnectionId, bytes: Bytes) {
-        self.target.received(self.now, id, bytes);
+        self.target.on_bytes(self.now, id, bytes);
         self.target.check_invariants();
         self.run_until_idle();
     }
@@ -439,7 +439,7 @@ impl Testbed {
                     if self.hold_steps {
                         self.held_steps.extend(step);
                     } else if let Some(step) = step {
-                        self.target.authenticated(self.now, step.run());
+                        self.target.on_authenticated(self.now, step.run());
                     }
                 }
                 Effect::Event(event) => self.events.push(event),
@@ -460,7 +460,7 @@ impl Testbed {
         while let Some(pdu) = wire.reader.next().expect("the target speaks the protocol") {
             wire.pdus.push_back(pdu);
         }
-        self.target.sent(self.now, id, bytes);
+        self.target.on_sent(self.now, id, bytes);
         self.target.check_invariants();
     }
 
@@ -472,14 +472,14 @@ impl Testbed {
         while let Some(pdu) = wire.reader.next().expect("the target speaks the protocol") {
             wire.pdus.push_back(pdu);
         }
-        self.target.sent(self.now, id, bytes);
+        self.target.on_sent(self.now, id, bytes);
         self.target.check_invariants();
         self.run_until_idle();
     }
 
     pub(super) fn complete(&mut self, device: DeviceKey, command: &Command) {
         let completion: Completion = self.devices[device.0 as usize].execute(command);
-        self.target.completed(self.now, device, completion);
+        self.target.on_completion(self.now, device, completion);
         self.target.check_invariants();
     }
 
@@ -489,7 +489,7 @@ impl Testbed {
         if succeeds {
             self.saved.insert(device, bytes);
         }
-        self.target.reservations_saved(self.now, device, succeeds);
+        self.target.on_reservations_saved(self.now, device, succeeds);
         self.target.check_invariants();
         self.run_until_idle();
     }
@@ -504,7 +504,7 @@ impl Testbed {
     }
 
     pub(super) fn close_socket(&mut self, id: ConnectionId) {
-        self.target.disconnected(self.now, id);
+        self.target.on_disconnect(self.now, id);
         self.target.check_invariants();
         self.run_until_idle();
     }
@@ -512,7 +512,7 @@ impl Testbed {
     pub(super) fn pass(&mut self, span: Duration) {
         self.now += span;
         if self.target.next_timeout().is_some_and(|due| due <= self.now) {
-            self.target.timeout(self.now);
+            self.target.on_timeout(self.now);
         }
         self.target.check_invariants();
         self.run_until_idle();

@@ -82,7 +82,7 @@ fn every_status_of_a_device_is_returned_with_its_code() {
         let (entry, _) = testbed.encoded(1, &read(0, 1));
         let command = testbed.start(io, entry, &Bytes::new());
         let (device, submitted) = testbed.held.pop_front().unwrap();
-        testbed.target.completed(testbed.now, device, Completion::of(submitted.id, status));
+        testbed.target.on_completion(testbed.now, device, Completion::of(submitted.id, status));
         testbed.run_until_idle();
         let answer = testbed.finish(io, command, Bytes::new());
         assert_eq!(answer.status.0, status as u16);
@@ -139,7 +139,7 @@ fn a_failed_zone_is_reported_once_and_again_after_the_list_was_read() {
     assert!(testbed.wire(admin).pdus.is_empty());
     testbed.devices[0].degrade(ZoneIndex(3), ZoneState::ReadOnly);
     for _ in 0..2 {
-        testbed.target.zones_changed(testbed.now, DeviceKey(0));
+        testbed.target.on_zones_changed(testbed.now, DeviceKey(0));
     }
     testbed.run_until_idle();
     let event = AsyncEvent::decode(testbed.finish(admin, first, Bytes::new()).result);
@@ -158,7 +158,7 @@ fn a_failed_zone_is_reported_once_and_again_after_the_list_was_read() {
     assert_eq!(page(&mut testbed, false), [ZoneIndex(3)], "retained");
     assert_eq!(page(&mut testbed, false), []);
     testbed.devices[0].degrade(ZoneIndex(4), ZoneState::Offline);
-    testbed.target.zones_changed(testbed.now, DeviceKey(0));
+    testbed.target.on_zones_changed(testbed.now, DeviceKey(0));
     testbed.run_until_idle();
     assert_eq!(testbed.finish(admin, second, Bytes::new()).status, StatusCode::SUCCESS);
 }

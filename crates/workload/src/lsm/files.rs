@@ -16,7 +16,7 @@ pub(super) trait Files {
     /// The next request that has ended.
     fn poll(&mut self) -> Option<Ended>;
     /// When to call `run_once` again.
-    fn next_wakeup(&self) -> Option<Instant>;
+    fn next_timeout(&self) -> Option<Instant>;
     fn usage(&self) -> Usage;
     /// Bytes transferred to and from the drive so far.
     fn host_bytes(&self) -> HostBytes;
@@ -114,8 +114,8 @@ impl<D: ZonedDevice> Files for DeviceFiles<D> {
         })
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.files.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.files.next_timeout()
     }
 
     fn usage(&self) -> Usage {

@@ -61,7 +61,7 @@ impl<D: ZonedDevice> ZonedDevice for Meter<D> {
         self.device.poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.device.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.device.next_timeout()
     }
 }

@@ -191,7 +191,7 @@ impl<F: Files> Run<F> {
                 "the device wakes up at {} without a completion, forever",
                 self.now
             );
-            self.files_wakeup = self.files.next_wakeup();
+            self.files_wakeup = self.files.next_timeout();
         }
     }
 
@@ -287,7 +287,7 @@ impl<F: Files> Run<F> {
     /// Waits for the commands in flight on the device.
     fn drain(&mut self) {
         let clock_end = self.started + Duration(VIRTUAL_TIME_MAX_NS);
-        while let Some(at) = self.files.next_wakeup().filter(|&at| at < clock_end) {
+        while let Some(at) = self.files.next_timeout().filter(|&at| at < clock_end) {
             self.idle_iterations = if at > self.now { 0 } else { self.idle_iterations + 1 };
             assert!(
                 self.idle_iterations < IDLE_ITERATIONS_MAX,

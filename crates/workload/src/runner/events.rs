@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use zonda_zoned::{Completion, Duration, Instant};
+use zonda_zoned::{Completion, Duration, Instant, Key};
 
 use super::flights::{Flight, Striped};
 use super::job::later;
@@ -141,7 +141,7 @@ impl Run {
         }
     }
 
-    pub(super) fn complete_striped(&mut self, request: u32, striped: Striped) {
+    pub(super) fn complete_striped(&mut self, request: Key<Striped>, striped: Striped) {
         if striped.parts_in_flight == 0 && !striped.is_growing {
             self.flights.end_request(request);
             self.complete_request(striped.worker, striped.kind, striped.blocks, striped.issued, !striped.has_failed);

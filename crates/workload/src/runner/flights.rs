@@ -1,6 +1,6 @@
 //! Commands in flight, and the striped requests that some of them are parts of.
 
-use zonda_zoned::{CommandId, Instant, ZoneIndex};
+use zonda_zoned::{CommandId, Instant, Key, Slab, ZoneIndex};
 
 use crate::RequestKind;
 
@@ -11,7 +11,7 @@ pub(super) struct Flight {
     pub(super) kind: RequestKind,
     pub(super) zone: ZoneIndex,
     /// The striped request it is a part of.
-    pub(super) request: Option<u32>,
+    pub(super) request: Option<Key<Striped>>,
     /// Whether the zone counts it among its outstanding writes.
     pub(super) is_counted_in_zone: bool,
     /// The zone's epoch when it was issued.
@@ -33,7 +33,7 @@ pub(super) struct Striped {
     pub(super) has_failed: bool,
 }
 
-/// All commands in flight. Ids are indices, reused when free.
+/// All commands in flight. Their identifiers are keys, reused when free.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     flights: Slab<Flight>,
@@ -46,83 +46,51 @@ impl Flights {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.flights.entries.len() - self.flights.free.len()
+        self.flights.len()
     }
 
     #[inline]
     pub(super) fn begin(&mut self, flight: Flight) -> CommandId {
-        CommandId(u64::from(self.flights.insert(flight)))
+        CommandId::from(self.flights.insert(flight))
     }
 
     #[inline]
     pub(super) fn end(&mut self, id: CommandId) -> Flight {
-        let flight = u32::try_from(id.0).ok().and_then(|index| self.flights.remove(index));
+        let flight = Key::of_command(id).and_then(|key| self.flights.take(key));
         flight.unwrap_or_else(|| panic!("the device completed command {id}, which is not outstanding"))
     }
 
-    pub(super) fn begin_request(&mut self, worker: u32, kind: RequestKind, issued: Instant) -> u32 {
+    pub(super) fn begin_request(&mut self, worker: u32, kind: RequestKind, issued: Instant) -> Key<Striped> {
         let striped =
             Striped { worker, kind, issued, blocks: 0, parts_in_flight: 0, is_growing: true, has_failed: false };
         self.requests.insert(striped)
     }
 
-    pub(super) fn add_part(&mut self, request: u32, blocks: u64, is_growing: bool) {
+    pub(super) fn add_part(&mut self, request: Key<Striped>, blocks: u64, is_growing: bool) {
         let striped = self.striped(request);
         striped.blocks += blocks;
         striped.parts_in_flight += 1;
         striped.is_growing = is_growing;
     }
 
-    pub(super) fn part_ended(&mut self, request: u32, is_success: bool) -> Striped {
+    pub(super) fn part_ended(&mut self, request: Key<Striped>, is_success: bool) -> Striped {
         let striped = self.striped(request);
         striped.parts_in_flight -= 1;
         striped.has_failed |= !is_success;
         *striped
     }
 
-    pub(super) fn stop_growing(&mut self, request: u32) -> Striped {
+    pub(super) fn stop_growing(&mut self, request: Key<Striped>) -> Striped {
         let striped = self.striped(request);
         striped.is_growing = false;
         *striped
     }
 
-    pub(super) fn end_request(&mut self, request: u32) {
+    pub(super) fn end_request(&mut self, request: Key<Striped>) {
         self.requests.remove(request);
     }
 
-    fn striped(&mut self, request: u32) -> &mut Striped {
-        self.requests.entries[request as usize].as_mut().expect("a request exists as long as its parts")
-    }
-}
-
-/// Entries at stable indices.
-#[derive(Debug)]
-struct Slab<T> {
-    entries: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Slab<T> {
-        Slab { entries: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Slab<T> {
-    #[inline]
-    fn insert(&mut self, entry: T) -> u32 {
-        if let Some(index) = self.free.pop() {
-            self.entries[index as usize] = Some(entry);
-            return index;
-        }
-        self.entries.push(Some(entry));
-        (self.entries.len() - 1) as u32
-    }
-
-    #[inline]
-    fn remove(&mut self, index: u32) -> Option<T> {
-        let entry = self.entries.get_mut(index as usize)?.take()?;
-        self.free.push(index);
-        Some(entry)
+    fn striped(&mut self, request: Key<Striped>) -> &mut Striped {
+        &mut self.requests[request]
     }
 }

@@ -36,7 +36,7 @@ impl Runner {
             refused_since = refused_since.or(Some(run.now)).filter(|_| run.is_refused());
             let timeout_at = refused_since.map(|since| since + zonda_zoned::Duration(REFUSAL_MAX_NS));
             let own = [run.next_timer(), run.next_sample(), timeout_at];
-            clock.wait(own.into_iter().chain([device.next_wakeup()]).flatten().min());
+            clock.wait(own.into_iter().chain([device.next_timeout()]).flatten().min());
             run.pass_to(clock.now(), progress);
             run.fire_timers();
             device.poll(run.now, &mut completions);

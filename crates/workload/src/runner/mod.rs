@@ -158,7 +158,7 @@ impl Runner {
             if run.is_over() {
                 return run.result();
             }
-            let wakeup = device.next_wakeup();
+            let wakeup = device.next_timeout();
             run.advance(wakeup, &mut |reported| observe(reported, device));
             run.fire_timers();
             if wakeup.is_some_and(|wakeup| wakeup <= run.now) {

@@ -90,7 +90,7 @@ impl ZonedDevice for FixedLatency {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use zonda_zoned::{Blocks, Command, Instant, Lba, Prng, ZoneIndex};
+use zonda_zoned::{Blocks, Command, Instant, Key, Lba, Prng, ZoneIndex};
 
+use super::flights::Striped;
 use super::job::ZoneWork;
 use super::writer::WriterPlace;
 use super::zones::ZoneViews;
@@ -27,7 +28,7 @@ pub(super) enum Step {
 /// A striped request with parts that are not issued yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Partial {
-    pub(super) request: u32,
+    pub(super) request: Key<Striped>,
     pub(super) parts_left: u64,
 }
 

@@ -262,7 +262,7 @@ impl ZonedDevice for ReferenceDevice {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         self.waiting.front().map(|(submitted, _)| *submitted)
     }
 }
@@ -390,17 +390,17 @@ mod tests {
     fn as_a_device_it_completes_at_once_in_order_until_its_queue_is_full() {
         let mut device = device(Geometry::tiny());
         let command = |id| Command::new(CommandId(id), NamespaceId::FIRST, Operation::Flush);
-        assert_eq!(device.next_wakeup(), None);
+        assert_eq!(device.next_timeout(), None);
         for id in 0..OUTSTANDING_MAX as u64 {
             device.submit(Instant(10 + id), command(id)).unwrap();
         }
         assert_eq!(device.submit(Instant(2000), command(7)), Err(QueueFull(command(7))));
-        assert_eq!(device.next_wakeup(), Some(Instant(10)));
+        assert_eq!(device.next_timeout(), Some(Instant(10)));
         let mut completions = CompletionQueue::new();
         device.poll(Instant(2000), &mut completions);
         assert_eq!(completions.len(), OUTSTANDING_MAX);
         assert_eq!(completions.pop().map(|completion| completion.id), Some(CommandId(0)));
-        assert_eq!(device.next_wakeup(), None);
+        assert_eq!(device.next_timeout(), None);
     }
 
     #[test]

@@ -50,9 +50,9 @@ pub(super) fn one(image: &mut Image, files: &mut MemoryFiles, command: Command) 
 }
 
 pub(super) fn close(image: &mut Image, files: &mut MemoryFiles) {
-    image.close();
+    image.shutdown();
     run_until_idle(image, files, false, false);
-    assert_eq!(image.closed(), Some(&Ok(())), "the image closes without an error");
+    assert_eq!(image.shutdown_result(), Some(&Ok(())), "the image closes without an error");
 }
 
 /// Executes all file operations, the oldest first or the newest first; with `fail`, every fifth
@@ -75,7 +75,7 @@ fn run_until_idle(image: &mut Image, files: &mut MemoryFiles, newest_first: bool
         check_range(files, &operation);
         let fails = fail && count % 5 == 0;
         let result = if fails { Err(FileError::StorageFull) } else { files.carry_out(operation) };
-        image.on_file_done(id, result);
+        image.on_completion(id, result);
         image.poll(&mut ended);
     }
     image.poll(&mut ended);

@@ -69,31 +69,31 @@ impl Machine {
         }
     }
 
-    fn received(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
+    fn on_bytes(&mut self, now: Instant, queue: QueueId, chunk: Bytes) {
         match self {
-            Machine::Initiator(initiator) => initiator.received(now, queue, chunk),
-            Machine::Discovery(discovery) => discovery.received(now, queue, chunk),
+            Machine::Initiator(initiator) => initiator.on_bytes(now, queue, chunk),
+            Machine::Discovery(discovery) => discovery.on_bytes(now, queue, chunk),
         }
     }
 
-    fn connected(&mut self, now: Instant, queue: QueueId) {
+    fn on_connect(&mut self, now: Instant, queue: QueueId) {
         match self {
-            Machine::Initiator(initiator) => initiator.connected(now, queue),
-            Machine::Discovery(discovery) => discovery.connected(now, queue),
+            Machine::Initiator(initiator) => initiator.on_connect(now, queue),
+            Machine::Discovery(discovery) => discovery.on_connect(now, queue),
         }
     }
 
-    fn disconnected(&mut self, now: Instant, queue: QueueId) {
+    fn on_disconnect(&mut self, now: Instant, queue: QueueId) {
         match self {
-            Machine::Initiator(initiator) => initiator.disconnected(now, queue, "the connection was cut"),
-            Machine::Discovery(discovery) => discovery.disconnected(now, queue, "the connection was cut"),
+            Machine::Initiator(initiator) => initiator.on_disconnect(now, queue, "the connection was cut"),
+            Machine::Discovery(discovery) => discovery.on_disconnect(now, queue, "the connection was cut"),
         }
     }
 
-    fn timeout(&mut self, now: Instant) {
+    fn on_timeout(&mut self, now: Instant) {
         match self {
-            Machine::Initiator(initiator) => initiator.timeout(now),
-            Machine::Discovery(discovery) => discovery.timeout(now),
+            Machine::Initiator(initiator) => initiator.on_timeout(now),
+            Machine::Discovery(discovery) => discovery.on_timeout(now),
         }
     }
 
@@ -177,8 +177,8 @@ impl Net {
 
     pub(super) fn pass(&mut self, span: Duration) {
         self.now += span;
-        self.machine.timeout(self.now);
-        self.target.timeout(self.now);
+        self.machine.on_timeout(self.now);
+        self.target.on_timeout(self.now);
         self.run_until_idle();
     }
 
@@ -194,7 +194,7 @@ impl Net {
     /// The attacker sends forged bytes as the target.
     pub(super) fn inject(&mut self, queue: usize, bytes: Vec<u8>) {
         if let Some(queue) = self.queue(queue) {
-            self.machine.received(self.now, queue, bytes.into());
+            self.machine.on_bytes(self.now, queue, bytes.into());
             self.run_until_idle();
         }
     }
@@ -209,13 +209,13 @@ impl Net {
     pub(super) fn degrade(&mut self, which: u8) {
         let state = if which & 0x80 == 0 { ZoneState::ReadOnly } else { ZoneState::Offline };
         self.devices[0].degrade(ZoneIndex(u32::from(which & 7)), state);
-        self.target.zones_changed(self.now, DeviceKey(0));
+        self.target.on_zones_changed(self.now, DeviceKey(0));
         self.run_until_idle();
     }
 
-    pub(super) fn shut_down(&mut self) {
+    pub(super) fn shutdown(&mut self) {
         if let Machine::Initiator(initiator) = &mut self.machine {
-            initiator.shut_down(self.now);
+            initiator.shutdown(self.now);
         }
         self.run_until_idle();
     }
@@ -228,7 +228,7 @@ impl Net {
         }
         self.run_until_idle();
         self.pass(VERY_LONG);
-        self.shut_down();
+        self.shutdown();
         assert!(self.submitted.is_empty(), "every command completes: {:?}", self.submitted);
         match &self.machine {
             Machine::Initiator(initiator) => assert_eq!(initiator.outstanding(), 0),
@@ -249,8 +249,8 @@ impl Net {
     /// Cuts the connection of a queue, for both sides.
     fn cut(&mut self, queue: QueueId) {
         if let Some(connection) = self.links.remove(&queue) {
-            self.target.disconnected(self.now, connection);
-            self.machine.disconnected(self.now, queue);
+            self.target.on_disconnect(self.now, connection);
+            self.machine.on_disconnect(self.now, queue);
         }
     }
 
@@ -266,7 +266,7 @@ impl Net {
             } else if let Some(effect) = self.target.poll_effect() {
                 self.execute_target_effect(effect);
             } else if let Some((connection, chunk)) = self.to_target.pop_front() {
-                self.target.received(self.now, connection, chunk);
+                self.target.on_bytes(self.now, connection, chunk);
             } else if let Some((connection, chunk)) = self.to_machine.pop_front() {
                 self.forward(connection, chunk);
             } else {
@@ -302,12 +302,12 @@ impl Net {
         match effect {
             Effect::Connect { queue } => {
                 assert!(!self.links.contains_key(&queue), "a queue has one connection");
-                let connection = if self.refuse { None } else { self.target.connected(self.now, 0, "192.0.2.9:5000") };
+                let connection = if self.refuse { None } else { self.target.on_connect(self.now, 0, "192.0.2.9:5000") };
                 match connection {
-                    None => self.machine.disconnected(self.now, queue),
+                    None => self.machine.on_disconnect(self.now, queue),
                     Some(connection) => {
                         self.links.insert(queue, connection);
-                        self.machine.connected(self.now, queue);
+                        self.machine.on_connect(self.now, queue);
                     }
                 }
             }
@@ -326,9 +326,9 @@ impl Net {
                         .partition::<VecDeque<_>, _>(|(known, _)| *known == connection);
                     self.to_target = rest;
                     for (_, chunk) in last {
-                        self.target.received(self.now, connection, chunk);
+                        self.target.on_bytes(self.now, connection, chunk);
                     }
-                    self.target.disconnected(self.now, connection);
+                    self.target.on_disconnect(self.now, connection);
                 }
             }
             Effect::Event(event) => assert!(!event.to_string().is_empty()),
@@ -340,7 +340,7 @@ impl Net {
             TargetEffect::Send { connection, pieces } => {
                 let bytes = pieces.iter().map(Bytes::len).sum();
                 self.to_machine.extend(pieces.into_iter().map(|piece| (connection, piece)));
-                self.target.sent(self.now, connection, bytes);
+                self.target.on_sent(self.now, connection, bytes);
             }
             TargetEffect::Close { connection, .. } => {
                 // Bytes that the target has sent before are delivered.
@@ -355,10 +355,10 @@ impl Net {
                     self.cut(queue);
                 }
             }
-            TargetEffect::SaveReservations { device, .. } => self.target.reservations_saved(self.now, device, true),
+            TargetEffect::SaveReservations { device, .. } => self.target.on_reservations_saved(self.now, device, true),
             TargetEffect::Authenticate { connection } => {
                 if let Some(step) = self.target.auth_step(connection) {
-                    self.target.authenticated(self.now, step.run());
+                    self.target.on_authenticated(self.now, step.run());
                 }
             }
             TargetEffect::Submit { device, command, .. } => {
@@ -418,12 +418,12 @@ impl Net {
 
     fn deliver(&mut self, connection: ConnectionId, chunk: Bytes) {
         if let Some(queue) = self.queue_of(connection) {
-            self.machine.received(self.now, queue, chunk);
+            self.machine.on_bytes(self.now, queue, chunk);
         }
     }
 
     fn complete(&mut self, device: DeviceKey, command: &Command) {
         let completion = self.devices[device.0 as usize].execute(command);
-        self.target.completed(self.now, device, completion);
+        self.target.on_completion(self.now, device, completion);
     }
 }

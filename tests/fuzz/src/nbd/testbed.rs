@@ -121,7 +121,7 @@ impl Testbed {
             let chunk: Bytes = self.to_send.drain(..length).collect::<Vec<u8>>().into();
             let wanted = self.connection.wants_bytes();
             let before = self.connection.buffered_bytes();
-            self.connection.received(chunk);
+            self.connection.on_bytes(chunk);
             let bound = if wanted { self.limits.buffered_bytes_max() } else { before };
             assert!(self.connection.buffered_bytes() <= bound + length, "buffered bytes are bounded");
             self.run_until_idle();
@@ -135,9 +135,9 @@ impl Testbed {
     pub(super) fn release(&mut self) {
         for piece in std::mem::take(&mut self.unread) {
             if self.is_honest {
-                self.client.received(&piece);
+                self.client.on_bytes(&piece);
             }
-            self.connection.sent(piece.len());
+            self.connection.on_sent(piece.len());
         }
         self.run_until_idle();
         while self.client.finished().is_some() {}
@@ -172,7 +172,7 @@ impl Testbed {
 
     /// The socket is closed.
     pub(super) fn close_socket(&mut self) {
-        self.connection.disconnected();
+        self.connection.on_disconnect();
         self.is_disconnected = true;
         assert!(self.connection.poll_effect().is_none() && self.connection.buffered_bytes() == 0);
         let late = std::mem::take(&mut self.requests);

@@ -59,7 +59,7 @@ impl Testbed {
 
     /// Opens a connection; returns its index.
     pub(super) fn open(&mut self) -> Option<usize> {
-        let id = self.target.connected(self.now, 0, "192.0.2.9:5000")?;
+        let id = self.target.on_connect(self.now, 0, "192.0.2.9:5000")?;
         self.wires.push(Wire {
             id,
             host: Host::new(),
@@ -95,7 +95,7 @@ impl Testbed {
 
     pub(super) fn close_socket(&mut self, wire: usize) {
         let wire = self.wires.remove(wire);
-        self.target.disconnected(self.now, wire.id);
+        self.target.on_disconnect(self.now, wire.id);
         self.run_until_idle();
     }
 
@@ -107,7 +107,7 @@ impl Testbed {
 
     pub(super) fn pass(&mut self, span: Duration) {
         self.now += span;
-        self.target.timeout(self.now);
+        self.target.on_timeout(self.now);
         assert!(self.target.next_timeout().is_none_or(|due| due > self.now), "expired timers were processed");
         self.run_until_idle();
     }
@@ -117,7 +117,7 @@ impl Testbed {
         // A save that had to wait for another is requested at once.
         for _ in 0..=most {
             let Some(device) = self.saving.take() else { break };
-            self.target.reservations_saved(self.now, device, !newest_first);
+            self.target.on_reservations_saved(self.now, device, !newest_first);
             self.run_until_idle();
         }
         for _ in 0..most.min(self.held.len()) {
@@ -129,12 +129,12 @@ impl Testbed {
     }
 
     pub(super) fn zones_changed(&mut self, device: usize) {
-        self.target.zones_changed(self.now, DeviceKey(device as u32));
+        self.target.on_zones_changed(self.now, DeviceKey(device as u32));
         self.run_until_idle();
     }
 
     pub(super) fn namespace_changed(&mut self, device: usize) {
-        self.target.namespace_changed(self.now, DeviceKey(device as u32));
+        self.target.on_namespace_changed(self.now, DeviceKey(device as u32));
         self.run_until_idle();
     }
 
@@ -151,7 +151,7 @@ impl Testbed {
     }
 
     pub(super) fn drain(&mut self) {
-        self.target.drain(self.now);
+        self.target.shutdown(self.now);
         self.run_until_idle();
     }
 
@@ -170,7 +170,7 @@ impl Testbed {
             read += piece.len();
             at.host.read(vec![piece]);
         }
-        self.target.sent(self.now, id, read);
+        self.target.on_sent(self.now, id, read);
         self.run_until_idle();
     }
 
@@ -200,7 +200,7 @@ impl Testbed {
             if !wire.paused
                 && let Some(chunk) = wire.to_target.pop_front()
             {
-                self.target.received(self.now, wire.id, chunk);
+                self.target.on_bytes(self.now, wire.id, chunk);
                 return true;
             }
         }
@@ -221,7 +221,7 @@ impl Testbed {
                 } else {
                     wire.host.read(std::mem::take(&mut wire.to_host).into());
                     wire.host.read(pieces);
-                    self.target.sent(self.now, connection, bytes);
+                    self.target.on_sent(self.now, connection, bytes);
                 }
             }
             Effect::Pause { connection } => {
@@ -251,12 +251,12 @@ impl Testbed {
                 if self.hold {
                     self.saving = Some(device);
                 } else {
-                    self.target.reservations_saved(self.now, device, true);
+                    self.target.on_reservations_saved(self.now, device, true);
                 }
             }
             Effect::Authenticate { connection } => {
                 if let Some(step) = self.target.auth_step(connection) {
-                    self.target.authenticated(self.now, step.run());
+                    self.target.on_authenticated(self.now, step.run());
                 }
             }
             Effect::Submit { device, command, .. } => {
@@ -278,7 +278,7 @@ impl Testbed {
 
     fn complete(&mut self, device: DeviceKey, command: &Command) {
         let completion = self.devices[device.0 as usize].execute(command);
-        self.target.completed(self.now, device, completion);
+        self.target.on_completion(self.now, device, completion);
     }
 }
 

@@ -38,7 +38,7 @@ impl Host {
             if volume.volume().is_ready() {
                 return Some(Host { volume, now, next_id: 1 });
             }
-            now = volume.next_wakeup().expect("a mount in progress has a next wakeup").max(now);
+            now = volume.next_timeout().expect("a mount in progress has a next wakeup").max(now);
         }
         panic!("the mount does not end");
     }
@@ -65,7 +65,7 @@ impl Host {
                 assert!(ended.pop().is_none(), "one command has one completion");
                 return completion;
             }
-            self.now = self.volume.next_wakeup().expect("a command in flight has a next wakeup").max(self.now);
+            self.now = self.volume.next_timeout().expect("a command in flight has a next wakeup").max(self.now);
         }
         panic!("the command does not complete");
     }

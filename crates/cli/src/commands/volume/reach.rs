@@ -147,7 +147,7 @@ impl Own {
             if self.ring.now() >= until {
                 return Ok(());
             }
-            let next = self.volume.next_wakeup().map_or(until, |at| at.min(until));
+            let next = self.volume.next_timeout().map_or(until, |at| at.min(until));
             self.ring.run_once(Some(next)).map_err(|error| broken(&error))?;
         }
     }
@@ -166,7 +166,7 @@ impl Own {
                 let help = "no acknowledged data is lost: the volume is recovered when it is next opened";
                 return Err(Failure::broken("timed out closing the volume", help));
             }
-            let next = self.volume.next_wakeup().map_or(until, |at| at.min(until));
+            let next = self.volume.next_timeout().map_or(until, |at| at.min(until));
             self.ring.run_once(Some(next)).map_err(|error| broken(&error))?;
         }
     }

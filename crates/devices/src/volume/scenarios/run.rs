@@ -146,7 +146,7 @@ impl Run {
             let mut next = until;
             for volume in self.volumes.iter_mut().filter_map(|volume| volume.drive.as_mut()) {
                 volume.poll(self.ring.now(), &mut completions);
-                next = volume.next_wakeup().map_or(next, |at| at.min(next));
+                next = volume.next_timeout().map_or(next, |at| at.min(next));
             }
             if mock::has_crashed() {
                 self.reap();
@@ -202,7 +202,7 @@ impl Run {
                 self.repair();
             }
             let volume = self.volumes[at].drive.as_ref().expect("it is open");
-            self.ring.run_once(volume.next_wakeup()).map_err(|error| format!("commands do not complete: {error}"))?;
+            self.ring.run_once(volume.next_timeout()).map_err(|error| format!("commands do not complete: {error}"))?;
         }
         Err(format!("{} of {count} commands do not complete", count - ended.len()))
     }
@@ -370,7 +370,7 @@ impl Run {
             if volume.is_closed() {
                 return Ok(());
             }
-            let next = volume.next_wakeup().unwrap_or(self.ring.now() + Duration::from_millis(1));
+            let next = volume.next_timeout().unwrap_or(self.ring.now() + Duration::from_millis(1));
             self.ring.run_once(Some(next)).map_err(|error| error.to_string())?;
         }
         Err(format!("{} does not close", self.volumes[at].name))

@@ -129,10 +129,10 @@ fn elements_are_saved_at_most_once_per_second_and_only_after_changes() {
     testbed.wait_until_saved(&path);
     let first = std::fs::read(&file).unwrap();
     assert_ne!(first, new);
-    assert_eq!(testbed.drive.next_wakeup(), None, "no wakeup is needed");
+    assert_eq!(testbed.drive.next_timeout(), None, "no wakeup is needed");
 
     testbed.execute(testbed.write(3, 16));
-    assert_eq!(testbed.drive.next_wakeup(), None, "further writes to a zone follow from its write pointer");
+    assert_eq!(testbed.drive.next_timeout(), None, "further writes to a zone follow from its write pointer");
     testbed.now += SECOND;
     testbed.execute(testbed.write(4, 16));
     let save_at = testbed.now + SECOND;
@@ -142,7 +142,7 @@ fn elements_are_saved_at_most_once_per_second_and_only_after_changes() {
     let second = std::fs::read(&file).unwrap();
     assert_ne!(second, first, "the last save is more than a second ago");
     testbed.execute(testbed.manage(ZoneAction::Finish, 4));
-    assert_eq!(testbed.drive.next_wakeup(), Some(save_at), "the next one has to wait");
+    assert_eq!(testbed.drive.next_timeout(), Some(save_at), "the next one has to wait");
     for _ in 0..50 {
         testbed.run_once();
     }
@@ -158,7 +158,7 @@ fn a_drive_with_fixed_zones_has_no_elements_and_counts_by_zone() {
     testbed.execute(testbed.write(0, 32));
     testbed.execute(testbed.manage(ZoneAction::Finish, 0));
     testbed.execute(testbed.manage(ZoneAction::Reset, 0));
-    assert_eq!(testbed.drive.next_wakeup(), None);
+    assert_eq!(testbed.drive.next_timeout(), None);
     let facts = testbed.drive.facts();
     let life = facts.life.expect("an image counts");
     assert_eq!((facts.elements, testbed.drive.elements_reset_reason()), (None, None));
@@ -290,7 +290,7 @@ fn elements_that_cannot_be_saved_are_used_while_the_drive_is_open() {
     let warning = testbed.drive.take_warning().expect("there is a warning");
     assert!(warning.contains("cannot be opened") && warning.contains("cannot save the storage elements"), "{warning}");
     assert_eq!(testbed.execute(testbed.write(1, 10)), Status::Success);
-    assert_eq!((testbed.drive.next_wakeup(), testbed.tracker().table().zones[1].len()), (None, 8));
+    assert_eq!((testbed.drive.next_timeout(), testbed.tracker().table().zones[1].len()), (None, 8));
     testbed.close();
 }
 
@@ -352,7 +352,7 @@ fn time_of(model: &mut Model, operation: Operation) -> u64 {
     let mut completions = CompletionQueue::new();
     let mut now = Instant::ZERO;
     while completions.is_empty() {
-        now = now.max(model.next_wakeup().expect("a command is in flight"));
+        now = now.max(model.next_timeout().expect("a command is in flight"));
         model.poll(now, &mut completions);
     }
     assert_eq!(completions.pop().expect("it has ended").status, Status::Success);

@@ -128,7 +128,7 @@ fn members_that_are_older_are_imported_by_force_and_served_only_when_that_is_acc
     let mut completions = CompletionQueue::new();
     while volume.report().members[2].state != "rebuilding" {
         volume.poll(bench.ring.now(), &mut completions);
-        bench.ring.run_once(volume.next_wakeup()).expect("the loop works");
+        bench.ring.run_once(volume.next_timeout()).expect("the loop works");
     }
     // Once this write completes, all members have recorded it.
     bench.write(&mut volume, 1, 4);

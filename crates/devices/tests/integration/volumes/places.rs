@@ -44,7 +44,7 @@ fn hosts_wait_until_the_file_has_the_epoch_in_which_members_changed() {
         if let Some(completion) = completions.pop() {
             break completion;
         }
-        bench.ring.run_once(volume.next_wakeup()).expect("the loop works");
+        bench.ring.run_once(volume.next_timeout()).expect("the loop works");
     };
     assert_eq!((completion.id, completion.status), (CommandId(7), Status::Success));
     assert_eq!(volume.report().state, VolumeState::Degraded);

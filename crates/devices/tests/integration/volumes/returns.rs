@@ -20,7 +20,7 @@ impl Bench {
             volume.poll(self.ring.now(), &mut completions);
             log += &notices(volume);
             let soon = self.ring.now() + zonda_zoned::Duration(50_000_000);
-            self.ring.run_once(Some(volume.next_wakeup().map_or(soon, |at| at.min(soon)))).expect("the loop works");
+            self.ring.run_once(Some(volume.next_timeout().map_or(soon, |at| at.min(soon)))).expect("the loop works");
         }
         log
     }

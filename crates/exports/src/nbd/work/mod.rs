@@ -197,7 +197,7 @@ impl Work {
     }
 
     /// A command has ended.
-    pub(crate) fn completed(&mut self, completion: Completion) {
+    pub(crate) fn on_completion(&mut self, completion: Completion) {
         let (number, part) = ((completion.id.0 >> 32) as u32, completion.id.0 as u32);
         let entry = self.jobs[number as usize].as_mut().expect("a job stays until its commands have completed");
         let shape = self.devices[&entry.device.0].shape;

@@ -107,7 +107,7 @@ impl Testbed {
         let command = self.commands.swap_remove(self.prng.below(self.commands.len() as u64) as usize);
         self.done.push(command.operation.name());
         let completion = self.carry_out(command);
-        self.work.completed(completion);
+        self.work.on_completion(completion);
         self.take();
         true
     }
@@ -273,7 +273,7 @@ fn four_gigabytes_of_trim_are_never_one_command() {
         most = most.max(in_flight.len());
         let Some(id) = in_flight.pop_front() else { break };
         commands += 1;
-        work.completed(Completion::of(id, Status::Success));
+        work.on_completion(Completion::of(id, Status::Success));
     }
     assert_eq!((commands, most, work.is_idle()), (64, 8, true));
 }

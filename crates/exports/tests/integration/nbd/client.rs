@@ -80,7 +80,7 @@ impl Host {
                 result => break result?,
             }
         };
-        self.client.received(&bytes[..count]);
+        self.client.on_bytes(&bytes[..count]);
         Ok(count)
     }
 

@@ -212,9 +212,9 @@ impl Testbed {
         let next = [self.initiator.next_timeout(), of_target].into_iter().flatten().min();
         let next = next.unwrap_or_else(|| panic!("there is no timeout: {:?}", self.initiator.state()));
         self.now = self.now.max(next);
-        self.initiator.timeout(self.now);
+        self.initiator.on_timeout(self.now);
         if let Some(target) = &mut self.target {
-            target.timeout(self.now);
+            target.on_timeout(self.now);
         }
     }
 
@@ -239,9 +239,9 @@ impl Testbed {
     pub fn cut(&mut self, queue: QueueId) {
         if let Some(wire) = self.wires.remove(&queue) {
             if let Some(target) = &mut self.target {
-                target.disconnected(self.now, wire.connection);
+                target.on_disconnect(self.now, wire.connection);
             }
-            self.initiator.disconnected(self.now, queue, "connection reset by peer");
+            self.initiator.on_disconnect(self.now, queue, "connection reset by peer");
         }
     }
 
@@ -252,7 +252,7 @@ impl Testbed {
         let queues: Vec<QueueId> = self.wires.keys().copied().collect();
         self.wires.clear();
         for queue in queues {
-            self.initiator.disconnected(self.now, queue, "connection reset by peer");
+            self.initiator.on_disconnect(self.now, queue, "connection reset by peer");
         }
     }
 
@@ -303,24 +303,24 @@ impl Testbed {
                 let wire = self.wires.get_mut(&queue).unwrap();
                 let chunk = wire.to_target.take(most);
                 let connection = wire.connection;
-                self.target.as_mut().unwrap().received(self.now, connection, chunk);
+                self.target.as_mut().unwrap().on_bytes(self.now, connection, chunk);
             }
             Choice::ToHost(queue) => {
                 let wire = self.wires.get_mut(&queue).unwrap();
                 let chunk = wire.to_host.take(most);
                 if let Some(target) = &mut self.target {
-                    target.sent(self.now, wire.connection, chunk.len());
+                    target.on_sent(self.now, wire.connection, chunk.len());
                 }
                 let chunk = self.damage(chunk);
-                self.initiator.received(self.now, queue, chunk);
+                self.initiator.on_bytes(self.now, queue, chunk);
             }
             Choice::Closed(queue) => {
                 self.wires.remove(&queue);
-                self.initiator.disconnected(self.now, queue, "closed by the server");
+                self.initiator.on_disconnect(self.now, queue, "closed by the server");
             }
             Choice::Complete(index) => {
                 let (device, completion) = self.pending.swap_remove(index);
-                self.target.as_mut().unwrap().completed(self.now, device, completion);
+                self.target.as_mut().unwrap().on_completion(self.now, device, completion);
             }
         }
         true
@@ -340,9 +340,9 @@ impl Testbed {
 
     fn open(&mut self, index: usize) {
         let queue = self.connecting.swap_remove(index);
-        let connection = self.target.as_mut().and_then(|target| target.connected(self.now, 0, "192.0.2.9:50000"));
+        let connection = self.target.as_mut().and_then(|target| target.on_connect(self.now, 0, "192.0.2.9:50000"));
         let Some(connection) = connection else {
-            self.initiator.disconnected(self.now, queue, "connection refused");
+            self.initiator.on_disconnect(self.now, queue, "connection refused");
             return;
         };
         let wire = Wire {
@@ -353,7 +353,7 @@ impl Testbed {
             is_closed: false,
         };
         self.wires.insert(queue, wire);
-        self.initiator.connected(self.now, queue);
+        self.initiator.on_connect(self.now, queue);
     }
 
     fn host_effects(&mut self) {
@@ -372,9 +372,9 @@ impl Testbed {
                         && let Some(target) = &mut self.target
                     {
                         while !wire.is_closed && !wire.to_target.is_empty() {
-                            target.received(self.now, wire.connection, wire.to_target.take(usize::MAX));
+                            target.on_bytes(self.now, wire.connection, wire.to_target.take(usize::MAX));
                         }
-                        target.disconnected(self.now, wire.connection);
+                        target.on_disconnect(self.now, wire.connection);
                     }
                 }
                 Effect::Event(event) => self.events.push(event),
@@ -398,7 +398,7 @@ impl Testbed {
                 Of::Close { connection, .. } => wire(connection).into_iter().for_each(|wire| wire.is_closed = true),
                 Of::Authenticate { connection } => {
                     if let Some(step) = target.auth_step(connection) {
-                        target.authenticated(self.now, step.run());
+                        target.on_authenticated(self.now, step.run());
                     }
                 }
                 Of::Submit { device, command, .. } => {

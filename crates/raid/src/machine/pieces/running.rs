@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use zonda_zoned::{Instant, Slab};
+use zonda_zoned::{IndexSlab, Instant};
 
 use super::super::members::{Members, Work};
 use super::Piece;
@@ -12,12 +12,12 @@ use crate::tables::SegmentIndex;
 /// one is dropped with its last read.
 #[derive(Debug)]
 pub(in crate::machine) struct Pieces {
-    pieces: Slab<Piece>,
+    pieces: IndexSlab<Piece>,
 }
 
 impl Pieces {
     pub(in crate::machine) fn new() -> Pieces {
-        Pieces { pieces: Slab::new() }
+        Pieces { pieces: IndexSlab::new() }
     }
 
     pub(super) fn begin(&mut self, piece: Piece) -> u32 {

@@ -14,7 +14,7 @@ mod singly;
 mod verify;
 
 use bytes::Bytes;
-use zonda_zoned::{Slab, Status};
+use zonda_zoned::{IndexSlab, Status};
 
 use super::members::Members;
 use super::segments::Segments;
@@ -35,8 +35,8 @@ pub(super) use verify::record_in_memory;
 /// [`computed`](Reads::computed). The call that completes the last block returns the result.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
-    fetches: Slab<Fetch>,
-    repairs: Slab<Repair>,
+    fetches: IndexSlab<Fetch>,
+    repairs: IndexSlab<Repair>,
     /// Blocks that were reconstructed from the rest of their stripe.
     reconstructed_blocks: u64,
     /// Unreadable blocks of host reads, counted each time.

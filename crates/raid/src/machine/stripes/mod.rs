@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::ops::Index;
 
 use bytes::Bytes;
-use zonda_zoned::{Duration, Instant, Slab};
+use zonda_zoned::{Duration, IndexSlab, Instant};
 
 use super::segments::Segments;
 use super::spec::Spec;
@@ -39,7 +39,7 @@ pub(super) use stripe::{Block, Mover, NO_REQUEST, Piece, Source, Stripe};
 /// newer one [retires](Stripes::retire) it.
 #[derive(Debug)]
 pub(super) struct Stripes {
-    slab: Slab<Stripe>,
+    slab: IndexSlab<Stripe>,
     /// For each [`Stream`].
     queues: [Queue; 3],
     /// Host blocks that wait in stripes.
@@ -66,7 +66,7 @@ const RELOCATION_WAIT: u64 = 100;
 impl Stripes {
     pub(super) fn new() -> Stripes {
         Stripes {
-            slab: Slab::new(),
+            slab: IndexSlab::new(),
             queues: std::array::from_fn(|_| Queue::default()),
             buffered_blocks: 0,
             spare: Spare::default(),

@@ -171,7 +171,7 @@ impl Peer {
     }
 
     /// Processes received bytes.
-    pub(super) fn received(&mut self, now: Instant, queue: usize, chunk: Bytes) {
+    pub(super) fn on_bytes(&mut self, now: Instant, queue: usize, chunk: Bytes) {
         if let Some(line) = &mut self.lines[queue] {
             line.reader.push(chunk);
         }

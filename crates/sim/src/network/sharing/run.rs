@@ -321,7 +321,7 @@ impl NetworkRun<'_> {
         self.with_sharing(|run, sharing| {
             let member = &mut sharing.members[host];
             if member.links[queue] == Some(id) {
-                member.peer.received(run.now, queue, chunk);
+                member.peer.on_bytes(run.now, queue, chunk);
             }
         });
     }
@@ -349,7 +349,7 @@ impl NetworkRun<'_> {
             });
         }
         let target = self.server.target.as_mut().expect("a save in progress belongs to a running server");
-        target.reservations_saved(now, device, result.is_ok());
+        target.on_reservations_saved(now, device, result.is_ok());
     }
 
     /// Expires commands of lost connections that the target has released: they took effect, or

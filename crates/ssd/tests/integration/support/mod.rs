@@ -173,7 +173,7 @@ impl Rig {
 
     /// Handles one instant; false when nothing is in flight.
     pub fn step(&mut self) -> bool {
-        let Some(next) = self.drive.next_wakeup() else { return false };
+        let Some(next) = self.drive.next_timeout() else { return false };
         self.now = self.now.max(next);
         self.collect();
         true
@@ -198,7 +198,7 @@ impl Rig {
     /// Runs up to and including an instant.
     pub fn run_until_us(&mut self, microseconds: u64) {
         let until = Instant(microseconds * 1_000);
-        while self.drive.next_wakeup().is_some_and(|next| next <= until) {
+        while self.drive.next_timeout().is_some_and(|next| next <= until) {
             self.step();
         }
         self.now = until;

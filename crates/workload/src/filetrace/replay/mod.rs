@@ -39,7 +39,8 @@ impl<D: ZonedDevice> Replay<D> {
                 Some(Event::Failed(error)) => return Err(error),
                 Some(Event::Done { .. }) => unreachable!("no request was submitted"),
                 None => {
-                    now = files.next_wakeup().expect("a store that is neither ready nor failed has commands in flight");
+                    now =
+                        files.next_timeout().expect("a store that is neither ready nor failed has commands in flight");
                 }
             }
         }

@@ -209,7 +209,7 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
     /// The time of the next event.
     fn next_moment(&self) -> Option<Instant> {
         let timer = self.thinking.first().map(|(until, _)| *until);
-        let next = [timer, self.files.next_wakeup().filter(|_| self.is_at_work())];
+        let next = [timer, self.files.next_timeout().filter(|_| self.is_at_work())];
         next.into_iter().flatten().min()
     }
 
@@ -249,7 +249,7 @@ impl<D: ZonedDevice, I: Iterator<Item = TraceEntry>> Run<D, I> {
 
     /// Waits for padding and resets in the background, so that the device's counters are complete.
     fn drain(&mut self) {
-        while let Some(next) = self.files.next_wakeup() {
+        while let Some(next) = self.files.next_timeout() {
             self.now = self.now.max(next);
             self.files.run_once(self.now);
             while self.files.poll_event().is_some() {}

@@ -59,7 +59,7 @@ impl Testbed {
             }
         }
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
-        let Some(at) = wake.into_iter().chain(self.files.next_wakeup()).min() else { return };
+        let Some(at) = wake.into_iter().chain(self.files.next_timeout()).min() else { return };
         self.now = self.now.max(at);
         self.files.run_once(self.now);
         while let Some(ended) = self.files.poll() {

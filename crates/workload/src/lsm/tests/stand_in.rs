@@ -124,7 +124,7 @@ impl Files for StandIn {
         self.ended.pop_front()
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         self.in_flight.front().map(|(at, _)| *at)
     }
 

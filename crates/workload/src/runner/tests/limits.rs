@@ -75,8 +75,8 @@ impl ZonedDevice for Lossy {
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         self.0.poll(now, completions);
     }
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.0.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.0.next_timeout()
     }
 }
 
@@ -225,8 +225,8 @@ impl ZonedDevice for FailsWrites {
             });
         }
     }
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.device.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.device.next_timeout()
     }
 }
 

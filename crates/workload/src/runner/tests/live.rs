@@ -63,7 +63,7 @@ impl ZonedDevice for Lost {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
+    fn next_timeout(&self) -> Option<Instant> {
         (!self.ended.is_empty()).then_some(Instant::ZERO)
     }
 }

@@ -48,8 +48,8 @@ impl<D: ZonedDevice> ZonedDevice for FaultyDevice<D> {
         }
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
     }
 }
 

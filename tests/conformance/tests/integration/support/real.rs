@@ -121,8 +121,8 @@ impl<D: Drive> ZonedDevice for Live<D> {
         self.drive_mut().poll(now, completions);
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.drive().next_wakeup()
+    fn next_timeout(&self) -> Option<Instant> {
+        self.drive().next_timeout()
     }
 }
 
@@ -133,7 +133,7 @@ impl<D: Drive> TestBackend for Live<D> {
 
     fn wait(&mut self) {
         let latest = self.ring.now() + WAIT_MAX;
-        let until = self.drive().next_wakeup().map_or(latest, |at| at.min(latest));
+        let until = self.drive().next_timeout().map_or(latest, |at| at.min(latest));
         self.ring.run_once(Some(until)).expect("the event loop works");
     }
 

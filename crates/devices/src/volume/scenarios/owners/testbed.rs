@@ -328,7 +328,7 @@ impl Testbed {
     fn next_event(&self) -> Option<Instant> {
         let wakeups =
             self.programs.iter().filter(|program| !program.is_paused).filter_map(|program| match &program.state {
-                State::Up { drive, .. } => drive.next_wakeup().map(|at| at.max(self.now)),
+                State::Up { drive, .. } => drive.next_timeout().map(|at| at.max(self.now)),
                 _ => None,
             });
         wakeups.chain((self.actions_left > 0).then_some(self.next_action_at)).min()
