@@ -38,7 +38,7 @@ setup:
 
 demo: setup
 	@echo "building zonda (a few minutes the first time)"
-	@cargo build --release --package zonda-cli
+	@cargo build --release --package zonda-cli --no-default-features
 	@target/release/zonda demo --out out/demo
 
 check: setup

@@ -28,7 +28,9 @@ static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
-use commands::{advise, bench, demo, drive, lab, reload, secret, serve, sim, status, volume, zone};
+#[cfg(feature = "simulation")]
+use commands::sim;
+use commands::{advise, bench, demo, drive, lab, reload, secret, serve, status, volume, zone};
 
 /// A storage stack for zoned (NVMe ZNS) SSDs: serve, simulate and benchmark drives
 #[derive(Debug, Parser)]
@@ -44,7 +46,6 @@ const FIRST_STEPS: &str = "First steps:
   zonda drive profiles            list the built-in drive profiles
   zonda bench examples/tour.toml  run a job file
   zonda serve                     serve a persistent drive over NVMe/TCP
-  zonda sim                       test zonda with random scenarios
 
 Exit codes: 0 success; 1 the run failed; 2 invalid input or usage.";
 
@@ -78,6 +79,7 @@ enum Command {
     #[command(long_about = bench::LONG_ABOUT)]
     Bench(bench::BenchArgs),
     /// Test zonda with random scenarios, one for each seed
+    #[cfg(feature = "simulation")]
     #[command(long_about = sim::LONG_ABOUT)]
     Sim(sim::SimArgs),
     /// Reproduce published measurements on the drive model
@@ -103,6 +105,7 @@ fn main() -> ExitCode {
         Command::Member(command) => volume::run_member(&command),
         Command::Secret(args) => secret::run(&args),
         Command::Bench(args) => bench::run(&args),
+        #[cfg(feature = "simulation")]
         Command::Sim(args) => sim::run(&args),
         Command::Lab(command) => lab::run(&command),
         Command::Advise(args) => advise::run(&args),

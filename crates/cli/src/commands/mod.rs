@@ -9,6 +9,7 @@ pub(crate) mod lab;
 pub(crate) mod reload;
 pub(crate) mod secret;
 pub(crate) mod serve;
+#[cfg(feature = "simulation")]
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod volume;
