@@ -14,6 +14,7 @@ mod progress;
 mod remedies;
 mod report;
 mod results;
+mod signals;
 mod table;
 mod units;
 mod zone_map;
@@ -95,6 +96,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|error| without_useless_tip(error).exit());
+    if let Err(error) = signals::survive_file_size_limits() {
+        let failure = errors::Failure::input(
+            format!("cannot install a signal handler: {error}"),
+            "raise the limit of open files (ulimit -n)",
+        );
+        return failure.report();
+    }
     let result = match cli.command {
         Command::Drive(command) => drive::run(&command),
         Command::Serve(args) => serve::run(&args),

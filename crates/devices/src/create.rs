@@ -91,7 +91,8 @@ fn create_files(path: &Path, spec: &ImageSpec) -> Result<(), DriveError> {
 
 fn failed(what: String) -> DriveError {
     let help = if what.contains(FILE_TOO_LARGE) {
-        "reduce the size of the drive: fewer --zones, or a smaller --zone-capacity; or choose a directory on another file system"
+        "reduce the size of the drive: fewer --zones, or a smaller --zone-capacity; or raise the limit of the process \
+         (ulimit -f), or choose a directory on another file system"
     } else {
         "free space, or choose another directory, and try again"
     };

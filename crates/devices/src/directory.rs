@@ -269,7 +269,7 @@ pub(crate) fn cannot_make(path: &Path, error: &io::Error) -> DriveError {
 }
 
 /// Why a file of an image cannot be created: free space does not help.
-pub(crate) const FILE_TOO_LARGE: &str = "a file of this size is too large for the file system";
+pub(crate) const FILE_TOO_LARGE: &str = "a file of this size exceeds a limit of the file system or of this process";
 
 /// Maps an error of the system to one of the image.
 pub(crate) fn file_error(error: &io::Error) -> FileError {

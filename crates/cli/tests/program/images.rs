@@ -3,7 +3,11 @@
 use std::fs::{OpenOptions, Permissions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 use super::server::Server;
 use super::{assert_golden, file, json_in, output_in, refused_in, scratch, wait_until, zonda_in};
@@ -46,6 +50,25 @@ fn an_image_is_created_shown_and_checked() {
     assert_eq!(sheet["life"]["host_write_bytes"], 1536 << 10);
     let verdict = json_in(&directory, &["drive", "check", "drives/a", "--json"]);
     assert_eq!((&verdict["is_healthy"], &verdict["blocks_verified"]), (&true.into(), &384.into()));
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_and_does_not_kill_the_program() {
+    let directory = scratch("file-size-limit");
+    let limited = format!("ulimit -f 1; exec {} drive create small --profile tiny", env!("CARGO_BIN_EXE_zonda"));
+    let ran = Command::new("sh").args(["-c", &limited]).current_dir(&*directory).output().expect("sh runs");
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(2), "{}: {stderr}", ran.status);
+    assert!(stderr.contains("ulimit -f"), "{stderr}");
+
+    make_image(&directory);
+    let server = Server::start(&directory, &["drives/a", "--quiet"]);
+    let nothing = Rlimit { current: Some(0), maximum: None };
+    prlimit(Some(server.process()), Resource::Fsize, nothing).expect("the limit of an own process can be set");
+    server.signal(Signal::TERM);
+    let (status, log) = server.wait();
+    assert_eq!(status.signal(), None, "{status}: {log}");
+    output_in(&directory, &["drive", "check", "drives/a", "--quiet"]);
 }
 
 #[test]

@@ -78,8 +78,12 @@ impl Server {
         wait_until("all hosts are disconnected", is_alone);
     }
 
+    pub(crate) fn process(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+        kill_process(self.process(), signal).expect("it runs");
     }
 
     /// Stops it with SIGTERM; it must end well. Returns its log.
