@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use zonda_zoned::{Instant, Status};
 
+use super::address::{Address, Location};
 use super::collector::{Urgency, victim};
 use super::stripes::{Block, Mover, Source};
 use super::{Space, Volume};
 use crate::bug::SeededBug;
 use crate::format::{LostPlace, Record, Tombstone, Tombstones, read_tombstones, tombstones_per_block};
 use crate::shape::Stream;
-use crate::tables::{Address, Location, Physical, SegmentIndex};
+use crate::tables::{Physical, SegmentIndex};
 
 impl Volume {
     pub(super) fn pump_collector(&mut self) {

@@ -3,29 +3,30 @@
 use zonda_zoned::Status;
 
 use super::Volume;
-use super::stripes::{Mover, NO_REQUEST, Source};
+use super::address::Location;
+use super::stripes::{Mover, Source, StripeKey};
 use crate::format::Tombstone;
-use crate::tables::{Location, SegmentIndex};
+use crate::tables::SegmentIndex;
 
 impl Volume {
-    pub(super) fn commit(&mut self, index: u32, segment: SegmentIndex) {
+    pub(super) fn commit(&mut self, key: StripeKey, segment: SegmentIndex) {
         let Volume { spec, stripes, segments, .. } = self;
-        stripes.place_absent(spec, segments, index);
-        segments.note_metadata(spec, segment, &stripes[index]);
-        let number = stripes[index].number;
+        stripes.place_absent(spec, segments, key);
+        segments.note_metadata(spec, segment, &stripes[key]);
+        let number = stripes[key].number;
         let mut ended = stripes.take_list();
-        for at in 0..self.stripes[index].blocks.len() as u32 {
+        for at in 0..self.stripes[key].blocks.len() as u32 {
             let Volume { spec, stripes, segments, map, .. } = self;
-            let place = stripes.place_of(spec, segments, index, at);
-            let (lba, source) = stripes.take_source(index, at);
+            let place = stripes.place_of(spec, segments, key, at);
+            let (lba, source) = stripes.take_source(key, at);
             match source {
                 Source::Host { request } => {
-                    map.publish(stripes, segments, lba, (index, at), place);
+                    map.publish(stripes, segments, lba, (key, at), place);
                     stripes.unbuffer_one();
-                    match ended.last_mut() {
-                        _ if request == NO_REQUEST => {}
-                        Some((last, parts)) if *last == request => *parts += 1,
-                        _ => ended.push((request, 1)),
+                    match (request, ended.last_mut()) {
+                        (None, _) => {}
+                        (Some(request), Some((last, parts))) if *last == request => *parts += 1,
+                        (Some(request), _) => ended.push((request, 1)),
                     }
                 }
                 Source::Moved { from, sequence, mover } => {
@@ -40,9 +41,9 @@ impl Volume {
                 Source::Trim { request, tombstones, olds } => {
                     segments.add_tombstones(place, tombstones.len() as u32);
                     map.tombstones_ended(olds.len());
-                    stripes.put_trim(index, at, request, olds);
+                    stripes.put_trim(key, at, request, olds);
                     for (place, lba) in tombstones.iter().flat_map(Tombstone::lbas).enumerate() {
-                        map.publish_trimmed(stripes, segments, lba, (index, at, place), segment);
+                        map.publish_trimmed(stripes, segments, lba, (key, at, place), segment);
                     }
                     stripes.unbuffer_one();
                     ended.push((request, 1));
@@ -65,7 +66,7 @@ impl Volume {
                 }
             }
         }
-        self.stripes.finish(index, &mut ended);
+        self.stripes.finish(key, &mut ended);
         self.segments.stripe_complete(&self.spec, &mut self.members, segment, number);
         for (request, parts) in ended.drain(..) {
             self.end_part(request, parts, Status::Success);

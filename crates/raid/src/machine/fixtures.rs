@@ -1,7 +1,7 @@
 //! Components of a volume for unit tests of one owner: three members, RAID 5, no drives and no
 //! hosts.
 
-use zonda_zoned::{Blocks, Completion, Geometry, Instant, Outcome, Status};
+use zonda_zoned::{Blocks, CommandId, Completion, Geometry, Instant, Key, Outcome, Status};
 
 use super::members::{Member, Members, MetadataLog, Verdict, Work};
 use super::segments::Segments;
@@ -11,6 +11,11 @@ use crate::{Level, MemberIndex, Scheme, StreamShape, Tuning, VolumeConfig};
 
 /// Zones of each member.
 pub(super) const ZONES: u32 = 24;
+
+/// A key of this index, where an owner only stores keys of another.
+pub(super) fn key<T>(index: u32) -> Key<T> {
+    Key::of_command(CommandId(u64::from(index))).expect("keys have smaller indices")
+}
 
 /// A configuration with stripes of two blocks, groups of `group_stripes`.
 pub(super) fn spec(group_stripes: u32, is_cache_volatile: bool) -> Spec {

@@ -5,7 +5,7 @@ use zonda_zoned::{Command, CommandId, Instant, Operation, Payload, QueueFull, St
 
 use super::map::{Map, Reach};
 use super::members::Waiter;
-use super::requests::Answer;
+use super::requests::{Answer, RequestKey};
 use super::{Phase, Volume};
 use crate::bug::SeededBug;
 use crate::limits::{BUFFERED_BLOCKS_MAX, REQUEST_BLOCKS_MAX};
@@ -148,7 +148,7 @@ impl Volume {
 
     /// Some parts of a request have completed.
     #[inline]
-    pub(super) fn end_part(&mut self, request: u32, parts: u64, status: Status) {
+    pub(super) fn end_part(&mut self, request: RequestKey, parts: u64, status: Status) {
         let flushes = self.spec.is_cache_volatile() && self.is_ready() && !self.spec.has(SeededBug::DryFlush);
         if self.requests.end_part(&self.spec, request, parts, status, flushes) {
             self.when_durable(Waiter::Request(request));

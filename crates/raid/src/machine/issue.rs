@@ -3,6 +3,7 @@
 use zonda_zoned::{Outcome, Status};
 
 use super::Volume;
+use super::stripes::StripeKey;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::{Event, FailReason};
@@ -29,59 +30,59 @@ impl Volume {
         }
     }
 
-    pub(super) fn on_chunk(&mut self, member: MemberIndex, index: u32, status: Status, outcome: &Outcome) {
-        let number = self.stripes[index].number;
-        let segment = self.stripes[index].segment.expect("a stripe that is being written has a segment");
+    pub(super) fn on_chunk(&mut self, member: MemberIndex, key: StripeKey, status: Status, outcome: &Outcome) {
+        let number = self.stripes[key].number;
+        let segment = self.stripes[key].segment.expect("a stripe that is being written has a segment");
         let slot = if status.is_success() {
             self.segments.place_chunk(&self.members, member, segment, number, outcome)
         } else {
             None
         };
-        self.stripes.chunk_ended(index, member, slot);
+        self.stripes.chunk_ended(key, member, slot);
         if slot.is_some() {
             self.members[member].forgive_failures();
         } else if self.members[member].is_present() && status != Status::CapacityExceeded {
             self.suspect(member, segment);
         }
-        if self.spec.has(SeededBug::HastyAcknowledgement) && self.stripes[index].present.is_power_of_two() {
-            for request in self.stripes.take_requests(index) {
+        if self.spec.has(SeededBug::HastyAcknowledgement) && self.stripes[key].present.is_power_of_two() {
+            for request in self.stripes.take_requests(key) {
                 self.end_part(request, 1, Status::Success);
             }
         }
-        if self.stripes[index].pending == 0 {
-            self.stripe_ended(index);
+        if self.stripes[key].pending == 0 {
+            self.stripe_ended(key);
         }
     }
 
     /// All commands of a stripe have ended.
-    pub(super) fn stripe_ended(&mut self, index: u32) {
+    pub(super) fn stripe_ended(&mut self, key: StripeKey) {
         self.wake();
-        let stripe = &self.stripes[index];
+        let stripe = &self.stripes[key];
         let present = self.members.present_bits();
         let segment = stripe.segment.expect("it was written somewhere");
         let has_failed = stripe.failed & present != 0 && !self.spec.has(SeededBug::IgnoredChunkError);
         if has_failed || !self.spec.is_stripe_decodable(stripe.present & present, stripe.number) {
-            return self.write_again(index);
+            return self.write_again(key);
         }
         if !self.members.is_epoch_durable() {
             // Without its failed members a stripe counts only once the others have recorded their
             // failure.
-            self.members.wait_for_epoch(index);
+            self.members.wait_for_epoch(key);
             return;
         }
         if self.members.space_found(self.now) {
             self.events.push_back(Event::SpaceAvailable);
         }
-        self.commit(index, segment);
+        self.commit(key, segment);
     }
 
-    fn write_again(&mut self, index: u32) {
-        let (segment, is_often) = self.stripes.take_back(index);
+    fn write_again(&mut self, key: StripeKey) {
+        let (segment, is_often) = self.stripes.take_back(key);
         self.segments.stripe_failed(&self.spec, &mut self.members, segment);
         if is_often && !self.members.is_full(self.now) {
             // One member at a time, the one with the most errors: another may have failed just this
             // once.
-            let failed = self.stripes[index].failed;
+            let failed = self.stripes[key].failed;
             let errors = |member: &MemberIndex| (self.members[*member].errors(), std::cmp::Reverse(member.0));
             let worst = self.members.present().filter(|member| failed >> member.0 & 1 == 1).max_by_key(errors);
             // A member that the volume needs is blamed only if its zones are intact.
@@ -93,6 +94,6 @@ impl Volume {
                 self.evict(worst, FailReason::Errors);
             }
         }
-        self.stripes.write_again(index);
+        self.stripes.write_again(key);
     }
 }

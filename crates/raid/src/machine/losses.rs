@@ -23,6 +23,7 @@ use bytes::Bytes;
 use zonda_zoned::{Blocks, Lba, LbaRange, Status};
 
 use super::Volume;
+use super::address::Address;
 use super::reads::{Purpose, Unreadable};
 use super::stripes::{Block, Mover, Source};
 use crate::bug::SeededBug;
@@ -30,7 +31,7 @@ use crate::event::Event;
 use crate::format::{LostPlace, Record, Tombstone, crc, tombstones_per_block};
 use crate::limits::{CONFIRMED_BLOCKS_MAX, REPAIRED_STRIPES_MAX, UNREADABLE_BLOCKS_MAX};
 use crate::shape::Stream;
-use crate::tables::{Address, Physical, SegmentIndex};
+use crate::tables::{Physical, SegmentIndex};
 
 /// Owns the unreadable blocks, until they are readable, superseded, or recorded as lost.
 #[derive(Debug, Default)]

@@ -34,6 +34,10 @@
 //! status.rs, invariants.rs, inspect.rs
 //! ```
 //!
+//! What is in flight has keys of its type ([`requests::RequestKey`], [`stripes::StripeKey`],
+//! [`reads::FetchKey`], [`reads::RepairKey`], [`pieces::PieceKey`]); the map stores a location as an
+//! [`address::Address`].
+//!
 //! Long-running jobs: each has private state and invariants, and its handlers use all owners.
 //!
 //! ```text
@@ -43,6 +47,7 @@
 //! pieces/            runs of stripes that these two read
 //! ```
 
+mod address;
 mod collecting;
 mod collector;
 mod commit;

@@ -9,7 +9,8 @@ use zonda_zoned::Status;
 
 use super::Volume;
 use super::collector::victim;
-use super::stripes::{NO_REQUEST, Source};
+use super::requests::RequestKey;
+use super::stripes::{Source, StripeKey};
 use crate::MemberIndex;
 use crate::event::FailReason;
 use crate::limits::RELOCATION_SEGMENTS;
@@ -179,7 +180,7 @@ impl Volume {
     /// Ends the stripes of hosts that wait in a stream. Tombstones in them continue, as long as
     /// there is space for them.
     fn end_ready(&mut self, stream: Stream) {
-        let mut ended: Vec<(u32, Status)> = Vec::new();
+        let mut ended: Vec<(RequestKey, Status)> = Vec::new();
         let may_move = !self.is_shut(Stream::Relocation) && !self.members.is_full(self.now);
         while let Some(index) = self.stripes.next_ready(stream) {
             for at in 0..self.stripes[index].blocks.len() as u32 {
@@ -188,9 +189,7 @@ impl Volume {
                     Source::Host { request } => {
                         self.map.withdraw(&mut self.stripes, &self.segments, (index, at));
                         self.stripes.unbuffer_one();
-                        if request != NO_REQUEST {
-                            ended.push((request, NO_SPACE));
-                        }
+                        ended.extend(request.map(|request| (request, NO_SPACE)));
                     }
                     Source::Trim { request, tombstones, olds } if may_move => {
                         let (map, mut reach) = self.map_and_reach();
@@ -220,7 +219,7 @@ impl Volume {
     /// Even relocation is out of space: tombstones that wait there become padding.
     fn end_trims_in_relocation(&mut self) {
         let mut ended = Vec::new();
-        let stripes: Vec<u32> = self.stripes.ready(Stream::Relocation).collect();
+        let stripes: Vec<StripeKey> = self.stripes.ready(Stream::Relocation).collect();
         for index in stripes {
             for at in 0..self.stripes[index].blocks.len() as u32 {
                 if let Some(Source::Trim { request, tombstones, olds }) = self.stripes.pad_trim(index, at) {
@@ -235,7 +234,7 @@ impl Volume {
         self.end_parts(ended);
     }
 
-    fn end_parts(&mut self, ended: Vec<(u32, Status)>) {
+    fn end_parts(&mut self, ended: Vec<(RequestKey, Status)>) {
         for (request, status) in ended {
             self.end_part(request, 1, status);
         }

@@ -4,12 +4,13 @@ use bytes::Bytes;
 use zonda_zoned::{CommandId, Outcome, Status};
 
 use super::Volume;
-use super::reads::{Computed, Ended, Purpose, record_in_memory};
+use super::address::Location;
+use super::reads::{Computed, Ended, FetchKey, Purpose, RepairKey, record_in_memory};
 use super::requests::Answer;
 use super::stripes::Mover;
 use crate::limits::REPAIRED_STRIPES_MAX;
 use crate::shape::Stream;
-use crate::tables::{Location, Physical};
+use crate::tables::Physical;
 
 impl Volume {
     /// The result of a read is fixed when it is accepted: the segments it reads from stay until it
@@ -65,44 +66,49 @@ impl Volume {
     }
 
     #[inline]
-    pub(super) fn on_fetch(&mut self, index: u32, status: Status, outcome: Outcome) {
-        if let Some(place) = self.reads.on_answer(&self.members, index, status) {
+    pub(super) fn on_fetch(&mut self, key: FetchKey, status: Status, outcome: Outcome) {
+        if let Some(place) = self.reads.on_answer(&self.members, key, status) {
             self.suspect(place.member, place.segment);
         }
         let Volume { spec, members, segments, requests, reads, .. } = self;
-        let ended = reads.on_fetch(spec, members, segments, requests, index, status, outcome);
+        let ended = reads.on_fetch(spec, members, segments, requests, key, status, outcome);
         self.count_found_by_reads();
         self.fetch_ended(ended);
     }
 
-    pub(super) fn on_fetch_block(&mut self, index: u32, at: u32, status: Status, outcome: Outcome) {
-        if let Some(place) = self.reads.on_answer(&self.members, index, status) {
+    pub(super) fn on_fetch_block(&mut self, key: FetchKey, at: u32, status: Status, outcome: Outcome) {
+        if let Some(place) = self.reads.on_answer(&self.members, key, status) {
             self.suspect(place.member, place.segment);
         }
         let Volume { spec, members, segments, requests, reads, .. } = self;
-        let ended = reads.on_fetch_block(spec, members, segments, requests, (index, at), status, outcome);
+        let ended = reads.on_fetch_block(spec, members, segments, requests, (key, at), status, outcome);
         self.count_found_by_reads();
         self.fetch_ended(ended);
     }
 
-    pub(super) fn on_source(&mut self, index: u32, source: u8, status: Status, outcome: &Outcome) {
-        if let Some(place) = self.reads.on_source_answer(&self.members, index, source, status) {
+    pub(super) fn on_source(&mut self, key: RepairKey, source: u8, status: Status, outcome: &Outcome) {
+        if let Some(place) = self.reads.on_source_answer(&self.members, key, source, status) {
             self.suspect(place.member, place.segment);
         }
         let Volume { spec, members, segments, reads, .. } = self;
-        let computed = reads.on_source(spec, members, segments, index, source, status, outcome);
+        let computed = reads.on_source(spec, members, segments, key, source, status, outcome);
         self.count_found_by_reads();
         if let Some(computed) = computed {
             self.on_computed(computed);
         }
     }
 
-    pub(super) fn on_source_block(&mut self, (index, source, at): (u32, u8, u32), status: Status, outcome: Outcome) {
-        if let Some(place) = self.reads.on_source_answer(&self.members, index, source, status) {
+    pub(super) fn on_source_block(
+        &mut self,
+        (key, source, at): (RepairKey, u8, u32),
+        status: Status,
+        outcome: Outcome,
+    ) {
+        if let Some(place) = self.reads.on_source_answer(&self.members, key, source, status) {
             self.suspect(place.member, place.segment);
         }
         let Volume { spec, members, segments, reads, .. } = self;
-        let computed = reads.on_source_block(spec, members, segments, (index, source, at), status, outcome);
+        let computed = reads.on_source_block(spec, members, segments, (key, source, at), status, outcome);
         self.count_found_by_reads();
         if let Some(computed) = computed {
             self.on_computed(computed);

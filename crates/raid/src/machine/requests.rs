@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, CommandId, Completion, IndexSlab, Outcome, Payload, Status};
+use zonda_zoned::{BlockBuffer, CommandId, Completion, Key, Outcome, Payload, Slab, Status};
 
 use super::spec::Spec;
 use crate::limits::REQUESTS_MAX;
@@ -17,15 +17,18 @@ use crate::limits::REQUESTS_MAX;
 /// Owns the outstanding requests of hosts, and their completions.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    requests: IndexSlab<Request>,
+    requests: Slab<Request>,
     completions: VecDeque<Completion>,
     /// Blocks written by hosts.
     host_blocks: u64,
 }
 
+/// A request that has not completed.
+pub(super) type RequestKey = Key<Request>;
+
 /// A request in flight.
 #[derive(Debug)]
-struct Request {
+pub(super) struct Request {
     id: CommandId,
     /// Outstanding parts: blocks of a write, fetches of a read, stripes or members of a flush.
     pending: u64,
@@ -54,23 +57,23 @@ pub(super) enum Answer {
 impl Requests {
     /// Begins a request that waits for this many parts.
     #[inline]
-    pub(super) fn begin(&mut self, id: CommandId, pending: u64, answer: Answer) -> u32 {
+    pub(super) fn begin(&mut self, id: CommandId, pending: u64, answer: Answer) -> RequestKey {
         self.requests.insert(Request { id, pending, status: Status::Success, answer })
     }
 
     /// Begins a write, each block of which is a part.
-    pub(super) fn begin_write(&mut self, id: CommandId, blocks: u64) -> u32 {
+    pub(super) fn begin_write(&mut self, id: CommandId, blocks: u64) -> RequestKey {
         self.host_blocks += blocks;
         self.begin(id, blocks, Answer::None)
     }
 
     /// A request waits for more parts.
-    pub(super) fn add_parts(&mut self, request: u32, parts: u64) {
+    pub(super) fn add_parts(&mut self, request: RequestKey, parts: u64) {
         self.requests[request].pending += parts;
     }
 
     /// Blocks of a read have arrived, the first of them is block `at` of the request.
-    pub(super) fn add_data(&mut self, request: u32, at: u32, data: Bytes) {
+    pub(super) fn add_data(&mut self, request: RequestKey, at: u32, data: Bytes) {
         if let Answer::Pieces { pieces, .. } = &mut self.requests[request].answer {
             pieces.push((at, data));
         }
@@ -78,7 +81,7 @@ impl Requests {
 
     /// The same for a whole buffer: usually it has all requested blocks.
     #[inline]
-    pub(super) fn add_buffer(&mut self, request: u32, at: u32, mut buffer: Box<BlockBuffer>) {
+    pub(super) fn add_buffer(&mut self, request: RequestKey, at: u32, mut buffer: Box<BlockBuffer>) {
         let answer = &mut self.requests[request].answer;
         match answer {
             Answer::Pieces { bytes, .. } if buffer.data.len() == *bytes => {
@@ -90,7 +93,7 @@ impl Requests {
     }
 
     /// A request will end with an error, unless it does already.
-    pub(super) fn set_error(&mut self, request: u32, status: Status) {
+    pub(super) fn set_error(&mut self, request: RequestKey, status: Status) {
         let entry = &mut self.requests[request];
         if entry.status.is_success() {
             entry.status = status;
@@ -98,7 +101,7 @@ impl Requests {
     }
 
     /// A request will end with this status.
-    pub(super) fn set_status(&mut self, request: u32, status: Status) {
+    pub(super) fn set_status(&mut self, request: RequestKey, status: Status) {
         self.requests[request].status = status;
     }
 
@@ -108,7 +111,7 @@ impl Requests {
     pub(super) fn end_part(
         &mut self,
         spec: &Spec,
-        request: u32,
+        request: RequestKey,
         parts: u64,
         status: Status,
         flushes_caches: bool,
@@ -148,9 +151,9 @@ impl Requests {
 
     /// The volume is lost: outstanding requests would never complete.
     pub(super) fn end_all(&mut self, status: Status) {
-        let numbers: Vec<u32> = self.requests.iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            let request = self.requests.remove(number);
+        let keys: Vec<RequestKey> = self.requests.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            let request = self.requests.remove(key);
             self.refuse(request.id, status);
         }
     }
@@ -176,7 +179,7 @@ impl Requests {
     }
 
     /// Whether a request waits for its last part.
-    pub(super) fn awaits_last_part(&self, request: u32) -> bool {
+    pub(super) fn awaits_last_part(&self, request: RequestKey) -> bool {
         self.requests[request].pending == 1
     }
 

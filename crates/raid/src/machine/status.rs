@@ -87,7 +87,7 @@ impl Volume {
             segments: self.segments.len() as u32,
             degraded_segments: 0,
             unreadable_segments: 0,
-            map_bytes: self.map.blocks() * size_of::<crate::tables::Address>() as u64,
+            map_bytes: self.map.blocks() * size_of::<super::address::Address>() as u64,
             stripe_table_bytes: 0,
             stripe_table_max_bytes: self.stripe_table_max_bytes(),
             segment_table_bytes: 0,

@@ -1,10 +1,9 @@
-//! In-memory tables of a volume: the location of each logical block, and the contents of each
-//! segment.
+//! Places on members, and the in-memory tables of segments.
 
-mod address;
+mod place;
 mod segment;
 mod slots;
 
-pub(crate) use address::{Address, Location, Physical, SegmentIndex};
+pub(crate) use place::{Physical, SegmentIndex};
 pub(crate) use segment::{Segment, SegmentState, SegmentTable};
 pub(crate) use slots::Slots;

@@ -46,8 +46,8 @@ pub(super) struct Collector {
 #[derive(Debug)]
 struct Current {
     segment: SegmentIndex,
-    /// The next entry of each member that may be live.
-    entries: Vec<u32>,
+    /// The next entry of each member that may be live, if any is left.
+    entries: Vec<Option<u32>>,
     /// All members are read to their ends.
     is_read: bool,
     tombstone: usize,
@@ -198,7 +198,7 @@ impl Collector {
         self.pace.begin(spec.shape.data_blocks(&segment.layout), u64::from(segment.live_blocks), urgency);
         self.current = Some(Current {
             segment: victim,
-            entries: vec![0; spec.members()],
+            entries: vec![Some(0); spec.members()],
             is_read: false,
             tombstone: 0,
             tombstones: Tombstones::default(),
@@ -252,7 +252,8 @@ impl Collector {
             return Some((place, 1, Purpose::MoveTombstones));
         }
         current.fetching_blocks += blocks;
-        current.entries[place.member.as_usize()] = segments[place.segment].layout.entry_of(place.offset) + blocks;
+        let end = segments[place.segment].layout.entry_of(place.offset) + blocks;
+        current.entries[place.member.as_usize()] = Some(end);
         Some((place, blocks, Purpose::Move))
     }
 
@@ -398,7 +399,7 @@ impl Collector {
             self.current = None;
             return;
         }
-        current.entries.fill(0);
+        current.entries.fill(Some(0));
         (current.is_checking, current.is_read, current.has_lost, current.tombstone) = (false, false, false, 0);
     }
 
@@ -445,13 +446,14 @@ impl Current {
         let payload = segment.layout.payload_blocks();
         let mut next: Option<(u32, MemberIndex, u32)> = None;
         for (member, from) in (0..).map(MemberIndex).zip(&mut self.entries) {
-            let found = match self.reads_unneeded {
-                true => (*from..segment.layout.entries()).find(|&entry| is_read(segment, member, entry)),
-                false => segment.next_live(member, *from),
-            };
-            *from = found.unwrap_or(u32::MAX);
-            if *from != u32::MAX && next.is_none_or(|(slot, ..)| *from / payload < slot) {
-                next = Some((*from / payload, member, *from));
+            *from = from.and_then(|from| match self.reads_unneeded {
+                true => (from..segment.layout.entries()).find(|&entry| is_read(segment, member, entry)),
+                false => segment.next_live(member, from),
+            });
+            if let Some(entry) = *from
+                && next.is_none_or(|(slot, ..)| entry / payload < slot)
+            {
+                next = Some((entry / payload, member, entry));
             }
         }
         let (slot, member, entry) = next?;

@@ -2,10 +2,10 @@
 
 use zonda_zoned::{Blocks, Lba};
 
+use super::super::address::Location;
 use super::super::stripes::Stripes;
 use super::Map;
 use crate::limits::EXTENT_BLOCKS_MAX;
-use crate::tables::Location;
 
 /// Consecutive blocks of a volume in the same state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zonda_zoned::{Blocks, Lba, LbaRange};
 
+use super::super::address::{Address, Location};
 use super::super::segments::Segments;
 use super::super::stripes::Stripes;
 use super::Map;
 use crate::format::Tombstone;
 use crate::limits::TOMBSTONE_BLOCKS_MAX;
-use crate::tables::{Address, Location, Physical, SegmentIndex};
+use crate::tables::{Physical, SegmentIndex};
 
 impl Map {
     /// A marker is durable in the segment `to`: the version at `from`, in the segment with this

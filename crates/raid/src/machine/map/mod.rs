@@ -19,13 +19,13 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use zonda_zoned::Instant;
 
-use super::requests::Requests;
+use super::address::{Address, Location};
+use super::requests::{RequestKey, Requests};
 use super::segments::Segments;
 use super::spec::Spec;
 use super::stripes::{Block, Stripes};
 use crate::bug::SeededBug;
 use crate::shape::Stream;
-use crate::tables::{Address, Location};
 
 pub use extent::Extent;
 use failed::FailedWrites;
@@ -80,7 +80,7 @@ impl Map {
         &mut self,
         reach: &mut Reach<'_>,
         stream: Stream,
-        request: u32,
+        request: RequestKey,
         (start, blocks): (u64, u64),
         data: &Bytes,
     ) {

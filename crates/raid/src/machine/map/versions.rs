@@ -4,12 +4,13 @@
 //! be written again while a version of it is in a stripe, so each version records what it replaces,
 //! and whichever becomes durable first continues from there.
 
+use super::super::address::{Address, Location};
 use super::super::segments::Segments;
 use super::super::spec::Spec;
-use super::super::stripes::Stripes;
+use super::super::stripes::{StripeKey, Stripes};
 use super::Map;
 use crate::bug::SeededBug;
-use crate::tables::{Address, Location, Physical, SegmentIndex};
+use crate::tables::{Physical, SegmentIndex};
 
 impl Map {
     /// A host's block is durable at `place`.
@@ -19,7 +20,7 @@ impl Map {
         stripes: &mut Stripes,
         segments: &mut Segments,
         lba: u64,
-        (stripe, block): (u32, u32),
+        (stripe, block): (StripeKey, u32),
         place: Physical,
     ) {
         let Some(old) = stripes.take_old(stripe, block) else { return };
@@ -34,7 +35,7 @@ impl Map {
         stripes: &mut Stripes,
         segments: &mut Segments,
         lba: u64,
-        (stripe, block, at): (u32, u32, usize),
+        (stripe, block, at): (StripeKey, u32, usize),
         segment: SegmentIndex,
     ) {
         let Some(old) = stripes.take_trimmed(stripe, block, at) else {
@@ -207,7 +208,7 @@ mod tests {
         }
 
         /// Writes the block, in a stripe of its own.
-        fn write(&mut self) -> (u32, u32) {
+        fn write(&mut self) -> (StripeKey, u32) {
             let Parts { spec, segments, stripes, requests, map, .. } = self;
             let request = requests.begin_write(zonda_zoned::CommandId(1), 1);
             let mut reach = Reach { spec, segments, stripes, requests, now: Instant::ZERO };
@@ -218,7 +219,7 @@ mod tests {
         }
 
         /// Its stripe counts: the block is durable in this slot of member 0.
-        fn publish(&mut self, version: (u32, u32), slot: u32) -> Physical {
+        fn publish(&mut self, version: (StripeKey, u32), slot: u32) -> Physical {
             let segment = self.segments.open(Stream::Small)[0];
             let offset = self.segments[segment].layout.slot_offset(slot);
             let place = Physical { segment, member: crate::MemberIndex(0), offset };

@@ -9,6 +9,7 @@
 //! [`sent`](Caches::sent) and [`answered`](Caches::answered) for each member,
 //! [`end_round`](Caches::end_round).
 
+use super::super::requests::RequestKey;
 use crate::MemberIndex;
 use crate::tables::SegmentIndex;
 
@@ -29,7 +30,7 @@ pub(super) struct Caches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::machine) enum Waiter {
     /// A flush of a host.
-    Request(u32),
+    Request(RequestKey),
     /// The next group of a segment, or its footer; with the segment's sequence number, since
     /// indices are reused.
     Barrier(SegmentIndex, u64),
@@ -98,38 +99,39 @@ impl Caches {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::fixtures::key;
     use super::*;
 
     #[test]
     fn a_round_serves_those_who_waited_when_it_began() {
         let mut caches = Caches::default();
         assert!(!caches.begin_round(), "no waiter is queued");
-        caches.wait(Waiter::Request(1));
+        caches.wait(Waiter::Request(key(1)));
         assert!(caches.begin_round());
         caches.sent();
         caches.sent();
-        caches.wait(Waiter::Request(2));
+        caches.wait(Waiter::Request(key(2)));
         assert!(!caches.begin_round(), "one round at a time");
         caches.answered();
         assert_eq!(caches.end_round(), []);
         caches.answered();
-        assert_eq!(caches.end_round(), [Waiter::Request(1)]);
+        assert_eq!(caches.end_round(), [Waiter::Request(key(1))]);
         caches.check_invariants();
         assert!(caches.begin_round());
-        assert_eq!(caches.end_round(), [Waiter::Request(2)], "no member is left to be flushed");
+        assert_eq!(caches.end_round(), [Waiter::Request(key(2))], "no member is left to be flushed");
     }
 
     #[test]
     fn waiters_of_a_failed_round_wait_for_the_next_one() {
         let mut caches = Caches::default();
-        caches.wait(Waiter::Request(1));
+        caches.wait(Waiter::Request(key(1)));
         assert!(caches.begin_round());
         caches.sent();
-        caches.wait(Waiter::Request(2));
+        caches.wait(Waiter::Request(key(2)));
         caches.fail_round();
         caches.answered();
         assert_eq!(caches.end_round(), []);
         assert!(caches.begin_round());
-        assert_eq!(caches.end_round(), [Waiter::Request(1), Waiter::Request(2)]);
+        assert_eq!(caches.end_round(), [Waiter::Request(key(1)), Waiter::Request(key(2))]);
     }
 }

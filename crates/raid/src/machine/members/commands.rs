@@ -13,7 +13,7 @@ use super::Work;
 use crate::limits::MEMBER_COMMANDS_MAX;
 
 /// Owns the outstanding commands of one member. Ids are never reused, not even by the device that
-/// replaces this one: bits 0..32 are a slot, bits 32..64 count the uses of all slots.
+/// replaces this one: see [`CommandKey`].
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     /// Commands that were not submitted yet.
@@ -24,7 +24,7 @@ pub(super) struct Commands {
     in_flight: usize,
     uses: u32,
     /// When each command was submitted, in that order; completed ones are skipped.
-    clock: VecDeque<(Instant, u64)>,
+    clock: VecDeque<(Instant, CommandKey)>,
     /// The member's queue is full until the next completion.
     is_blocked: bool,
     /// Since when its queue is full although no command is in flight: counts towards the timeout.
@@ -39,6 +39,28 @@ struct Slot {
     use_number: u32,
 }
 
+/// The slot of a command, and which use of all slots it is. A member may return ids that are not in
+/// use any more. Bits 0..32 of the id are the slot, bits 32..64 the use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CommandKey {
+    slot: u32,
+    use_number: u32,
+}
+
+impl From<CommandKey> for CommandId {
+    #[inline]
+    fn from(key: CommandKey) -> CommandId {
+        CommandId(u64::from(key.use_number) << 32 | u64::from(key.slot))
+    }
+}
+
+impl From<CommandId> for CommandKey {
+    #[inline]
+    fn from(id: CommandId) -> CommandKey {
+        CommandKey { slot: id.0 as u32, use_number: (id.0 >> 32) as u32 }
+    }
+}
+
 impl Commands {
     /// An empty table whose ids differ from all ids of this one.
     pub(super) fn successor(&self) -> Commands {
@@ -48,16 +70,16 @@ impl Commands {
     /// Queues a command.
     #[inline]
     pub(super) fn send(&mut self, work: Work, class: Class, operation: Operation) {
-        let index = self.free.pop().unwrap_or_else(|| {
+        let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
         self.uses = self.uses.wrapping_add(1);
-        self.slots[index as usize] = Some(Slot { work, use_number: self.uses });
+        let key = CommandKey { slot, use_number: self.uses };
+        self.slots[slot as usize] = Some(Slot { work, use_number: key.use_number });
         self.in_flight += 1;
-        let id = CommandId(u64::from(self.uses) << 32 | u64::from(index));
         let origin = Origin { class, ..Origin::default() };
-        self.outbox.push_back(Command::new(id, NamespaceId::FIRST, operation).with_origin(origin));
+        self.outbox.push_back(Command::new(key.into(), NamespaceId::FIRST, operation).with_origin(origin));
     }
 
     /// The next command to submit; none while the member's queue is full.
@@ -67,17 +89,18 @@ impl Commands {
             return None;
         }
         let command = self.outbox.pop_front()?;
-        self.clock.push_back((now, command.id.0));
+        self.clock.push_back((now, command.id.into()));
         Some(command)
     }
 
     /// The member's queue was full.
     pub(super) fn queue_full(&mut self, now: Instant, command: Command) {
-        if !self.is_in_flight(command.id.0) {
+        let key = CommandKey::from(command.id);
+        if !self.is_in_flight(key) {
             // It was abandoned meanwhile.
             return;
         }
-        self.clock.retain(|&(_, id)| id != command.id.0);
+        self.clock.retain(|&(_, other)| other != key);
         self.outbox.push_front(command);
         // With nothing in flight there is no completion to wait for.
         self.is_blocked = self.in_flight > self.outbox.len();
@@ -91,15 +114,15 @@ impl Commands {
     pub(super) fn ended(&mut self, completion: &Completion) -> Option<Work> {
         self.is_blocked = false;
         self.refused_since = None;
-        let (index, use_number) = (completion.id.0 as u32, (completion.id.0 >> 32) as u32);
-        let entry = self.slots.get_mut(index as usize)?;
-        if entry.as_ref().is_none_or(|slot| slot.use_number != use_number) {
+        let key = CommandKey::from(completion.id);
+        let entry = self.slots.get_mut(key.slot as usize)?;
+        if entry.as_ref().is_none_or(|slot| slot.use_number != key.use_number) {
             return None;
         }
         let slot = entry.take()?;
-        self.free.push(index);
+        self.free.push(key.slot);
         self.in_flight -= 1;
-        while self.clock.front().is_some_and(|&(_, id)| !self.is_in_flight(id)) {
+        while self.clock.front().is_some_and(|&(_, key)| !self.is_in_flight(key)) {
             self.clock.pop_front();
         }
         Some(slot.work)
@@ -148,9 +171,9 @@ impl Commands {
         times.for_each(|since| *since = (*since + by).min(now).max(*since));
     }
 
-    fn is_in_flight(&self, id: u64) -> bool {
-        let slot = self.slots.get(id as u32 as usize).and_then(Option::as_ref);
-        slot.is_some_and(|slot| slot.use_number == (id >> 32) as u32)
+    fn is_in_flight(&self, key: CommandKey) -> bool {
+        let slot = self.slots.get(key.slot as usize).and_then(Option::as_ref);
+        slot.is_some_and(|slot| slot.use_number == key.use_number)
     }
 
     /// Checks the invariants between events.
@@ -160,7 +183,7 @@ impl Commands {
     pub(super) fn check_invariants(&self) {
         assert_eq!(self.slots.iter().flatten().count(), self.in_flight, "commands in flight");
         assert_eq!(self.slots.len(), self.in_flight + self.free.len(), "every slot is free or in use");
-        assert!(self.outbox.iter().all(|command| self.is_in_flight(command.id.0)), "what waits has a slot");
+        assert!(self.outbox.iter().all(|command| self.is_in_flight(command.id.into())), "what waits has a slot");
         assert!(!self.is_blocked || self.in_flight > self.outbox.len(), "a full queue has commands in flight");
     }
 }

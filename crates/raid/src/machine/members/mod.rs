@@ -28,10 +28,13 @@ use zonda_zoned::{
     BlockBuffer, Blocks, Class, Command, CommandId, Completion, Duration, Instant, Operation, Outcome, Payload, Status,
 };
 
+use super::pieces::PieceKey;
+use super::reads::{FetchKey, RepairKey};
 use super::rebuild::RebuildStep;
 use super::scrub::ScrubReport;
 use super::spec::Spec;
 use super::start::StartStep;
+use super::stripes::StripeKey;
 use crate::MemberIndex;
 use crate::bug::SeededBug;
 use crate::event::FailReason;
@@ -78,7 +81,7 @@ pub(super) struct Members {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     Chunk {
-        stripe: u32,
+        stripe: StripeKey,
     },
     Header {
         segment: SegmentIndex,
@@ -98,21 +101,21 @@ pub(super) enum Work {
         segment: SegmentIndex,
     },
     Fetch {
-        fetch: u32,
+        fetch: FetchKey,
     },
     /// One block of a fetch that cannot be read as a whole.
     FetchBlock {
-        fetch: u32,
+        fetch: FetchKey,
         at: u32,
     },
     /// A block that another one is computed from.
     Source {
-        repair: u32,
+        repair: RepairKey,
         source: u8,
     },
     /// Its metadata (0) or its contents (1), where they cannot be read together.
     SourceBlock {
-        repair: u32,
+        repair: RepairKey,
         source: u8,
         at: u32,
     },
@@ -124,13 +127,13 @@ pub(super) enum Work {
     Start(StartStep),
     /// Slots of a zone, for a rebuild or a scrub.
     Slots {
-        piece: u32,
+        piece: PieceKey,
         slot: u32,
         count: u32,
     },
     /// One block of a slot that cannot be read as a whole.
     SlotBlock {
-        piece: u32,
+        piece: PieceKey,
         slot: u32,
         at: u32,
     },

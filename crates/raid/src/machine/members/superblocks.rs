@@ -28,6 +28,7 @@ use crate::bug::SeededBug;
 use crate::config::StreamShape;
 use crate::format::{Superblock, VERSION};
 use crate::machine::spec::Spec;
+use crate::machine::stripes::StripeKey;
 use crate::shape::{Layout, bits};
 
 /// Owns the epoch, and the waiters until it is written.
@@ -49,7 +50,7 @@ pub(super) struct Epochs {
     /// Members that get the epoch after all others have it, as bits.
     late: u32,
     /// Stripes that wait for the epoch only.
-    waiting: Vec<u32>,
+    waiting: Vec<StripeKey>,
 }
 
 impl Epochs {
@@ -187,12 +188,12 @@ impl Members {
     }
 
     /// A stripe that waits for the epoch only: until that is durable.
-    pub(in crate::machine) fn wait_for_epoch(&mut self, stripe: u32) {
+    pub(in crate::machine) fn wait_for_epoch(&mut self, stripe: StripeKey) {
         self.epochs.waiting.push(stripe);
     }
 
     /// Stripes that waited for an epoch that is durable now.
-    pub(in crate::machine) fn decided(&mut self, spec: &Spec) -> Vec<u32> {
+    pub(in crate::machine) fn decided(&mut self, spec: &Spec) -> Vec<StripeKey> {
         if !self.epochs.is_durable() {
             return Vec::new();
         }
@@ -350,7 +351,7 @@ impl Members {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fixtures::{end_next, members, spec};
+    use super::super::super::fixtures::{end_next, key, members, spec};
     use super::super::log::MetadataLog;
     use super::*;
     use crate::limits::METADATA_ZONES;
@@ -360,7 +361,7 @@ mod tests {
         let spec = spec(1, false);
         let mut members = members(&spec);
         members.begin_epoch(&spec);
-        members.wait_for_epoch(4);
+        members.wait_for_epoch(key(4));
         assert_eq!(members.write_superblocks(&spec), []);
         for member in spec.member_indices() {
             assert!(!members.is_epoch_durable() && members.decided(&spec).is_empty());
@@ -373,7 +374,7 @@ mod tests {
         }
         assert_eq!(members.durable_epoch(), 2);
         assert!(members.is_epoch_durable());
-        assert_eq!((members.epoch(), members.decided(&spec)), (2, vec![4]));
+        assert_eq!((members.epoch(), members.decided(&spec)), (2, vec![key(4)]));
         members.check_invariants();
     }
 

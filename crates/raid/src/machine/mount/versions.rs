@@ -23,9 +23,10 @@ use super::assemble::FoundStripe;
 use crate::bug::SeededBug;
 use crate::format::{LostPlace, MemberState, PADDING_LBA, Record, TOMBSTONE_LBA, read_tombstones};
 use crate::limits::CONFIRMED_BLOCKS_MAX;
+use crate::machine::address::{Address, Location};
 use crate::machine::reads::Purpose;
 use crate::shape::{Stream, bits};
-use crate::tables::{Address, Location, Physical, SegmentIndex, SegmentState};
+use crate::tables::{Physical, SegmentIndex, SegmentState};
 
 /// The state of a copy; in the order in which tombstones are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
 
 use super::super::Volume;
-use super::Chunk;
+use super::{Chunk, PieceKey};
 use crate::MemberIndex;
 use crate::format::{BlockMeta, Place, RECORD_BYTES, crc, read_chunk_meta};
 use crate::tables::Segment;
@@ -13,38 +13,38 @@ impl Volume {
     pub(in super::super) fn on_slots(
         &mut self,
         member: MemberIndex,
-        index: u32,
+        key: PieceKey,
         slot: u32,
         count: u32,
         status: Status,
         outcome: Outcome,
     ) {
-        if !self.pieces[index].is_abandoned {
+        if !self.pieces[key].is_abandoned {
             if status.is_success() {
                 let buffer = match outcome {
                     Outcome::Data(Payload::Bytes(buffer)) => *buffer,
                     _ => BlockBuffer::default(),
                 };
-                self.take_slots(member, index, slot, count, &buffer, &[]);
+                self.take_slots(member, key, slot, count, &buffer, &[]);
             } else {
-                self.slots_failed(member, index, slot, count, status);
+                self.slots_failed(member, key, slot, count, status);
             }
         }
-        self.piece_step(index);
+        self.piece_step(key);
     }
 
     /// Slots could not be read.
-    fn slots_failed(&mut self, member: MemberIndex, index: u32, slot: u32, count: u32, status: Status) {
-        let segment_index = self.pieces[index].segment;
+    fn slots_failed(&mut self, member: MemberIndex, key: PieceKey, slot: u32, count: u32, status: Status) {
+        let segment_index = self.pieces[key].segment;
         if !self.members[member].is_present() {
             return;
         }
         if status != Status::UnrecoveredReadError {
             self.suspect(member, segment_index);
-            let piece = &mut self.pieces[index];
+            let piece = &mut self.pieces[key];
             if piece.retries > 0 {
                 piece.retries -= 1;
-                self.read_slots(index, member, slot, count);
+                self.read_slots(key, member, slot, count);
             } else {
                 piece.failed.push((member, slot, count));
             }
@@ -52,11 +52,11 @@ impl Volume {
         }
         if count > 1 {
             // Each of them identifies itself.
-            return (slot..slot + count).for_each(|slot| self.read_slots(index, member, slot, 1));
+            return (slot..slot + count).for_each(|slot| self.read_slots(key, member, slot, 1));
         }
         let segment = &self.segments[segment_index];
         if self.spec.has_contents() && segment.layout.unit_blocks > 1 {
-            return self.read_slot_singly(index, member, slot);
+            return self.read_slot_singly(key, member, slot);
         }
         let first = segment.layout.slot_offset(slot);
         if let Some(stripe) = segment.slots.stripe_at(member, slot) {
@@ -64,7 +64,7 @@ impl Volume {
             let data =
                 if self.spec.has_contents() { vec![0; payload * self.spec.shape.block_bytes] } else { Vec::new() };
             let chunk = Chunk { data: data.into(), records: vec![None; payload] };
-            self.pieces[index].chunks.insert((stripe, member.0), chunk);
+            self.pieces[key].chunks.insert((stripe, member.0), chunk);
             self.found_damaged_at(segment_index, member, &[first]);
         }
     }
@@ -73,36 +73,36 @@ impl Volume {
     pub(in super::super) fn on_slot_block(
         &mut self,
         member: MemberIndex,
-        (index, slot, at): (u32, u32, u32),
+        (key, slot, at): (PieceKey, u32, u32),
         status: Status,
         outcome: Outcome,
     ) {
         let block_bytes = self.spec.shape.block_bytes;
-        let key = (member.0, slot);
-        let piece = &mut self.pieces[index];
-        let singly = piece.singly.get_mut(&key).expect("its blocks are read one by one");
+        let chunk = (member.0, slot);
+        let piece = &mut self.pieces[key];
+        let singly = piece.singly.get_mut(&chunk).expect("its blocks are read one by one");
         if singly.add(at, status, outcome, block_bytes)
-            && let Some(singly) = piece.singly.remove(&key)
+            && let Some(singly) = piece.singly.remove(&chunk)
             && !piece.is_abandoned
         {
             let metadata_bytes = usize::from(self.members[member].geometry().metadata_bytes);
             let (buffer, failed) = singly.into_buffer(block_bytes, metadata_bytes);
-            self.take_slots(member, index, slot, 1, &buffer, &failed);
+            self.take_slots(member, key, slot, 1, &buffer, &failed);
         }
-        self.piece_step(index);
+        self.piece_step(key);
     }
 
     /// Slots have arrived; `failed` has the status of unreadable blocks; none if it is empty.
     fn take_slots(
         &mut self,
         member: MemberIndex,
-        index: u32,
+        key: PieceKey,
         slot: u32,
         count: u32,
         buffer: &BlockBuffer,
         failed: &[Option<Status>],
     ) {
-        let segment_index = self.pieces[index].segment;
+        let segment_index = self.pieces[key].segment;
         let unit = self.segments[segment_index].layout.unit_blocks as usize;
         for at in 0..count {
             let segment = &self.segments[segment_index];
@@ -113,7 +113,7 @@ impl Volume {
                 Some((Chunk { data: Bytes::new(), records: Vec::new() }, Vec::new()))
             };
             if let Some((chunk, damaged)) = chunk {
-                self.pieces[index].chunks.insert((stripe, member.0), chunk);
+                self.pieces[key].chunks.insert((stripe, member.0), chunk);
                 self.found_damaged_at(segment_index, member, &damaged);
             }
         }

@@ -11,7 +11,7 @@ mod running;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zonda_zoned::{Blocks, Duration, Instant, Operation};
+use zonda_zoned::{Blocks, Duration, Instant, Key, Operation};
 
 use super::Volume;
 use super::members::{RETRY_AFTER, Work};
@@ -50,6 +50,9 @@ pub(super) struct Piece {
     /// By stripe and member. Chunks of members that were not read, or did not answer, are absent.
     chunks: BTreeMap<(u32, u8), Chunk>,
 }
+
+/// A piece in progress.
+pub(super) type PieceKey = Key<Piece>;
 
 /// Read retries of a piece.
 const RETRIES_MAX: u8 = 16;
@@ -180,7 +183,13 @@ impl Volume {
     }
 
     /// Reads a run from some members. Its owner is notified when it is complete.
-    pub(super) fn start_piece(&mut self, owner: Owner, segment_index: SegmentIndex, run: Run, members: u32) -> u32 {
+    pub(super) fn start_piece(
+        &mut self,
+        owner: Owner,
+        segment_index: SegmentIndex,
+        run: Run,
+        members: u32,
+    ) -> PieceKey {
         self.segments.add_reader(segment_index);
         let segment = &self.segments[segment_index];
         let slots = run.first..run.end();
@@ -204,34 +213,34 @@ impl Volume {
             singly: BTreeMap::new(),
             chunks,
         };
-        let index = self.pieces.begin(piece);
-        self.read_from(index, members);
-        index
+        let key = self.pieces.begin(piece);
+        self.read_from(key, members);
+        key
     }
 
     /// Reads the run from further members.
-    pub(super) fn read_from(&mut self, index: u32, members: u32) {
-        let piece = &mut self.pieces[index];
+    pub(super) fn read_from(&mut self, key: PieceKey, members: u32) {
+        let piece = &mut self.pieces[key];
         piece.requested |= members;
         let (segment_index, run) = (piece.segment, piece.run);
         let readable = self.readable(segment_index) & members;
         let at_once = self.slots_at_once(&self.segments[segment_index]);
         for member in (0..self.spec.members() as u8).filter(|member| readable >> member & 1 == 1).map(MemberIndex) {
-            for (slot, count) in self.slots_of_run(index, member, run, at_once) {
-                self.read_slots(index, member, slot, count);
+            for (slot, count) in self.slots_of_run(key, member, run, at_once) {
+                self.read_slots(key, member, slot, count);
             }
         }
     }
 
     /// The slots of a member that hold the stripes of a run, as first slots and counts.
-    fn slots_of_run(&self, index: u32, member: MemberIndex, run: Run, at_once: u32) -> Vec<(u32, u32)> {
+    fn slots_of_run(&self, key: PieceKey, member: MemberIndex, run: Run, at_once: u32) -> Vec<(u32, u32)> {
         if run.is_whole_groups {
             return (run.first..run.end())
                 .step_by(at_once as usize)
                 .map(|slot| (slot, at_once.min(run.end() - slot)))
                 .collect();
         }
-        let piece = &self.pieces[index];
+        let piece = &self.pieces[key];
         let segment = &self.segments[piece.segment];
         let mut reads: Vec<(u32, u32)> = Vec::new();
         for slot in segment.layout.group_range(run.first) {
@@ -247,7 +256,7 @@ impl Volume {
         reads
     }
 
-    fn read_slots(&mut self, piece: u32, member: MemberIndex, slot: u32, count: u32) {
+    fn read_slots(&mut self, piece: PieceKey, member: MemberIndex, slot: u32, count: u32) {
         let segment = &self.segments[self.pieces[piece].segment];
         let Some(zone) = segment.zones[member.as_usize()] else { return };
         let start = self.members[member].lba(zone, segment.layout.slot_offset(slot));
@@ -257,7 +266,7 @@ impl Volume {
     }
 
     /// Reads the blocks of a slot one by one.
-    fn read_slot_singly(&mut self, piece: u32, member: MemberIndex, slot: u32) {
+    fn read_slot_singly(&mut self, piece: PieceKey, member: MemberIndex, slot: u32) {
         let segment = &self.segments[self.pieces[piece].segment];
         let Some(zone) = segment.zones[member.as_usize()] else { return };
         let (first, unit) = (segment.layout.slot_offset(slot), segment.layout.unit_blocks);
@@ -274,33 +283,33 @@ impl Volume {
     }
 
     /// A read of a piece has ended, or its setup.
-    pub(super) fn piece_step(&mut self, index: u32) {
-        let piece = &mut self.pieces[index];
+    pub(super) fn piece_step(&mut self, key: PieceKey) {
+        let piece = &mut self.pieces[key];
         piece.pending -= 1;
         if piece.pending > 0 {
             return;
         }
         let owner = piece.owner;
         if piece.is_abandoned {
-            self.end_piece(index);
+            self.end_piece(key);
             return;
         }
         match owner {
-            Owner::Rebuild(_) => self.on_rebuild_piece(index),
-            Owner::Scrub => self.on_scrub_piece(index),
+            Owner::Rebuild(_) => self.on_rebuild_piece(key),
+            Owner::Scrub => self.on_scrub_piece(key),
         }
     }
 
     /// Whether reads of a piece have failed for other reasons than the medium: their blocks are not
     /// lost.
-    pub(super) fn may_be_readable(&self, index: u32) -> bool {
-        let failed = &self.pieces[index].failed;
-        failed.iter().any(|(member, ..)| self.readable(self.pieces[index].segment) >> member.0 & 1 == 1)
+    pub(super) fn may_be_readable(&self, key: PieceKey) -> bool {
+        let failed = &self.pieces[key].failed;
+        failed.iter().any(|(member, ..)| self.readable(self.pieces[key].segment) >> member.0 & 1 == 1)
     }
 
     /// Delays a piece, and then retries its failed reads.
-    pub(super) fn retry_later(&mut self, index: u32) {
-        let piece = &mut self.pieces[index];
+    pub(super) fn retry_later(&mut self, key: PieceKey) {
+        let piece = &mut self.pieces[key];
         piece.pending += 1;
         piece.retry_at = Some(self.now + RETRY_AFTER);
     }
@@ -312,35 +321,35 @@ impl Volume {
 
     /// Retries reads that are due.
     pub(super) fn retry_pieces(&mut self) {
-        for index in self.pieces.due(self.now) {
-            let piece = &mut self.pieces[index];
+        for key in self.pieces.due(self.now) {
+            let piece = &mut self.pieces[key];
             (piece.retry_at, piece.retries) = (None, RETRIES_MAX);
             let failed = std::mem::take(&mut piece.failed);
-            let readable = if piece.is_abandoned { 0 } else { self.readable(self.pieces[index].segment) };
+            let readable = if piece.is_abandoned { 0 } else { self.readable(self.pieces[key].segment) };
             for (member, slot, count) in failed.into_iter().filter(|(member, ..)| readable >> member.0 & 1 == 1) {
-                self.read_slots(index, member, slot, count);
+                self.read_slots(key, member, slot, count);
             }
-            self.piece_step(index);
+            self.piece_step(key);
         }
     }
 
     /// Reads a complete piece from further members.
-    pub(super) fn read_more_from(&mut self, index: u32, members: u32) {
-        self.pieces[index].pending += 1;
-        self.read_from(index, members);
-        self.piece_step(index);
+    pub(super) fn read_more_from(&mut self, key: PieceKey, members: u32) {
+        self.pieces[key].pending += 1;
+        self.read_from(key, members);
+        self.piece_step(key);
     }
 
     /// Ends a piece.
-    pub(super) fn end_piece(&mut self, index: u32) -> Piece {
-        let piece = self.pieces.end(index);
+    pub(super) fn end_piece(&mut self, key: PieceKey) -> Piece {
+        let piece = self.pieces.end(key);
         self.segments.reader_left(piece.segment);
         piece
     }
 
     /// A piece is not needed any more.
-    pub(super) fn abandon_piece(&mut self, index: u32) {
-        self.pieces[index].is_abandoned = true;
+    pub(super) fn abandon_piece(&mut self, key: PieceKey) {
+        self.pieces[key].is_abandoned = true;
     }
 }
 

@@ -2,30 +2,30 @@
 
 use std::ops::{Index, IndexMut};
 
-use zonda_zoned::{IndexSlab, Instant};
+use zonda_zoned::{Instant, Slab};
 
 use super::super::members::{Members, Work};
-use super::Piece;
+use super::{Piece, PieceKey};
 use crate::tables::SegmentIndex;
 
 /// Owns the pieces that rebuild and scrub wait for. Their owner ends or abandons them; an abandoned
 /// one is dropped with its last read.
 #[derive(Debug)]
 pub(in crate::machine) struct Pieces {
-    pieces: IndexSlab<Piece>,
+    pieces: Slab<Piece>,
 }
 
 impl Pieces {
     pub(in crate::machine) fn new() -> Pieces {
-        Pieces { pieces: IndexSlab::new() }
+        Pieces { pieces: Slab::new() }
     }
 
-    pub(super) fn begin(&mut self, piece: Piece) -> u32 {
+    pub(super) fn begin(&mut self, piece: Piece) -> PieceKey {
         self.pieces.insert(piece)
     }
 
-    pub(super) fn end(&mut self, index: u32) -> Piece {
-        self.pieces.remove(index)
+    pub(super) fn end(&mut self, key: PieceKey) -> Piece {
+        self.pieces.remove(key)
     }
 
     /// The segments that they are read from.
@@ -39,9 +39,9 @@ impl Pieces {
     }
 
     /// Those that are due.
-    pub(super) fn due(&self, now: Instant) -> Vec<u32> {
+    pub(super) fn due(&self, now: Instant) -> Vec<PieceKey> {
         let is_due = |piece: &Piece| piece.retry_at.is_some_and(|at| at <= now);
-        self.pieces.iter().filter(|(_, piece)| is_due(piece)).map(|(index, _)| index).collect()
+        self.pieces.iter().filter(|(_, piece)| is_due(piece)).map(|(key, _)| key).collect()
     }
 
     /// Invariants between events: a piece waits for its reads, or for their retries, and would be
@@ -50,8 +50,9 @@ impl Pieces {
     /// # Panics
     /// If an invariant is violated.
     pub(in crate::machine) fn check_invariants(&self, members: &Members) {
-        for (index, piece) in self.pieces.iter() {
-            let is_of_it = |work: &&Work| matches!(work, Work::Slots { piece, .. } | Work::SlotBlock { piece, .. } if *piece == index);
+        for (key, piece) in self.pieces.iter() {
+            let index = key.index();
+            let is_of_it = |work: &&Work| matches!(work, Work::Slots { piece, .. } | Work::SlotBlock { piece, .. } if *piece == key);
             let reads = members.in_flight().filter(is_of_it).count() as u32;
             assert_eq!(piece.pending, reads + u32::from(piece.retry_at.is_some()), "what piece {index} waits for");
             assert!(piece.pending > 0, "piece {index} waits for something");
@@ -63,17 +64,17 @@ impl Pieces {
     }
 }
 
-impl Index<u32> for Pieces {
+impl Index<PieceKey> for Pieces {
     type Output = Piece;
 
-    fn index(&self, index: u32) -> &Piece {
-        &self.pieces[index]
+    fn index(&self, key: PieceKey) -> &Piece {
+        &self.pieces[key]
     }
 }
 
-impl IndexMut<u32> for Pieces {
-    fn index_mut(&mut self, index: u32) -> &mut Piece {
-        &mut self.pieces[index]
+impl IndexMut<PieceKey> for Pieces {
+    fn index_mut(&mut self, key: PieceKey) -> &mut Piece {
+        &mut self.pieces[key]
     }
 }
 
@@ -105,7 +106,7 @@ mod tests {
         }
     }
 
-    fn read(members: &mut Members, piece: u32) {
+    fn read(members: &mut Members, piece: PieceKey) {
         let operation = Operation::Read { start: Lba(40), blocks: Blocks(2) };
         members[MemberIndex(0)].send(Work::Slots { piece, slot: 4, count: 2 }, operation);
     }

@@ -11,13 +11,13 @@ use super::super::segments::Segments;
 use super::super::spec::Spec;
 use super::singly::Singly;
 use super::verify::Verifier;
-use super::{BlockRead, Computed, Ended, Purpose, Reads, Unreadable};
+use super::{BlockRead, Computed, Ended, FetchKey, Purpose, Reads, Unreadable};
 use crate::format::Record;
 use crate::tables::Physical;
 
 /// Consecutive blocks in one or more slots of a zone.
 #[derive(Debug)]
-pub(super) struct Fetch {
+pub(in crate::machine) struct Fetch {
     pub(super) place: Physical,
     pub(super) blocks: u32,
     pub(super) purpose: Purpose,
@@ -48,7 +48,7 @@ impl Reads {
         purpose: Purpose,
     ) -> Option<Ended> {
         segments.add_reader(place.segment);
-        let index = self.fetches.insert(Fetch {
+        let key = self.fetches.insert(Fetch {
             place,
             blocks,
             purpose,
@@ -66,24 +66,29 @@ impl Reads {
                 // A present member without its zone has lost it; a missing member may hold it,
                 // unless it had failed before the segment was opened.
                 let is_lost = !members.may_hold(place.member, segment);
-                self.fetches[index].unreadable = Some(Box::new(Unreadable { is_lost, ..Unreadable::default() }));
+                self.fetches[key].unreadable = Some(Box::new(Unreadable { is_lost, ..Unreadable::default() }));
             }
-            return self.repair_all(spec, members, segments, requests, index);
+            return self.repair_all(spec, members, segments, requests, key);
         };
         let (offset, blocks) = fetched_range(spec, segments, place, blocks, purpose);
         let start = member.lba(zone, offset);
         let read = Operation::Read { start, blocks: Blocks(u64::from(blocks)) };
         let is_moved = matches!(purpose, Purpose::Move | Purpose::MoveTombstones);
         let class = if is_moved { Class::Background } else { Class::Foreground };
-        members.send_as(class, place.member, Work::Fetch { fetch: index }, read);
+        members.send_as(class, place.member, Work::Fetch { fetch: key }, read);
         None
     }
 
     /// The member of a fetch has answered. Returns the place if it is to be suspected because of
     /// the answer.
     #[inline]
-    pub(in crate::machine) fn on_answer(&mut self, members: &Members, index: u32, status: Status) -> Option<Physical> {
-        let fetch = &mut self.fetches[index];
+    pub(in crate::machine) fn on_answer(
+        &mut self,
+        members: &Members,
+        key: FetchKey,
+        status: Status,
+    ) -> Option<Physical> {
+        let fetch = &mut self.fetches[key];
         fetch.is_damaged = members[fetch.place.member].is_present();
         let is_fault = !status.is_success() && status != Status::UnrecoveredReadError;
         (is_fault && fetch.is_damaged).then_some(fetch.place)
@@ -97,36 +102,36 @@ impl Reads {
         members: &mut Members,
         segments: &mut Segments,
         requests: &mut Requests,
-        index: u32,
+        key: FetchKey,
         status: Status,
         outcome: Outcome,
     ) -> Option<Ended> {
-        let Fetch { place, blocks, purpose, .. } = self.fetches[index];
+        let Fetch { place, blocks, purpose, .. } = self.fetches[key];
         let (from, count) = fetched_range(spec, segments, place, blocks, purpose);
         if !status.is_success() {
             let is_medium = status == Status::UnrecoveredReadError && members[place.member].is_present();
-            if is_medium && count > 1 && spec.has_contents() && self.read_singly(members, segments, index, from) {
+            if is_medium && count > 1 && spec.has_contents() && self.read_singly(members, segments, key, from) {
                 return None;
             }
             if is_medium && count == 1 {
                 self.damaged.push(place);
             }
             if purpose == Purpose::Confirm {
-                self.fetches[index].unreadable =
+                self.fetches[key].unreadable =
                     Some(Box::new(Unreadable { is_lost: is_medium, ..Unreadable::default() }));
             }
-            return self.repair_all(spec, members, segments, requests, index);
+            return self.repair_all(spec, members, segments, requests, key);
         }
         if !spec.has_contents() {
-            return Some(self.end_fetch(segments, index, Vec::new()));
+            return Some(self.end_fetch(segments, key, Vec::new()));
         }
         let Outcome::Data(Payload::Bytes(buffer)) = outcome else {
-            return self.repair_all(spec, members, segments, requests, index);
+            return self.repair_all(spec, members, segments, requests, key);
         };
         if buffer.data.len() != count as usize * spec.shape.block_bytes {
-            return self.repair_all(spec, members, segments, requests, index);
+            return self.repair_all(spec, members, segments, requests, key);
         }
-        self.take_fetched(spec, members, segments, requests, index, buffer, &[])
+        self.take_fetched(spec, members, segments, requests, key, buffer, &[])
     }
 
     /// Verifies the result of a fetch; missing blocks are computed. `failed` has the status of
@@ -139,11 +144,11 @@ impl Reads {
         members: &mut Members,
         segments: &mut Segments,
         requests: &mut Requests,
-        index: u32,
+        key: FetchKey,
         buffer: Box<BlockBuffer>,
         failed: &[Option<Status>],
     ) -> Option<Ended> {
-        let Fetch { place, blocks, purpose, .. } = self.fetches[index];
+        let Fetch { place, blocks, purpose, .. } = self.fetches[key];
         let (from, _) = fetched_range(spec, segments, place, blocks, purpose);
         let block_bytes = spec.shape.block_bytes;
         let skip = (place.offset - from) as usize;
@@ -165,7 +170,7 @@ impl Reads {
         {
             // Verified.
             requests.add_buffer(request, at, buffer);
-            return Some(self.end_fetch(segments, index, Vec::new()));
+            return Some(self.end_fetch(segments, key, Vec::new()));
         }
         let contents = |at: u32| {
             let from = (skip + at as usize) * block_bytes;
@@ -174,7 +179,7 @@ impl Reads {
         let block = |at: u32| record(at).map(|record| Ok((contents(at), record)));
         let found: Vec<_> = (0..blocks).map(block).collect();
         if found.iter().all(Option::is_some) {
-            return Some(self.end_fetch(segments, index, found.into_iter().flatten().collect()));
+            return Some(self.end_fetch(segments, key, found.into_iter().flatten().collect()));
         }
         for at in (0..blocks).filter(|&at| found[at as usize].is_none()) {
             let is_damaged = match failure(skip + at as usize) {
@@ -201,11 +206,11 @@ impl Reads {
             // prove it.
             let is_proven = status.is_none() && verifier.is_proven(place, &contents(0));
             let proven = is_proven.then(|| contents(0));
-            self.fetches[index].unreadable =
+            self.fetches[key].unreadable =
                 Some(Box::new(Unreadable { is_lost: is_lost && !is_proven, record, proven }));
         }
-        self.fetches[index].found = found;
-        self.repair_missing(spec, members, segments, requests, index)
+        self.fetches[key].found = found;
+        self.repair_missing(spec, members, segments, requests, key)
     }
 
     /// A block of a fetch was computed, or could not be. Returns the result after the last one.
@@ -216,8 +221,8 @@ impl Reads {
         requests: &mut Requests,
         computed: Computed,
     ) -> Option<Ended> {
-        let Computed { fetch: index, at, block, is_hopeless } = computed;
-        let fetch = &mut self.fetches[index];
+        let Computed { fetch: key, at, block, is_hopeless } = computed;
+        let fetch = &mut self.fetches[key];
         if let Some(unreadable) = &mut fetch.unreadable {
             unreadable.is_lost &= is_hopeless;
         }
@@ -244,7 +249,7 @@ impl Reads {
             }
             requests.set_error(request, status);
         }
-        Some(self.end_fetch(segments, index, found))
+        Some(self.end_fetch(segments, key, found))
     }
 
     fn repair_all(
@@ -253,11 +258,11 @@ impl Reads {
         members: &mut Members,
         segments: &mut Segments,
         requests: &mut Requests,
-        index: u32,
+        key: FetchKey,
     ) -> Option<Ended> {
-        let blocks = self.fetches[index].blocks as usize;
-        self.fetches[index].found = vec![None; blocks];
-        self.repair_missing(spec, members, segments, requests, index)
+        let blocks = self.fetches[key].blocks as usize;
+        self.fetches[key].found = vec![None; blocks];
+        self.repair_missing(spec, members, segments, requests, key)
     }
 
     /// Starts to compute the blocks that were not found.
@@ -267,16 +272,16 @@ impl Reads {
         members: &mut Members,
         segments: &mut Segments,
         requests: &mut Requests,
-        index: u32,
+        key: FetchKey,
     ) -> Option<Ended> {
         let missing: Vec<u32> =
-            (0..).zip(&self.fetches[index].found).filter(|(_, found)| found.is_none()).map(|(at, _)| at).collect();
-        self.fetches[index].repairing = missing.len() as u32;
-        let place = self.fetches[index].place;
+            (0..).zip(&self.fetches[key].found).filter(|(_, found)| found.is_none()).map(|(at, _)| at).collect();
+        self.fetches[key].repairing = missing.len() as u32;
+        let place = self.fetches[key].place;
         let mut ended = None;
         for at in missing {
             let target = Physical { offset: place.offset + at, ..place };
-            if let Some(computed) = self.repair(spec, members, segments, (index, at), target) {
+            if let Some(computed) = self.repair(spec, members, segments, (key, at), target) {
                 ended = self.computed(spec, segments, requests, computed);
             }
         }
@@ -284,8 +289,8 @@ impl Reads {
     }
 
     #[inline]
-    fn end_fetch(&mut self, segments: &mut Segments, index: u32, found: Vec<BlockRead>) -> Ended {
-        let Fetch { place, blocks, purpose, unreadable, .. } = self.fetches.remove(index);
+    fn end_fetch(&mut self, segments: &mut Segments, key: FetchKey, found: Vec<BlockRead>) -> Ended {
+        let Fetch { place, blocks, purpose, unreadable, .. } = self.fetches.remove(key);
         self.has_progress |= !matches!(purpose, Purpose::Host { .. });
         segments.reader_left(place.segment);
         Ended { place, blocks, purpose, found, unreadable }

@@ -14,9 +14,10 @@ mod singly;
 mod verify;
 
 use bytes::Bytes;
-use zonda_zoned::{IndexSlab, Status};
+use zonda_zoned::{Key, Slab, Status};
 
 use super::members::Members;
+use super::requests::RequestKey;
 use super::segments::Segments;
 use crate::format::Record;
 use crate::tables::{Physical, SegmentIndex};
@@ -35,8 +36,8 @@ pub(super) use verify::record_in_memory;
 /// [`computed`](Reads::computed). The call that completes the last block returns the result.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
-    fetches: IndexSlab<Fetch>,
-    repairs: IndexSlab<Repair>,
+    fetches: Slab<Fetch>,
+    repairs: Slab<Repair>,
     /// Blocks that were reconstructed from the rest of their stripe.
     reconstructed_blocks: u64,
     /// Unreadable blocks of host reads, counted each time.
@@ -47,12 +48,18 @@ pub(super) struct Reads {
     has_progress: bool,
 }
 
+/// A fetch in flight.
+pub(super) type FetchKey = Key<Fetch>;
+
+/// A block that is being computed.
+pub(super) type RepairKey = Key<Repair>;
+
 /// The purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A host request: these are its blocks from `at`, and logical blocks from `lba`.
     Host {
-        request: u32,
+        request: RequestKey,
         at: u32,
         lba: u64,
     },
@@ -93,7 +100,7 @@ pub(super) struct Unreadable {
 /// A block of a fetch that was computed, or could not be.
 #[derive(Debug)]
 pub(super) struct Computed {
-    fetch: u32,
+    fetch: FetchKey,
     at: u32,
     block: BlockRead,
     /// For a block that could not be computed: the chunks of other members, as they are now, never

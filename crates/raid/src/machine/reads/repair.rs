@@ -11,7 +11,7 @@ use super::super::segments::Segments;
 use super::super::spec::Spec;
 use super::singly::Singly;
 use super::verify::{Verifier, record_in_memory};
-use super::{BlockRead, Computed, Reads};
+use super::{BlockRead, Computed, FetchKey, Reads, RepairKey};
 use crate::bug::SeededBug;
 use crate::format::{RECORD_BYTES, Record, crc};
 use crate::limits::MEMBERS_MAX;
@@ -20,10 +20,10 @@ use crate::tables::Physical;
 
 /// A block that is being computed.
 #[derive(Debug)]
-pub(super) struct Repair {
+pub(in crate::machine) struct Repair {
     target: Physical,
     /// The fetch, and its block.
-    fetch: u32,
+    fetch: FetchKey,
     at: u32,
     /// Chunks of the stripe that cannot be read, as bits.
     bad: u32,
@@ -52,7 +52,7 @@ impl Reads {
         spec: &Spec,
         members: &mut Members,
         segments: &Segments,
-        (fetch, at): (u32, u32),
+        (fetch, at): (FetchKey, u32),
         target: Physical,
     ) -> Option<Computed> {
         let repair = Repair {
@@ -68,8 +68,8 @@ impl Reads {
             singly: BTreeMap::new(),
             pending: 0,
         };
-        let index = self.repairs.insert(repair);
-        self.read_sources(spec, members, segments, index)
+        let key = self.repairs.insert(repair);
+        self.read_sources(spec, members, segments, key)
     }
 
     /// The member of a source has answered. Returns the place if it is to be suspected because of
@@ -77,11 +77,11 @@ impl Reads {
     pub(in crate::machine) fn on_source_answer(
         &self,
         members: &Members,
-        index: u32,
+        key: RepairKey,
         source: u8,
         status: Status,
     ) -> Option<Physical> {
-        let place = self.repairs[index].sources[usize::from(source)].0;
+        let place = self.repairs[key].sources[usize::from(source)].0;
         let is_fault = !status.is_success() && status != Status::UnrecoveredReadError;
         (is_fault && members[place.member].is_present()).then_some(place)
     }
@@ -93,14 +93,14 @@ impl Reads {
         spec: &Spec,
         members: &mut Members,
         segments: &Segments,
-        index: u32,
+        key: RepairKey,
         source: u8,
         status: Status,
         outcome: &Outcome,
     ) -> Option<Computed> {
-        let place = self.repairs[index].sources[usize::from(source)].0;
+        let place = self.repairs[key].sources[usize::from(source)].0;
         let is_medium = status == Status::UnrecoveredReadError && members[place.member].is_present();
-        if is_medium && spec.has_contents() && self.read_source_singly(spec, members, segments, index, source) {
+        if is_medium && spec.has_contents() && self.read_source_singly(spec, members, segments, key, source) {
             return None;
         }
         if is_medium && !spec.shape.is_in_band {
@@ -117,7 +117,7 @@ impl Reads {
         } else {
             Some((Bytes::new(), [0; RECORD_BYTES]))
         };
-        self.source_ended(spec, members, segments, (index, source), found, status)
+        self.source_ended(spec, members, segments, (key, source), found, status)
     }
 
     /// Metadata and contents of a source, or a block between them, could not be read in one
@@ -127,10 +127,10 @@ impl Reads {
         spec: &Spec,
         members: &mut Members,
         segments: &Segments,
-        index: u32,
+        key: RepairKey,
         source: u8,
     ) -> bool {
-        let repair = &mut self.repairs[index];
+        let repair = &mut self.repairs[key];
         let place = repair.sources[usize::from(source)].0;
         let zone = segments[place.segment].zones[place.member.as_usize()];
         let (Some(zone), true) = (zone, spec.shape.is_in_band) else { return false };
@@ -140,7 +140,7 @@ impl Reads {
         for (at, offset) in [(0, metadata), (1, place.offset)] {
             let start = members[place.member].lba(zone, offset);
             let read = Operation::Read { start, blocks: Blocks(1) };
-            members.send(place.member, Work::SourceBlock { repair: index, source, at }, read);
+            members.send(place.member, Work::SourceBlock { repair: key, source, at }, read);
         }
         true
     }
@@ -151,11 +151,11 @@ impl Reads {
         spec: &Spec,
         members: &mut Members,
         segments: &Segments,
-        (index, source, at): (u32, u8, u32),
+        (key, source, at): (RepairKey, u8, u32),
         status: Status,
         outcome: Outcome,
     ) -> Option<Computed> {
-        let repair = &mut self.repairs[index];
+        let repair = &mut self.repairs[key];
         let place = repair.sources[usize::from(source)].0;
         let singly = repair.singly.get_mut(&source).expect("it is read separately");
         if !singly.add(at, status, outcome, spec.shape.block_bytes) {
@@ -172,7 +172,7 @@ impl Reads {
         }
         let is_other = |status: &&Status| **status != Status::UnrecoveredReadError;
         let status = failed.iter().flatten().find(is_other).copied().unwrap_or(Status::UnrecoveredReadError);
-        self.source_ended(spec, members, segments, (index, source), found, status)
+        self.source_ended(spec, members, segments, (key, source), found, status)
     }
 
     /// A source is damaged: determines which part.
@@ -206,17 +206,17 @@ impl Reads {
         spec: &Spec,
         members: &mut Members,
         segments: &Segments,
-        (index, source): (u32, u8),
+        (key, source): (RepairKey, u8),
         found: Option<SourceBlock>,
         status: Status,
     ) -> Option<Computed> {
-        let repair = &mut self.repairs[index];
+        let repair = &mut self.repairs[key];
         repair.pending -= 1;
         match found {
             Some(found) => repair.sources[usize::from(source)].1 = Some(found),
             None => {
                 let Some(recovery) = &repair.recovery else {
-                    return self.read_sources(spec, members, segments, index);
+                    return self.read_sources(spec, members, segments, key);
                 };
                 let chunk = 1 << recovery.sources[usize::from(source)];
                 repair.bad |= chunk;
@@ -231,17 +231,17 @@ impl Reads {
         }
         if repair.sources.iter().any(|(_, found)| found.is_none()) {
             // Others may suffice.
-            return self.read_sources(spec, members, segments, index);
+            return self.read_sources(spec, members, segments, key);
         }
         self.reconstructed_blocks += u64::from(repair.recovery.is_some());
-        let block = compute(spec, segments, &self.repairs[index]);
+        let block = compute(spec, segments, &self.repairs[key]);
         // If more chunks can be read than are needed, others of them may suffice.
-        let repair = &self.repairs[index];
+        let repair = &self.repairs[key];
         let is_hopeless = block.is_err()
             && repair.readable.count_ones() as usize <= spec.code.data()
             && repair.unknown == 0
             && members.present().count() == spec.members();
-        Some(self.end_repair(index, block, is_hopeless))
+        Some(self.end_repair(key, block, is_hopeless))
     }
 
     fn read_sources(
@@ -249,14 +249,14 @@ impl Reads {
         spec: &Spec,
         members: &mut Members,
         segments: &Segments,
-        index: u32,
+        key: RepairKey,
     ) -> Option<Computed> {
-        let Repair { target, bad, .. } = self.repairs[index];
+        let Repair { target, bad, .. } = self.repairs[key];
         let segment = &segments[target.segment];
         let layout = segment.layout;
         let (slot, block) = layout.place_of(target.offset);
         let Some(stripe) = segment.slots.stripe_at(target.member, slot) else {
-            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError), true));
+            return Some(self.end_repair(key, Err(Status::UnrecoveredReadError), true));
         };
         let wanted = spec.shape.chunk_of(target.member, stripe);
         let mut places = [None; MEMBERS_MAX];
@@ -276,17 +276,17 @@ impl Reads {
                 present |= 1 << chunk;
             }
         }
-        self.repairs[index].readable = present;
+        self.repairs[key].readable = present;
         let Some(recovery) = spec.code.recover(present, &[wanted]) else {
-            if self.read_own(spec, members, segments, index) {
+            if self.read_own(spec, members, segments, key) {
                 return None;
             }
-            let is_hopeless = self.is_hopeless(spec, members, segments, index);
-            return Some(self.end_repair(index, Err(Status::UnrecoveredReadError), is_hopeless));
+            let is_hopeless = self.is_hopeless(spec, members, segments, key);
+            return Some(self.end_repair(key, Err(Status::UnrecoveredReadError), is_hopeless));
         };
         let place_of = |&chunk: &usize| places[chunk].expect("sources are among the chunks that are present");
         let sources: Vec<Physical> = recovery.sources.iter().map(place_of).collect();
-        let repair = &mut self.repairs[index];
+        let repair = &mut self.repairs[key];
         repair.sources = sources.iter().map(|&place| (place, None)).collect();
         repair.pending = sources.len() as u32;
         repair.recovery = Some(recovery);
@@ -296,7 +296,7 @@ impl Reads {
             let zone = segment.zones[place.member.as_usize()].expect("its zone can be read");
             let start = members[place.member].lba(zone, place.offset - skip);
             let read = Operation::Read { start, blocks: Blocks(u64::from(skip + 1)) };
-            members.send(place.member, Work::Source { repair: index, source: number }, read);
+            members.send(place.member, Work::Source { repair: key, source: number }, read);
         }
         None
     }
@@ -304,8 +304,8 @@ impl Reads {
     /// The member of a block lacked it when the block was requested. If it was rebuilt since, it
     /// has the block, and may be needed: members that were read instead may have failed. Returns
     /// whether the block is being read there.
-    fn read_own(&mut self, spec: &Spec, members: &mut Members, segments: &Segments, index: u32) -> bool {
-        let repair = &mut self.repairs[index];
+    fn read_own(&mut self, spec: &Spec, members: &mut Members, segments: &Segments, key: RepairKey) -> bool {
+        let repair = &mut self.repairs[key];
         let (target, was_read) = (repair.target, self.fetches[repair.fetch].is_damaged);
         let segment = &segments[target.segment];
         let holds = segment.has(target.member) && members[target.member].is_present();
@@ -318,15 +318,15 @@ impl Reads {
         let skip = if spec.shape.is_in_band { segment.layout.place_of(target.offset).1 + 1 } else { 0 };
         let start = members[target.member].lba(zone, target.offset - skip);
         let read = Operation::Read { start, blocks: Blocks(u64::from(skip + 1)) };
-        members.send(target.member, Work::Source { repair: index, source: 0 }, read);
+        members.send(target.member, Work::Source { repair: key, source: 0 }, read);
         true
     }
 
     /// Whether a block can never be computed: not even if every chunk were intact that is on
     /// missing members which took part in the segment, or that failed for another reason than its
     /// medium.
-    fn is_hopeless(&self, spec: &Spec, members: &Members, segments: &Segments, index: u32) -> bool {
-        let Repair { target, readable, unknown, .. } = self.repairs[index];
+    fn is_hopeless(&self, spec: &Spec, members: &Members, segments: &Segments, key: RepairKey) -> bool {
+        let Repair { target, readable, unknown, .. } = self.repairs[key];
         let segment = &segments[target.segment];
         let (slot, _) = segment.layout.place_of(target.offset);
         let Some(stripe) = segment.slots.stripe_at(target.member, slot) else { return true };
@@ -335,8 +335,8 @@ impl Reads {
         spec.code.recover(readable | unknown | away, &[spec.shape.chunk_of(target.member, stripe)]).is_none()
     }
 
-    fn end_repair(&mut self, index: u32, block: BlockRead, is_hopeless: bool) -> Computed {
-        let Repair { fetch, at, .. } = self.repairs.remove(index);
+    fn end_repair(&mut self, key: RepairKey, block: BlockRead, is_hopeless: bool) -> Computed {
+        let Repair { fetch, at, .. } = self.repairs.remove(key);
         Computed { fetch, at, block, is_hopeless }
     }
 }

@@ -7,7 +7,7 @@ use super::super::members::{Members, Work};
 use super::super::requests::Requests;
 use super::super::segments::Segments;
 use super::super::spec::Spec;
-use super::{Ended, Reads};
+use super::{Ended, FetchKey, Reads};
 
 /// The blocks of a range, as they arrive.
 #[derive(Debug)]
@@ -72,8 +72,8 @@ impl Singly {
 impl Reads {
     /// Reads the blocks of a fetch one by one; of the blocks before them in their chunk only its
     /// metadata. Returns whether that is possible.
-    pub(super) fn read_singly(&mut self, members: &mut Members, segments: &Segments, index: u32, from: u32) -> bool {
-        let fetch = &mut self.fetches[index];
+    pub(super) fn read_singly(&mut self, members: &mut Members, segments: &Segments, key: FetchKey, from: u32) -> bool {
+        let fetch = &mut self.fetches[key];
         let place = fetch.place;
         // It may have gone offline meanwhile.
         let Some(zone) = segments[place.segment].zones[place.member.as_usize()] else { return false };
@@ -84,7 +84,7 @@ impl Reads {
         for at in wanted {
             let start = members[place.member].lba(zone, from + at);
             let read = Operation::Read { start, blocks: Blocks(1) };
-            members.send(place.member, Work::FetchBlock { fetch: index, at }, read);
+            members.send(place.member, Work::FetchBlock { fetch: key, at }, read);
         }
         true
     }
@@ -97,12 +97,12 @@ impl Reads {
         members: &mut Members,
         segments: &mut Segments,
         requests: &mut Requests,
-        (index, at): (u32, u32),
+        (key, at): (FetchKey, u32),
         status: Status,
         outcome: Outcome,
     ) -> Option<Ended> {
         let block_bytes = spec.shape.block_bytes;
-        let fetch = &mut self.fetches[index];
+        let fetch = &mut self.fetches[key];
         let place = fetch.place;
         let singly = fetch.singly.as_mut().expect("its blocks are read one by one");
         if !singly.add(at, status, outcome, block_bytes) {
@@ -111,6 +111,6 @@ impl Reads {
         let singly = fetch.singly.take()?;
         let metadata_bytes = usize::from(members[place.member].geometry().metadata_bytes);
         let (buffer, failed) = singly.into_buffer(block_bytes, metadata_bytes);
-        self.take_fetched(spec, members, segments, requests, index, Box::new(buffer), &failed)
+        self.take_fetched(spec, members, segments, requests, key, Box::new(buffer), &failed)
     }
 }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use zonda_erasure::Recovery;
 
 use super::super::Volume;
-use super::super::pieces::{Chunk, Piece};
+use super::super::pieces::{Chunk, Piece, PieceKey};
 use super::job::{Part, Ready};
 use crate::MemberIndex;
 use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, TOMBSTONE_LBA, crc, write_chunk_meta};
@@ -29,18 +29,18 @@ impl Volume {
     }
 
     /// The chunks of a run have arrived.
-    pub(in super::super) fn on_rebuild_piece(&mut self, index: u32) {
-        let piece = &self.pieces[index];
+    pub(in super::super) fn on_rebuild_piece(&mut self, key: PieceKey) {
+        let piece = &self.pieces[key];
         let super::super::pieces::Owner::Rebuild(target) = piece.owner else { unreachable!("a rebuild's piece") };
         let more = self.readable(piece.segment) & !piece.requested & !(1 << target.0);
         if more != 0 && !self.suffices(piece, target) {
-            return self.read_more_from(index, more);
+            return self.read_more_from(key, more);
         }
-        if self.may_be_readable(index) && !self.suffices(&self.pieces[index], target) {
+        if self.may_be_readable(key) && !self.suffices(&self.pieces[key], target) {
             // A block that is temporarily unreadable is not lost.
-            return self.retry_later(index);
+            return self.retry_later(key);
         }
-        let piece = self.end_piece(index);
+        let piece = self.end_piece(key);
         let (ready, metas) = self.compute_piece(&piece, target);
         let payload = self.segments[piece.segment].layout.payload_blocks();
         let job = self.rebuild.job.as_mut().expect("an unneeded piece is abandoned");
@@ -48,7 +48,7 @@ impl Volume {
         if !metas.is_empty() {
             job.entries[from..from + metas.len()].copy_from_slice(&metas);
         }
-        let part = job.parts.iter_mut().find(|part| matches!(part, Part::Piece(other) if *other == index));
+        let part = job.parts.iter_mut().find(|part| matches!(part, Part::Piece(other) if *other == key));
         *part.expect("a piece in progress is a part of the zone") = Part::Ready(ready);
     }
 

@@ -64,10 +64,10 @@ impl Rebuild {
         assert!(job.written <= zone_blocks, "no more is written to zone {} than it holds", job.zone);
         let mut running = 0;
         for part in &job.parts {
-            let Part::Piece(index) = part else { continue };
+            let Part::Piece(key) = part else { continue };
             running += 1;
-            let piece = &pieces[*index];
-            assert_eq!((piece.segment, piece.owner), (job.segment, Owner::Rebuild(member)), "whose piece {index} is");
+            let piece = &pieces[*key];
+            assert_eq!((piece.segment, piece.owner), (job.segment, Owner::Rebuild(member)), "whose piece {key:?} is");
         }
         assert!(running <= REBUILD_PIECES_MAX, "{running} pieces are read for one segment");
         let is_for_it = |work: &&Work| {

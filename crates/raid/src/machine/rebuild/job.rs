@@ -6,7 +6,7 @@ use bytes::Bytes;
 use zonda_zoned::Instant;
 
 use super::super::Volume;
-use super::super::pieces::Owner;
+use super::super::pieces::{Owner, PieceKey};
 use super::super::segments::header;
 use crate::MemberIndex;
 use crate::format::BlockMeta;
@@ -50,7 +50,7 @@ pub(super) enum Stage {
 /// A part of the zone.
 #[derive(Debug)]
 pub(super) enum Part {
-    Piece(u32),
+    Piece(PieceKey),
     Ready(Ready),
 }
 

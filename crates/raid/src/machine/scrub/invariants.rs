@@ -22,9 +22,9 @@ impl Scrub {
         assert!(current.sequence < self.next, "segment {} is not read twice", current.sequence);
         assert!(segment.is_pinned, "segment {} stays while it is read", current.sequence);
         assert!(current.next_stripe <= current.end.max(segment.layout.stripes), "stripes of {}", current.sequence);
-        if let Some(index) = current.piece {
-            let piece = &pieces[index];
-            assert_eq!((piece.segment, piece.owner), (current.segment, Owner::Scrub), "whose piece {index} is");
+        if let Some(key) = current.piece {
+            let piece = &pieces[key];
+            assert_eq!((piece.segment, piece.owner), (current.segment, Owner::Scrub), "whose piece {key:?} is");
         }
         // A scrub that was stopped may have reads in flight, too.
         let is_of_it = |work: &&Work| matches!(work, Work::Described { sequence, .. } if *sequence == current.sequence);

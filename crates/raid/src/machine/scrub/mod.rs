@@ -26,7 +26,7 @@ use zonda_zoned::Instant;
 
 use super::Volume;
 use super::damage::DamageCounts;
-use super::pieces::{Owner, Pace};
+use super::pieces::{Owner, Pace, PieceKey};
 use super::stripes::Mover;
 use crate::bug::SeededBug;
 use crate::limits::SCRUBBED_STRIPES_MAX;
@@ -75,7 +75,7 @@ struct Current {
     next_stripe: u32,
     /// Stripes behind this one were added later.
     end: u32,
-    piece: Option<u32>,
+    piece: Option<PieceKey>,
 }
 
 impl Volume {
@@ -247,8 +247,8 @@ impl Volume {
     }
 
     /// The chunks of a run have arrived.
-    pub(super) fn on_scrub_piece(&mut self, index: u32) {
-        let piece = self.end_piece(index);
+    pub(super) fn on_scrub_piece(&mut self, key: PieceKey) {
+        let piece = self.end_piece(key);
         let mut found = Found::default();
         for &stripe in piece.stripes() {
             self.compare(&piece, stripe, &mut found);

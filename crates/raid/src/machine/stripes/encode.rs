@@ -7,7 +7,7 @@ use super::super::members::Members;
 use super::super::segments::Segments;
 use super::super::spec::Spec;
 use super::spare::Use;
-use super::{Stripe, Stripes};
+use super::{Stripe, StripeKey, Stripes};
 use crate::MemberIndex;
 use crate::format::{BlockMeta, PADDING_LBA, Place, RECORD_BYTES, Record, crc, write_chunk_meta};
 use crate::limits::MEMBERS_MAX;
@@ -20,19 +20,19 @@ impl Stripes {
         spec: &Spec,
         members: &Members,
         segments: &Segments,
-        index: u32,
+        key: StripeKey,
         segment_index: SegmentIndex,
     ) -> [Payload; MEMBERS_MAX] {
         let mut payloads = [const { Payload::None }; MEMBERS_MAX];
         if !spec.has_contents() {
             return payloads;
         }
-        let stream = self.slab[index].stream;
+        let stream = self.slab[key].stream;
         let payload_blocks = segments[segment_index].layout.payload_blocks() as usize;
         let chunk_bytes = payload_blocks * spec.shape.block_bytes;
         let (data, parity) = (spec.code.data(), spec.code.parity());
         let mut chunks = std::mem::take(&mut self.spare.chunks);
-        let stripe = &self.slab[index];
+        let stripe = &self.slab[key];
         chunks.extend((0..data).map(|chunk| {
             let first = (chunk * payload_blocks) as u32;
             stripe.chunk(first, payload_blocks as u32, spec.shape.block_bytes, &spec.zeros)
@@ -42,14 +42,14 @@ impl Stripes {
             spec.encode(chunks.iter().map(|chunk| &chunk[..]), &mut bytes);
             let bytes = bytes.freeze();
             chunks.extend((0..parity).map(|at| bytes.slice(at * chunk_bytes..(at + 1) * chunk_bytes)));
-            self.slab[index].buffers[Use::Parity as usize] = bytes;
+            self.slab[key].buffers[Use::Parity as usize] = bytes;
         }
-        self.describe_chunks(spec, index, payload_blocks, &chunks);
+        self.describe_chunks(spec, key, payload_blocks, &chunks);
         if spec.shape.is_in_band {
-            self.put_metadata_in_band(spec, index, &segments[segment_index], &mut chunks);
+            self.put_metadata_in_band(spec, key, &segments[segment_index], &mut chunks);
         }
-        let metadata = self.metadata_beside(spec, members, index, &segments[segment_index]);
-        let number = self.slab[index].number;
+        let metadata = self.metadata_beside(spec, members, key, &segments[segment_index]);
+        let number = self.slab[key].number;
         let mut from = 0;
         for (at, payload) in payloads.iter_mut().enumerate().take(spec.members()) {
             let member = MemberIndex(at as u8);
@@ -61,18 +61,18 @@ impl Stripes {
             *payload = Payload::Bytes(Box::new(buffer));
             from += bytes;
         }
-        self.slab[index].buffers[Use::Metadata as usize] = metadata;
+        self.slab[key].buffers[Use::Metadata as usize] = metadata;
         chunks.clear();
         self.spare.chunks = chunks;
         payloads
     }
 
     /// Computes the metadata of all blocks of a stripe.
-    fn describe_chunks(&mut self, spec: &Spec, index: u32, payload_blocks: usize, chunks: &[Bytes]) {
+    fn describe_chunks(&mut self, spec: &Spec, key: StripeKey, payload_blocks: usize, chunks: &[Bytes]) {
         let block_bytes = spec.shape.block_bytes;
         let mut records = std::mem::take(&mut self.spare.records);
         records.resize(chunks.len() * payload_blocks * RECORD_BYTES, 0);
-        let stripe = &mut self.slab[index];
+        let stripe = &mut self.slab[key];
         stripe.metas.clear();
         for block in chunks.iter().flat_map(|chunk| chunk.chunks_exact(block_bytes)) {
             stripe.metas.push(BlockMeta { block_crc: crc(block), stripe: stripe.number, ..BlockMeta::BLANK });
@@ -90,15 +90,15 @@ impl Stripes {
             let (inputs, outputs) = records.split_at_mut(data_blocks * RECORD_BYTES);
             spec.encode(inputs.chunks_exact(payload_blocks * RECORD_BYTES), outputs);
         }
-        for (meta, record) in self.slab[index].metas.iter_mut().zip(records.chunks_exact(RECORD_BYTES)) {
+        for (meta, record) in self.slab[key].metas.iter_mut().zip(records.chunks_exact(RECORD_BYTES)) {
             meta.record.copy_from_slice(record);
         }
         self.spare.records = records;
     }
 
     /// Inserts the metadata block before the blocks of each chunk.
-    fn put_metadata_in_band(&mut self, spec: &Spec, index: u32, segment: &Segment, chunks: &mut [Bytes]) {
-        let stripe = &self.slab[index];
+    fn put_metadata_in_band(&mut self, spec: &Spec, key: StripeKey, segment: &Segment, chunks: &mut [Bytes]) {
+        let stripe = &self.slab[key];
         let block_bytes = spec.shape.block_bytes;
         let payload_blocks = segment.layout.payload_blocks() as usize;
         let slot_bytes = (1 + payload_blocks) * block_bytes;
@@ -117,19 +117,19 @@ impl Stripes {
         for (at, chunk) in chunks.iter_mut().enumerate() {
             *chunk = whole.slice(at * slot_bytes..(at + 1) * slot_bytes);
         }
-        self.slab[index].buffers[Use::Slots as usize] = whole;
+        self.slab[key].buffers[Use::Slots as usize] = whole;
     }
 
     /// The metadata bytes of all members' chunks, one behind the other. With metadata in band they
     /// are zeros.
-    fn metadata_beside(&mut self, spec: &Spec, members: &Members, index: u32, segment: &Segment) -> Bytes {
+    fn metadata_beside(&mut self, spec: &Spec, members: &Members, key: StripeKey, segment: &Segment) -> Bytes {
         let all: usize = (0..spec.members() as u8).map(|at| metadata_bytes(members, MemberIndex(at), segment)).sum();
-        let Stripe { stream, number, .. } = self.slab[index];
+        let Stripe { stream, number, .. } = self.slab[key];
         let mut metadata = self.spare.buffer(stream, Use::Metadata, all);
         if spec.shape.is_in_band {
             return metadata.freeze();
         }
-        let stripe = &self.slab[index];
+        let stripe = &self.slab[key];
         let payload_blocks = segment.layout.payload_blocks() as usize;
         let mut rest = &mut metadata[..];
         for (at, member) in members.iter().enumerate() {

@@ -3,9 +3,10 @@
 use zonda_zoned::{Blocks, Class, Instant, Operation};
 
 use super::super::members::{Members, Work};
+use super::super::requests::RequestKey;
 use super::super::segments::Segments;
 use super::super::spec::Spec;
-use super::{NO_REQUEST, Source, Stripes};
+use super::{Source, StripeKey, Stripes};
 use crate::MemberIndex;
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
@@ -19,20 +20,20 @@ impl Stripes {
         members: &mut Members,
         segments: &mut Segments,
         now: Instant,
-        index: u32,
+        key: StripeKey,
         segment_index: SegmentIndex,
     ) {
         let number = segments.begin_stripe(segment_index, now);
         let layout = segments[segment_index].layout;
         let is_moved = segments[segment_index].stream == Stream::Relocation;
         let class = if is_moved { Class::Background } else { Class::Foreground };
-        let stripe = &mut self.slab[index];
+        let stripe = &mut self.slab[key];
         stripe.segment = Some(segment_index);
         stripe.number = number;
         stripe.present = 0;
         stripe.failed = 0;
         stripe.attempts += 1;
-        let chunks = self.chunks(spec, members, segments, index, segment_index);
+        let chunks = self.chunks(spec, members, segments, key, segment_index);
         let mut pending = 0;
         for (member, payload) in spec.member_indices().zip(chunks) {
             let entry = &members[member];
@@ -46,16 +47,16 @@ impl Stripes {
             };
             pending += 1;
             members.count_written(blocks.0);
-            members.send_as(class, member, Work::Chunk { stripe: index }, operation);
+            members.send_as(class, member, Work::Chunk { stripe: key }, operation);
         }
-        self.slab[index].pending = pending;
+        self.slab[key].pending = pending;
         assert!(pending > 0, "a volume that is ready has members");
     }
 
     /// The write of a member's chunk has ended, in this slot if successful.
     #[inline]
-    pub(in crate::machine) fn chunk_ended(&mut self, index: u32, member: MemberIndex, slot: Option<u32>) {
-        let stripe = &mut self.slab[index];
+    pub(in crate::machine) fn chunk_ended(&mut self, key: StripeKey, member: MemberIndex, slot: Option<u32>) {
+        let stripe = &mut self.slab[key];
         stripe.pending -= 1;
         match slot {
             Some(slot) => {
@@ -71,8 +72,8 @@ impl Stripes {
 
     /// Assigns slots to chunks of a stripe that are on no medium.
     #[inline]
-    pub(in crate::machine) fn place_absent(&mut self, spec: &Spec, segments: &mut Segments, index: u32) {
-        let stripe = &mut self.slab[index];
+    pub(in crate::machine) fn place_absent(&mut self, spec: &Spec, segments: &mut Segments, key: StripeKey) {
+        let stripe = &mut self.slab[key];
         let segment = stripe.segment.expect("it was written somewhere");
         for member in spec.member_indices() {
             if stripe.present >> member.0 & 1 == 0 {
@@ -83,8 +84,8 @@ impl Stripes {
 
     /// A stripe has to be written to another segment. Returns its former segment, and whether it
     /// was written to so many that the zones are not the cause.
-    pub(in crate::machine) fn take_back(&mut self, index: u32) -> (SegmentIndex, bool) {
-        let stripe = &mut self.slab[index];
+    pub(in crate::machine) fn take_back(&mut self, key: StripeKey) -> (SegmentIndex, bool) {
+        let stripe = &mut self.slab[key];
         let segment = stripe.segment.take().expect("it was written somewhere");
         let is_often = stripe.attempts >= WRITE_ATTEMPTS_MAX;
         if is_often {
@@ -94,22 +95,20 @@ impl Stripes {
     }
 
     /// It is the first to be rewritten.
-    pub(in crate::machine) fn write_again(&mut self, index: u32) {
-        let stream = self.slab[index].stream;
-        self.queues[stream as usize].ready.push_front(index);
+    pub(in crate::machine) fn write_again(&mut self, key: StripeKey) {
+        let stream = self.slab[key].stream;
+        self.queues[stream as usize].ready.push_front(key);
     }
 
     /// Requests of the blocks of a stripe, which end before it does: the effect of
     /// [`SeededBug::HastyAcknowledgement`].
     ///
     /// [`SeededBug::HastyAcknowledgement`]: crate::SeededBug::HastyAcknowledgement
-    pub(in crate::machine) fn take_requests(&mut self, index: u32) -> Vec<u32> {
+    pub(in crate::machine) fn take_requests(&mut self, key: StripeKey) -> Vec<RequestKey> {
         let mut taken = Vec::new();
-        for block in &mut self.slab[index].blocks {
-            if let Source::Host { request } = &mut block.source
-                && *request != NO_REQUEST
-            {
-                taken.push(std::mem::replace(request, NO_REQUEST));
+        for block in &mut self.slab[key].blocks {
+            if let Source::Host { request } = &mut block.source {
+                taken.extend(request.take());
             }
         }
         taken

@@ -18,16 +18,18 @@ use std::collections::VecDeque;
 use std::ops::Index;
 
 use bytes::Bytes;
-use zonda_zoned::{Duration, IndexSlab, Instant};
+use zonda_zoned::{Duration, Instant, Slab};
 
+use super::address::{Address, Location};
+use super::requests::RequestKey;
 use super::segments::Segments;
 use super::spec::Spec;
 use crate::format::{PADDING_LBA, Tombstone};
 use crate::shape::Stream;
-use crate::tables::{Address, Location, Physical, SegmentIndex};
+use crate::tables::{Physical, SegmentIndex};
 
 use spare::Spare;
-pub(super) use stripe::{Block, Mover, NO_REQUEST, Piece, Source, Stripe};
+pub(super) use stripe::{Block, Mover, Piece, Source, Stripe, StripeKey};
 
 /// Owns the stripes in memory, from their first block until they count or are withdrawn.
 ///
@@ -39,7 +41,7 @@ pub(super) use stripe::{Block, Mover, NO_REQUEST, Piece, Source, Stripe};
 /// newer one [retires](Stripes::retire) it.
 #[derive(Debug)]
 pub(super) struct Stripes {
-    slab: IndexSlab<Stripe>,
+    slab: Slab<Stripe>,
     /// For each [`Stream`].
     queues: [Queue; 3],
     /// Host blocks that wait in stripes.
@@ -55,9 +57,9 @@ pub(super) struct Stripes {
 #[derive(Debug, Default)]
 struct Queue {
     /// A stripe that is not full.
-    filling: Option<u32>,
+    filling: Option<StripeKey>,
     /// Stripes that wait for a segment.
-    ready: VecDeque<u32>,
+    ready: VecDeque<StripeKey>,
 }
 
 /// Moved blocks wait this many times as long for others as host blocks.
@@ -66,7 +68,7 @@ const RELOCATION_WAIT: u64 = 100;
 impl Stripes {
     pub(super) fn new() -> Stripes {
         Stripes {
-            slab: IndexSlab::new(),
+            slab: Slab::new(),
             queues: std::array::from_fn(|_| Queue::default()),
             buffered_blocks: 0,
             spare: Spare::default(),
@@ -76,7 +78,14 @@ impl Stripes {
     }
 
     /// Adds one block to a stream, and returns its location.
-    pub(super) fn push(&mut self, spec: &Spec, now: Instant, stream: Stream, block: Block, data: Bytes) -> (u32, u32) {
+    pub(super) fn push(
+        &mut self,
+        spec: &Spec,
+        now: Instant,
+        stream: Stream,
+        block: Block,
+        data: Bytes,
+    ) -> (StripeKey, u32) {
         let stripe = self.filling(spec, now, stream);
         let entry = &mut self.slab[stripe];
         let at = entry.blocks.len() as u32;
@@ -91,7 +100,7 @@ impl Stripes {
     /// The location of the next blocks of a stream: stripe, first block, and how many of `wanted`
     /// fit. Each is to be [added](Stripes::add).
     #[inline]
-    pub(super) fn run(&mut self, spec: &Spec, now: Instant, stream: Stream, wanted: u64) -> (u32, u32, u64) {
+    pub(super) fn run(&mut self, spec: &Spec, now: Instant, stream: Stream, wanted: u64) -> (StripeKey, u32, u64) {
         let stripe = self.filling(spec, now, stream);
         let first = self.slab[stripe].blocks.len() as u64;
         let count = (spec.shape.stripe_blocks(stream) as u64 - first).min(wanted);
@@ -100,13 +109,13 @@ impl Stripes {
 
     /// Contents of the blocks that are added next.
     #[inline]
-    pub(super) fn add_contents(&mut self, stripe: u32, first: u32, data: Bytes) {
+    pub(super) fn add_contents(&mut self, stripe: StripeKey, first: u32, data: Bytes) {
         self.slab[stripe].pieces.push(Piece { block: first, data });
     }
 
     /// A block of a run.
     #[inline]
-    pub(super) fn add(&mut self, stripe: u32, block: Block) {
+    pub(super) fn add(&mut self, stripe: StripeKey, block: Block) {
         self.slab[stripe].blocks.push(block);
     }
 
@@ -150,12 +159,12 @@ impl Stripes {
 
     /// Takes the stripe that has waited longest for a segment.
     #[inline]
-    pub(super) fn next_ready(&mut self, stream: Stream) -> Option<u32> {
+    pub(super) fn next_ready(&mut self, stream: Stream) -> Option<StripeKey> {
         self.queues[stream as usize].ready.pop_front()
     }
 
     /// A flush waits for all host blocks in stripes. Returns the number of stripes.
-    pub(super) fn add_flush(&mut self, request: u32) -> u64 {
+    pub(super) fn add_flush(&mut self, request: RequestKey) -> u64 {
         let mut stripes = 0;
         for stripe in self.slab.values_mut() {
             if stripe.waits_for_hosts() {
@@ -181,25 +190,25 @@ impl Stripes {
     /// Takes the source of a block. The stripe stays while its blocks are published: older versions
     /// refer to it.
     #[inline]
-    pub(super) fn take_source(&mut self, stripe: u32, at: u32) -> (u64, Source) {
+    pub(super) fn take_source(&mut self, stripe: StripeKey, at: u32) -> (u64, Source) {
         let block = &mut self.slab[stripe].blocks[at as usize];
-        (block.lba, std::mem::replace(&mut block.source, Source::Host { request: NO_REQUEST }))
+        (block.lba, std::mem::replace(&mut block.source, Source::Host { request: None }))
     }
 
     /// Restores the replaced locations of a trim while its blocks are published.
-    pub(super) fn put_trim(&mut self, stripe: u32, at: u32, request: u32, olds: Vec<Address>) {
+    pub(super) fn put_trim(&mut self, stripe: StripeKey, at: u32, request: RequestKey, olds: Vec<Address>) {
         self.slab[stripe].blocks[at as usize].source = Source::Trim { request, tombstones: Vec::new(), olds };
     }
 
     /// The location that a block replaces, now that it is durable; `None` if a newer version has.
     #[inline]
-    pub(super) fn take_old(&mut self, stripe: u32, at: u32) -> Option<Address> {
+    pub(super) fn take_old(&mut self, stripe: StripeKey, at: u32) -> Option<Address> {
         let block = &mut self.slab[stripe].blocks[at as usize];
         (!block.is_superseded).then(|| std::mem::take(&mut block.old))
     }
 
     /// The same for a block of a trim, by its index in the trim.
-    pub(super) fn take_trimmed(&mut self, stripe: u32, at: u32, place: usize) -> Option<Address> {
+    pub(super) fn take_trimmed(&mut self, stripe: StripeKey, at: u32, place: usize) -> Option<Address> {
         let Source::Trim { olds, .. } = &mut self.slab[stripe].blocks[at as usize].source else {
             unreachable!("the block holds tombstones")
         };
@@ -209,7 +218,7 @@ impl Stripes {
 
     /// The location that a version in a stripe replaces.
     #[inline]
-    pub(super) fn old_of(&mut self, lba: u64, (stripe, block): (u32, u32)) -> &mut Address {
+    pub(super) fn old_of(&mut self, lba: u64, (stripe, block): (StripeKey, u32)) -> &mut Address {
         self.slab[stripe].blocks[block as usize].old_of(lba)
     }
 
@@ -238,25 +247,25 @@ impl Stripes {
 
     /// Turns a block that is not written into padding, if it holds tombstones of a host. Returns
     /// its source.
-    pub(super) fn pad_trim(&mut self, stripe: u32, at: u32) -> Option<Source> {
+    pub(super) fn pad_trim(&mut self, stripe: StripeKey, at: u32) -> Option<Source> {
         let block = &mut self.slab[stripe].blocks[at as usize];
         matches!(block.source, Source::Trim { .. }).then(|| block.pad())
     }
 
     /// Flushes do not wait for a stripe any more.
-    pub(super) fn take_flushes(&mut self, stripe: u32) -> Vec<u32> {
+    pub(super) fn take_flushes(&mut self, stripe: StripeKey) -> Vec<RequestKey> {
         std::mem::take(&mut self.slab[stripe].flushes)
     }
 
     /// A stripe ends without being written.
-    pub(super) fn withdraw(&mut self, stripe: u32) -> Stripe {
+    pub(super) fn withdraw(&mut self, stripe: StripeKey) -> Stripe {
         self.slab.remove(stripe)
     }
 
     /// A stripe counts, and all its blocks are published. Adds the flushes that waited for it to
     /// `ended`.
     #[inline]
-    pub(super) fn finish(&mut self, stripe: u32, ended: &mut Vec<(u32, u64)>) {
+    pub(super) fn finish(&mut self, stripe: StripeKey, ended: &mut Vec<(RequestKey, u64)>) {
         let mut stripe = self.slab.remove(stripe);
         ended.extend(stripe.flushes.drain(..).map(|request| (request, 1)));
         self.spare.reuse(stripe);
@@ -264,19 +273,19 @@ impl Stripes {
 
     /// An empty list of requests and parts, to be [returned](Stripes::return_list).
     #[inline]
-    pub(super) fn take_list(&mut self) -> Vec<(u32, u64)> {
+    pub(super) fn take_list(&mut self) -> Vec<(RequestKey, u64)> {
         std::mem::take(&mut self.spare.ended)
     }
 
     #[inline]
-    pub(super) fn return_list(&mut self, list: Vec<(u32, u64)>) {
+    pub(super) fn return_list(&mut self, list: Vec<(RequestKey, u64)>) {
         self.spare.ended = list;
     }
 
     /// The future place of a block, once its stripe has a number and slots.
     #[inline]
-    pub(super) fn place_of(&self, spec: &Spec, segments: &Segments, index: u32, block: u32) -> Physical {
-        let stripe = &self.slab[index];
+    pub(super) fn place_of(&self, spec: &Spec, segments: &Segments, stripe: StripeKey, block: u32) -> Physical {
+        let stripe = &self.slab[stripe];
         let segment = stripe.segment.expect("it was written somewhere");
         let payload = spec.shape.layout(stripe.stream).payload_blocks();
         let member = spec.shape.member_of((block / payload) as usize, stripe.number);
@@ -289,7 +298,7 @@ impl Stripes {
     pub(super) fn put_markers_first(&mut self) -> bool {
         let Stripes { slab, queues, .. } = self;
         let holds_markers =
-            |stripe: &u32| slab[*stripe].blocks.iter().any(|block| matches!(block.source, Source::Lost { .. }));
+            |stripe: &StripeKey| slab[*stripe].blocks.iter().any(|block| matches!(block.source, Source::Lost { .. }));
         let ready = &mut queues[Stream::Relocation as usize].ready;
         if !ready.iter().any(holds_markers) {
             return false;
@@ -319,11 +328,11 @@ impl Stripes {
                 }
             }
         }
-        let is_needed = |stripe: &u32| {
+        let is_needed = |stripe: &StripeKey| {
             let stripe = &slab[*stripe];
             !stripe.flushes.is_empty() || stripe.blocks.iter().any(|block| block.lba != PADDING_LBA)
         };
-        let unneeded: Vec<u32> = ready.iter().copied().filter(|stripe| !is_needed(stripe)).collect();
+        let unneeded: Vec<StripeKey> = ready.iter().copied().filter(|stripe| !is_needed(stripe)).collect();
         ready.retain(is_needed);
         // Padding counts as host blocks until its stripe ends.
         self.buffered_blocks += withdrawn as usize;
@@ -340,12 +349,12 @@ impl Stripes {
     }
 
     /// Stripes of a stream that wait for a segment.
-    pub(super) fn ready(&self, stream: Stream) -> impl ExactSizeIterator<Item = u32> + '_ {
+    pub(super) fn ready(&self, stream: Stream) -> impl ExactSizeIterator<Item = StripeKey> + '_ {
         self.queues[stream as usize].ready.iter().copied()
     }
 
     /// An incomplete stripe of a stream.
-    pub(super) fn is_filling(&self, stream: Stream) -> Option<u32> {
+    pub(super) fn is_filling(&self, stream: Stream) -> Option<StripeKey> {
         self.queues[stream as usize].filling
     }
 
@@ -381,7 +390,7 @@ impl Stripes {
     }
 
     /// Whether a stripe holds tombstones of hosts.
-    pub(super) fn holds_trim(&self, stripe: u32) -> bool {
+    pub(super) fn holds_trim(&self, stripe: StripeKey) -> bool {
         self.slab[stripe].blocks.iter().any(|block| matches!(block.source, Source::Trim { .. }))
     }
 
@@ -398,7 +407,7 @@ impl Stripes {
     ///
     /// # Panics
     /// If the block does not have it.
-    pub(super) fn replaced_by(&self, lba: u64, (stripe, block): (u32, u32)) -> Address {
+    pub(super) fn replaced_by(&self, lba: u64, (stripe, block): (StripeKey, u32)) -> Address {
         let block = &self.slab[stripe].blocks[block as usize];
         assert!(!block.is_superseded, "block {lba}: a superseded version is in no chain");
         if let Source::Trim { tombstones, olds, .. } = &block.source {
@@ -410,7 +419,7 @@ impl Stripes {
     }
 
     /// The timestamp of a version in a stripe.
-    pub(super) fn timestamp_of(&self, lba: u64, (stripe, block): (u32, u32)) -> u64 {
+    pub(super) fn timestamp_of(&self, lba: u64, (stripe, block): (StripeKey, u32)) -> u64 {
         self.slab[stripe].blocks[block as usize].timestamp_of(lba)
     }
 
@@ -454,7 +463,7 @@ impl Stripes {
 
     /// The stripe that receives the next block of a stream.
     #[inline]
-    fn filling(&mut self, spec: &Spec, now: Instant, stream: Stream) -> u32 {
+    fn filling(&mut self, spec: &Spec, now: Instant, stream: Stream) -> StripeKey {
         if let Some(stripe) = self.queues[stream as usize].filling {
             return stripe;
         }
@@ -468,11 +477,11 @@ impl Stripes {
     }
 }
 
-impl Index<u32> for Stripes {
+impl Index<StripeKey> for Stripes {
     type Output = Stripe;
 
     #[inline]
-    fn index(&self, index: u32) -> &Stripe {
-        &self.slab[index]
+    fn index(&self, key: StripeKey) -> &Stripe {
+        &self.slab[key]
     }
 }

@@ -6,6 +6,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::super::requests::RequestKey;
 use super::stripe::Stripe;
 use crate::limits::SPARES_MAX;
 use crate::shape::Stream;
@@ -33,7 +34,7 @@ pub(super) struct Spare {
     pub(super) chunks: Vec<Bytes>,
     pub(super) records: Vec<u8>,
     /// Requests that a stripe ends, and the number of their parts.
-    pub(super) ended: Vec<(u32, u64)>,
+    pub(super) ended: Vec<(RequestKey, u64)>,
 }
 
 impl Spare {

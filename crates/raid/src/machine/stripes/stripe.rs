@@ -1,12 +1,14 @@
 //! One stripe in memory: its blocks, their contents, and the state of its chunks.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::Instant;
+use zonda_zoned::{Instant, Key};
 
+use super::super::address::Address;
+use super::super::requests::RequestKey;
 use super::spare::USES;
 use crate::format::{BlockMeta, LostPlace, PADDING_LBA, TOMBSTONE_LBA, Tombstone, Tombstones};
 use crate::shape::Stream;
-use crate::tables::{Address, Physical, SegmentIndex};
+use crate::tables::{Physical, SegmentIndex};
 
 /// A stripe in memory: gathering, waiting for a segment, or being written.
 #[derive(Debug)]
@@ -30,13 +32,16 @@ pub(in crate::machine) struct Stripe {
     pub(in crate::machine) slots: Vec<u32>,
     pub(in crate::machine) attempts: u8,
     /// Flushes that wait for it.
-    pub(in crate::machine) flushes: Vec<u32>,
+    pub(in crate::machine) flushes: Vec<RequestKey>,
     /// The metadata of all its blocks, chunk by chunk; empty without contents, and before it is
     /// written.
     pub(in crate::machine) metas: Vec<BlockMeta>,
     /// Buffers that were computed for it, for each [`Use`](super::spare::Use).
     pub(in crate::machine) buffers: [Bytes; USES],
 }
+
+/// A stripe in memory.
+pub(in crate::machine) type StripeKey = Key<Stripe>;
 
 /// Contents of consecutive blocks of a stripe.
 #[derive(Debug)]
@@ -61,8 +66,8 @@ pub(in crate::machine) struct Block {
 /// The source of a block.
 #[derive(Debug)]
 pub(in crate::machine) enum Source {
-    /// A host wrote it.
-    Host { request: u32 },
+    /// A host wrote it. Its request may have ended before.
+    Host { request: Option<RequestKey> },
     /// It is moved from here.
     Moved {
         from: Address,
@@ -74,7 +79,7 @@ pub(in crate::machine) enum Source {
     },
     /// Tombstones of a host's trim.
     Trim {
-        request: u32,
+        request: RequestKey,
         tombstones: Vec<Tombstone>,
         /// The previous locations of the trimmed blocks, in the order of the ranges.
         olds: Vec<Address>,
@@ -84,9 +89,6 @@ pub(in crate::machine) enum Source {
     /// Markers of lost blocks: the place of each of them, and how the marker names it.
     Lost { tombstones: Vec<Tombstone>, from: Vec<(Physical, LostPlace)> },
 }
-
-/// Instead of a request that has ended.
-pub(in crate::machine) const NO_REQUEST: u32 = u32::MAX;
 
 /// The operation that moves a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,8 +182,8 @@ impl Stripe {
 impl Block {
     /// A host wrote it.
     #[inline]
-    pub(in crate::machine) fn of_host(lba: u64, timestamp: u64, request: u32, old: Address) -> Block {
-        Block { lba, timestamp, source: Source::Host { request }, old, is_superseded: false }
+    pub(in crate::machine) fn of_host(lba: u64, timestamp: u64, request: RequestKey, old: Address) -> Block {
+        Block { lba, timestamp, source: Source::Host { request: Some(request) }, old, is_superseded: false }
     }
 
     /// A block that is moved.
@@ -226,6 +228,6 @@ impl Block {
     /// Turns the block into padding. Returns its source.
     pub(super) fn pad(&mut self) -> Source {
         (self.lba, self.timestamp, self.is_superseded) = (PADDING_LBA, 0, true);
-        std::mem::replace(&mut self.source, Source::Host { request: NO_REQUEST })
+        std::mem::replace(&mut self.source, Source::Host { request: None })
     }
 }

@@ -3,21 +3,21 @@
 use bytes::Bytes;
 use zonda_zoned::{Instant, Status};
 
-use super::super::fixtures::{end_next, members, spec};
+use super::super::address::Address;
+use super::super::fixtures::{end_next, key, members, spec};
 use super::super::members::Work;
 use super::super::segments::Segments;
 use super::super::spec::Spec;
-use super::{Block, NO_REQUEST, Source, Stripes};
+use super::{Block, Source, StripeKey, Stripes};
 use crate::MemberIndex;
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::shape::Stream;
-use crate::tables::Address;
 
 const START: Instant = Instant(5);
 
-fn push(spec: &Spec, stripes: &mut Stripes, lba: u64) -> (u32, u32) {
+fn push(spec: &Spec, stripes: &mut Stripes, lba: u64) -> (StripeKey, u32) {
     stripes.buffer(1);
-    let block = Block::of_host(lba, lba, NO_REQUEST, Address::NOWHERE);
+    let block = Block::of_host(lba, lba, key(0), Address::NOWHERE);
     stripes.push(spec, START, Stream::Small, block, Bytes::from(vec![lba as u8; 512]))
 }
 
@@ -33,7 +33,7 @@ fn a_stripe_waits_for_a_segment_when_it_is_full_or_has_waited_for_blocks_too_lon
     assert_eq!(stripes.filling_blocks(Stream::Small), 1, "it is not late");
     stripes.pad_late(&spec, due);
     assert_eq!((stripes.ready(Stream::Small).len(), stripes.padding_blocks()), (2, 1));
-    assert_eq!((stripes.buffered_blocks(), stripes.add_flush(7)), (3, 2), "a flush waits for both");
+    assert_eq!((stripes.buffered_blocks(), stripes.add_flush(key(7))), (3, 2), "a flush waits for both");
     stripes.check_invariants(&spec);
 }
 
@@ -74,7 +74,7 @@ fn a_stripe_holds_trims_from_the_first_tombstones_of_hosts_on() {
     let (stripe, _) = push(&spec, &mut stripes, 1);
     assert!(!stripes.holds_trim(stripe), "a block of a host is no trim");
     stripes.buffer(1);
-    let source = Source::Trim { request: NO_REQUEST, tombstones: Vec::new(), olds: Vec::new() };
+    let source = Source::Trim { request: key(0), tombstones: Vec::new(), olds: Vec::new() };
     let (same, _) = stripes.push(&spec, START, Stream::Small, Block::tombstones(source, 2), Bytes::from(vec![0; 512]));
     assert_eq!(same, stripe);
     assert!(stripes.holds_trim(stripe));

@@ -13,15 +13,15 @@ use std::collections::VecDeque;
 
 use zonda_zoned::{CommandId, Duration, Instant, Status};
 
-use super::super::requests::{Answer, Requests};
+use super::super::address::{Address, Location};
+use super::super::requests::{Answer, RequestKey, Requests};
 use super::super::segments::Segments;
 use super::super::spec::Spec;
-use super::super::stripes::{Block, Source, Stripes};
+use super::super::stripes::{Block, Source, StripeKey, Stripes};
 use super::{Map, Reach};
 use crate::format::{Tombstone, tombstones_per_block};
 use crate::limits::{TOMBSTONE_BLOCKS_MAX, TOMBSTONES_IN_FLIGHT_MAX, TRIM_ITERATIONS, TRIM_RANGES_MAX};
 use crate::shape::Stream;
-use crate::tables::{Address, Location};
 use pending::{Part, PendingTrims};
 
 /// The trims that have not completed.
@@ -42,7 +42,7 @@ pub(in crate::machine::map) struct Trims {
 
 #[derive(Debug)]
 struct Trim {
-    request: u32,
+    request: RequestKey,
     /// Blocks that were not processed yet.
     pending_blocks: u64,
 }
@@ -134,7 +134,7 @@ impl Map {
     }
 
     /// The request of a trim that only its last part keeps from completing.
-    pub(in crate::machine) fn next_ended_trim(&mut self, requests: &Requests) -> Option<u32> {
+    pub(in crate::machine) fn next_ended_trim(&mut self, requests: &Requests) -> Option<RequestKey> {
         let trim = self.trims.queue.front()?;
         if trim.pending_blocks > 0 || !requests.awaits_last_part(trim.request) {
             return None;
@@ -166,7 +166,7 @@ impl Map {
     pub(in crate::machine) fn withdraw_trim(
         &mut self,
         stripes: &mut Stripes,
-        (stripe, block): (u32, u32),
+        (stripe, block): (StripeKey, u32),
         tombstones: &[Tombstone],
         olds: &[Address],
     ) {
@@ -184,7 +184,7 @@ impl Map {
         &mut self,
         stripes: &mut Stripes,
         segments: &Segments,
-        (stripe, block): (u32, u32),
+        (stripe, block): (StripeKey, u32),
     ) {
         let lba = stripes[stripe].blocks[block as usize].lba;
         self.failed.note(segments, lba);
@@ -197,8 +197,8 @@ impl Map {
     pub(in crate::machine) fn move_trim(
         &mut self,
         reach: &mut Reach<'_>,
-        (stripe, at): (u32, u32),
-        (request, tombstones, olds): (u32, Vec<Tombstone>, Vec<Address>),
+        (stripe, at): (StripeKey, u32),
+        (request, tombstones, olds): (RequestKey, Vec<Tombstone>, Vec<Address>),
     ) {
         let timestamp = reach.stripes[stripe].blocks[at as usize].timestamp;
         let data = reach.spec.tombstone_block(&tombstones, &[]);
