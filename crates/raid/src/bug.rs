@@ -1,10 +1,10 @@
 //! Bugs that can be seeded into a volume, each a mistake that an implementation could make.
 //!
 //! The simulation tester, or the enumeration of short histories, must find every one of them; what
-//! they cannot find, they do not test.
+//! they cannot find, they do not test. Only builds with the feature `testing` can seed one.
 
 /// A seeded bug: active in one volume until it is mounted again.
-#[doc(hidden)]
+#[allow(unreachable_pub, reason = "it is exported with the feature `testing`")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
     /// Stripes of a group are written before the previous group is complete.
@@ -104,7 +104,31 @@ pub enum SeededBug {
     UnflushedFooter,
 }
 
+/// The bug of a volume, if it has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seeded(Option<SeededBug>);
+
+/// Whether bugs can be seeded. If not, the compiler removes the code that asks for them.
+const CAN_SEED: bool = cfg!(any(test, feature = "testing"));
+
+impl Seeded {
+    /// Whether the volume has this bug.
+    #[inline]
+    pub(crate) const fn has(self, bug: SeededBug) -> bool {
+        match self.0 {
+            Some(seeded) => CAN_SEED && seeded as u8 == bug as u8,
+            None => false,
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
 impl SeededBug {
+    /// The state of a volume with this bug.
+    pub(crate) fn seeded(self) -> Seeded {
+        Seeded(Some(self))
+    }
+
     /// Every bug, with the name that the command line uses.
     pub const ALL: [(&'static str, SeededBug); 46] = [
         ("skipped-barrier", SeededBug::SkippedBarrier),

@@ -14,6 +14,8 @@
 //!
 //! What is absent: clocks, threads, randomness, a read cache, and any assumption about members
 //! beyond their geometries.
+//!
+//! The feature `testing` adds the guarantees as a model, simulations that check them, and seeded bugs.
 #![forbid(unsafe_code)]
 
 mod bug;
@@ -28,12 +30,14 @@ mod names;
 mod shape;
 mod sides;
 mod tables;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
 mod trial;
 mod volume_device;
 
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub use bug::SeededBug;
 pub use config::{Level, MountOptions, Scheme, StreamShape, Tuning, Victim, VolumeConfig};

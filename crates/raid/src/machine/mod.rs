@@ -56,6 +56,7 @@ mod failures;
 #[cfg(test)]
 mod fixtures;
 mod host;
+#[cfg(any(test, feature = "testing"))]
 mod inspect;
 mod invariants;
 mod issue;
@@ -85,7 +86,6 @@ use std::collections::VecDeque;
 use zonda_erasure::Engine;
 use zonda_zoned::{Blocks, Completion, Geometry, Instant, Lba, Status};
 
-use crate::bug::SeededBug;
 use crate::event::Event;
 use crate::limits::EXTENT_BLOCKS_MAX;
 use crate::shape::Stream;
@@ -94,6 +94,7 @@ use crate::{MemberIndex, VolumeError};
 use collector::Collector;
 use damage::Damage;
 pub use damage::DamageCounts;
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use inspect::{Inconsistency, MediaRead};
 use losses::Losses;
 use lost_places::LostPlaces;
@@ -192,9 +193,10 @@ impl Volume {
     }
 
     /// Seeds a bug, for tests.
+    #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
-    pub fn seed_bug(&mut self, bug: SeededBug) {
-        self.spec.bug = Some(bug);
+    pub fn seed_bug(&mut self, bug: crate::SeededBug) {
+        self.spec.seeded = bug.seeded();
     }
 
     /// The extent that begins at `start`, at most `most` blocks. At most [`EXTENT_BLOCKS_MAX`]

@@ -6,7 +6,7 @@ use zonda_erasure::{Code, Engine, Portable};
 use zonda_zoned::Geometry;
 
 use super::start::{fit_streams, volume_geometry};
-use crate::bug::SeededBug;
+use crate::bug::{Seeded, SeededBug};
 use crate::config::{Level, VolumeConfig};
 use crate::format::{ArrayId, LostPlace, Tombstone, write_tombstones};
 use crate::limits::MEMBERS_MAX;
@@ -25,8 +25,7 @@ pub(super) struct Spec {
     pub(super) engine: Box<dyn Engine>,
     /// A block of zeros.
     pub(super) zeros: Bytes,
-    /// A seeded bug.
-    pub(super) bug: Option<SeededBug>,
+    pub(super) seeded: Seeded,
 }
 
 impl Spec {
@@ -47,7 +46,7 @@ impl Spec {
         let code = code.map_err(|error| VolumeError::Config(error.to_string()))?;
         let geometry = volume_geometry(&config, &shape, geometries, known.is_none())?;
         let zeros = Bytes::from(vec![0; shape.block_bytes]);
-        Ok(Spec { shape, config, array, geometry, code, engine: Box::new(Portable), zeros, bug: None })
+        Ok(Spec { shape, config, array, geometry, code, engine: Box::new(Portable), zeros, seeded: Seeded::default() })
     }
 
     /// The number of members.
@@ -74,8 +73,8 @@ impl Spec {
     }
 
     /// Whether a bug is seeded.
-    pub(super) fn has(&self, bug: SeededBug) -> bool {
-        self.bug == Some(bug)
+    pub(super) const fn has(&self, bug: SeededBug) -> bool {
+        self.seeded.has(bug)
     }
 
     /// Whether the chunks on these members suffice to read a stripe.

@@ -250,6 +250,7 @@ impl Members {
     }
 
     /// Sequence number of the last superblock that was written.
+    #[cfg(any(test, feature = "testing"))]
     pub(in crate::machine) fn superblock_sequence(&self) -> u64 {
         self.epochs.sequence
     }

@@ -367,7 +367,7 @@ impl Volume {
         match begun {
             Ok(mut volume) => {
                 std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
-                volume.spec.bug = self.spec.bug;
+                volume.spec.seeded = self.spec.seeded;
                 volume.events = std::mem::take(&mut self.events);
                 volume.damage = std::mem::take(&mut self.damage);
                 volume.requests.resume(&mut self.requests);

@@ -357,7 +357,7 @@ impl Volume {
         volume.members.set_accepted_segment(best.accepted_segment);
         std::mem::swap(&mut volume.phase, &mut self.phase);
         std::mem::swap(&mut volume.spec.engine, &mut self.spec.engine);
-        volume.spec.bug = self.spec.bug;
+        volume.spec.seeded = self.spec.seeded;
         volume.events = std::mem::take(&mut self.events);
         volume.requests.resume(&mut self.requests);
         volume.now = self.now;

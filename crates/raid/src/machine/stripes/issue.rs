@@ -103,7 +103,7 @@ impl Stripes {
     /// Requests of the blocks of a stripe, which end before it does: the effect of
     /// [`SeededBug::HastyAcknowledgement`].
     ///
-    /// [`SeededBug::HastyAcknowledgement`]: crate::SeededBug::HastyAcknowledgement
+    /// [`SeededBug::HastyAcknowledgement`]: crate::bug::SeededBug::HastyAcknowledgement
     pub(in crate::machine) fn take_requests(&mut self, key: StripeKey) -> Vec<RequestKey> {
         let mut taken = Vec::new();
         for block in &mut self.slab[key].blocks {
