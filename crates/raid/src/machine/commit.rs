@@ -11,6 +11,7 @@ use crate::tables::SegmentIndex;
 impl Volume {
     pub(super) fn commit(&mut self, key: StripeKey, segment: SegmentIndex) {
         let Volume { spec, stripes, segments, .. } = self;
+        assert_eq!(stripes[key].pending, 0, "a chunk in flight may be in any slot of its group");
         stripes.place_absent(spec, segments, key);
         segments.note_metadata(spec, segment, &stripes[key]);
         let number = stripes[key].number;

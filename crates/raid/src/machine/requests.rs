@@ -58,6 +58,7 @@ impl Requests {
     /// Begins a request that waits for this many parts.
     #[inline]
     pub(super) fn begin(&mut self, id: CommandId, pending: u64, answer: Answer) -> RequestKey {
+        assert!(pending > 0, "a request that waits for nothing would not complete");
         self.requests.insert(Request { id, pending, status: Status::Success, answer })
     }
 
@@ -84,7 +85,8 @@ impl Requests {
     pub(super) fn add_buffer(&mut self, request: RequestKey, at: u32, mut buffer: Box<BlockBuffer>) {
         let answer = &mut self.requests[request].answer;
         match answer {
-            Answer::Pieces { bytes, .. } if buffer.data.len() == *bytes => {
+            Answer::Pieces { bytes, pieces } if buffer.data.len() == *bytes => {
+                assert!(at == 0 && pieces.is_empty(), "a buffer of the size of a read has all of its blocks");
                 buffer.metadata = Bytes::new();
                 *answer = Answer::Whole(buffer);
             }
@@ -203,9 +205,12 @@ fn concatenate(bytes: usize, mut pieces: Vec<(u32, Bytes)>, block_bytes: usize) 
     pieces.sort_unstable_by_key(|&(at, _)| at);
     let mut data = BytesMut::with_capacity(bytes);
     for (at, piece) in &pieces {
-        data.resize(*at as usize * block_bytes, 0);
+        let from = *at as usize * block_bytes;
+        assert!(data.len() <= from, "a block of a read arrives once");
+        data.resize(from, 0);
         data.extend_from_slice(piece);
     }
+    assert!(data.len() <= bytes, "only requested blocks arrive");
     data.resize(bytes, 0);
     data.freeze()
 }

@@ -381,6 +381,7 @@ impl Volume {
     }
 
     pub(super) fn become_ready(&mut self) {
+        assert_eq!(self.start_mut().pending, 0, "a volume is ready when its start waits for nothing");
         self.phase = Phase::Ready;
         self.events.push_back(Event::Ready);
     }

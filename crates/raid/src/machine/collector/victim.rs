@@ -142,6 +142,7 @@ mod tests {
         let [old, young] = [(5, Instant::ZERO), (1, Instant(900_000))].map(|(live, filled_at)| {
             segments.open_wanted(&spec, &mut members, true, Stream::Small, 1);
             let index = segments.open(Stream::Small)[0];
+            let _ = end_all(&spec, &mut members, &mut segments, None);
             segments.begin_stripe(index, filled_at);
             segments.stripe_failed(&spec, &mut members, index);
             let _ = end_all(&spec, &mut members, &mut segments, None);

@@ -53,6 +53,7 @@ impl Caches {
         if self.is_in_flight || self.waiting.is_empty() {
             return false;
         }
+        assert!(self.pending == 0 && self.served.is_empty(), "a round begins after the previous one");
         self.is_in_flight = true;
         self.served = std::mem::take(&mut self.waiting);
         true
@@ -60,6 +61,7 @@ impl Caches {
 
     /// A flush of the round was sent to a member.
     pub(super) fn sent(&mut self) {
+        assert!(self.is_in_flight, "flushes are sent in a round");
         self.pending += 1;
     }
 

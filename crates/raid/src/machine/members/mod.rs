@@ -207,14 +207,14 @@ impl Members {
     /// Queues a command.
     #[inline]
     pub(super) fn send(&mut self, member: MemberIndex, work: Work, operation: Operation) {
-        debug_assert!(self[member].is_present(), "nothing is sent to a member that has failed");
+        assert!(self[member].is_present(), "nothing is sent to a member that has failed");
         self[member].send(work, operation);
     }
 
     /// Queues a command of this class, where that does not follow from its purpose.
     #[inline]
     pub(super) fn send_as(&mut self, class: Class, member: MemberIndex, work: Work, operation: Operation) {
-        debug_assert!(self[member].is_present(), "nothing is sent to a member that has failed");
+        assert!(self[member].is_present(), "nothing is sent to a member that has failed");
         self[member].send_as(class, work, operation);
     }
 

@@ -189,6 +189,7 @@ impl Members {
 
     /// A stripe that waits for the epoch only: until that is durable.
     pub(in crate::machine) fn wait_for_epoch(&mut self, stripe: StripeKey) {
+        assert!(!self.epochs.is_durable(), "a stripe that waits for nothing would be forgotten");
         self.epochs.waiting.push(stripe);
     }
 

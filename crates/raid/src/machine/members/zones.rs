@@ -110,6 +110,7 @@ impl Zones {
     /// unless its medium has failed.
     pub(super) fn reset_ended(&mut self, zone: u32, was_active: bool, status: Status) {
         if status.is_success() {
+            assert!(!self.free.contains(&zone), "a zone is freed once");
             self.active -= u32::from(was_active);
             self.free.push_back(zone);
             return;

@@ -91,6 +91,7 @@ impl Volume {
                 }
             }
         }
+        assert!(segment.next_stripe <= layout.stripes, "only the stripes of a segment are found in it");
         self.count_timestamps(&reading);
         let index = self.segments.insert_found(segment);
         if reading.found.has_damaged_header {
@@ -197,7 +198,6 @@ impl Volume {
             let is_whole = is_decodable && lacks_nothing;
             is_complete &= is_whole;
             // In a stripe that was complete, or may have been, each block counts: a lost one is not
-            // replaced by an older version.
             // replaced by an older version.
             let may_be_torn = !is_whole && !was_complete;
             if may_be_torn && present[stripe] == 0 {

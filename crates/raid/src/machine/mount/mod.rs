@@ -327,7 +327,13 @@ impl Volume {
     }
 
     fn enter(&mut self, step: Step) {
-        self.start_mut().step = step;
+        let start = self.start_mut();
+        let frees_space = (start.step, step) == (Step::MoveTorn, Step::Reclaim);
+        assert!(step > start.step || frees_space, "a mount decides what {step:?} decides once");
+        start.step = step;
+        let found = self.found();
+        let has_read = found.current.is_none() && found.tombstones.is_empty() && found.doubting.is_empty();
+        assert!(has_read || step < Step::WriteSuperblocks, "a mount has read everything before it changes the media");
     }
 
     pub(super) fn on_mount_read(&mut self, member: MemberIndex, step: StartStep, status: Status, outcome: Outcome) {

@@ -279,7 +279,7 @@ impl Volume {
             }
             ReadPhase::Slots(next) => {
                 let salvaged = zone.salvage.as_ref().map_or(0, Salvage::next);
-                debug_assert_eq!(offset, layout.slot_offset(next) + salvaged);
+                assert_eq!(offset, layout.slot_offset(next) + salvaged, "the slots of a zone are read in their order");
                 let buffer = match zone.salvage.take() {
                     None => buffer,
                     Some(mut salvage) => {

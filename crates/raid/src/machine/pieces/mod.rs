@@ -156,7 +156,7 @@ impl Volume {
         if group.len() as u32 > fitting {
             return Run { first, count: at_once.min(group.end - first), is_whole_groups: false };
         }
-        debug_assert_eq!(first, group.start, "runs end with groups");
+        assert_eq!(first, group.start, "runs end with groups");
         let groups = (at_once / layout.group_stripes).max(1);
         Run { first, count: (groups * layout.group_stripes).min(layout.stripes - first), is_whole_groups: true }
     }

@@ -25,7 +25,9 @@ impl Pieces {
     }
 
     pub(super) fn end(&mut self, key: PieceKey) -> Piece {
-        self.pieces.remove(key)
+        let piece = self.pieces.remove(key);
+        assert!(piece.pending == 0 && piece.retry_at.is_none(), "a piece ends after its last read");
+        piece
     }
 
     /// The segments that they are read from.

@@ -226,7 +226,8 @@ impl Reads {
         if let Some(unreadable) = &mut fetch.unreadable {
             unreadable.is_lost &= is_hopeless;
         }
-        fetch.found[at as usize] = Some(block);
+        let before = fetch.found[at as usize].replace(block);
+        assert!(before.is_none(), "only missing blocks are computed, each once");
         fetch.repairing -= 1;
         if fetch.repairing > 0 {
             return None;
@@ -290,7 +291,8 @@ impl Reads {
 
     #[inline]
     fn end_fetch(&mut self, segments: &mut Segments, key: FetchKey, found: Vec<BlockRead>) -> Ended {
-        let Fetch { place, blocks, purpose, unreadable, .. } = self.fetches.remove(key);
+        let Fetch { place, blocks, purpose, unreadable, repairing, .. } = self.fetches.remove(key);
+        assert_eq!(repairing, 0, "a fetch ends after its last block");
         self.has_progress |= !matches!(purpose, Purpose::Host { .. });
         segments.reader_left(place.segment);
         Ended { place, blocks, purpose, found, unreadable }

@@ -213,7 +213,10 @@ impl Reads {
         let repair = &mut self.repairs[key];
         repair.pending -= 1;
         match found {
-            Some(found) => repair.sources[usize::from(source)].1 = Some(found),
+            Some(found) => {
+                let before = repair.sources[usize::from(source)].1.replace(found);
+                assert!(before.is_none(), "a source is read once");
+            }
             None => {
                 let Some(recovery) = &repair.recovery else {
                     return self.read_sources(spec, members, segments, key);

@@ -106,6 +106,7 @@ impl Volume {
         let metadata = self.spec.no_metadata(self.members[member].geometry(), blocks);
         let header = Ready { blocks, data, metadata };
         let entries = if self.spec.has_contents() { segment.layout.entries() as usize } else { 0 };
+        assert!(self.rebuild.job.is_none(), "the zone of the previous job would stay active");
         self.rebuild.job = Some(Box::new(Job {
             segment: index,
             zone,

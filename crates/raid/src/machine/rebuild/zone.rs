@@ -111,6 +111,7 @@ impl Volume {
     /// The member holds its part of the segment.
     fn end_segment(&mut self, member: MemberIndex) {
         let job = self.rebuild.job.take().expect("a segment is being rebuilt");
+        assert!(job.parts.is_empty() && !job.is_writing, "a zone is finished after its last part");
         self.segments.rebuilt(job.segment, member, job.zone, job.footer_written, &job.entries);
         self.segments.unpin(job.segment, job.was_pinned);
         self.members[member].close_one_zone();

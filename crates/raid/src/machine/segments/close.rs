@@ -167,13 +167,14 @@ impl Segments {
 
     /// A zone of a segment that receives no more stripes was finished before the segment is closed.
     pub(in crate::machine) fn was_finished(&mut self, members: &mut Members, member: MemberIndex, index: SegmentIndex) {
-        debug_assert!(self.table[index].is_broken, "a finished segment receives no more stripes");
+        assert!(self.table[index].is_broken, "a finished segment receives no more stripes");
         self.release_zone(members, member, index);
     }
 
     /// A member has done its part of closing a segment.
     pub(super) fn closed_one(&mut self, index: SegmentIndex) {
         let segment = &mut self.table[index];
+        assert_eq!(segment.state, SegmentState::Closing, "footers and finishes are of a segment that closes");
         segment.pending -= 1;
         if segment.pending == 0 {
             segment.state = SegmentState::Sealed;

@@ -27,6 +27,7 @@ impl Segments {
             return Verdict::Failed;
         }
         entry.count_error();
+        assert!(!segment.is_resetting(), "a segment that is being reset is not inspected");
         // The segment stays until the member has answered.
         segment.readers += 1;
         let report = entry.report(segment.zones[member.as_usize()].unwrap_or(0), 1);

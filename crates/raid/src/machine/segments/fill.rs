@@ -30,6 +30,7 @@ impl Segments {
     #[inline]
     pub(in crate::machine) fn begin_stripe(&mut self, index: SegmentIndex, now: Instant) -> u32 {
         let segment = &mut self.table[index];
+        assert!(segment.takes_more(), "a stripe is written to an open segment with space for it");
         let number = segment.next_stripe;
         segment.next_stripe += 1;
         segment.in_flight += 1;
@@ -103,6 +104,7 @@ impl Segments {
         number: u32,
     ) {
         let segment = &mut self.table[index];
+        assert_eq!(segment.state, SegmentState::Open, "a segment closes after its last stripe");
         segment.in_flight -= 1;
         segment.complete_in_group += 1;
         let group = segment.layout.group_range(number);
@@ -116,7 +118,9 @@ impl Segments {
 
     /// A stripe is written elsewhere: nothing follows it here.
     pub(in crate::machine) fn stripe_failed(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
-        self.table[index].in_flight -= 1;
+        let segment = &mut self.table[index];
+        assert_eq!(segment.state, SegmentState::Open, "a segment closes after its last stripe");
+        segment.in_flight -= 1;
         self.break_off(spec, members, index);
     }
 

@@ -97,6 +97,7 @@ impl Segments {
 
     /// A mount has found a segment. It may lack chunks of members that are present.
     pub(super) fn insert_found(&mut self, segment: Segment) -> SegmentIndex {
+        assert!(segment.sequence < self.next_sequence, "the header of a segment is read before its contents");
         let lacks_chunks = segment.lost != 0;
         let index = self.table.insert(segment);
         if lacks_chunks {
@@ -113,7 +114,9 @@ impl Segments {
     /// The contents of a block are needed.
     #[inline]
     pub(super) fn set_live(&mut self, place: Physical) {
-        self.table[place.segment].set_live(place.member, place.offset);
+        let segment = &mut self.table[place.segment];
+        assert!(!segment.is_resetting(), "nothing in a segment that is being reset becomes needed");
+        segment.set_live(place.member, place.offset);
     }
 
     /// The contents of a block are not needed any more.
@@ -129,6 +132,7 @@ impl Segments {
     /// A block of tombstones, with this many ranges, was written.
     pub(super) fn add_tombstones(&mut self, place: Physical, ranges: u32) {
         let segment = &mut self.table[place.segment];
+        assert!(!segment.is_resetting(), "tombstones in a segment that is being reset would be lost");
         segment.tombstones.push(place);
         segment.tombstone_ranges += ranges;
     }
@@ -160,7 +164,9 @@ impl Segments {
     /// The zones of a segment stay as they are until [`reader_left`](Segments::reader_left).
     #[inline]
     pub(super) fn add_reader(&mut self, index: SegmentIndex) {
-        self.table[index].readers += 1;
+        let segment = &mut self.table[index];
+        assert!(!segment.is_resetting(), "a segment that is being reset is not read");
+        segment.readers += 1;
     }
 
     /// A reader does not need the segment any more.
@@ -186,7 +192,8 @@ impl Segments {
 
     /// Unpins a segment; `was_pinned` is the result of [`pin`](Segments::pin).
     pub(super) fn unpin(&mut self, index: SegmentIndex, was_pinned: bool) {
-        self.table[index].is_pinned = was_pinned;
+        let is_pinned = std::mem::replace(&mut self.table[index].is_pinned, was_pinned);
+        assert!(is_pinned, "a segment is unpinned by the operation that has pinned it");
         self.add_candidate(index);
     }
 
@@ -236,6 +243,8 @@ impl Segments {
         entries: &[BlockMeta],
     ) {
         let segment = &mut self.table[index];
+        assert!(!segment.has(member), "a member receives a part of a segment that it lacks");
+        assert_eq!(segment.state, SegmentState::Sealed, "a rebuilt zone lacks no stripe");
         segment.zones[member.as_usize()] = Some(zone);
         segment.lost &= !(1 << member.0);
         segment.footer_written[member.as_usize()] = footer_written;

@@ -83,6 +83,7 @@ impl Segments {
     /// The write of a member's header has ended. A failed one has broken the segment before.
     pub(in crate::machine) fn on_header(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
         let segment = &mut self.table[index];
+        assert_eq!(segment.state, SegmentState::Opening, "headers are of a segment that opens");
         segment.pending -= 1;
         if segment.pending == 0 {
             segment.state = SegmentState::Open;

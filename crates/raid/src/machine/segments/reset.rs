@@ -30,7 +30,8 @@ impl Segments {
     /// Nothing in the segment is needed any more.
     pub(in crate::machine) fn reset(&mut self, spec: &Spec, members: &mut Members, index: SegmentIndex) {
         let segment = &mut self.table[index];
-        assert!(segment.live_blocks == 0 && segment.readers == 0, "a needed segment is not reset");
+        let is_needed = segment.live_blocks > 0 || segment.readers > 0 || !segment.tombstones.is_empty();
+        assert!(!is_needed && !segment.is_pinned, "a needed segment is not reset");
         assert_eq!(segment.state, SegmentState::Sealed, "a segment is closed before it is reset");
         segment.state = SegmentState::Resetting;
         segment.pending = 1;
@@ -124,10 +125,14 @@ impl Segments {
 
     fn reset_one(&mut self, index: SegmentIndex) {
         let segment = &mut self.table[index];
+        assert!(segment.is_resetting(), "resets are of a segment in which nothing is needed");
         segment.pending -= 1;
         if segment.pending == 0 {
             let left = self.table.remove(index);
-            debug_assert_eq!(left.live_blocks, 0);
+            assert!(
+                left.live_blocks == 0 && left.readers == 0 && left.tombstones.is_empty() && !left.is_pinned,
+                "a segment that is being reset does not become needed again"
+            );
             self.reset_sequences.push(left.sequence);
             self.reset_count += 1;
         }

@@ -28,6 +28,7 @@ impl Stripes {
         let is_moved = segments[segment_index].stream == Stream::Relocation;
         let class = if is_moved { Class::Background } else { Class::Foreground };
         let stripe = &mut self.slab[key];
+        assert!(stripe.segment.is_none() && stripe.pending == 0, "a stripe is written to one segment at a time");
         stripe.segment = Some(segment_index);
         stripe.number = number;
         stripe.present = 0;
@@ -57,6 +58,8 @@ impl Stripes {
     #[inline]
     pub(in crate::machine) fn chunk_ended(&mut self, key: StripeKey, member: MemberIndex, slot: Option<u32>) {
         let stripe = &mut self.slab[key];
+        let has_ended = (stripe.present | stripe.failed) >> member.0 & 1 == 1;
+        assert!(!has_ended, "the write of a member's chunk ends once");
         stripe.pending -= 1;
         match slot {
             Some(slot) => {

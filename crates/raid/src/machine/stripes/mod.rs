@@ -259,7 +259,9 @@ impl Stripes {
 
     /// A stripe ends without being written.
     pub(super) fn withdraw(&mut self, stripe: StripeKey) -> Stripe {
-        self.slab.remove(stripe)
+        let stripe = self.slab.remove(stripe);
+        assert!(stripe.segment.is_none(), "a stripe that is being written is not withdrawn");
+        stripe
     }
 
     /// A stripe counts, and all its blocks are published. Adds the flushes that waited for it to
@@ -267,6 +269,7 @@ impl Stripes {
     #[inline]
     pub(super) fn finish(&mut self, stripe: StripeKey, ended: &mut Vec<(RequestKey, u64)>) {
         let mut stripe = self.slab.remove(stripe);
+        assert!(stripe.segment.is_some() && stripe.pending == 0, "a stripe counts when all of it was written");
         ended.extend(stripe.flushes.drain(..).map(|request| (request, 1)));
         self.spare.reuse(stripe);
     }
