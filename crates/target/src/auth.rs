@@ -85,7 +85,7 @@ impl Target {
         if !command.is_nvme_authentication() || command.length.get() as usize != data.len() {
             return Err(StatusCode::INVALID_FIELD);
         }
-        let connection = self.connections.get_mut(id.0).ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
+        let connection = self.connections.get_mut(id).ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let auth = connection.auth.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         if auth.failed {
             return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
@@ -118,7 +118,7 @@ impl Target {
     /// The step that [`Effect::Authenticate`] announced; `None` if its connection has been closed.
     /// Pass the result of [`AuthStep::run`] to [`Target::on_authenticated`].
     pub fn auth_step(&mut self, connection: ConnectionId) -> Option<AuthStep> {
-        let auth = self.connections.get_mut(connection.0).and_then(|connection| connection.auth.as_mut());
+        let auth = self.connections.get_mut(connection).and_then(|connection| connection.auth.as_mut());
         let step = auth.and_then(|auth| auth.step.take());
         if step.is_none() {
             self.auth_steps_out.remove(&connection);
@@ -132,7 +132,7 @@ impl Target {
         self.auth_steps_out.remove(&ended.connection);
         self.start_auth_steps();
         let CompletedAuthStep { connection: id, command_id, machine, failure } = ended;
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let queue = connection.queue().expect("a queue that authenticates is connected");
         let auth = connection.auth.as_mut().expect("a queue that authenticates has its state");
         let has_passed = machine.is_authenticated() && !auth.passed && failure.is_none();
@@ -150,7 +150,7 @@ impl Target {
         self.half_open.advance(id);
         self.half_open.unpin(id);
         self.respond(id, command_id, StatusCode::SUCCESS, 0);
-        if self.connections.get(id.0).and_then(|it| it.auth.as_ref()).is_some_and(|auth| auth.failed) {
+        if self.connections.get(id).and_then(|it| it.auth.as_ref()).is_some_and(|auth| auth.failed) {
             self.linger(now, id);
         }
     }
@@ -167,7 +167,7 @@ impl Target {
             return Err(StatusCode::INVALID_FIELD);
         }
         check_host_buffer(entry, buffer_bytes, false)?;
-        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command exists");
+        let connection = self.connections.get_mut(id).expect("a connection that sends a command exists");
         let auth = connection.auth.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let machine = auth.machine.as_mut().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
         let mut message = machine.message().ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;

@@ -7,6 +7,7 @@ use zonda_nvme::tcp::PduError;
 use zonda_nvme::{Nqn, StatusCode};
 use zonda_zoned::{Command, NamespaceId};
 
+use crate::slots::SlotKey;
 use crate::{DeviceKey, Flow};
 
 /// A connection, from [`crate::Target::on_connect`] to its end. Never used again.
@@ -182,6 +183,18 @@ pub enum Event {
         /// The error.
         error: PduError,
     },
+}
+
+impl SlotKey for ConnectionId {
+    #[inline]
+    fn from_bits(bits: u64) -> ConnectionId {
+        ConnectionId(bits)
+    }
+
+    #[inline]
+    fn bits(self) -> u64 {
+        self.0
+    }
 }
 
 impl fmt::Display for ConnectionId {

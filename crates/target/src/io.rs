@@ -9,7 +9,8 @@ use zonda_zoned::{Completion, Instant, Operation, Outcome, Status};
 use crate::compare;
 use crate::connection::receive::{Answer, Needed};
 use crate::connection::transfer::{HostData, check_host_buffer, host_data_of};
-use crate::connection::{Held, Request, Stage, Work};
+use crate::connection::{Held, Request, Stage, TransferTag, Work};
+use crate::controller::ControllerKey;
 use crate::effects::ConnectionId;
 use crate::namespace::{Namespace, NamespaceIndex};
 use crate::read_data::{read_pieces, report_bytes};
@@ -22,7 +23,7 @@ impl Target {
         &mut self,
         now: Instant,
         id: ConnectionId,
-        controller: u64,
+        controller: ControllerKey,
         entry: &SubmissionEntry,
         capsule: &Bytes,
     ) {
@@ -40,7 +41,7 @@ impl Target {
     /// Checks an I/O command, and finds its data.
     fn accept_io(
         &self,
-        controller: u64,
+        controller: ControllerKey,
         entry: &SubmissionEntry,
         capsule: &Bytes,
     ) -> Result<(Request, HostData), StatusCode> {
@@ -84,7 +85,7 @@ impl Target {
         &mut self,
         now: Instant,
         id: ConnectionId,
-        controller: u64,
+        controller: ControllerKey,
         entry: &SubmissionEntry,
         command: &ReservationCommand,
         capsule: &Bytes,
@@ -107,18 +108,18 @@ impl Target {
             HostData::Solicited(bytes) => self.await_data(now, id, request, bytes),
             HostData::InCapsule(data) => {
                 let is_held = self.is_held(&request);
-                let Some(connection) = self.connections.get_mut(id.0) else { return };
+                let Some(connection) = self.connections.get_mut(id) else { return };
                 request.scratch_bytes += data.len();
                 let (waits, scratch_bytes) = (request.counted_out > 0, request.scratch_bytes);
                 match connection.requests.insert(request) {
-                    Some(slot) if waits && is_held => self.hold(id, slot, Held::BeforeMemory),
-                    Some(slot) if waits => {
-                        connection.waiting.push_back(slot);
+                    Some(tag) if waits && is_held => self.hold(id, tag, Held::BeforeMemory),
+                    Some(tag) if waits => {
+                        connection.waiting.push_back(tag);
                         self.start_waiting(id);
                     }
-                    Some(slot) => {
+                    Some(tag) => {
                         connection.scratch_bytes += scratch_bytes;
-                        self.start_io(id, slot, data);
+                        self.start_io(id, tag, data);
                     }
                     None => self.sequence_error(now, id, &[]),
                 }
@@ -127,24 +128,24 @@ impl Target {
     }
 
     /// Submits an I/O command whose data is complete to its device.
-    pub(crate) fn start_io(&mut self, id: ConnectionId, slot: u16, data: Bytes) {
-        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+    pub(crate) fn start_io(&mut self, id: ConnectionId, tag: TransferTag, data: Bytes) {
+        let request = self.request_mut(id, tag);
         let Some(Request { work: Work::Io { request, namespace, .. }, .. }) = request else {
             unreachable!("an I/O command that starts is in the table");
         };
         let (place, io) = (*namespace, *request);
         if self.namespaces[place].is_paused() {
-            let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+            let request = self.request_mut(id, tag);
             request.expect("the request was just found").incoming.keep(data);
-            return self.hold(id, slot, Held::WithData);
+            return self.hold(id, tag, Held::WithData);
         }
         // While the command waited for its data or for memory, another host may have preempted this
         // one.
         if let Err(status) = self.still_permits(id, place, &io) {
-            return self.end_request(id, slot, status, 0);
+            return self.end_request(id, tag, status, 0);
         }
-        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let Some(Request { work: Work::Io { request, stage, compare, .. }, device_command, .. }) = request else {
+        let request = self.connections.get_mut(id).and_then(|connection| connection.requests.get_mut(tag));
+        let Some(Request { work: Work::Io { request, stage, compare, .. }, .. }) = request else {
             unreachable!("the request was just found");
         };
         let served = &self.namespaces[place];
@@ -159,22 +160,40 @@ impl Target {
             request.into_operation(data, &served.format)
         };
         match operation {
-            Ok(Some(operation)) => {
-                // The command table and the connection are borrowed separately.
-                let key = self.commands.next_key();
-                *device_command = Some(key);
-                let given = self.submit(Owner::Request(id, slot), place, operation);
-                assert!(given == key, "the key was just allocated");
-            }
-            Ok(None) => self.end_request(id, slot, StatusCode::SUCCESS, 0),
-            Err(status) => self.end_request(id, slot, status, 0),
+            Ok(Some(operation)) => self.submit_for_request(id, tag, place, operation),
+            Ok(None) => self.end_request(id, tag, StatusCode::SUCCESS, 0),
+            Err(status) => self.end_request(id, tag, status, 0),
         }
+    }
+
+    /// Submits a command of a request to the device.
+    pub(crate) fn submit_for_request(
+        &mut self,
+        id: ConnectionId,
+        tag: TransferTag,
+        namespace: NamespaceIndex,
+        operation: Operation,
+    ) {
+        let key = self.submit(Owner::Request(id, tag), namespace, operation);
+        let request = self.request_mut(id, tag).expect("a request that is submitted is in the table");
+        // The completion of a second one would find a request that has ended.
+        assert!(request.device_command.is_none(), "a request has one command at the device");
+        request.device_command = Some(key);
+    }
+
+    pub(crate) fn request(&self, id: ConnectionId, tag: TransferTag) -> Option<&Request> {
+        self.connections.get(id)?.requests.get(tag)
+    }
+
+    #[inline]
+    pub(crate) fn request_mut(&mut self, id: ConnectionId, tag: TransferTag) -> Option<&mut Request> {
+        self.connections.get_mut(id)?.requests.get_mut(tag)
     }
 
     /// A device has completed a command of a request.
     #[inline]
-    pub(crate) fn device_completed(&mut self, id: ConnectionId, slot: u16, completion: Completion) {
-        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+    pub(crate) fn device_completed(&mut self, id: ConnectionId, tag: TransferTag, completion: Completion) {
+        let request = self.request_mut(id, tag);
         let request = request.expect("a command whose request was removed has no owner");
         request.device_command = None;
         let (io, place, stage) = match &mut request.work {
@@ -184,7 +203,7 @@ impl Target {
                 }
                 (*request, *namespace, *stage)
             }
-            Work::ChangedZones { .. } => return self.changed_zones_read(id, slot, completion),
+            Work::ChangedZones { .. } => return self.changed_zones_read(id, tag, completion),
             Work::Command(_) | Work::Removed(_) => unreachable!("these are not submitted to devices"),
         };
         if completion.status != Status::Success {
@@ -192,18 +211,18 @@ impl Target {
             statistics.errors += 1;
             statistics.media_errors += u64::from(completion.status.code_type() == 2);
             self.suspect_zones(place, completion.status);
-            return self.end_request(id, slot, completion.status.into(), 0);
+            return self.end_request(id, tag, completion.status.into(), 0);
         }
         match stage {
             // A preemption that waited for the flush completes before the read starts.
             Stage::FlushBefore => match self.still_permits(id, place, &io) {
-                Ok(()) => self.next_stage(id, slot, place, Stage::Itself, io),
-                Err(status) => self.end_request(id, slot, status, 0),
+                Ok(()) => self.next_stage(id, tag, place, Stage::Itself, io),
+                Err(status) => self.end_request(id, tag, status, 0),
             },
             Stage::Itself if io.force_unit_access() && self.needs_flush(place, &io) => {
-                self.next_stage(id, slot, place, Stage::FlushAfter, io);
+                self.next_stage(id, tag, place, Stage::FlushAfter, io);
             }
-            Stage::Itself | Stage::FlushAfter => self.io_succeeded(id, slot, place, io, completion.outcome),
+            Stage::Itself | Stage::FlushAfter => self.io_succeeded(id, tag, place, io, completion.outcome),
         }
     }
 
@@ -212,24 +231,35 @@ impl Target {
         self.namespaces[namespace].config.volatile_write_cache && !reads(io)
     }
 
-    fn next_stage(&mut self, id: ConnectionId, slot: u16, namespace: NamespaceIndex, next: Stage, io: IoRequest) {
+    fn next_stage(
+        &mut self,
+        id: ConnectionId,
+        tag: TransferTag,
+        namespace: NamespaceIndex,
+        next: Stage,
+        io: IoRequest,
+    ) {
         let operation = match (next, io) {
             (Stage::Itself, IoRequest::Read { start, blocks, .. } | IoRequest::Compare { start, blocks, .. }) => {
                 Operation::Read { start, blocks }
             }
             _ => Operation::Flush,
         };
-        let key = self.submit(Owner::Request(id, slot), namespace, operation);
-        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
-        let request = request.expect("the request was just found");
-        request.device_command = Some(key);
-        if let Work::Io { stage, .. } = &mut request.work {
+        self.submit_for_request(id, tag, namespace, operation);
+        if let Some(Request { work: Work::Io { stage, .. }, .. }) = self.request_mut(id, tag) {
             *stage = next;
         }
     }
 
     /// Completes an I/O command that the device has executed.
-    fn io_succeeded(&mut self, id: ConnectionId, slot: u16, place: NamespaceIndex, io: IoRequest, outcome: Outcome) {
+    fn io_succeeded(
+        &mut self,
+        id: ConnectionId,
+        tag: TransferTag,
+        place: NamespaceIndex,
+        io: IoRequest,
+        outcome: Outcome,
+    ) {
         let Namespace { format, statistics, .. } = &mut self.namespaces[place];
         let data_bytes = |blocks: zonda_zoned::Blocks| blocks.bytes(format.block_size_bytes);
         match io {
@@ -237,32 +267,32 @@ impl Target {
                 statistics.reads += 1;
                 statistics.read_bytes += data_bytes(blocks);
                 match read_pieces(outcome, blocks, format) {
-                    Some(pieces) => self.end_request_with_data(id, slot, &pieces),
-                    None => self.end_request(id, slot, StatusCode::INTERNAL_ERROR, 0),
+                    Some(pieces) => self.end_request_with_data(id, tag, &pieces),
+                    None => self.end_request(id, tag, StatusCode::INTERNAL_ERROR, 0),
                 }
             }
             IoRequest::Compare { blocks, .. } => {
                 statistics.reads += 1;
                 statistics.read_bytes += data_bytes(blocks);
                 let found = read_pieces(outcome, blocks, format);
-                let status = match (found, self.host_copy(id, slot)) {
+                let status = match (found, self.host_copy(id, tag)) {
                     (Some(found), host) if compare::same(&found, &host) => StatusCode::SUCCESS,
                     (Some(_), _) => StatusCode::COMPARE_FAILURE,
                     (None, _) => StatusCode::INTERNAL_ERROR,
                 };
-                self.end_request(id, slot, status, 0);
+                self.end_request(id, tag, status, 0);
             }
             IoRequest::Write { blocks, .. } | IoRequest::Append { blocks, .. } => {
                 statistics.writes += 1;
                 statistics.written_bytes += data_bytes(blocks);
-                let result = self.result_of(id, slot);
-                self.end_request(id, slot, StatusCode::SUCCESS, result);
+                let result = self.result_of(id, tag);
+                self.end_request(id, tag, StatusCode::SUCCESS, result);
             }
             IoRequest::ReportZones { bytes, extended, partial, .. } => {
                 statistics.others += 1;
                 match report_bytes(outcome, bytes, extended, partial, self.geometry(place)) {
-                    Some(report) => self.end_request_with_data(id, slot, &[report]),
-                    None => self.end_request(id, slot, StatusCode::INTERNAL_ERROR, 0),
+                    Some(report) => self.end_request_with_data(id, tag, &[report]),
+                    None => self.end_request(id, tag, StatusCode::INTERNAL_ERROR, 0),
                 }
             }
             IoRequest::WriteZeroes { .. }
@@ -270,22 +300,22 @@ impl Target {
             | IoRequest::DatasetManagement { .. }
             | IoRequest::ManageZones { .. } => {
                 statistics.others += 1;
-                self.end_request(id, slot, StatusCode::SUCCESS, 0);
+                self.end_request(id, tag, StatusCode::SUCCESS, 0);
             }
         }
     }
 
     /// The host's data of a compare.
-    fn host_copy(&self, id: ConnectionId, slot: u16) -> Bytes {
-        match self.connections.get(id.0).and_then(|connection| connection.requests.get(slot)) {
+    fn host_copy(&self, id: ConnectionId, tag: TransferTag) -> Bytes {
+        match self.request(id, tag) {
             Some(Request { work: Work::Io { compare, .. }, .. }) => compare.clone(),
             _ => unreachable!("a compare that completes is in the table"),
         }
     }
 
     /// DW0 and DW1 of an I/O command's completion.
-    fn result_of(&self, id: ConnectionId, slot: u16) -> u64 {
-        match self.connections.get(id.0).and_then(|connection| connection.requests.get(slot)) {
+    fn result_of(&self, id: ConnectionId, tag: TransferTag) -> u64 {
+        match self.request(id, tag) {
             Some(Request { work: Work::Io { result, .. }, .. }) => *result,
             _ => unreachable!("a write that completes is in the table"),
         }

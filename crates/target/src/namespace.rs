@@ -10,17 +10,22 @@ use std::collections::VecDeque;
 use zonda_nvme::io::NamespaceFormat;
 use zonda_zoned::NamespaceId;
 
+use crate::connection::TransferTag;
+use crate::controller::ControllerKey;
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::reservations::{Persistence, Reservations};
-use crate::slots::TableIndex;
+use crate::slots::{OwnedKey, slot_key};
 use crate::statistics::NamespaceStatistics;
 use crate::subsystem::SubsystemIndex;
 use crate::{DeviceKey, NamespaceConfig};
 
-/// Index of a namespace in the target's table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct NamespaceIndex(u64);
+slot_key! {
+    /// Index of a namespace in the target's table.
+    NamespaceIndex
+}
+
+impl OwnedKey for NamespaceIndex {}
 
 /// One namespace of one subsystem.
 #[derive(Debug)]
@@ -39,10 +44,10 @@ pub(crate) struct Namespace {
     pub(crate) phase: NamespacePhase,
     /// Commands at the device.
     pub(crate) commands_at_device: usize,
-    /// While it is paused: requests that wait, in order of arrival, by connection and slot.
-    pub(crate) held: VecDeque<(ConnectionId, u16)>,
+    /// While it is paused: requests that wait, in order of arrival, by connection and tag.
+    pub(crate) held: VecDeque<(ConnectionId, TransferTag)>,
     /// While it is paused: controllers whose shutdown waits for a flush, each once.
-    pub(crate) held_shutdowns: Vec<u64>,
+    pub(crate) held_shutdowns: Vec<ControllerKey>,
 }
 
 /// Whether a namespace accepts commands.
@@ -54,18 +59,6 @@ pub(crate) enum NamespacePhase {
     Paused,
     /// It was removed: no host can name it any more.
     Removed,
-}
-
-impl TableIndex for NamespaceIndex {
-    #[inline]
-    fn of(key: u64) -> NamespaceIndex {
-        NamespaceIndex(key)
-    }
-
-    #[inline]
-    fn key(self) -> u64 {
-        self.0
-    }
 }
 
 impl Namespace {

@@ -11,7 +11,8 @@ use zonda_nvme::{Nqn, StatusCode};
 use zonda_zoned::{Instant, NamespaceId, Operation};
 
 use crate::TargetConfigError;
-use crate::connection::{Held, Request, Requests, Work};
+use crate::connection::{Held, Request, Requests, TransferTag, Work};
+use crate::controller::ControllerKey;
 use crate::effects::ConnectionId;
 use crate::namespace::{NamespaceIndex, NamespacePhase};
 use crate::target::{Owner, Target};
@@ -49,8 +50,8 @@ impl Target {
         namespace.phase = NamespacePhase::Active;
         let (held, shutdowns) = (std::mem::take(&mut namespace.held), std::mem::take(&mut namespace.held_shutdowns));
         self.continue_reservations(now, place);
-        for (connection, slot) in held {
-            self.start_held(connection, slot);
+        for (connection, tag) in held {
+            self.start_held(connection, tag);
         }
         for controller in shutdowns {
             self.submit(Owner::Shutdown(controller), place, Operation::Flush);
@@ -73,25 +74,25 @@ impl Target {
     }
 
     /// Lets a request wait until its namespace is resumed.
-    pub(crate) fn hold(&mut self, id: ConnectionId, slot: u16, held: Held) {
-        let request = self.connections.get_mut(id.0).and_then(|connection| connection.requests.get_mut(slot));
+    pub(crate) fn hold(&mut self, id: ConnectionId, tag: TransferTag, held: Held) {
+        let request = self.connections.get_mut(id).and_then(|connection| connection.requests.get_mut(tag));
         let Some(Request { work: Work::Io { namespace, .. }, held: state, .. }) = request else {
             unreachable!("only I/O commands wait for a namespace")
         };
         *state = held;
-        self.namespaces[*namespace].held.push_back((id, slot));
+        self.namespaces[*namespace].held.push_back((id, tag));
     }
 
-    fn start_held(&mut self, id: ConnectionId, slot: u16) {
-        let connection = self.connections.get_mut(id.0).expect("a request that waits has a connection");
-        let request = connection.requests.get_mut(slot).expect("a request that waits is in the table");
+    fn start_held(&mut self, id: ConnectionId, tag: TransferTag) {
+        let connection = self.connections.get_mut(id).expect("a request that waits has a connection");
+        let request = connection.requests.get_mut(tag).expect("a request that waits is in the table");
         match std::mem::replace(&mut request.held, Held::No) {
             Held::WithData => {
                 let data: Bytes = request.incoming.take();
-                self.start_io(id, slot, data);
+                self.start_io(id, tag, data);
             }
             Held::BeforeMemory => {
-                connection.waiting.push_back(slot);
+                connection.waiting.push_back(tag);
                 self.start_waiting(id);
             }
             Held::No => unreachable!("a request in the list waits"),
@@ -110,7 +111,7 @@ impl Target {
     }
 
     /// A controller is removed: its shutdown waits for no flush any more.
-    pub(crate) fn drop_held_shutdowns(&mut self, controller: u64) {
+    pub(crate) fn drop_held_shutdowns(&mut self, controller: ControllerKey) {
         for namespace in self.namespaces.values_mut() {
             namespace.held_shutdowns.retain(|&other| other != controller);
         }

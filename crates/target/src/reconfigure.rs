@@ -13,7 +13,7 @@ use zonda_nvme::io::NamespaceFormat;
 use zonda_zoned::{Geometry, Instant, NamespaceId};
 
 use crate::config::fault;
-use crate::controller::Controller;
+use crate::controller::{Controller, ControllerKey};
 use crate::effects::{CloseReason, ConnectionId};
 use crate::health::DeviceHealth;
 use crate::limits::{NAMESPACE_TABLE_MAX, SUBSYSTEMS_MAX};
@@ -223,7 +223,7 @@ impl Target {
         self.controllers_of(index).next().is_some()
     }
 
-    pub(crate) fn controllers_of(&self, index: SubsystemIndex) -> impl Iterator<Item = (u64, &Controller)> {
+    pub(crate) fn controllers_of(&self, index: SubsystemIndex) -> impl Iterator<Item = (ControllerKey, &Controller)> {
         self.controllers.iter().filter(move |(_, controller)| controller.subsystem() == Some(index))
     }
 
@@ -284,7 +284,7 @@ impl Target {
 
     /// The health of a device as far as another namespace of it has it.
     fn health_of(&self, device: DeviceKey) -> DeviceHealth {
-        let of_device = self.namespaces.iter().map(|(_, namespace)| namespace).find(|it| it.is_served_by(device));
+        let of_device = self.namespaces.values().find(|it| it.is_served_by(device));
         of_device.map_or_else(DeviceHealth::default, |namespace| namespace.health)
     }
 
@@ -316,7 +316,7 @@ impl Target {
         for (i, (namespace, options)) in added.iter().enumerate() {
             let subject = |what: &str| format!("subsystem {nqn}, namespace {}, {what}", namespace.id);
             let device = namespace.device;
-            let in_table = self.namespaces.iter().map(|(_, it)| it).filter(|it| it.config.device == device);
+            let in_table = self.namespaces.values().filter(|it| it.config.device == device);
             let mut shares_reservations = false;
             let mut protections = Vec::new();
             for other in in_table {

@@ -10,7 +10,7 @@ use zonda_nvme::{AdminOpcode, Nqn, StatusCode};
 use zonda_zoned::{Instant, NamespaceId};
 
 use crate::TargetConfigError;
-use crate::connection::{Held, Request, Work};
+use crate::connection::{Held, Request, TransferTag, Work};
 use crate::controller::{Controller, ErrorLocation};
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::limits::REMOVED_SUBSYSTEM_DRAIN;
@@ -64,8 +64,8 @@ impl Target {
         }
         let connections: Vec<ConnectionId> =
             self.controllers_of(index).flat_map(|(_, controller)| controller.queues()).collect();
-        for id in &connections {
-            let connection = self.connections.get_mut(id.0).expect("a controller's queue exists");
+        for &id in &connections {
+            let connection = self.connections.get_mut(id).expect("a controller's queue exists");
             connection.is_draining = true;
             // A command that waits for memory in the byte stream is not accepted any more.
             connection.parked = None;
@@ -109,8 +109,8 @@ impl Target {
         // The reservations do not restrict users of the device any more.
         self.reservation_changes += 1;
         self.end_waiting_reservations(place, StatusCode::INVALID_NAMESPACE);
-        for key in self.connections.keys() {
-            self.end_requests(ConnectionId(key), place, index, id);
+        for connection in self.connections.keys() {
+            self.end_requests(connection, place, index, id);
         }
         for controller in shutdowns {
             self.shutdown_progress(controller);
@@ -119,7 +119,7 @@ impl Target {
 
     /// Ends the requests of a connection that name a removed namespace and are not at its device.
     fn end_requests(&mut self, id: ConnectionId, place: NamespaceIndex, index: SubsystemIndex, nsid: NamespaceId) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let controller = connection.controller().and_then(|key| self.controllers.get(key));
         if controller.and_then(Controller::subsystem) != Some(index) {
             return;
@@ -132,12 +132,12 @@ impl Target {
             }
             Work::ChangedZones { .. } | Work::Removed(_) => false,
         };
-        let slots: Vec<u16> =
-            connection.requests.iter().filter(|(_, request)| names_it(request)).map(|(slot, _)| slot).collect();
+        let tags: Vec<TransferTag> =
+            connection.requests.iter().filter(|(_, request)| names_it(request)).map(|(tag, _)| tag).collect();
         let mut ended = Vec::new();
-        for slot in slots {
-            let is_waiting = connection.waiting.contains(&slot);
-            let request = connection.requests.get_mut(slot).expect("the request was just found");
+        for tag in tags {
+            let is_waiting = connection.waiting.contains(&tag);
+            let request = connection.requests.get_mut(tag).expect("the request was just found");
             if request.incoming.asked {
                 request.work = Work::Removed(location_of(request, nsid));
                 continue;
@@ -145,17 +145,17 @@ impl Target {
             if is_waiting || request.held == Held::BeforeMemory {
                 // Its memory has not been admitted.
                 (request.counted_out, request.scratch_bytes) = (0, 0);
-                connection.waiting.retain(|&waiting| waiting != slot);
+                connection.waiting.retain(|&waiting| waiting != tag);
             }
             request.held = Held::No;
             request.work = Work::Removed(location_of(request, nsid));
-            ended.push(slot);
+            ended.push(tag);
         }
         if connection.waiting.is_empty() && connection.parked.is_none() {
             self.budget.withdraw(&mut connection.account);
         }
-        for slot in ended {
-            self.end_request(id, slot, StatusCode::INVALID_NAMESPACE, 0);
+        for tag in ended {
+            self.end_request(id, tag, StatusCode::INVALID_NAMESPACE, 0);
         }
     }
 

@@ -27,7 +27,7 @@ impl Target {
             let authenticated = controller
                 .queues()
                 .next()
-                .and_then(|admin| self.connections.get(admin.0))
+                .and_then(|admin| self.connections.get(admin))
                 .is_some_and(|connection| connection.auth.as_ref().is_some_and(|auth| auth.passed));
             Session {
                 host: controller.host.clone(),

@@ -48,7 +48,7 @@ impl Target {
         is_authenticated: bool,
     ) -> Result<(), Refusal> {
         let limits = &self.config.limits;
-        let all = || self.controllers.iter().map(|(_, controller)| controller);
+        let all = || self.controllers.values();
         let of_subsystems = || all().filter(|controller| controller.subsystem().is_some());
         if subsystem.is_none() {
             let of_discovery = || all().filter(|controller| controller.subsystem().is_none());
@@ -68,7 +68,7 @@ impl Target {
         // A client that knows a host's NQN but not its secret holds a controller until its
         // handshake fails.
         let is_unauthenticated_admin = |id: ConnectionId| {
-            let connection = self.connections.get(id.0).expect("a half-open connection exists");
+            let connection = self.connections.get(id).expect("a half-open connection exists");
             connection.queue() == Some(0) && !connection.may_command()
         };
         match self.half_open.eviction_candidate(is_unauthenticated_admin) {
@@ -91,7 +91,7 @@ impl Target {
 
     /// Whether a controller's host did not need to authenticate.
     fn is_open(&self, controller: &Controller) -> bool {
-        let admin = controller.admin_queue().and_then(|admin| self.connections.get(admin.0));
+        let admin = controller.admin_queue().and_then(|admin| self.connections.get(admin));
         admin.is_some_and(|admin| admin.auth.is_none())
     }
 }

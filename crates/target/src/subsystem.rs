@@ -9,12 +9,15 @@ use zonda_zoned::{Geometry, Instant};
 use crate::config::{SubsystemConfig, TargetConfigError};
 use crate::limits::Limits;
 use crate::namespace::NamespaceIndex;
-use crate::slots::TableIndex;
+use crate::slots::{OwnedKey, slot_key};
 use crate::statistics::NamespaceStatistics;
 
-/// Index of a subsystem in the target's table. Never used again for another subsystem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct SubsystemIndex(u64);
+slot_key! {
+    /// Index of a subsystem in the target's table. Never used again for another subsystem.
+    SubsystemIndex
+}
+
+impl OwnedKey for SubsystemIndex {}
 
 #[derive(Debug)]
 pub(crate) struct Subsystem {
@@ -53,18 +56,6 @@ pub(crate) struct TransferLimits {
     pub(crate) append: u8,
     /// WZSL; 0: none. Hosts take MDTS then.
     pub(crate) write_zeroes: u8,
-}
-
-impl TableIndex for SubsystemIndex {
-    #[inline]
-    fn of(key: u64) -> SubsystemIndex {
-        SubsystemIndex(key)
-    }
-
-    #[inline]
-    fn key(self) -> u64 {
-        self.0
-    }
 }
 
 impl Subsystem {

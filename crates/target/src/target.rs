@@ -7,15 +7,15 @@ use zonda_chap::Random;
 use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation};
 
 use crate::budget::Budget;
-use crate::connection::Connection;
-use crate::controller::Controller;
+use crate::connection::{Connection, TransferTag};
+use crate::controller::{Controller, ControllerKey};
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::fair::{FairQueue, Flow};
 use crate::half_open::HalfOpen;
 use crate::namespace::{Namespace, NamespaceIndex};
 use crate::reconfigure::{NamespaceOptions, prepare};
-use crate::reservations::{Fence, ReservationRequest};
-use crate::slots::{Slots, Table};
+use crate::reservations::{Fence, ReservationRequest, ReservationRequestKey};
+use crate::slots::{SlotKey, Slots, slot_key};
 use crate::statistics::{NamespaceStatistics, Statistics};
 use crate::subsystem::{Subsystem, SubsystemIndex};
 use crate::{DeviceKey, TargetConfig, TargetConfigError};
@@ -28,22 +28,22 @@ use crate::{DeviceKey, TargetConfig, TargetConfigError};
 pub struct Target {
     pub(crate) config: TargetConfig,
     /// Subsystems, including removed ones that still have controllers or namespaces.
-    pub(crate) subsystems: Table<SubsystemIndex, Subsystem>,
+    pub(crate) subsystems: Slots<SubsystemIndex, Subsystem>,
     /// Namespaces, including removed ones that devices still have commands of.
-    pub(crate) namespaces: Table<NamespaceIndex, Namespace>,
+    pub(crate) namespaces: Slots<NamespaceIndex, Namespace>,
     /// Removed subsystems that have controllers, and when their connections are closed.
     pub(crate) closing_subsystems: BTreeSet<(Instant, SubsystemIndex)>,
     /// The generation counter of the discovery log page.
     pub(crate) discovery_generation: u64,
-    pub(crate) connections: Slots<Connection>,
-    pub(crate) controllers: Slots<Controller>,
-    /// Commands at devices; the key is the command's id.
-    pub(crate) commands: Slots<DeviceCommand>,
+    pub(crate) connections: Slots<ConnectionId, Connection>,
+    pub(crate) controllers: Slots<ControllerKey, Controller>,
+    /// Commands at devices.
+    pub(crate) commands: Slots<CommandKey, DeviceCommand>,
     /// Preemptions that wait for commands at devices, in order of arrival.
     pub(crate) fences: Vec<Fence>,
     /// Reservation commands that wait for a device to save a change, or for commands of other hosts
     /// to complete.
-    pub(crate) reservation_requests: Slots<ReservationRequest>,
+    pub(crate) reservation_requests: Slots<ReservationRequestKey, ReservationRequest>,
     pub(crate) effects: VecDeque<Effect>,
     /// Connections with output for which no Send effect has been made.
     pub(crate) dirty: VecDeque<ConnectionId>,
@@ -61,7 +61,7 @@ pub struct Target {
     /// Connections that have not finished their handshake.
     pub(crate) half_open: HalfOpen,
     /// When to check a controller's keep alive timer, which may have been restarted since.
-    pub(crate) keep_alive: BTreeSet<(Instant, u64)>,
+    pub(crate) keep_alive: BTreeSet<(Instant, ControllerKey)>,
     /// Connections whose next authentication step waits to be computed: for each address, those
     /// that begin and those in progress alternate.
     pub(crate) auth_queue: FairQueue<ConnectionId>,
@@ -74,6 +74,19 @@ pub struct Target {
     pub(crate) draining: bool,
     pub(crate) statistics: Statistics,
     pub(crate) reservation_changes: u64,
+}
+
+slot_key! {
+    /// Key of a command at a device.
+    CommandKey
+}
+
+/// The identifier of the command at its device.
+impl From<CommandKey> for CommandId {
+    #[inline]
+    fn from(key: CommandKey) -> CommandId {
+        CommandId(key.bits())
+    }
 }
 
 /// A command at a device.
@@ -89,10 +102,10 @@ pub(crate) struct DeviceCommand {
 /// The owner of a device command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A request of a connection, by slot.
-    Request(ConnectionId, u16),
+    /// A request of a connection.
+    Request(ConnectionId, TransferTag),
     /// A controller that is shutting down.
-    Shutdown(u64),
+    Shutdown(ControllerKey),
     /// The target's own read of the changed zones of a namespace.
     Survey(NamespaceIndex),
     /// None any more, because the connection was closed: the completion is dropped.
@@ -128,8 +141,8 @@ impl Target {
             releases_seen: 0,
             stalls_at: None,
             config: empty,
-            subsystems: Table::new(),
-            namespaces: Table::new(),
+            subsystems: Slots::new(),
+            namespaces: Slots::new(),
             closing_subsystems: BTreeSet::new(),
             discovery_generation: 1,
             connections: Slots::new(),
@@ -178,7 +191,7 @@ impl Target {
         let deadline = now + self.config.limits.handshake;
         let connection = Connection::new(portal, peer, deadline);
         let group = connection.group;
-        let id = ConnectionId(self.connections.insert(connection));
+        let id = self.connections.insert(connection);
         self.half_open.insert(id, group, deadline);
         self.statistics.connections_accepted += 1;
         Some(id)
@@ -187,7 +200,7 @@ impl Target {
     /// Sets the local address of a connection. The discovery log reports it to the host if the
     /// portal listens on every address of the machine.
     pub fn on_local_address(&mut self, connection: ConnectionId, address: &str) {
-        if let Some(state) = self.connections.get_mut(connection.0) {
+        if let Some(state) = self.connections.get_mut(connection) {
             state.local = Some(address.into());
         }
     }
@@ -200,7 +213,7 @@ impl Target {
 
     /// Bytes were received from a host. Ignored if the connection is closed.
     pub fn on_bytes(&mut self, now: Instant, connection: ConnectionId, chunk: Bytes) {
-        let Some(state) = self.connections.get_mut(connection.0) else { return };
+        let Some(state) = self.connections.get_mut(connection) else { return };
         if self.draining || state.is_draining {
             return;
         }
@@ -212,7 +225,7 @@ impl Target {
             self.note_activity(now, controller);
         }
         self.pump(now, connection);
-        if let Some(state) = self.connections.get(connection.0)
+        if let Some(state) = self.connections.get(connection)
             && state.handshake.is_some()
             && !state.is_being_authenticated()
         {
@@ -232,7 +245,7 @@ impl Target {
     /// # Panics
     /// If that is more than the unsent bytes.
     pub fn on_sent(&mut self, now: Instant, connection: ConnectionId, bytes: usize) {
-        let Some(state) = self.connections.get_mut(connection.0) else { return };
+        let Some(state) = self.connections.get_mut(connection) else { return };
         assert!(bytes <= state.unsent_bytes, "{bytes} bytes sent of {}", state.unsent_bytes);
         state.unsent_bytes -= bytes;
         state.progress.moved(bytes);
@@ -252,15 +265,14 @@ impl Target {
     /// # Panics
     /// If the device has no such command.
     pub fn on_completion(&mut self, now: Instant, device: DeviceKey, completion: Completion) {
-        let completion_key = completion.id.0;
-        let command =
-            self.commands.remove(completion_key).expect("a device completes only commands that were submitted to it");
+        let key = CommandKey::from_bits(completion.id.0);
+        let command = self.commands.remove(key).expect("a device completes only commands that were submitted to it");
         assert!(command.device == device, "a device completes its own commands");
         let place = command.namespace;
         self.namespaces[place].commands_at_device -= 1;
         match command.owner {
-            Owner::Request(connection, slot) => {
-                self.device_completed(connection, slot, completion);
+            Owner::Request(connection, tag) => {
+                self.device_completed(connection, tag, completion);
                 self.continue_stalled(now);
                 if self.is_draining(connection) {
                     self.close_if_idle(now, connection);
@@ -273,7 +285,7 @@ impl Target {
                 self.resume(now);
             }
         }
-        self.pass_fences(now, completion_key);
+        self.pass_fences(now, key);
         self.finish_removal(place);
     }
 
@@ -282,8 +294,8 @@ impl Target {
     pub fn shutdown(&mut self, now: Instant) {
         self.draining = true;
         self.interrupt_held_reservations();
-        for key in self.connections.keys() {
-            self.close_if_idle(now, ConnectionId(key));
+        for connection in self.connections.keys() {
+            self.close_if_idle(now, connection);
         }
     }
 
@@ -303,7 +315,7 @@ impl Target {
             && deadline <= now
         {
             self.statistics.handshake_timeouts += 1;
-            let state = self.connections.get(connection.0).expect("a half-open connection exists");
+            let state = self.connections.get(connection).expect("a half-open connection exists");
             let reason = state.handshake_end();
             self.close(now, connection, &reason);
         }
@@ -363,7 +375,7 @@ impl Target {
 
     /// Submits a command to the device of a namespace.
     #[inline]
-    pub(crate) fn submit(&mut self, owner: Owner, namespace: NamespaceIndex, operation: Operation) -> u64 {
+    pub(crate) fn submit(&mut self, owner: Owner, namespace: NamespaceIndex, operation: Operation) -> CommandKey {
         let served = &mut self.namespaces[namespace];
         served.commands_at_device += 1;
         let (device, device_namespace) = (served.config.device, served.config.device_namespace);
@@ -372,13 +384,13 @@ impl Target {
             Owner::Shutdown(_) | Owner::Survey(_) | Owner::Orphaned => Flow::SERVER,
         };
         let key = self.commands.insert(DeviceCommand { owner, device, namespace, orphaned_bytes: 0 });
-        let command = Command::new(CommandId(key), device_namespace, operation);
+        let command = Command::new(key.into(), device_namespace, operation);
         self.effects.push_back(Effect::Submit { device, flow, command });
         key
     }
 
     pub(crate) fn flow_of(&self, connection: ConnectionId) -> Flow {
-        let state = self.connections.get(connection.0);
+        let state = self.connections.get(connection);
         state.map_or(Flow::SERVER, |state| Flow { group: state.group, queue: connection.0 })
     }
 
@@ -391,7 +403,7 @@ impl Target {
     pub(crate) fn continue_stalled_once(&mut self, now: Instant) {
         while let Some(connection) = self.stalled.pop_front() {
             self.pump(now, connection);
-            if let Some(state) = self.connections.get_mut(connection.0)
+            if let Some(state) = self.connections.get_mut(connection)
                 && !state.paused
                 && state.parked.is_none()
                 && state.stopped
@@ -404,13 +416,13 @@ impl Target {
 
     /// Whether a connection accepts no more commands, and is closed after those at devices.
     pub(crate) fn is_draining(&self, id: ConnectionId) -> bool {
-        self.draining || self.connections.get(id.0).is_some_and(|connection| connection.is_draining)
+        self.draining || self.connections.get(id).is_some_and(|connection| connection.is_draining)
     }
 
     /// Closes a connection whose commands have all completed; an admin queue is closed after all
     /// I/O queues.
     pub(crate) fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
-        let Some(connection) = self.connections.get(id.0) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         if connection.requests.iter().any(|(_, request)| request.device_command.is_some())
             || self.has_reservation_request(id)
         {

@@ -62,7 +62,7 @@ impl Target {
         }
         let digests = Digests::from_code(request.digests).and(self.config.digests);
         let response = InitializeResponse::new(0, digests, host_data_bytes_max(&self.config.limits));
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         connection.writer.initialize_response(&response);
         connection.writer.set_options(digests, request.data_alignment);
         connection.reader.set_digests(digests);
@@ -83,7 +83,7 @@ impl Target {
         data: &Bytes,
         digest: DigestCheck,
     ) {
-        if self.connections.get(id.0).is_some_and(|connection| connection.requests.len() > 0) {
+        if self.connections.get(id).is_some_and(|connection| connection.requests.len() > 0) {
             // A Connect is outstanding, and no command may follow it before it has completed.
             return self.sequence_error(now, id, &[]);
         }
@@ -119,12 +119,12 @@ impl Target {
 
     fn refuse_connect(&mut self, now: Instant, id: ConnectionId, command_id: u16, refusal: Refusal) {
         self.statistics.connects_refused += 1;
-        let Some(connection) = self.connections.get(id.0) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         let peer = connection.peer.to_string();
         let event = Event::HostRefused { connection: id, peer, status: refusal.0, field: refusal.field() };
         self.effects.push_back(Effect::Event(event));
         self.respond(id, command_id, refusal.0, refusal.1);
-        if let Some(connection) = self.connections.get_mut(id.0) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.refused = Some(refusal.0);
         }
         self.linger(now, id);
@@ -169,7 +169,7 @@ impl Target {
             self.join_controller(now, id, &association, data.controller_id.get(), queue)?
         };
         let flow_control_off = command.attributes & ConnectCommand::DISABLE_FLOW_CONTROL != 0;
-        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command exists");
+        let connection = self.connections.get_mut(id).expect("a connection that sends a command exists");
         connection.phase = Phase::Connected { controller, queue };
         connection.refused = None;
         connection.queue_entries = entries as u16;
@@ -185,7 +185,7 @@ impl Target {
 
     /// Gives a refused host some time to close the connection by itself.
     pub(crate) fn linger(&mut self, now: Instant, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let mut deadline = now + REFUSAL_LINGER;
         match connection.handshake {
             Some(old) => {
@@ -203,7 +203,7 @@ impl Target {
 
     /// Ends the handshake: the queue is connected and authenticated.
     pub(crate) fn finish_handshake(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.queue().is_some() && connection.may_command() && connection.handshake.take().is_some() {
             self.half_open.remove(id);
             connection.trust(&self.config.limits);

@@ -43,7 +43,7 @@ impl Target {
         while !self.short_of_memory.is_empty() && self.releases_seen != self.budget.releases() {
             self.releases_seen = self.budget.releases();
             for connection in std::mem::take(&mut self.short_of_memory) {
-                let Some(state) = self.connections.get_mut(connection.0) else { continue };
+                let Some(state) = self.connections.get_mut(connection) else { continue };
                 state.is_short_of_memory = false;
                 // A parked command may have resumed as more bytes came, or its host has to read
                 // first.
@@ -73,7 +73,7 @@ impl Target {
     /// Reports to the budget what a connection holds now.
     #[inline]
     pub(crate) fn count_memory(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id.0) {
+        if let Some(connection) = self.connections.get_mut(id) {
             let held_bytes = connection.held_bytes();
             self.budget.set(&mut connection.account, held_bytes);
         }
@@ -83,7 +83,7 @@ impl Target {
     #[inline]
     pub(crate) fn admit_pdu(&mut self, id: ConnectionId, pdu: Pdu) -> Option<Pdu> {
         let Pdu::Command { entry, data, .. } = &pdu else { return Some(pdu) };
-        let connection = self.connections.get_mut(id.0)?;
+        let connection = self.connections.get_mut(id)?;
         let answer_bytes = answer_bytes(connection, entry);
         let bytes = data.len() + answer_bytes;
         if bytes == 0 {
@@ -122,16 +122,16 @@ impl Target {
     pub(crate) fn start_waiting(&mut self, id: ConnectionId) {
         let limit = self.config.limits.receive_bytes;
         let mut has_reservation_request = false;
-        while let Some(connection) = self.connections.get_mut(id.0)
-            && let Some(&slot) = connection.waiting.front()
+        while let Some(connection) = self.connections.get_mut(id)
+            && let Some(&tag) = connection.waiting.front()
         {
-            let request = connection.requests.get_mut(slot).expect("a request that waits has not ended");
+            let request = connection.requests.get_mut(tag).expect("a request that waits has not ended");
             if matches!(request.work, Work::Io { namespace, .. } if self.namespaces[namespace].is_paused()) {
                 connection.waiting.pop_front();
                 if connection.waiting.is_empty() && connection.parked.is_none() {
                     self.budget.withdraw(&mut connection.account);
                 }
-                self.hold(id, slot, Held::BeforeMemory);
+                self.hold(id, tag, Held::BeforeMemory);
                 continue;
             }
             let incoming_bytes = request.incoming.expected as usize;
@@ -151,14 +151,14 @@ impl Target {
             connection.expected_out_bytes += request.counted_out;
             connection.scratch_bytes += request.scratch_bytes;
             if incoming_bytes == 0 {
-                self.start_io(id, slot, Bytes::new());
+                self.start_io(id, tag, Bytes::new());
                 continue;
             }
             connection.received_bytes += incoming_bytes;
             connection.asked_bytes += incoming_bytes;
             request.counted_in = incoming_bytes;
             request.incoming.asked = true;
-            connection.writer.ready_to_transfer(request.command_id, slot, 0, incoming_bytes as u32);
+            connection.writer.ready_to_transfer(request.command_id, tag.to_wire(), 0, incoming_bytes as u32);
             connection.limit_reader(&self.config.limits);
             has_reservation_request = true;
         }
@@ -168,7 +168,7 @@ impl Target {
     }
 
     fn wait_for_memory(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id.0)
+        if let Some(connection) = self.connections.get_mut(id)
             && !connection.is_short_of_memory
         {
             connection.is_short_of_memory = true;
@@ -179,12 +179,12 @@ impl Target {
     /// Closes connections that hold memory of the pool while others wait for it, if their hosts
     /// hardly read or send.
     pub(crate) fn close_stalled(&mut self, now: Instant) {
-        for key in self.connections.keys() {
-            let connection = self.connections.get_mut(key).expect("the connection was just found");
+        for id in self.connections.keys() {
+            let connection = self.connections.get_mut(id).expect("the connection was just found");
             let is_owed = connection.unsent_bytes > 0 || connection.asked_bytes > 0;
             let pool_bytes = self.budget.pool_bytes_of(&connection.account);
             if connection.progress.is_stalled(pool_bytes, is_owed) {
-                self.close(now, ConnectionId(key), &CloseReason::Stalled);
+                self.close(now, id, &CloseReason::Stalled);
             }
         }
     }

@@ -11,11 +11,12 @@ use zonda_zoned::Instant;
 
 use crate::auth::AuthStep;
 use crate::budget::{Account, Progress};
-use crate::controller::ErrorLocation;
+use crate::controller::{ControllerKey, ErrorLocation};
 use crate::effects::CloseReason;
 use crate::fair::Flow;
 use crate::limits::Limits;
 use crate::namespace::NamespaceIndex;
+use crate::target::CommandKey;
 
 pub(crate) mod handshake;
 mod memory;
@@ -32,8 +33,7 @@ pub(crate) enum Phase {
     Connect,
     /// The queue is connected.
     Connected {
-        /// Key of the controller.
-        controller: u64,
+        controller: ControllerKey,
         /// QID.
         queue: u16,
     },
@@ -68,8 +68,8 @@ pub(crate) struct Connection {
     /// Bytes that requests hold besides those that they receive and send: see
     /// [`Request::scratch_bytes`].
     pub(crate) scratch_bytes: usize,
-    /// Requests that wait for memory or for `received_bytes` to fall below its limit, by slot.
-    pub(crate) waiting: VecDeque<u16>,
+    /// Requests that wait for memory or for `received_bytes` to fall below its limit, in order.
+    pub(crate) waiting: VecDeque<TransferTag>,
     /// Memory that is held for this connection.
     pub(crate) account: Account,
     /// In the target's list of connections that wait for memory.
@@ -117,8 +117,8 @@ pub(crate) struct Request {
     pub(crate) command_id: u16,
     pub(crate) work: Work,
     pub(crate) incoming: Incoming,
-    /// Key of the device's command, while one is outstanding.
-    pub(crate) device_command: Option<u64>,
+    /// The command at the device, while one is outstanding.
+    pub(crate) device_command: Option<CommandKey>,
     /// Its part of [`Connection::received_bytes`].
     pub(crate) counted_in: usize,
     /// Its part of [`Connection::expected_out_bytes`].
@@ -178,11 +178,17 @@ pub(crate) struct Incoming {
     pub(crate) parts: BytesMut,
 }
 
-/// Requests by slot. The slot is the transfer tag.
+/// TTAG of a request (NVMe/TCP 1.0, section 3.6.2.9): its place in [`Requests`]. Hosts return it with
+/// their data, so any value may be received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TransferTag(u16);
+
+/// Outstanding requests of a queue, by transfer tag. The tag has the 16 bits of the wire, without a
+/// generation: a host that returns an old one is refused unless the new request expects its data.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     slots: Vec<Option<Request>>,
-    free: Vec<u16>,
+    free: Vec<TransferTag>,
     capacity: u16,
 }
 
@@ -283,7 +289,7 @@ impl Connection {
         self.auth.as_ref().is_some_and(|auth| auth.machine.is_none())
     }
 
-    pub(crate) fn controller(&self) -> Option<u64> {
+    pub(crate) fn controller(&self) -> Option<ControllerKey> {
         match self.phase {
             Phase::Connected { controller, .. } => Some(controller),
             _ => None,
@@ -359,6 +365,19 @@ impl Incoming {
     }
 }
 
+impl TransferTag {
+    /// The tag that a host has sent, which may be of no request.
+    #[inline]
+    pub(crate) fn from_wire(tag: u16) -> TransferTag {
+        TransferTag(tag)
+    }
+
+    #[inline]
+    pub(crate) fn to_wire(self) -> u16 {
+        self.0
+    }
+}
+
 impl Requests {
     /// Sets how many commands the queue can hold. Slots are allocated when first needed.
     pub(crate) fn set_capacity(&mut self, entries: u16) {
@@ -367,31 +386,31 @@ impl Requests {
 
     /// Adds a request, unless the host has more outstanding than its queue has entries.
     #[inline]
-    pub(crate) fn insert(&mut self, request: Request) -> Option<u16> {
-        if let Some(slot) = self.free.pop() {
-            self.slots[usize::from(slot)] = Some(request);
-            return Some(slot);
+    pub(crate) fn insert(&mut self, request: Request) -> Option<TransferTag> {
+        if let Some(tag) = self.free.pop() {
+            self.slots[usize::from(tag.0)] = Some(request);
+            return Some(tag);
         }
         if self.slots.len() >= usize::from(self.capacity) {
             return None;
         }
         self.slots.push(Some(request));
-        Some((self.slots.len() - 1) as u16)
+        Some(TransferTag((self.slots.len() - 1) as u16))
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, slot: u16) -> Option<&mut Request> {
-        self.slots.get_mut(usize::from(slot))?.as_mut()
+    pub(crate) fn get_mut(&mut self, tag: TransferTag) -> Option<&mut Request> {
+        self.slots.get_mut(usize::from(tag.0))?.as_mut()
     }
 
-    pub(crate) fn get(&self, slot: u16) -> Option<&Request> {
-        self.slots.get(usize::from(slot))?.as_ref()
+    pub(crate) fn get(&self, tag: TransferTag) -> Option<&Request> {
+        self.slots.get(usize::from(tag.0))?.as_ref()
     }
 
     #[inline]
-    pub(crate) fn remove(&mut self, slot: u16) -> Option<Request> {
-        let request = self.slots.get_mut(usize::from(slot))?.take()?;
-        self.free.push(slot);
+    pub(crate) fn remove(&mut self, tag: TransferTag) -> Option<Request> {
+        let request = self.slots.get_mut(usize::from(tag.0))?.take()?;
+        self.free.push(tag);
         Some(request)
     }
 
@@ -399,8 +418,9 @@ impl Requests {
         self.slots.len() - self.free.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Request)> {
-        self.slots.iter().enumerate().filter_map(|(slot, request)| request.as_ref().map(|it| (slot as u16, it)))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TransferTag, &Request)> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(index, request)| Some((TransferTag(index as u16), request.as_ref()?)))
     }
 }
 

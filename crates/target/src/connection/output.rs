@@ -5,7 +5,7 @@ use zonda_nvme::tcp::PduError;
 use zonda_nvme::{AdminOpcode, CompletionEntry, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
-use super::{Connection, Phase, Work};
+use super::{Connection, Phase, TransferTag, Work};
 use crate::controller::ErrorLocation;
 use crate::effects::{CloseReason, ConnectionId, Effect, Event};
 use crate::fair::Flow;
@@ -14,7 +14,7 @@ use crate::target::{Owner, Target};
 impl Target {
     /// Completes a command that has no request in the table.
     pub(crate) fn respond(&mut self, id: ConnectionId, command_id: u16, status: StatusCode, result: u64) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let head = connection.sq_head();
         connection.writer.response(&CompletionEntry::new(command_id, head, status, result));
         self.mark_dirty(id);
@@ -22,7 +22,7 @@ impl Target {
 
     /// Completes a command with an error before it was started.
     pub(crate) fn refuse(&mut self, id: ConnectionId, entry: &SubmissionEntry, status: StatusCode) {
-        let io = self.connections.get(id.0).and_then(Connection::queue).is_some_and(|queue| queue > 0);
+        let io = self.connections.get(id).and_then(Connection::queue).is_some_and(|queue| queue > 0);
         let at = match entry.opcode == AdminOpcode::Fabrics.code() {
             true => ErrorLocation::default(),
             false => ErrorLocation { namespace: entry.namespace.get(), lba: if io { entry.starting_lba() } else { 0 } },
@@ -34,7 +34,7 @@ impl Target {
 
     /// Completes a command with data for the host, which is the command's whole data.
     pub(crate) fn respond_with_data(&mut self, id: ConnectionId, command_id: u16, data: &[Bytes], result: u64) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         // Without SQ flow control no head pointer is owed, and success needs no capsule (NVMe/TCP
         // 1.0, section 3.3.2.1).
         let stands_for_response = connection.flow_control_off && result == 0;
@@ -46,10 +46,10 @@ impl Target {
         self.mark_dirty(id);
     }
 
-    /// Completes a request: frees its slot and its bytes.
-    pub(crate) fn end_request(&mut self, id: ConnectionId, slot: u16, status: StatusCode, result: u64) {
-        let at = if status.is_success() { ErrorLocation::default() } else { self.place_of_request(id, slot) };
-        if let Some(command_id) = self.release_request(id, slot) {
+    /// Completes a request: frees its tag and its bytes.
+    pub(crate) fn end_request(&mut self, id: ConnectionId, tag: TransferTag, status: StatusCode, result: u64) {
+        let at = if status.is_success() { ErrorLocation::default() } else { self.place_of_request(id, tag) };
+        if let Some(command_id) = self.release_request(id, tag) {
             self.respond(id, command_id, status, result);
             if !status.is_success() {
                 self.note_error(id, command_id, status, at);
@@ -59,17 +59,17 @@ impl Target {
     }
 
     /// Completes a request with data for the host.
-    pub(crate) fn end_request_with_data(&mut self, id: ConnectionId, slot: u16, data: &[Bytes]) {
-        if let Some(command_id) = self.release_request(id, slot) {
+    pub(crate) fn end_request_with_data(&mut self, id: ConnectionId, tag: TransferTag, data: &[Bytes]) {
+        if let Some(command_id) = self.release_request(id, tag) {
             self.respond_with_data(id, command_id, data, 0);
             self.after_release(id);
         }
     }
 
-    /// Frees a request's slot and its bytes; returns its command identifier.
-    pub(crate) fn release_request(&mut self, id: ConnectionId, slot: u16) -> Option<u16> {
-        let connection = self.connections.get_mut(id.0)?;
-        let request = connection.requests.remove(slot)?;
+    /// Frees a request's tag and its bytes; returns its command identifier.
+    pub(crate) fn release_request(&mut self, id: ConnectionId, tag: TransferTag) -> Option<u16> {
+        let connection = self.connections.get_mut(id)?;
+        let request = connection.requests.remove(tag)?;
         assert!(request.device_command.is_none(), "a request ends after its device commands");
         connection.received_bytes -= request.counted_in;
         connection.expected_out_bytes -= request.counted_out;
@@ -78,8 +78,8 @@ impl Target {
     }
 
     /// The namespace and LBA of a request, for the error log.
-    fn place_of_request(&self, id: ConnectionId, slot: u16) -> ErrorLocation {
-        let request = self.connections.get(id.0).and_then(|connection| connection.requests.get(slot));
+    fn place_of_request(&self, id: ConnectionId, tag: TransferTag) -> ErrorLocation {
+        let request = self.request(id, tag);
         match request.map(|request| &request.work) {
             Some(Work::Io { request, namespace, .. }) => ErrorLocation {
                 namespace: self.namespaces[*namespace].id().0,
@@ -100,7 +100,7 @@ impl Target {
     /// Schedules the output of a connection for the next poll.
     #[inline]
     pub(crate) fn mark_dirty(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id.0)
+        if let Some(connection) = self.connections.get_mut(id)
             && !connection.dirty
         {
             connection.dirty = true;
@@ -110,7 +110,7 @@ impl Target {
 
     /// Makes a Send effect of a connection's pending output.
     pub(crate) fn flush_output(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         connection.dirty = false;
         let bytes = connection.writer.queued_bytes();
         if bytes > 0 {
@@ -126,7 +126,7 @@ impl Target {
     /// Whether a connection's pending output has reached its limit: then it accepts no more
     /// commands, and pauses.
     pub(crate) fn pause_if_full(&mut self, id: ConnectionId) -> bool {
-        let Some(connection) = self.connections.get_mut(id.0) else { return true };
+        let Some(connection) = self.connections.get_mut(id) else { return true };
         if connection.paused {
             return true;
         }
@@ -143,7 +143,7 @@ impl Target {
 
     /// Accepts commands again once pending output has fallen to half of its limit.
     pub(crate) fn resume_if_drained(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.paused && connection.outgoing_bytes() <= self.config.limits.outgoing_bytes / 2 {
             connection.paused = false;
             self.stalled.push_back(id);
@@ -152,7 +152,7 @@ impl Target {
 
     /// Terminates a connection whose host violated the protocol.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnectionId, error: PduError) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         connection.writer.controller_termination(&error);
         let peer = connection.peer.to_string();
         self.statistics.protocol_errors += 1;
@@ -162,7 +162,7 @@ impl Target {
 
     /// Sends the pending output, closes a connection, and removes it.
     pub(crate) fn close(&mut self, now: Instant, id: ConnectionId, reason: &CloseReason) {
-        if self.connections.get(id.0).is_none() {
+        if self.connections.get(id).is_none() {
             return;
         }
         self.flush_output(id);
@@ -173,7 +173,7 @@ impl Target {
     /// Removes a closed connection: completions of its commands will be dropped; the controller of
     /// an admin queue is removed with it.
     pub(crate) fn forget(&mut self, now: Instant, id: ConnectionId, reason: &CloseReason) {
-        let Some(connection) = self.connections.remove(id.0) else { return };
+        let Some(connection) = self.connections.remove(id) else { return };
         self.half_open.remove(id);
         self.drop_held(id, &connection.requests);
         let (mut orphaned_bytes, mut has_commands) = (0, false);

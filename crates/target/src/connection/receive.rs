@@ -6,6 +6,7 @@ use zonda_nvme::{AdminOpcode, FabricsType, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
 use super::Phase;
+use crate::controller::ControllerKey;
 use crate::effects::{CloseReason, ConnectionId};
 use crate::target::Target;
 
@@ -14,7 +15,7 @@ impl Target {
     /// or memory has to be released.
     pub(crate) fn pump(&mut self, now: Instant, id: ConnectionId) {
         while !self.draining && !self.pause_if_full(id) {
-            let Some(connection) = self.connections.get_mut(id.0) else { return };
+            let Some(connection) = self.connections.get_mut(id) else { return };
             if connection.is_draining {
                 return;
             }
@@ -27,7 +28,7 @@ impl Target {
                     if let Some(pdu) = self.admit_pdu(id, pdu) {
                         self.pdu(now, id, pdu);
                         self.count_memory(id);
-                    } else if self.connections.get(id.0).is_some_and(|connection| connection.parked.is_some()) {
+                    } else if self.connections.get(id).is_some_and(|connection| connection.parked.is_some()) {
                         return;
                     }
                 }
@@ -55,7 +56,7 @@ impl Target {
 
     /// A command capsule.
     fn command(&mut self, now: Instant, id: ConnectionId, entry: &SubmissionEntry, data: &Bytes, digest: DigestCheck) {
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         let command_id = entry.command_id.get();
         let (controller, queue) = match connection.phase {
             Phase::Connected { controller, queue } => (controller, queue),
@@ -68,7 +69,7 @@ impl Target {
             self.statistics.data_digest_errors += 1;
             return self.refuse(id, entry, StatusCode::TRANSIENT_TRANSPORT_ERROR);
         }
-        let connection = self.connections.get(id.0).expect("the connection was just found");
+        let connection = self.connections.get(id).expect("the connection was just found");
         let is_fabrics = entry.opcode == AdminOpcode::Fabrics.code();
         if !is_fabrics && connection.may_command() && queue > 0 {
             return self.io_command(now, id, controller, entry, data);
@@ -92,14 +93,14 @@ impl Target {
         &mut self,
         now: Instant,
         id: ConnectionId,
-        controller: u64,
+        controller: ControllerKey,
         queue: u16,
         entry: &SubmissionEntry,
         data: &Bytes,
     ) -> Result<Answer, StatusCode> {
         let kind = FabricsType::try_from(entry.namespace.get() as u8).map_err(|_| StatusCode::INVALID_OPCODE)?;
         let authentication = matches!(kind, FabricsType::AuthenticationSend | FabricsType::AuthenticationReceive);
-        let may_command = self.connections.get(id.0).is_some_and(super::Connection::may_command);
+        let may_command = self.connections.get(id).is_some_and(super::Connection::may_command);
         if !authentication && !may_command {
             return Err(StatusCode::AUTHENTICATION_REQUIRED);
         }
@@ -125,7 +126,7 @@ impl Target {
     /// All data of an admin or Fabrics command has been received.
     pub(crate) fn command_with_data(&mut self, now: Instant, id: ConnectionId, entry: &SubmissionEntry, data: &Bytes) {
         let command_id = entry.command_id.get();
-        let Some(connection) = self.connections.get(id.0) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         let Some(controller) = connection.controller() else {
             return self.connect(now, id, entry, data);
         };

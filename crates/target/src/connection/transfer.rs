@@ -7,7 +7,7 @@ use zonda_zoned::Instant;
 use zonda_zoned::limits::DEALLOCATE_RANGES_MAX;
 
 use super::receive::{Answer, Needed};
-use super::{Held, Incoming, Request, Work, host_data_bytes_max};
+use super::{Held, Incoming, Request, TransferTag, Work, host_data_bytes_max};
 use crate::effects::ConnectionId;
 use crate::limits::SHARED_DATA_BYTES_MIN;
 use crate::target::Target;
@@ -91,14 +91,14 @@ impl Target {
     pub(crate) fn await_data(&mut self, now: Instant, id: ConnectionId, mut request: Request, bytes: u32) {
         request.incoming = Incoming { expected: bytes, ..Incoming::default() };
         let is_held = self.is_held(&request);
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
-        let Some(slot) = connection.requests.insert(request) else {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(tag) = connection.requests.insert(request) else {
             return self.sequence_error(now, id, &[]);
         };
         if is_held {
-            return self.hold(id, slot, Held::BeforeMemory);
+            return self.hold(id, tag, Held::BeforeMemory);
         }
-        connection.waiting.push_back(slot);
+        connection.waiting.push_back(tag);
         self.start_waiting(id);
     }
 
@@ -113,13 +113,13 @@ impl Target {
     ) {
         const COMMAND_ID: u32 = 8;
         const TAG: u32 = 10;
-        let slot = header.tag.get();
+        let tag = TransferTag::from_wire(header.tag.get());
         let offset = header.offset.get();
         let limit = host_data_bytes_max(&self.config.limits);
         debug_assert!(data.len() <= limit as usize, "the reader checks the length");
         let refuse = |status, information| PduError::new(status, information, header.bytes());
-        let Some(connection) = self.connections.get_mut(id.0) else { return };
-        let Some(request) = connection.requests.get_mut(slot).filter(|request| request.incoming.asked) else {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(request) = connection.requests.get_mut(tag).filter(|request| request.incoming.asked) else {
             return self.fail(now, id, refuse(FatalStatus::InvalidHeaderField, TAG));
         };
         if request.command_id != header.command_id.get() {
@@ -143,23 +143,23 @@ impl Target {
         if !is_complete {
             return;
         }
-        let request = connection.requests.get_mut(slot).expect("the request was just found");
+        let request = connection.requests.get_mut(tag).expect("the request was just found");
         let incoming = &mut request.incoming;
         incoming.asked = false;
         let data = incoming.take();
         if incoming.digest_failed {
             self.statistics.data_digest_errors += 1;
-            return self.end_request(id, slot, StatusCode::TRANSIENT_TRANSPORT_ERROR, 0);
+            return self.end_request(id, tag, StatusCode::TRANSIENT_TRANSPORT_ERROR, 0);
         }
         match &request.work {
-            Work::Io { .. } => self.start_io(id, slot, data),
+            Work::Io { .. } => self.start_io(id, tag, data),
             Work::Command(entry) => {
                 let entry = **entry;
-                self.release_request(id, slot);
+                self.release_request(id, tag);
                 self.command_with_data(now, id, &entry, &data);
                 self.start_waiting(id);
             }
-            Work::Removed(_) => self.end_request(id, slot, StatusCode::INVALID_NAMESPACE, 0),
+            Work::Removed(_) => self.end_request(id, tag, StatusCode::INVALID_NAMESPACE, 0),
             Work::ChangedZones { .. } => unreachable!("reading a log page has no data from the host"),
         }
     }

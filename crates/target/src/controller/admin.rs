@@ -5,6 +5,7 @@ use zonda_nvme::features::{Feature, FeatureRequest};
 use zonda_nvme::{AdminOpcode, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
+use super::ControllerKey;
 use crate::connection::receive::{Answer, Needed};
 use crate::effects::ConnectionId;
 use crate::target::Target;
@@ -18,7 +19,7 @@ impl Target {
         &mut self,
         now: Instant,
         id: ConnectionId,
-        key: u64,
+        key: ControllerKey,
         entry: &SubmissionEntry,
         capsule: &Bytes,
     ) -> Result<Answer, StatusCode> {
@@ -57,7 +58,7 @@ impl Target {
     /// Abort: cancels an Asynchronous Event Request. Commands at devices cannot be aborted, and
     /// commands that wait for data complete by themselves. Bit 0 of the result: the command was not
     /// aborted (NVMe Base 2.0, section 5.1).
-    fn abort(&mut self, key: u64, entry: &SubmissionEntry) -> Result<u64, StatusCode> {
+    fn abort(&mut self, key: ControllerKey, entry: &SubmissionEntry) -> Result<u64, StatusCode> {
         let queue = entry.cdw10.get() as u16;
         let command_id = (entry.cdw10.get() >> 16) as u16;
         let controller = self.controllers.get_mut(key).expect("a queue's controller exists");

@@ -10,7 +10,7 @@ use zonda_nvme::{HostId, Nqn, StatusCode, SubmissionEntry};
 use zonda_zoned::limits::CHANGED_ZONES_MAX;
 use zonda_zoned::{ChangedZoneList, Instant, NamespaceId, Operation, Outcome, Status};
 
-use super::Controller;
+use super::{Controller, ControllerKey};
 use crate::DeviceKey;
 use crate::connection::receive::Answer;
 use crate::effects::ConnectionId;
@@ -304,7 +304,7 @@ impl Target {
 
     /// Warns a host whose threshold the temperature has crossed, once until it is back within the
     /// thresholds.
-    pub(super) fn watch_temperature(&mut self, key: u64) {
+    pub(super) fn watch_temperature(&mut self, key: ControllerKey) {
         let controller = self.controllers.get(key).expect("the key is in the table");
         let is_beyond = self.is_temperature_beyond(controller);
         let controller = self.controllers.get_mut(key).expect("the controller was just found");
@@ -324,7 +324,11 @@ impl Target {
     }
 
     /// Asynchronous Event Request: stays outstanding until there is an event to report.
-    pub(super) fn async_event_request(&mut self, key: u64, entry: &SubmissionEntry) -> Result<Answer, StatusCode> {
+    pub(super) fn async_event_request(
+        &mut self,
+        key: ControllerKey,
+        entry: &SubmissionEntry,
+    ) -> Result<Answer, StatusCode> {
         let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
         if controller.events.requests.len() >= ASYNC_EVENT_REQUESTS {
             return Err(StatusCode::ASYNC_EVENT_LIMIT_EXCEEDED);
@@ -335,7 +339,7 @@ impl Target {
     }
 
     /// Reports pending events to a host, as far as it has outstanding requests.
-    pub(super) fn report_events(&mut self, key: u64) {
+    pub(super) fn report_events(&mut self, key: ControllerKey) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         let Some(admin) = controller.admin_queue() else { return };
         let mut events: Vec<(u16, AsyncEvent)> = Vec::new();
@@ -406,7 +410,7 @@ impl Target {
         for key in self.controllers.keys() {
             let controller = self.controllers.get_mut(key).expect("the key is in the table");
             let mut noted = false;
-            let of_device = self.namespaces.iter().map(|(_, namespace)| namespace).filter(|it| it.is_served_by(device));
+            let of_device = self.namespaces.values().filter(|it| it.is_served_by(device));
             for namespace in of_device {
                 if controller.subsystem == Some(namespace.subsystem) {
                     note(&mut controller.events, namespace.id());

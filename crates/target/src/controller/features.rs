@@ -7,7 +7,7 @@ use zonda_nvme::features::{AsyncEventConfiguration, Feature, FeatureRequest, Que
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::{Instant, NamespaceId};
 
-use super::{ALL_NAMESPACES, Controller, keep_alive};
+use super::{ALL_NAMESPACES, Controller, ControllerKey, keep_alive};
 use crate::connection::receive::Answer;
 use crate::connection::{Reply, transfer::check_host_buffer};
 use crate::effects::ConnectionId;
@@ -90,7 +90,7 @@ impl Target {
     pub(super) fn get_features(
         &mut self,
         id: ConnectionId,
-        key: u64,
+        key: ControllerKey,
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
         let request = FeatureRequest::decode(entry.cdw10.get());
@@ -161,7 +161,7 @@ impl Target {
     pub(super) fn set_reservation_persistence(
         &mut self,
         id: ConnectionId,
-        key: u64,
+        key: ControllerKey,
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
         if FeatureRequest::decode(entry.cdw10.get()).save {
@@ -196,7 +196,13 @@ impl Target {
     }
 
     /// Set Features, with its data where it has any.
-    pub(crate) fn set_features(&mut self, now: Instant, key: u64, entry: &SubmissionEntry, data: &Bytes) -> Reply {
+    pub(crate) fn set_features(
+        &mut self,
+        now: Instant,
+        key: ControllerKey,
+        entry: &SubmissionEntry,
+        data: &Bytes,
+    ) -> Reply {
         let request = FeatureRequest::decode(entry.cdw10.get());
         let feature = Feature::try_from(request.feature).map_err(|_| StatusCode::INVALID_FIELD)?;
         if request.save {

@@ -9,7 +9,7 @@ use zonda_nvme::page::{Page, PageError};
 use zonda_nvme::{Nqn, StatusCode, SubmissionEntry};
 use zonda_zoned::{Geometry, NamespaceId};
 
-use super::Controller;
+use super::{Controller, ControllerKey};
 use crate::config::{NamespaceConfig, SubsystemConfig};
 use crate::connection::receive::Answer;
 use crate::effects::ConnectionId;
@@ -28,7 +28,7 @@ impl Target {
     pub(super) fn identify(
         &mut self,
         id: ConnectionId,
-        key: u64,
+        key: ControllerKey,
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
         let request = IdentifyRequest::decode(entry.cdw10.get(), entry.cdw11.get(), entry.cdw14.get());

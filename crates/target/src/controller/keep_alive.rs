@@ -2,6 +2,7 @@
 
 use zonda_zoned::{Duration, Instant};
 
+use super::ControllerKey;
 use crate::effects::CloseReason;
 use crate::limits::{DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY_100MS};
 use crate::target::Target;
@@ -23,14 +24,14 @@ impl Target {
     /// Restarts the timer: a command was received. The table of timers is updated when the old
     /// deadline expires.
     #[inline]
-    pub(crate) fn note_activity(&mut self, now: Instant, controller: u64) {
+    pub(crate) fn note_activity(&mut self, now: Instant, controller: ControllerKey) {
         if let Some(controller) = self.controllers.get_mut(controller) {
             controller.last_activity = now;
         }
     }
 
     /// Starts the timer of a controller.
-    pub(super) fn arm_keep_alive(&mut self, now: Instant, key: u64) {
+    pub(super) fn arm_keep_alive(&mut self, now: Instant, key: ControllerKey) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.last_activity = now;
         if let Some(old) = controller.keep_alive_deadline.take() {

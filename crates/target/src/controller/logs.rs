@@ -10,15 +10,15 @@ use zonda_nvme::page::Page;
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::{Completion, Lba, NamespaceId, Operation, Outcome, Status};
 
-use super::{ALL_NAMESPACES, Controller, ErrorLocation};
+use super::{ALL_NAMESPACES, Controller, ControllerKey, ErrorLocation};
 use crate::connection::receive::Answer;
 use crate::connection::transfer::check_host_buffer;
-use crate::connection::{Request, Work};
+use crate::connection::{Request, TransferTag, Work};
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::limits::{ERROR_LOG_ENTRIES, LOG_PAGE_BYTES_MAX};
 use crate::namespace::NamespaceIndex;
-use crate::target::{Owner, Target};
+use crate::target::Target;
 
 const IO_PAGES: [LogPage; 8] = [
     LogPage::SupportedPages,
@@ -59,7 +59,7 @@ impl Target {
     pub(super) fn get_log_page(
         &mut self,
         id: ConnectionId,
-        key: u64,
+        key: ControllerKey,
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
         let request = request_of(entry);
@@ -87,7 +87,7 @@ impl Target {
             }
             LogPage::CommandEffects => self.effects_page(controller, request.command_set)?,
             LogPage::Discovery => {
-                let reached_at = self.connections.get(id.0).and_then(|connection| connection.local.as_deref());
+                let reached_at = self.connections.get(id).and_then(|connection| connection.local.as_deref());
                 self.discovery_page(&controller.host, controller.portal, reached_at)
             }
             LogPage::ReservationNotification => controller.events.reservation_page().bytes().to_vec(),
@@ -139,7 +139,7 @@ impl Target {
             health.unsafe_shutdowns += u128::from(device.unsafe_shutdowns);
         }
         // Counters never decrease: those of removed namespaces are included.
-        let own = self.namespaces.iter().map(|(_, namespace)| namespace).filter(|it| it.subsystem == place);
+        let own = self.namespaces.values().filter(|it| it.subsystem == place);
         let removed = &self.subsystems[place].removed_statistics;
         for counts in own.map(|namespace| &namespace.statistics).chain([removed]) {
             health.read_bytes += u128::from(counts.read_bytes);
@@ -155,7 +155,7 @@ impl Target {
     fn read_changed_zones(
         &mut self,
         id: ConnectionId,
-        key: u64,
+        key: ControllerKey,
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
         let controller = self.controllers.get(key).expect("a queue's controller exists");
@@ -171,12 +171,9 @@ impl Target {
         }
         let work = Work::ChangedZones { entry: Box::new(*entry), namespace };
         let request = Request::new(entry.command_id.get(), work);
-        let connection = self.connections.get_mut(id.0).expect("a connection that sends a command exists");
-        let slot = connection.requests.insert(request).ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
-        let command = self.submit(Owner::Request(id, slot), namespace, Operation::ReadChangedZones);
-        let connection = self.connections.get_mut(id.0).expect("the connection was just found");
-        let request = connection.requests.get_mut(slot).expect("the request was just added");
-        request.device_command = Some(command);
+        let connection = self.connections.get_mut(id).expect("a connection that sends a command exists");
+        let tag = connection.requests.insert(request).ok_or(StatusCode::COMMAND_SEQUENCE_ERROR)?;
+        self.submit_for_request(id, tag, namespace, Operation::ReadChangedZones);
         Ok(Answer::Later)
     }
 
@@ -184,7 +181,7 @@ impl Target {
     fn known_changed_zones(
         &mut self,
         id: ConnectionId,
-        key: u64,
+        key: ControllerKey,
         entry: &SubmissionEntry,
         place: NamespaceIndex,
     ) -> Result<Answer, StatusCode> {
@@ -203,16 +200,16 @@ impl Target {
 
     /// The device has returned its changed zones: adds them to the lists of all controllers that
     /// have the namespace, and returns this controller's.
-    pub(crate) fn changed_zones_read(&mut self, id: ConnectionId, slot: u16, completion: Completion) {
-        let connection = self.connections.get(id.0).expect("a request's connection exists");
-        let Some(Request { work: Work::ChangedZones { entry, namespace }, .. }) = connection.requests.get(slot) else {
+    pub(crate) fn changed_zones_read(&mut self, id: ConnectionId, tag: TransferTag, completion: Completion) {
+        let connection = self.connections.get(id).expect("a request's connection exists");
+        let Some(Request { work: Work::ChangedZones { entry, namespace }, .. }) = connection.requests.get(tag) else {
             unreachable!("the request is for changed zones")
         };
         let (entry, place) = (**entry, *namespace);
         let key = connection.controller().expect("a request belongs to a queue");
         let Outcome::ChangedZones(mut news) = completion.outcome else {
             let status = if completion.status == Status::Success { Status::InternalError } else { completion.status };
-            return self.end_request(id, slot, status.into(), 0);
+            return self.end_request(id, tag, status.into(), 0);
         };
         let request = request_of(&entry);
         let list = if self.namespaces[place].is_removed() {
@@ -228,8 +225,8 @@ impl Target {
         };
         let page = ChangedZonePage::of(&list, self.geometry(place));
         match window_of(&request, page.bytes()) {
-            Ok(data) => self.end_request_with_data(id, slot, &[data]),
-            Err(status) => self.end_request(id, slot, status, 0),
+            Ok(data) => self.end_request_with_data(id, tag, &[data]),
+            Err(status) => self.end_request(id, tag, status, 0),
         }
     }
 }

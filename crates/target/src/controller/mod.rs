@@ -11,6 +11,7 @@ use crate::connection::Auth;
 use crate::connection::handshake::Refusal;
 use crate::effects::{CloseReason, ConnectionId, Effect, Event};
 use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
+use crate::slots::slot_key;
 use crate::subsystem::SubsystemIndex;
 use crate::target::Target;
 
@@ -27,6 +28,11 @@ use features::Features;
 
 /// NSID FFFFFFFFh: all namespaces, or the controller as a whole.
 const ALL_NAMESPACES: u32 = u32::MAX;
+
+slot_key! {
+    /// Key of a controller in the target's table. A CNTLID is used again, this is not.
+    ControllerKey
+}
 
 #[derive(Debug)]
 pub(crate) struct Controller {
@@ -133,7 +139,7 @@ impl Target {
         connection: ConnectionId,
         association: Association,
         keep_alive_timeout_ms: u32,
-    ) -> Result<(u64, Option<Box<Auth>>), Refusal> {
+    ) -> Result<(ControllerKey, Option<Box<Auth>>), Refusal> {
         let Association { host, host_id, subsystem } = association;
         let place = self.find_subsystem(&subsystem)?;
         let auth = self.admit(place, &host)?;
@@ -146,7 +152,7 @@ impl Target {
         self.free_controller_slot(now, place, auth.is_some())?;
         let keep_alive_timeout = keep_alive::timeout_for(place.is_none(), keep_alive_timeout_ms);
         let id = self.new_controller_id();
-        let portal = self.connections.get(connection.0).map_or(0, |state| state.portal);
+        let portal = self.connections.get(connection).map_or(0, |state| state.portal);
         let key = self.controllers.insert(Controller {
             id,
             subsystem: place,
@@ -186,7 +192,7 @@ impl Target {
         association: &Association,
         controller_id: u16,
         queue: u16,
-    ) -> Result<(u64, Option<Box<Auth>>), Refusal> {
+    ) -> Result<(ControllerKey, Option<Box<Auth>>), Refusal> {
         let place = self.find_subsystem(&association.subsystem)?;
         let auth = self.admit(place, &association.host)?;
         if auth.is_none() && !self.has_slot_for_open_queue() {
@@ -214,7 +220,7 @@ impl Target {
         // I/O queue.
         let admin = controller.admin_queue();
         if !controller.status.is_ready()
-            || !admin.and_then(|admin| self.connections.get(admin.0)).is_some_and(|admin| admin.may_command())
+            || !admin.and_then(|admin| self.connections.get(admin)).is_some_and(|admin| admin.may_command())
         {
             return Err(StatusCode::COMMAND_SEQUENCE_ERROR.into());
         }
@@ -233,7 +239,7 @@ impl Target {
     }
 
     /// The connection of a queue has been closed. A controller is removed with its admin queue.
-    pub(crate) fn queue_closed(&mut self, now: Instant, key: u64, queue: u16, reason: &CloseReason) {
+    pub(crate) fn queue_closed(&mut self, now: Instant, key: ControllerKey, queue: u16, reason: &CloseReason) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.queues[usize::from(queue)] = None;
         if queue > 0 {
@@ -263,7 +269,7 @@ impl Target {
     }
 
     /// Closes a controller's I/O queues: a reset deletes them.
-    pub(crate) fn close_io_queues(&mut self, now: Instant, key: u64) {
+    pub(crate) fn close_io_queues(&mut self, now: Instant, key: ControllerKey) {
         let Some(controller) = self.controllers.get(key) else { return };
         let connections: Vec<ConnectionId> = controller.queues.iter().skip(1).copied().flatten().collect();
         for connection in connections {
@@ -274,7 +280,7 @@ impl Target {
     /// A command ended with an error: one more entry in the error log.
     pub(crate) fn note_error(&mut self, id: ConnectionId, command_id: u16, status: StatusCode, at: ErrorLocation) {
         self.statistics.errors += 1;
-        let Some(connection) = self.connections.get(id.0) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         let crate::connection::Phase::Connected { controller, queue } = connection.phase else { return };
         if let Some(controller) = self.controllers.get_mut(controller) {
             controller.add_error(queue, command_id, status, at);

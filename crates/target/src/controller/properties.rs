@@ -4,7 +4,7 @@ use zonda_nvme::fabrics::{Capabilities, Configuration, ControllerStatus, Propert
 use zonda_nvme::{StatusCode, SubmissionEntry};
 use zonda_zoned::{Instant, Operation};
 
-use super::{Controller, events::Events, features::Features};
+use super::{Controller, ControllerKey, events::Events, features::Features};
 use crate::connection::Reply;
 use crate::namespace::NamespaceIndex;
 use crate::target::{Owner, Target};
@@ -14,7 +14,7 @@ const READY_TIMEOUT_500MS: u8 = 15;
 
 impl Target {
     /// Property Get.
-    pub(crate) fn property_get(&self, key: u64, entry: &SubmissionEntry) -> Reply {
+    pub(crate) fn property_get(&self, key: ControllerKey, entry: &SubmissionEntry) -> Reply {
         let command = PropertyCommand::from(*entry);
         let property = property_of(&command)?;
         let controller = self.controllers.get(key).expect("a queue's controller exists");
@@ -29,7 +29,7 @@ impl Target {
     }
 
     /// Property Set.
-    pub(crate) fn property_set(&mut self, now: Instant, key: u64, entry: &SubmissionEntry) -> Reply {
+    pub(crate) fn property_set(&mut self, now: Instant, key: ControllerKey, entry: &SubmissionEntry) -> Reply {
         let command = PropertyCommand::from(*entry);
         match property_of(&command)? {
             Property::Configuration => {
@@ -41,7 +41,7 @@ impl Target {
     }
 
     /// A flush of a shutdown has completed, or none was needed.
-    pub(crate) fn shutdown_progress(&mut self, key: u64) {
+    pub(crate) fn shutdown_progress(&mut self, key: ControllerKey) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.flushes -= 1;
         if controller.flushes == 0 && controller.status.0 & ControllerStatus::SHUTDOWN_IN_FLIGHT != 0 {
@@ -65,7 +65,7 @@ impl Target {
     }
 
     /// CC was written.
-    fn configure(&mut self, now: Instant, key: u64, new: Configuration) {
+    fn configure(&mut self, now: Instant, key: ControllerKey, new: Configuration) {
         let Some(controller) = self.controllers.get(key) else { return };
         let old = controller.configuration;
         let acceptable = self.accepts(controller, new);
@@ -100,7 +100,7 @@ impl Target {
     }
 
     /// EN was cleared: closes the I/O queues, and resets the features.
-    fn reset(&mut self, now: Instant, key: u64) {
+    fn reset(&mut self, now: Instant, key: ControllerKey) {
         self.close_io_queues(now, key);
         let Some(controller) = self.controllers.get_mut(key) else { return };
         let admin = controller.admin_queue();
@@ -113,7 +113,7 @@ impl Target {
     }
 
     /// SHN was set: flushes volatile data, then completes the shutdown.
-    fn shut_down_controller(&mut self, key: u64) {
+    fn shut_down_controller(&mut self, key: ControllerKey) {
         let Some(controller) = self.controllers.get_mut(key) else { return };
         controller.status.0 &= !ControllerStatus::SHUTDOWN_COMPLETE;
         controller.status.0 |= ControllerStatus::SHUTDOWN_IN_FLIGHT;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::connection::{Held, Work};
-use crate::effects::ConnectionId;
 use crate::limits::{NAMESPACE_TABLE_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use crate::namespace::{Namespace, NamespaceIndex};
 use crate::subsystem::{SubsystemIndex, TransferLimits, is_zoned};
@@ -33,11 +32,11 @@ impl Target {
             for namespace in controller.known_namespaces() {
                 assert!(
                     subsystem.namespace(namespace.0).is_some() || subsystem.place.is_none(),
-                    "controller {key} has events of namespaces of its subsystem only"
+                    "{key:?} has events of namespaces of its subsystem only"
                 );
             }
             for queue in controller.queues() {
-                let connection = self.connections.get(queue.0).expect("a controller's queue exists");
+                let connection = self.connections.get(queue).expect("a controller's queue exists");
                 assert_eq!(
                     connection.is_draining,
                     subsystem.place.is_none(),
@@ -117,8 +116,8 @@ impl Target {
     /// Requests refer to namespaces in the table, and those that wait for one are in its list.
     fn check_held(&self) {
         let mut held = BTreeSet::new();
-        for (key, connection) in self.connections.iter() {
-            for (slot, request) in connection.requests.iter() {
+        for (id, connection) in self.connections.iter() {
+            for (tag, request) in connection.requests.iter() {
                 let (Work::Io { namespace, .. } | Work::ChangedZones { namespace, .. }) = request.work else {
                     assert_eq!(request.held, Held::No, "only I/O commands wait for a namespace");
                     continue;
@@ -130,15 +129,15 @@ impl Target {
                 );
                 if request.held != Held::No {
                     let waits = request.device_command.is_none() && !request.incoming.asked;
-                    assert!(waits && !connection.waiting.contains(&slot), "a request waits for one thing");
-                    held.insert((namespace, ConnectionId(key), slot));
+                    assert!(waits && !connection.waiting.contains(&tag), "a request waits for one thing");
+                    held.insert((namespace, id, tag));
                 }
             }
         }
         let mut listed = BTreeSet::new();
         for (place, namespace) in self.namespaces.iter() {
-            for &(connection, slot) in &namespace.held {
-                assert!(listed.insert((place, connection, slot)), "a request is listed once");
+            for &(connection, tag) in &namespace.held {
+                assert!(listed.insert((place, connection, tag)), "a request is listed once");
             }
         }
         assert_eq!(held, listed, "the requests that wait for a namespace are in its list");
@@ -146,7 +145,7 @@ impl Target {
 
     /// What the configuration says about devices is about those of its namespaces.
     fn check_devices_of_config(&self) {
-        let served = |device| self.namespaces.iter().map(|(_, it)| it).filter(move |it| it.is_served_by(device));
+        let served = |device| self.namespaces.values().filter(move |it| it.is_served_by(device));
         for &device in &self.config.write_protected {
             assert!(served(device).all(|it| it.is_write_protected), "a device is write protected for all namespaces");
         }

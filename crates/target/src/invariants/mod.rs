@@ -1,9 +1,8 @@
 //! Invariants that hold between any two events.
 
 use crate::connection::{Held, Phase};
-use crate::effects::ConnectionId;
 use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
-use crate::reservations::Fence;
+use crate::reservations::{Fence, ReservationRequestKey};
 use crate::target::{Owner, Target};
 
 mod configuration;
@@ -33,7 +32,7 @@ impl Target {
             "a step waits only while others are computed"
         );
         for (deadline, id) in self.half_open.iter() {
-            let connection = self.connections.get(id.0).expect("a half-open connection exists");
+            let connection = self.connections.get(id).expect("a half-open connection exists");
             assert_eq!(connection.handshake, Some(deadline), "the table has the deadline of the connection");
         }
     }
@@ -51,12 +50,11 @@ impl Target {
 
     fn check_connections(&self) {
         let limits = &self.config.limits;
-        for (key, connection) in self.connections.iter() {
-            let id = ConnectionId(key);
+        for (id, connection) in self.connections.iter() {
             let (mut counted_in, mut counted_out, mut scratch, mut asked, mut missing) = (0, 0, 0, 0, 0);
-            for (slot, request) in connection.requests.iter() {
+            for (tag, request) in connection.requests.iter() {
                 counted_in += request.counted_in;
-                if !connection.waiting.contains(&slot) && request.held != Held::BeforeMemory {
+                if !connection.waiting.contains(&tag) && request.held != Held::BeforeMemory {
                     counted_out += request.counted_out;
                     scratch += request.scratch_bytes;
                 }
@@ -66,15 +64,15 @@ impl Target {
                 asked += usize::from(request.incoming.asked);
                 assert!(
                     request.incoming.received <= request.incoming.expected,
-                    "no more data than a command has, slot {slot}"
+                    "no more data than a command has, tag {tag:?}"
                 );
                 if let Some(command) = request.device_command {
                     let command = self.commands.get(command).expect("a request's device command is in the table");
-                    assert_eq!(command.owner, Owner::Request(id, slot), "a device command belongs to its request");
+                    assert_eq!(command.owner, Owner::Request(id, tag), "a device command belongs to its request");
                 } else {
-                    let waits = connection.waiting.iter().filter(|&&waiting| waiting == slot).count();
+                    let waits = connection.waiting.iter().filter(|&&waiting| waiting == tag).count();
                     let steps = waits + usize::from(request.incoming.asked) + usize::from(request.held != Held::No);
-                    assert_eq!(steps, 1, "slot {slot} of {id} has a next step");
+                    assert_eq!(steps, 1, "{tag:?} of {id} has a next step");
                 }
             }
             assert_eq!(connection.received_bytes, counted_in, "solicited bytes are those of requests");
@@ -110,9 +108,9 @@ impl Target {
 
     fn check_commands(&self) {
         for (key, command) in self.commands.iter() {
-            if let Owner::Request(connection, slot) = command.owner {
-                let connection = self.connections.get(connection.0).expect("the connection of an owner exists");
-                let request = connection.requests.get(slot).expect("an owning request exists");
+            if let Owner::Request(connection, tag) = command.owner {
+                let connection = self.connections.get(connection).expect("the connection of an owner exists");
+                let request = connection.requests.get(tag).expect("an owning request exists");
                 assert_eq!(request.device_command, Some(key), "a request lists its device command");
             }
         }
@@ -132,7 +130,7 @@ impl Target {
             "reservation commands are within their limit"
         );
         let waiting = self.namespaces.iter().flat_map(|(_, namespace)| namespace.persistence.requests());
-        let waiting: Vec<u64> = waiting.chain(self.fences.iter().map(Fence::request)).collect();
+        let waiting: Vec<ReservationRequestKey> = waiting.chain(self.fences.iter().map(Fence::request)).collect();
         for (key, request) in self.reservation_requests.iter() {
             assert_eq!(
                 request.left(),
@@ -157,7 +155,7 @@ impl Target {
     fn check_controllers(&self) {
         for (key, controller) in self.controllers.iter() {
             for queue in controller.queues() {
-                let connection = self.connections.get(queue.0).expect("a controller's queue exists");
+                let connection = self.connections.get(queue).expect("a controller's queue exists");
                 assert_eq!(connection.controller(), Some(key), "a queue belongs to its controller");
             }
             if let Some(deadline) = controller.keep_alive_deadline() {

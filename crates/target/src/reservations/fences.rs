@@ -9,25 +9,25 @@ use std::collections::BTreeSet;
 use zonda_nvme::HostId;
 use zonda_zoned::Instant;
 
+use super::ReservationRequestKey;
 use crate::namespace::NamespaceIndex;
-use crate::target::{Owner, Target};
+use crate::target::{CommandKey, Owner, Target};
 
 /// A preemption that waits.
 #[derive(Debug)]
 pub(crate) struct Fence {
-    /// Key of its reservation request.
-    request: u64,
-    /// Keys of commands at devices.
-    waits_for: BTreeSet<u64>,
+    request: ReservationRequestKey,
+    /// Commands at devices.
+    waits_for: BTreeSet<CommandKey>,
 }
 
 impl Fence {
-    /// Keys of the commands that it waits for.
-    pub(crate) fn commands(&self) -> impl Iterator<Item = u64> + '_ {
+    /// The commands that it waits for.
+    pub(crate) fn commands(&self) -> impl Iterator<Item = CommandKey> + '_ {
         self.waits_for.iter().copied()
     }
 
-    pub(crate) fn request(&self) -> u64 {
+    pub(crate) fn request(&self) -> ReservationRequestKey {
         self.request
     }
 
@@ -39,7 +39,7 @@ impl Fence {
 impl Target {
     /// Completes a preemption at once, or when the commands of other hosts on the namespace have
     /// completed.
-    pub(super) fn fence(&mut self, request: u64, namespace: NamespaceIndex, host: HostId) {
+    pub(super) fn fence(&mut self, request: ReservationRequestKey, namespace: NamespaceIndex, host: HostId) {
         let is_own = |owner: Owner| match owner {
             Owner::Request(other, _) => self.host_of(other) == Some(host),
             // The target's own: it changes no data.
@@ -48,7 +48,7 @@ impl Target {
             Owner::Shutdown(_) | Owner::Orphaned => false,
         };
         let others = self.commands.iter().filter(|(_, it)| it.namespace == namespace && !is_own(it.owner));
-        let waits_for: BTreeSet<u64> = others.map(|(key, _)| key).collect();
+        let waits_for: BTreeSet<CommandKey> = others.map(|(key, _)| key).collect();
         if waits_for.is_empty() {
             return self.complete_request(request, Ok(()));
         }
@@ -57,7 +57,7 @@ impl Target {
 
     /// A device has completed a command that preemptions may wait for.
     #[inline]
-    pub(crate) fn pass_fences(&mut self, now: Instant, command: u64) {
+    pub(crate) fn pass_fences(&mut self, now: Instant, command: CommandKey) {
         if self.fences.is_empty() {
             return;
         }

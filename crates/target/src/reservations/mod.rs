@@ -20,7 +20,7 @@ use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
 pub(crate) use fences::Fence;
-pub(crate) use persistence::{Persistence, ReservationRequest, restore};
+pub(crate) use persistence::{Persistence, ReservationRequest, ReservationRequestKey, restore};
 pub(crate) use table::{Access, Reservations};
 
 use crate::DeviceKey;
@@ -68,7 +68,7 @@ impl Target {
     /// [`reservation_changes`](Target::reservation_changes) does.
     #[must_use]
     pub fn unregistered_access(&self, device: DeviceKey) -> UnregisteredAccess {
-        let of_device = self.namespaces.iter().map(|(_, namespace)| namespace).filter(|it| it.is_served_by(device));
+        let of_device = self.namespaces.values().filter(|it| it.is_served_by(device));
         of_device.fold(UnregisteredAccess::ALL, |all, namespace| {
             // A host over Fabrics never has this identifier.
             let permits = |access| namespace.reservations.permits(HostId([0; 16]), access);
@@ -117,7 +117,7 @@ impl Target {
 
     /// The host of a connected queue.
     pub(crate) fn host_of(&self, id: ConnectionId) -> Option<HostId> {
-        let controller = self.connections.get(id.0)?.controller()?;
+        let controller = self.connections.get(id)?.controller()?;
         self.controllers.get(controller).map(|controller| controller.host_id)
     }
 
@@ -156,7 +156,7 @@ impl Target {
                 is_holder: reservations.is_holder(registrant.host),
             };
             let before = controllers.len();
-            let own = self.controllers.iter().map(|(_, controller)| controller).filter(|controller| {
+            let own = self.controllers.values().filter(|controller| {
                 controller.subsystem() == Some(namespace.subsystem) && controller.host_id == registrant.host
             });
             controllers.extend(own.map(|controller| of_controller(controller.id)));
@@ -178,7 +178,7 @@ impl Target {
         id: ConnectionId,
         entry: &SubmissionEntry,
     ) -> Result<(NamespaceIndex, HostId), StatusCode> {
-        let controller = self.connections.get(id.0).and_then(|connection| connection.controller());
+        let controller = self.connections.get(id).and_then(|connection| connection.controller());
         let controller = controller.and_then(|key| self.controllers.get(key)).expect("a queue's controller exists");
         let place = controller
             .subsystem()

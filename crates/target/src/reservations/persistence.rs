@@ -20,6 +20,7 @@ use crate::connection::receive::Answer;
 use crate::effects::{ConnectionId, Effect};
 use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
 use crate::namespace::{Namespace, NamespaceIndex};
+use crate::slots::slot_key;
 use crate::target::Target;
 use crate::{DeviceKey, TargetConfigError};
 
@@ -31,7 +32,7 @@ pub(crate) struct Persistence {
     /// The change that the device is saving.
     change: Option<Change>,
     /// Commands that were received meanwhile, or while the namespace is paused, in order.
-    waiting: VecDeque<(u64, ReservationAction)>,
+    waiting: VecDeque<(ReservationRequestKey, ReservationAction)>,
     /// The last save has failed, so after a crash the device may restore the state before or after
     /// it. The next change is saved even if it changes nothing.
     is_in_doubt: bool,
@@ -41,11 +42,14 @@ pub(crate) struct Persistence {
 struct Change {
     next: Reservations,
     notices: Vec<(HostId, ReservationNotice)>,
-    /// Key of its request.
-    request: u64,
+    request: ReservationRequestKey,
     /// The host of a preempt and abort, which completes after the outstanding commands of all other
     /// hosts.
     fences: Option<HostId>,
+}
+
+slot_key! {
+    ReservationRequestKey
 }
 
 /// A reservation command that has not completed.
@@ -75,7 +79,7 @@ pub(super) enum ReservationAction {
 
 impl Persistence {
     /// The requests that wait until an earlier change is saved, or the namespace is resumed.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = ReservationRequestKey> + '_ {
         self.waiting.iter().map(|&(request, _)| request)
     }
 
@@ -98,7 +102,7 @@ impl Persistence {
     }
 
     /// Keys of the requests that are outstanding on this namespace.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(crate) fn requests(&self) -> impl Iterator<Item = ReservationRequestKey> + '_ {
         self.change.iter().map(|change| change.request).chain(self.waiting())
     }
 }
@@ -232,7 +236,7 @@ impl Target {
             let connection = self.connection_of(request);
             ended.push(connection);
             let is_aborted = self.reservation_requests.get(request).is_some_and(|request| request.is_aborted);
-            if self.connections.get(connection.0).is_some() && !is_aborted {
+            if self.connections.get(connection).is_some() && !is_aborted {
                 self.begin_change(place, request, action);
             } else {
                 // Changes that had not begun when their queue was closed are dropped.
@@ -311,11 +315,11 @@ impl Target {
     }
 
     /// The connection of an outstanding request.
-    pub(super) fn connection_of(&self, request: u64) -> ConnectionId {
+    pub(super) fn connection_of(&self, request: ReservationRequestKey) -> ConnectionId {
         self.reservation_requests.get(request).expect("an outstanding request is in the table").connection
     }
 
-    fn begin_change(&mut self, place: NamespaceIndex, request: u64, action: ReservationAction) {
+    fn begin_change(&mut self, place: NamespaceIndex, request: ReservationRequestKey, action: ReservationAction) {
         let fences = action.fences();
         let namespace = &self.namespaces[place];
         let (next, changes) = match action.apply(&namespace.reservations) {
@@ -358,7 +362,7 @@ impl Target {
     }
 
     /// A command has ended on one of its namespaces; it completes after the last of them.
-    pub(super) fn complete_request(&mut self, key: u64, status: Result<(), StatusCode>) {
+    pub(super) fn complete_request(&mut self, key: ReservationRequestKey, status: Result<(), StatusCode>) {
         let request = self.reservation_requests.get_mut(key).expect("a request ends once on each namespace");
         request.left -= 1;
         request.status = request.status.and(status);
