@@ -13,7 +13,7 @@ use zonda_nvme::io::NamespaceFormat;
 use zonda_zoned::{Geometry, Instant, NamespaceId};
 
 use crate::config::fault;
-use crate::controller::{Controller, ControllerKey};
+use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId};
 use crate::health::DeviceHealth;
 use crate::limits::{NAMESPACE_TABLE_MAX, SUBSYSTEMS_MAX};
@@ -79,7 +79,7 @@ impl Target {
         let config = self.subsystem_config(index);
         config.check_namespace(&namespace, &config.namespaces)?;
         self.check_devices(subsystem, &[(&namespace, &options)])?;
-        if self.has_controllers(index) {
+        if self.controllers.has_any_of(index) {
             let all = config.namespaces.iter().chain([&namespace]);
             self.subsystems[index].check_limits(&all.map(|it| &it.geometry), &self.config.limits)?;
         }
@@ -183,8 +183,8 @@ impl Target {
     pub fn set_hosts(&mut self, now: Instant, subsystem: &Nqn, allow: HostAccess) -> Result<(), TargetConfigError> {
         let index = self.find(subsystem)?;
         allow.check(subsystem)?;
-        let revoked = self.controllers_of(index).filter(|(_, controller)| allow.access(&controller.host).is_none());
-        let admins: Vec<ConnectionId> = revoked.filter_map(|(_, controller)| controller.admin_queue()).collect();
+        let revoked = self.controllers.of(Some(index)).filter(|controller| allow.access(&controller.host).is_none());
+        let admins: Vec<ConnectionId> = revoked.filter_map(Controller::admin_queue).collect();
         let before = std::mem::replace(&mut self.subsystem_config_mut(index).allow, allow);
         for admin in admins {
             self.close(now, admin, &CloseReason::AccessRevoked);
@@ -217,14 +217,6 @@ impl Target {
 
     pub(crate) fn subsystem_config_mut(&mut self, index: SubsystemIndex) -> &mut SubsystemConfig {
         &mut self.config.subsystems[self.subsystems[index].place.expect("a removed subsystem has no configuration")]
-    }
-
-    pub(crate) fn has_controllers(&self, index: SubsystemIndex) -> bool {
-        self.controllers_of(index).next().is_some()
-    }
-
-    pub(crate) fn controllers_of(&self, index: SubsystemIndex) -> impl Iterator<Item = (ControllerKey, &Controller)> {
-        self.controllers.iter().filter(move |(_, controller)| controller.subsystem() == Some(index))
     }
 
     pub(crate) fn find(&self, nqn: &Nqn) -> Result<SubsystemIndex, TargetConfigError> {
@@ -290,7 +282,7 @@ impl Target {
 
     /// The namespaces of a subsystem have changed: calculates what its controllers report.
     pub(crate) fn update_subsystem(&mut self, index: SubsystemIndex) {
-        let has_controllers = self.has_controllers(index);
+        let has_controllers = self.controllers.has_any_of(index);
         let place = self.subsystems[index].place.expect("a removed subsystem does not change");
         let config = &self.config.subsystems[place];
         self.subsystems[index].update(config, &self.config.limits, has_controllers);

@@ -62,8 +62,7 @@ impl Target {
                 *place -= 1;
             }
         }
-        let connections: Vec<ConnectionId> =
-            self.controllers_of(index).flat_map(|(_, controller)| controller.queues()).collect();
+        let connections: Vec<ConnectionId> = self.controllers.of(Some(index)).flat_map(Controller::queues).collect();
         for &id in &connections {
             let connection = self.connections.get_mut(id).expect("a controller's queue exists");
             connection.is_draining = true;
@@ -175,7 +174,7 @@ impl Target {
 
     /// A controller of a subsystem was removed.
     pub(crate) fn controller_removed(&mut self, index: SubsystemIndex) {
-        if !self.has_controllers(index) {
+        if !self.controllers.has_any_of(index) {
             self.subsystems[index].report_present_limits();
             self.finish_subsystem(index);
         }
@@ -185,7 +184,7 @@ impl Target {
     /// more.
     fn finish_subsystem(&mut self, index: SubsystemIndex) {
         let Some(subsystem) = self.subsystems.get(index).filter(|subsystem| subsystem.place.is_none()) else { return };
-        if self.has_controllers(index) {
+        if self.controllers.has_any_of(index) {
             return;
         }
         if let Some(deadline) = subsystem.closes_at {
@@ -202,7 +201,7 @@ impl Target {
             && deadline <= now
         {
             let admins: Vec<ConnectionId> =
-                self.controllers_of(index).filter_map(|(_, controller)| controller.admin_queue()).collect();
+                self.controllers.of(Some(index)).filter_map(Controller::admin_queue).collect();
             for admin in admins {
                 self.close(now, admin, &CloseReason::SubsystemRemoved);
             }

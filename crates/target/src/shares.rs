@@ -48,10 +48,9 @@ impl Target {
         is_authenticated: bool,
     ) -> Result<(), Refusal> {
         let limits = &self.config.limits;
-        let all = || self.controllers.values();
-        let of_subsystems = || all().filter(|controller| controller.subsystem().is_some());
+        let of_subsystems = || self.controllers.values().filter(|controller| controller.subsystem().is_some());
         if subsystem.is_none() {
-            let of_discovery = || all().filter(|controller| controller.subsystem().is_none());
+            let of_discovery = || self.controllers.of(None);
             if of_discovery().count() >= limits.discovery_controllers {
                 let idle = of_discovery().min_by_key(|controller| controller.last_activity());
                 let admin = idle.and_then(Controller::admin_queue);

@@ -8,7 +8,7 @@ use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operatio
 
 use crate::budget::Budget;
 use crate::connection::{Connection, TransferTag};
-use crate::controller::{Controller, ControllerKey};
+use crate::controller::{Controller, ControllerKey, Controllers};
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::fair::{FairQueue, Flow};
 use crate::half_open::HalfOpen;
@@ -36,7 +36,7 @@ pub struct Target {
     /// The generation counter of the discovery log page.
     pub(crate) discovery_generation: u64,
     pub(crate) connections: Slots<ConnectionId, Connection>,
-    pub(crate) controllers: Slots<ControllerKey, Controller>,
+    pub(crate) controllers: Controllers,
     /// Commands at devices.
     pub(crate) commands: Slots<CommandKey, DeviceCommand>,
     /// Preemptions that wait for commands at devices, in order of arrival.
@@ -60,16 +60,12 @@ pub struct Target {
     pub(crate) stalls_at: Option<Instant>,
     /// Connections that have not finished their handshake.
     pub(crate) half_open: HalfOpen,
-    /// When to check a controller's keep alive timer, which may have been restarted since.
-    pub(crate) keep_alive: BTreeSet<(Instant, ControllerKey)>,
     /// Connections whose next authentication step waits to be computed: for each address, those
     /// that begin and those in progress alternate.
     pub(crate) auth_queue: FairQueue<ConnectionId>,
     /// Connections whose step is being computed, or about to be, and the groups of their addresses.
     /// Some may be closed already.
     pub(crate) auth_steps_out: BTreeMap<ConnectionId, u64>,
-    /// The controller identifier assigned last.
-    pub(crate) last_controller_id: u16,
     pub(crate) random: Random,
     pub(crate) draining: bool,
     pub(crate) statistics: Statistics,
@@ -146,17 +142,15 @@ impl Target {
             closing_subsystems: BTreeSet::new(),
             discovery_generation: 1,
             connections: Slots::new(),
-            controllers: Slots::new(),
+            controllers: Controllers::new(),
             commands: Slots::new(),
             fences: Vec::new(),
             reservation_requests: Slots::new(),
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
-            keep_alive: BTreeSet::new(),
             auth_queue: FairQueue::default(),
             auth_steps_out: BTreeMap::new(),
-            last_controller_id: 0,
             draining: false,
             statistics: Statistics::default(),
             reservation_changes: 0,
@@ -222,7 +216,7 @@ impl Target {
         if let Some(controller) = state.controller()
             && (state.may_command() || state.queue() == Some(0))
         {
-            self.note_activity(now, controller);
+            self.controllers.note_activity(now, controller);
         }
         self.pump(now, connection);
         if let Some(state) = self.connections.get(connection)
@@ -335,7 +329,7 @@ impl Target {
     pub fn next_timeout(&self) -> Option<Instant> {
         let handshake = self.half_open.first_deadline().map(|(deadline, _)| deadline);
         // A draining target reads no commands, so keep alive timers do not apply.
-        let keep_alive = self.keep_alive.first().map(|&(deadline, _)| deadline).filter(|_| !self.draining);
+        let keep_alive = self.controllers.next_timeout().filter(|_| !self.draining);
         let closing = self.closing_subsystems.first().map(|&(deadline, _)| deadline);
         [handshake, keep_alive, self.stalls_at, closing].into_iter().flatten().min()
     }

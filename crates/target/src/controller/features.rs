@@ -260,8 +260,8 @@ impl Target {
                 if value > KEEP_ALIVE_TIMEOUT_MAX_MS {
                     return Err(StatusCode::KEEP_ALIVE_TIMEOUT_INVALID);
                 }
-                controller.keep_alive_timeout = keep_alive::timeout_for(controller.subsystem.is_none(), value);
-                self.arm_keep_alive(now, key);
+                let timeout = keep_alive::timeout_for(controller.subsystem.is_none(), value);
+                self.controllers.set_keep_alive(now, key, timeout);
             }
             Feature::HostBehavior => {
                 let Some(data) = data.get(..512) else { return Err(StatusCode::DATA_SGL_LENGTH_INVALID) };

@@ -2,7 +2,6 @@
 
 use zonda_zoned::{Duration, Instant};
 
-use super::ControllerKey;
 use crate::effects::CloseReason;
 use crate::limits::{DISCOVERY_IDLE, KEEP_ALIVE_GRANULARITY_100MS};
 use crate::target::Target;
@@ -21,45 +20,9 @@ fn timeout_of(milliseconds: u32) -> Option<Duration> {
 }
 
 impl Target {
-    /// Restarts the timer: a command was received. The table of timers is updated when the old
-    /// deadline expires.
-    #[inline]
-    pub(crate) fn note_activity(&mut self, now: Instant, controller: ControllerKey) {
-        if let Some(controller) = self.controllers.get_mut(controller) {
-            controller.last_activity = now;
-        }
-    }
-
-    /// Starts the timer of a controller.
-    pub(super) fn arm_keep_alive(&mut self, now: Instant, key: ControllerKey) {
-        let Some(controller) = self.controllers.get_mut(key) else { return };
-        controller.last_activity = now;
-        if let Some(old) = controller.keep_alive_deadline.take() {
-            self.keep_alive.remove(&(old, key));
-        }
-        if let Some(timeout) = controller.keep_alive_timeout {
-            let deadline = now + timeout;
-            controller.keep_alive_deadline = Some(deadline);
-            self.keep_alive.insert((deadline, key));
-        }
-    }
-
     /// Removes the controllers whose keep alive timers have expired.
     pub(crate) fn expire_keep_alive(&mut self, now: Instant) {
-        while let Some(&(deadline, key)) = self.keep_alive.first()
-            && deadline <= now
-        {
-            let controller = self.controllers.get_mut(key).expect("a timer's controller exists");
-            let timeout = controller.keep_alive_timeout.expect("a timer that runs has a timeout");
-            self.keep_alive.remove(&(deadline, key));
-            let due = controller.last_activity + timeout;
-            if due > now {
-                controller.keep_alive_deadline = Some(due);
-                self.keep_alive.insert((due, key));
-                continue;
-            }
-            controller.keep_alive_deadline = None;
-            let admin = controller.admin_queue().expect("a controller has an admin queue");
+        while let Some(admin) = self.controllers.pop_expired(now) {
             self.statistics.keep_alive_expired += 1;
             self.close(now, admin, &CloseReason::KeepAliveExpired);
         }

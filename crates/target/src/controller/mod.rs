@@ -22,9 +22,11 @@ mod identify;
 mod keep_alive;
 mod logs;
 mod properties;
+mod table;
 
 use events::Events;
 use features::Features;
+pub(crate) use table::Controllers;
 
 /// NSID FFFFFFFFh: all namespaces, or the controller as a whole.
 const ALL_NAMESPACES: u32 = u32::MAX;
@@ -125,10 +127,6 @@ impl Controller {
     pub(crate) fn last_activity(&self) -> Instant {
         self.last_activity
     }
-
-    pub(crate) fn keep_alive_deadline(&self) -> Option<Instant> {
-        self.keep_alive_deadline
-    }
 }
 
 impl Target {
@@ -151,9 +149,9 @@ impl Target {
         }
         self.free_controller_slot(now, place, auth.is_some())?;
         let keep_alive_timeout = keep_alive::timeout_for(place.is_none(), keep_alive_timeout_ms);
-        let id = self.new_controller_id();
+        let id = self.controllers.next_id();
         let portal = self.connections.get(connection).map_or(0, |state| state.portal);
-        let key = self.controllers.insert(Controller {
+        let controller = Controller {
             id,
             subsystem: place,
             host: host.clone(),
@@ -170,8 +168,8 @@ impl Target {
             keep_alive_deadline: None,
             errors: VecDeque::new(),
             error_count: 0,
-        });
-        self.arm_keep_alive(now, key);
+        };
+        let key = self.controllers.insert(now, controller);
         self.statistics.controllers_created += 1;
         let authentication_pending = auth.is_some();
         self.effects.push_back(Effect::Event(Event::HostConnected {
@@ -198,7 +196,7 @@ impl Target {
         if auth.is_none() && !self.has_slot_for_open_queue() {
             return Err(StatusCode::CONNECT_CONTROLLER_BUSY.into());
         }
-        let Some(key) = self.controllers.iter().find(|(_, it)| it.id == controller_id).map(|(key, _)| key) else {
+        let Some(key) = self.controllers.find(controller_id) else {
             return Err(Refusal::data_field(at::CONTROLLER_ID));
         };
         let controller = self.controllers.get_mut(key).expect("the key was just found");
@@ -233,7 +231,7 @@ impl Target {
         }
         controller.queues[queue] = Some(connection);
         if auth.is_none() {
-            self.note_activity(now, key);
+            self.controllers.note_activity(now, key);
         }
         Ok((key, auth))
     }
@@ -246,9 +244,6 @@ impl Target {
             return;
         }
         let controller = self.controllers.remove(key).expect("the controller was just found");
-        if let Some(deadline) = controller.keep_alive_deadline {
-            self.keep_alive.remove(&(deadline, key));
-        }
         let subsystem = match controller.subsystem {
             Some(place) => self.subsystems[place].nqn.clone(),
             None => Nqn::discovery(),
@@ -307,18 +302,5 @@ impl Target {
             let machine = crate::auth::machine(host, &subsystem.nqn, secret, access.controller_secret, policy, random);
             Box::new(Auth { machine: Some(machine), has_begun: false, step: None, passed: false, failed: false })
         }))
-    }
-
-    /// The unused controller identifier that has been free the longest.
-    fn new_controller_id(&mut self) -> u16 {
-        /// Identifiers from FFF0h on are reserved (NVMe Base 2.0, section 3.1.2).
-        const LAST: u16 = 0xffef;
-        loop {
-            self.last_controller_id = if self.last_controller_id >= LAST { 1 } else { self.last_controller_id + 1 };
-            let id = self.last_controller_id;
-            if self.controllers.iter().all(|(_, controller)| controller.id != id) {
-                return id;
-            }
-        }
     }
 }

@@ -48,7 +48,7 @@ impl Target {
 
     fn check_subsystem(&self, index: SubsystemIndex) {
         let subsystem = &self.subsystems[index];
-        let has_controllers = self.has_controllers(index);
+        let has_controllers = self.controllers.has_any_of(index);
         let Some(place) = subsystem.place else {
             let has_namespaces = self.namespaces.iter().any(|(_, namespace)| namespace.subsystem == index);
             assert!(has_controllers || has_namespaces, "a removed subsystem leaves the table with its last user");

@@ -23,9 +23,7 @@ impl Target {
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
         assert!(self.half_open.pins_are_within_limits(), "pinned connections are within their limits");
-        let discovery = self.controllers.iter().filter(|(_, controller)| controller.subsystem().is_none()).count();
-        assert!(self.controllers.len() - discovery <= limits.controllers, "controllers are within their limit");
-        assert!(discovery <= limits.discovery_controllers, "discovery controllers are within their limit");
+        self.controllers.check_invariants(limits);
         assert!(self.auth_steps_out.len() <= limits.auth_steps, "steps that are computed are within their limit");
         assert!(
             self.auth_queue.is_empty() || self.auth_steps_out.len() + 1 >= limits.auth_steps.max(2),
@@ -158,12 +156,6 @@ impl Target {
                 let connection = self.connections.get(queue).expect("a controller's queue exists");
                 assert_eq!(connection.controller(), Some(key), "a queue belongs to its controller");
             }
-            if let Some(deadline) = controller.keep_alive_deadline() {
-                assert!(self.keep_alive.contains(&(deadline, key)), "a timer that runs is in the table");
-            }
         }
-        let armed =
-            self.controllers.iter().filter(|(_, controller)| controller.keep_alive_deadline().is_some()).count();
-        assert_eq!(armed, self.keep_alive.len(), "every entry of the timer table is a running timer");
     }
 }

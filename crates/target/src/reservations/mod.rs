@@ -156,9 +156,8 @@ impl Target {
                 is_holder: reservations.is_holder(registrant.host),
             };
             let before = controllers.len();
-            let own = self.controllers.values().filter(|controller| {
-                controller.subsystem() == Some(namespace.subsystem) && controller.host_id == registrant.host
-            });
+            let all = self.controllers.of(Some(namespace.subsystem));
+            let own = all.filter(|controller| controller.host_id == registrant.host);
             controllers.extend(own.map(|controller| of_controller(controller.id)));
             if controllers.len() == before {
                 controllers.push(of_controller(CONTROLLER_ID_NONE));
