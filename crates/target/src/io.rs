@@ -14,7 +14,7 @@ use crate::controller::ControllerKey;
 use crate::effects::ConnectionId;
 use crate::namespace::{Namespace, NamespaceIndex};
 use crate::read_data::{read_pieces, report_bytes};
-use crate::target::{Owner, Target};
+use crate::target::{CommandKey, Owner, Target};
 
 impl Target {
     /// An I/O command on a connected I/O queue.
@@ -67,12 +67,12 @@ impl Target {
             Transfer::None => HostData::InCapsule(Bytes::new()),
             Transfer::ToHost(bytes) => {
                 check_host_buffer(entry, bytes, matches!(request, IoRequest::Read { .. }))?;
-                taken.counted_out = bytes as usize;
+                taken.expect_out(bytes);
                 HostData::InCapsule(Bytes::new())
             }
             Transfer::FromHost(bytes) => {
                 if matches!(request, IoRequest::Compare { .. }) {
-                    taken.scratch_bytes += bytes as usize;
+                    taken.add_scratch(bytes as usize);
                 }
                 let needed = if request.takes_longer_data() { Needed::AtLeast(bytes) } else { Needed::Exactly(bytes) };
                 host_data_of(entry, capsule, needed)?
@@ -109,16 +109,16 @@ impl Target {
             HostData::InCapsule(data) => {
                 let is_held = self.is_held(&request);
                 let Some(connection) = self.connections.get_mut(id) else { return };
-                request.scratch_bytes += data.len();
-                let (waits, scratch_bytes) = (request.counted_out > 0, request.scratch_bytes);
+                request.add_scratch(data.len());
+                let waits = request.returns_data();
                 match connection.requests.insert(request) {
                     Some(tag) if waits && is_held => self.hold(id, tag, Held::BeforeMemory),
                     Some(tag) if waits => {
-                        connection.waiting.push_back(tag);
+                        connection.requests.wait_for_memory(tag);
                         self.start_waiting(id);
                     }
                     Some(tag) => {
-                        connection.scratch_bytes += scratch_bytes;
+                        connection.requests.start_at_once(tag);
                         self.start_io(id, tag, data);
                     }
                     None => self.sequence_error(now, id, &[]),
@@ -136,7 +136,7 @@ impl Target {
         let (place, io) = (*namespace, *request);
         if self.namespaces[place].is_paused() {
             let request = self.request_mut(id, tag);
-            request.expect("the request was just found").incoming.keep(data);
+            request.expect("the request was just found").keep(data);
             return self.hold(id, tag, Held::WithData);
         }
         // While the command waited for its data or for memory, another host may have preempted this
@@ -175,10 +175,7 @@ impl Target {
         operation: Operation,
     ) {
         let key = self.submit(Owner::Request(id, tag), namespace, operation);
-        let request = self.request_mut(id, tag).expect("a request that is submitted is in the table");
-        // The completion of a second one would find a request that has ended.
-        assert!(request.device_command.is_none(), "a request has one command at the device");
-        request.device_command = Some(key);
+        self.request_mut(id, tag).expect("a request that is submitted is in the table").submitted(key);
     }
 
     pub(crate) fn request(&self, id: ConnectionId, tag: TransferTag) -> Option<&Request> {
@@ -192,10 +189,16 @@ impl Target {
 
     /// A device has completed a command of a request.
     #[inline]
-    pub(crate) fn device_completed(&mut self, id: ConnectionId, tag: TransferTag, completion: Completion) {
+    pub(crate) fn device_completed(
+        &mut self,
+        id: ConnectionId,
+        tag: TransferTag,
+        key: CommandKey,
+        completion: Completion,
+    ) {
         let request = self.request_mut(id, tag);
         let request = request.expect("a command whose request was removed has no owner");
-        request.device_command = None;
+        request.device_completed(key);
         let (io, place, stage) = match &mut request.work {
             Work::Io { request, namespace, stage, result, .. } => {
                 if let Outcome::Appended(lba) = completion.outcome {

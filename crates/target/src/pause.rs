@@ -6,7 +6,6 @@
 //! and the flushes of shutdowns wait too. How much can wait is limited by the entries of queues, the
 //! table of reservation requests and the number of controllers.
 
-use bytes::Bytes;
 use zonda_nvme::{Nqn, StatusCode};
 use zonda_zoned::{Instant, NamespaceId, Operation};
 
@@ -75,27 +74,25 @@ impl Target {
 
     /// Lets a request wait until its namespace is resumed.
     pub(crate) fn hold(&mut self, id: ConnectionId, tag: TransferTag, held: Held) {
-        let request = self.connections.get_mut(id).and_then(|connection| connection.requests.get_mut(tag));
-        let Some(Request { work: Work::Io { namespace, .. }, held: state, .. }) = request else {
+        let connection = self.connections.get_mut(id).expect("a request that waits has a connection");
+        connection.requests.hold(tag, held);
+        let Some(Work::Io { namespace, .. }) = connection.requests.get(tag).map(|request| &request.work) else {
             unreachable!("only I/O commands wait for a namespace")
         };
-        *state = held;
-        self.namespaces[*namespace].held.push_back((id, tag));
+        let namespace = &mut self.namespaces[*namespace];
+        // No end of a pause would start it again.
+        assert!(namespace.is_paused(), "a request waits for a namespace that is paused");
+        namespace.held.push_back((id, tag));
     }
 
     fn start_held(&mut self, id: ConnectionId, tag: TransferTag) {
         let connection = self.connections.get_mut(id).expect("a request that waits has a connection");
-        let request = connection.requests.get_mut(tag).expect("a request that waits is in the table");
-        match std::mem::replace(&mut request.held, Held::No) {
-            Held::WithData => {
-                let data: Bytes = request.incoming.take();
-                self.start_io(id, tag, data);
-            }
-            Held::BeforeMemory => {
-                connection.waiting.push_back(tag);
+        match connection.requests.resume_held(tag) {
+            Some(data) => self.start_io(id, tag, data),
+            None => {
+                connection.requests.wait_for_memory(tag);
                 self.start_waiting(id);
             }
-            Held::No => unreachable!("a request in the list waits"),
         }
     }
 
@@ -103,7 +100,7 @@ impl Target {
     pub(crate) fn drop_held(&mut self, id: ConnectionId, requests: &Requests) {
         for (_, request) in requests.iter() {
             if let Work::Io { namespace, .. } = request.work
-                && request.held != Held::No
+                && request.is_held()
             {
                 self.namespaces[namespace].held.retain(|&(connection, _)| connection != id);
             }

@@ -10,7 +10,7 @@ use zonda_nvme::{AdminOpcode, Nqn, StatusCode};
 use zonda_zoned::{Instant, NamespaceId};
 
 use crate::TargetConfigError;
-use crate::connection::{Held, Request, TransferTag, Work};
+use crate::connection::{Request, TransferTag, Work};
 use crate::controller::{Controller, ErrorLocation};
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::limits::REMOVED_SUBSYSTEM_DRAIN;
@@ -68,7 +68,7 @@ impl Target {
             connection.is_draining = true;
             // A command that waits for memory in the byte stream is not accepted any more.
             connection.parked = None;
-            if connection.waiting.is_empty() {
+            if !connection.requests.has_waiting() {
                 self.budget.withdraw(&mut connection.account);
             }
         }
@@ -125,7 +125,7 @@ impl Target {
         }
         let is_io = connection.queue().is_some_and(|queue| queue > 0);
         let names_it = |request: &Request| match &request.work {
-            Work::Io { namespace, .. } => *namespace == place && request.device_command.is_none(),
+            Work::Io { namespace, .. } => *namespace == place && request.device_command().is_none(),
             Work::Command(entry) => {
                 is_io && entry.opcode != AdminOpcode::Fabrics.code() && entry.namespace.get() == nsid.0
             }
@@ -135,24 +135,13 @@ impl Target {
             connection.requests.iter().filter(|(_, request)| names_it(request)).map(|(tag, _)| tag).collect();
         let mut ended = Vec::new();
         for tag in tags {
-            let is_waiting = connection.waiting.contains(&tag);
-            let request = connection.requests.get_mut(tag).expect("the request was just found");
-            if request.incoming.asked {
-                request.work = Work::Removed(location_of(request, nsid));
-                continue;
+            let request = connection.requests.get(tag).expect("the request was just found");
+            let at = location_of(request, nsid);
+            if connection.requests.remove_namespace(tag, at) {
+                ended.push(tag);
             }
-            if is_waiting || request.held == Held::BeforeMemory {
-                // Its memory has not been admitted.
-                (request.counted_out, request.scratch_bytes) = (0, 0);
-                connection.waiting.retain(|&waiting| waiting != tag);
-            }
-            request.held = Held::No;
-            request.work = Work::Removed(location_of(request, nsid));
-            ended.push(tag);
         }
-        if connection.waiting.is_empty() && connection.parked.is_none() {
-            self.budget.withdraw(&mut connection.account);
-        }
+        self.withdraw_if_nothing_waits(id);
         for tag in ended {
             self.end_request(id, tag, StatusCode::INVALID_NAMESPACE, 0);
         }

@@ -266,7 +266,7 @@ impl Target {
         self.namespaces[place].commands_at_device -= 1;
         match command.owner {
             Owner::Request(connection, tag) => {
-                self.device_completed(connection, tag, completion);
+                self.device_completed(connection, tag, key, completion);
                 self.continue_stalled(now);
                 if self.is_draining(connection) {
                     self.close_if_idle(now, connection);
@@ -417,9 +417,7 @@ impl Target {
     /// I/O queues.
     pub(crate) fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.requests.iter().any(|(_, request)| request.device_command.is_some())
-            || self.has_reservation_request(id)
-        {
+        if connection.requests.are_at_device() || self.has_reservation_request(id) {
             return;
         }
         let controller = connection.controller().and_then(|key| self.controllers.get(key));

@@ -47,7 +47,7 @@ impl Target {
                 state.is_short_of_memory = false;
                 // A parked command may have resumed as more bytes came, or its host has to read
                 // first.
-                if state.waiting.is_empty() && (state.parked.is_none() || state.paused) {
+                if !state.requests.has_waiting() && (state.parked.is_none() || state.paused) {
                     self.budget.withdraw(&mut state.account);
                 }
                 if state.stopped {
@@ -89,7 +89,7 @@ impl Target {
         if bytes == 0 {
             return Some(pdu);
         }
-        let may_wait = connection.asked_bytes == 0;
+        let may_wait = connection.requests.missing_bytes() == 0;
         let account = &mut connection.account;
         let is_admitted = match may_wait && !connection.is_short_of_memory {
             true => self.budget.admit(account, bytes),
@@ -121,49 +121,48 @@ impl Target {
     /// device, and sends R2Ts for data of hosts. One R2T solicits all data of a command.
     pub(crate) fn start_waiting(&mut self, id: ConnectionId) {
         let limit = self.config.limits.receive_bytes;
-        let mut has_reservation_request = false;
+        let mut has_solicited = false;
         while let Some(connection) = self.connections.get_mut(id)
-            && let Some(&tag) = connection.waiting.front()
+            && let Some((tag, request)) = connection.requests.first_waiting()
         {
-            let request = connection.requests.get_mut(tag).expect("a request that waits has not ended");
             if matches!(request.work, Work::Io { namespace, .. } if self.namespaces[namespace].is_paused()) {
-                connection.waiting.pop_front();
-                if connection.waiting.is_empty() && connection.parked.is_none() {
-                    self.budget.withdraw(&mut connection.account);
-                }
                 self.hold(id, tag, Held::BeforeMemory);
+                self.withdraw_if_nothing_waits(id);
                 continue;
             }
-            let incoming_bytes = request.incoming.expected as usize;
-            if incoming_bytes > 0 && connection.received_bytes + incoming_bytes > limit {
+            let (command_id, incoming_bytes) = (request.command_id, request.incoming_bytes());
+            let needed_bytes = request.needed_bytes();
+            if incoming_bytes > 0 && connection.requests.solicited_bytes() + incoming_bytes > limit {
                 if !connection.is_short_of_memory {
                     // The request itself is among those that wait.
                     self.budget.withdraw(&mut connection.account);
                 }
                 break;
             }
-            let bytes = incoming_bytes + request.counted_out + request.scratch_bytes;
-            if !self.budget.admit(&mut connection.account, bytes) {
+            if !self.budget.admit(&mut connection.account, needed_bytes) {
                 self.wait_for_memory(id);
                 break;
             }
-            connection.waiting.pop_front();
-            connection.expected_out_bytes += request.counted_out;
-            connection.scratch_bytes += request.scratch_bytes;
+            connection.requests.admit_first();
             if incoming_bytes == 0 {
                 self.start_io(id, tag, Bytes::new());
                 continue;
             }
-            connection.received_bytes += incoming_bytes;
-            connection.asked_bytes += incoming_bytes;
-            request.counted_in = incoming_bytes;
-            request.incoming.asked = true;
-            connection.writer.ready_to_transfer(request.command_id, tag.to_wire(), 0, incoming_bytes as u32);
+            connection.writer.ready_to_transfer(command_id, tag.to_wire(), 0, incoming_bytes as u32);
             connection.limit_reader(&self.config.limits);
-            has_reservation_request = true;
+            has_solicited = true;
         }
-        if has_reservation_request {
+        if has_solicited {
             self.mark_dirty(id);
+        }
+    }
+
+    /// Ends the wait of a connection for memory if nothing of it waits any more.
+    pub(crate) fn withdraw_if_nothing_waits(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.has_waiting()
+        {
+            self.budget.withdraw(&mut connection.account);
         }
     }
 
@@ -181,7 +180,7 @@ impl Target {
     pub(crate) fn close_stalled(&mut self, now: Instant) {
         for id in self.connections.keys() {
             let connection = self.connections.get_mut(id).expect("the connection was just found");
-            let is_owed = connection.unsent_bytes > 0 || connection.asked_bytes > 0;
+            let is_owed = connection.unsent_bytes > 0 || connection.requests.missing_bytes() > 0;
             let pool_bytes = self.budget.pool_bytes_of(&connection.account);
             if connection.progress.is_stalled(pool_bytes, is_owed) {
                 self.close(now, id, &CloseReason::Stalled);

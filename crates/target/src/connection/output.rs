@@ -69,12 +69,7 @@ impl Target {
     /// Frees a request's tag and its bytes; returns its command identifier.
     pub(crate) fn release_request(&mut self, id: ConnectionId, tag: TransferTag) -> Option<u16> {
         let connection = self.connections.get_mut(id)?;
-        let request = connection.requests.remove(tag)?;
-        assert!(request.device_command.is_none(), "a request ends after its device commands");
-        connection.received_bytes -= request.counted_in;
-        connection.expected_out_bytes -= request.counted_out;
-        connection.scratch_bytes -= request.scratch_bytes;
-        Some(request.command_id)
+        Some(connection.requests.remove(tag)?.command_id)
     }
 
     /// The namespace and LBA of a request, for the error log.
@@ -178,7 +173,7 @@ impl Target {
         self.drop_held(id, &connection.requests);
         let (mut orphaned_bytes, mut has_commands) = (0, false);
         for (_, request) in connection.requests.iter() {
-            if let Some(command) = request.device_command {
+            if let Some(command) = request.device_command() {
                 let command = self.commands.get_mut(command).expect("the device command of a request exists");
                 command.owner = Owner::Orphaned;
                 command.orphaned_bytes = request.held_bytes();

@@ -7,7 +7,8 @@ use zonda_zoned::Instant;
 use zonda_zoned::limits::DEALLOCATE_RANGES_MAX;
 
 use super::receive::{Answer, Needed};
-use super::{Held, Incoming, Request, TransferTag, Work, host_data_bytes_max};
+use super::requests::HostBytes;
+use super::{Held, Request, TransferTag, Work, host_data_bytes_max};
 use crate::effects::ConnectionId;
 use crate::limits::SHARED_DATA_BYTES_MIN;
 use crate::target::Target;
@@ -89,7 +90,7 @@ impl Target {
 
     /// Adds a request whose data must be solicited.
     pub(crate) fn await_data(&mut self, now: Instant, id: ConnectionId, mut request: Request, bytes: u32) {
-        request.incoming = Incoming { expected: bytes, ..Incoming::default() };
+        request.expect_data(bytes);
         let is_held = self.is_held(&request);
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Some(tag) = connection.requests.insert(request) else {
@@ -98,7 +99,7 @@ impl Target {
         if is_held {
             return self.hold(id, tag, Held::BeforeMemory);
         }
-        connection.waiting.push_back(tag);
+        connection.requests.wait_for_memory(tag);
         self.start_waiting(id);
     }
 
@@ -119,35 +120,26 @@ impl Target {
         debug_assert!(data.len() <= limit as usize, "the reader checks the length");
         let refuse = |status, information| PduError::new(status, information, header.bytes());
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let Some(request) = connection.requests.get_mut(tag).filter(|request| request.incoming.asked) else {
+        let Some(request) = connection.requests.get(tag).filter(|request| request.is_soliciting()) else {
             return self.fail(now, id, refuse(FatalStatus::InvalidHeaderField, TAG));
         };
         if request.command_id != header.command_id.get() {
             return self.fail(now, id, refuse(FatalStatus::InvalidHeaderField, COMMAND_ID));
         }
-        let incoming = &mut request.incoming;
-        let end = u64::from(offset) + data.len() as u64;
-        if offset != incoming.received || end > u64::from(incoming.expected) {
+        let (end, expected) = (u64::from(offset) + data.len() as u64, request.incoming_bytes() as u64);
+        if offset != request.received_bytes() || end > expected {
             return self.fail(now, id, refuse(FatalStatus::DataOutOfRange, 0));
         }
-        if header.is_last() && end != u64::from(incoming.expected) {
+        if header.is_last() && end != expected {
             return self.fail(now, id, refuse(FatalStatus::InvalidHeaderField, 1));
         }
         self.statistics.bytes_received += data.len() as u64;
-        incoming.digest_failed |= digest == DigestCheck::Bad;
-        connection.asked_bytes -= data.len();
         connection.progress.moved(data.len());
-        incoming.add(own(data));
-        let is_complete = incoming.received == incoming.expected;
+        let complete = connection.requests.receive(tag, own(data), digest == DigestCheck::Bad);
         connection.limit_reader(&self.config.limits);
-        if !is_complete {
-            return;
-        }
-        let request = connection.requests.get_mut(tag).expect("the request was just found");
-        let incoming = &mut request.incoming;
-        incoming.asked = false;
-        let data = incoming.take();
-        if incoming.digest_failed {
+        let Some(HostBytes { data, digest_failed }) = complete else { return };
+        let request = connection.requests.get(tag).expect("the request was just found");
+        if digest_failed {
             self.statistics.data_digest_errors += 1;
             return self.end_request(id, tag, StatusCode::TRANSIENT_TRANSPORT_ERROR, 0);
         }

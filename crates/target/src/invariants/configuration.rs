@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::connection::{Held, Work};
+use crate::connection::Work;
 use crate::limits::{NAMESPACE_TABLE_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use crate::namespace::{Namespace, NamespaceIndex};
 use crate::subsystem::{SubsystemIndex, TransferLimits, is_zoned};
@@ -119,17 +119,14 @@ impl Target {
         for (id, connection) in self.connections.iter() {
             for (tag, request) in connection.requests.iter() {
                 let (Work::Io { namespace, .. } | Work::ChangedZones { namespace, .. }) = request.work else {
-                    assert_eq!(request.held, Held::No, "only I/O commands wait for a namespace");
                     continue;
                 };
                 let served = self.namespaces.get(namespace).expect("the namespace of a request is in the table");
                 assert!(
-                    !served.is_removed() || request.device_command.is_some(),
+                    !served.is_removed() || request.device_command().is_some(),
                     "requests of a removed namespace are at the device"
                 );
-                if request.held != Held::No {
-                    let waits = request.device_command.is_none() && !request.incoming.asked;
-                    assert!(waits && !connection.waiting.contains(&tag), "a request waits for one thing");
+                if request.is_held() {
                     held.insert((namespace, id, tag));
                 }
             }

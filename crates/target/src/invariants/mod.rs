@@ -1,6 +1,6 @@
 //! Invariants that hold between any two events.
 
-use crate::connection::{Held, Phase};
+use crate::connection::Phase;
 use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
 use crate::reservations::{Fence, ReservationRequestKey};
 use crate::target::{Owner, Target};
@@ -40,8 +40,8 @@ impl Target {
     pub(crate) fn assert_nothing_waits(&self) {
         assert!(self.short_of_memory.is_empty() && self.stalled.is_empty(), "no connection waits for memory");
         for (key, connection) in self.connections.iter() {
-            let waits = connection.waiting.len() + connection.asked_bytes;
-            assert!(waits == 0 && connection.parked.is_none(), "nothing of connection {key} waits");
+            let waits = connection.has_waiting() || connection.requests.missing_bytes() > 0;
+            assert!(!waits, "nothing of connection {key} waits");
             assert!(!connection.stopped && !connection.account.is_waiting(), "connection {key} is read");
         }
     }
@@ -49,34 +49,13 @@ impl Target {
     fn check_connections(&self) {
         let limits = &self.config.limits;
         for (id, connection) in self.connections.iter() {
-            let (mut counted_in, mut counted_out, mut scratch, mut asked, mut missing) = (0, 0, 0, 0, 0);
+            connection.requests.check_invariants(limits);
             for (tag, request) in connection.requests.iter() {
-                counted_in += request.counted_in;
-                if !connection.waiting.contains(&tag) && request.held != Held::BeforeMemory {
-                    counted_out += request.counted_out;
-                    scratch += request.scratch_bytes;
-                }
-                if request.incoming.asked {
-                    missing += (request.incoming.expected - request.incoming.received) as usize;
-                }
-                asked += usize::from(request.incoming.asked);
-                assert!(
-                    request.incoming.received <= request.incoming.expected,
-                    "no more data than a command has, tag {tag:?}"
-                );
-                if let Some(command) = request.device_command {
+                if let Some(command) = request.device_command() {
                     let command = self.commands.get(command).expect("a request's device command is in the table");
                     assert_eq!(command.owner, Owner::Request(id, tag), "a device command belongs to its request");
-                } else {
-                    let waits = connection.waiting.iter().filter(|&&waiting| waiting == tag).count();
-                    let steps = waits + usize::from(request.incoming.asked) + usize::from(request.held != Held::No);
-                    assert_eq!(steps, 1, "{tag:?} of {id} has a next step");
                 }
             }
-            assert_eq!(connection.received_bytes, counted_in, "solicited bytes are those of requests");
-            assert_eq!(connection.expected_out_bytes, counted_out, "expected bytes are those of requests");
-            assert_eq!(connection.scratch_bytes, scratch, "scratch bytes are those of requests");
-            assert_eq!(connection.asked_bytes, missing, "outstanding bytes are those of transfers");
             assert!(
                 connection.is_short_of_memory == self.short_of_memory.contains(&id),
                 "a connection that waits for memory is in the list"
@@ -86,8 +65,6 @@ impl Target {
                     || (!connection.account.is_waiting() && (connection.parked.is_none() || connection.paused)),
                 "a connection that is not in the list does not wait"
             );
-            assert!(connection.received_bytes <= limits.receive_bytes, "solicited bytes are within their limit");
-            assert!(asked + connection.waiting.len() <= connection.requests.len(), "transfers belong to requests");
             assert_eq!(
                 connection.handshake.is_some(),
                 self.half_open.contains(id),
@@ -109,7 +86,7 @@ impl Target {
             if let Owner::Request(connection, tag) = command.owner {
                 let connection = self.connections.get(connection).expect("the connection of an owner exists");
                 let request = connection.requests.get(tag).expect("an owning request exists");
-                assert_eq!(request.device_command, Some(key), "a request lists its device command");
+                assert_eq!(request.device_command(), Some(key), "a request lists its device command");
             }
         }
     }
