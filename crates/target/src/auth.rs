@@ -104,7 +104,7 @@ impl Target {
     /// Starts steps, addresses in turn, up to the limit of concurrent steps. One address never
     /// takes the last slot.
     fn start_auth_steps(&mut self) {
-        let limit = self.config.limits.auth_steps;
+        let limit = self.limits.auth_steps;
         while self.auth_steps_out.len() < limit {
             let out = &self.auth_steps_out;
             let may_have_more = |group| out.values().filter(|&&other| other == group).count() < (limit - 1).max(1);

@@ -12,8 +12,8 @@ use crate::connection::transfer::{HostData, check_host_buffer, host_data_of};
 use crate::connection::{Held, Request, Stage, TransferTag, Work};
 use crate::controller::ControllerKey;
 use crate::effects::ConnectionId;
-use crate::namespace::{Namespace, NamespaceIndex};
 use crate::read_data::{read_pieces, report_bytes};
+use crate::subsystems::NamespaceIndex;
 use crate::target::{CommandKey, Owner, Target};
 
 impl Target {
@@ -49,17 +49,17 @@ impl Target {
         if !controller.takes_io() {
             return Err(StatusCode::COMMAND_SEQUENCE_ERROR);
         }
-        let namespace = controller
-            .subsystem()
-            .and_then(|subsystem| self.subsystems[subsystem].namespace(entry.namespace.get()))
+        let namespace = self
+            .subsystems
+            .namespace_of(controller.subsystem(), entry.namespace.get())
             .ok_or(StatusCode::INVALID_NAMESPACE)?;
-        let format = &self.namespaces[namespace].format;
+        let format = self.subsystems.namespace(namespace).format();
         if format.zoned && !controller.has_zones() {
             return Err(StatusCode::IO_COMMAND_SET_NOT_ENABLED);
         }
         let request = io::decode(entry, format)?;
         self.permits(controller.host_id, namespace, &request)?;
-        if self.namespaces[namespace].is_write_protected && changes(&request) {
+        if self.subsystems.namespace(namespace).is_write_protected() && changes(&request) {
             return Err(StatusCode::NAMESPACE_WRITE_PROTECTED);
         }
         let mut taken = Request::io(entry.command_id.get(), request, namespace);
@@ -134,7 +134,7 @@ impl Target {
             unreachable!("an I/O command that starts is in the table");
         };
         let (place, io) = (*namespace, *request);
-        if self.namespaces[place].is_paused() {
+        if self.subsystems.namespace(place).is_paused() {
             let request = self.request_mut(id, tag);
             request.expect("the request was just found").keep(data);
             return self.hold(id, tag, Held::WithData);
@@ -148,16 +148,16 @@ impl Target {
         let Some(Request { work: Work::Io { request, stage, compare, .. }, .. }) = request else {
             unreachable!("the request was just found");
         };
-        let served = &self.namespaces[place];
+        let served = self.subsystems.namespace(place);
         if matches!(request, IoRequest::Compare { .. }) {
             *compare = data.clone();
         }
-        let operation = if reads(request) && request.force_unit_access() && served.config.volatile_write_cache {
+        let operation = if reads(request) && request.force_unit_access() && served.config().volatile_write_cache {
             // The data that a read or a compare with FUA returns must be durable.
             *stage = Stage::FlushBefore;
             Ok(Some(Operation::Flush))
         } else {
-            request.into_operation(data, &served.format)
+            request.into_operation(data, served.format())
         };
         match operation {
             Ok(Some(operation)) => self.submit_for_request(id, tag, place, operation),
@@ -210,7 +210,7 @@ impl Target {
             Work::Command(_) | Work::Removed(_) => unreachable!("these are not submitted to devices"),
         };
         if completion.status != Status::Success {
-            let statistics = &mut self.namespaces[place].statistics;
+            let statistics = &mut self.subsystems.namespace_mut(place).statistics;
             statistics.errors += 1;
             statistics.media_errors += u64::from(completion.status.code_type() == 2);
             self.suspect_zones(place, completion.status);
@@ -231,7 +231,7 @@ impl Target {
 
     /// Whether FUA needs a flush, because the device has a volatile write cache.
     fn needs_flush(&self, namespace: NamespaceIndex, io: &IoRequest) -> bool {
-        self.namespaces[namespace].config.volatile_write_cache && !reads(io)
+        self.subsystems.namespace(namespace).config().volatile_write_cache && !reads(io)
     }
 
     fn next_stage(
@@ -263,13 +263,15 @@ impl Target {
         io: IoRequest,
         outcome: Outcome,
     ) {
-        let Namespace { format, statistics, .. } = &mut self.namespaces[place];
+        let served = self.subsystems.namespace_mut(place);
+        let format = *served.format();
+        let statistics = &mut served.statistics;
         let data_bytes = |blocks: zonda_zoned::Blocks| blocks.bytes(format.block_size_bytes);
         match io {
             IoRequest::Read { blocks, .. } => {
                 statistics.reads += 1;
                 statistics.read_bytes += data_bytes(blocks);
-                match read_pieces(outcome, blocks, format) {
+                match read_pieces(outcome, blocks, &format) {
                     Some(pieces) => self.end_request_with_data(id, tag, &pieces),
                     None => self.end_request(id, tag, StatusCode::INTERNAL_ERROR, 0),
                 }
@@ -277,7 +279,7 @@ impl Target {
             IoRequest::Compare { blocks, .. } => {
                 statistics.reads += 1;
                 statistics.read_bytes += data_bytes(blocks);
-                let found = read_pieces(outcome, blocks, format);
+                let found = read_pieces(outcome, blocks, &format);
                 let status = match (found, self.host_copy(id, tag)) {
                     (Some(found), host) if compare::same(&found, &host) => StatusCode::SUCCESS,
                     (Some(_), _) => StatusCode::COMPARE_FAILURE,
@@ -293,7 +295,7 @@ impl Target {
             }
             IoRequest::ReportZones { bytes, extended, partial, .. } => {
                 statistics.others += 1;
-                match report_bytes(outcome, bytes, extended, partial, self.geometry(place)) {
+                match report_bytes(outcome, bytes, extended, partial, self.subsystems.namespace(place).geometry()) {
                     Some(report) => self.end_request_with_data(id, tag, &[report]),
                     None => self.end_request(id, tag, StatusCode::INTERNAL_ERROR, 0),
                 }

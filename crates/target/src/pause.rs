@@ -11,9 +11,8 @@ use zonda_zoned::{Instant, NamespaceId, Operation};
 
 use crate::TargetConfigError;
 use crate::connection::{Held, Request, Requests, TransferTag, Work};
-use crate::controller::ControllerKey;
 use crate::effects::ConnectionId;
-use crate::namespace::{NamespaceIndex, NamespacePhase};
+use crate::subsystems::NamespaceIndex;
 use crate::target::{Owner, Target};
 
 impl Target {
@@ -28,8 +27,8 @@ impl Target {
         subsystem: &Nqn,
         id: NamespaceId,
     ) -> Result<(), TargetConfigError> {
-        let place = self.namespace_named(subsystem, id)?;
-        self.namespaces[place].phase = NamespacePhase::Paused;
+        let place = self.subsystems.namespace_named(subsystem, id)?;
+        self.subsystems.namespace_mut(place).pause();
         Ok(())
     }
 
@@ -44,10 +43,8 @@ impl Target {
         subsystem: &Nqn,
         id: NamespaceId,
     ) -> Result<(), TargetConfigError> {
-        let place = self.namespace_named(subsystem, id)?;
-        let namespace = &mut self.namespaces[place];
-        namespace.phase = NamespacePhase::Active;
-        let (held, shutdowns) = (std::mem::take(&mut namespace.held), std::mem::take(&mut namespace.held_shutdowns));
+        let place = self.subsystems.namespace_named(subsystem, id)?;
+        let (held, shutdowns) = self.subsystems.namespace_mut(place).resume();
         self.continue_reservations(now, place);
         for (connection, tag) in held {
             self.start_held(connection, tag);
@@ -63,13 +60,15 @@ impl Target {
     /// quiescent until it is resumed. False if there is no such namespace.
     #[must_use]
     pub fn is_quiescent(&self, subsystem: &Nqn, id: NamespaceId) -> bool {
-        self.namespace_named(subsystem, id).is_ok_and(|place| !self.namespaces[place].is_at_device())
+        self.subsystems
+            .namespace_named(subsystem, id)
+            .is_ok_and(|place| !self.subsystems.namespace(place).is_at_device())
     }
 
     /// Whether the namespace of a request that has just been received is paused.
     #[inline]
     pub(crate) fn is_held(&self, request: &Request) -> bool {
-        matches!(request.work, Work::Io { namespace, .. } if self.namespaces[namespace].is_paused())
+        matches!(request.work, Work::Io { namespace, .. } if self.subsystems.namespace(namespace).is_paused())
     }
 
     /// Lets a request wait until its namespace is resumed.
@@ -79,10 +78,7 @@ impl Target {
         let Some(Work::Io { namespace, .. }) = connection.requests.get(tag).map(|request| &request.work) else {
             unreachable!("only I/O commands wait for a namespace")
         };
-        let namespace = &mut self.namespaces[*namespace];
-        // No end of a pause would start it again.
-        assert!(namespace.is_paused(), "a request waits for a namespace that is paused");
-        namespace.held.push_back((id, tag));
+        self.subsystems.namespace_mut(*namespace).hold(id, tag);
     }
 
     fn start_held(&mut self, id: ConnectionId, tag: TransferTag) {
@@ -102,22 +98,15 @@ impl Target {
             if let Work::Io { namespace, .. } = request.work
                 && request.is_held()
             {
-                self.namespaces[namespace].held.retain(|&(connection, _)| connection != id);
+                self.subsystems.namespace_mut(namespace).drop_held(id);
             }
-        }
-    }
-
-    /// A controller is removed: its shutdown waits for no flush any more.
-    pub(crate) fn drop_held_shutdowns(&mut self, controller: ControllerKey) {
-        for namespace in self.namespaces.values_mut() {
-            namespace.held_shutdowns.retain(|&other| other != controller);
         }
     }
 
     /// The target drains: reservation commands that wait for a namespace to be resumed fail.
     pub(crate) fn interrupt_held_reservations(&mut self) {
-        let paused: Vec<NamespaceIndex> =
-            self.namespaces.iter().filter(|(_, namespace)| namespace.is_paused()).map(|(place, _)| place).collect();
+        let paused = self.subsystems.namespaces().filter(|(_, namespace)| namespace.is_paused());
+        let paused: Vec<NamespaceIndex> = paused.map(|(place, _)| place).collect();
         for place in paused {
             self.end_waiting_reservations(place, StatusCode::COMMAND_INTERRUPTED);
         }

@@ -11,11 +11,10 @@ use zonda_zoned::{Instant, NamespaceId};
 
 use crate::TargetConfigError;
 use crate::connection::{Request, TransferTag, Work};
-use crate::controller::{Controller, ErrorLocation};
+use crate::controller::{Controller, ControllerKey, ErrorLocation};
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::limits::REMOVED_SUBSYSTEM_DRAIN;
-use crate::namespace::{NamespaceIndex, NamespacePhase};
-use crate::subsystem::SubsystemIndex;
+use crate::subsystems::{NamespaceIndex, RemovedNamespace, SubsystemIndex};
 use crate::target::Target;
 
 impl Target {
@@ -33,12 +32,10 @@ impl Target {
         subsystem: &Nqn,
         id: NamespaceId,
     ) -> Result<(), TargetConfigError> {
-        let place = self.namespace_named(subsystem, id)?;
-        let index = self.namespaces[place].subsystem;
-        let configured = &mut self.subsystem_config_mut(index).namespaces;
-        configured.retain(|namespace| namespace.id != id);
-        self.detach_namespace(place);
-        self.update_subsystem(index);
+        let place = self.subsystems.namespace_named(subsystem, id)?;
+        let index = self.subsystems.namespace(place).subsystem();
+        let shutdowns = self.subsystems.remove_namespace(place, self.controllers.has_any_of(index));
+        self.end_commands_of(place, shutdowns);
         self.forget_namespace(index, id);
         self.note_namespace_change(index, id);
         self.finish_removal(place);
@@ -54,14 +51,8 @@ impl Target {
     /// # Errors
     /// If there is no such subsystem.
     pub fn remove_subsystem(&mut self, now: Instant, subsystem: &Nqn) -> Result<(), TargetConfigError> {
-        let index = self.find(subsystem)?;
-        let removed_place = self.subsystems[index].place.take().expect("the subsystem was just found");
-        let removed = self.config.subsystems.remove(removed_place);
-        for other in self.subsystems.values_mut() {
-            if let Some(place) = other.place.as_mut().filter(|place| **place > removed_place) {
-                *place -= 1;
-            }
-        }
+        let index = self.subsystems.named(subsystem)?;
+        let removed = self.subsystems.remove(index);
         let connections: Vec<ConnectionId> = self.controllers.of(Some(index)).flat_map(Controller::queues).collect();
         for &id in &connections {
             let connection = self.connections.get_mut(id).expect("a controller's queue exists");
@@ -73,13 +64,12 @@ impl Target {
             }
         }
         if !connections.is_empty() {
-            let deadline = now + REMOVED_SUBSYSTEM_DRAIN;
-            self.subsystems[index].closes_at = Some(deadline);
-            self.closing_subsystems.insert((deadline, index));
+            self.subsystems.close_at(index, now + REMOVED_SUBSYSTEM_DRAIN);
         }
         let namespaces: Vec<NamespaceIndex> = self.subsystems[index].namespaces().collect();
         for &place in &namespaces {
-            self.detach_namespace(place);
+            let shutdowns = self.subsystems.detach_namespace(place);
+            self.end_commands_of(place, shutdowns);
         }
         for id in connections {
             self.close_if_idle(now, id);
@@ -87,26 +77,17 @@ impl Target {
         for place in namespaces {
             self.finish_removal(place);
         }
-        self.finish_subsystem(index);
+        self.subsystems.finish(index, self.controllers.has_any_of(index));
         self.note_discovery_change(|host| removed.allow.access(host).is_some());
         self.resume(now);
         Ok(())
     }
 
-    /// Takes a namespace out of its subsystem, and ends what has not reached its device.
-    fn detach_namespace(&mut self, place: NamespaceIndex) {
-        let namespace = &mut self.namespaces[place];
-        namespace.phase = NamespacePhase::Removed;
-        namespace.held.clear();
-        let shutdowns = std::mem::take(&mut namespace.held_shutdowns);
-        let (index, id, device) = (namespace.subsystem, namespace.id(), namespace.config.device);
-        self.subsystems[index].set_namespace(id.0, None);
-        if !self.namespaces.iter().any(|(_, other)| other.is_served_by(device)) {
-            self.config.write_protected.remove(&device);
-            self.config.saved_reservations.remove(&device);
-        }
-        // The reservations do not restrict users of the device any more.
-        self.reservation_changes += 1;
+    /// Ends the commands of a removed namespace that have not reached its device, and the shutdowns
+    /// that waited for it.
+    fn end_commands_of(&mut self, place: NamespaceIndex, shutdowns: Vec<ControllerKey>) {
+        let namespace = self.subsystems.namespace(place);
+        let (index, id) = (namespace.subsystem(), namespace.id());
         self.end_waiting_reservations(place, StatusCode::INVALID_NAMESPACE);
         for connection in self.connections.keys() {
             self.end_requests(connection, place, index, id);
@@ -149,52 +130,27 @@ impl Target {
 
     /// Removes a removed namespace from the table if its device has nothing of it any more.
     pub(crate) fn finish_removal(&mut self, place: NamespaceIndex) {
-        let namespace = &self.namespaces[place];
-        if !namespace.is_removed() || namespace.is_at_device() {
-            return;
-        }
-        let namespace = self.namespaces.remove(place).expect("the namespace was just found");
-        let index = namespace.subsystem;
-        self.subsystems[index].removed_statistics.add(&namespace.statistics);
-        let (device, device_namespace) = (namespace.config.device, namespace.config.device_namespace);
+        let Some(removed) = self.subsystems.finish_namespace(place) else { return };
+        let RemovedNamespace { subsystem, device, device_namespace } = removed;
         self.effects.push_back(Effect::NamespaceRemoved { device, device_namespace });
-        self.finish_subsystem(index);
+        self.subsystems.finish(subsystem, self.controllers.has_any_of(subsystem));
     }
 
     /// A controller of a subsystem was removed.
     pub(crate) fn controller_removed(&mut self, index: SubsystemIndex) {
         if !self.controllers.has_any_of(index) {
-            self.subsystems[index].report_present_limits();
-            self.finish_subsystem(index);
-        }
-    }
-
-    /// Removes a removed subsystem from the table if it has no controllers and no namespaces any
-    /// more.
-    fn finish_subsystem(&mut self, index: SubsystemIndex) {
-        let Some(subsystem) = self.subsystems.get(index).filter(|subsystem| subsystem.place.is_none()) else { return };
-        if self.controllers.has_any_of(index) {
-            return;
-        }
-        if let Some(deadline) = subsystem.closes_at {
-            self.closing_subsystems.remove(&(deadline, index));
-        }
-        if self.namespaces.iter().all(|(_, namespace)| namespace.subsystem != index) {
-            self.subsystems.remove(index);
+            self.subsystems.last_controller_removed(index);
         }
     }
 
     /// Closes the connections of removed subsystems whose time has passed.
     pub(crate) fn close_removed_subsystems(&mut self, now: Instant) {
-        while let Some(&(deadline, index)) = self.closing_subsystems.first()
-            && deadline <= now
-        {
+        while let Some(index) = self.subsystems.pop_closing(now) {
             let admins: Vec<ConnectionId> =
                 self.controllers.of(Some(index)).filter_map(Controller::admin_queue).collect();
             for admin in admins {
                 self.close(now, admin, &CloseReason::SubsystemRemoved);
             }
-            self.closing_subsystems.remove(&(deadline, index));
         }
     }
 }

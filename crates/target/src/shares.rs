@@ -12,7 +12,7 @@ use zonda_zoned::Instant;
 use crate::connection::handshake::Refusal;
 use crate::controller::Controller;
 use crate::effects::{CloseReason, ConnectionId};
-use crate::subsystem::SubsystemIndex;
+use crate::subsystems::SubsystemIndex;
 use crate::target::Target;
 
 /// Of controllers and of connections, one in so many is reserved for authenticated hosts.
@@ -30,7 +30,7 @@ impl Target {
     ///
     /// An address that has used up its share of half-open connections evicts one of its own.
     pub(crate) fn evicted_by(&self, newcomer: u64) -> Option<ConnectionId> {
-        let limits = &self.config.limits;
+        let limits = &self.limits;
         if self.half_open.len_of(newcomer) >= limits.half_open_per_address {
             return self.half_open.longest_silent_of(newcomer);
         }
@@ -47,7 +47,7 @@ impl Target {
         subsystem: Option<SubsystemIndex>,
         is_authenticated: bool,
     ) -> Result<(), Refusal> {
-        let limits = &self.config.limits;
+        let limits = &self.limits;
         let of_subsystems = || self.controllers.values().filter(|controller| controller.subsystem().is_some());
         if subsystem.is_none() {
             let of_discovery = || self.controllers.of(None);
@@ -81,7 +81,7 @@ impl Target {
 
     /// Whether one more connection can become a queue of an unauthenticated host.
     pub(crate) fn has_slot_for_open_queue(&self) -> bool {
-        let limits = &self.config.limits;
+        let limits = &self.limits;
         let places = share(limits.connections);
         // An empty table needs no count, which keeps the common case cheap.
         self.connections.len() < places

@@ -1,6 +1,6 @@
 //! The target's state machine: its state, and the events that it processes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use zonda_chap::Random;
@@ -12,12 +12,11 @@ use crate::controller::{Controller, ControllerKey, Controllers};
 use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::fair::{FairQueue, Flow};
 use crate::half_open::HalfOpen;
-use crate::namespace::{Namespace, NamespaceIndex};
-use crate::reconfigure::{NamespaceOptions, prepare};
+use crate::limits::Limits;
 use crate::reservations::{Fence, ReservationRequest, ReservationRequestKey};
 use crate::slots::{SlotKey, Slots, slot_key};
 use crate::statistics::{NamespaceStatistics, Statistics};
-use crate::subsystem::{Subsystem, SubsystemIndex};
+use crate::subsystems::{NamespaceIndex, Subsystems};
 use crate::{DeviceKey, TargetConfig, TargetConfigError};
 
 /// All subsystems, controllers and connections of one server loop.
@@ -26,15 +25,9 @@ use crate::{DeviceKey, TargetConfig, TargetConfigError};
 /// left.
 #[derive(Debug)]
 pub struct Target {
-    pub(crate) config: TargetConfig,
-    /// Subsystems, including removed ones that still have controllers or namespaces.
-    pub(crate) subsystems: Slots<SubsystemIndex, Subsystem>,
-    /// Namespaces, including removed ones that devices still have commands of.
-    pub(crate) namespaces: Slots<NamespaceIndex, Namespace>,
-    /// Removed subsystems that have controllers, and when their connections are closed.
-    pub(crate) closing_subsystems: BTreeSet<(Instant, SubsystemIndex)>,
-    /// The generation counter of the discovery log page.
-    pub(crate) discovery_generation: u64,
+    /// Those of the configuration, which do not change.
+    pub(crate) limits: Limits,
+    pub(crate) subsystems: Subsystems,
     pub(crate) connections: Slots<ConnectionId, Connection>,
     pub(crate) controllers: Controllers,
     /// Commands at devices.
@@ -69,7 +62,6 @@ pub struct Target {
     pub(crate) random: Random,
     pub(crate) draining: bool,
     pub(crate) statistics: Statistics,
-    pub(crate) reservation_changes: u64,
 }
 
 slot_key! {
@@ -115,32 +107,15 @@ impl Target {
     /// If the configuration is invalid: the field, and the remedy.
     pub fn new(config: TargetConfig) -> Result<Target, TargetConfigError> {
         config.check()?;
-        let TargetConfig { subsystems, saved_reservations, write_protected, .. } = &config;
-        let mut prepared = Vec::new();
-        for subsystem in subsystems {
-            let mut namespaces = Vec::new();
-            for namespace in &subsystem.namespaces {
-                let options = NamespaceOptions {
-                    is_write_protected: write_protected.contains(&namespace.device),
-                    saved_reservations: saved_reservations.get(&namespace.device).cloned(),
-                };
-                namespaces.push(prepare(&subsystem.nqn, namespace, options)?);
-            }
-            prepared.push((subsystem.clone(), namespaces));
-        }
-        let empty = TargetConfig { subsystems: Vec::new(), ..config };
-        let mut target = Target {
-            random: Random::new(empty.auth_seed),
-            half_open: HalfOpen::new(&empty.limits),
-            budget: empty.budget.clone(),
+        Ok(Target {
+            random: Random::new(config.auth_seed),
+            half_open: HalfOpen::new(&config.limits),
+            budget: config.budget.clone(),
             short_of_memory: VecDeque::new(),
             releases_seen: 0,
             stalls_at: None,
-            config: empty,
-            subsystems: Slots::new(),
-            namespaces: Slots::new(),
-            closing_subsystems: BTreeSet::new(),
-            discovery_generation: 1,
+            limits: config.limits.clone(),
+            subsystems: Subsystems::new(config)?,
             connections: Slots::new(),
             controllers: Controllers::new(),
             commands: Slots::new(),
@@ -153,12 +128,7 @@ impl Target {
             auth_steps_out: BTreeMap::new(),
             draining: false,
             statistics: Statistics::default(),
-            reservation_changes: 0,
-        };
-        for (subsystem, namespaces) in prepared {
-            target.install_subsystem(subsystem, namespaces);
-        }
-        Ok(target)
+        })
     }
 
     /// A host has opened a connection to a portal (its index in the configuration), from the
@@ -172,17 +142,18 @@ impl Target {
     /// # Panics
     /// When there is no such portal.
     pub fn on_connect(&mut self, now: Instant, portal: usize, peer: &str) -> Option<ConnectionId> {
-        assert!(portal < self.config.portals.len(), "there are {} portals", self.config.portals.len());
+        let portals = self.subsystems.config().portals.len();
+        assert!(portal < portals, "there are {portals} portals");
         if self.draining {
             return None;
         }
         if let Some(silent) = self.evicted_by(Flow::group_of(peer)) {
             self.close(now, silent, &CloseReason::Evicted);
-        } else if self.connections.len() >= self.config.limits.connections {
+        } else if self.connections.len() >= self.limits.connections {
             self.statistics.connections_refused += 1;
             return None;
         }
-        let deadline = now + self.config.limits.handshake;
+        let deadline = now + self.limits.handshake;
         let connection = Connection::new(portal, peer, deadline);
         let group = connection.group;
         let id = self.connections.insert(connection);
@@ -263,7 +234,7 @@ impl Target {
         let command = self.commands.remove(key).expect("a device completes only commands that were submitted to it");
         assert!(command.device == device, "a device completes its own commands");
         let place = command.namespace;
-        self.namespaces[place].commands_at_device -= 1;
+        self.subsystems.namespace_mut(place).completed();
         match command.owner {
             Owner::Request(connection, tag) => {
                 self.device_completed(connection, tag, key, completion);
@@ -330,7 +301,7 @@ impl Target {
         let handshake = self.half_open.first_deadline().map(|(deadline, _)| deadline);
         // A draining target reads no commands, so keep alive timers do not apply.
         let keep_alive = self.controllers.next_timeout().filter(|_| !self.draining);
-        let closing = self.closing_subsystems.first().map(|&(deadline, _)| deadline);
+        let closing = self.subsystems.next_timeout();
         [handshake, keep_alive, self.stalls_at, closing].into_iter().flatten().min()
     }
 
@@ -362,17 +333,17 @@ impl Target {
     /// subsystem has no namespace with this identifier.
     #[must_use]
     pub fn namespace_statistics(&self, subsystem: usize, namespace: NamespaceId) -> Option<&NamespaceStatistics> {
-        let subsystem = self.subsystem_named(&self.config.subsystems.get(subsystem)?.nqn)?;
-        let place = self.subsystems[subsystem].namespace(namespace.0)?;
-        Some(&self.namespaces[place].statistics)
+        let subsystem = self.subsystems.find(&self.config().subsystems.get(subsystem)?.nqn);
+        let place = self.subsystems.namespace_of(subsystem, namespace.0)?;
+        Some(&self.subsystems.namespace(place).statistics)
     }
 
     /// Submits a command to the device of a namespace.
     #[inline]
     pub(crate) fn submit(&mut self, owner: Owner, namespace: NamespaceIndex, operation: Operation) -> CommandKey {
-        let served = &mut self.namespaces[namespace];
-        served.commands_at_device += 1;
-        let (device, device_namespace) = (served.config.device, served.config.device_namespace);
+        let served = self.subsystems.namespace_mut(namespace);
+        served.submitted();
+        let (device, device_namespace) = (served.config().device, served.config().device_namespace);
         let flow = match owner {
             Owner::Request(connection, _) => self.flow_of(connection),
             Owner::Shutdown(_) | Owner::Survey(_) | Owner::Orphaned => Flow::SERVER,

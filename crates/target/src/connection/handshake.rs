@@ -60,8 +60,8 @@ impl Target {
         if request.data_alignment > DATA_ALIGNMENT_MAX {
             return self.fail(now, id, unsupported(DATA_ALIGNMENT));
         }
-        let digests = Digests::from_code(request.digests).and(self.config.digests);
-        let response = InitializeResponse::new(0, digests, host_data_bytes_max(&self.config.limits));
+        let digests = Digests::from_code(request.digests).and(self.subsystems.config().digests);
+        let response = InitializeResponse::new(0, digests, host_data_bytes_max(&self.limits));
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.writer.initialize_response(&response);
         connection.writer.set_options(digests, request.data_alignment);
@@ -148,7 +148,7 @@ impl Target {
         // entries.
         let entries_max = match queue {
             0 => u32::from(QUEUE_ENTRIES_MAX.max(ADMIN_QUEUE_ENTRIES_MIN)),
-            _ => u32::from(self.config.limits.queue_entries),
+            _ => u32::from(self.limits.queue_entries),
         };
         if entries < 2 || entries > entries_max {
             return Err(Refusal::command_field(at::QUEUE_SIZE));
@@ -192,7 +192,7 @@ impl Target {
                 deadline = deadline.min(old);
                 self.half_open.set_deadline(id, deadline);
             }
-            None if self.half_open.len() >= self.config.limits.half_open => {
+            None if self.half_open.len() >= self.limits.half_open => {
                 let reason = connection.handshake_end();
                 return self.close(now, id, &reason);
             }
@@ -206,7 +206,7 @@ impl Target {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.queue().is_some() && connection.may_command() && connection.handshake.take().is_some() {
             self.half_open.remove(id);
-            connection.trust(&self.config.limits);
+            connection.trust(&self.limits);
         }
     }
 }

@@ -120,12 +120,12 @@ impl Target {
     /// Starts the requests that wait, in order, as far as memory is free: submits reads to the
     /// device, and sends R2Ts for data of hosts. One R2T solicits all data of a command.
     pub(crate) fn start_waiting(&mut self, id: ConnectionId) {
-        let limit = self.config.limits.receive_bytes;
+        let limit = self.limits.receive_bytes;
         let mut has_solicited = false;
         while let Some(connection) = self.connections.get_mut(id)
             && let Some((tag, request)) = connection.requests.first_waiting()
         {
-            if matches!(request.work, Work::Io { namespace, .. } if self.namespaces[namespace].is_paused()) {
+            if matches!(request.work, Work::Io { namespace, .. } if self.subsystems.namespace(namespace).is_paused()) {
                 self.hold(id, tag, Held::BeforeMemory);
                 self.withdraw_if_nothing_waits(id);
                 continue;
@@ -149,7 +149,7 @@ impl Target {
                 continue;
             }
             connection.writer.ready_to_transfer(command_id, tag.to_wire(), 0, incoming_bytes as u32);
-            connection.limit_reader(&self.config.limits);
+            connection.limit_reader(&self.limits);
             has_solicited = true;
         }
         if has_solicited {

@@ -77,7 +77,7 @@ impl Target {
         let request = self.request(id, tag);
         match request.map(|request| &request.work) {
             Some(Work::Io { request, namespace, .. }) => ErrorLocation {
-                namespace: self.namespaces[*namespace].id().0,
+                namespace: self.subsystems.namespace(*namespace).id().0,
                 lba: request.start().map_or(0, |lba| lba.0),
             },
             Some(Work::Removed(at)) => *at,
@@ -125,7 +125,7 @@ impl Target {
         if connection.paused {
             return true;
         }
-        if connection.outgoing_bytes() < self.config.limits.outgoing_bytes {
+        if connection.outgoing_bytes() < self.limits.outgoing_bytes {
             return false;
         }
         connection.paused = true;
@@ -139,7 +139,7 @@ impl Target {
     /// Accepts commands again once pending output has fallen to half of its limit.
     pub(crate) fn resume_if_drained(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if connection.paused && connection.outgoing_bytes() <= self.config.limits.outgoing_bytes / 2 {
+        if connection.paused && connection.outgoing_bytes() <= self.limits.outgoing_bytes / 2 {
             connection.paused = false;
             self.stalled.push_back(id);
         }

@@ -116,7 +116,7 @@ impl Target {
         const TAG: u32 = 10;
         let tag = TransferTag::from_wire(header.tag.get());
         let offset = header.offset.get();
-        let limit = host_data_bytes_max(&self.config.limits);
+        let limit = host_data_bytes_max(&self.limits);
         debug_assert!(data.len() <= limit as usize, "the reader checks the length");
         let refuse = |status, information| PduError::new(status, information, header.bytes());
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -136,7 +136,7 @@ impl Target {
         self.statistics.bytes_received += data.len() as u64;
         connection.progress.moved(data.len());
         let complete = connection.requests.receive(tag, own(data), digest == DigestCheck::Bad);
-        connection.limit_reader(&self.config.limits);
+        connection.limit_reader(&self.limits);
         let Some(HostBytes { data, digest_failed }) = complete else { return };
         let request = connection.requests.get(tag).expect("the request was just found");
         if digest_failed {

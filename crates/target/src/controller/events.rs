@@ -16,8 +16,8 @@ use crate::connection::receive::Answer;
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::limits::{ASYNC_EVENT_REQUESTS, RESERVATION_NOTICES_MAX};
-use crate::namespace::NamespaceIndex;
-use crate::subsystem::SubsystemIndex;
+use crate::subsystems::NamespaceIndex;
+use crate::subsystems::SubsystemIndex;
 use crate::target::{Owner, Target};
 
 /// Events of one controller. An event is reported once, and masked until its log page has been
@@ -220,9 +220,9 @@ impl Target {
     /// zone read only or offline.
     pub(crate) fn suspect_zones(&mut self, place: NamespaceIndex, status: Status) {
         let is_suspect = matches!(status, Status::WriteFault | Status::ZoneIsReadOnly | Status::ZoneIsOffline);
-        let namespace = &mut self.namespaces[place];
+        let namespace = self.subsystems.namespace_mut(place);
         let is_served = !namespace.is_removed() && !self.draining;
-        if is_suspect && namespace.format.zoned && !namespace.is_surveyed && is_served {
+        if is_suspect && namespace.format().zoned && !namespace.is_surveyed && is_served {
             namespace.is_surveyed = true;
             self.submit(Owner::Survey(place), place, Operation::ReadChangedZones);
         }
@@ -230,16 +230,16 @@ impl Target {
 
     /// A device has returned its changed zones: notifies hosts, if there are any.
     pub(crate) fn surveyed(&mut self, place: NamespaceIndex, outcome: Outcome) {
-        let surveyed = &mut self.namespaces[place];
+        let surveyed = self.subsystems.namespace_mut(place);
         surveyed.is_surveyed = false;
-        let (is_removed, zone_count) = (surveyed.is_removed(), surveyed.config.geometry.zone_count);
+        let (is_removed, zone_count) = (surveyed.is_removed(), surveyed.config().geometry.zone_count);
         let Outcome::ChangedZones(mut news) = outcome else { return };
         // The namespace may have shrunk meanwhile.
         news.zones.retain(|zone| zone.0 < zone_count);
         if !is_removed && (news.overflowed || !news.zones.is_empty()) {
             self.note_changed_zones(place, &news);
-            let namespace = &self.namespaces[place];
-            let (subsystem, namespace) = (namespace.subsystem, namespace.id());
+            let namespace = self.subsystems.namespace(place);
+            let (subsystem, namespace) = (namespace.subsystem(), namespace.id());
             for key in self.controllers.keys() {
                 let controller = self.controllers.get_mut(key).expect("the key is in the table");
                 if controller.subsystem == Some(subsystem) {
@@ -252,8 +252,8 @@ impl Target {
 
     /// Adds changed zones to the lists of all controllers that have the namespace.
     pub(super) fn note_changed_zones(&mut self, place: NamespaceIndex, news: &ChangedZoneList) {
-        let namespace = &self.namespaces[place];
-        let (subsystem, namespace) = (namespace.subsystem, namespace.id());
+        let namespace = self.subsystems.namespace(place);
+        let (subsystem, namespace) = (namespace.subsystem(), namespace.id());
         for key in self.controllers.keys() {
             let controller = self.controllers.get_mut(key).expect("the key is in the table");
             if controller.subsystem == Some(subsystem) {
@@ -269,11 +269,7 @@ impl Target {
 
     /// Sets the health of a device, and reports a new warning to hosts.
     pub fn set_health(&mut self, _now: Instant, device: DeviceKey, health: DeviceHealth) {
-        let mut news = 0;
-        for namespace in self.namespaces.values_mut().filter(|namespace| namespace.is_served_by(device)) {
-            news |= health.warnings() & !namespace.health.warnings();
-            namespace.health = health;
-        }
+        let news = self.subsystems.set_health(device, health);
         if news != 0 {
             self.raise(device, |events, _| events.warnings |= news);
         }
@@ -285,11 +281,11 @@ impl Target {
     /// Notifies hosts of changes of their registrations and reservations of a namespace, unless
     /// they have masked them.
     pub(crate) fn notify_of_reservations(&mut self, place: NamespaceIndex, notices: &[(HostId, ReservationNotice)]) {
-        let namespace = &self.namespaces[place];
+        let namespace = self.subsystems.namespace(place);
         if namespace.is_removed() {
             return;
         }
-        let (subsystem, namespace) = (namespace.subsystem, namespace.id());
+        let (subsystem, namespace) = (namespace.subsystem(), namespace.id());
         for &(host, notice) in notices {
             for key in self.controllers.keys() {
                 let controller = self.controllers.get_mut(key).expect("the key is in the table");
@@ -319,7 +315,7 @@ impl Target {
     /// Whether the hottest device of a controller's namespaces is beyond a threshold of its host.
     pub(super) fn is_temperature_beyond(&self, controller: &Controller) -> bool {
         let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return false };
-        let temperatures = subsystem.namespaces().map(|it| self.namespaces[it].health.temperature_kelvin);
+        let temperatures = subsystem.namespaces().map(|it| self.subsystems.namespace(it).health().temperature_kelvin);
         temperatures.max().is_some_and(|hottest| controller.features.is_beyond_thresholds(hottest.into()))
     }
 
@@ -378,7 +374,7 @@ impl Target {
 
     /// The discovery log page of these hosts has changed.
     pub(crate) fn note_discovery_change(&mut self, is_concerned: impl Fn(&Nqn) -> bool) {
-        self.discovery_generation += 1;
+        self.subsystems.note_discovery_change();
         self.with_controllers_of(None, |controller| {
             controller.events.discovery_pending |= is_concerned(&controller.host);
         });
@@ -410,9 +406,8 @@ impl Target {
         for key in self.controllers.keys() {
             let controller = self.controllers.get_mut(key).expect("the key is in the table");
             let mut noted = false;
-            let of_device = self.namespaces.values().filter(|it| it.is_served_by(device));
-            for namespace in of_device {
-                if controller.subsystem == Some(namespace.subsystem) {
+            for namespace in self.subsystems.of_device(device) {
+                if controller.subsystem == Some(namespace.subsystem()) {
                     note(&mut controller.events, namespace.id());
                     noted = true;
                 }

@@ -12,7 +12,7 @@ use crate::connection::receive::Answer;
 use crate::connection::{Reply, transfer::check_host_buffer};
 use crate::effects::ConnectionId;
 use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
-use crate::namespace::NamespaceIndex;
+use crate::subsystems::{NamespaceIndex, Subsystems};
 use crate::target::Target;
 
 /// Bit 2 of what Select 011b returns: the feature can be changed (NVMe Base 2.0, Figure 195).
@@ -85,6 +85,61 @@ impl Features {
     }
 }
 
+impl Controller {
+    /// Indexes of the namespaces that a checked identifier names, as far as they can persist
+    /// reservations.
+    fn persistent_namespaces(
+        &self,
+        subsystems: &Subsystems,
+        namespace: u32,
+    ) -> Result<Vec<NamespaceIndex>, StatusCode> {
+        let subsystem = self.subsystem.map(|place| &subsystems[place]).ok_or(StatusCode::INVALID_FIELD)?;
+        let can_keep = |place: &NamespaceIndex| subsystems.namespace(*place).persistence.is_possible;
+        let places: Vec<NamespaceIndex> = match namespace {
+            ALL_NAMESPACES => subsystem.namespaces().filter(can_keep).collect(),
+            one => subsystem.namespace(one).into_iter().filter(can_keep).collect(),
+        };
+        if places.is_empty() { Err(StatusCode::INVALID_FIELD) } else { Ok(places) }
+    }
+
+    /// Checks that a feature may be used with a namespace identifier.
+    fn check_scope(&self, subsystems: &Subsystems, feature: Feature, namespace: u32) -> Result<(), StatusCode> {
+        let is_known = subsystems.namespace_of(self.subsystem, namespace).is_some();
+        match namespace {
+            // Error Recovery has controller scope here, and hosts use it with that too.
+            0 if is_kept_for_namespaces(feature) => Err(StatusCode::INVALID_NAMESPACE),
+            0 | ALL_NAMESPACES => Ok(()),
+            _ if !is_known => Err(StatusCode::INVALID_NAMESPACE),
+            _ if is_of_a_namespace(feature) => Ok(()),
+            _ => Err(StatusCode::FEATURE_NOT_NAMESPACE_SPECIFIC),
+        }
+    }
+
+    /// The namespaces that a checked identifier names: one or all.
+    fn namespaces_named(&self, subsystems: &Subsystems, namespace: u32) -> Vec<NamespaceId> {
+        let Some(subsystem) = self.subsystem.map(|place| &subsystems[place]) else { return Vec::new() };
+        match namespace {
+            ALL_NAMESPACES => subsystem.namespaces().map(|place| subsystems.namespace(place).id()).collect(),
+            one => vec![NamespaceId(one)],
+        }
+    }
+
+    /// Checks that a controller has a feature.
+    fn check_feature(&self, subsystems: &Subsystems, feature: Feature) -> Result<(), StatusCode> {
+        let has = match (self.subsystem, feature) {
+            (None, _) => matches!(feature, Feature::AsyncEventConfiguration | Feature::KeepAliveTimer),
+            // Only with a volatile write cache (NVMe Base 2.0, section 5.27.1.4).
+            (Some(place), Feature::VolatileWriteCache) => subsystems[place].volatile_write_cache,
+            // Only if a device can persist reservations.
+            (Some(place), Feature::ReservationPersistence) => {
+                subsystems[place].namespaces().any(|it| subsystems.namespace(it).persistence.is_possible)
+            }
+            (Some(_), _) => true,
+        };
+        if has { Ok(()) } else { Err(StatusCode::INVALID_FIELD) }
+    }
+}
+
 impl Target {
     /// Get Features.
     pub(super) fn get_features(
@@ -97,9 +152,9 @@ impl Target {
         let feature = Feature::try_from(request.feature).map_err(|_| StatusCode::INVALID_FIELD)?;
         let select = Select::try_from(request.select).map_err(|_| StatusCode::INVALID_FIELD)?;
         let controller = self.controllers.get(key).expect("a queue's controller exists");
-        self.check_feature(controller, feature)?;
+        controller.check_feature(&self.subsystems, feature)?;
         let namespace = entry.namespace.get();
-        self.check_scope(controller, feature, namespace)?;
+        controller.check_scope(&self.subsystems, feature, namespace)?;
         if is_kept_for_namespaces(feature) && namespace == ALL_NAMESPACES {
             return Err(StatusCode::INVALID_NAMESPACE);
         }
@@ -122,7 +177,7 @@ impl Target {
             Feature::ErrorRecovery => features.error_recovery,
             Feature::VolatileWriteCache => features.volatile_write_cache,
             Feature::NumberOfQueues => {
-                let granted = features.io_queues(self.config.limits.io_queues);
+                let granted = features.io_queues(self.limits.io_queues);
                 QueueCounts { submission: granted.into(), completion: granted.into() }.encode()
             }
             Feature::WriteAtomicity => features.write_atomicity,
@@ -148,8 +203,8 @@ impl Target {
             }
             Feature::ReservationNotificationMask => features.reservation_mask(NamespaceId(namespace)),
             Feature::ReservationPersistence => {
-                let persists =
-                    self.namespaces[self.persistent_namespaces(controller, namespace)?[0]].reservations.persists();
+                let first = controller.persistent_namespaces(&self.subsystems, namespace)?[0];
+                let persists = self.subsystems.namespace(first).reservations().persists();
                 u32::from(persists && select == Select::Current)
             }
         };
@@ -169,30 +224,14 @@ impl Target {
         }
         let controller = self.controllers.get(key).expect("a queue's controller exists");
         let namespace = entry.namespace.get();
-        self.check_feature(controller, Feature::ReservationPersistence)?;
-        self.check_scope(controller, Feature::ReservationPersistence, namespace)?;
-        let places = self.persistent_namespaces(controller, namespace)?;
+        controller.check_feature(&self.subsystems, Feature::ReservationPersistence)?;
+        controller.check_scope(&self.subsystems, Feature::ReservationPersistence, namespace)?;
+        let places = controller.persistent_namespaces(&self.subsystems, namespace)?;
         // The change could only be saved once the commands of the namespace are resumed.
-        if places.iter().any(|&place| self.namespaces[place].is_paused()) {
+        if places.iter().any(|&place| self.subsystems.namespace(place).is_paused()) {
             return Err(StatusCode::COMMAND_INTERRUPTED);
         }
         self.persist_reservations(id, entry, &places, entry.cdw11.get() & 1 != 0)
-    }
-
-    /// Indexes of the namespaces that a checked identifier names, as far as they can persist
-    /// reservations.
-    fn persistent_namespaces(
-        &self,
-        controller: &Controller,
-        namespace: u32,
-    ) -> Result<Vec<NamespaceIndex>, StatusCode> {
-        let subsystem = controller.subsystem.map(|place| &self.subsystems[place]).ok_or(StatusCode::INVALID_FIELD)?;
-        let can_keep = |place: &NamespaceIndex| self.namespaces[*place].persistence.is_possible;
-        let places: Vec<NamespaceIndex> = match namespace {
-            ALL_NAMESPACES => subsystem.namespaces().filter(can_keep).collect(),
-            one => subsystem.namespace(one).into_iter().filter(can_keep).collect(),
-        };
-        if places.is_empty() { Err(StatusCode::INVALID_FIELD) } else { Ok(places) }
     }
 
     /// Set Features, with its data where it has any.
@@ -209,10 +248,10 @@ impl Target {
             return Err(StatusCode::FEATURE_NOT_SAVEABLE);
         }
         let controller = self.controllers.get(key).expect("a queue's controller exists");
-        self.check_feature(controller, feature)?;
-        self.check_scope(controller, feature, entry.namespace.get())?;
-        let namespaces = self.namespaces_named(controller, entry.namespace.get());
-        let limit = self.config.limits.io_queues;
+        controller.check_feature(&self.subsystems, feature)?;
+        controller.check_scope(&self.subsystems, feature, entry.namespace.get())?;
+        let namespaces = controller.namespaces_named(&self.subsystems, entry.namespace.get());
+        let limit = self.limits.io_queues;
         let supported = match controller.subsystem {
             Some(_) => notices::NAMESPACE_ATTRIBUTE | notices::ZONE_DESCRIPTOR | 0xff,
             None => notices::DISCOVERY_LOG_PAGE,
@@ -294,43 +333,6 @@ impl Target {
         check_host_buffer(entry, data.len() as u32, false)?;
         self.respond_with_data(id, entry.command_id.get(), &[data], 0);
         Ok(Answer::Later)
-    }
-
-    /// Checks that a feature may be used with a namespace identifier.
-    fn check_scope(&self, controller: &Controller, feature: Feature, namespace: u32) -> Result<(), StatusCode> {
-        let is_known = controller.subsystem.is_some_and(|it| self.subsystems[it].namespace(namespace).is_some());
-        match namespace {
-            // Error Recovery has controller scope here, and hosts use it with that too.
-            0 if is_kept_for_namespaces(feature) => Err(StatusCode::INVALID_NAMESPACE),
-            0 | ALL_NAMESPACES => Ok(()),
-            _ if !is_known => Err(StatusCode::INVALID_NAMESPACE),
-            _ if is_of_a_namespace(feature) => Ok(()),
-            _ => Err(StatusCode::FEATURE_NOT_NAMESPACE_SPECIFIC),
-        }
-    }
-
-    /// The namespaces that a checked identifier names: one or all.
-    fn namespaces_named(&self, controller: &Controller, namespace: u32) -> Vec<NamespaceId> {
-        let Some(subsystem) = controller.subsystem.map(|place| &self.subsystems[place]) else { return Vec::new() };
-        match namespace {
-            ALL_NAMESPACES => subsystem.namespaces().map(|place| self.namespaces[place].id()).collect(),
-            one => vec![NamespaceId(one)],
-        }
-    }
-
-    /// Checks that a controller has a feature.
-    fn check_feature(&self, controller: &Controller, feature: Feature) -> Result<(), StatusCode> {
-        let has = match (controller.subsystem, feature) {
-            (None, _) => matches!(feature, Feature::AsyncEventConfiguration | Feature::KeepAliveTimer),
-            // Only with a volatile write cache (NVMe Base 2.0, section 5.27.1.4).
-            (Some(place), Feature::VolatileWriteCache) => self.subsystems[place].volatile_write_cache,
-            // Only if a device can persist reservations.
-            (Some(place), Feature::ReservationPersistence) => {
-                self.subsystems[place].namespaces().any(|it| self.namespaces[it].persistence.is_possible)
-            }
-            (Some(_), _) => true,
-        };
-        if has { Ok(()) } else { Err(StatusCode::INVALID_FIELD) }
     }
 }
 

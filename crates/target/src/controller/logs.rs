@@ -17,7 +17,7 @@ use crate::connection::{Request, TransferTag, Work};
 use crate::effects::ConnectionId;
 use crate::health::DeviceHealth;
 use crate::limits::{ERROR_LOG_ENTRIES, LOG_PAGE_BYTES_MAX};
-use crate::namespace::NamespaceIndex;
+use crate::subsystems::NamespaceIndex;
 use crate::target::Target;
 
 const IO_PAGES: [LogPage; 8] = [
@@ -79,7 +79,7 @@ impl Target {
             LogPage::ErrorInformation => controller.error_page(),
             LogPage::Smart => self.smart_page(controller, namespace)?,
             LogPage::FirmwareSlot => {
-                let firmware = self.subsystem_of(controller).map_or("", |subsystem| &subsystem.firmware);
+                let firmware = controller.subsystem.map_or("", |index| &self.subsystems.config_of(index).firmware);
                 FirmwareSlots::only(firmware).map_err(|_| StatusCode::INTERNAL_ERROR)?.bytes().to_vec()
             }
             LogPage::ChangedNamespaces => {
@@ -88,7 +88,7 @@ impl Target {
             LogPage::CommandEffects => self.effects_page(controller, request.command_set)?,
             LogPage::Discovery => {
                 let reached_at = self.connections.get(id).and_then(|connection| connection.local.as_deref());
-                self.discovery_page(&controller.host, controller.portal, reached_at)
+                self.subsystems.discovery_page(&controller.host, controller.portal, reached_at)
             }
             LogPage::ReservationNotification => controller.events.reservation_page().bytes().to_vec(),
             LogPage::ChangedZones => return self.read_changed_zones(id, key, entry),
@@ -104,7 +104,7 @@ impl Target {
     }
 
     fn effects_page(&self, controller: &Controller, command_set: u8) -> Result<Vec<u8>, StatusCode> {
-        let zoned = controller.subsystem.is_some_and(|place| self.subsystems[place].zoned);
+        let zoned = self.subsystems.has_zones(controller.subsystem);
         let set = CommandSet::try_from(command_set)
             .ok()
             .filter(|&set| set != CommandSet::Zoned || zoned)
@@ -129,7 +129,7 @@ impl Target {
             health.warnings |= warning::TEMPERATURE;
         }
         for namespace in self.subsystems[place].namespaces() {
-            let device = &self.namespaces[namespace].health;
+            let device = self.subsystems.namespace(namespace).health();
             health.warnings |= device.warnings();
             health.temperature_kelvin = health.temperature_kelvin.max(device.temperature_kelvin);
             health.spare_percent = health.spare_percent.min(device.spare_percent);
@@ -138,10 +138,7 @@ impl Target {
             health.power_on_hours = health.power_on_hours.max(device.power_on_hours.into());
             health.unsafe_shutdowns += u128::from(device.unsafe_shutdowns);
         }
-        // Counters never decrease: those of removed namespaces are included.
-        let own = self.namespaces.values().filter(|it| it.subsystem == place);
-        let removed = &self.subsystems[place].removed_statistics;
-        for counts in own.map(|namespace| &namespace.statistics).chain([removed]) {
+        for counts in self.subsystems.statistics_of(place) {
             health.read_bytes += u128::from(counts.read_bytes);
             health.written_bytes += u128::from(counts.written_bytes);
             health.read_commands += u128::from(counts.reads);
@@ -159,14 +156,14 @@ impl Target {
         entry: &SubmissionEntry,
     ) -> Result<Answer, StatusCode> {
         let controller = self.controllers.get(key).expect("a queue's controller exists");
-        let namespace = controller
-            .subsystem
-            .and_then(|place| self.subsystems[place].namespace(entry.namespace.get()))
+        let namespace = self
+            .subsystems
+            .namespace_of(controller.subsystem, entry.namespace.get())
             .ok_or(StatusCode::INVALID_NAMESPACE)?;
-        if !self.namespaces[namespace].format.zoned {
+        if !self.subsystems.namespace(namespace).format().zoned {
             return Err(StatusCode::INVALID_FIELD);
         }
-        if self.namespaces[namespace].is_paused() {
+        if self.subsystems.namespace(namespace).is_paused() {
             return self.known_changed_zones(id, key, entry, namespace);
         }
         let work = Work::ChangedZones { entry: Box::new(*entry), namespace };
@@ -186,10 +183,11 @@ impl Target {
         place: NamespaceIndex,
     ) -> Result<Answer, StatusCode> {
         let request = request_of(entry);
-        let namespace = self.namespaces[place].id();
+        let namespace = self.subsystems.namespace(place).id();
         let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
         let list = controller.events.changed_zones(namespace, false);
-        let data = window_of(&request, ChangedZonePage::of(&list, self.geometry(place)).bytes())?;
+        let data =
+            window_of(&request, ChangedZonePage::of(&list, self.subsystems.namespace(place).geometry()).bytes())?;
         if !request.retain_event {
             let controller = self.controllers.get_mut(key).expect("the controller was just found");
             controller.events.changed_zones(namespace, true);
@@ -212,18 +210,18 @@ impl Target {
             return self.end_request(id, tag, status.into(), 0);
         };
         let request = request_of(&entry);
-        let list = if self.namespaces[place].is_removed() {
+        let list = if self.subsystems.namespace(place).is_removed() {
             // The lists of controllers are of another namespace with this identifier, if any.
             *news
         } else {
-            let zone_count = self.geometry(place).zone_count;
+            let zone_count = self.subsystems.namespace(place).geometry().zone_count;
             news.zones.retain(|zone| zone.0 < zone_count);
             self.note_changed_zones(place, &news);
-            let namespace = self.namespaces[place].id();
+            let namespace = self.subsystems.namespace(place).id();
             let controller = self.controllers.get_mut(key).expect("a queue's controller exists");
             controller.events.changed_zones(namespace, !request.retain_event)
         };
-        let page = ChangedZonePage::of(&list, self.geometry(place));
+        let page = ChangedZonePage::of(&list, self.subsystems.namespace(place).geometry());
         match window_of(&request, page.bytes()) {
             Ok(data) => self.end_request_with_data(id, tag, &[data]),
             Err(status) => self.end_request(id, tag, status, 0),

@@ -12,7 +12,7 @@ use crate::connection::handshake::Refusal;
 use crate::effects::{CloseReason, ConnectionId, Effect, Event};
 use crate::limits::KEEP_ALIVE_TIMEOUT_MAX_MS;
 use crate::slots::slot_key;
-use crate::subsystem::SubsystemIndex;
+use crate::subsystems::SubsystemIndex;
 use crate::target::Target;
 
 mod admin;
@@ -211,7 +211,7 @@ impl Target {
         }
         // Discovery controllers have an admin queue only; other controllers have as many I/O queues
         // as the host was granted.
-        if place.is_none() || queue > controller.features.io_queues(self.config.limits.io_queues) {
+        if place.is_none() || queue > controller.features.io_queues(self.limits.io_queues) {
             return Err(Refusal::command_field(at::QUEUE_ID));
         }
         // Admin first: an unauthenticated host must not reach the controller of another through an
@@ -248,7 +248,7 @@ impl Target {
             Some(place) => self.subsystems[place].nqn.clone(),
             None => Nqn::discovery(),
         };
-        self.drop_held_shutdowns(key);
+        self.subsystems.drop_held_shutdowns(key);
         self.effects.push_back(Effect::Event(Event::ControllerRemoved {
             host: controller.host.clone(),
             subsystem,
@@ -286,7 +286,7 @@ impl Target {
         if nqn.is_discovery() {
             return Ok(None);
         }
-        self.subsystem_named(nqn).map(Some).ok_or(Refusal::data_field(at::SUBSYSTEM_NQN))
+        self.subsystems.find(nqn).map(Some).ok_or(Refusal::data_field(at::SUBSYSTEM_NQN))
     }
 
     /// Whether a host may connect to a subsystem, and the authentication it has to pass for it.
@@ -294,11 +294,10 @@ impl Target {
         // Any host may connect to the discovery service, which reports to each host only the
         // subsystems it may access.
         let Some(place) = place else { return Ok(None) };
-        let config_place = self.subsystems[place].place.expect("hosts connect to configured subsystems only");
-        let subsystem = &self.config.subsystems[config_place];
+        let subsystem = self.subsystems.config_of(place);
         let access = subsystem.access(host).ok_or_else(Refusal::host)?;
         Ok(access.secret.map(|secret| {
-            let (policy, random) = (&self.config.auth_policy, &mut self.random);
+            let (policy, random) = (&self.subsystems.config().auth_policy, &mut self.random);
             let machine = crate::auth::machine(host, &subsystem.nqn, secret, access.controller_secret, policy, random);
             Box::new(Auth { machine: Some(machine), has_begun: false, step: None, passed: false, failed: false })
         }))

@@ -6,7 +6,7 @@ use zonda_zoned::{Instant, Operation};
 
 use super::{Controller, ControllerKey, events::Events, features::Features};
 use crate::connection::Reply;
-use crate::namespace::NamespaceIndex;
+use crate::subsystems::NamespaceIndex;
 use crate::target::{Owner, Target};
 
 /// CAP.TO: the controller is ready at once; hosts wait up to 7.5 s for it all the same.
@@ -51,9 +51,9 @@ impl Target {
     }
 
     fn capabilities(&self, controller: &Controller) -> Capabilities {
-        let zoned = controller.subsystem.is_some_and(|place| self.subsystems[place].zoned);
+        let zoned = self.subsystems.has_zones(controller.subsystem);
         Capabilities {
-            queue_entries_max: self.config.limits.queue_entries - 1,
+            queue_entries_max: self.limits.queue_entries - 1,
             ready_timeout_500ms: READY_TIMEOUT_500MS,
             nvm_command_set: true,
             all_command_sets: zoned,
@@ -120,21 +120,18 @@ impl Target {
         let volatile: Vec<NamespaceIndex> = match controller.subsystem {
             Some(place) => self.subsystems[place]
                 .namespaces()
-                .filter(|&namespace| self.namespaces[namespace].config.volatile_write_cache)
+                .filter(|&namespace| self.subsystems.namespace(namespace).config().volatile_write_cache)
                 .collect(),
             None => Vec::new(),
         };
         // One more than the flushes, removed once all are submitted.
         controller.flushes += 1;
         for namespace in volatile {
-            let served = &mut self.namespaces[namespace];
+            let served = self.subsystems.namespace_mut(namespace);
             if !served.is_paused() {
                 self.submit(Owner::Shutdown(key), namespace, Operation::Flush);
-            } else if served.held_shutdowns.contains(&key) {
-                // One flush after the pause is enough for any number of shutdowns before it.
+            } else if !served.hold_shutdown(key) {
                 continue;
-            } else {
-                served.held_shutdowns.push(key);
             }
             self.controllers.get_mut(key).expect("the controller was just found").flushes += 1;
         }

@@ -8,7 +8,7 @@ use super::{Controller, ControllerKey};
 use crate::effects::ConnectionId;
 use crate::limits::Limits;
 use crate::slots::Slots;
-use crate::subsystem::SubsystemIndex;
+use crate::subsystems::SubsystemIndex;
 
 /// The controllers of all subsystems and of the discovery service.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Invariants that hold between any two events.
 
-use crate::connection::Phase;
+use std::collections::BTreeSet;
+
+use crate::connection::{Phase, Work};
 use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
 use crate::reservations::{Fence, ReservationRequestKey};
 use crate::target::{Owner, Target};
-
-mod configuration;
 
 impl Target {
     /// Checks all invariants. Slow: for tests and simulation.
@@ -17,9 +17,11 @@ impl Target {
         self.check_commands();
         self.check_controllers();
         self.check_reservations();
-        self.check_configuration();
+        self.subsystems.check_invariants(|index| self.controllers.has_any_of(index));
+        self.check_namespaces();
+        self.check_held();
         self.budget.check_invariants(self.connections.iter().map(|(_, connection)| &connection.account));
-        let limits = &self.config.limits;
+        let limits = &self.limits;
         assert!(self.connections.len() <= limits.connections, "connections are within their limit");
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
         assert!(self.half_open.pins_are_within_limits(), "pinned connections are within their limits");
@@ -47,7 +49,7 @@ impl Target {
     }
 
     fn check_connections(&self) {
-        let limits = &self.config.limits;
+        let limits = &self.limits;
         for (id, connection) in self.connections.iter() {
             connection.requests.check_invariants(limits);
             for (tag, request) in connection.requests.iter() {
@@ -92,19 +94,11 @@ impl Target {
     }
 
     fn check_reservations(&self) {
-        for (_, namespace) in self.namespaces.iter() {
-            namespace.reservations.check_invariants();
-            namespace.persistence.check_invariants(namespace.is_paused());
-            assert!(
-                namespace.persistence.is_possible || !namespace.reservations.persists(),
-                "a namespace that cannot save reservations does not claim to persist them"
-            );
-        }
         assert!(
             self.reservation_requests.len() <= RESERVATION_REQUESTS_MAX,
             "reservation commands are within their limit"
         );
-        let waiting = self.namespaces.iter().flat_map(|(_, namespace)| namespace.persistence.requests());
+        let waiting = self.subsystems.namespaces().flat_map(|(_, namespace)| namespace.persistence.requests());
         let waiting: Vec<ReservationRequestKey> = waiting.chain(self.fences.iter().map(Fence::request)).collect();
         for (key, request) in self.reservation_requests.iter() {
             assert_eq!(
@@ -127,11 +121,67 @@ impl Target {
         }
     }
 
+    fn check_namespaces(&self) {
+        for (place, namespace) in self.subsystems.namespaces() {
+            let mut count = 0;
+            for (_, command) in self.commands.iter().filter(|(_, command)| command.namespace == place) {
+                count += 1;
+                assert_eq!(command.device, namespace.config().device, "a command is at the device of its namespace");
+            }
+            assert_eq!(namespace.commands_at_device(), count, "commands at the device are counted");
+            for controller in namespace.held_shutdowns() {
+                assert!(self.controllers.get(*controller).is_some(), "a shutdown that waits has a controller");
+            }
+        }
+    }
+
+    /// Requests refer to namespaces in the table, and those that wait for one are in its list.
+    fn check_held(&self) {
+        let mut held = BTreeSet::new();
+        for (id, connection) in self.connections.iter() {
+            for (tag, request) in connection.requests.iter() {
+                let (Work::Io { namespace, .. } | Work::ChangedZones { namespace, .. }) = request.work else {
+                    continue;
+                };
+                assert!(
+                    !self.subsystems.namespace(namespace).is_removed() || request.device_command().is_some(),
+                    "requests of a removed namespace are at the device"
+                );
+                if request.is_held() {
+                    held.insert((namespace, id, tag));
+                }
+            }
+        }
+        let mut listed = BTreeSet::new();
+        for (place, namespace) in self.subsystems.namespaces() {
+            for (connection, tag) in namespace.held() {
+                assert!(listed.insert((place, connection, tag)), "a request is listed once");
+            }
+        }
+        assert_eq!(held, listed, "the requests that wait for a namespace are in its list");
+    }
+
     fn check_controllers(&self) {
         for (key, controller) in self.controllers.iter() {
             for queue in controller.queues() {
                 let connection = self.connections.get(queue).expect("a controller's queue exists");
                 assert_eq!(connection.controller(), Some(key), "a queue belongs to its controller");
+            }
+            let Some(index) = controller.subsystem() else { continue };
+            let subsystem = &self.subsystems[index];
+            for namespace in controller.known_namespaces() {
+                assert!(
+                    subsystem.namespace(namespace.0).is_some() || subsystem.is_removed(),
+                    "{key:?} has events of namespaces of its subsystem only"
+                );
+            }
+            for queue in controller.queues() {
+                let connection = self.connections.get(queue).expect("a controller's queue exists");
+                assert_eq!(
+                    connection.is_draining,
+                    subsystem.is_removed(),
+                    "connections of removed subsystems, and no others, drain"
+                );
             }
         }
     }

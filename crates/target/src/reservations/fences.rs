@@ -10,7 +10,7 @@ use zonda_nvme::HostId;
 use zonda_zoned::Instant;
 
 use super::ReservationRequestKey;
-use crate::namespace::NamespaceIndex;
+use crate::subsystems::NamespaceIndex;
 use crate::target::{CommandKey, Owner, Target};
 
 /// A preemption that waits.

@@ -28,7 +28,7 @@ use crate::connection::receive::{Answer, Needed};
 use crate::connection::transfer::check_host_buffer;
 use crate::effects::ConnectionId;
 use crate::limits::LOG_PAGE_BYTES_MAX;
-use crate::namespace::NamespaceIndex;
+use crate::subsystems::NamespaceIndex;
 use crate::target::Target;
 use persistence::ReservationAction;
 
@@ -68,10 +68,9 @@ impl Target {
     /// [`reservation_changes`](Target::reservation_changes) does.
     #[must_use]
     pub fn unregistered_access(&self, device: DeviceKey) -> UnregisteredAccess {
-        let of_device = self.namespaces.values().filter(|it| it.is_served_by(device));
-        of_device.fold(UnregisteredAccess::ALL, |all, namespace| {
+        self.subsystems.of_device(device).fold(UnregisteredAccess::ALL, |all, namespace| {
             // A host over Fabrics never has this identifier.
-            let permits = |access| namespace.reservations.permits(HostId([0; 16]), access);
+            let permits = |access| namespace.reservations().permits(HostId([0; 16]), access);
             UnregisteredAccess {
                 reads: all.reads && permits(Access::Read),
                 writes: all.writes && permits(Access::Write),
@@ -82,7 +81,7 @@ impl Target {
     /// How often reservations have changed since the target was created.
     #[must_use]
     pub fn reservation_changes(&self) -> u64 {
-        self.reservation_changes
+        self.subsystems.reservation_changes()
     }
 
     /// Checks a command of a host against the reservation of a namespace.
@@ -93,7 +92,7 @@ impl Target {
         namespace: NamespaceIndex,
         request: &IoRequest,
     ) -> Result<(), StatusCode> {
-        if self.namespaces[namespace].reservations.permits(host, access_of(request)) {
+        if self.subsystems.namespace(namespace).reservations().permits(host, access_of(request)) {
             Ok(())
         } else {
             Err(StatusCode::RESERVATION_CONFLICT)
@@ -108,7 +107,7 @@ impl Target {
         place: NamespaceIndex,
         request: &IoRequest,
     ) -> Result<(), StatusCode> {
-        if self.namespaces[place].reservations.kind().is_none() {
+        if self.subsystems.namespace(place).reservations().kind().is_none() {
             return Ok(());
         }
         let host = self.host_of(id).expect("only a connected queue has I/O commands");
@@ -145,8 +144,8 @@ impl Target {
 
     /// The registrants of a namespace with their controllers, and the reservation.
     fn reservation_status(&self, place: NamespaceIndex) -> ReservationStatus {
-        let namespace = &self.namespaces[place];
-        let reservations = &namespace.reservations;
+        let namespace = self.subsystems.namespace(place);
+        let reservations = namespace.reservations();
         let mut controllers = Vec::new();
         for registrant in reservations.registrants() {
             let of_controller = |controller_id| RegisteredController {
@@ -156,7 +155,7 @@ impl Target {
                 is_holder: reservations.is_holder(registrant.host),
             };
             let before = controllers.len();
-            let all = self.controllers.of(Some(namespace.subsystem));
+            let all = self.controllers.of(Some(namespace.subsystem()));
             let own = all.filter(|controller| controller.host_id == registrant.host);
             controllers.extend(own.map(|controller| of_controller(controller.id)));
             if controllers.len() == before {
@@ -179,9 +178,9 @@ impl Target {
     ) -> Result<(NamespaceIndex, HostId), StatusCode> {
         let controller = self.connections.get(id).and_then(|connection| connection.controller());
         let controller = controller.and_then(|key| self.controllers.get(key)).expect("a queue's controller exists");
-        let place = controller
-            .subsystem()
-            .and_then(|subsystem| self.subsystems[subsystem].namespace(entry.namespace.get()))
+        let place = self
+            .subsystems
+            .namespace_of(controller.subsystem(), entry.namespace.get())
             .ok_or(StatusCode::INVALID_NAMESPACE)?;
         Ok((place, controller.host_id))
     }

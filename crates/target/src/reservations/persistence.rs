@@ -19,8 +19,8 @@ use super::table::{Changes, Reservations};
 use crate::connection::receive::Answer;
 use crate::effects::{ConnectionId, Effect};
 use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
-use crate::namespace::{Namespace, NamespaceIndex};
 use crate::slots::slot_key;
+use crate::subsystems::{Namespace, NamespaceIndex};
 use crate::target::Target;
 use crate::{DeviceKey, TargetConfigError};
 
@@ -194,16 +194,14 @@ impl Target {
     /// # Panics
     /// If the device has no save in flight.
     pub fn on_reservations_saved(&mut self, now: Instant, device: DeviceKey, saved: bool) {
-        let is_saving = |it: &Namespace| it.config.device == device && it.persistence.is_saving();
-        let place = self.namespaces.iter().find(|(_, it)| is_saving(it)).map(|(place, _)| place);
+        let is_saving = |it: &Namespace| it.config().device == device && it.persistence.is_saving();
+        let place = self.subsystems.namespaces().find(|(_, it)| is_saving(it)).map(|(place, _)| place);
         let place = place.expect("a device saves only what was requested");
-        let change = self.namespaces[place].persistence.change.take().expect("the change was just found");
-        self.namespaces[place].persistence.is_in_doubt = !saved;
+        let change = self.subsystems.namespace_mut(place).persistence.change.take().expect("the change was just found");
+        self.subsystems.namespace_mut(place).persistence.is_in_doubt = !saved;
         let mut ended = vec![self.connection_of(change.request)];
         if saved {
-            if let Some(configured) = self.config.saved_reservations.get_mut(&device) {
-                *configured = change.next.to_saved().into();
-            }
+            self.subsystems.note_saved(device, || change.next.to_saved().into());
             self.install(place, change);
         } else {
             self.complete_request(change.request, Err(StatusCode::WRITE_FAULT));
@@ -221,7 +219,7 @@ impl Target {
 
     /// The namespace was removed, or the target drains: the reservation commands that wait end.
     pub(crate) fn end_waiting_reservations(&mut self, place: NamespaceIndex, status: StatusCode) {
-        for (request, _) in std::mem::take(&mut self.namespaces[place].persistence.waiting) {
+        for (request, _) in std::mem::take(&mut self.subsystems.namespace_mut(place).persistence.waiting) {
             self.complete_request(request, Err(status));
         }
     }
@@ -230,8 +228,8 @@ impl Target {
     /// whose changes have begun or ended.
     fn begin_waiting(&mut self, place: NamespaceIndex) -> Vec<ConnectionId> {
         let mut ended = Vec::new();
-        while self.namespaces[place].may_change_reservations()
-            && let Some((request, action)) = self.namespaces[place].persistence.waiting.pop_front()
+        while self.subsystems.namespace(place).may_change_reservations()
+            && let Some((request, action)) = self.subsystems.namespace_mut(place).persistence.waiting.pop_front()
         {
             let connection = self.connection_of(request);
             ended.push(connection);
@@ -255,7 +253,7 @@ impl Target {
         places: &[NamespaceIndex],
         action: ReservationAction,
     ) -> Result<Answer, StatusCode> {
-        if action.persists() && !places.iter().all(|&place| self.namespaces[place].persistence.is_possible) {
+        if action.persists() && !places.iter().all(|&place| self.subsystems.namespace(place).persistence.is_possible) {
             return Err(StatusCode::INVALID_FIELD);
         }
         if self.reservation_requests.len() >= RESERVATION_REQUESTS_MAX {
@@ -270,10 +268,10 @@ impl Target {
             is_aborted: false,
         });
         for &place in places {
-            if self.namespaces[place].may_change_reservations() {
+            if self.subsystems.namespace(place).may_change_reservations() {
                 self.begin_change(place, request, action);
             } else {
-                self.namespaces[place].persistence.waiting.push_back((request, action));
+                self.subsystems.namespace_mut(place).persistence.waiting.push_back((request, action));
             }
         }
         self.complete_request(request, Ok(()));
@@ -321,8 +319,8 @@ impl Target {
 
     fn begin_change(&mut self, place: NamespaceIndex, request: ReservationRequestKey, action: ReservationAction) {
         let fences = action.fences();
-        let namespace = &self.namespaces[place];
-        let (next, changes) = match action.apply(&namespace.reservations) {
+        let namespace = self.subsystems.namespace(place);
+        let (next, changes) = match action.apply(&namespace.reservations()) {
             Ok(_) if fences.is_some() && self.fences_and_saving() >= FENCES_MAX => {
                 return self.complete_request(request, Err(StatusCode::COMMAND_INTERRUPTED));
             }
@@ -330,12 +328,12 @@ impl Target {
             Err(status) => return self.complete_request(request, Err(status)),
         };
         let saved = next.to_saved();
-        let (before, in_doubt) = (namespace.reservations.to_saved(), namespace.persistence.is_in_doubt);
+        let (before, in_doubt) = (namespace.reservations().to_saved(), namespace.persistence.is_in_doubt);
         let must_wait = saved != before || in_doubt;
         let change = Change { next, notices: changes.notices, request, fences };
         if must_wait {
-            let device = namespace.config.device;
-            self.namespaces[place].persistence.change = Some(change);
+            let device = namespace.config().device;
+            self.subsystems.namespace_mut(place).persistence.change = Some(change);
             self.effects.push_back(Effect::SaveReservations { device, bytes: Bytes::from(saved) });
         } else {
             self.install(place, change);
@@ -345,8 +343,7 @@ impl Target {
     /// Makes a change visible to all hosts at once.
     fn install(&mut self, place: NamespaceIndex, change: Change) {
         let Change { next, notices, request, fences } = change;
-        self.namespaces[place].reservations = next;
-        self.reservation_changes += 1;
+        self.subsystems.set_reservations(place, next);
         self.notify_of_reservations(place, &notices);
         match fences {
             Some(host) => self.fence(request, place, host),
@@ -358,7 +355,7 @@ impl Target {
     /// saved.
     fn fences_and_saving(&self) -> usize {
         let fences = |it: &Namespace| it.persistence.change.as_ref().is_some_and(|it| it.fences.is_some());
-        self.fences.len() + self.namespaces.iter().filter(|(_, it)| fences(it)).count()
+        self.fences.len() + self.subsystems.namespaces().filter(|(_, it)| fences(it)).count()
     }
 
     /// A command has ended on one of its namespaces; it completes after the last of them.

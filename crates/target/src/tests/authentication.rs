@@ -219,7 +219,7 @@ fn authenticates_under_flood(mut flood: impl FnMut(&mut Testbed)) {
 }
 
 fn limits_of(testbed: &Testbed) -> &crate::Limits {
-    &testbed.target.config.limits
+    &testbed.target.limits
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn a_host_in_mid_exchange_does_not_wait_for_all_newer_exchanges_of_its_address()
 #[test]
 fn a_step_is_computed_elsewhere_and_its_queue_accepts_no_other_meanwhile() {
     let mut testbed = testbed();
-    testbed.target.config.limits.auth_steps = 3;
+    testbed.target.limits.auth_steps = 3;
     testbed.hold_steps = true;
     let [first, second, third] = [0; 3].map(|_| begin(&mut testbed, "192.0.2.9:5000"));
     assert_eq!(testbed.held_steps.len(), 2, "the third waits");

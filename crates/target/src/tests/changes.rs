@@ -20,7 +20,7 @@ use zonda_zoned::{Blocks, Geometry, NamespaceId, PayloadKind};
 use super::admin::{identify, log};
 use super::testbed::{HOST, SUBSYSTEM, Testbed, config, conventional, nqn, read, write, zoned};
 use crate::limits::NAMESPACE_TABLE_MAX;
-use crate::subsystem::is_zoned;
+use crate::subsystems::is_zoned;
 use crate::{
     ConnectionId, DeviceKey, HostAccess, HostEntry, NamespaceConfig, NamespaceOptions, SubsystemConfig, Target,
     TargetConfigError,

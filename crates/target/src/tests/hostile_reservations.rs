@@ -247,7 +247,7 @@ fn identifiers_of_64_bits_are_refused_in_reports_and_in_features() {
     let low = HostId(std::array::from_fn(|at| if at < 8 { 1 } else { 2 }));
     assert!(low != hosts[0].id && low.0[..8] == hosts[0].id.0[..8]);
     assert_eq!(testbed.acquire(hosts[0], EXCLUSIVE), SUCCESS);
-    assert!(!testbed.target.first_namespace().reservations.permits(low, crate::reservations::Access::Read));
+    assert!(!testbed.target.first_namespace().reservations().permits(low, crate::reservations::Access::Read));
 }
 
 #[test]

@@ -131,9 +131,9 @@ fn a_full_queue_waits_and_leaves_nothing_behind_when_its_host_disconnects() {
         testbed.start(lost, entry, &Bytes::new());
     }
     let command = testbed.start(kept, entry, &Bytes::new());
-    assert_eq!(testbed.target.first_namespace().held.len(), 33);
+    assert_eq!(testbed.target.first_namespace().held().count(), 33);
     testbed.close_socket(lost);
-    assert_eq!(testbed.target.first_namespace().held.len(), 1);
+    assert_eq!(testbed.target.first_namespace().held().count(), 1);
     testbed.submitted.clear();
     testbed.unpause();
     assert_eq!(testbed.submitted, ["read"]);
@@ -148,7 +148,7 @@ fn a_full_queue_waits_and_leaves_nothing_behind_when_its_host_disconnects() {
     let on = Configuration::enabled(Configuration::CSS_ALL).0;
     testbed.set(admin, Property::Configuration, (on | 1 << 14).into());
     testbed.close_socket(admin);
-    assert!(testbed.target.first_namespace().held_shutdowns.is_empty());
+    assert!(testbed.target.first_namespace().held_shutdowns().is_empty());
     testbed.submitted.clear();
     testbed.unpause();
     assert!(testbed.submitted.is_empty());

@@ -154,7 +154,7 @@ fn a_restart_restores_registrants_and_holder_and_others_stay_excluded() {
         assert_eq!(testbed.reserve(other, &preempt(AcquireAction::Preempt), 9, 1), CONFLICT);
         let release = ReservationCommand::Release { action: ReleaseAction::Release, kind_code: kind.code() };
         assert_eq!(testbed.reserve(owner, &release, owner.key, 0), SUCCESS);
-        assert_eq!(testbed.restarted().target.first_namespace().reservations.kind(), None, "the release persists");
+        assert_eq!(testbed.restarted().target.first_namespace().reservations().kind(), None, "the release persists");
     }
 }
 
@@ -221,11 +221,11 @@ fn a_command_completes_and_takes_effect_only_once_it_is_durable() {
     assert_eq!(testbed.notification(owner).data, [0; 64], "no host is notified yet");
     // Power is lost now: the change may be saved already, or not.
     let mut after = testbed.restarted();
-    assert_eq!(after.target.first_namespace().reservations.to_saved(), testbed.saved[&DEVICE]);
+    assert_eq!(after.target.first_namespace().reservations().to_saved(), testbed.saved[&DEVICE]);
     let requested = testbed.saving[0].1.clone();
     after = Testbed::of(persistent_config(requested.clone()));
-    assert_eq!(after.target.first_namespace().reservations.to_saved(), requested);
-    assert!(after.target.first_namespace().reservations.is_holder(other.id), "the whole change is restored");
+    assert_eq!(after.target.first_namespace().reservations().to_saved(), requested);
+    assert!(after.target.first_namespace().reservations().is_holder(other.id), "the whole change is restored");
 
     testbed.complete_save(true);
     assert_eq!(testbed.finish_reserve(other, preempts), SUCCESS);
@@ -434,7 +434,7 @@ fn hosts_without_identifier_registration_or_key_cannot_change_saved_reservations
             .restarted()
             .target
             .first_namespace()
-            .reservations
+            .reservations()
             .permits(unregistered.id, super::super::reservations::Access::Read)
     );
 }
@@ -558,7 +558,7 @@ proptest! {
                 Step::Keep { succeeds } if !testbed.saving.is_empty() => testbed.complete_save(succeeds),
                 Step::Keep { .. } => {}
                 Step::LosePower { is_saved } => {
-                    let seen = testbed.target.first_namespace().reservations.to_saved();
+                    let seen = testbed.target.first_namespace().reservations().to_saved();
                     if let Some((_, bytes)) = testbed.saving.front().filter(|_| is_saved) {
                         testbed.saved.insert(DEVICE, bytes.clone());
                     } else {
@@ -567,7 +567,7 @@ proptest! {
                     testbed = testbed.restarted();
                     testbed.hold_saves = true;
                     testbed.target.check_invariants();
-                    let reservations = &testbed.target.first_namespace().reservations;
+                    let reservations = testbed.target.first_namespace().reservations();
                     prop_assert_eq!(reservations.to_saved(), testbed.saved[&DEVICE].to_vec());
                     hosts = [1, 2, 3].map(|number| testbed.host(number));
                 }

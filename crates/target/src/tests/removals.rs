@@ -181,7 +181,7 @@ fn saved_reservations_are_not_deleted_and_restored_when_the_device_is_added_agai
     let options = NamespaceOptions { saved_reservations: Some(saved), ..NamespaceOptions::default() };
     testbed.change(|target| target.add_namespace(now, &nqn(SUBSYSTEM), same, options)).unwrap();
     assert_eq!(testbed.target.unregistered_access(DeviceKey(0)), UnregisteredAccess::NONE);
-    assert!(testbed.target.first_namespace().reservations.is_holder(host.id));
+    assert!(testbed.target.first_namespace().reservations().is_holder(host.id));
 }
 
 #[test]

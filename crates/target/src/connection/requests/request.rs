@@ -5,7 +5,7 @@ use zonda_nvme::SubmissionEntry;
 use zonda_nvme::io::IoRequest;
 
 use crate::controller::ErrorLocation;
-use crate::namespace::NamespaceIndex;
+use crate::subsystems::NamespaceIndex;
 use crate::target::CommandKey;
 
 /// A command that has not completed.

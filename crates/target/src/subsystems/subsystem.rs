@@ -6,9 +6,9 @@ use zonda_nvme::identify::{self, NvmController, ZnsController};
 use zonda_nvme::page::PageError;
 use zonda_zoned::{Geometry, Instant};
 
+use super::NamespaceIndex;
 use crate::config::{SubsystemConfig, TargetConfigError};
 use crate::limits::Limits;
-use crate::namespace::NamespaceIndex;
 use crate::slots::{OwnedKey, slot_key};
 use crate::statistics::NamespaceStatistics;
 
@@ -23,25 +23,25 @@ impl OwnedKey for SubsystemIndex {}
 pub(crate) struct Subsystem {
     pub(crate) nqn: Nqn,
     /// Index in the configuration; `None`: it was removed.
-    pub(crate) place: Option<usize>,
+    pub(super) place: Option<usize>,
     /// Indexes in the target's table, by namespace identifier.
     by_id: Vec<Option<NamespaceIndex>>,
     /// What controllers report.
     pub(crate) limits: TransferLimits,
     /// The limits of the present namespaces. They are greater than those that controllers report
     /// if a namespace was removed since the first of the controllers was created.
-    pub(crate) present_limits: TransferLimits,
+    pub(super) present_limits: TransferLimits,
     /// Whether controllers may have reported ZASL: there is a zoned namespace, or was one since the
     /// first of the controllers was created.
-    pub(crate) reports_append: bool,
+    pub(super) reports_append: bool,
     /// Whether any namespace has zones.
     pub(crate) zoned: bool,
     pub(crate) volatile_write_cache: bool,
     pub(crate) capacity_bytes: u128,
     /// Counters of all namespaces that have been removed.
-    pub(crate) removed_statistics: NamespaceStatistics,
+    pub(super) removed_statistics: NamespaceStatistics,
     /// After its removal, while it has controllers: when their connections are closed.
-    pub(crate) closes_at: Option<Instant>,
+    pub(super) closes_at: Option<Instant>,
 }
 
 /// Transfer limits of a subsystem's controllers, as exponents of the memory page.
@@ -79,7 +79,7 @@ impl Subsystem {
 
     /// The namespaces have become those of `config`: calculates what controllers report. With
     /// controllers, the limits that they have reported stay.
-    pub(crate) fn update(&mut self, config: &SubsystemConfig, limits: &Limits, has_controllers: bool) {
+    pub(super) fn update(&mut self, config: &SubsystemConfig, limits: &Limits, has_controllers: bool) {
         let greatest = config.namespaces.iter().map(|namespace| namespace.id.0).max().unwrap_or(0);
         self.by_id.resize(greatest as usize + 1, None);
         let geometries = || config.namespaces.iter().map(|namespace| &namespace.geometry);
@@ -96,9 +96,14 @@ impl Subsystem {
     }
 
     /// There is no controller: the next one reports the limits of the present namespaces.
-    pub(crate) fn report_present_limits(&mut self) {
+    pub(super) fn report_present_limits(&mut self) {
         self.limits = self.present_limits;
         self.reports_append = self.zoned;
+    }
+
+    /// Whether it was removed: hosts cannot name it any more.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.place.is_none()
     }
 
     /// The index of a namespace in the target's table.
@@ -108,7 +113,7 @@ impl Subsystem {
     }
 
     /// Sets the index of a namespace.
-    pub(crate) fn set_namespace(&mut self, id: u32, index: Option<NamespaceIndex>) {
+    pub(super) fn set_namespace(&mut self, id: u32, index: Option<NamespaceIndex>) {
         if self.by_id.len() <= id as usize {
             self.by_id.resize(id as usize + 1, None);
         }
@@ -192,7 +197,7 @@ impl TransferLimits {
 impl Subsystem {
     /// Whether a subsystem with controllers can have these namespaces; the limits that hosts have
     /// read must hold for all of them.
-    pub(crate) fn check_limits<'a>(
+    pub(super) fn check_limits<'a>(
         &self,
         geometries: &(impl Iterator<Item = &'a Geometry> + Clone),
         limits: &Limits,

@@ -2,58 +2,37 @@
 
 use std::collections::BTreeSet;
 
-use crate::connection::Work;
+use super::{Namespace, NamespaceIndex, SubsystemIndex, Subsystems, TransferLimits, is_zoned};
 use crate::limits::{NAMESPACE_TABLE_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
-use crate::namespace::{Namespace, NamespaceIndex};
-use crate::subsystem::{SubsystemIndex, TransferLimits, is_zoned};
-use crate::target::Target;
 
-impl Target {
-    pub(super) fn check_configuration(&self) {
+impl Subsystems {
+    /// # Panics
+    /// If an invariant is violated.
+    pub(crate) fn check_invariants(&self, has_controllers: impl Fn(SubsystemIndex) -> bool) {
         assert!(self.namespaces.len() <= NAMESPACE_TABLE_MAX, "namespaces are within their limit");
         let most = SUBSYSTEMS_MAX.max(self.config.subsystems.len());
-        assert!(self.subsystems.len() <= most, "subsystems are within their limit");
+        assert!(self.slots.len() <= most, "subsystems are within their limit");
         for (place, config) in self.config.subsystems.iter().enumerate() {
-            let served = self.subsystems.iter().filter(|(_, subsystem)| subsystem.place == Some(place));
+            let served = self.slots.iter().filter(|(_, subsystem)| subsystem.place == Some(place));
             let names: Vec<_> = served.map(|(_, subsystem)| &subsystem.nqn).collect();
             assert_eq!(names, [&config.nqn], "each subsystem of the configuration is in the table once");
         }
-        for (index, _) in self.subsystems.iter() {
-            self.check_subsystem(index);
+        for (index, _) in self.slots.iter() {
+            self.check_subsystem(index, has_controllers(index));
         }
         for (place, namespace) in self.namespaces.iter() {
             self.check_namespace(place, namespace);
         }
-        self.check_held();
         self.check_devices_of_config();
-        for (key, controller) in self.controllers.iter() {
-            let Some(index) = controller.subsystem() else { continue };
-            let subsystem = self.subsystems.get(index).expect("a controller's subsystem is in the table");
-            for namespace in controller.known_namespaces() {
-                assert!(
-                    subsystem.namespace(namespace.0).is_some() || subsystem.place.is_none(),
-                    "{key:?} has events of namespaces of its subsystem only"
-                );
-            }
-            for queue in controller.queues() {
-                let connection = self.connections.get(queue).expect("a controller's queue exists");
-                assert_eq!(
-                    connection.is_draining,
-                    subsystem.place.is_none(),
-                    "connections of removed subsystems, and no others, drain"
-                );
-            }
-        }
     }
 
-    fn check_subsystem(&self, index: SubsystemIndex) {
-        let subsystem = &self.subsystems[index];
-        let has_controllers = self.controllers.has_any_of(index);
+    fn check_subsystem(&self, index: SubsystemIndex, has_controllers: bool) {
+        let subsystem = &self.slots[index];
         let Some(place) = subsystem.place else {
             let has_namespaces = self.namespaces.iter().any(|(_, namespace)| namespace.subsystem == index);
             assert!(has_controllers || has_namespaces, "a removed subsystem leaves the table with its last user");
             assert_eq!(subsystem.namespaces().count(), 0, "a removed subsystem has no namespace that hosts can name");
-            let closing = self.closing_subsystems.iter().filter(|(_, other)| *other == index).count();
+            let closing = self.closing.iter().filter(|(_, other)| *other == index).count();
             assert!(!has_controllers || closing <= 1, "the connections of a removed subsystem are closed in time");
             return;
         };
@@ -87,18 +66,11 @@ impl Target {
     }
 
     fn check_namespace(&self, place: NamespaceIndex, namespace: &Namespace) {
-        let commands = self.commands.iter().filter(|(_, command)| command.namespace == place);
-        let mut count = 0;
-        for (_, command) in commands {
-            count += 1;
-            assert_eq!(command.device, namespace.config.device, "a command is at the device of its namespace");
-        }
-        assert_eq!(namespace.commands_at_device, count, "commands at the device are counted");
         if namespace.is_removed() {
             assert!(namespace.is_at_device(), "a removed namespace leaves the table with its last command");
             assert!(namespace.persistence.waiting().next().is_none(), "no change waits for a removed namespace");
         } else {
-            let listed = self.subsystems[namespace.subsystem].namespace(namespace.id().0);
+            let listed = self.slots[namespace.subsystem].namespace(namespace.id().0);
             assert_eq!(listed, Some(place), "a namespace is listed by its subsystem");
         }
         if !namespace.is_paused() {
@@ -107,37 +79,15 @@ impl Target {
                 "commands wait for a paused namespace only"
             );
         }
+        namespace.reservations.check_invariants();
+        namespace.persistence.check_invariants(namespace.is_paused());
+        assert!(
+            namespace.persistence.is_possible || !namespace.reservations.persists(),
+            "a namespace that cannot save reservations does not claim to persist them"
+        );
         for (i, controller) in namespace.held_shutdowns.iter().enumerate() {
-            assert!(self.controllers.get(*controller).is_some(), "a shutdown that waits has a controller");
             assert!(!namespace.held_shutdowns[..i].contains(controller), "a shutdown waits once");
         }
-    }
-
-    /// Requests refer to namespaces in the table, and those that wait for one are in its list.
-    fn check_held(&self) {
-        let mut held = BTreeSet::new();
-        for (id, connection) in self.connections.iter() {
-            for (tag, request) in connection.requests.iter() {
-                let (Work::Io { namespace, .. } | Work::ChangedZones { namespace, .. }) = request.work else {
-                    continue;
-                };
-                let served = self.namespaces.get(namespace).expect("the namespace of a request is in the table");
-                assert!(
-                    !served.is_removed() || request.device_command().is_some(),
-                    "requests of a removed namespace are at the device"
-                );
-                if request.is_held() {
-                    held.insert((namespace, id, tag));
-                }
-            }
-        }
-        let mut listed = BTreeSet::new();
-        for (place, namespace) in self.namespaces.iter() {
-            for &(connection, tag) in &namespace.held {
-                assert!(listed.insert((place, connection, tag)), "a request is listed once");
-            }
-        }
-        assert_eq!(held, listed, "the requests that wait for a namespace are in its list");
     }
 
     /// What the configuration says about devices is about those of its namespaces.

@@ -5,10 +5,15 @@ use std::net::IpAddr;
 use zonda_nvme::Nqn;
 use zonda_nvme::discovery::{AddressFamily, DiscoveryEntry, SubsystemKind, TcpAddress, write_log};
 
+use super::Subsystems;
 use crate::limits::QUEUE_ENTRIES_MAX;
-use crate::target::Target;
 
-impl Target {
+impl Subsystems {
+    /// The discovery log page has changed.
+    pub(crate) fn note_discovery_change(&mut self) {
+        self.discovery_generation += 1;
+    }
+
     /// The page for a host, with the portal that it is connected to first. A portal that listens on
     /// every address (0.0.0.0 or ::) is reported with the address that the host has connected to.
     pub(crate) fn discovery_page(&self, host: &Nqn, portal: usize, reached_at: Option<&str>) -> Vec<u8> {
