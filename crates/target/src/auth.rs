@@ -1,6 +1,8 @@
 //! In-band authentication of a queue: the Fabrics commands that drive the state machine of
 //! DH-HMAC-CHAP.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use zonda_chap::{ControllerAuth, ControllerAuthConfig, Policy, Random, Secret};
 use zonda_nvme::fabrics::AuthenticationCommand;
@@ -11,7 +13,7 @@ use crate::connection::Auth;
 use crate::connection::receive::Answer;
 use crate::connection::transfer::check_host_buffer;
 use crate::effects::{ConnectionId, Effect, Event};
-use crate::fair::Flow;
+use crate::fair::{FairQueue, Flow};
 use crate::limits::AUTHENTICATION_BYTES_MAX;
 use crate::target::Target;
 
@@ -63,6 +65,64 @@ impl AuthStep {
     }
 }
 
+/// Steps of all connections: those that wait to be computed, and those that are being computed.
+#[derive(Debug, Default)]
+pub(crate) struct AuthSteps {
+    /// Connections whose next step waits: for each address, those that begin and those in progress
+    /// alternate.
+    waiting: FairQueue<ConnectionId>,
+    /// Connections whose step is being computed, or about to be, and the groups of their addresses.
+    /// Some may be closed already.
+    out: BTreeMap<ConnectionId, u64>,
+}
+
+impl AuthSteps {
+    /// The step of a connection waits.
+    fn push(&mut self, flow: Flow, connection: ConnectionId) {
+        self.waiting.push(flow, STEP_COST, connection);
+    }
+
+    /// The next connection whose step can be computed, addresses in turn, up to the limit of
+    /// concurrent steps. One address never takes the last slot.
+    fn start_next(&mut self, limit: usize, group_of: impl Fn(ConnectionId) -> u64) -> Option<ConnectionId> {
+        if self.out.len() >= limit {
+            return None;
+        }
+        let out = &self.out;
+        let may_have_more = |group| out.values().filter(|&&other| other == group).count() < (limit - 1).max(1);
+        let (_, connection) = self.waiting.pop_of(may_have_more)?;
+        let other = self.out.insert(connection, group_of(connection));
+        assert!(other.is_none(), "the state machine of a queue is with one step at a time");
+        Some(connection)
+    }
+
+    /// The step of a connection was computed, or is not needed any more.
+    fn end(&mut self, connection: ConnectionId) {
+        self.out.remove(&connection);
+    }
+
+    /// A connection was closed: its step does not wait any more.
+    pub(crate) fn forget(&mut self, flow: Flow, connection: ConnectionId) {
+        self.waiting.remove_item(flow, &connection);
+    }
+
+    /// Steps that wait, and steps that are being computed.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> (usize, usize) {
+        (self.waiting.len(), self.out.len())
+    }
+
+    /// # Panics
+    /// If an invariant is violated.
+    pub(crate) fn check_invariants(&self, limit: usize) {
+        assert!(self.out.len() <= limit, "steps that are computed are within their limit");
+        assert!(
+            self.waiting.is_empty() || self.out.len() + 1 >= limit.max(2),
+            "a step waits only while others are computed"
+        );
+    }
+}
+
 impl Auth {
     /// The flow in which the next step of this authentication waits. Each address has two: one for
     /// authentications that begin and one for those in progress. They are served alternately, so
@@ -96,21 +156,16 @@ impl Target {
         let flow = auth.flow(connection.group);
         self.half_open.advance(id);
         self.half_open.pin(id);
-        self.auth_queue.push(flow, STEP_COST, id);
+        self.auth_steps.push(flow, id);
         self.start_auth_steps();
         Ok(Answer::Later)
     }
 
-    /// Starts steps, addresses in turn, up to the limit of concurrent steps. One address never
-    /// takes the last slot.
+    /// Starts the steps that can be computed now.
     fn start_auth_steps(&mut self) {
-        let limit = self.limits.auth_steps;
-        while self.auth_steps_out.len() < limit {
-            let out = &self.auth_steps_out;
-            let may_have_more = |group| out.values().filter(|&&other| other == group).count() < (limit - 1).max(1);
-            let Some((_, connection)) = self.auth_queue.pop_of(may_have_more) else { return };
-            let group = self.flow_of(connection).group;
-            self.auth_steps_out.insert(connection, group);
+        let connections = &self.connections;
+        let group_of = |id| connections.get(id).expect("a closed connection has no step that waits").group;
+        while let Some(connection) = self.auth_steps.start_next(self.limits.auth_steps, group_of) {
             self.effects.push_back(Effect::Authenticate { connection });
         }
     }
@@ -121,7 +176,7 @@ impl Target {
         let auth = self.connections.get_mut(connection).and_then(|connection| connection.auth.as_mut());
         let step = auth.and_then(|auth| auth.step.take());
         if step.is_none() {
-            self.auth_steps_out.remove(&connection);
+            self.auth_steps.end(connection);
             self.start_auth_steps();
         }
         step
@@ -129,7 +184,7 @@ impl Target {
 
     /// A step was computed.
     pub fn on_authenticated(&mut self, now: Instant, ended: CompletedAuthStep) {
-        self.auth_steps_out.remove(&ended.connection);
+        self.auth_steps.end(ended.connection);
         self.start_auth_steps();
         let CompletedAuthStep { connection: id, command_id, machine, failure } = ended;
         let Some(connection) = self.connections.get_mut(id) else { return };

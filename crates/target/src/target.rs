@@ -1,16 +1,17 @@
 //! The target's state machine: its state, and the events that it processes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use zonda_chap::Random;
 use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Operation};
 
+use crate::auth::AuthSteps;
 use crate::budget::Budget;
 use crate::connection::{Connection, TransferTag};
 use crate::controller::{Controller, ControllerKey, Controllers};
 use crate::effects::{CloseReason, ConnectionId, Effect};
-use crate::fair::{FairQueue, Flow};
+use crate::fair::Flow;
 use crate::half_open::HalfOpen;
 use crate::limits::Limits;
 use crate::reservations::{Fence, ReservationRequest, ReservationRequestKey};
@@ -53,12 +54,7 @@ pub struct Target {
     pub(crate) stalls_at: Option<Instant>,
     /// Connections that have not finished their handshake.
     pub(crate) half_open: HalfOpen,
-    /// Connections whose next authentication step waits to be computed: for each address, those
-    /// that begin and those in progress alternate.
-    pub(crate) auth_queue: FairQueue<ConnectionId>,
-    /// Connections whose step is being computed, or about to be, and the groups of their addresses.
-    /// Some may be closed already.
-    pub(crate) auth_steps_out: BTreeMap<ConnectionId, u64>,
+    pub(crate) auth_steps: AuthSteps,
     pub(crate) random: Random,
     pub(crate) draining: bool,
     pub(crate) statistics: Statistics,
@@ -124,8 +120,7 @@ impl Target {
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
-            auth_queue: FairQueue::default(),
-            auth_steps_out: BTreeMap::new(),
+            auth_steps: AuthSteps::default(),
             draining: false,
             statistics: Statistics::default(),
         })

@@ -186,7 +186,7 @@ impl Target {
             self.effects.push_back(Effect::Abandon { flow });
         }
         if let Some(auth) = &connection.auth {
-            self.auth_queue.remove_item(auth.flow(flow.group), &id);
+            self.auth_steps.forget(auth.flow(flow.group), id);
         }
         self.budget.close(connection.account, orphaned_bytes);
         if let Phase::Connected { controller, queue } = connection.phase {

@@ -26,11 +26,7 @@ impl Target {
         assert!(self.half_open.len() <= limits.half_open, "half-open connections are within their limit");
         assert!(self.half_open.pins_are_within_limits(), "pinned connections are within their limits");
         self.controllers.check_invariants(limits);
-        assert!(self.auth_steps_out.len() <= limits.auth_steps, "steps that are computed are within their limit");
-        assert!(
-            self.auth_queue.is_empty() || self.auth_steps_out.len() + 1 >= limits.auth_steps.max(2),
-            "a step waits only while others are computed"
-        );
+        self.auth_steps.check_invariants(limits.auth_steps);
         for (deadline, id) in self.half_open.iter() {
             let connection = self.connections.get(id).expect("a half-open connection exists");
             assert_eq!(connection.handshake, Some(deadline), "the table has the deadline of the connection");
