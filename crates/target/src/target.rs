@@ -14,7 +14,7 @@ use crate::effects::{CloseReason, ConnectionId, Effect};
 use crate::fair::Flow;
 use crate::half_open::HalfOpen;
 use crate::limits::Limits;
-use crate::reservations::{Fence, ReservationRequest, ReservationRequestKey};
+use crate::reservations::ReservationRequests;
 use crate::slots::{SlotKey, Slots, slot_key};
 use crate::statistics::{NamespaceStatistics, Statistics};
 use crate::subsystems::{NamespaceIndex, Subsystems};
@@ -33,11 +33,7 @@ pub struct Target {
     pub(crate) controllers: Controllers,
     /// Commands at devices.
     pub(crate) commands: Slots<CommandKey, DeviceCommand>,
-    /// Preemptions that wait for commands at devices, in order of arrival.
-    pub(crate) fences: Vec<Fence>,
-    /// Reservation commands that wait for a device to save a change, or for commands of other hosts
-    /// to complete.
-    pub(crate) reservation_requests: Slots<ReservationRequestKey, ReservationRequest>,
+    pub(crate) reservation_requests: ReservationRequests,
     pub(crate) effects: VecDeque<Effect>,
     /// Connections with output for which no Send effect has been made.
     pub(crate) dirty: VecDeque<ConnectionId>,
@@ -115,8 +111,7 @@ impl Target {
             connections: Slots::new(),
             controllers: Controllers::new(),
             commands: Slots::new(),
-            fences: Vec::new(),
-            reservation_requests: Slots::new(),
+            reservation_requests: ReservationRequests::new(),
             effects: VecDeque::new(),
             dirty: VecDeque::new(),
             stalled: VecDeque::new(),
@@ -265,7 +260,7 @@ impl Target {
         self.draining
             && self.connections.len() == 0
             && self.commands.len() == 0
-            && self.reservation_requests.len() == 0
+            && self.reservation_requests.is_empty()
             && self.effects.is_empty()
     }
 
@@ -383,7 +378,7 @@ impl Target {
     /// I/O queues.
     pub(crate) fn close_if_idle(&mut self, now: Instant, id: ConnectionId) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.requests.are_at_device() || self.has_reservation_request(id) {
+        if connection.requests.are_at_device() || self.reservation_requests.has_any_of(id) {
             return;
         }
         let controller = connection.controller().and_then(|key| self.controllers.get(key));

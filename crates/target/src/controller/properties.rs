@@ -108,7 +108,7 @@ impl Target {
         controller.features = Features::new();
         controller.events = Events::default();
         if let Some(admin) = admin {
-            self.abort_reservation_requests(admin);
+            self.reservation_requests.abort_all_of(admin);
         }
     }
 

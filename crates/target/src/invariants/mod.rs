@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 
 use crate::connection::{Phase, Work};
-use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
-use crate::reservations::{Fence, ReservationRequestKey};
 use crate::target::{Owner, Target};
 
 impl Target {
@@ -90,31 +88,8 @@ impl Target {
     }
 
     fn check_reservations(&self) {
-        assert!(
-            self.reservation_requests.len() <= RESERVATION_REQUESTS_MAX,
-            "reservation commands are within their limit"
-        );
         let waiting = self.subsystems.namespaces().flat_map(|(_, namespace)| namespace.persistence.requests());
-        let waiting: Vec<ReservationRequestKey> = waiting.chain(self.fences.iter().map(Fence::request)).collect();
-        for (key, request) in self.reservation_requests.iter() {
-            assert_eq!(
-                request.left(),
-                waiting.iter().filter(|&&other| other == key).count(),
-                "a request waits on as many namespaces as it counts"
-            );
-        }
-        assert!(
-            waiting.iter().all(|&request| self.reservation_requests.get(request).is_some()),
-            "a waiting change has a request"
-        );
-        assert!(self.fences.len() <= FENCES_MAX, "preemptions that wait are within their limit");
-        for fence in &self.fences {
-            assert!(!fence.is_over(), "a preemption that waits for no command has completed");
-            assert!(
-                fence.commands().all(|key| self.commands.get(key).is_some()),
-                "a preemption waits for commands at devices"
-            );
-        }
+        self.reservation_requests.check_invariants(waiting, |command| self.commands.get(command).is_some());
     }
 
     fn check_namespaces(&self) {

@@ -1,8 +1,4 @@
-//! Preempt and abort: the command completes once no command of another host is outstanding.
-//!
-//! A device cannot abort a command. So the preemption completes only when all commands of other
-//! hosts at the device have completed, including those of closed connections: the preempting host
-//! then reads data that no longer changes.
+//! The wait of preemptions for commands of other hosts: see [`requests`](super::requests).
 
 use std::collections::BTreeSet;
 
@@ -12,29 +8,6 @@ use zonda_zoned::Instant;
 use super::ReservationRequestKey;
 use crate::subsystems::NamespaceIndex;
 use crate::target::{CommandKey, Owner, Target};
-
-/// A preemption that waits.
-#[derive(Debug)]
-pub(crate) struct Fence {
-    request: ReservationRequestKey,
-    /// Commands at devices.
-    waits_for: BTreeSet<CommandKey>,
-}
-
-impl Fence {
-    /// The commands that it waits for.
-    pub(crate) fn commands(&self) -> impl Iterator<Item = CommandKey> + '_ {
-        self.waits_for.iter().copied()
-    }
-
-    pub(crate) fn request(&self) -> ReservationRequestKey {
-        self.request
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.waits_for.is_empty()
-    }
-}
 
 impl Target {
     /// Completes a preemption at once, or when the commands of other hosts on the namespace have
@@ -52,24 +25,21 @@ impl Target {
         if waits_for.is_empty() {
             return self.complete_request(request, Ok(()));
         }
-        self.fences.push(Fence { request, waits_for });
+        self.reservation_requests.wait_for(request, waits_for);
     }
 
     /// A device has completed a command that preemptions may wait for.
     #[inline]
     pub(crate) fn pass_fences(&mut self, now: Instant, command: CommandKey) {
-        if self.fences.is_empty() {
+        if self.reservation_requests.fences() == 0 {
             return;
         }
-        for fence in &mut self.fences {
-            fence.waits_for.remove(&command);
-        }
+        self.reservation_requests.pass(command);
         let mut ended = Vec::new();
-        while let Some(over) = self.fences.iter().position(Fence::is_over) {
-            let fence = self.fences.remove(over);
-            ended.push(self.connection_of(fence.request));
+        while let Some(request) = self.reservation_requests.pop_passed() {
+            ended.push(self.reservation_requests.connection_of(request));
             // A disconnected host gets no response; the preemption holds all the same.
-            self.complete_request(fence.request, Ok(()));
+            self.complete_request(request, Ok(()));
         }
         self.close_drained(now, ended);
     }

@@ -7,6 +7,7 @@
 
 mod fences;
 mod persistence;
+mod requests;
 mod table;
 #[cfg(test)]
 mod table_tests;
@@ -19,8 +20,8 @@ use zonda_nvme::reservation::{
 use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
-pub(crate) use fences::Fence;
-pub(crate) use persistence::{Persistence, ReservationRequest, ReservationRequestKey, restore};
+pub(crate) use persistence::{Persistence, restore};
+pub(crate) use requests::{ReservationRequestKey, ReservationRequests};
 pub(crate) use table::{Access, Reservations};
 
 use crate::DeviceKey;

@@ -15,11 +15,11 @@ use zonda_nvme::reservation::{AcquireAction, PersistChange, ReservationCommand, 
 use zonda_nvme::{HostId, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
+use super::requests::{EndedRequest, ReservationRequestKey};
 use super::table::{Changes, Reservations};
 use crate::connection::receive::Answer;
 use crate::effects::{ConnectionId, Effect};
-use crate::limits::{FENCES_MAX, RESERVATION_REQUESTS_MAX};
-use crate::slots::slot_key;
+use crate::limits::FENCES_MAX;
 use crate::subsystems::{Namespace, NamespaceIndex};
 use crate::target::Target;
 use crate::{DeviceKey, TargetConfigError};
@@ -46,23 +46,6 @@ struct Change {
     /// The host of a preempt and abort, which completes after the outstanding commands of all other
     /// hosts.
     fences: Option<HostId>,
-}
-
-slot_key! {
-    ReservationRequestKey
-}
-
-/// A reservation command that has not completed.
-#[derive(Debug)]
-pub(crate) struct ReservationRequest {
-    connection: ConnectionId,
-    entry: SubmissionEntry,
-    /// Namespaces on which it is outstanding.
-    left: usize,
-    /// The first error, if any.
-    status: Result<(), StatusCode>,
-    /// Its controller was reset: it gets no response, and changes that have not begun are dropped.
-    is_aborted: bool,
 }
 
 /// The action of a command on the reservations of a namespace.
@@ -104,13 +87,6 @@ impl Persistence {
     /// Keys of the requests that are outstanding on this namespace.
     pub(crate) fn requests(&self) -> impl Iterator<Item = ReservationRequestKey> + '_ {
         self.change.iter().map(|change| change.request).chain(self.waiting())
-    }
-}
-
-impl ReservationRequest {
-    /// On how many namespaces it is outstanding.
-    pub(crate) fn left(&self) -> usize {
-        self.left
     }
 }
 
@@ -199,7 +175,7 @@ impl Target {
         let place = place.expect("a device saves only what was requested");
         let change = self.subsystems.namespace_mut(place).persistence.change.take().expect("the change was just found");
         self.subsystems.namespace_mut(place).persistence.is_in_doubt = !saved;
-        let mut ended = vec![self.connection_of(change.request)];
+        let mut ended = vec![self.reservation_requests.connection_of(change.request)];
         if saved {
             self.subsystems.note_saved(device, || change.next.to_saved().into());
             self.install(place, change);
@@ -231,9 +207,9 @@ impl Target {
         while self.subsystems.namespace(place).may_change_reservations()
             && let Some((request, action)) = self.subsystems.namespace_mut(place).persistence.waiting.pop_front()
         {
-            let connection = self.connection_of(request);
+            let connection = self.reservation_requests.connection_of(request);
             ended.push(connection);
-            let is_aborted = self.reservation_requests.get(request).is_some_and(|request| request.is_aborted);
+            let is_aborted = self.reservation_requests.is_aborted(request);
             if self.connections.get(connection).is_some() && !is_aborted {
                 self.begin_change(place, request, action);
             } else {
@@ -256,17 +232,9 @@ impl Target {
         if action.persists() && !places.iter().all(|&place| self.subsystems.namespace(place).persistence.is_possible) {
             return Err(StatusCode::INVALID_FIELD);
         }
-        if self.reservation_requests.len() >= RESERVATION_REQUESTS_MAX {
-            return Err(StatusCode::COMMAND_INTERRUPTED);
-        }
         // One more than the namespaces, removed once all have begun or are queued.
-        let request = self.reservation_requests.insert(ReservationRequest {
-            connection,
-            entry: *entry,
-            left: places.len() + 1,
-            status: Ok(()),
-            is_aborted: false,
-        });
+        let request = self.reservation_requests.insert(connection, entry, places.len() + 1);
+        let request = request.ok_or(StatusCode::COMMAND_INTERRUPTED)?;
         for &place in places {
             if self.subsystems.namespace(place).may_change_reservations() {
                 self.begin_change(place, request, action);
@@ -289,20 +257,6 @@ impl Target {
         self.change_reservations(connection, entry, places, ReservationAction::Persist(persists))
     }
 
-    /// A controller is reset: its admin queue stays open, and the reservation commands on it end
-    /// without a response.
-    pub(crate) fn abort_reservation_requests(&mut self, id: ConnectionId) {
-        for key in self.reservation_requests.keys() {
-            let request = self.reservation_requests.get_mut(key).expect("the key is in the table");
-            request.is_aborted |= request.connection == id;
-        }
-    }
-
-    /// Whether a connection has an outstanding reservation command.
-    pub(crate) fn has_reservation_request(&self, id: ConnectionId) -> bool {
-        self.reservation_requests.iter().any(|(_, request)| request.connection == id)
-    }
-
     /// Closes those of these connections that drain and are idle.
     pub(super) fn close_drained(&mut self, now: Instant, connections: Vec<ConnectionId>) {
         for connection in connections {
@@ -310,11 +264,6 @@ impl Target {
                 self.close_if_idle(now, connection);
             }
         }
-    }
-
-    /// The connection of an outstanding request.
-    pub(super) fn connection_of(&self, request: ReservationRequestKey) -> ConnectionId {
-        self.reservation_requests.get(request).expect("an outstanding request is in the table").connection
     }
 
     fn begin_change(&mut self, place: NamespaceIndex, request: ReservationRequestKey, action: ReservationAction) {
@@ -355,22 +304,14 @@ impl Target {
     /// saved.
     fn fences_and_saving(&self) -> usize {
         let fences = |it: &Namespace| it.persistence.change.as_ref().is_some_and(|it| it.fences.is_some());
-        self.fences.len() + self.subsystems.namespaces().filter(|(_, it)| fences(it)).count()
+        self.reservation_requests.fences() + self.subsystems.namespaces().filter(|(_, it)| fences(it)).count()
     }
 
     /// A command has ended on one of its namespaces; it completes after the last of them.
     pub(super) fn complete_request(&mut self, key: ReservationRequestKey, status: Result<(), StatusCode>) {
-        let request = self.reservation_requests.get_mut(key).expect("a request ends once on each namespace");
-        request.left -= 1;
-        request.status = request.status.and(status);
-        if request.left > 0 {
+        let Some(EndedRequest { connection, entry, status }) = self.reservation_requests.end_one(key, status) else {
             return;
-        }
-        let ReservationRequest { connection, entry, status, is_aborted, .. } =
-            self.reservation_requests.remove(key).expect("the request was just found");
-        if is_aborted {
-            return;
-        }
+        };
         match status {
             // A disconnected host gets no response.
             Ok(()) => self.respond(connection, entry.command_id.get(), StatusCode::SUCCESS, 0),
