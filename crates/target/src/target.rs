@@ -1,4 +1,21 @@
-//! The target's state machine: its state, and the events that it processes.
+//! The target's state machine: its owners, and the events that it routes to them.
+//!
+//! State has owners, each with private fields, operations and invariants:
+//!
+//! ```text
+//! subsystems/            configuration, subsystems, namespaces: named, paused, removed
+//! controller/table.rs    controllers, their identifiers and keep alive timers
+//! connection/requests/   the requests of a queue: what each waits for, and the bytes it holds
+//! reservations/          requests.rs: reservation commands and fences; table.rs: the rules
+//! auth.rs                authentication steps that wait or are computed
+//! half_open.rs           connections in their handshake, and which of them is evicted
+//! budget.rs              memory of all connections
+//! ```
+//!
+//! The other files are events that concern several of them: a command that arrives
+//! (`connection/receive.rs`, `io.rs`), data (`connection/transfer.rs`), output and the end of a
+//! connection (`connection/output.rs`), waits for memory (`connection/memory.rs`), pauses, changes
+//! and removals.
 
 use std::collections::VecDeque;
 

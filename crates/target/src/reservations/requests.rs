@@ -101,8 +101,8 @@ impl ReservationRequests {
         }
     }
 
-    /// A command has ended on one of its namespaces. Returns it after the last of them, unless it was
-    /// aborted.
+    /// A command has ended on one of its namespaces. Returns it after the last of them, unless it
+    /// was aborted.
     pub(super) fn end_one(
         &mut self,
         key: ReservationRequestKey,

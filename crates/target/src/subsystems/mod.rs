@@ -1,10 +1,9 @@
-//! What the target serves: its configuration, and the tables of subsystems and namespaces that follow
-//! it.
+//! What the target serves: its configuration, and the tables of subsystems and namespaces that
+//! follow it.
 //!
 //! Everything that changes one of them changes the others here, so that the configuration, the
-//! subsystems and their lists of namespaces agree. Removed subsystems and namespaces stay in the tables
-//! until the last of their users is gone. Whether a subsystem has controllers is not known here: the
-//! caller passes it.
+//! subsystems and their lists of namespaces agree. Removed subsystems and namespaces stay in the
+//! tables until their last command or controller ends. Whether a subsystem has controllers is an argument.
 
 use std::collections::BTreeSet;
 use std::ops::Index;
@@ -283,8 +282,8 @@ impl Subsystems {
         self.slots[index].update(&self.config.subsystems[place], &self.config.limits, has_controllers);
     }
 
-    /// Counters of all namespaces of a subsystem. They never decrease: those of removed namespaces are
-    /// included.
+    /// Counters of all namespaces of a subsystem. They never decrease: those of removed namespaces
+    /// are included.
     pub(crate) fn statistics_of(&self, index: SubsystemIndex) -> impl Iterator<Item = &NamespaceStatistics> {
         let own = self.namespaces.values().filter(move |it| it.subsystem == index);
         own.map(|namespace| &namespace.statistics).chain([&self.slots[index].removed_statistics])

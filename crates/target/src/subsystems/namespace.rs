@@ -164,8 +164,8 @@ impl Namespace {
         (std::mem::take(&mut self.held), std::mem::take(&mut self.held_shutdowns))
     }
 
-    /// Accepts no commands any more; returns the controllers whose shutdown waited. The requests that
-    /// waited are ended by their connections.
+    /// Accepts no commands any more; returns the controllers whose shutdown waited. The requests
+    /// that waited are ended by their connections.
     pub(super) fn remove(&mut self) -> Vec<ControllerKey> {
         assert!(!self.is_removed(), "a namespace is removed once");
         self.phase = NamespacePhase::Removed;

@@ -1,5 +1,5 @@
-//! Removal: first a namespace or subsystem cannot be named any more, then the last of its users is
-//! gone, and it leaves the table.
+//! Removal: first hosts cannot name a namespace or subsystem any more, then it has no user, and
+//! leaves the table.
 
 use zonda_zoned::{Instant, NamespaceId};
 

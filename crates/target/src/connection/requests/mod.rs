@@ -21,8 +21,8 @@ mod request;
 pub(crate) use request::{Held, HostBytes, Request, Stage, Work};
 use request::{Incoming, Step};
 
-/// TTAG of a request: its place in [`Requests`]. Hosts return it with their data, so any value may be
-/// received.
+/// TTAG of a request: its place in [`Requests`]. Hosts return it with their data, so any value may
+/// be received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TransferTag(u16);
 
