@@ -1,10 +1,10 @@
 //! Seeded bugs: each a mistake that a file store could contain.
 //!
 //! The simulation tester must detect each of them: a bug that it misses is a rule that it does not
-//! test.
+//! test. Only builds with the feature `testing` can seed one.
 
 /// A mistake, enabled for one store until it is mounted again.
-#[doc(hidden)]
+#[allow(unreachable_pub, reason = "it is exported with the feature `testing`")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
     /// A sync ends when its data are on the media, before the records that refer to them.
@@ -22,6 +22,31 @@ pub enum SeededBug {
     ForgottenWaiter,
 }
 
+/// The mistake of a store, if it has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seeded(Option<SeededBug>);
+
+/// Whether bugs can be seeded. If not, the compiler removes the code that asks for them.
+const CAN_SEED: bool = cfg!(any(test, feature = "testing"));
+
+impl Seeded {
+    /// Whether the store has this mistake.
+    #[inline]
+    pub(crate) const fn has(self, bug: SeededBug) -> bool {
+        match self.0 {
+            Some(seeded) => CAN_SEED && seeded as u8 == bug as u8,
+            None => false,
+        }
+    }
+
+    /// Whether the store has any mistake.
+    #[inline]
+    pub(crate) const fn is_any(self) -> bool {
+        CAN_SEED && self.0.is_some()
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
 impl SeededBug {
     /// Every bug, with the name that the command line uses.
     pub const ALL: [(&'static str, SeededBug); 6] = [
@@ -32,4 +57,9 @@ impl SeededBug {
         ("ignored-write-error", SeededBug::IgnoredWriteError),
         ("forgotten-waiter", SeededBug::ForgottenWaiter),
     ];
+
+    /// The state of a store with this mistake.
+    pub(crate) fn seeded(self) -> Seeded {
+        Seeded(Some(self))
+    }
 }

@@ -59,11 +59,13 @@ mod file_store_device;
 mod format;
 pub mod limits;
 mod machine;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
 mod usage;
 
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub use bug::SeededBug;
 pub use config::{FilesConfig, Lifetime, Migration};

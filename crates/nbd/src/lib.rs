@@ -49,6 +49,7 @@ pub mod limits;
 mod output;
 mod request;
 mod server;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;

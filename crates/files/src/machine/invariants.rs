@@ -19,7 +19,7 @@ impl FileStore {
     /// # Panics
     /// If an invariant is violated: the store has a bug.
     pub fn check_invariants(&self) {
-        if !matches!(self.phase, Phase::Ready) || self.bug.is_some() {
+        if !matches!(self.phase, Phase::Ready) || self.seeded.is_any() {
             return;
         }
         self.check_files();

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zonda_zoned::{Command, CommandId, Completion, Instant, Key, NamespaceId, Operation, Slab, ZoneIndex};
 
-use crate::bug::SeededBug;
+use crate::bug::{Seeded, SeededBug};
 use crate::extents::Run;
 use crate::limits::REQUESTS_MAX;
 use crate::{Event, FileError, FileId, FilesConfig, Outcome, RequestId, Usage};
@@ -83,7 +83,7 @@ pub struct FileStore {
     /// Counts uses, to find the least recently used zone.
     uses: u64,
     counters: Counters,
-    bug: Option<SeededBug>,
+    seeded: Seeded,
 }
 
 /// The phase of a store.
@@ -216,13 +216,14 @@ impl FileStore {
     }
 
     /// Seeds a bug in a new store, so that a tester can show that it would be detected.
+    #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
     pub fn seed_bug(&mut self, bug: SeededBug) {
-        self.bug = Some(bug);
+        self.seeded = bug.seeded();
     }
 
     fn has(&self, bug: SeededBug) -> bool {
-        self.bug == Some(bug)
+        self.seeded.has(bug)
     }
 
     /// Whether a request may begin. If not, it has already failed.

@@ -109,7 +109,7 @@ impl FileStore {
         for (id, file) in self.files.iter_mut().filter(|(_, file)| file.is_recorded) {
             let meta = &file.meta;
             records.push(&Record::Created { file: *id, lifetime: meta.lifetime, name: &meta.name });
-            let forgotten = self.migrator.last_moved.filter(|_| self.bug == Some(SeededBug::ForgottenMove));
+            let forgotten = self.migrator.last_moved.filter(|_| self.seeded.has(SeededBug::ForgottenMove));
             let runs = meta.extents.iter().map(|extent| extent.run);
             records.push_extents(*id, runs.filter(|run| Some(*run) != forgotten));
             if meta.is_closed {

@@ -6,6 +6,7 @@ use zonda_zoned::{
     Geometry, Operation, Outcome, PayloadKind, ReportFilter, Slab, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
 };
 
+use crate::bug::Seeded;
 use crate::limits::{FORMAT_RESETS_MAX, REPORT_ZONES_MAX};
 use crate::{Event, FileError, FileStore, FilesConfig};
 
@@ -115,7 +116,7 @@ impl FileStore {
             data_writes: 0,
             uses: 0,
             counters: Counters::default(),
-            bug: None,
+            seeded: Seeded::default(),
         };
         store.report_zones(store.shape.first_log);
         Ok(store)
