@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zonda_zoned::{Command, CommandId, Completion, Instant, NamespaceId, Outcome, QueueFull, Status};
+use zonda_zoned::{Command, CommandId, Completion, Instant, Key, NamespaceId, Outcome, QueueFull, Slab, Status};
 
 use crate::Initiator;
 use crate::io::{Begin, Next, Wire, Work};
@@ -16,7 +16,7 @@ const ADMIN_RESERVE: usize = 8;
 
 /// A command of the user.
 #[derive(Debug)]
-struct Flight {
+pub(crate) struct Flight {
     id: CommandId,
     work: Work,
     access: Access,
@@ -26,51 +26,50 @@ struct Flight {
     wire: Option<Box<Wire>>,
 }
 
-/// All outstanding commands of the user.
-#[derive(Debug)]
+/// Owns the outstanding commands of the user.
+#[derive(Debug, Default)]
 pub(crate) struct Flights {
+    /// The commands that the I/O queues of the present connection can hold.
     capacity: usize,
-    slots: Vec<Option<Flight>>,
-    free: Vec<u32>,
+    table: Slab<Flight>,
     /// Held commands, in the order of submission.
-    held: VecDeque<u32>,
+    held: VecDeque<Key<Flight>>,
 }
 
 impl Flights {
-    pub(crate) fn new() -> Flights {
-        Flights { capacity: 0, slots: Vec::new(), free: Vec::new(), held: VecDeque::new() }
-    }
-
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         assert_eq!(self.len(), 0, "the table is empty before every connection");
         self.capacity = capacity;
-        self.slots.clear();
-        self.slots.resize_with(capacity, || None);
-        self.free = (0..capacity as u32).rev().collect();
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.table.len()
     }
 
     /// Removes all commands; returns whether each was sent.
     pub(crate) fn take_all(&mut self) -> Vec<(CommandId, bool)> {
         self.held.clear();
-        let flights = self.slots.iter_mut().filter_map(Option::take);
-        let ended = flights.map(|flight| (flight.id, flight.wire.is_none())).collect();
-        self.free = (0..self.slots.len() as u32).rev().collect();
-        ended
+        let flights = std::mem::take(&mut self.table);
+        flights.iter().map(|(_, flight)| (flight.id, flight.wire.is_none())).collect()
     }
 
     pub(crate) fn check_invariants(&self) {
-        let used = self.slots.iter().flatten().count();
-        assert_eq!(used, self.len(), "every slot is used or free");
-        let held = self.slots.iter().flatten().filter(|flight| flight.wire.is_some()).count();
-        assert_eq!(held, self.held.len(), "a flight with an unsent command is held");
+        assert!(self.len() <= self.capacity, "the queues can hold every outstanding command");
+        let unsent = self.table.iter().filter(|(_, flight)| flight.wire.is_some()).count();
+        assert_eq!(unsent, self.held.len(), "a flight with an unsent command is held");
+        assert!(self.held.iter().all(|&held| self.table[held].wire.is_some()), "a held flight has it still");
     }
 
-    fn get(&mut self, index: u32) -> &mut Flight {
-        self.slots[index as usize].as_mut().expect("the flight is in the table")
+    fn insert(&mut self, flight: Flight) -> Key<Flight> {
+        assert!(self.len() < self.capacity, "a command is refused while the queues can hold no more");
+        self.table.insert(flight)
+    }
+
+    /// Adds a flight behind the held ones, with the command to send later.
+    fn hold(&mut self, key: Key<Flight>, wire: Wire) {
+        let before = self.table[key].wire.replace(Box::new(wire));
+        assert!(before.is_none(), "a flight is held once");
+        self.held.push_back(key);
     }
 }
 
@@ -97,14 +96,13 @@ impl Initiator {
             Begin::Send { work, wire, lasting } => {
                 let access = lanes.access_of(&command.operation);
                 let access = if lasting { lanes.lasting(access) } else { access };
-                let index = self.flights.free.pop().expect("the table is not full");
                 let flight = Flight { id: command.id, work, access, is_data_sent: true, wire: None };
-                self.flights.slots[index as usize] = Some(flight);
+                let key = self.flights.insert(flight);
                 if self.may_send(&access, &wire.1) {
-                    self.send_first(now, index, wire);
+                    self.send_first(now, key, wire);
                 } else {
                     self.statistics.held += 1;
-                    self.hold(index, wire);
+                    self.hold(key, wire);
                 }
             }
         }
@@ -112,8 +110,8 @@ impl Initiator {
     }
 
     /// All data of a write has been sent: other commands may follow.
-    pub(crate) fn data_sent(&mut self, index: u32) {
-        let flight = self.flights.get(index);
+    pub(crate) fn data_sent(&mut self, key: Key<Flight>) {
+        let flight = &mut self.flights.table[key];
         if !std::mem::replace(&mut flight.is_data_sent, true) {
             let access = flight.access;
             self.lanes.as_mut().expect("commands are accepted").data_sent(&access);
@@ -121,17 +119,17 @@ impl Initiator {
     }
 
     /// A command of a flight has completed.
-    pub(crate) fn flight_ended(&mut self, now: Instant, index: u32, ended: Ended) {
+    pub(crate) fn flight_ended(&mut self, now: Instant, key: Key<Flight>, ended: Ended) {
         let namespace = self.namespace.as_ref().expect("commands are accepted");
-        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is in the table");
+        let flight = &mut self.flights.table[key];
+        assert!(flight.wire.is_none(), "a held flight has no command in flight that could complete");
         match namespace.ended(&mut flight.work, ended) {
             Next::Send((entry, data)) => {
                 let queue = queue_of(&flight.access);
-                self.queues[queue].submit(now, Owner::Flight(index), entry, data);
+                self.queues[queue].submit(now, Owner::Flight(key), entry, data);
             }
             Next::Done(status, outcome) => {
-                let flight = self.flights.slots[index as usize].take().expect("the flight is in the table");
-                self.flights.free.push(index);
+                let flight = self.flights.table.remove(key);
                 self.lanes.as_mut().expect("commands are accepted").end(&flight.access, flight.is_data_sent);
                 if status == Status::ReservationConflict {
                     self.report_conflict(now);
@@ -147,17 +145,16 @@ impl Initiator {
             return;
         }
         let held = std::mem::take(&mut self.flights.held);
-        let accesses = held.iter().map(|&index| self.flights.slots[index as usize].as_ref());
-        let accesses = accesses.map(|flight| flight.expect("a held flight is in the table").access);
+        let accesses = held.iter().map(|&key| self.flights.table[key].access);
         self.lanes.as_mut().expect("commands are accepted").clear_held(accesses);
-        for index in held {
-            let flight = self.flights.get(index);
+        for key in held {
+            let flight = &mut self.flights.table[key];
             let access = flight.access;
             let wire = flight.wire.take().expect("a held flight has a command to send");
             if self.may_send(&access, &wire.1) {
-                self.send_first(now, index, *wire);
+                self.send_first(now, key, *wire);
             } else {
-                self.hold(index, *wire);
+                self.hold(key, *wire);
             }
         }
     }
@@ -175,10 +172,10 @@ impl Initiator {
     }
 
     #[inline]
-    fn send_first(&mut self, now: Instant, index: u32, (entry, data): Wire) {
-        let flight = self.flights.slots[index as usize].as_mut().expect("the flight is in the table");
+    fn send_first(&mut self, now: Instant, key: Key<Flight>, (entry, data): Wire) {
+        let flight = &mut self.flights.table[key];
         let access = flight.access;
-        let is_data_sent = self.queues[queue_of(&access)].submit(now, Owner::Flight(index), entry, data);
+        let is_data_sent = self.queues[queue_of(&access)].submit(now, Owner::Flight(key), entry, data);
         flight.is_data_sent = is_data_sent;
         self.lanes.as_mut().expect("commands are accepted").start(&access, is_data_sent);
         if self.scan_at.is_none() {
@@ -186,11 +183,9 @@ impl Initiator {
         }
     }
 
-    fn hold(&mut self, index: u32, wire: Wire) {
-        let flight = self.flights.get(index);
-        flight.wire = Some(Box::new(wire));
-        let access = flight.access;
-        self.flights.held.push_back(index);
+    fn hold(&mut self, key: Key<Flight>, wire: Wire) {
+        self.flights.hold(key, wire);
+        let access = self.flights.table[key].access;
         self.lanes.as_mut().expect("commands are accepted").hold(&access);
     }
 

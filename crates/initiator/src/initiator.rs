@@ -107,7 +107,7 @@ impl Initiator {
             conflict: None,
             refresh: None,
             lanes: None,
-            flights: Flights::new(),
+            flights: Flights::default(),
             scan_at: None,
             completions: CompletionQueue::new(),
             effects: VecDeque::new(),

@@ -2,12 +2,17 @@
 
 use bytes::{Bytes, BytesMut};
 use zonda_nvme::tcp::zeros;
-use zonda_zoned::Instant;
+use zonda_zoned::{Instant, Key};
 
+use crate::flights::Flight;
 use crate::limits::QUEUE_DEPTH_MAX;
 
-/// Bits of a command identifier that are the index in the table. The others are a generation, so
+/// A command identifier (CID). Its low bits are an index in the table, the others a generation, so
 /// that a late or duplicate response does not complete another command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cid(pub(super) u16);
+
+/// Bits of a [`Cid`] that are the index.
 const INDEX_BITS: u32 = 12;
 const INDEX_MASK: u16 = (1 << INDEX_BITS) - 1;
 const _: () = assert!(QUEUE_DEPTH_MAX <= INDEX_MASK);
@@ -24,8 +29,8 @@ pub(crate) enum Owner {
     KeepAlive,
     /// The asynchronous event request.
     AsyncEvent,
-    /// A command of the user, by its index among the flights.
-    Flight(u32),
+    /// A command of the user.
+    Flight(Key<Flight>),
 }
 
 /// Data that goes to the controller.
@@ -81,7 +86,8 @@ pub(super) struct Received {
 /// One outstanding command.
 #[derive(Debug)]
 pub(super) struct Slot {
-    generation: u16,
+    /// The identifier of its command, or of the next one.
+    id: Cid,
     is_used: bool,
     pub(super) owner: Owner,
     pub(super) submitted: Instant,
@@ -92,7 +98,19 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct Commands {
     slots: Vec<Slot>,
-    free: Vec<u16>,
+    /// The identifiers of the unused slots.
+    free: Vec<Cid>,
+}
+
+impl Cid {
+    fn index(self) -> usize {
+        usize::from(self.0 & INDEX_MASK)
+    }
+
+    /// The identifier of the next command in the same slot.
+    fn next_generation(self) -> Cid {
+        Cid(self.0.wrapping_add(1 << INDEX_BITS))
+    }
 }
 
 impl HostData {
@@ -176,15 +194,15 @@ impl Commands {
         assert!(depth <= QUEUE_DEPTH_MAX, "the depth of a queue was checked");
         Commands {
             slots: (0..depth)
-                .map(|_| Slot {
-                    generation: 0,
+                .map(|index| Slot {
+                    id: Cid(index),
                     is_used: false,
                     owner: Owner::Procedure,
                     submitted: Instant::ZERO,
                     transfer: Transfer::None,
                 })
                 .collect(),
-            free: (0..depth).rev().collect(),
+            free: (0..depth).rev().map(Cid).collect(),
         }
     }
 
@@ -197,31 +215,32 @@ impl Commands {
     }
 
     /// Allocates a slot, and returns the command identifier.
-    pub(super) fn insert(&mut self, now: Instant, owner: Owner, transfer: Transfer) -> u16 {
-        let index = self.free.pop().expect("a free slot was checked before");
-        let slot = &mut self.slots[usize::from(index)];
+    pub(super) fn insert(&mut self, now: Instant, owner: Owner, transfer: Transfer) -> Cid {
+        let id = self.free.pop().expect("a free slot was checked before");
+        let slot = &mut self.slots[id.index()];
+        assert!(slot.id == id && !slot.is_used, "the identifier of a free slot is that of its next command");
         slot.is_used = true;
         slot.owner = owner;
         slot.submitted = now;
         slot.transfer = transfer;
-        index | slot.generation << INDEX_BITS
+        id
     }
 
     /// The outstanding command with an identifier.
     #[inline]
-    pub(super) fn find(&mut self, id: u16) -> Option<&mut Slot> {
-        let slot = self.slots.get_mut(usize::from(id & INDEX_MASK))?;
-        (slot.is_used && slot.generation == id >> INDEX_BITS).then_some(slot)
+    pub(super) fn find(&mut self, id: Cid) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(id.index())?;
+        (slot.is_used && slot.id == id).then_some(slot)
     }
 
     /// Removes a command that was found.
     #[inline]
-    pub(super) fn remove(&mut self, id: u16) -> (Owner, Transfer) {
+    pub(super) fn remove(&mut self, id: Cid) -> (Owner, Transfer) {
         let slot = self.find(id).expect("the command was found before");
         slot.is_used = false;
-        slot.generation = (slot.generation + 1) & (u16::MAX >> INDEX_BITS);
+        slot.id = id.next_generation();
         let ended = (slot.owner, std::mem::replace(&mut slot.transfer, Transfer::None));
-        self.free.push(id & INDEX_MASK);
+        self.free.push(id.next_generation());
         ended
     }
 
@@ -242,15 +261,15 @@ mod tests {
     #[test]
     fn the_identifier_of_a_completed_command_is_not_found_when_its_slot_is_reused() {
         let mut commands = Commands::new(1);
-        let first = commands.insert(Instant(1), Owner::Flight(1), Transfer::None);
+        let first = commands.insert(Instant(1), Owner::KeepAlive, Transfer::None);
         assert!(!commands.has_free_slot());
-        assert_eq!(commands.remove(first).0, Owner::Flight(1));
+        assert_eq!(commands.remove(first).0, Owner::KeepAlive);
         assert!(commands.find(first).is_none());
-        let second = commands.insert(Instant(2), Owner::Flight(2), Transfer::None);
+        let second = commands.insert(Instant(2), Owner::Procedure, Transfer::None);
         assert_ne!(first, second);
         assert!(commands.find(first).is_none());
         assert_eq!(commands.oldest(), Some(Instant(2)));
-        assert!(commands.find(INDEX_MASK).is_none());
+        assert!(commands.find(Cid(INDEX_MASK)).is_none());
     }
 
     #[test]

@@ -15,8 +15,8 @@ use zonda_nvme::tcp::{Digests, InitializeRequest, PduError, PduReader, PduWriter
 use zonda_nvme::{SglDescriptor, StatusCode, SubmissionEntry};
 use zonda_zoned::Instant;
 
+use commands::{Cid, Commands, Received, Transfer};
 pub(crate) use commands::{CommandData, HostData, Owner};
-use commands::{Commands, Received, Transfer};
 pub(crate) use receive::Failure;
 
 /// A queue of an initiator: 0 is the admin queue, I/O queues count from 1. Each is a TCP connection
@@ -95,7 +95,7 @@ pub(crate) struct Queue {
     /// Data that fits a command capsule.
     capsule_data_bytes: u32,
     /// With `in_order`, writes whose data has not all been sent, in the order of submission.
-    unsent: VecDeque<u16>,
+    unsent: VecDeque<Cid>,
 }
 
 impl Queue {
@@ -211,7 +211,7 @@ impl Queue {
             }
         };
         let id = self.commands.insert(now, owner, transfer);
-        entry.command_id = id.into();
+        entry.command_id = id.0.into();
         if !is_data_sent && self.options.in_order {
             self.unsent.push_back(id);
         }

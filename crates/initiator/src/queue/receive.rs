@@ -7,7 +7,7 @@ use zonda_nvme::tcp::{
 };
 use zonda_nvme::{CompletionEntry, StatusCode};
 
-use super::commands::{Request, Transfer};
+use super::commands::{Cid, Request, Transfer};
 use super::{Ended, Phase, Queue, QueueEvent};
 
 /// Why a connection must be closed.
@@ -92,7 +92,7 @@ impl Queue {
 
     #[inline]
     fn responded(&mut self, entry: &CompletionEntry, events: &mut Vec<QueueEvent>) -> Result<(), PduError> {
-        let id = entry.command_id.get();
+        let id = Cid(entry.command_id.get());
         let invalid = |offset| Err(PduError::new(FatalStatus::InvalidHeaderField, offset, &response_header(entry)));
         let Some(slot) = self.commands.find(id) else { return invalid(offsets::RESPONSE_COMMAND_ID) };
         let status = entry.status_code();
@@ -118,7 +118,7 @@ impl Queue {
         data_digest: DigestCheck,
         events: &mut Vec<QueueEvent>,
     ) -> Result<(), PduError> {
-        let id = header.command_id.get();
+        let id = Cid(header.command_id.get());
         let refuse = |status, offset| Err(PduError::new(status, offset, &data_header(header)));
         let Some(slot) = self.commands.find(id) else {
             return refuse(FatalStatus::InvalidHeaderField, offsets::COMMAND_ID);
@@ -142,7 +142,7 @@ impl Queue {
 
     /// R2T: sends data now, or after the data of earlier writes.
     fn r2t_received(&mut self, r2t: &R2t, events: &mut Vec<QueueEvent>) -> Result<(), PduError> {
-        let id = r2t.command_id.get();
+        let id = Cid(r2t.command_id.get());
         let refuse = |status, offset| Err(PduError::new(status, offset, &r2t_header(r2t)));
         let Some(slot) = self.commands.find(id) else {
             return refuse(FatalStatus::InvalidHeaderField, offsets::COMMAND_ID);
@@ -167,7 +167,7 @@ impl Queue {
     }
 
     #[inline]
-    fn end(&mut self, id: u16, status: StatusCode, do_not_retry: bool, result: u64, events: &mut Vec<QueueEvent>) {
+    fn end(&mut self, id: Cid, status: StatusCode, do_not_retry: bool, result: u64, events: &mut Vec<QueueEvent>) {
         let (owner, transfer) = self.commands.remove(id);
         let (data, is_damaged) = match transfer {
             Transfer::Receive(received) => {

@@ -1,6 +1,6 @@
 //! Solicited data: sent in the order of the commands, or of the R2Ts.
 
-use super::commands::Transfer;
+use super::commands::{Cid, Transfer};
 use super::{Queue, QueueEvent};
 
 impl Queue {
@@ -19,7 +19,7 @@ impl Queue {
 
     /// Sends the solicited data of a command, in PDUs of the controller's maximum length. Returns
     /// whether all its data has been sent.
-    pub(super) fn send_request(&mut self, id: u16, events: &mut Vec<QueueEvent>) -> bool {
+    pub(super) fn send_request(&mut self, id: Cid, events: &mut Vec<QueueEvent>) -> bool {
         let slot = self.commands.find(id).expect("a command with data to send is outstanding");
         let Transfer::Send { data, sent, request } = &mut slot.transfer else {
             unreachable!("the command has data to send");
@@ -30,7 +30,7 @@ impl Queue {
             let length = (end - *sent).min(self.host_data_bytes_max);
             let pieces = data.pieces(*sent, length);
             let is_last = *sent + length == end;
-            self.writer.host_data(id, requested.tag, *sent, pieces.as_slice(), is_last);
+            self.writer.host_data(id.0, requested.tag, *sent, pieces.as_slice(), is_last);
             *sent += length;
         }
         if *sent < data.len() {
@@ -41,7 +41,7 @@ impl Queue {
     }
 
     /// A command has completed before its data was sent: later ones need not wait for it.
-    pub(super) fn forget_unsent(&mut self, id: u16) {
+    pub(super) fn forget_unsent(&mut self, id: Cid) {
         if let Some(place) = self.unsent.iter().position(|&unsent| unsent == id) {
             self.unsent.remove(place);
         }
