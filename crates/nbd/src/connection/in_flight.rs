@@ -1,12 +1,32 @@
-//! Requests in flight, by slot.
+//! Requests in flight, by their ids.
 
 use crate::limits::REQUESTS_MAX;
 use crate::request::RequestId;
 
-/// Bits of an id that are its slot; the others count the requests of the connection.
+/// Bits of an id that are its slot; the others count the requests of the connection, so that an id
+/// is never reused although its slot is.
 const SLOT_BITS: u32 = 16;
 
 const _: () = assert!(REQUESTS_MAX <= 1 << SLOT_BITS);
+
+/// The place of a request in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot(u16);
+
+impl Slot {
+    fn of(id: RequestId) -> Slot {
+        Slot(id.0 as u16)
+    }
+
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The id of the request in this slot that `before` requests of the connection precede.
+    fn id(self, before: u64) -> RequestId {
+        RequestId(before << SLOT_BITS | u64::from(self.0))
+    }
+}
 
 /// A request that was passed to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +59,9 @@ pub(crate) enum PendingKind {
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
     slots: Vec<Option<(RequestId, Pending)>>,
-    free: Vec<u16>,
+    free: Vec<Slot>,
     taken: usize,
+    /// Requests so far.
     requests: u64,
     data_bytes: usize,
 }
@@ -66,13 +87,16 @@ impl InFlight {
 
     /// Inserts a request whose data has been reserved.
     pub(crate) fn insert(&mut self, pending: Pending) -> RequestId {
-        let slot = self.free.pop().unwrap_or(self.slots.len() as u16);
-        let id = RequestId(self.requests << SLOT_BITS | u64::from(slot));
+        let slot = self.free.pop().unwrap_or(Slot(self.slots.len() as u16));
+        let id = slot.id(self.requests);
         self.requests += 1;
         self.taken += 1;
         let entry = Some((id, pending));
-        match self.slots.get_mut(usize::from(slot)) {
-            Some(place) => *place = entry,
+        match self.slots.get_mut(slot.index()) {
+            Some(place) => {
+                let before = std::mem::replace(place, entry);
+                assert_eq!(before, None, "a slot has one request at a time");
+            }
             None => self.slots.push(entry),
         }
         id
@@ -80,8 +104,8 @@ impl InFlight {
 
     /// Removes a request; `None` when no request has this id.
     pub(crate) fn remove(&mut self, id: RequestId) -> Option<Pending> {
-        let slot = id.0 as u16;
-        let place = self.slots.get_mut(usize::from(slot))?;
+        let slot = Slot::of(id);
+        let place = self.slots.get_mut(slot.index())?;
         let (_, pending) = place.take_if(|(known, _)| *known == id)?;
         self.free.push(slot);
         self.taken -= 1;
@@ -98,6 +122,11 @@ impl InFlight {
         assert_eq!(held.len(), self.taken, "requests are counted");
         assert_eq!(self.slots.len(), self.taken + self.free.len(), "every slot is taken or free");
         assert!(self.slots.len() <= most, "the number of requests is bounded");
+        let are_in_place = self.slots.iter().enumerate().all(|(index, entry)| {
+            let Some((id, _)) = entry else { return true };
+            Slot::of(*id).index() == index && *id < Slot(0).id(self.requests)
+        });
+        assert!(are_in_place, "a request is found by its id, and later ids are unused");
         let data: usize = held.iter().map(|pending| pending.data_bytes).sum();
         assert!(data <= self.data_bytes, "data of requests is counted");
     }
