@@ -8,9 +8,10 @@ use crate::FileStore;
 use crate::extents::Run;
 use crate::format::record::EXTENT_COST_BYTES;
 
+use super::Phase;
+use super::commands::InFlight;
 use super::names::cost;
 use super::zones::{Holder, State};
-use super::{InFlight, Phase};
 
 impl FileStore {
     /// Asserts the invariants, which hold between any two events. Takes time in proportion to all
@@ -22,6 +23,8 @@ impl FileStore {
         if !matches!(self.phase, Phase::Ready) || self.seeded.is_any() {
             return;
         }
+        self.commands.check_invariants();
+        self.reads.check_invariants();
         self.check_files();
         self.check_zones();
         self.check_claims();
@@ -101,7 +104,7 @@ impl FileStore {
         }
         self.migrator.copy().into_iter().for_each(&mut claim);
         let mut writes = 0;
-        for (_, in_flight) in self.commands.iter() {
+        for in_flight in self.commands.iter() {
             match in_flight {
                 InFlight::Write { file, run, .. } => {
                     writes += 1;
@@ -116,11 +119,10 @@ impl FileStore {
                 _ => {}
             }
         }
-        assert_eq!(self.data_writes, writes, "writes in flight are counted");
         assert_eq!(
             self.zones.iter().map(|(_, entry)| entry.writes as usize).sum::<usize>(),
             writes,
-            "in their zones too"
+            "writes in flight are counted in their zones"
         );
         for (zone, entry) in self.zones.iter() {
             let claimed = claims.get(&zone).copied().unwrap_or_default();
@@ -134,9 +136,9 @@ impl FileStore {
         let of_files: usize =
             self.files.values().filter_map(|file| file.writer.as_ref()).map(|writer| writer.requests()).sum();
         let requests = of_files + self.log.requests() + self.reads.len();
-        assert_eq!(self.requests, requests, "every outstanding request waits for an event");
+        assert_eq!(self.requests.outstanding(), requests, "every outstanding request waits for an event");
         let mut pins: BTreeMap<ZoneIndex, u32> = BTreeMap::new();
-        for (_, in_flight) in self.commands.iter() {
+        for in_flight in self.commands.iter() {
             if let InFlight::Read { zone, .. } = in_flight {
                 *pins.entry(*zone).or_default() += 1;
             }

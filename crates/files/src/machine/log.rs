@@ -11,7 +11,8 @@ use crate::extents::Run;
 use crate::format::record::{Record, RecordBuffer};
 use crate::{Event, FileError, FileId, FileStore, Outcome, RequestId};
 
-use super::{InFlight, Phase};
+use super::Phase;
+use super::commands::InFlight;
 
 /// The metadata zones, and the records not yet written to them.
 #[derive(Debug)]
@@ -186,7 +187,7 @@ impl FileStore {
         let lsn = log.records - log.pending.count();
         if log.flushes {
             log.stage = Stage::FlushingData { lsn, blocks };
-            self.send(InFlight::Log, Operation::Flush);
+            self.commands.send(InFlight::Log, Operation::Flush);
         } else {
             self.write_batch(lsn, blocks);
         }
@@ -202,7 +203,7 @@ impl FileStore {
     pub(super) fn flush_records(&mut self, lsn: u64) {
         if self.log.flushes {
             self.log.stage = Stage::Flushing { lsn };
-            self.send(InFlight::Log, Operation::Flush);
+            self.commands.send(InFlight::Log, Operation::Flush);
         } else {
             self.become_durable(lsn);
         }
@@ -214,7 +215,7 @@ impl FileStore {
         self.counters.metadata_bytes += data.len() as u64;
         let payload = self.shape.payload(data);
         let start = self.shape.lba(zone, start);
-        self.send(InFlight::Log, Operation::Write { start, blocks, payload });
+        self.commands.send(InFlight::Log, Operation::Write { start, blocks, payload });
     }
 
     /// Called when the log's command has ended.
@@ -265,7 +266,7 @@ impl FileStore {
             self.fail_file(id, &error);
         }
         self.zones.note_change();
-        self.events.push_back(Event::Failed(error));
+        self.requests.notify(Event::Failed(error));
     }
 
     fn on_durable(&mut self, waiter: Waiter) {
@@ -277,7 +278,7 @@ impl FileStore {
             }
             Waiter::Ready => {
                 self.phase = Phase::Ready;
-                self.events.push_back(Event::Ready);
+                self.requests.notify(Event::Ready);
             }
         }
     }

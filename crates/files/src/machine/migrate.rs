@@ -12,7 +12,7 @@ use crate::format::record::{EXTENT_COST_BYTES, Record};
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::{FileId, FileStore, Lifetime};
 
-use super::InFlight;
+use super::commands::InFlight;
 use super::log::Waiter;
 use super::zones::{Holder, State};
 
@@ -217,7 +217,7 @@ impl FileStore {
         self.migrator.part = Some(part);
         self.migrator.stage = Stage::Reading;
         let start = self.shape.lba(part.zone, part.start);
-        self.send(InFlight::MigrationRead, Operation::Read { start, blocks: Blocks(part.blocks.into()) });
+        self.commands.send(InFlight::MigrationRead, Operation::Read { start, blocks: Blocks(part.blocks.into()) });
     }
 
     /// Called when a target zone is assigned.
@@ -246,16 +246,14 @@ impl FileStore {
         if self.zones.free_blocks(zone) == 0 {
             self.migrator.target = None;
         }
-        self.data_writes += 1;
         self.migrator.stage = Stage::Writing;
         let payload = self.shape.payload(data);
         let start = self.shape.lba(zone, run.start);
         let operation = Operation::Write { start, blocks: Blocks(run.blocks.into()), payload };
-        self.send(InFlight::MigrationWrite { run }, operation);
+        self.commands.send(InFlight::MigrationWrite { run }, operation);
     }
 
     pub(super) fn on_migration_write(&mut self, run: Run, status: Status) {
-        self.data_writes -= 1;
         self.zones.end_write(&run, status.is_success());
         if !status.is_success() {
             self.withdraw_zone(run.zone);

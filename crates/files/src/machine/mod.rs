@@ -1,18 +1,27 @@
 //! The running store: requests and completions in, commands and events out.
 //!
+//! State has owners, each with private fields, operations and invariants:
+//!
 //! ```text
-//! start.rs    formatting; what formatting and mounting have in common
-//! mount.rs    reading the metadata, and checking them against the zones
-//! names.rs    create, delete, rename
-//! write.rs    append, sync, close: from a file's buffer to a zone
-//! read.rs     from zones and buffers
-//! place.rs    which zone a file writes to
-//! reclaim.rs  finish, reset, and failed zones
-//! migrate.rs  moving live data out of zones that are mostly garbage
-//! log.rs      records in batches, one write in flight
-//! snapshot.rs switching from one metadata zone to the next
+//! shape.rs     values derived from the geometry and the configuration: changed by none
+//! commands.rs  commands in flight, and their purposes
+//! requests.rs  outstanding requests, and events
+//! read.rs      from zones and buffers
+//! ```
+//!
+//! ```text
+//! start.rs     formatting; what formatting and mounting have in common
+//! mount.rs     reading the metadata, and checking them against the zones
+//! names.rs     create, delete, rename
+//! write.rs     append, sync, close: from a file's buffer to a zone
+//! place.rs     which zone a file writes to
+//! reclaim.rs   finish, reset, and failed zones
+//! migrate.rs   moving live data out of zones that are mostly garbage
+//! log.rs       records in batches, one write in flight
+//! snapshot.rs  switching from one metadata zone to the next
 //! ```
 
+mod commands;
 mod file;
 mod invariants;
 mod log;
@@ -22,6 +31,7 @@ mod names;
 mod place;
 mod read;
 mod reclaim;
+mod requests;
 mod shape;
 mod snapshot;
 mod start;
@@ -30,17 +40,17 @@ mod zones;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zonda_zoned::{Command, CommandId, Completion, Instant, Key, NamespaceId, Operation, Slab, ZoneIndex};
+use zonda_zoned::{Command, Completion, Instant};
 
 use crate::bug::{Seeded, SeededBug};
-use crate::extents::Run;
-use crate::limits::REQUESTS_MAX;
 use crate::{Event, FileError, FileId, FilesConfig, Outcome, RequestId, Usage};
 
+use commands::{Commands, InFlight};
 use file::File;
 use log::Log;
 use migrate::Migrator;
-use read::{Piece, ReadRun};
+use read::Reads;
+use requests::Requests;
 use shape::Shape;
 use start::Start;
 use zones::{Holder, State, Zones};
@@ -70,16 +80,9 @@ pub struct FileStore {
     waiting: VecDeque<Holder>,
     log: Log,
     migrator: Migrator,
-    reads: Slab<ReadRun>,
-    commands: Slab<InFlight>,
-    outbox: VecDeque<Command>,
-    /// The drive's queue is full until the next completion.
-    is_blocked: bool,
-    events: VecDeque<Event>,
-    /// Outstanding requests.
-    requests: usize,
-    /// Writes of data in flight.
-    data_writes: usize,
+    reads: Reads,
+    commands: Commands,
+    requests: Requests,
     /// Counts uses, to find the least recently used zone.
     uses: u64,
     counters: Counters,
@@ -92,41 +95,6 @@ enum Phase {
     Starting,
     Ready,
     Failed(FileError),
-}
-
-/// The purpose of a command in flight.
-#[derive(Debug)]
-enum InFlight {
-    Write {
-        file: FileId,
-        chunk: u64,
-        run: Run,
-    },
-    Read {
-        read: Key<ReadRun>,
-        zone: ZoneIndex,
-        piece: Piece,
-    },
-    Finish {
-        zone: ZoneIndex,
-    },
-    Reset {
-        zone: ZoneIndex,
-    },
-    /// A report on a zone after a failure; if its management failed, this is the last attempt.
-    Inspect {
-        zone: ZoneIndex,
-        is_last: bool,
-    },
-    Log,
-    Start,
-    FormatReset {
-        zone: ZoneIndex,
-    },
-    MigrationRead,
-    MigrationWrite {
-        run: Run,
-    },
 }
 
 /// Counters since the mount.
@@ -142,15 +110,13 @@ struct Counters {
 impl FileStore {
     /// The next command for the drive; must be submitted before the next call.
     pub fn poll_command(&mut self, _now: Instant) -> Option<Command> {
-        if self.is_blocked { None } else { self.outbox.pop_front() }
+        self.commands.poll()
     }
 
     /// Returns a command that the drive refused because its queue is full:
     /// [`poll_command`](FileStore::poll_command) returns it again after the next completion.
     pub fn on_queue_full(&mut self, command: Command) {
-        self.outbox.push_front(command);
-        // Without a command in flight there is no completion to wait for.
-        self.is_blocked = self.commands.len() > self.outbox.len();
+        self.commands.on_queue_full(command);
     }
 
     /// Processes the completion of a command.
@@ -158,10 +124,8 @@ impl FileStore {
     /// # Panics
     /// If the command is not in flight.
     pub fn on_completion(&mut self, _now: Instant, completion: Completion) {
-        self.is_blocked = false;
-        let Completion { id, status, outcome } = completion;
-        let key = Key::of_command(id).expect("the store numbers its commands by their keys");
-        match self.commands.remove(key) {
+        let (in_flight, status, outcome) = self.commands.on_completion(completion);
+        match in_flight {
             InFlight::Write { file, chunk, run } => self.on_write(file, chunk, run, status),
             InFlight::Read { read, zone, piece } => self.on_read(read, zone, piece, status, outcome),
             InFlight::Finish { zone } => self.on_finish(zone, status),
@@ -178,7 +142,7 @@ impl FileStore {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.requests.poll()
     }
 
     /// Space and counters. Takes time in proportion to the number of zones.
@@ -229,15 +193,11 @@ impl FileStore {
     /// Whether a request may begin. If not, it has already failed.
     fn admit(&mut self, request: RequestId) -> bool {
         let refusal = match &self.phase {
-            Phase::Ready if self.requests < REQUESTS_MAX => {
-                self.requests += 1;
-                return true;
-            }
-            Phase::Ready => FileError::TooManyRequests,
+            Phase::Ready => return self.requests.begin(request),
             Phase::Starting => FileError::NotReady,
             Phase::Failed(error) => error.clone(),
         };
-        self.events.push_back(Event::Done { request, result: Err(refusal) });
+        self.requests.refuse(request, refusal);
         false
     }
 
@@ -252,13 +212,7 @@ impl FileStore {
     }
 
     fn end(&mut self, request: RequestId, result: Result<Outcome, FileError>) {
-        self.requests -= 1;
-        self.events.push_back(Event::Done { request, result });
-    }
-
-    fn send(&mut self, in_flight: InFlight, operation: Operation) {
-        let id = CommandId::from(self.commands.insert(in_flight));
-        self.outbox.push_back(Command::new(id, NamespaceId::FIRST, operation));
+        self.requests.end(request, result);
     }
 
     /// Advances all waiting work that has become possible.

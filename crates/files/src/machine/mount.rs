@@ -9,7 +9,7 @@ use crate::format::record::EXTENT_COST_BYTES;
 use crate::format::superblock::Superblock;
 use crate::{FileError, FileStore};
 
-use super::InFlight;
+use super::commands::InFlight;
 use super::file::File;
 use super::log::Waiter;
 use super::names::cost;
@@ -58,7 +58,7 @@ impl FileStore {
 
     fn read_metadata(&mut self, number: usize, block: u32, blocks: u32) {
         let first = self.shape.lba(self.log.zones[number], block);
-        self.send(InFlight::Start, Operation::Read { start: first, blocks: Blocks(blocks.into()) });
+        self.commands.send(InFlight::Start, Operation::Read { start: first, blocks: Blocks(blocks.into()) });
     }
 
     /// Called when a read of the mount has ended.

@@ -197,7 +197,7 @@ impl FileStore {
 
     /// Whether no operation is in progress that can end a wait.
     fn is_quiescent(&self) -> bool {
-        self.data_writes == 0 && !self.migrator.is_busy() && !self.expects_space()
+        !self.commands.has_data_writes() && !self.migrator.is_busy() && !self.expects_space()
     }
 
     /// While no write is in flight, no file releases its zone. So reassigns the zone of the least

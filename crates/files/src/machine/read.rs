@@ -1,11 +1,19 @@
 //! Reads: from zones for data on the media, and from the file's buffer for the rest.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{Blocks, Key, Operation, Outcome as DriveOutcome, Payload, Status, ZoneIndex};
+use zonda_zoned::{Blocks, Key, Operation, Outcome as DriveOutcome, Payload, Slab, Status, ZoneIndex};
 
+use crate::extents::ExtentList;
 use crate::{FileError, FileId, FileStore, Outcome, RequestId};
 
-use super::InFlight;
+use super::commands::InFlight;
+use super::shape::Shape;
+
+/// Owns the read requests in progress.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    runs: Slab<ReadRun>,
+}
 
 /// A read request in progress.
 #[derive(Debug)]
@@ -31,6 +39,72 @@ pub(super) struct Piece {
     at: usize,
 }
 
+/// The blocks that one command reads.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    zone: ZoneIndex,
+    first: u32,
+    blocks: u32,
+}
+
+/// The end of a read request.
+type Ended = (RequestId, Result<Outcome, FileError>);
+
+impl Reads {
+    /// Ends a part. With the last one the request ends.
+    fn end_piece(
+        &mut self,
+        shape: &Shape,
+        read: Key<ReadRun>,
+        piece: Piece,
+        status: Status,
+        outcome: DriveOutcome,
+    ) -> Option<Ended> {
+        let run = &mut self.runs[read];
+        run.left -= 1;
+        let data = match outcome {
+            DriveOutcome::Data(Payload::Bytes(buffer)) => buffer.data,
+            _ => Bytes::new(),
+        };
+        let wanted = piece.skip..piece.skip + piece.bytes;
+        if !status.is_success() {
+            run.error = Some(FileError::Media { status, what: "reading a file's data" });
+        } else if shape.keeps_bytes() && data.len() < wanted.end {
+            let what = "reading a file's data from a drive that keeps no contents";
+            run.error = Some(FileError::Media { status: Status::DataTransferError, what });
+        } else if shape.keeps_bytes() {
+            if run.assembled.is_empty() {
+                run.whole = Some(data.slice(wanted));
+            } else {
+                run.assembled[piece.at..piece.at + piece.bytes].copy_from_slice(&data[wanted]);
+            }
+        }
+        (run.left == 0).then(|| self.runs.remove(read).end(shape))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn check_invariants(&self) {
+        for (_, run) in self.runs.iter() {
+            assert!(run.left > 0, "a read that waits for no command has ended");
+            assert!(run.assembled.is_empty() || run.assembled.len() == run.bytes, "all parts have a place");
+        }
+    }
+}
+
+impl ReadRun {
+    fn end(self, shape: &Shape) -> Ended {
+        let result = match self.error {
+            Some(error) => Err(error),
+            None if shape.keeps_bytes() => Ok(Outcome::Data(self.whole.unwrap_or_else(|| self.assembled.freeze()))),
+            None => Ok(Outcome::Length(self.bytes as u64)),
+        };
+        (self.request, result)
+    }
+}
+
 impl FileStore {
     /// Reads from a file; the result is shorter at its end. Acknowledged appends are found, synced
     /// or not. The file may be deleted meanwhile.
@@ -43,7 +117,7 @@ impl FileStore {
         let total = end.saturating_sub(offset_bytes) as usize;
         let on_media = entry.meta.extents.len_bytes();
         let media_end = end.min(on_media);
-        let pieces = self.pieces(file, offset_bytes, media_end);
+        let pieces = pieces(&self.shape, &entry.meta.extents, offset_bytes, media_end);
 
         let keeps_bytes = self.shape.keeps_bytes();
         let is_one = pieces.len() == 1 && pieces[0].1.bytes == total;
@@ -51,45 +125,21 @@ impl FileStore {
         let memory_from = offset_bytes.max(on_media);
         if keeps_bytes
             && memory_from < end
-            && let Some(writer) = &self.files[&file].writer
+            && let Some(writer) = &entry.writer
         {
             writer.copy(memory_from - on_media, &mut assembled[(memory_from - offset_bytes) as usize..]);
         }
         let run = ReadRun { request, bytes: total, assembled, whole: None, left: pieces.len() as u32, error: None };
-        let read = self.reads.insert(run);
         if pieces.is_empty() {
-            return self.end_read(read);
+            let (request, result) = run.end(&self.shape);
+            return self.end(request, result);
         }
-        for ((zone, first, blocks), piece) in pieces {
+        let read = self.reads.runs.insert(run);
+        for (Place { zone, first, blocks }, piece) in pieces {
             self.zones[zone].pins += 1;
             let operation = Operation::Read { start: self.shape.lba(zone, first), blocks: Blocks(blocks.into()) };
-            self.send(InFlight::Read { read, zone, piece }, operation);
+            self.commands.send(InFlight::Read { read, zone, piece }, operation);
         }
-    }
-
-    /// The commands that read the bytes from `from` to `to`, which are on the media: zone, first
-    /// block, blocks.
-    fn pieces(&self, file: FileId, from: u64, to: u64) -> Vec<((ZoneIndex, u32, u32), Piece)> {
-        let block_bytes = u64::from(self.shape.block_bytes);
-        let mut pieces = Vec::new();
-        for extent in self.files[&file].meta.extents.extents_at(from) {
-            let extent_end = extent.offset + extent.run.bytes(self.shape.block_bytes);
-            let mut at = from.max(extent.offset);
-            while at < to.min(extent_end) {
-                let first = (at - extent.offset) / block_bytes;
-                let skip = (at - extent.offset) % block_bytes;
-                let wanted = to.min(extent_end) - at;
-                let blocks = (skip + wanted).div_ceil(block_bytes).min(u64::from(self.shape.read_blocks));
-                let count = wanted.min(blocks * block_bytes - skip);
-                let piece = Piece { skip: skip as usize, bytes: count as usize, at: (at - from) as usize };
-                pieces.push(((extent.run.zone, extent.run.start + first as u32, blocks as u32), piece));
-                at += count;
-            }
-            if extent_end >= to {
-                break;
-            }
-        }
-        pieces
     }
 
     pub(super) fn on_read(
@@ -101,37 +151,32 @@ impl FileStore {
         outcome: DriveOutcome,
     ) {
         self.zones.unpin(zone);
-        let run = &mut self.reads[read];
-        run.left -= 1;
-        let data = match outcome {
-            DriveOutcome::Data(Payload::Bytes(buffer)) => buffer.data,
-            _ => Bytes::new(),
-        };
-        let wanted = piece.skip..piece.skip + piece.bytes;
-        if !status.is_success() {
-            run.error = Some(FileError::Media { status, what: "reading a file's data" });
-        } else if self.shape.keeps_bytes() && data.len() < wanted.end {
-            let what = "reading a file's data from a drive that keeps no contents";
-            run.error = Some(FileError::Media { status: Status::DataTransferError, what });
-        } else if self.shape.keeps_bytes() {
-            if run.assembled.is_empty() {
-                run.whole = Some(data.slice(wanted));
-            } else {
-                run.assembled[piece.at..piece.at + piece.bytes].copy_from_slice(&data[wanted]);
-            }
-        }
-        if run.left == 0 {
-            self.end_read(read);
+        if let Some((request, result)) = self.reads.end_piece(&self.shape, read, piece, status, outcome) {
+            self.end(request, result);
         }
     }
+}
 
-    fn end_read(&mut self, read: Key<ReadRun>) {
-        let run = self.reads.remove(read);
-        let result = match run.error {
-            Some(error) => Err(error),
-            None if self.shape.keeps_bytes() => Ok(Outcome::Data(run.whole.unwrap_or_else(|| run.assembled.freeze()))),
-            None => Ok(Outcome::Length(run.bytes as u64)),
-        };
-        self.end(run.request, result);
+/// The commands that read the bytes from `from` to `to`, which are on the media.
+fn pieces(shape: &Shape, extents: &ExtentList, from: u64, to: u64) -> Vec<(Place, Piece)> {
+    let block_bytes = u64::from(shape.block_bytes);
+    let mut pieces = Vec::new();
+    for extent in extents.extents_at(from) {
+        let extent_end = extent.offset + extent.run.bytes(shape.block_bytes);
+        let mut at = from.max(extent.offset);
+        while at < to.min(extent_end) {
+            let first = (at - extent.offset) / block_bytes;
+            let skip = (at - extent.offset) % block_bytes;
+            let wanted = to.min(extent_end) - at;
+            let blocks = (skip + wanted).div_ceil(block_bytes).min(u64::from(shape.read_blocks));
+            let count = wanted.min(blocks * block_bytes - skip);
+            let place = Place { zone: extent.run.zone, first: extent.run.start + first as u32, blocks: blocks as u32 };
+            pieces.push((place, Piece { skip: skip as usize, bytes: count as usize, at: (at - from) as usize }));
+            at += count;
+        }
+        if extent_end >= to {
+            break;
+        }
     }
+    pieces
 }

@@ -6,7 +6,7 @@ use zonda_zoned::{Operation, Outcome, ReportFilter, Status, ZoneAction, ZoneInde
 use crate::format::record::Record;
 use crate::{FileStore, Lifetime};
 
-use super::InFlight;
+use super::commands::InFlight;
 use super::zones::{Holder, State};
 
 impl FileStore {
@@ -103,7 +103,7 @@ impl FileStore {
             partial: true,
             descriptors_max: 1,
         };
-        self.send(InFlight::Inspect { zone, is_last }, report);
+        self.commands.send(InFlight::Inspect { zone, is_last }, report);
     }
 
     pub(super) fn on_inspect(&mut self, zone: ZoneIndex, is_last: bool, status: Status, outcome: Outcome) {
@@ -146,6 +146,6 @@ impl FileStore {
 
     fn manage(&mut self, zone: ZoneIndex, action: ZoneAction, in_flight: InFlight) {
         let target = ZoneTarget::Zone(self.shape.zone_start(zone));
-        self.send(in_flight, Operation::ManageZones { action, target });
+        self.commands.send(in_flight, Operation::ManageZones { action, target });
     }
 }

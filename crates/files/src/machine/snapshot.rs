@@ -8,7 +8,7 @@ use crate::bug::SeededBug;
 use crate::format::record::{Record, RecordBuffer};
 use crate::format::superblock::Superblock;
 
-use super::InFlight;
+use super::commands::InFlight;
 use super::log::{SnapshotRun, Stage, Waiter};
 use super::zones::State;
 
@@ -37,7 +37,7 @@ impl FileStore {
 
     fn manage_log_zone(&mut self, number: usize, action: ZoneAction) {
         let target = ZoneTarget::Zone(self.shape.zone_start(self.log.zones[number]));
-        self.send(InFlight::Log, Operation::ManageZones { action, target });
+        self.commands.send(InFlight::Log, Operation::ManageZones { action, target });
     }
 
     pub(super) fn on_log_reset(&mut self, next: usize, status: Status) {
@@ -79,7 +79,7 @@ impl FileStore {
 
     fn flush_snapshot(&mut self, run: SnapshotRun) {
         self.log.stage = Stage::Snapshot(run);
-        self.send(InFlight::Log, Operation::Flush);
+        self.commands.send(InFlight::Log, Operation::Flush);
     }
 
     fn send_snapshot_part(&mut self, mut run: SnapshotRun) {

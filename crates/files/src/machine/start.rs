@@ -3,19 +3,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use zonda_zoned::{
-    Geometry, Operation, Outcome, PayloadKind, ReportFilter, Slab, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
+    Geometry, Operation, Outcome, PayloadKind, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
 };
 
 use crate::bug::Seeded;
 use crate::limits::{FORMAT_RESETS_MAX, REPORT_ZONES_MAX};
 use crate::{Event, FileError, FileStore, FilesConfig};
 
+use super::commands::{Commands, InFlight};
 use super::log::{Log, Waiter};
 use super::migrate::Migrator;
 use super::mount::MountStep;
+use super::read::Reads;
+use super::requests::Requests;
 use super::shape::Shape;
 use super::zones::{State, Zones};
-use super::{Counters, InFlight, Phase};
+use super::{Counters, Phase};
 
 /// A store that is not ready yet.
 #[derive(Debug)]
@@ -107,13 +110,9 @@ impl FileStore {
             names_lsn: 0,
             waiting: VecDeque::new(),
             migrator: Migrator::default(),
-            reads: Slab::new(),
-            commands: Slab::new(),
-            outbox: VecDeque::new(),
-            is_blocked: false,
-            events: VecDeque::new(),
-            requests: 0,
-            data_writes: 0,
+            reads: Reads::default(),
+            commands: Commands::default(),
+            requests: Requests::default(),
             uses: 0,
             counters: Counters::default(),
             seeded: Seeded::default(),
@@ -130,7 +129,7 @@ impl FileStore {
             partial: true,
             descriptors_max: REPORT_ZONES_MAX,
         };
-        self.send(InFlight::Start, report);
+        self.commands.send(InFlight::Start, report);
     }
 
     /// Called when a command of the start has ended.
@@ -149,7 +148,7 @@ impl FileStore {
             Ok(()) => {}
             Err(error) => {
                 self.phase = Phase::Failed(error.clone());
-                self.events.push_back(Event::Failed(error));
+                self.requests.notify(Event::Failed(error));
             }
         }
     }
@@ -209,7 +208,7 @@ impl FileStore {
         {
             let target = ZoneTarget::Zone(self.shape.zone_start(zone));
             let reset = Operation::ManageZones { action: ZoneAction::Reset, target };
-            self.send(InFlight::FormatReset { zone }, reset);
+            self.commands.send(InFlight::FormatReset { zone }, reset);
             in_flight += 1;
         }
         if in_flight > 0 {

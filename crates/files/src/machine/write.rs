@@ -9,7 +9,7 @@ use crate::format::record::{EXTENT_COST_BYTES, Record};
 use crate::limits::{FILE_WRITES_MAX, WRITE_ATTEMPTS_MAX};
 use crate::{FileData, FileError, FileId, FileStore, Outcome, RequestId};
 
-use super::InFlight;
+use super::commands::InFlight;
 use super::file::{ChunkStage, File, WaitingAppend, WaitingSync, Writer};
 use super::log::Waiter;
 use super::zones::Holder;
@@ -98,7 +98,6 @@ impl FileStore {
     /// Called when a write of data has ended.
     pub(super) fn on_write(&mut self, id: FileId, chunk: u64, run: Run, status: Status) {
         let status = if self.has(SeededBug::IgnoredWriteError) { Status::Success } else { status };
-        self.data_writes -= 1;
         self.zones.end_write(&run, status.is_success());
         if !status.is_success() {
             self.withdraw_zone(run.zone);
@@ -222,9 +221,8 @@ impl FileStore {
         if self.zones.free_blocks(zone) == 0 {
             writer.zone = None;
         }
-        self.data_writes += 1;
         let start = self.shape.lba(zone, run.start);
-        self.send(in_flight, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
+        self.commands.send(in_flight, Operation::Write { start, blocks: Blocks(u64::from(blocks)), payload });
     }
 
     /// Ends the syncs whose data are on the media, once their records are.
