@@ -7,6 +7,7 @@ use zonda_zoned::{Command, CommandId, Completion, Key, NamespaceId, Operation, O
 use crate::FileId;
 use crate::extents::Run;
 
+use super::files::ChunkId;
 use super::read::{Piece, ReadRun};
 
 /// Owns the commands in flight, and those that the drive has not accepted yet.
@@ -25,7 +26,7 @@ pub(super) struct Commands {
 pub(super) enum InFlight {
     Write {
         file: FileId,
-        chunk: u64,
+        chunk: ChunkId,
         run: Run,
     },
     Read {

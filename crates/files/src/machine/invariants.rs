@@ -6,11 +6,10 @@ use zonda_zoned::ZoneIndex;
 
 use crate::FileStore;
 use crate::extents::Run;
-use crate::format::record::EXTENT_COST_BYTES;
 
 use super::Phase;
 use super::commands::InFlight;
-use super::names::cost;
+use super::files::Writer;
 use super::zones::{Holder, State};
 
 impl FileStore {
@@ -32,29 +31,12 @@ impl FileStore {
     }
 
     fn check_files(&self) {
-        let block_bytes = self.shape.block_bytes;
-        let mut snapshot_bytes = self.shape.empty_snapshot_bytes();
-        assert_eq!(self.names.len(), self.files.len(), "every file has one name");
-        for (name, id) in &self.names {
-            let file = &self.files[id];
-            assert_eq!(&file.meta.name, name, "a name belongs to its file");
-            file.meta.extents.check_invariants(block_bytes);
-            let mut extents = file.meta.extents.count();
-            assert!(file.recorded_bytes <= file.meta.extents.len_bytes(), "records contain only data on the media");
-            if let Some(writer) = &file.writer {
-                writer.check_invariants(self.shape.keeps_bytes(), block_bytes);
-                extents += writer.chunks.len();
-                let is_waiting = self.waiting.contains(&Holder::File(*id));
-                assert_eq!(is_waiting, writer.is_waiting_for_zone, "a writer that waits for a zone is in the queue");
-                assert!(!is_waiting || writer.zone.is_none(), "a writer with a zone does not wait for one");
-                assert!(writer.buffered_bytes() <= u64::from(self.config.file_buffer_bytes), "a buffer is bounded");
-            } else {
-                assert!(file.meta.is_closed, "a file without a writer is closed");
-            }
-            snapshot_bytes += cost(name) + EXTENT_COST_BYTES * extents as u64;
+        self.files.check_invariants(&self.shape, self.config.file_buffer_bytes);
+        for (id, file) in self.files.iter() {
+            let says_waiting = file.writer().is_some_and(Writer::is_waiting_for_zone);
+            let is_waiting = self.waiting.contains(&Holder::File(id));
+            assert_eq!(is_waiting, says_waiting, "a writer that waits for a zone is in the queue");
         }
-        assert_eq!(self.snapshot_bytes, snapshot_bytes, "the bytes of a snapshot");
-        assert!(snapshot_bytes <= self.shape.snapshot_bytes_max, "a snapshot fits");
     }
 
     fn check_zones(&self) {
@@ -67,7 +49,7 @@ impl FileStore {
                 Some(holder) => {
                     assert!(self.zones.free_blocks(zone) > 0, "held zone {zone} is writable");
                     let held = match holder {
-                        Holder::File(id) => self.files[&id].writer.as_ref().and_then(|writer| writer.zone),
+                        Holder::File(id) => self.files[id].writer().and_then(Writer::zone),
                         Holder::Migration => self.migrator.target,
                     };
                     assert_eq!(held, Some(zone), "holder and zone know each other");
@@ -95,9 +77,8 @@ impl FileStore {
             entry.0 += run.blocks;
             entry.1 += run.bytes(self.shape.block_bytes);
         };
-        for file in self.files.values() {
-            file.meta.extents.iter().for_each(|extent| claim(&extent.run));
-            file.chunk_runs().for_each(|run| claim(&run));
+        for (_, file) in self.files.iter() {
+            file.runs().for_each(|run| claim(&run));
         }
         if self.log.failed.is_none() {
             self.log.releases().for_each(&mut claim);
@@ -108,7 +89,7 @@ impl FileStore {
             match in_flight {
                 InFlight::Write { file, run, .. } => {
                     writes += 1;
-                    if !self.files.contains_key(file) {
+                    if !self.files.contains(*file) {
                         claim(run);
                     }
                 }
@@ -133,8 +114,7 @@ impl FileStore {
     }
 
     fn check_counts(&self) {
-        let of_files: usize =
-            self.files.values().filter_map(|file| file.writer.as_ref()).map(|writer| writer.requests()).sum();
+        let of_files: usize = self.files.iter().filter_map(|(_, file)| file.writer()).map(Writer::requests).sum();
         let requests = of_files + self.log.requests() + self.reads.len();
         assert_eq!(self.requests.outstanding(), requests, "every outstanding request waits for an event");
         let mut pins: BTreeMap<ZoneIndex, u32> = BTreeMap::new();

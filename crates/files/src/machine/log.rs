@@ -261,7 +261,7 @@ impl FileStore {
         if !matches!(self.phase, Phase::Ready) {
             self.phase = Phase::Failed(error.clone());
         }
-        let ids: Vec<FileId> = self.files.keys().copied().collect();
+        let ids: Vec<FileId> = self.files.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.fail_file(id, &error);
         }

@@ -8,17 +8,13 @@ use bytes::Bytes;
 use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status, ZoneIndex};
 
 use crate::extents::Run;
-use crate::format::record::{EXTENT_COST_BYTES, Record};
 use crate::limits::WRITE_ATTEMPTS_MAX;
 use crate::{FileId, FileStore, Lifetime};
 
 use super::commands::InFlight;
+use super::files::Switched;
 use super::log::Waiter;
 use super::zones::{Holder, State};
-
-/// The size that two switches can add to a snapshot, for the existing copy and for the part in
-/// flight: the replaced extent is split in two, with the copy between them.
-const SWITCHES_COST_BYTES: u64 = 2 * 2 * EXTENT_COST_BYTES;
 
 /// The migration in progress, if any.
 #[derive(Debug, Default)]
@@ -135,13 +131,6 @@ impl FileStore {
         self.migrator.stage != Stage::Idle || (self.is_low() && self.find_victim().is_some())
     }
 
-    /// Whether a snapshot has space for so many more bytes. The bytes that switches of copies may
-    /// need are reserved: other requests run between the read of a part and its switch.
-    pub(super) fn has_metadata_space(&self, bytes: u64) -> bool {
-        let kept = if self.config.migration.is_some() { SWITCHES_COST_BYTES } else { 0 };
-        self.snapshot_bytes + bytes + kept <= self.shape.snapshot_bytes_max
-    }
-
     /// Whether empty zones have run low.
     fn is_low(&self) -> bool {
         let Some(migration) = self.config.migration else { return false };
@@ -165,8 +154,8 @@ impl FileStore {
     fn begin_migration(&mut self, victim: ZoneIndex) {
         let block_bytes = self.shape.block_bytes;
         let mut work = VecDeque::new();
-        for (&file, entry) in &self.files {
-            let there = entry.meta.extents.iter().filter(|extent| extent.run.zone == victim);
+        for (file, entry) in self.files.iter() {
+            let there = entry.meta().extents.iter().filter(|extent| extent.run.zone == victim);
             work.extend(there.map(|extent| {
                 let end = extent.offset + extent.run.bytes(block_bytes);
                 Item { file, offset: extent.offset, end }
@@ -183,19 +172,19 @@ impl FileStore {
     fn copy_next(&mut self) {
         let item = loop {
             let Some(item) = self.migrator.work.front().copied() else { return self.end_migration() };
-            if item.offset < item.end && self.files.contains_key(&item.file) {
+            if item.offset < item.end && self.files.contains(item.file) {
                 break item;
             }
             self.migrator.work.pop_front();
         };
-        let meta = &self.files[&item.file].meta;
+        let meta = self.files[item.file].meta();
         let lifetime = meta.lifetime;
         let mut part = meta
             .extents
             .runs_from(item.offset, self.shape.block_bytes)
             .next()
             .expect("only migrations move the bytes of a file");
-        if self.snapshot_bytes + SWITCHES_COST_BYTES > self.shape.snapshot_bytes_max {
+        if !self.files.has_space_for_switches() {
             return self.abort_migration();
         }
         if let Some(target) = self.migrator.target.filter(|_| self.migrator.lifetime != lifetime) {
@@ -238,7 +227,7 @@ impl FileStore {
             return self.end_migration();
         }
         let file = self.migrator.work.front().expect("a part belongs to an item").file;
-        let Some(zone) = self.migrator.target.filter(|_| self.files.contains_key(&file)) else {
+        let Some(zone) = self.migrator.target.filter(|_| self.files.contains(file)) else {
             return self.copy_next();
         };
         let run = Run { zone, start: self.zones[zone].written, ..part };
@@ -288,27 +277,14 @@ impl FileStore {
     /// Switches the file to the copy. The replaced extents are freed when that is durable.
     fn switch(&mut self) {
         let Some(Copied { file: id, offset, run }) = self.migrator.copied.take() else { return };
-        let block_bytes = self.shape.block_bytes;
-        if !self.files.contains_key(&id) {
+        if !self.files.contains(id) {
             return self.zones.release(&run);
         }
         self.migrator.last_moved = Some(run);
-        if self.files[&id].is_recorded && self.files[&id].recorded_bytes < offset + run.bytes(block_bytes) {
-            self.record_file(id);
-        }
-        let file = self.files.get_mut(&id).expect("the file exists");
-        let before = file.meta.extents.count();
-        let replaced =
-            file.meta.extents.replace(offset, run, block_bytes).expect("whole blocks of one extent were copied");
-        let after = file.meta.extents.count();
-        self.snapshot_bytes =
-            self.snapshot_bytes + EXTENT_COST_BYTES * after as u64 - EXTENT_COST_BYTES * before as u64;
-        if file.is_recorded {
-            file.lsn = self.log.push(&Record::Moved { file: id, offset, run });
-            let lsn = file.lsn;
-            self.when_durable(lsn, Waiter::Release(replaced));
-        } else {
-            self.release(&replaced);
+        let Switched { replaced, lsn } = self.files.switch(&mut self.log, id, offset, run);
+        match lsn {
+            Some(lsn) => self.when_durable(lsn, Waiter::Release(replaced)),
+            None => self.release(&replaced),
         }
     }
 

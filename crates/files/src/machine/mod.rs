@@ -6,6 +6,7 @@
 //! shape.rs     values derived from the geometry and the configuration: changed by none
 //! commands.rs  commands in flight, and their purposes
 //! requests.rs  outstanding requests, and events
+//! files/       names, extents, data in memory, and the size of their metadata
 //! read.rs      from zones and buffers
 //! ```
 //!
@@ -22,7 +23,7 @@
 //! ```
 
 mod commands;
-mod file;
+mod files;
 mod invariants;
 mod log;
 mod migrate;
@@ -38,15 +39,15 @@ mod start;
 mod write;
 mod zones;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use zonda_zoned::{Command, Completion, Instant};
 
 use crate::bug::{Seeded, SeededBug};
-use crate::{Event, FileError, FileId, FilesConfig, Outcome, RequestId, Usage};
+use crate::{Event, FileError, FilesConfig, Outcome, RequestId, Usage};
 
 use commands::{Commands, InFlight};
-use file::File;
+use files::Files;
 use log::Log;
 use migrate::Migrator;
 use read::Reads;
@@ -68,13 +69,7 @@ pub struct FileStore {
     phase: Phase,
     /// The current step while the store is starting.
     start: Option<Box<Start>>,
-    files: BTreeMap<FileId, File>,
-    names: BTreeMap<String, FileId>,
-    next_file: u64,
-    /// The log sequence number of the last record that removed a name or gave it to another file.
-    names_lsn: u64,
-    /// The size of a snapshot, with all changes in progress.
-    snapshot_bytes: u64,
+    files: Files,
     zones: Zones,
     /// Holders that wait for a zone, the longest waiting first.
     waiting: VecDeque<Holder>,

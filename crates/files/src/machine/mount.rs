@@ -5,14 +5,11 @@ use zonda_zoned::{Blocks, Operation, Outcome, Payload, Status, ZoneIndex, ZoneSt
 
 use crate::bug::SeededBug;
 use crate::catalog::{Catalog, LogReader};
-use crate::format::record::EXTENT_COST_BYTES;
 use crate::format::superblock::Superblock;
 use crate::{FileError, FileStore};
 
 use super::commands::InFlight;
-use super::file::File;
 use super::log::Waiter;
-use super::names::cost;
 use super::start::{Report, Start, Step};
 use super::zones::State;
 
@@ -171,18 +168,13 @@ impl FileStore {
         catalog.check_overlaps().map_err(FileError::Corrupt)?;
         self.adopt_zones(&start.reports, &catalog);
         for (id, meta) in catalog.files {
-            self.snapshot_bytes += cost(&meta.name) + EXTENT_COST_BYTES * meta.extents.count() as u64;
             for extent in meta.extents.iter() {
                 self.check_extent(&start.reports, &meta.name, extent.run.zone, extent.run.end())?;
                 self.zones.claim(&extent.run);
             }
-            self.files.insert(id, File::found(meta));
+            self.files.adopt(id, meta);
         }
-        if self.snapshot_bytes > self.shape.snapshot_bytes_max {
-            return Err(FileError::Corrupt("there are more files than the metadata has space for".to_owned()));
-        }
-        self.names = catalog.names;
-        self.next_file = catalog.next_file;
+        self.files.adopt_names(catalog.names, catalog.next_file)?;
         self.uuid = current.superblock.uuid;
         self.log.current = current.number;
         self.log.sequence = current.sequence;

@@ -4,6 +4,7 @@ use zonda_zoned::ZoneIndex;
 
 use crate::{FileError, FileId, FileStore, Lifetime};
 
+use super::files::Writer;
 use super::zones::{Holder, State, Zone};
 
 /// How to serve a holder that needs a zone.
@@ -203,15 +204,15 @@ impl FileStore {
     /// While no write is in flight, no file releases its zone. So reassigns the zone of the least
     /// recently written file, which has no data to write now, to a waiting holder.
     fn reassign_idle_zone(&mut self, index: usize) -> bool {
-        let used_at = |id: &FileId| self.files[id].writer.as_ref().map_or(0, |writer| writer.used_at);
+        let used_at = |id: &FileId| self.files[*id].writer().map_or(0, Writer::used_at);
         let holders =
             self.zones.iter().filter(|(zone, _)| self.zones.free_blocks(*zone) > 0).filter_map(|(zone, entry)| {
                 let Some(Holder::File(id)) = entry.holder else { return None };
                 Some((used_at(&id), zone, id))
             });
         let Some((_, zone, id)) = holders.min() else { return false };
-        if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
-            writer.zone = None;
+        if let Some(writer) = self.files.writer_mut(id) {
+            writer.take_zone();
         }
         self.zones[zone].holder = None;
         self.counters.relaxed_matches += 1;
@@ -225,12 +226,8 @@ impl FileStore {
         self.zones[zone].holder = Some(holder);
         match holder {
             Holder::File(id) => {
-                let file = self.files.get_mut(&id).expect("a deleted file does not wait");
-                let writer = file.writer.as_mut().expect("a file that waits for a zone is open");
-                writer.is_waiting_for_zone = false;
-                writer.zone = Some(zone);
-                self.uses += 1;
-                writer.used_at = self.uses;
+                self.files.writer_mut(id).expect("a file that waits for a zone is open").hold(zone);
+                self.use_zone(id);
                 self.pump_file(id);
             }
             Holder::Migration => self.on_migration_zone(zone),
@@ -251,14 +248,14 @@ impl FileStore {
     /// Removes a file from the waiting holders.
     pub(super) fn stop_waiting(&mut self, id: FileId) {
         self.waiting.retain(|holder| *holder != Holder::File(id));
-        if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
-            writer.is_waiting_for_zone = false;
+        if let Some(writer) = self.files.writer_mut(id) {
+            writer.stop_waiting_for_zone();
         }
     }
 
     fn lifetime_of(&self, holder: Holder) -> Lifetime {
         match holder {
-            Holder::File(id) => self.files[&id].meta.lifetime,
+            Holder::File(id) => self.files[id].meta().lifetime,
             Holder::Migration => self.migrator.lifetime(),
         }
     }

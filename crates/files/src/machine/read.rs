@@ -112,12 +112,13 @@ impl FileStore {
         if !self.admit(request) {
             return;
         }
-        let Some(entry) = self.files.get(&file) else { return self.end(request, Err(FileError::NoSuchFile)) };
+        let Some(entry) = self.files.get(file) else { return self.end(request, Err(FileError::NoSuchFile)) };
         let end = offset_bytes.saturating_add(u64::from(bytes)).min(entry.len_bytes());
         let total = end.saturating_sub(offset_bytes) as usize;
-        let on_media = entry.meta.extents.len_bytes();
+        let extents = &entry.meta().extents;
+        let on_media = extents.len_bytes();
         let media_end = end.min(on_media);
-        let pieces = pieces(&self.shape, &entry.meta.extents, offset_bytes, media_end);
+        let pieces = pieces(&self.shape, extents, offset_bytes, media_end);
 
         let keeps_bytes = self.shape.keeps_bytes();
         let is_one = pieces.len() == 1 && pieces[0].1.bytes == total;
@@ -125,7 +126,7 @@ impl FileStore {
         let memory_from = offset_bytes.max(on_media);
         if keeps_bytes
             && memory_from < end
-            && let Some(writer) = &entry.writer
+            && let Some(writer) = entry.writer()
         {
             writer.copy(memory_from - on_media, &mut assembled[(memory_from - offset_bytes) as usize..]);
         }

@@ -76,8 +76,8 @@ impl FileStore {
     pub(super) fn withdraw_zone(&mut self, zone: ZoneIndex) {
         match self.zones[zone].holder {
             Some(Holder::File(id)) => {
-                if let Some(writer) = self.files.get_mut(&id).and_then(|file| file.writer.as_mut()) {
-                    writer.zone = None;
+                if let Some(writer) = self.files.writer_mut(id) {
+                    writer.take_zone();
                 }
             }
             Some(Holder::Migration) => self.migrator.target = None,

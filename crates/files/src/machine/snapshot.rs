@@ -106,21 +106,8 @@ impl FileStore {
                 records.push(&Record::ZoneFinished { zone, written: entry.written });
             }
         }
-        for (id, file) in self.files.iter_mut().filter(|(_, file)| file.is_recorded) {
-            let meta = &file.meta;
-            records.push(&Record::Created { file: *id, lifetime: meta.lifetime, name: &meta.name });
-            let forgotten = self.migrator.last_moved.filter(|_| self.seeded.has(SeededBug::ForgottenMove));
-            let runs = meta.extents.iter().map(|extent| extent.run);
-            records.push_extents(*id, runs.filter(|run| Some(*run) != forgotten));
-            if meta.is_closed {
-                records.push(&Record::Closed { file: *id });
-            }
-            file.is_recorded_closed = meta.is_closed;
-            file.recorded_bytes = meta.extents.len_bytes();
-            file.lsn = lsn;
-        }
-        records.push(&Record::SnapshotEnd);
-        assert!(records.bytes() as u64 <= self.shape.snapshot_bytes_max, "a snapshot does not exceed its estimate");
+        let forgotten = self.migrator.last_moved.filter(|_| self.has(SeededBug::ForgottenMove));
+        self.files.write_snapshot(&mut records, lsn, forgotten);
 
         let block_bytes = self.shape.block_bytes as usize;
         let superblock = Superblock { uuid: self.uuid, facts: self.shape.facts };

@@ -1,6 +1,6 @@
 //! Formatting, and the steps that it shares with mounting: both begin with a report on all zones.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use zonda_zoned::{
     Geometry, Operation, Outcome, PayloadKind, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget,
@@ -11,6 +11,7 @@ use crate::limits::{FORMAT_RESETS_MAX, REPORT_ZONES_MAX};
 use crate::{Event, FileError, FileStore, FilesConfig};
 
 use super::commands::{Commands, InFlight};
+use super::files::Files;
 use super::log::{Log, Waiter};
 use super::migrate::Migrator;
 use super::mount::MountStep;
@@ -98,16 +99,12 @@ impl FileStore {
         let mut store = FileStore {
             zones: Zones::new(shape.data_zones()),
             log: Log::new(shape.first_log, shape.log_zones),
-            snapshot_bytes: shape.empty_snapshot_bytes(),
+            files: Files::new(&shape, config.migration.is_some()),
             shape,
             config,
             uuid,
             phase: Phase::Starting,
             start: Some(Box::new(start)),
-            files: BTreeMap::new(),
-            names: BTreeMap::new(),
-            next_file: 1,
-            names_lsn: 0,
             waiting: VecDeque::new(),
             migrator: Migrator::default(),
             reads: Reads::default(),
