@@ -23,6 +23,7 @@ impl FileStore {
             return;
         }
         self.commands.check_invariants();
+        self.log.check_invariants(&self.shape);
         self.reads.check_invariants();
         self.check_files();
         self.check_zones();
@@ -80,7 +81,7 @@ impl FileStore {
         for (_, file) in self.files.iter() {
             file.runs().for_each(|run| claim(&run));
         }
-        if self.log.failed.is_none() {
+        if self.log.failed().is_none() {
             self.log.releases().for_each(&mut claim);
         }
         self.migrator.copy().into_iter().for_each(&mut claim);
@@ -107,7 +108,7 @@ impl FileStore {
         );
         for (zone, entry) in self.zones.iter() {
             let claimed = claims.get(&zone).copied().unwrap_or_default();
-            if self.log.failed.is_none() {
+            if self.log.failed().is_none() {
                 assert_eq!((entry.live_blocks, entry.live_bytes), claimed, "live data in zone {zone}");
             }
         }

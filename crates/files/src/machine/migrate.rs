@@ -140,7 +140,7 @@ impl FileStore {
 
     /// The full zone with the most garbage, if it has enough.
     fn find_victim(&self) -> Option<ZoneIndex> {
-        let migration = self.config.migration.filter(|_| !self.migrator.is_stuck && self.log.failed.is_none())?;
+        let migration = self.config.migration.filter(|_| !self.migrator.is_stuck && self.log.failed().is_none())?;
         let capacity = u64::from(self.shape.capacity_blocks);
         let full = self.zones.iter().filter(|(_, entry)| {
             let garbage = capacity - u64::from(entry.live_blocks);

@@ -7,6 +7,7 @@
 //! commands.rs  commands in flight, and their purposes
 //! requests.rs  outstanding requests, and events
 //! files/       names, extents, data in memory, and the size of their metadata
+//! log/         records in batches, one write in flight; metadata zones; waiters
 //! read.rs      from zones and buffers
 //! ```
 //!
@@ -18,11 +19,11 @@
 //! place.rs     which zone a file writes to
 //! reclaim.rs   finish, reset, and failed zones
 //! migrate.rs   moving live data out of zones that are mostly garbage
-//! log.rs       records in batches, one write in flight
-//! snapshot.rs  switching from one metadata zone to the next
+//! durable.rs   actions when records are durable; snapshots
 //! ```
 
 mod commands;
+mod durable;
 mod files;
 mod invariants;
 mod log;
@@ -34,7 +35,6 @@ mod read;
 mod reclaim;
 mod requests;
 mod shape;
-mod snapshot;
 mod start;
 mod write;
 mod zones;
@@ -99,7 +99,6 @@ struct Counters {
     zone_resets: u64,
     migrated_bytes: u64,
     relaxed_matches: u64,
-    metadata_bytes: u64,
 }
 
 impl FileStore {
@@ -126,7 +125,10 @@ impl FileStore {
             InFlight::Finish { zone } => self.on_finish(zone, status),
             InFlight::Reset { zone } => self.on_reset(zone, status),
             InFlight::Inspect { zone, is_last } => self.on_inspect(zone, is_last, status, outcome),
-            InFlight::Log => self.on_log(status),
+            InFlight::Log => {
+                let progress = self.log.on_completion(&self.shape, &mut self.commands, status);
+                self.on_log_progress(progress);
+            }
             InFlight::Start => self.on_start(status, outcome),
             InFlight::FormatReset { zone } => self.on_format_reset(zone, status),
             InFlight::MigrationRead => self.on_migration_read(status, outcome),
@@ -150,7 +152,7 @@ impl FileStore {
             zone_resets: counters.zone_resets,
             migrated_bytes: counters.migrated_bytes,
             relaxed_matches: counters.relaxed_matches,
-            metadata_bytes: counters.metadata_bytes,
+            metadata_bytes: self.log.written_bytes(),
             ..Usage::default()
         };
         for (_, zone) in self.zones.iter() {
@@ -201,7 +203,7 @@ impl FileStore {
         if !self.admit(request) {
             return false;
         }
-        let Some(error) = self.log.failed.clone() else { return true };
+        let Some(error) = self.log.failed().cloned() else { return true };
         self.end(request, Err(error));
         false
     }

@@ -9,7 +9,7 @@ use crate::format::superblock::Superblock;
 use crate::{FileError, FileStore};
 
 use super::commands::InFlight;
-use super::log::Waiter;
+use super::log::Progress;
 use super::start::{Report, Start, Step};
 use super::zones::State;
 
@@ -45,7 +45,7 @@ impl FileStore {
     ) -> Result<(), FileError> {
         let is_written =
             |number: &usize| !matches!(start.reports[*number].state, ZoneState::Empty | ZoneState::Offline);
-        let Some(number) = (from..self.log.zones.len()).find(is_written) else {
+        let Some(number) = (from..self.log.zones().len()).find(is_written) else {
             return self.choose_log(start, found, refusal);
         };
         self.read_metadata(number, 0, 1);
@@ -54,7 +54,7 @@ impl FileStore {
     }
 
     fn read_metadata(&mut self, number: usize, block: u32, blocks: u32) {
-        let first = self.shape.lba(self.log.zones[number], block);
+        let first = self.shape.lba(self.log.zones()[number], block);
         self.commands.send(InFlight::Start, Operation::Read { start: first, blocks: Blocks(blocks.into()) });
     }
 
@@ -82,7 +82,7 @@ impl FileStore {
                     // It became read only after a reset, before it was written again.
                     Err(_) if is_never_written(start.reports[number], &data) => {}
                     Err(_) if refusal == FileError::NotAFileStore => {
-                        let words = format!("metadata zone {} has no superblock", self.log.zones[number]);
+                        let words = format!("metadata zone {} has no superblock", self.log.zones()[number]);
                         refusal = FileError::Corrupt(words);
                     }
                     Err(_) => {}
@@ -176,30 +176,29 @@ impl FileStore {
         }
         self.files.adopt_names(catalog.names, catalog.next_file)?;
         self.uuid = current.superblock.uuid;
-        self.log.current = current.number;
-        self.log.sequence = current.sequence;
-        self.log.written = end;
+        self.log.adopt(current.number, current.sequence, end);
         for zone in self.shape.data_zones().indices() {
             self.zones.touch(zone);
         }
         start.step = Step::WriteSnapshot;
-        self.when_durable(self.log.records + 1, Waiter::Ready);
+        self.await_readiness();
         let report = start.reports[current.number];
-        match report.state {
-            _ if whole == end => {
-                // The records end at the write pointer that the drive reports: they continue there.
-                self.log.records += 1;
-                self.flush_records(self.log.records);
+        let progress = match report.state {
+            // The records end at the write pointer that the drive reports: they continue there.
+            _ if whole == end => self.log.resume(&mut self.commands),
+            state if state.is_active() => {
+                self.log.leave_zone(&self.shape, &mut self.commands);
+                Progress::None
             }
-            state if state.is_active() => self.leave_log_zone(),
-            _ => self.begin_snapshot(),
-        }
+            _ => self.log.begin_snapshot(&self.shape, &mut self.commands),
+        };
+        self.on_log_progress(progress);
         Ok(())
     }
 
     /// Adopts the data zones as the drive reports them.
     fn adopt_zones(&mut self, reports: &[Report], catalog: &Catalog) {
-        let log_zones = self.log.zones.len();
+        let log_zones = self.log.zones().len();
         let zones = self.shape.data_zones().indices();
         for ((zone, report), facts) in zones.zip(&reports[log_zones..]).zip(&catalog.zones) {
             let (state, written) = match report.state {

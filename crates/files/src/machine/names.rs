@@ -20,7 +20,7 @@ impl FileStore {
             Phase::Starting => return Err(FileError::NotReady),
             Phase::Failed(error) => return Err(error.clone()),
         }
-        if let Some(error) = &self.log.failed {
+        if let Some(error) = self.log.failed() {
             return Err(error.clone());
         }
         self.files.create(name, lifetime)

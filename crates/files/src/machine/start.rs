@@ -12,7 +12,7 @@ use crate::{Event, FileError, FileStore, FilesConfig};
 
 use super::commands::{Commands, InFlight};
 use super::files::Files;
-use super::log::{Log, Waiter};
+use super::log::Log;
 use super::migrate::Migrator;
 use super::mount::MountStep;
 use super::read::Reads;
@@ -89,7 +89,7 @@ impl FileStore {
     /// a drive whose cache survives a loss of power.
     #[must_use]
     pub fn with_flushes(mut self) -> FileStore {
-        self.log.flushes = true;
+        self.log.enable_flushes();
         self
     }
 
@@ -213,11 +213,10 @@ impl FileStore {
             return;
         }
         start.step = Step::WriteSnapshot;
-        // So that the first metadata zone is used next.
-        self.log.current = self.log.zones.len() - 1;
-        self.log.written = self.shape.capacity_blocks;
-        self.when_durable(self.log.records + 1, Waiter::Ready);
-        self.begin_snapshot();
+        self.log.begin_with_first_zone(&self.shape);
+        self.await_readiness();
+        let progress = self.log.begin_snapshot(&self.shape, &mut self.commands);
+        self.on_log_progress(progress);
     }
 
     /// Called when a reset of the format has ended.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::catalog::FileMeta;
 use crate::extents::{ExtentList, Run};
 use crate::format::record::{Record, RecordBuffer};
-use crate::machine::log::Log;
+use crate::machine::log::{Log, Lsn};
 use crate::machine::shape::Shape;
 use crate::{FileError, FileId, Lifetime, RequestId};
 
@@ -24,7 +24,7 @@ pub(in crate::machine) struct File {
     /// Records contain it as closed.
     is_recorded_closed: bool,
     /// The log sequence number of its last record.
-    lsn: u64,
+    lsn: Lsn,
     /// Present while it accepts data.
     writer: Option<Box<Writer>>,
 }
@@ -37,7 +37,7 @@ impl File {
             is_recorded: false,
             is_recorded_closed: false,
             recorded_bytes: 0,
-            lsn: 0,
+            lsn: Lsn::default(),
             writer: Some(Box::default()),
         }
     }
@@ -46,7 +46,14 @@ impl File {
     pub(super) fn found(meta: FileMeta) -> File {
         let len_bytes = meta.extents.len_bytes();
         let writer = (!meta.is_closed).then(|| Box::new(Writer::behind(len_bytes)));
-        File { is_recorded: true, is_recorded_closed: meta.is_closed, recorded_bytes: len_bytes, lsn: 0, writer, meta }
+        File {
+            is_recorded: true,
+            is_recorded_closed: meta.is_closed,
+            recorded_bytes: len_bytes,
+            lsn: Lsn::default(),
+            writer,
+            meta,
+        }
     }
 
     pub(in crate::machine) fn meta(&self) -> &FileMeta {
@@ -54,7 +61,7 @@ impl File {
     }
 
     /// The log sequence number of its last record.
-    pub(in crate::machine) fn lsn(&self) -> u64 {
+    pub(in crate::machine) fn lsn(&self) -> Lsn {
         self.lsn
     }
 
@@ -159,7 +166,7 @@ impl File {
     }
 
     /// Records all data that are on the media. Returns the log sequence number of its last record.
-    pub(super) fn record(&mut self, log: &mut Log, id: FileId, block_bytes: u32) -> u64 {
+    pub(super) fn record(&mut self, log: &mut Log, id: FileId, block_bytes: u32) -> Lsn {
         self.record_name(log, id);
         let len_bytes = self.meta.extents.len_bytes();
         if self.recorded_bytes < len_bytes {
@@ -183,7 +190,7 @@ impl File {
     }
 
     /// Changes the name, and records that. Returns the log sequence number.
-    pub(super) fn record_rename(&mut self, log: &mut Log, id: FileId, to: &str) -> u64 {
+    pub(super) fn record_rename(&mut self, log: &mut Log, id: FileId, to: &str) -> Lsn {
         self.record_name(log, id);
         to.clone_into(&mut self.meta.name);
         self.lsn = log.push(&Record::Renamed { file: id, name: to });
@@ -204,7 +211,7 @@ impl File {
     }
 
     /// Adds the records of a recorded file to a snapshot, which contains it as it is now.
-    pub(super) fn write_snapshot(&mut self, records: &mut RecordBuffer, id: FileId, lsn: u64, omitted: Option<Run>) {
+    pub(super) fn write_snapshot(&mut self, records: &mut RecordBuffer, id: FileId, lsn: Lsn, omitted: Option<Run>) {
         if !self.is_recorded {
             return;
         }

@@ -19,7 +19,7 @@ use crate::format::record::{EXTENT_COST_BYTES, FILE_COST_BYTES, Record, RecordBu
 use crate::limits::{FILES_MAX, NAME_BYTES_MAX};
 use crate::{FileError, FileId, Lifetime, RequestId};
 
-use super::log::Log;
+use super::log::{Log, Lsn};
 use super::shape::Shape;
 pub(super) use file::File;
 pub(super) use writer::{ChunkId, Writer};
@@ -38,7 +38,7 @@ pub(super) struct Files {
     names: BTreeMap<String, FileId>,
     next_file: u64,
     /// The log sequence number of the last record that removed a name or gave it to another file.
-    names_lsn: u64,
+    names_lsn: Lsn,
     /// The size of a snapshot, with all changes in progress.
     snapshot_bytes: u64,
     snapshot_bytes_max: u64,
@@ -73,7 +73,7 @@ pub(super) struct Removed {
 pub(super) struct Switched {
     pub(super) replaced: Vec<Run>,
     /// The log sequence number of the record; `None` if the file is not recorded.
-    pub(super) lsn: Option<u64>,
+    pub(super) lsn: Option<Lsn>,
 }
 
 impl Files {
@@ -82,7 +82,7 @@ impl Files {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             next_file: 1,
-            names_lsn: 0,
+            names_lsn: Lsn::default(),
             snapshot_bytes: shape.empty_snapshot_bytes(),
             snapshot_bytes_max: shape.snapshot_bytes_max,
             // Other requests run between the read of a part that is moved and its switch.
@@ -177,32 +177,32 @@ impl Files {
     }
 
     /// Records that a file was deleted. Returns the log sequence number.
-    pub(super) fn record_delete(&mut self, log: &mut Log, id: FileId) -> u64 {
+    pub(super) fn record_delete(&mut self, log: &mut Log, id: FileId) -> Lsn {
         self.names_lsn = log.push(&Record::Deleted { file: id });
         self.names_lsn
     }
 
     /// Records a new name of a file. Returns the log sequence number.
-    pub(super) fn record_rename(&mut self, log: &mut Log, id: FileId, to: &str) -> u64 {
+    pub(super) fn record_rename(&mut self, log: &mut Log, id: FileId, to: &str) -> Lsn {
         let file = self.files.get_mut(&id).expect("a name belongs to a file");
         self.names_lsn = file.record_rename(log, id, to);
         self.names_lsn
     }
 
     /// The log sequence number of the last record that removed a name or gave it to another file.
-    pub(super) fn names_lsn(&self) -> u64 {
+    pub(super) fn names_lsn(&self) -> Lsn {
         self.names_lsn
     }
 
     /// Records all data of the file that are on the media. Returns the log sequence number of its
     /// last record.
-    pub(super) fn record(&mut self, log: &mut Log, id: FileId) -> u64 {
+    pub(super) fn record(&mut self, log: &mut Log, id: FileId) -> Lsn {
         self.files.get_mut(&id).expect("the caller has checked the file").record(log, id, self.block_bytes)
     }
 
     /// Adds the records of all recorded files to a snapshot with this log sequence number, with the
     /// data that have reached the media since. `omitted` is for a seeded bug.
-    pub(super) fn write_snapshot(&mut self, records: &mut RecordBuffer, lsn: u64, omitted: Option<Run>) {
+    pub(super) fn write_snapshot(&mut self, records: &mut RecordBuffer, lsn: Lsn, omitted: Option<Run>) {
         for (id, file) in &mut self.files {
             file.write_snapshot(records, *id, lsn, omitted);
         }
