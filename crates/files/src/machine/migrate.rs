@@ -95,7 +95,7 @@ impl Migrator {
 impl FileStore {
     /// Begins to empty a zone if necessary.
     pub(super) fn pump_migration(&mut self) {
-        if self.config.migration.is_none() || !std::mem::take(&mut self.zones.is_changed_for_migration) {
+        if self.config.migration.is_none() || !self.zones.take_change_for_migration() {
             return;
         }
         if self.migrator.stage == Stage::WaitingForZone
@@ -111,11 +111,11 @@ impl FileStore {
             if matches!(entry.state, State::Resetting { .. }) || entry.is_dead() || self.log.has_releases() {
                 return;
             }
-            self.zones[victim].is_stuck = true;
+            self.zones.mark_stuck(victim);
             self.migrator.victim = None;
             self.migrator.stage = Stage::Idle;
             // Files that wait for the space of this migration must be checked again.
-            self.zones.is_changed = true;
+            self.zones.request_assignment();
         }
         if self.migrator.stage != Stage::Idle || !self.is_low() {
             return;
@@ -161,7 +161,7 @@ impl FileStore {
                 Item { file, offset: extent.offset, end }
             }));
         }
-        self.zones[victim].pins += 1;
+        self.zones.pin(victim);
         self.migrator.victim = Some(victim);
         self.migrator.work = work;
         self.migrator.attempts = 0;
@@ -196,7 +196,7 @@ impl FileStore {
             self.migrator.lifetime = lifetime;
             self.migrator.stage = Stage::WaitingForZone;
             self.waiting.push_front(Holder::Migration);
-            self.zones.is_changed = true;
+            self.zones.request_assignment();
             return;
         };
         let blocks = self.zones.free_blocks(target).min(self.shape.write_blocks).min(self.shape.read_blocks);
@@ -223,7 +223,7 @@ impl FileStore {
         };
         let is_whole = !self.shape.keeps_bytes() || data.len() as u64 == self.shape.bytes(part.blocks);
         if !status.is_success() || !is_whole {
-            self.zones[part.zone].is_stuck = true;
+            self.zones.mark_stuck(part.zone);
             return self.end_migration();
         }
         let file = self.migrator.work.front().expect("a part belongs to an item").file;

@@ -7,6 +7,7 @@
 //! commands.rs  commands in flight, and their purposes
 //! requests.rs  outstanding requests, and events
 //! files/       names, extents, data in memory, and the size of their metadata
+//! zones.rs     states, holders and live data of zones
 //! log/         records in batches, one write in flight; metadata zones; waiters
 //! read.rs      from zones and buffers
 //! ```
@@ -95,8 +96,6 @@ enum Phase {
 /// Counters since the mount.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
-    zone_finishes: u64,
-    zone_resets: u64,
     migrated_bytes: u64,
     relaxed_matches: u64,
 }
@@ -148,8 +147,8 @@ impl FileStore {
         let counters = &self.counters;
         let mut usage = Usage {
             zones_active: self.zones.active_count(),
-            zone_finishes: counters.zone_finishes,
-            zone_resets: counters.zone_resets,
+            zone_finishes: self.zones.finishes(),
+            zone_resets: self.zones.resets(),
             migrated_bytes: counters.migrated_bytes,
             relaxed_matches: counters.relaxed_matches,
             metadata_bytes: self.log.written_bytes(),

@@ -201,18 +201,12 @@ impl FileStore {
         let log_zones = self.log.zones().len();
         let zones = self.shape.data_zones().indices();
         for ((zone, report), facts) in zones.zip(&reports[log_zones..]).zip(&catalog.zones) {
-            let (state, written) = match report.state {
-                ZoneState::Empty => continue,
-                ZoneState::Full => (State::Full, facts.finished.unwrap_or(self.shape.capacity_blocks)),
-                state if state.is_active() => (State::Active, report.written.unwrap_or(0)),
-                _ => (State::Retired { is_active: false }, 0),
-            };
-            self.zones.set_state(zone, state);
-            let entry = &mut self.zones[zone];
-            entry.lifetime = facts.lifetime;
-            entry.written = written.min(self.shape.capacity_blocks);
-            entry.is_finished_early = state == State::Full && entry.written < self.shape.capacity_blocks;
-            if state == State::Active && written == 0 {
+            if report.state == ZoneState::Empty {
+                continue;
+            }
+            self.zones.adopt(zone, facts.lifetime, (report.state, report.written), facts.finished);
+            let entry = &self.zones[zone];
+            if entry.state == State::Active && entry.written == 0 {
                 // Opened by another program and not written: a reset frees its active resource.
                 self.reset(zone);
             }
@@ -233,8 +227,7 @@ impl FileStore {
             )));
         }
         // Also if a record of a finish has less, or the drive does not report a write pointer.
-        let entry = &mut self.zones[zone];
-        entry.written = entry.written.max(end);
+        self.zones.note_written(zone, end);
         Ok(())
     }
 }

@@ -52,7 +52,7 @@ impl FileStore {
     /// Assigns zones to waiting holders, in their order, as far as possible. Returns whether a wait
     /// has ended.
     pub(super) fn place_waiting(&mut self) -> bool {
-        if self.waiting.is_empty() || !std::mem::take(&mut self.zones.is_changed) {
+        if self.waiting.is_empty() || !self.zones.take_change() {
             return false;
         }
         let mut slots_coming = self.slots_coming();
@@ -93,7 +93,9 @@ impl FileStore {
         }
         // A holder with a new zone may not be able to write: then no completion would trigger
         // another check of the others.
-        self.zones.is_changed |= has_ended;
+        if has_ended {
+            self.zones.request_assignment();
+        }
         has_ended
     }
 
@@ -214,7 +216,7 @@ impl FileStore {
         if let Some(writer) = self.files.writer_mut(id) {
             writer.take_zone();
         }
-        self.zones[zone].holder = None;
+        self.zones.take_from_holder(zone);
         self.counters.relaxed_matches += 1;
         self.assign_zone(index, zone);
         true
@@ -223,7 +225,7 @@ impl FileStore {
     /// Assigns a zone to a waiting holder.
     fn assign_zone(&mut self, index: usize, zone: ZoneIndex) {
         let holder = self.waiting.remove(index).expect("a holder waits there");
-        self.zones[zone].holder = Some(holder);
+        self.zones.hold(zone, holder);
         match holder {
             Holder::File(id) => {
                 self.files.writer_mut(id).expect("a file that waits for a zone is open").hold(zone);

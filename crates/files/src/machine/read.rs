@@ -137,7 +137,7 @@ impl FileStore {
         }
         let read = self.reads.runs.insert(run);
         for (Place { zone, first, blocks }, piece) in pieces {
-            self.zones[zone].pins += 1;
+            self.zones.pin(zone);
             let operation = Operation::Read { start: self.shape.lba(zone, first), blocks: Blocks(blocks.into()) };
             self.commands.send(InFlight::Read { read, zone, piece }, operation);
         }

@@ -18,7 +18,7 @@ use super::mount::MountStep;
 use super::read::Reads;
 use super::requests::Requests;
 use super::shape::Shape;
-use super::zones::{State, Zones};
+use super::zones::Zones;
 use super::{Counters, Phase};
 
 /// A store that is not ready yet.
@@ -238,7 +238,7 @@ impl FileStore {
     /// Retires a zone. The log detects unusable metadata zones by itself.
     fn retire(&mut self, zone: ZoneIndex) {
         if self.shape.data_zones().contains(zone) {
-            self.zones.set_state(zone, State::Retired { is_active: false });
+            self.zones.retire(zone, false);
         }
     }
 }

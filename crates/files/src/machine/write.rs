@@ -108,7 +108,7 @@ impl FileStore {
             let Some(zone) = writer.zone() else {
                 if !writer.wait_for_zone() {
                     self.waiting.push_back(Holder::File(id));
-                    self.zones.is_changed = true;
+                    self.zones.request_assignment();
                 }
                 break;
             };
