@@ -108,7 +108,7 @@ impl FileStore {
                 records.push(&Record::ZoneFinished { zone, written: entry.written });
             }
         }
-        let forgotten = self.migrator.last_moved.filter(|_| self.has(SeededBug::ForgottenMove));
+        let forgotten = self.migrator.last_moved().filter(|_| self.has(SeededBug::ForgottenMove));
         self.files.write_snapshot(&mut records, order.lsn(), forgotten);
 
         let block_bytes = self.shape.block_bytes as usize;

@@ -25,20 +25,27 @@ impl FileStore {
         self.commands.check_invariants();
         self.log.check_invariants(&self.shape);
         self.reads.check_invariants();
-        self.check_files();
+        self.files.check_invariants(&self.shape, self.config.file_buffer_bytes);
         self.zones.check_invariants(self.shape.active_max);
+        self.migrator.check_invariants();
         self.check_holders();
+        self.check_waiting();
         self.check_claims();
         self.check_counts();
     }
 
-    fn check_files(&self) {
-        self.files.check_invariants(&self.shape, self.config.file_buffer_bytes);
-        for (id, file) in self.files.iter() {
-            let says_waiting = file.writer().is_some_and(Writer::is_waiting_for_zone);
-            let is_waiting = self.waiting.contains(&Holder::File(id));
-            assert_eq!(is_waiting, says_waiting, "a writer that waits for a zone is in the queue");
-        }
+    /// Each holder that notes that it waits is in the queue once, and no other one is.
+    fn check_waiting(&self) {
+        let mut says_waiting: Vec<Holder> = self
+            .files
+            .iter()
+            .filter(|(_, file)| file.writer().is_some_and(Writer::is_waiting_for_zone))
+            .map(|(id, _)| Holder::File(id))
+            .collect();
+        says_waiting.extend(self.migrator.is_waiting_for_zone().then_some(Holder::Migration));
+        let mut waiting: Vec<Holder> = self.placement.waiting().collect();
+        waiting.sort_unstable();
+        assert_eq!(waiting, says_waiting, "a holder that waits for a zone is in the queue");
     }
 
     fn check_holders(&self) {
@@ -46,7 +53,7 @@ impl FileStore {
             let held = match entry.holder {
                 None => continue,
                 Some(Holder::File(id)) => self.files[id].writer().and_then(Writer::zone),
-                Some(Holder::Migration) => self.migrator.target,
+                Some(Holder::Migration) => self.migrator.target(),
             };
             assert_eq!(held, Some(zone), "holder and zone know each other");
         }

@@ -16,7 +16,7 @@ use super::files::Switched;
 use super::log::Waiter;
 use super::zones::{Holder, State};
 
-/// The migration in progress, if any.
+/// Owns the migration in progress, if any. Its handlers use all other owners.
 #[derive(Debug, Default)]
 pub(super) struct Migrator {
     stage: Stage,
@@ -25,7 +25,7 @@ pub(super) struct Migrator {
     /// The parts of it that are not copied yet.
     work: VecDeque<Item>,
     /// The target zone, and the lifetime for which it was chosen.
-    pub(super) target: Option<ZoneIndex>,
+    target: Option<ZoneIndex>,
     lifetime: Lifetime,
     /// The part being read or written, as it is in the victim.
     part: Option<Run>,
@@ -34,9 +34,11 @@ pub(super) struct Migrator {
     /// Failed writes since the last successful one.
     attempts: u8,
     /// The last replacement in a file.
-    pub(super) last_moved: Option<Run>,
+    last_moved: Option<Run>,
     /// There was no space: no further attempt before a zone is emptied.
     is_stuck: bool,
+    /// Bytes copied since the mount.
+    migrated_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +79,31 @@ impl Migrator {
         self.lifetime
     }
 
+    /// The zone to which data are copied.
+    pub(super) fn target(&self) -> Option<ZoneIndex> {
+        self.target
+    }
+
+    /// Data are copied to another zone from now on.
+    pub(super) fn leave_target(&mut self) {
+        self.target = None;
+    }
+
+    /// Whether the migration waits for a target zone.
+    pub(super) fn is_waiting_for_zone(&self) -> bool {
+        self.stage == Stage::WaitingForZone
+    }
+
+    /// The last replacement in a file.
+    pub(super) fn last_moved(&self) -> Option<Run> {
+        self.last_moved
+    }
+
+    /// Bytes copied since the mount.
+    pub(super) fn migrated_bytes(&self) -> u64 {
+        self.migrated_bytes
+    }
+
     /// The written copy that files do not refer to yet.
     pub(super) fn copy(&self) -> Option<&Run> {
         self.copied.as_ref().map(|copied| &copied.run)
@@ -90,6 +117,16 @@ impl Migrator {
     pub(super) fn on_zone_emptied(&mut self) {
         self.is_stuck = false;
     }
+
+    pub(super) fn check_invariants(&self) {
+        let is_copying = !matches!(self.stage, Stage::Idle | Stage::Emptying);
+        assert_eq!(self.victim.is_some(), self.stage != Stage::Idle, "a migration empties a zone");
+        assert!(is_copying || self.work.is_empty(), "the zone is reset when everything is copied");
+        assert!(is_copying || self.copied.is_none(), "files refer to every copy before the zone is reset");
+        assert!(is_copying || self.target.is_none(), "a target zone is held only while data are copied");
+        assert!(self.stage != Stage::WaitingForZone || self.target.is_none(), "a migration waits for one zone");
+        assert!(self.stage != Stage::Reading || self.part.is_some(), "a read is of a part");
+    }
 }
 
 impl FileStore {
@@ -102,7 +139,7 @@ impl FileStore {
             && self.migrator.victim.is_some_and(|victim| self.zones[victim].live_blocks == 0)
         {
             // The data to move were deleted meanwhile: end the migration of the zone.
-            self.waiting.retain(|holder| *holder != Holder::Migration);
+            self.placement.stop_waiting(Holder::Migration);
             self.end_migration();
         }
         if self.migrator.stage == Stage::Emptying {
@@ -195,7 +232,7 @@ impl FileStore {
             self.switch();
             self.migrator.lifetime = lifetime;
             self.migrator.stage = Stage::WaitingForZone;
-            self.waiting.push_front(Holder::Migration);
+            self.placement.wait_first(Holder::Migration);
             self.zones.request_assignment();
             return;
         };
@@ -253,7 +290,7 @@ impl FileStore {
             return self.copy_next();
         }
         self.migrator.attempts = 0;
-        self.counters.migrated_bytes += self.shape.bytes(run.blocks);
+        self.migrator.migrated_bytes += self.shape.bytes(run.blocks);
         let item = self.migrator.work.front_mut().expect("a part belongs to an item");
         let (file, offset) = (item.file, item.offset);
         item.offset += run.bytes(self.shape.block_bytes);

@@ -8,19 +8,23 @@
 //! requests.rs  outstanding requests, and events
 //! files/       names, extents, data in memory, and the size of their metadata
 //! zones.rs     states, holders and live data of zones
-//! log/         records in batches, one write in flight; metadata zones; waiters
-//! read.rs      from zones and buffers
+//! log/         metadata zones, records, and what waits for these
+//! place.rs     holders that wait for a zone; which zone a file writes to
+//! read.rs      reads from zones and buffers
+//! migrate.rs   moving live data out of zones that are mostly garbage
 //! ```
+//!
+//! An owner that needs another one receives it as `&Shape` or `&mut Commands`. Where an event
+//! concerns several owners, the store routes it:
 //!
 //! ```text
 //! start.rs     formatting; what formatting and mounting have in common
 //! mount.rs     reading the metadata, and checking them against the zones
 //! names.rs     create, delete, rename
 //! write.rs     append, sync, close: from a file's buffer to a zone
-//! place.rs     which zone a file writes to
 //! reclaim.rs   finish, reset, and failed zones
-//! migrate.rs   moving live data out of zones that are mostly garbage
 //! durable.rs   actions when records are durable; snapshots
+//! invariants.rs  what owners have to agree on
 //! ```
 
 mod commands;
@@ -40,8 +44,6 @@ mod start;
 mod write;
 mod zones;
 
-use std::collections::VecDeque;
-
 use zonda_zoned::{Command, Completion, Instant};
 
 use crate::bug::{Seeded, SeededBug};
@@ -51,11 +53,12 @@ use commands::{Commands, InFlight};
 use files::Files;
 use log::Log;
 use migrate::Migrator;
+use place::Placement;
 use read::Reads;
 use requests::Requests;
 use shape::Shape;
 use start::Start;
-use zones::{Holder, State, Zones};
+use zones::{State, Zones};
 
 /// A file store on one zoned namespace. It never blocks: it accepts requests and completions, and
 /// returns commands and events.
@@ -72,16 +75,12 @@ pub struct FileStore {
     start: Option<Box<Start>>,
     files: Files,
     zones: Zones,
-    /// Holders that wait for a zone, the longest waiting first.
-    waiting: VecDeque<Holder>,
+    placement: Placement,
     log: Log,
     migrator: Migrator,
     reads: Reads,
     commands: Commands,
     requests: Requests,
-    /// Counts uses, to find the least recently used zone.
-    uses: u64,
-    counters: Counters,
     seeded: Seeded,
 }
 
@@ -91,13 +90,6 @@ enum Phase {
     Starting,
     Ready,
     Failed(FileError),
-}
-
-/// Counters since the mount.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counters {
-    migrated_bytes: u64,
-    relaxed_matches: u64,
 }
 
 impl FileStore {
@@ -144,13 +136,12 @@ impl FileStore {
     /// Space and counters. Takes time in proportion to the number of zones.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        let counters = &self.counters;
         let mut usage = Usage {
             zones_active: self.zones.active_count(),
             zone_finishes: self.zones.finishes(),
             zone_resets: self.zones.resets(),
-            migrated_bytes: counters.migrated_bytes,
-            relaxed_matches: counters.relaxed_matches,
+            migrated_bytes: self.migrator.migrated_bytes(),
+            relaxed_matches: self.placement.relaxed_matches(),
             metadata_bytes: self.log.written_bytes(),
             ..Usage::default()
         };

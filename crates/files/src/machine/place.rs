@@ -1,11 +1,57 @@
 //! Placement: a file writes to the zone whose data are expected to be deleted with the file's.
 
+use std::collections::VecDeque;
+
 use zonda_zoned::ZoneIndex;
 
 use crate::{FileError, FileId, FileStore, Lifetime};
 
 use super::files::Writer;
 use super::zones::{Holder, State, Zone};
+
+/// Owns the queue of holders that wait for a zone, and the order in which zones were used.
+#[derive(Debug, Default)]
+pub(super) struct Placement {
+    /// The longest waiting first.
+    waiting: VecDeque<Holder>,
+    /// Counts uses of zones, to find the least recently used one.
+    uses: u64,
+    /// Assignments of zones that did not match, since the mount.
+    relaxed_matches: u64,
+}
+
+impl Placement {
+    /// A holder waits for a zone, behind all others.
+    pub(super) fn wait(&mut self, holder: Holder) {
+        self.waiting.push_back(holder);
+    }
+
+    /// A holder waits for a zone, before all others.
+    pub(super) fn wait_first(&mut self, holder: Holder) {
+        self.waiting.push_front(holder);
+    }
+
+    /// A holder does not wait any more.
+    pub(super) fn stop_waiting(&mut self, holder: Holder) {
+        self.waiting.retain(|other| *other != holder);
+    }
+
+    /// The number of the next use of a zone; greater is later.
+    pub(super) fn next_use(&mut self) -> u64 {
+        self.uses += 1;
+        self.uses
+    }
+
+    /// Assignments of zones that did not match, since the mount.
+    pub(super) fn relaxed_matches(&self) -> u64 {
+        self.relaxed_matches
+    }
+
+    /// The holders that wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Holder> {
+        self.waiting.iter().copied()
+    }
+}
 
 /// How to serve a holder that needs a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,17 +98,17 @@ impl FileStore {
     /// Assigns zones to waiting holders, in their order, as far as possible. Returns whether a wait
     /// has ended.
     pub(super) fn place_waiting(&mut self) -> bool {
-        if self.waiting.is_empty() || !self.zones.take_change() {
+        if self.placement.waiting.is_empty() || !self.zones.take_change() {
             return false;
         }
         let mut slots_coming = self.slots_coming();
         let mut has_ended = false;
         let mut held_up = None;
         let mut index = 0;
-        while let Some(&holder) = self.waiting.get(index) {
+        while let Some(&holder) = self.placement.waiting.get(index) {
             match self.choose(holder, slots_coming) {
                 Choice::Take { zone, is_relaxed } => {
-                    self.counters.relaxed_matches += u64::from(is_relaxed);
+                    self.placement.relaxed_matches += u64::from(is_relaxed);
                     self.assign_zone(index, zone);
                     has_ended = true;
                     continue;
@@ -217,14 +263,14 @@ impl FileStore {
             writer.take_zone();
         }
         self.zones.take_from_holder(zone);
-        self.counters.relaxed_matches += 1;
+        self.placement.relaxed_matches += 1;
         self.assign_zone(index, zone);
         true
     }
 
     /// Assigns a zone to a waiting holder.
     fn assign_zone(&mut self, index: usize, zone: ZoneIndex) {
-        let holder = self.waiting.remove(index).expect("a holder waits there");
+        let holder = self.placement.waiting.remove(index).expect("a holder waits there");
         self.zones.hold(zone, holder);
         match holder {
             Holder::File(id) => {
@@ -241,7 +287,7 @@ impl FileStore {
         match holder {
             Holder::File(id) => self.fail_file(id, &FileError::NoSpace),
             Holder::Migration => {
-                self.waiting.retain(|other| *other != Holder::Migration);
+                self.placement.stop_waiting(Holder::Migration);
                 self.abort_migration();
             }
         }
@@ -249,7 +295,7 @@ impl FileStore {
 
     /// Removes a file from the waiting holders.
     pub(super) fn stop_waiting(&mut self, id: FileId) {
-        self.waiting.retain(|holder| *holder != Holder::File(id));
+        self.placement.stop_waiting(Holder::File(id));
         if let Some(writer) = self.files.writer_mut(id) {
             writer.stop_waiting_for_zone();
         }

@@ -68,7 +68,7 @@ impl FileStore {
                     writer.take_zone();
                 }
             }
-            Some(Holder::Migration) => self.migrator.target = None,
+            Some(Holder::Migration) => self.migrator.leave_target(),
             None => {}
         }
         self.zones.clear_holder(zone);

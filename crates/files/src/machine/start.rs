@@ -10,16 +10,17 @@ use crate::bug::Seeded;
 use crate::limits::{FORMAT_RESETS_MAX, REPORT_ZONES_MAX};
 use crate::{Event, FileError, FileStore, FilesConfig};
 
+use super::Phase;
 use super::commands::{Commands, InFlight};
 use super::files::Files;
 use super::log::Log;
 use super::migrate::Migrator;
 use super::mount::MountStep;
+use super::place::Placement;
 use super::read::Reads;
 use super::requests::Requests;
 use super::shape::Shape;
 use super::zones::Zones;
-use super::{Counters, Phase};
 
 /// A store that is not ready yet.
 #[derive(Debug)]
@@ -105,13 +106,11 @@ impl FileStore {
             uuid,
             phase: Phase::Starting,
             start: Some(Box::new(start)),
-            waiting: VecDeque::new(),
+            placement: Placement::default(),
             migrator: Migrator::default(),
             reads: Reads::default(),
             commands: Commands::default(),
             requests: Requests::default(),
-            uses: 0,
-            counters: Counters::default(),
             seeded: Seeded::default(),
         };
         store.report_zones(store.shape.first_log);

@@ -107,7 +107,7 @@ impl FileStore {
             }
             let Some(zone) = writer.zone() else {
                 if !writer.wait_for_zone() {
-                    self.waiting.push_back(Holder::File(id));
+                    self.placement.wait(Holder::File(id));
                     self.zones.request_assignment();
                 }
                 break;
@@ -146,8 +146,8 @@ impl FileStore {
 
     /// Notes that a file uses its zone.
     pub(super) fn use_zone(&mut self, id: FileId) {
-        self.uses += 1;
-        self.files.writer_mut(id).expect("a file with a zone is open").set_used_at(self.uses);
+        let used_at = self.placement.next_use();
+        self.files.writer_mut(id).expect("a file with a zone is open").set_used_at(used_at);
     }
 
     /// Ends the syncs whose data are on the media, once their records are.

@@ -29,7 +29,7 @@ pub(super) enum State {
 }
 
 /// The holder of a zone, which writes to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Holder {
     File(FileId),
     Migration,
