@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
-use zonda_zoned::{Command, CompletionQueue, Duration, Instant, Namespaces, QueueFull, ZonedDevice};
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{
+    Command, Completion, CompletionQueue, Duration, Instant, NamespaceId, Namespaces, Operation, Outcome, Payload,
+    QueueFull, Status, ZonedDevice,
+};
 
 use crate::{MemberIndex, Volume};
 
@@ -12,10 +16,14 @@ use crate::{MemberIndex, Volume};
 pub struct VolumeDevice<D> {
     volume: Volume,
     namespaces: Namespaces,
-    /// The size of the volume is known: a mount reads it from the superblocks.
-    has_size: bool,
+    /// The conventional zones that hosts see. They decide which commands are valid, so that a
+    /// volume refuses what every other device refuses, and with the same status. `None` until the
+    /// size is known: a mount reads it from the superblocks.
+    zones: Option<ZoneTable>,
     members: Vec<Option<D>>,
     completions: CompletionQueue,
+    /// Completions of commands that the volume does not execute.
+    answers: CompletionQueue,
     /// Time of the last activity.
     now: Instant,
     /// CPU time per command.
@@ -39,10 +47,11 @@ impl<D: ZonedDevice> VolumeDevice<D> {
         assert_eq!(volume.member_count(), members.len(), "a volume has a place for each of its members");
         VolumeDevice {
             namespaces: Namespaces::single(volume.geometry().clone()),
-            has_size: false,
+            zones: None,
             volume,
             members,
             completions: CompletionQueue::new(),
+            answers: CompletionQueue::new(),
             now: Instant::ZERO,
             command_time: Duration(0),
             busy_until: Instant::ZERO,
@@ -127,9 +136,20 @@ impl<D: ZonedDevice> VolumeDevice<D> {
     /// Processes commands and completions until none are left at `now`.
     pub fn process(&mut self, now: Instant) {
         self.process_all(now);
-        if !self.has_size && self.volume.is_ready() {
-            self.has_size = true;
+        if self.zones.is_none() && self.volume.is_ready() {
             self.namespaces = Namespaces::single(self.volume.geometry().clone());
+            self.zones = Some(ZoneTable::new(self.volume.geometry().clone()));
+        }
+    }
+
+    /// Completes a command that the volume does not execute: one that the rules of zones refuse, or
+    /// that asks about zones, or acts on all of them. `None`: the volume executes it, or refuses it
+    /// because it is not mounted yet.
+    pub fn answer(&mut self, command: &Command) -> Option<Completion> {
+        match outcome_without_members(self.zones.as_mut()?, command) {
+            Ok(None) => None,
+            Ok(Some(outcome)) => Some(Completion { id: command.id, status: Status::Success, outcome }),
+            Err(status) => Some(Completion::of(command.id, status)),
         }
     }
 
@@ -157,12 +177,58 @@ impl<D: ZonedDevice> VolumeDevice<D> {
     }
 }
 
+/// What a command returns that needs no member; `None`: the volume executes it.
+fn outcome_without_members(zones: &mut ZoneTable, command: &Command) -> Result<Option<Outcome>, Status> {
+    if command.namespace != NamespaceId::FIRST {
+        return Err(Status::InvalidNamespace);
+    }
+    let block_bytes = zones.geometry().block_size_bytes;
+    // Parity cannot be computed of fingerprints.
+    let fits = |payload: &Payload, blocks: u64| {
+        !matches!(payload, Payload::Fingerprints(_)) && payload.fits(blocks, block_bytes, 0)
+    };
+    match &command.operation {
+        Operation::Read { start, blocks } => zones.check_read(*start, *blocks)?,
+        Operation::Write { start, blocks, payload } => {
+            zones.write(*start, *blocks, fits(payload, blocks.0))?;
+        }
+        Operation::WriteZeroes { start, blocks } => {
+            zones.write_zeroes(*start, *blocks)?;
+        }
+        Operation::Deallocate { ranges } => zones.check_deallocate(ranges)?,
+        Operation::Flush => {}
+        Operation::Append { zone_start, blocks, payload } => {
+            let granted = zones.append(*zone_start, *blocks, fits(payload, blocks.0))?;
+            unreachable!("an append was granted in conventional zone {}", granted.zone);
+        }
+        Operation::ManageZones { action, target } => {
+            let mut effects = Vec::new();
+            zones.manage(action, *target, &mut effects)?;
+            assert!(effects.is_empty(), "conventional zones have no state to change, but {effects:?}");
+            return Ok(Some(Outcome::None));
+        }
+        Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
+            let report = zones.report(*start, *filter, *extended, *partial, *descriptors_max)?;
+            return Ok(Some(Outcome::Report(Box::new(report))));
+        }
+        Operation::ReadChangedZones => {
+            return Ok(Some(Outcome::ChangedZones(Box::new(zones.take_changed_zones()))));
+        }
+    }
+    Ok(None)
+}
+
 impl<D: ZonedDevice> ZonedDevice for VolumeDevice<D> {
     fn namespaces(&self) -> &Namespaces {
         &self.namespaces
     }
 
     fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        if let Some(answer) = self.answer(&command) {
+            self.now = now;
+            self.answers.push(answer);
+            return Ok(());
+        }
         self.volume.submit(now, command)?;
         self.send_commands(now);
         Ok(())
@@ -170,13 +236,16 @@ impl<D: ZonedDevice> ZonedDevice for VolumeDevice<D> {
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {
         self.process(now);
+        while let Some(answer) = self.answers.pop() {
+            completions.push(answer);
+        }
         while let Some(completion) = self.volume.poll_completion() {
             completions.push(completion);
         }
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        if self.volume.has_completions() {
+        if self.volume.has_completions() || !self.answers.is_empty() {
             return Some(self.now);
         }
         let devices = self.members.iter().flatten().filter_map(ZonedDevice::next_timeout);

@@ -5,6 +5,8 @@
 //! then random commands against the oracle at queue depths 1 and 16. A [`TestBackend`] is a device
 //! whose time can be advanced; [`Virtual`] makes one of any device that runs in virtual time.
 //! Checks that a backend does not support are skipped, counted and reported.
+//! [`conformance_of_conventional`] tests devices that have conventional zones only, such as
+//! redundant volumes, with the checks that apply to these.
 //!
 //! Not included: timing, and features of a single kind of device; reservations, since devices do
 //! not distinguish hosts: hostile sequences of several hosts are in
@@ -34,4 +36,4 @@ mod run;
 mod shapes;
 
 pub use backend::{TestBackend, Virtual};
-pub use run::{Summary, conformance};
+pub use run::{Summary, conformance, conformance_of_conventional};

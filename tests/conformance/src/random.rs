@@ -8,7 +8,7 @@ use zonda_zoned::{
 
 use crate::checks::Check;
 use crate::rig::{Rig, Stop, Verdict, ensure, shown, zeros};
-use crate::shapes::Shape;
+use crate::shapes::{Shape, volume_geometry};
 
 /// Waits without a completion after which a command counts as lost.
 const WAITS_MAX: u32 = 10_000_000;
@@ -34,6 +34,8 @@ pub(crate) fn checks() -> Vec<Check> {
               "random commands sixteen at a time without limits complete as in the oracle";
         Conventional: "random commands one at a time to conventional zones too complete as in the oracle",
               "random commands sixteen at a time to conventional zones too complete as in the oracle";
+        OneConventionalZone: "random commands one at a time to one conventional zone complete as in the oracle",
+              "random commands sixteen at a time to one conventional zone complete as in the oracle";
         Zrwa: "random commands one at a time with zrwas complete as in the oracle",
               "random commands sixteen at a time with zrwas complete as in the oracle";
     }
@@ -43,6 +45,16 @@ pub(crate) fn checks() -> Vec<Check> {
 pub(crate) fn geometries() -> impl Iterator<Item = Geometry> {
     let mut prng = Prng::new(23).fork("conformance/geometries");
     std::iter::repeat_with(move || random_geometry(&mut prng))
+}
+
+/// Namespaces of conventional zones only, of random sizes, as volumes have them.
+pub(crate) fn conventional_geometries() -> impl Iterator<Item = Geometry> {
+    let mut prng = Prng::new(24).fork("conformance/geometries");
+    std::iter::repeat_with(move || {
+        let block_size_bytes = if prng.chance(1, 4) { 4096 } else { 512 };
+        let zone_blocks_max = if prng.chance(1, 2) { 40 } else { 3000 };
+        volume_geometry(block_size_bytes, 1 + prng.below(zone_blocks_max), 1)
+    })
 }
 
 /// Random commands to one device, with a queue depth of `depth`.

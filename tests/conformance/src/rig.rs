@@ -32,7 +32,8 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// A device, and commands to it one at a time. Zones are counted from the first sequential one.
+/// A device, and commands to it one at a time. Zones are counted from the first sequential one, or
+/// from the first one if all are conventional.
 pub(crate) struct Rig {
     pub(crate) backend: Box<dyn TestBackend>,
     pub(crate) geometry: Geometry,
@@ -56,7 +57,8 @@ impl Rig {
     }
 
     pub(crate) fn index(&self, zone: u32) -> ZoneIndex {
-        ZoneIndex(zone + self.geometry.conventional_zone_count)
+        let Geometry { zone_count, conventional_zone_count, .. } = self.geometry;
+        ZoneIndex(zone + if conventional_zone_count < zone_count { conventional_zone_count } else { 0 })
     }
 
     /// Runs commands with a queue depth of `depth`, and returns their completions in the order of

@@ -21,14 +21,36 @@ pub struct Summary {
     pub failures: Vec<String>,
 }
 
+/// Makes a device of a geometry; `None` if the backend does not support it.
+type Make<'a> = &'a mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>;
+
 /// Runs all checks on new devices from `make`, which returns `None` if the backend does not support
 /// the geometry. Prints a line for each check to standard output.
 ///
 /// # Panics
 /// If a check has failed, after all have been run, with all failures.
-pub fn conformance(name: &str, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>) -> Summary {
+pub fn conformance(name: &str, make: Make<'_>) -> Summary {
+    let geometries = random::geometries().take(RANDOM_GEOMETRIES);
+    run_all(name, checks::all(), geometries, make)
+}
+
+/// Runs the checks of namespaces without sequential zones on new devices from `make`: for devices
+/// that have conventional zones only, such as redundant volumes. Rules of write pointers, states,
+/// resources, appends and ZRWAs do not apply to them. Otherwise as [`conformance`], which includes
+/// these checks.
+///
+/// # Panics
+/// As [`conformance`].
+pub fn conformance_of_conventional(name: &str, make: Make<'_>) -> Summary {
+    let mut checks = checks::all();
+    checks.retain(|check| check.shape.has_only_conventional_zones());
+    let geometries = random::conventional_geometries().take(RANDOM_GEOMETRIES / 2);
+    run_all(name, checks, geometries, make)
+}
+
+fn run_all(name: &str, checks: Vec<Check>, geometries: impl Iterator<Item = Geometry>, make: Make<'_>) -> Summary {
     let mut summary = Summary::default();
-    for check in checks::all() {
+    for check in checks {
         let sentence = check.sentence.replace('_', " ");
         match run(&check, make) {
             Ok(()) => {
@@ -45,7 +67,7 @@ pub fn conformance(name: &str, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn
             }
         }
     }
-    random_geometries(name, make, &mut summary);
+    random_geometries(name, geometries, make, &mut summary);
     let Summary { passed, skipped, failures } = &summary;
     println!("{name}: {passed} passed, {skipped} skipped, {} failed", failures.len());
     assert!(failures.is_empty(), "{name} does not conform:\n{}", failures.join("\n"));
@@ -53,13 +75,9 @@ pub fn conformance(name: &str, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn
 }
 
 /// Random commands on random geometries, at both depths.
-fn random_geometries(
-    name: &str,
-    make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>,
-    summary: &mut Summary,
-) {
+fn random_geometries(name: &str, geometries: impl Iterator<Item = Geometry>, make: Make<'_>, summary: &mut Summary) {
     let (mut passed, mut skipped) = (0, 0);
-    for (number, geometry) in random::geometries().take(RANDOM_GEOMETRIES).enumerate() {
+    for (number, geometry) in geometries.enumerate() {
         let depth = if number % 2 == 0 { 1 } else { 16 };
         let Some(backend) = make(&geometry) else {
             skipped += 1;
@@ -77,7 +95,7 @@ fn random_geometries(
 }
 
 /// One check on the first geometry that the backend supports.
-fn run(check: &Check, make: &mut dyn FnMut(&Geometry) -> Option<Box<dyn TestBackend>>) -> Result<(), Stop> {
+fn run(check: &Check, make: Make<'_>) -> Result<(), Stop> {
     for geometry in shapes::of(check.shape) {
         if let Some(backend) = make(&geometry) {
             return (check.body)(&mut Rig::new(backend, geometry));

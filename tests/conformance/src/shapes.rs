@@ -14,10 +14,21 @@ pub(crate) enum Shape {
     Bare,
     /// Three conventional zones before the sequential ones; no reads across zones.
     Conventional,
+    /// Conventional zones only, at least two.
+    ConventionalOnly,
+    /// A single zone, which is conventional.
+    OneConventionalZone,
     /// ZRWAs with explicit commits: two for three active zones.
     Zrwa,
     /// ZRWAs that the host cannot commit.
     ZrwaWithoutFlush,
+}
+
+impl Shape {
+    /// Whether such a namespace has no sequential zone.
+    pub(crate) fn has_only_conventional_zones(self) -> bool {
+        matches!(self, Shape::ConventionalOnly | Shape::OneConventionalZone)
+    }
 }
 
 /// The geometries of a shape, starting with those that test the most.
@@ -40,8 +51,39 @@ pub(crate) fn of(shape: Shape) -> Vec<Geometry> {
         Geometry { block_size_bytes: 4096, metadata_bytes: 0, ..tiny },
         large,
     ];
-    let geometries = bases.into_iter().map(|base| with(shape, base));
+    let plain = bases.iter().map(|base| with(shape, base.clone()));
+    let geometries = plain.chain(if shape.has_only_conventional_zones() { of_volumes(shape) } else { Vec::new() });
     geometries.filter(|geometry| shape != Shape::Metadata || geometry.metadata_bytes > 0).collect()
+}
+
+/// Namespaces as volumes have them: zones of 65,536 blocks, or a single smaller one; no metadata and
+/// no limits but that of a transfer.
+fn of_volumes(shape: Shape) -> Vec<Geometry> {
+    const ZONE_BLOCKS: u64 = 65_536;
+    let (zone_blocks, zone_count) = if shape == Shape::OneConventionalZone { (1000, 1) } else { (ZONE_BLOCKS, 2) };
+    let of = |block_size_bytes| volume_geometry(block_size_bytes, zone_blocks, zone_count);
+    vec![of(512), of(4096)]
+}
+
+/// The geometry of a volume.
+pub(crate) fn volume_geometry(block_size_bytes: u32, zone_blocks: u64, zone_count: u32) -> Geometry {
+    let geometry = Geometry {
+        block_size_bytes,
+        metadata_bytes: 0,
+        zone_size_blocks: Blocks(zone_blocks),
+        zone_capacity_blocks: Blocks(zone_blocks),
+        zone_count,
+        conventional_zone_count: zone_count,
+        max_active_zones: None,
+        max_open_zones: None,
+        max_transfer_blocks: Blocks(256),
+        max_append_blocks: Blocks(256),
+        zrwa: None,
+        read_across_zones: true,
+        descriptor_extension_bytes: 0,
+    };
+    assert_eq!(geometry.validate(), Ok(()), "the geometries of the checks are valid");
+    geometry
 }
 
 fn with(shape: Shape, base: Geometry) -> Geometry {
@@ -68,6 +110,18 @@ fn with(shape: Shape, base: Geometry) -> Geometry {
             read_across_zones: false,
             ..base
         },
+        Shape::ConventionalOnly | Shape::OneConventionalZone => {
+            let zone_count = if shape == Shape::OneConventionalZone { 1 } else { base.zone_count };
+            Geometry {
+                zone_count,
+                conventional_zone_count: zone_count,
+                zone_capacity_blocks: base.zone_size_blocks,
+                max_active_zones: None,
+                max_open_zones: None,
+                descriptor_extension_bytes: 0,
+                ..base
+            }
+        }
         Shape::Zrwa => Geometry { zrwa: Some(zrwa(true)), ..base },
         Shape::ZrwaWithoutFlush => Geometry { zrwa: Some(zrwa(false)), ..base },
     };

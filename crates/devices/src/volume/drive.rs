@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 
 use zonda_raid::{Event, Extent, FailReason, MemberIndex, MemberState, VolumeDevice, VolumeError};
 use zonda_ring::Bytes;
-use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{
-    Blocks, Command, Completion, CompletionQueue, Duration, Instant, Lba, NamespaceId, Namespaces, Operation, Outcome,
+    Blocks, Command, Completion, CompletionQueue, Duration, Instant, Lba, NamespaceId, Namespaces, Operation,
     QueueFull, Status, ZoneState, ZonedDevice,
 };
 
@@ -424,21 +423,17 @@ impl ZonedDevice for VolumeDrive {
             return Ok(());
         }
         assert!(self.phase == Phase::Open, "a volume that is being closed takes no commands");
-        let Operation::ReportZones { start, filter, extended, partial, descriptors_max } = command.operation else {
-            if !self.lease.holds(now) {
-                self.lease.hold(command);
-                return Ok(());
-            }
-            return self.on.submit(now, command);
-        };
-        let zones = ZoneTable::new(self.on.geometry(command.namespace).clone());
-        self.reports.push_back(match zones.report(start, filter, extended, partial, descriptors_max) {
-            Ok(report) => {
-                Completion { id: command.id, status: Status::Success, outcome: Outcome::Report(Box::new(report)) }
-            }
-            Err(status) => Completion::of(command.id, status),
-        });
-        Ok(())
+        if matches!(command.operation, Operation::ReportZones { .. })
+            && let Some(report) = self.on.answer(&command)
+        {
+            self.reports.push_back(report);
+            return Ok(());
+        }
+        if !self.lease.holds(now) {
+            self.lease.hold(command);
+            return Ok(());
+        }
+        self.on.submit(now, command)
     }
 
     fn poll(&mut self, now: Instant, completions: &mut CompletionQueue) {

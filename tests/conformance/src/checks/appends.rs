@@ -83,11 +83,11 @@ fn an_append_longer_than_its_limit_is_refused(rig: &mut Rig) -> Verdict {
     rig.append(0, most, 1, Status::Success)
 }
 
-fn an_append_of_no_blocks_is_refused(rig: &mut Rig) -> Verdict {
+pub(super) fn an_append_of_no_blocks_is_refused(rig: &mut Rig) -> Verdict {
     rig.append(0, 0, 1, Status::InvalidField)
 }
 
-fn an_append_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
+pub(super) fn an_append_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
     let zone_start = rig.geometry.zone_start(zonda_zoned::ZoneIndex(rig.geometry.zone_count));
     let append = Operation::Append { zone_start, blocks: Blocks(1), payload: Payload::None };
     rig.expect(append, Status::LbaOutOfRange)

@@ -58,7 +58,7 @@ fn deallocated_blocks_read_as_zeros_and_the_write_pointer_stays(rig: &mut Rig) -
     rig.expect_zone(0, ZoneState::ImplicitlyOpened, Some(8))
 }
 
-fn deallocation_accepts_ranges_over_zones_and_beyond_write_pointers(rig: &mut Rig) -> Verdict {
+pub(super) fn deallocation_accepts_ranges_over_zones_and_beyond_write_pointers(rig: &mut Rig) -> Verdict {
     let size = rig.geometry.zone_size_blocks.0;
     rig.fill(0, 0, 4, 20)?;
     rig.fill(1, 0, 4, 40)?;
@@ -67,7 +67,7 @@ fn deallocation_accepts_ranges_over_zones_and_beyond_write_pointers(rig: &mut Ri
     rig.expect_blocks(1, 0, &[0, 0, 42, 43])
 }
 
-fn a_deallocation_without_ranges_or_with_too_many_is_refused(rig: &mut Rig) -> Verdict {
+pub(super) fn a_deallocation_without_ranges_or_with_too_many_is_refused(rig: &mut Rig) -> Verdict {
     let one = (rig.lba(0, 0), 1);
     rig.expect(deallocate(&[one; 256]), Status::Success)?;
     rig.expect(deallocate(&[(rig.lba(0, 0), 0)]), Status::InvalidField)?;
@@ -75,7 +75,7 @@ fn a_deallocation_without_ranges_or_with_too_many_is_refused(rig: &mut Rig) -> V
     rig.expect(deallocate(&[one; 257]), Status::InvalidField)
 }
 
-fn a_deallocation_past_the_namespace_is_out_of_range_and_changes_nothing(rig: &mut Rig) -> Verdict {
+pub(super) fn a_deallocation_past_the_namespace_is_out_of_range_and_changes_nothing(rig: &mut Rig) -> Verdict {
     rig.fill(0, 0, 2, 20)?;
     let last = Lba(rig.geometry.namespace_blocks().0 - 1);
     rig.expect(deallocate(&[(rig.lba(0, 0), 1), (last, 2)]), Status::LbaOutOfRange)?;

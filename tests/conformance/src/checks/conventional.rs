@@ -1,4 +1,5 @@
-//! Conventional zones: the first three of the namespace. Helpers of the rig count zones after them.
+//! Conventional zones: the first three of the namespace, before sequential ones. Helpers of the rig
+//! count zones after them.
 
 use zonda_zoned::{Blocks, Lba, Operation, ReportFilter, Status, ZoneAction, ZoneState, ZoneTarget, ZoneType};
 
@@ -9,8 +10,10 @@ pub(super) fn checks() -> Vec<Check> {
     checks![Conventional:
         a_conventional_zone_has_no_write_pointer_and_no_state_to_change,
         a_conventional_zone_is_written_and_overwritten_anywhere,
-        a_write_may_cross_conventional_zones_but_not_leave_them,
+        a_write_may_cross_conventional_zones,
+        a_write_may_not_leave_conventional_zones,
         a_read_within_conventional_zones_crosses_no_boundary,
+        a_read_may_not_leave_conventional_zones,
         a_conventional_zone_refuses_appends_and_zone_actions,
         an_action_on_all_zones_skips_conventional_ones,
         conventional_zones_support_write_zeroes_and_deallocation,
@@ -46,7 +49,7 @@ fn a_conventional_zone_has_no_write_pointer_and_no_state_to_change(rig: &mut Rig
     Ok(())
 }
 
-fn a_conventional_zone_is_written_and_overwritten_anywhere(rig: &mut Rig) -> Verdict {
+pub(super) fn a_conventional_zone_is_written_and_overwritten_anywhere(rig: &mut Rig) -> Verdict {
     let start = lba(rig, 1, 0);
     rig.expect_marks(start, &[0; 8])?;
     write(rig, start + Blocks(5), 2, 50, Status::Success)?;
@@ -55,28 +58,36 @@ fn a_conventional_zone_is_written_and_overwritten_anywhere(rig: &mut Rig) -> Ver
     rig.expect_marks(start, &[0, 10, 11, 0, 0, 50, 90, 0])
 }
 
-fn a_write_may_cross_conventional_zones_but_not_leave_them(rig: &mut Rig) -> Verdict {
+pub(super) fn a_write_may_cross_conventional_zones(rig: &mut Rig) -> Verdict {
     let size = rig.geometry.zone_size_blocks.0;
     let start = lba(rig, 0, size - 2);
     write(rig, start, 4, 30, Status::Success)?;
     rig.expect_marks(start, &[30, 31])?;
-    rig.expect_marks(start + Blocks(2), &[32, 33])?;
+    rig.expect_marks(start + Blocks(2), &[32, 33])
+}
+
+fn a_write_may_not_leave_conventional_zones(rig: &mut Rig) -> Verdict {
+    let size = rig.geometry.zone_size_blocks.0;
     let end = lba(rig, 2, size - 2);
     write(rig, end, 3, 60, Status::ZoneBoundaryError)?;
     rig.expect_marks(end, &[0, 0])?;
     write(rig, end, 2, 60, Status::Success)
 }
 
-fn a_read_within_conventional_zones_crosses_no_boundary(rig: &mut Rig) -> Verdict {
+pub(super) fn a_read_within_conventional_zones_crosses_no_boundary(rig: &mut Rig) -> Verdict {
     let size = rig.geometry.zone_size_blocks.0;
     let start = lba(rig, 0, size - 1);
     write(rig, start, 2, 30, Status::Success)?;
-    rig.expect_marks(start, &[30, 31, 0])?;
+    rig.expect_marks(start, &[30, 31, 0])
+}
+
+fn a_read_may_not_leave_conventional_zones(rig: &mut Rig) -> Verdict {
+    let size = rig.geometry.zone_size_blocks.0;
     let end = lba(rig, 2, size - 1);
     rig.expect(Operation::Read { start: end, blocks: Blocks(2) }, Status::ZoneBoundaryError)
 }
 
-fn a_conventional_zone_refuses_appends_and_zone_actions(rig: &mut Rig) -> Verdict {
+pub(super) fn a_conventional_zone_refuses_appends_and_zone_actions(rig: &mut Rig) -> Verdict {
     let start = lba(rig, 1, 0);
     let append = Operation::Append { zone_start: start, blocks: Blocks(1), payload: rig.payload(1, 1) };
     rig.expect(append, Status::InvalidField)?;
@@ -95,7 +106,7 @@ fn an_action_on_all_zones_skips_conventional_ones(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &[0, 0])
 }
 
-fn conventional_zones_support_write_zeroes_and_deallocation(rig: &mut Rig) -> Verdict {
+pub(super) fn conventional_zones_support_write_zeroes_and_deallocation(rig: &mut Rig) -> Verdict {
     let start = lba(rig, 1, 0);
     write(rig, start, 6, 30, Status::Success)?;
     rig.expect(Operation::WriteZeroes { start: start + Blocks(1), blocks: Blocks(2) }, Status::Success)?;

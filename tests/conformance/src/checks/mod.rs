@@ -6,6 +6,7 @@ use crate::shapes::Shape;
 mod appends;
 mod contents;
 mod conventional;
+mod conventional_only;
 mod degraded;
 mod extensions;
 mod limits;
@@ -49,6 +50,7 @@ pub(crate) fn all() -> Vec<Check> {
         namespace::checks(),
         extensions::checks(),
         conventional::checks(),
+        conventional_only::checks(),
         zrwa::checks(),
         degraded::checks(),
         power::checks(),

@@ -13,7 +13,7 @@ pub(super) fn checks() -> Vec<Check> {
     .into()
 }
 
-fn a_command_to_another_namespace_is_refused(rig: &mut Rig) -> Verdict {
+pub(super) fn a_command_to_another_namespace_is_refused(rig: &mut Rig) -> Verdict {
     let operation = Operation::Read { start: rig.lba(0, 0), blocks: Blocks(1) };
     let command = Command::new(CommandId(1 << 40), NamespaceId(2), operation);
     if !rig.backend.carries(&command) {
@@ -35,7 +35,7 @@ fn a_command_to_another_namespace_is_refused(rig: &mut Rig) -> Verdict {
     Err(Stop::Failed("the command does not complete".to_owned()))
 }
 
-fn a_new_device_has_no_changed_zones(rig: &mut Rig) -> Verdict {
+pub(super) fn a_new_device_has_no_changed_zones(rig: &mut Rig) -> Verdict {
     let outcome = rig.run(Operation::ReadChangedZones)?.outcome;
     ensure!(outcome == Outcome::ChangedZones(Box::default()), "{outcome:?}");
     Ok(())

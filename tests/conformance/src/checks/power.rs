@@ -105,7 +105,7 @@ fn a_zrwa_and_its_contents_survive_a_power_loss(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &[80, 81, 0])
 }
 
-fn conventional_zones_survive_a_power_loss(rig: &mut Rig) -> Verdict {
+pub(super) fn conventional_zones_survive_a_power_loss(rig: &mut Rig) -> Verdict {
     let start = zonda_zoned::Lba(rig.geometry.zone_size_blocks.0 + 3);
     rig.expect(rig.write_at(start, 2, 40), Status::Success)?;
     rig.cycle_power()?;

@@ -65,17 +65,17 @@ fn a_read_across_the_end_of_a_zone_is_refused_if_the_namespace_forbids_it(rig: &
     rig.expect(read(rig.lba(0, size - 1), 1), Status::Success)
 }
 
-fn a_read_of_no_blocks_is_refused(rig: &mut Rig) -> Verdict {
+pub(super) fn a_read_of_no_blocks_is_refused(rig: &mut Rig) -> Verdict {
     rig.expect(read(rig.lba(0, 0), 0), Status::InvalidField)
 }
 
-fn a_read_longer_than_a_transfer_is_refused(rig: &mut Rig) -> Verdict {
+pub(super) fn a_read_longer_than_a_transfer_is_refused(rig: &mut Rig) -> Verdict {
     let most = rig.geometry.max_transfer_blocks.0;
     rig.expect(read(rig.lba(0, 0), most), Status::Success)?;
     rig.expect(read(rig.lba(0, 0), most + 1), Status::InvalidField)
 }
 
-fn a_read_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
+pub(super) fn a_read_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
     let end = rig.geometry.namespace_blocks().0;
     rig.expect(read(Lba(end - 1), 1), Status::Success)?;
     for (start, blocks) in [(end - 1, 2), (end, 1), (u64::MAX, 1), (u64::MAX - 1, 2)] {

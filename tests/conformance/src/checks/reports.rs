@@ -94,14 +94,14 @@ fn a_partial_report_counts_its_descriptors_and_a_whole_one_all_that_match(rig: &
     Ok(())
 }
 
-fn a_report_without_descriptors_still_counts_zones(rig: &mut Rig) -> Verdict {
+pub(super) fn a_report_without_descriptors_still_counts_zones(rig: &mut Rig) -> Verdict {
     let report = rig.report(Lba(0), ReportFilter::All, false, false, 0)?;
     let count = u64::from(rig.geometry.zone_count);
     ensure!(report.zones.is_empty() && report.matching_zones == count, "{report:?}");
     Ok(())
 }
 
-fn a_report_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
+pub(super) fn a_report_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
     let start = Lba(0) + rig.geometry.namespace_blocks();
     rig.expect(report(start, false), Status::LbaOutOfRange)
 }
@@ -114,7 +114,7 @@ fn a_report_changes_nothing(rig: &mut Rig) -> Verdict {
     Ok(())
 }
 
-fn an_extended_report_needs_descriptor_extensions(rig: &mut Rig) -> Verdict {
+pub(super) fn an_extended_report_needs_descriptor_extensions(rig: &mut Rig) -> Verdict {
     rig.expect(report(Lba(0), true), Status::InvalidField)
 }
 

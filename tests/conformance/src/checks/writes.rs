@@ -31,7 +31,7 @@ fn a_write_opens_an_empty_zone_implicitly_and_moves_its_write_pointer(rig: &mut 
     rig.expect_zone(2, ZoneState::Empty, Some(0))
 }
 
-fn writes_in_flight_together_take_effect_in_the_order_of_their_submission(rig: &mut Rig) -> Verdict {
+pub(super) fn writes_in_flight_together_take_effect_in_the_order_of_their_submission(rig: &mut Rig) -> Verdict {
     let capacity = rig.capacity().min(48);
     let writes = (0..capacity).map(|block| rig.write_at(rig.lba(1, block), 1, 40 + block)).collect();
     let ended = rig.run_all(writes, 16)?;
@@ -76,7 +76,7 @@ fn a_full_zone_refuses_a_write(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &marks(1, capacity))
 }
 
-fn a_write_without_contents_is_a_write_of_zeros(rig: &mut Rig) -> Verdict {
+pub(super) fn a_write_without_contents_is_a_write_of_zeros(rig: &mut Rig) -> Verdict {
     rig.fill(0, 0, 2, 5)?;
     let write = Operation::Write { start: rig.lba(0, 2), blocks: Blocks(2), payload: Payload::None };
     rig.expect(write, Status::Success)?;
@@ -84,17 +84,17 @@ fn a_write_without_contents_is_a_write_of_zeros(rig: &mut Rig) -> Verdict {
     rig.expect_blocks(0, 0, &[5, 6, 0, 0, 8])
 }
 
-fn a_write_of_no_blocks_is_refused(rig: &mut Rig) -> Verdict {
+pub(super) fn a_write_of_no_blocks_is_refused(rig: &mut Rig) -> Verdict {
     rig.write(0, 0, 0, 1, Status::InvalidField)
 }
 
-fn a_write_longer_than_a_transfer_is_refused(rig: &mut Rig) -> Verdict {
+pub(super) fn a_write_longer_than_a_transfer_is_refused(rig: &mut Rig) -> Verdict {
     let most = rig.geometry.max_transfer_blocks.0;
     rig.write(0, 0, most + 1, 1, Status::InvalidField)?;
     rig.write(0, 0, most, 1, Status::Success)
 }
 
-fn a_write_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
+pub(super) fn a_write_past_the_namespace_is_out_of_range(rig: &mut Rig) -> Verdict {
     let end = rig.geometry.namespace_blocks().0;
     for (start, blocks) in [(end - 1, 2), (end, 1), (u64::MAX, 1)] {
         rig.expect(rig.write_at(Lba(start), blocks, 1), Status::LbaOutOfRange)?;

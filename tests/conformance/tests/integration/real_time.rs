@@ -1,7 +1,8 @@
-//! Devices with real I/O: files on a ring, and images behind NVMe/TCP.
+//! Devices with real I/O: files on a ring, images behind NVMe/TCP, and volumes of images.
 
 use crate::support::real::{Live, file_backed, nvme_tcp};
-use zonda_conformance::{TestBackend, conformance};
+use crate::support::volume::{RAID1, RAID5, volume_of_images};
+use zonda_conformance::{TestBackend, conformance, conformance_of_conventional};
 use zonda_devices::NamespaceOptions;
 use zonda_ring::{Backend, RingOptions};
 
@@ -35,4 +36,18 @@ fn an_image_behind_nvme_tcp_with_digests_and_four_queues_conforms() {
     let summary =
         conformance("nvme/tcp, digests, four queues", &mut |geometry| nvme_tcp(geometry, &options).map(boxed));
     assert!(summary.passed > 60, "{} passed", summary.passed);
+}
+
+#[test]
+fn a_raid5_volume_of_images_conforms() {
+    let summary =
+        conformance_of_conventional("raid5 of images", &mut |geometry| volume_of_images(geometry, RAID5).map(boxed));
+    assert_eq!(summary.skipped, 0);
+}
+
+#[test]
+fn a_raid1_volume_of_images_conforms() {
+    let summary =
+        conformance_of_conventional("raid1 of images", &mut |geometry| volume_of_images(geometry, RAID1).map(boxed));
+    assert_eq!(summary.skipped, 0);
 }

@@ -1,10 +1,12 @@
 //! The devices that run in virtual time.
 
-use zonda_conformance::{Virtual, conformance};
+use crate::support::volume::{ModelVolume, RAID1, RAID5, model_volume};
+use zonda_conformance::{TestBackend, Virtual, conformance, conformance_of_conventional};
 use zonda_layers::{
     Fault, FaultEffect, FaultRule, Matcher, Memory, OperationKind, OperationSet, Paced, Shared, Slice, SliceConfig,
     Trace, When,
 };
+use zonda_raid::MemberIndex;
 use zonda_sched::{Fifo, MqDeadline, MqDeadlineConfig, Scheduled, Scheduler};
 use zonda_ssd::Ssd;
 use zonda_zoned::{Geometry, NamespaceId, PayloadKind, Prng, Status, ZoneIndex, ZrwaGeometry};
@@ -155,6 +157,32 @@ fn an_ssd_behind_a_queue_conforms() {
 #[test]
 fn an_ssd_behind_mq_deadline_conforms() {
     scheduled("ssd behind mq-deadline", || Box::new(MqDeadline::new(MqDeadlineConfig::default())));
+}
+
+fn boxed(volume: ModelVolume) -> Box<dyn TestBackend> {
+    Box::new(volume)
+}
+
+#[test]
+fn a_raid5_volume_of_ssds_conforms() {
+    let summary =
+        conformance_of_conventional("raid5 of ssds", &mut |geometry| model_volume(geometry, RAID5, 64).map(boxed));
+    assert_eq!(summary.skipped, 0);
+}
+
+#[test]
+fn a_raid1_volume_of_ssds_without_metadata_conforms() {
+    let summary =
+        conformance_of_conventional("raid1 of ssds", &mut |geometry| model_volume(geometry, RAID1, 0).map(boxed));
+    assert_eq!(summary.skipped, 0);
+}
+
+#[test]
+fn a_degraded_raid5_volume_of_ssds_conforms() {
+    let summary = conformance_of_conventional("degraded raid5 of ssds", &mut |geometry| {
+        model_volume(geometry, RAID5, 64).map(|volume| boxed(volume.degraded(MemberIndex(1))))
+    });
+    assert_eq!(summary.skipped, 0);
 }
 
 /// The failures of a drive in memory with an injected fault.

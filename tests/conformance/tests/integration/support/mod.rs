@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this")]
 
 pub mod real;
+pub mod volume;
 
 use zonda_config::{ByteSize, TimeSpan};
 use zonda_profiles::builtin_text;

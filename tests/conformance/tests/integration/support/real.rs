@@ -45,16 +45,9 @@ pub fn file_backed(geometry: &Geometry, options: RingOptions) -> Option<Live<Fil
     let reopen = |path: &Path, ring: &Ring| FileBacked::open(path, ring).ok().map(|(drive, _)| drive);
     let drive = reopen(directory.path(), &ring).expect("the image is new");
     let degrade = Some(FileBacked::degrade as fn(&mut FileBacked, ZoneIndex, ZoneState));
-    Some(Live {
-        drive: Some(drive),
-        ring,
-        directory,
-        server: None,
-        reopen,
-        degrade,
-        is_remote: false,
-        queue_depth_max: 16,
-    })
+    let mut live = Live::local(drive, ring, directory, reopen);
+    live.degrade = degrade;
+    Some(live)
 }
 
 /// An image behind a server on loopback.
@@ -88,6 +81,20 @@ pub fn nvme_tcp(geometry: &Geometry, options: &NamespaceOptions) -> Option<Live<
 }
 
 impl<D: Drive> Live<D> {
+    /// A drive whose files are in this directory.
+    pub fn local(drive: D, ring: Ring, directory: TempDir, reopen: fn(&Path, &Ring) -> Option<D>) -> Live<D> {
+        Live {
+            drive: Some(drive),
+            ring,
+            directory,
+            server: None,
+            reopen,
+            degrade: None,
+            is_remote: false,
+            queue_depth_max: 16,
+        }
+    }
+
     fn drive(&self) -> &D {
         self.drive.as_ref().expect("the drive is open")
     }
