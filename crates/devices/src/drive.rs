@@ -8,7 +8,7 @@ use zonda_ssd::allocation::{AllocationFacts, ElementTracker};
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, Geometry, Instant, Lba, ZoneIndex, ZoneState, ZonedDevice};
 
-use crate::{SpaceFacts, VolumeDrive};
+use crate::SpaceFacts;
 
 /// A drive that reports its state and can be shut down.
 pub trait Drive: ZonedDevice {
@@ -75,6 +75,13 @@ pub trait Drive: ZonedDevice {
         panic!("this drive always shows all of its zones");
     }
 
+    /// Whether [`close`](Drive::close) ends outstanding commands, which may wait for something that
+    /// never comes, such as a missing member of a volume. Other drives are closed when their
+    /// commands have completed.
+    fn ends_commands_at_close(&self) -> bool {
+        false
+    }
+
     /// Begins to close the drive: completes outstanding commands and flushes. No commands may be
     /// submitted any more.
     fn close(&mut self, now: Instant);
@@ -127,16 +134,6 @@ pub trait Drive: ZonedDevice {
     fn close_error(&self) -> Option<String> {
         None
     }
-
-    /// The volume, if this drive is one, for its management.
-    fn as_volume(&self) -> Option<&VolumeDrive> {
-        None
-    }
-
-    /// The volume, if this drive is one, to change it.
-    fn as_volume_mut(&mut self) -> Option<&mut VolumeDrive> {
-        None
-    }
 }
 
 /// Methods of [`Drive`] for a drive around another one, which it returns as `$below()` and
@@ -185,6 +182,10 @@ macro_rules! as_the_drive_below {
 
         fn is_disconnected(&self) -> bool {
             self.$below().is_disconnected()
+        }
+
+        fn ends_commands_at_close(&self) -> bool {
+            self.$below().ends_commands_at_close()
         }
 
         fn is_closed(&self) -> bool {

@@ -15,10 +15,11 @@ impl ScheduledDrive {
     /// Commands to `drive` wait for a scheduler.
     ///
     /// # Panics
-    /// For a volume: its commands may wait for missing members while it is closed.
+    /// For a drive that ends commands when it is closed, as a volume does: it would not end those
+    /// that wait here.
     #[must_use]
     pub fn new(drive: Box<dyn Drive>, policy: &Policy) -> ScheduledDrive {
-        assert!(drive.as_volume().is_none(), "the members of a volume are scheduled, not the volume");
+        assert!(!drive.ends_commands_at_close(), "the members of a volume are scheduled, not the volume");
         ScheduledDrive { device: Scheduled::new(drive, policy.scheduler()) }
     }
 

@@ -21,6 +21,7 @@ use zonda_target::{
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{NamespaceId, Prng, ZoneIndex, ZoneState};
 
+use crate::backing::Backing;
 use crate::config::{
     DigestsSpec, HostPlan, NamespacePlan, SchedulerSpec, ServerPlan, Source, SubsystemPlan, TimingSpec,
 };
@@ -46,7 +47,7 @@ pub(crate) struct Built {
 
 /// An open drive.
 struct Opened {
-    drive: Box<dyn Drive>,
+    backing: Backing,
     /// A short description.
     source: String,
     state: String,
@@ -113,11 +114,11 @@ pub(crate) fn open_namespace(
     drives: &mut Drives,
 ) -> Result<OpenedNamespace, ServeError> {
     let opened = open(plan, subsystem, namespace, ring)?;
-    let geometry = opened.drive.geometry(NamespaceId::FIRST).clone();
+    let geometry = opened.backing.drive().geometry(NamespaceId::FIRST).clone();
     let timing = if namespace.timing == TimingSpec::None { "none" } else { "profile" };
     let source = opened.source.clone();
-    let drive = scheduled(opened.drive, namespace.scheduler);
-    let device = drives.add(Served::new(drive, opened.source, timing));
+    let backing = scheduled(opened.backing, namespace.scheduler);
+    let device = drives.add(Served::new(backing, opened.source, timing));
     Ok(OpenedNamespace {
         info: NamespaceInfo {
             id: namespace.id.0,
@@ -258,7 +259,7 @@ fn open(
             let reservations = Some(drive.reservations());
             let model = if is_paced { Some(model_of_image(drive.image(), drive.elements())?) } else { None };
             Ok(Opened {
-                drive: paced(Box::new(drive), model),
+                backing: Backing::Drive(paced(Box::new(drive), model)),
                 source: path.display().to_string(),
                 state,
                 uuid,
@@ -281,10 +282,10 @@ fn open(
             }
             let drive = paced(Box::new(drive), model);
             Ok(Opened {
-                drive: match namespace.zones {
+                backing: Backing::Drive(match namespace.zones {
                     Some(zones) => Box::new(FirstZones::new(drive, zones)),
                     None => drive,
-                },
+                }),
                 source: path.display().to_string(),
                 state,
                 uuid,
@@ -302,7 +303,7 @@ fn open(
             let uuid = volume.array();
             let reservations = volume.saved_reservations();
             Ok(Opened {
-                drive: Box::new(volume),
+                backing: Backing::Volume(Box::new(volume)),
                 source: path.display().to_string(),
                 state,
                 uuid,
@@ -318,7 +319,7 @@ fn open(
             let state = format!("new, profile {}; its data is lost when the server stops", plan.profile().name);
             let uuid = uuid_of(&format!("{}/{}", subsystem.nqn, namespace.id));
             Ok(Opened {
-                drive: paced(drive, model),
+                backing: Backing::Drive(paced(drive, model)),
                 source: "memory".to_owned(),
                 state,
                 uuid,
@@ -329,12 +330,14 @@ fn open(
     }
 }
 
-fn scheduled(drive: Box<dyn Drive>, scheduler: SchedulerSpec) -> Box<dyn Drive> {
-    match scheduler {
-        SchedulerSpec::None => drive,
-        SchedulerSpec::MqDeadline => {
-            Box::new(ScheduledDrive::new(drive, &Policy::MqDeadline(MqDeadlineConfig::default())))
+fn scheduled(backing: Backing, scheduler: SchedulerSpec) -> Backing {
+    match (backing, scheduler) {
+        (backing, SchedulerSpec::None) => backing,
+        (Backing::Drive(drive), SchedulerSpec::MqDeadline) => {
+            let policy = Policy::MqDeadline(MqDeadlineConfig::default());
+            Backing::Drive(Box::new(ScheduledDrive::new(drive, &policy)))
         }
+        (Backing::Volume(_), SchedulerSpec::MqDeadline) => unreachable!("the configuration refuses it"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zonda_devices::{Drive, RequestId};
+use zonda_devices::{RequestId, VolumeDrive};
 use zonda_ring::Bytes;
 use zonda_target::{DeviceHealth, DeviceKey, Flow, Target};
 use zonda_zoned::{Command, Completion, CompletionQueue, Geometry, Instant, Status};
@@ -35,9 +35,9 @@ impl Drives {
         DeviceKey(free as u32)
     }
 
-    /// Each drive with its index.
-    pub(crate) fn each_drive(&mut self) -> impl Iterator<Item = (usize, &mut (dyn Drive + 'static))> {
-        self.each_mut().map(|(index, served)| (index, &mut *served.drive))
+    /// Each volume with its index.
+    pub(crate) fn each_volume(&mut self) -> impl Iterator<Item = (usize, &mut VolumeDrive)> {
+        self.each_mut().filter_map(|(index, served)| Some((index, served.volume_mut()?)))
     }
 
     fn each(&self) -> impl Iterator<Item = &Served> {
@@ -77,7 +77,7 @@ impl Drives {
 
     /// Shows so many zones of a drive; the next poll reports its new geometry.
     pub(crate) fn show_zones(&mut self, key: DeviceKey, zone_count: u32) {
-        self.get_mut(key).drive.show_zones(zone_count);
+        self.get_mut(key).drive_mut().show_zones(zone_count);
     }
 
     /// Starts an iteration of the loop, with an allowance for all drives together.
@@ -102,7 +102,7 @@ impl Drives {
         let served = self.get_mut(key);
         if served.close_phase == ClosePhase::Open {
             served.is_saving = true;
-            served.drive.save_reservations(now, bytes);
+            served.drive_mut().save_reservations(now, bytes);
         } else {
             self.saved.push_back((key, false));
         }
@@ -129,12 +129,12 @@ impl Drives {
         for (index, served) in self.served.iter_mut().enumerate() {
             let Some(served) = served else { continue };
             moved |= served.submit_waiting(now);
-            served.drive.poll(now, completions);
+            served.drive_mut().poll(now, completions);
             if let Some(geometry) = served.take_resized() {
                 moved = true;
                 self.resized.push_back((DeviceKey(index as u32), geometry.clone()));
             }
-            if let Some(saved) = served.drive.take_reservations_saved() {
+            if let Some(saved) = served.drive_mut().take_reservations_saved() {
                 moved = true;
                 served.is_saving = false;
                 self.saved.push_back((DeviceKey(index as u32), saved));
@@ -157,7 +157,7 @@ impl Drives {
 
     /// The earliest instant at which a drive may have an event without the ring.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.each().filter_map(|served| served.drive.next_timeout()).min()
+        self.each().filter_map(|served| served.drive().next_timeout()).min()
     }
 
     /// Whether no command is outstanding.
@@ -190,10 +190,10 @@ impl Drives {
     /// Reports media errors of the drives to the target, for SMART, and logs new ones.
     pub(crate) fn report_health(&mut self, now: Instant, target: &mut Target) {
         for (index, served) in self.each_mut() {
-            while let Some(warning) = served.drive.take_warning() {
+            while let Some(warning) = served.drive_mut().take_warning() {
                 events::warning(&served.source, &warning);
             }
-            let health = DeviceHealth { degraded: served.drive.media_errors() > 0, ..DeviceHealth::default() };
+            let health = DeviceHealth { degraded: served.drive().media_errors() > 0, ..DeviceHealth::default() };
             target.set_health(now, DeviceKey(index as u32), health);
         }
     }
@@ -204,12 +204,13 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    use zonda_devices::{DriveFacts, MemoryDrive};
+    use zonda_devices::{Drive, DriveFacts, MemoryDrive};
     use zonda_zoned::{
         BlockBuffer, Blocks, CommandId, Lba, NamespaceId, Namespaces, Operation, Payload, QueueFull, ZonedDevice,
     };
 
     use super::*;
+    use crate::backing::Backing;
     use crate::served::ITERATION_COST_MAX;
 
     /// A drive that can fail to close, and saves reservations on request.
@@ -292,7 +293,7 @@ mod tests {
         };
         let mut drives = Drives::default();
         let drive = MemoryDrive::new(geometry, u64::MAX);
-        drives.add(Served::new(Box::new(drive), "a".to_owned(), "none"));
+        drives.add(Served::new(Backing::Drive(Box::new(drive)), "a".to_owned(), "none"));
         drives
     }
 
@@ -380,7 +381,7 @@ mod tests {
         let is_full = Rc::new(RefCell::new(true));
         let mut drives = Drives::default();
         let drive = ReadsOnly(Closed::with(None), Rc::clone(&is_full));
-        drives.add(Served::new(Box::new(drive), "a".to_owned(), "none"));
+        drives.add(Served::new(Backing::Drive(Box::new(drive)), "a".to_owned(), "none"));
         let (one, other) = (Flow { group: 1, queue: 0 }, Flow { group: 2, queue: 0 });
         let write = |drives: &mut Drives, flow, id| {
             let data = BlockBuffer { data: vec![1; 512].into(), metadata: vec![0; 8].into() };
@@ -421,7 +422,7 @@ mod tests {
         let (drive, now, bytes) = (Closed::with(None), Instant::ZERO, Bytes::from_static(b"reserved"));
         let asked = Rc::clone(&drive.asked);
         let mut drives = Drives::default();
-        let key = drives.add(Served::new(Box::new(drive), "a".to_owned(), "none"));
+        let key = drives.add(Served::new(Backing::Drive(Box::new(drive)), "a".to_owned(), "none"));
         let poll = |drives: &mut Drives| {
             drives.poll(now, &mut CompletionQueue::new(), &mut |_, _, _| unreachable!("there are no commands"))
         };
@@ -445,7 +446,7 @@ mod tests {
         let mut drives = Drives::default();
         for (source, error) in [("a", None), ("b", Some("the last flush failed: I/O error")), ("c", None)] {
             let drive = Closed::with(error);
-            drives.add(Served::new(Box::new(drive), source.to_owned(), "none"));
+            drives.add(Served::new(Backing::Drive(Box::new(drive)), source.to_owned(), "none"));
         }
         drives.advance_close(Instant::ZERO);
         assert!(drives.are_closed());

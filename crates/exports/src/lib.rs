@@ -23,6 +23,7 @@
 
 mod apply;
 mod auth_pool;
+mod backing;
 mod build;
 mod config;
 mod control;

@@ -134,7 +134,7 @@ fn namespace(entry: &NamespaceLayout, served: &Served) -> NamespaceSnapshot {
         space: served.drive().space().map(|SpaceFacts { is_full, failures }| SpaceSnapshot { is_full, failures }),
         life: facts.life.as_ref().map(LifeSnapshot::of),
         elements: facts.elements.map(|elements| ElementsSnapshot::of(&elements, facts.life.as_ref())),
-        volume: served.drive().as_volume().map(VolumeDrive::report),
+        volume: served.volume().map(VolumeDrive::report),
     }
 }
 

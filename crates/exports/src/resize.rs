@@ -45,6 +45,7 @@ mod tests {
     use zonda_zoned::{Blocks, Command, CompletionQueue, Duration, NamespaceId, Namespaces, QueueFull, ZonedDevice};
 
     use super::*;
+    use crate::backing::Backing;
     use crate::config::NbdPlan;
     use crate::nbd::{Candidate, Table};
     use crate::served::Served;
@@ -158,7 +159,7 @@ mod tests {
             next: Rc::clone(&next),
         };
         let (mut drives, mut target, mut nbd) = (Drives::default(), target(), nbd());
-        assert_eq!(drives.add(Served::new(Box::new(drive), "disk".to_owned(), "none")), DEVICE);
+        assert_eq!(drives.add(Served::new(Backing::Drive(Box::new(drive)), "disk".to_owned(), "none")), DEVICE);
         let mut poll = |next_zone_count: Option<u32>| {
             next.set(next_zone_count);
             let none = &mut |_, _, _| unreachable!("there are no commands");

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
-use zonda_devices::Drive;
+use zonda_devices::{Drive, VolumeDrive};
 use zonda_target::{FairQueue, Flow};
 use zonda_zoned::{Command, CommandId, Duration, Geometry, Instant, NamespaceId, Operation, QueueFull};
 
+use crate::backing::Backing;
 use crate::events;
 use crate::meter::Meter;
 
@@ -40,7 +41,7 @@ pub(crate) enum Submitter {
 
 /// A drive and its state in the server.
 pub(crate) struct Served {
-    pub(crate) drive: Box<dyn Drive>,
+    backing: Backing,
     /// The namespace within the drive.
     namespace: NamespaceId,
     geometry: Geometry,
@@ -123,11 +124,12 @@ impl Pace {
 }
 
 impl Served {
-    pub(crate) fn new(drive: Box<dyn Drive>, source: String, timing: &'static str) -> Served {
+    pub(crate) fn new(backing: Backing, source: String, timing: &'static str) -> Served {
+        let drive = backing.drive();
         let namespace = NamespaceId::FIRST;
         let (geometry, version) = (drive.geometry(namespace).clone(), drive.namespaces().version());
         Served {
-            drive,
+            backing,
             namespace,
             geometry,
             version,
@@ -152,7 +154,7 @@ impl Served {
     /// The geometry, if it has changed since the last call. A drive that has lost its namespace
     /// fails commands itself.
     pub(crate) fn take_resized(&mut self) -> Option<&Geometry> {
-        let namespaces = self.drive.namespaces();
+        let namespaces = self.backing.drive().namespaces();
         if namespaces.version() == self.version {
             return None;
         }
@@ -162,7 +164,21 @@ impl Served {
     }
 
     pub(crate) fn drive(&self) -> &dyn Drive {
-        &*self.drive
+        self.backing.drive()
+    }
+
+    pub(crate) fn drive_mut(&mut self) -> &mut dyn Drive {
+        self.backing.drive_mut()
+    }
+
+    /// The volume, if the drive is one.
+    pub(crate) fn volume(&self) -> Option<&VolumeDrive> {
+        self.backing.volume()
+    }
+
+    /// The same, for requests of operators.
+    pub(crate) fn volume_mut(&mut self) -> Option<&mut VolumeDrive> {
+        self.backing.volume_mut()
     }
 
     /// Commands outstanding at the drive, and queued ones.
@@ -197,7 +213,7 @@ impl Served {
         let id = command.id;
         let given = self.meter.started(now, submitter, &command, self.geometry.block_size_bytes);
         command.id = given;
-        if let Err(QueueFull(mut command)) = self.drive.submit(now, command) {
+        if let Err(QueueFull(mut command)) = self.drive_mut().submit(now, command) {
             self.meter.refused(given);
             command.id = id;
             let waiting = Waiting { submitter, flow, command };
@@ -252,21 +268,20 @@ impl Served {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.close_phase == ClosePhase::Closing && self.drive.is_closed()
+        self.close_phase == ClosePhase::Closing && self.drive().is_closed()
     }
 
     /// Logs the warnings of a closed drive. Returns whether its data could not be made durable.
     pub(crate) fn log_close_error(&mut self) -> bool {
-        while let Some(warning) = self.drive.take_warning() {
+        while let Some(warning) = self.drive_mut().take_warning() {
             events::warning(&self.source, &warning);
         }
-        let error = self.drive.close_error();
+        let error = self.drive().close_error();
         error.iter().for_each(|error| events::warning(&self.source, error));
         error.is_some()
     }
 
-    /// Continues closing. A volume aborts commands that wait for missing members; other drives
-    /// complete their commands first.
+    /// Continues closing. Most drives complete their commands first.
     pub(crate) fn advance_close(&mut self, now: Instant) {
         if self.close_phase == ClosePhase::Open {
             self.close_phase = ClosePhase::Draining;
@@ -274,9 +289,9 @@ impl Served {
             self.refused.extend(waiting.map(|waiting| (waiting.submitter, waiting.command.id)));
         }
         let is_quiescent = self.meter.outstanding() == 0 && !self.is_saving;
-        if self.close_phase == ClosePhase::Draining && (is_quiescent || self.drive.as_volume().is_some()) {
+        if self.close_phase == ClosePhase::Draining && (is_quiescent || self.drive().ends_commands_at_close()) {
             self.close_phase = ClosePhase::Closing;
-            self.drive.close(now);
+            self.drive_mut().close(now);
         }
     }
 }

@@ -13,7 +13,7 @@ impl Drives {
     /// Executes a management request on the volume in this directory. The reply is sent now, or by
     /// [`answer`](Drives::answer): no request blocks the loop.
     pub(crate) fn ask(&mut self, volume: &Path, request: &VolumeRequest, answer: ReplySender, ring: &Ring) {
-        let mut volumes = self.each_drive().filter_map(|(at, drive)| Some((at, drive.as_volume_mut()?)));
+        let mut volumes = self.each_volume();
         // The requester may have timed out.
         let Some((at, found)) = volumes.find(|(_, found)| found.path() == volume) else {
             let message = format!("this server does not serve the volume {}", volume.display());
@@ -41,8 +41,7 @@ impl Drives {
             return;
         }
         let mut answers = Vec::new();
-        for (at, drive) in self.each_drive() {
-            let Some(volume) = drive.as_volume_mut() else { continue };
+        for (at, volume) in self.each_volume() {
             while let Some((id, answer)) = volume.take_answer() {
                 if let Err(error) = &answer {
                     events::request_failed(volume.path(), error);
@@ -59,7 +58,7 @@ impl Drives {
 
     /// Logs notices of volumes.
     pub(crate) fn log_notices(&mut self) {
-        for volume in self.each_drive().filter_map(|(_, drive)| drive.as_volume_mut()) {
+        for (_, volume) in self.each_volume() {
             while let Some(notice) = volume.take_notice() {
                 events::notice(volume.path(), &notice);
             }

@@ -553,11 +553,7 @@ impl Drive for VolumeDrive {
         self.phase == Phase::Closing && self.closing.is_empty()
     }
 
-    fn as_volume(&self) -> Option<&VolumeDrive> {
-        Some(self)
-    }
-
-    fn as_volume_mut(&mut self) -> Option<&mut VolumeDrive> {
-        Some(self)
+    fn ends_commands_at_close(&self) -> bool {
+        true
     }
 }
