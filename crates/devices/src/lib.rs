@@ -38,6 +38,9 @@ mod look;
 mod memory;
 #[cfg(test)]
 mod mock;
+#[cfg(not(test))]
+#[path = "mock/absent.rs"]
+mod mock;
 mod model;
 mod opening;
 mod patches;

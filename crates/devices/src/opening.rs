@@ -9,7 +9,7 @@ use zonda_zoned::Instant;
 
 use crate::file_backed::PreparedImage;
 use crate::remote::resolve;
-use crate::{Access, Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote};
+use crate::{Access, Drive, DriveError, FileBacked, Location, NamespaceOptions, NvmeTcpUrl, Remote, mock};
 
 /// Opens an image, or connects to a server. Blocks until that is done.
 ///
@@ -43,7 +43,7 @@ pub(crate) enum Opening {
     },
     /// The connection is being set up on the ring.
     Connecting(Box<Remote>),
-    #[cfg(test)]
+    /// A mock drive, which needs no time to open.
     Opened(Option<Result<Box<dyn Drive>, DriveError>>),
 }
 
@@ -69,8 +69,7 @@ impl Opening {
     /// Begins to open a device. Blocking work is done in a thread, which wakes the ring when it is
     /// done.
     pub(crate) fn begin(access: Access, OnRing { clients, waker }: OnRing) -> Result<Opening, DriveError> {
-        #[cfg(test)]
-        if let Some(opened) = crate::mock::open(&access) {
+        if let Some(opened) = mock::open(&access) {
             return Ok(Opening::Opened(Some(opened)));
         }
         let Access { location, options } = access;
@@ -116,7 +115,6 @@ impl Opening {
                 let Opening::Connecting(remote) = std::mem::replace(self, Opening::ended()) else { unreachable!() };
                 Some(result.map(|()| remote as Box<dyn Drive>))
             }
-            #[cfg(test)]
             Opening::Opened(opened) => opened.take(),
         }
     }
@@ -125,9 +123,7 @@ impl Opening {
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self {
             Opening::Connecting(remote) => remote.next_timeout(),
-            Opening::Image { .. } | Opening::Resolving { .. } => None,
-            #[cfg(test)]
-            Opening::Opened(_) => None,
+            Opening::Image { .. } | Opening::Resolving { .. } | Opening::Opened(_) => None,
         }
     }
 

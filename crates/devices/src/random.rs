@@ -2,7 +2,7 @@
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::DriveError;
+use crate::{DriveError, mock};
 
 /// Cryptographically secure random bytes.
 ///
@@ -23,8 +23,7 @@ pub fn bytes<const N: usize>() -> Result<[u8; N], DriveError> {
 /// # Errors
 /// When getrandom fails.
 pub fn uuid() -> Result<[u8; 16], DriveError> {
-    #[cfg(test)]
-    if let Some(uuid) = crate::mock::uuid() {
+    if let Some(uuid) = mock::uuid() {
         return Ok(uuid);
     }
     let mut uuid = bytes::<16>()?;

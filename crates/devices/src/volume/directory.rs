@@ -15,7 +15,7 @@ use super::open_directory::OpenDirectory;
 use super::owner::{LastOwner, Owner, place_of};
 pub(super) use super::place::{LastState, MISSING, Place, WhyFailed, place_in, plain};
 use crate::creation::remove_directories;
-use crate::{Access, DriveError, Location};
+use crate::{Access, DriveError, Location, mock};
 
 /// The file that lists the members.
 pub const VOLUME_FILE: &str = "volume.toml";
@@ -331,10 +331,7 @@ impl VolumeDirectory {
 
     /// Replaces the file atomically: after a crash either the old or the new one exists.
     pub(super) fn save(&mut self) -> io::Result<()> {
-        #[cfg(test)]
-        let written = crate::mock::on_save(&self.path).unwrap_or_else(|| self.write());
-        #[cfg(not(test))]
-        let written = self.write();
+        let written = mock::on_save(&self.path).unwrap_or_else(|| self.write());
         if written.is_ok() {
             self.saved_epoch = self.file.epoch;
         }

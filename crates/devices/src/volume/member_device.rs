@@ -10,7 +10,7 @@ use zonda_zoned::{
 use super::bugs::{OwnerBug, is_seeded};
 use super::link::Link;
 use crate::opening::open_drive;
-use crate::{Access, Drive, DriveError, Location, is_volume};
+use crate::{Access, Drive, DriveError, Location, is_volume, mock};
 
 /// The device of a member or spare.
 pub(super) struct MemberDevice {
@@ -70,8 +70,7 @@ impl MemberDevice {
     /// Opens a device.
     pub(super) fn open(access: &Access, ring: &Ring) -> Result<MemberDevice, DriveError> {
         refuse_volume(&access.location)?;
-        #[cfg(test)]
-        if let Some(opened) = crate::mock::open(access) {
+        if let Some(opened) = mock::open(access) {
             return opened.map(MemberDevice::of);
         }
         open_drive(&access.location, &access.options, ring).map(MemberDevice::of)
@@ -408,10 +407,7 @@ pub(super) fn release(mut devices: Vec<MemberDevice>, ring: &Ring) {
 /// Whether the location is a namespace of a server.
 pub(super) fn is_behind_server(location: &Location) -> bool {
     match location {
-        #[cfg(test)]
-        Location::Image(path) => crate::mock::is_remote(path),
-        #[cfg(not(test))]
-        Location::Image(_) => false,
+        Location::Image(path) => mock::is_remote(path),
         Location::NvmeTcp(_) => true,
     }
 }
