@@ -13,7 +13,7 @@ use super::adopt::{Adoption, RequestId};
 use super::directory::{LastState, VolumeDirectory, VolumeFile};
 use super::lease::Lease;
 use super::member_device::MemberDevice;
-use super::open::cannot_save;
+use super::names::cannot_save;
 use super::ranges::add_range;
 use super::report::{ScrubSummary, VolumeReport, describe_accepted_losses, describe_scrub, describe_suspension};
 use super::reservations::ReservationStore;

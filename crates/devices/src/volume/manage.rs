@@ -12,10 +12,10 @@ use super::VolumeDrive;
 use super::adopt::{ADOPTIONS_MAX, Adoption, RequestId, Role};
 use super::directory::{Place, WhyFailed};
 use super::member_device::refuse_volume;
-use super::open::{blocks_per_second, tuning};
 use super::refusals::{CANNOT_LOSE, failed_already};
 use super::report::VolumeReport;
 use super::spares::Spare;
+use super::start::{blocks_per_second, tuning};
 use crate::opening::OnRing;
 use crate::{Credentials, DriveError, Location};
 

@@ -5,7 +5,10 @@
 //! place.rs                the entry of one device in volume.toml
 //! open_directory.rs       an open and locked directory
 //! names.rs                errors with the locations of members, and remedies
-//! open.rs                 creates and mounts volumes
+//! create.rs               creates volumes
+//! open.rs                 mounts volumes
+//! start.rs                starts the state machine, and waits until it is ready
+//! vacant.rs               refuses drives that must not be wiped
 //! assembly.rs             opens the devices before a mount, and reads their superblocks
 //! gathering.rs            opens devices in parallel
 //! outdated.rs             refuses members that are older than volume.toml
@@ -58,6 +61,7 @@ mod concurrent_takeover;
 #[cfg(test)]
 mod concurrent_takeover_tests;
 mod contest;
+mod create;
 mod directory;
 mod drive;
 mod gathering;
@@ -99,18 +103,21 @@ mod sides_tests;
 mod spare_watch;
 mod spares;
 mod stale_reservations;
+mod start;
 mod takeover;
 #[cfg(test)]
 mod takeover_tests;
 mod targets;
+mod vacant;
 
 pub use adopt::RequestId;
 pub use check::{CheckReport, CheckedMember};
+pub use create::NewVolume;
 pub use directory::{CONTROL_SOCKET, VOLUME_FILE, VolumeRates, is_volume};
 pub use drive::{Notice, VolumeDrive};
 pub use import::{IgnoredDrive, ImportOptions, ImportReport, ImportedMember};
 pub use manage::{RateLimit, VolumeReply, VolumeRequest};
 pub(crate) use new_directory::is_left_of_volume;
-pub use open::{NewVolume, VolumeOpenOptions};
+pub use open::VolumeOpenOptions;
 pub use report::{LostRange, MemberSummary, Progress, ScrubSummary, VolumeReport, VolumeState};
 pub use takeover::{TakenDrive, TakeoverOptions, TakeoverReport};

@@ -2,7 +2,7 @@
 
 use zonda_raid::{MemberIndex, VolumeError};
 
-use super::directory::Place;
+use super::directory::{Place, VOLUME_FILE, VolumeDirectory};
 use crate::DriveError;
 
 /// The locations of members, for errors that have only their numbers.
@@ -91,4 +91,13 @@ impl Names<'_> {
             }
         }
     }
+}
+
+/// The error for a `volume.toml` that cannot be written.
+pub(super) fn cannot_save(directory: &VolumeDirectory, error: &std::io::Error) -> DriveError {
+    let path = directory.path().join(VOLUME_FILE);
+    DriveError::new(
+        format!("cannot write {}: {error}", path.display()),
+        "check the free space and permissions of its file system, and try again",
+    )
 }

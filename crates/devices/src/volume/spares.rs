@@ -7,7 +7,7 @@ use super::VolumeDrive;
 use super::directory::{LastState, Place, VolumeFile};
 use super::drive::{Phase, SAVE_INTERVAL};
 use super::member_device::MemberDevice;
-use super::open::cannot_save;
+use super::names::cannot_save;
 use crate::{DriveError, random};
 
 /// A device that replaces a member that fails. It is open, and so locked or reserved.

@@ -11,7 +11,7 @@ use super::bugs::{OwnerBug, is_seeded};
 use super::directory::{MISSING, Place, VolumeDirectory};
 use super::lease::LEASE;
 use super::member_device::is_behind_server;
-use super::open::cannot_save;
+use super::names::cannot_save;
 use super::targets::{Step, Targets};
 use crate::{DriveError, Location};
 
