@@ -154,7 +154,9 @@ impl VolumeDrive {
     pub(super) fn attach_member(&mut self, member: MemberIndex, mut device: MemberDevice) {
         device.hold_when_lost(self.has_halves());
         self.note_reserved(member, device.is_claimed());
-        self.on.replace(member, Some(device));
+        let before = self.on.replace(member, Some(device));
+        // Dropped here, it would not be flushed, and its reservation would lock out the new one.
+        assert!(before.is_none(), "member {} has a device that was not detached", member.0);
     }
 
     /// The UUID of the volume.

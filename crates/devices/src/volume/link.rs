@@ -30,12 +30,16 @@ fn is_repeatable(operation: &Operation) -> bool {
 impl Link {
     /// A command was submitted.
     pub(super) fn sent(&mut self, command: &Command) {
-        self.in_flight.insert(command.id, command.clone());
+        let earlier = self.in_flight.insert(command.id, command.clone());
+        // Only one of the two would be resubmitted over the next connection.
+        assert!(earlier.is_none(), "command {} is in flight twice", command.id);
     }
 
     /// The device had no queue slot for a command.
     pub(super) fn not_sent(&mut self, command: &Command) {
-        self.in_flight.remove(&command.id);
+        let sent = self.in_flight.remove(&command.id);
+        // It would complete once more when the connection is lost.
+        assert!(sent.is_some(), "command {} was refused, but not sent", command.id);
     }
 
     /// A command has failed with Reservation Conflict: it is resubmitted later.
@@ -51,6 +55,16 @@ impl Link {
     /// Whether all commands that are not repeatable have completed.
     pub(super) fn is_answered(&self) -> bool {
         self.in_flight.values().all(|command| is_repeatable(&command.operation))
+    }
+
+    /// Whether no command is in flight on the present connection.
+    pub(super) fn is_quiescent(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Commands that have not completed for the volume.
+    pub(super) fn outstanding(&self) -> usize {
+        self.in_flight.len() + self.refused.len() + self.held.len()
     }
 
     /// Queues the refused commands for the next connection, before later ones.

@@ -260,6 +260,8 @@ impl MemberDevice {
 
     /// The volume waits for another connection.
     pub(super) fn set_awaited(&mut self) {
+        // Without it the commands of the volume would fail instead of waiting for the connection.
+        assert!(self.link.is_some(), "a device that holds no commands is awaited");
         self.is_awaited = true;
         self.complete_withheld();
     }
@@ -271,6 +273,7 @@ impl MemberDevice {
 
     /// Fails the held commands: the volume does not wait for another connection.
     pub(super) fn fail_held(&mut self) {
+        self.is_awaited = false;
         self.complete_withheld();
         let mut link = self.link.take();
         link.iter_mut().for_each(|link| link.hold_refused());
@@ -293,8 +296,15 @@ impl MemberDevice {
     }
 
     /// Continues over another connection to the same device. Returns the previous one.
-    pub(super) fn reconnect(&mut self, drive: Box<dyn Drive>) -> MemberDevice {
+    pub(super) fn reconnect(&mut self, new: MemberDevice) -> MemberDevice {
         self.is_awaited = false;
+        let is_quiescent = self.link.as_ref().is_none_or(|link| link.is_quiescent());
+        // The new connection cannot complete them, so their hosts would wait forever.
+        assert!(is_quiescent, "commands are in flight on a connection that is replaced");
+        let MemberDevice { drive, geometry, .. } = new;
+        let expected = Geometry { zone_count: geometry.zone_count, ..(*self.geometry).clone() };
+        // Addresses of the volume would mean other blocks.
+        assert_eq!(*geometry, expected, "the drive behind a new connection has the zones of the one before");
         self.link.iter_mut().for_each(|link| link.hold_refused());
         (self.is_severed, self.is_refused, self.is_restored) = (false, false, false);
         (self.refused_by, self.asked_at, self.inquiry) = (None, None, None);
@@ -304,6 +314,17 @@ impl MemberDevice {
         // It may still be connected. The drive stays reserved for the new one.
         before.stay_reserved();
         before
+    }
+
+    /// Panics if the state contradicts itself.
+    pub(super) fn check_invariants(&self) {
+        let of_link = self.link.as_ref().map_or(0, |link| link.outstanding());
+        // Commands from before the link was made are in flight on the drive alone.
+        let known = of_link + self.refused.len() + self.withheld.len();
+        assert!(known <= self.in_flight, "{known} commands would complete, but {} are in flight", self.in_flight);
+        assert!(self.link.is_some() || !self.is_awaited, "a device that holds no commands is awaited");
+        assert!(self.is_remote || self.link.is_none(), "an image has no connection to lose");
+        assert!(self.is_claimed || self.confirmed_at.is_none(), "a reservation that was not acquired is confirmed");
     }
 
     pub(super) fn is_idle(&self) -> bool {

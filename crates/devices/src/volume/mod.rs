@@ -24,6 +24,7 @@
 //! adopt.rs                opens and probes a device that is added, without blocking the event loop
 //! manage.rs               requests of operators
 //! report.rs               the state of a mounted volume
+//! invariants.rs           what is always true of a mounted volume
 //! look.rs                 the state of an unmounted volume, from its superblocks
 //! identities.rs           reads superblocks for commands that do not write
 //! check.rs                reads and verifies an unmounted volume without writing
@@ -70,6 +71,7 @@ mod identities;
 mod import;
 mod import_search;
 mod import_takeover;
+mod invariants;
 mod lease;
 mod link;
 mod look;

@@ -80,7 +80,7 @@ impl VolumeDrive {
     /// Resumes I/O over the new connection.
     pub(super) fn reconnect(&mut self, now: Instant, member: MemberIndex, new: MemberDevice) {
         let Some(device) = self.on.member_mut(member) else { return self.detach(new, now) };
-        let before = device.reconnect(new.drive);
+        let before = device.reconnect(new);
         self.refused &= !(1 << member.0);
         self.forget_absent(member);
         self.detach(before, now);

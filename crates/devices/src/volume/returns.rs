@@ -40,6 +40,19 @@ pub(super) struct Returning {
 }
 
 impl VolumeDrive {
+    /// Panics if the members that are sought or verified contradict the rest of the state.
+    pub(super) fn check_returns(&self) {
+        for (at, absence) in self.absent.iter().enumerate() {
+            let is_double = self.absent[..at].iter().any(|other| other.member == absence.member);
+            assert!(!is_double, "member {} is sought twice, at different times", absence.member.0);
+        }
+        for (at, returning) in self.returning.iter().enumerate() {
+            let is_double = self.returning[..at].iter().any(|other| other.member == returning.member);
+            // The second request would never be answered.
+            assert!(!is_double, "member {} is verified for two requests", returning.member.0);
+        }
+    }
+
     /// Whether the volume tries to re-add a failed member.
     fn comes_back_alone(&self, member: MemberIndex) -> bool {
         !self.keeps_members

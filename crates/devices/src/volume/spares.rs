@@ -123,6 +123,8 @@ impl VolumeDrive {
 
     /// After the mount: replaces failed members by new devices at their locations, or by spares.
     pub(super) fn fill_places(&mut self, now: Instant, others: Vec<Option<Other>>) {
+        // Later, devices at these locations are members in use, and must not be wiped.
+        assert_eq!(self.phase, Phase::New, "the places of a volume are filled once, after its mount");
         self.on_events(now);
         for (member, other) in self.members().zip(others.into_iter().chain(std::iter::repeat_with(|| None))) {
             if self.state(member) != MemberState::Failed {

@@ -146,6 +146,7 @@ impl Run {
             let mut next = until;
             for volume in self.volumes.iter_mut().filter_map(|volume| volume.drive.as_mut()) {
                 volume.poll(self.ring.now(), &mut completions);
+                volume.check_invariants();
                 next = volume.next_timeout().map_or(next, |at| at.min(next));
             }
             if mock::has_crashed() {
@@ -186,6 +187,7 @@ impl Run {
             let mut completions = CompletionQueue::new();
             let Some(volume) = self.volumes[at].drive.as_mut() else { return Ok(ended) };
             volume.poll(self.ring.now(), &mut completions);
+            volume.check_invariants();
             if mock::has_crashed() {
                 self.reap();
                 return Ok(ended);
@@ -361,6 +363,7 @@ impl Run {
         volume.close(self.ring.now());
         for _ in 0..POLLS_MAX {
             volume.poll(self.ring.now(), &mut completions);
+            volume.check_invariants();
             if mock::has_crashed() {
                 drop(volume);
                 self.volumes[at].is_certain = false;

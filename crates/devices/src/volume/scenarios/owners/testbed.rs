@@ -360,6 +360,7 @@ impl Testbed {
         }
         let opened = *opened;
         mock::as_program(at, || drive.poll(now, &mut ended));
+        drive.check_invariants();
         log.extend(std::iter::from_fn(|| drive.take_notice()).map(|notice| format!("{at}: {}", notice.text)));
         let is_closed = drive.is_closed();
         for line in log {
