@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::pending::CommandKey;
 use crate::profile::Admission;
 
 /// A write that waits, or part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    pub(crate) command: u32,
+    pub(crate) command: CommandKey,
     pub(crate) group: u32,
     pub(crate) left_bytes: u64,
 }
@@ -19,7 +20,7 @@ pub(crate) struct Waiting {
 /// A piece of a write that was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    pub(crate) command: u32,
+    pub(crate) command: CommandKey,
     pub(crate) bytes: u64,
 }
 
@@ -96,7 +97,7 @@ impl WriteBuffer {
     }
 
     /// Whether the latest write of this group, or part of it, still waits for space.
-    pub(crate) fn keeps_waiting(&self, command: u32, group: u32) -> bool {
+    pub(crate) fn keeps_waiting(&self, command: CommandKey, group: u32) -> bool {
         let queue = match self.admission {
             Admission::RoundRobin => self.queues.get(&group),
             Admission::FirstCome | Admission::Strict => Some(&self.queue),
@@ -270,18 +271,21 @@ impl WriteBuffer {
 
 #[cfg(test)]
 mod tests {
+    use zonda_zoned::{CommandId, Key};
+
     use super::*;
 
     fn buffer(admission: Admission, cap: Option<u64>) -> WriteBuffer {
         WriteBuffer::new(100, cap, 10, 1, admission, 4)
     }
 
-    fn ask(buffer: &mut WriteBuffer, command: u32, group: u32, left_bytes: u64) {
+    fn ask(buffer: &mut WriteBuffer, command: u64, group: u32, left_bytes: u64) {
+        let command = Key::of_command(CommandId(command)).expect("it is small");
         buffer.ask(Waiting { command, group, left_bytes });
     }
 
     fn admitted(buffer: &mut WriteBuffer) -> Vec<(u32, u64)> {
-        std::iter::from_fn(|| buffer.next_admitted()).map(|piece| (piece.command, piece.bytes)).collect()
+        std::iter::from_fn(|| buffer.next_admitted()).map(|piece| (piece.command.index(), piece.bytes)).collect()
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Seeded bugs, each a mistake that a real drive has made or could make.
 //!
-//! The simulation tester must find every one of them: this shows that it tests the property.
+//! The simulation tester must find every one of them: this shows that it tests the property. Only
+//! drives that are built with the feature `testing` can have one.
 
 use zonda_zoned::Geometry;
 
 /// A mistake, switched on for one drive.
-#[doc(hidden)]
+#[cfg_attr(not(feature = "testing"), allow(unreachable_pub, reason = "only testers name it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
     /// Writes are acknowledged before they are safe: some are lost at power loss.
@@ -28,32 +29,70 @@ pub enum SeededBug {
     LostWakeup,
 }
 
-impl SeededBug {
-    /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 9] = [
-        ("early-acknowledgement", SeededBug::EarlyAcknowledgement),
-        ("lost-write-pointer", SeededBug::LostWritePointer),
-        ("active-limit-off-by-one", SeededBug::ActiveLimitOffByOne),
-        ("open-limit-off-by-one", SeededBug::OpenLimitOffByOne),
-        ("reset-keeps-contents", SeededBug::ResetKeepsContents),
-        ("append-returns-wrong-place", SeededBug::AppendReturnsWrongPlace),
-        ("finish-forgets-tail", SeededBug::FinishForgetsTail),
-        ("torn-block", SeededBug::TornBlock),
-        ("lost-wakeup", SeededBug::LostWakeup),
-    ];
+/// The bug of a drive, if it has one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seeded(Option<SeededBug>);
 
+impl Seeded {
+    /// Whether the drive makes this mistake: without the feature the compiler removes the question.
+    #[inline]
+    pub(crate) const fn has(self, bug: SeededBug) -> bool {
+        cfg!(feature = "testing") && matches!(self.0, Some(seeded) if seeded as u8 == bug as u8)
+    }
+
+    /// Whether the drive makes any mistake.
+    pub(crate) const fn is_any(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The geometry that the zone table enforces, if it is not the profile's.
     pub(crate) fn wrong_geometry(self, geometry: &Geometry) -> Option<Geometry> {
         let more = |limit: Option<u32>| limit.map(|limit| limit + 1);
         let mut geometry = geometry.clone();
-        match self {
-            SeededBug::ActiveLimitOffByOne => geometry.max_active_zones = more(geometry.max_active_zones),
-            SeededBug::OpenLimitOffByOne => {
-                geometry.max_open_zones = more(geometry.max_open_zones)
-                    .filter(|open| geometry.max_active_zones.is_none_or(|active| *open <= active));
-                geometry.max_open_zones?;
-            }
-            _ => return None,
+        if self.has(SeededBug::ActiveLimitOffByOne) {
+            geometry.max_active_zones = more(geometry.max_active_zones);
+        } else if self.has(SeededBug::OpenLimitOffByOne) {
+            geometry.max_open_zones = more(geometry.max_open_zones)
+                .filter(|open| geometry.max_active_zones.is_none_or(|active| *open <= active));
+            geometry.max_open_zones?;
+        } else {
+            return None;
         }
         Some(geometry)
+    }
+}
+
+/// What testers use.
+#[cfg(feature = "testing")]
+mod testing {
+    use zonda_zoned::zones::ZoneTable;
+
+    use super::{Seeded, SeededBug};
+    use crate::ssd::Ssd;
+
+    impl SeededBug {
+        /// Every bug, with the name that the command line uses.
+        pub const ALL: [(&'static str, SeededBug); 9] = [
+            ("early-acknowledgement", SeededBug::EarlyAcknowledgement),
+            ("lost-write-pointer", SeededBug::LostWritePointer),
+            ("active-limit-off-by-one", SeededBug::ActiveLimitOffByOne),
+            ("open-limit-off-by-one", SeededBug::OpenLimitOffByOne),
+            ("reset-keeps-contents", SeededBug::ResetKeepsContents),
+            ("append-returns-wrong-place", SeededBug::AppendReturnsWrongPlace),
+            ("finish-forgets-tail", SeededBug::FinishForgetsTail),
+            ("torn-block", SeededBug::TornBlock),
+            ("lost-wakeup", SeededBug::LostWakeup),
+        ];
+    }
+
+    impl Ssd {
+        /// Seeds a bug in a new drive, so that a tester can show that it is found. It persists over
+        /// power losses.
+        pub fn seed_bug(&mut self, bug: SeededBug) {
+            self.bug = Seeded(Some(bug));
+            if let Some(geometry) = self.bug.wrong_geometry(&self.geometry) {
+                self.zones = ZoneTable::new(geometry);
+            }
+        }
     }
 }

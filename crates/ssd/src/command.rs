@@ -66,7 +66,7 @@ impl Ssd {
                 let grant = self.zones.append(zone_start, blocks, fits)?;
                 pending.kind = Kind::Append;
                 let mut placed = grant.start;
-                if self.bug == Some(SeededBug::AppendReturnsWrongPlace) && grant.filled {
+                if self.bug.has(SeededBug::AppendReturnsWrongPlace) && grant.filled {
                     placed = Lba(placed.0 - u64::from(placed.0 > 0));
                 }
                 pending.outcome = Outcome::Appended(placed);
@@ -268,7 +268,7 @@ impl Ssd {
                 pending.kind = Kind::Reset;
                 pending.serial_left += self.reset_cost(*written_blocks, *was_full);
                 self.counters.zone_resets += 1;
-                if self.bug != Some(SeededBug::ResetKeepsContents) {
+                if !self.bug.has(SeededBug::ResetKeepsContents) {
                     contents = self.store.take(zone);
                 }
                 self.reset_zone(zone);
@@ -278,7 +278,7 @@ impl Ssd {
                 self.counters.zone_finishes += 1;
                 self.ensure_run(zone);
                 pending.finishing.push((zone, marks.generation));
-                if self.bug == Some(SeededBug::FinishForgetsTail) {
+                if self.bug.has(SeededBug::FinishForgetsTail) {
                     self.forget_tail(zone);
                 }
             }

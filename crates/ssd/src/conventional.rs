@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use crate::map::BlockMap;
+use crate::pending::CommandKey;
 use crate::profile::Profile;
 
 /// All conventional data count under one group of the write buffer.
@@ -86,7 +87,7 @@ pub(crate) struct FtlDie {
 #[derive(Debug)]
 pub(crate) struct Parked {
     pub(crate) blocks: Vec<u32>,
-    pub(crate) waiter: u32,
+    pub(crate) waiter: Option<CommandKey>,
 }
 
 /// An erase unit.

@@ -3,12 +3,12 @@
 use zonda_zoned::ZoneIndex;
 
 use crate::conventional::{BlockPlace, CONVENTIONAL_GROUP, Parked, Placed};
-use crate::pending::{Cause, NONE, Place, ReadChain, Work};
+use crate::pending::{Cause, CommandKey, Place, ReadChain, Reader, Work};
 use crate::ssd::Ssd;
 
 impl Ssd {
     /// Blocks of a conventional write are in the buffer.
-    pub(crate) fn arrive_conventional(&mut self, index: u32, bytes: u64, waiter: u32) {
+    pub(crate) fn arrive_conventional(&mut self, index: CommandKey, bytes: u64, waiter: Option<CommandKey>) {
         self.buffer.hold(CONVENTIONAL_GROUP, bytes);
         let block_bytes = self.timing.block_bytes;
         let command = &self.commands[index];
@@ -23,7 +23,7 @@ impl Ssd {
     }
 
     /// Programs gathered blocks, in whole units or not. Returns whether there were any.
-    pub(crate) fn flush_conventional(&mut self, waiter: u32) -> bool {
+    pub(crate) fn flush_conventional(&mut self, waiter: Option<CommandKey>) -> bool {
         let Some(conventional) = &mut self.conventional else { return false };
         let units = conventional.take_gathered();
         let is_any = !units.is_empty();
@@ -33,9 +33,9 @@ impl Ssd {
         is_any
     }
 
-    fn program_conventional(&mut self, blocks: Vec<u32>, waiter: u32) {
+    fn program_conventional(&mut self, blocks: Vec<u32>, waiter: Option<CommandKey>) {
         self.buffer.will_return(CONVENTIONAL_GROUP, blocks.len() as u64 * self.timing.block_bytes);
-        if waiter != NONE {
+        if let Some(waiter) = waiter {
             self.commands[waiter].parts += 1;
         }
         let conventional = self.conventional.as_mut().expect("conventional zones have their map");
@@ -62,7 +62,7 @@ impl Ssd {
         }
     }
 
-    fn conventional_work(&self, cause: Cause, placed: Placed, host_bytes: u64, command: u32) -> Work {
+    fn conventional_work(&self, cause: Cause, placed: Placed, host_bytes: u64, command: Option<CommandKey>) -> Work {
         let pages_to_load = (self.timing.program_unit_bytes / self.timing.read_unit_bytes) as u32;
         Work {
             cause,
@@ -74,7 +74,7 @@ impl Ssd {
             pages_to_load,
             group: CONVENTIONAL_GROUP,
             command,
-            padding: NONE,
+            padding: None,
         }
     }
 
@@ -86,7 +86,13 @@ impl Ssd {
 
     /// Starts the part of a read that is in a conventional zone; returns the bytes that need no
     /// die.
-    pub(crate) fn start_conventional_read(&mut self, index: u32, zone: ZoneIndex, offset: u64, bytes: u64) -> u64 {
+    pub(crate) fn start_conventional_read(
+        &mut self,
+        index: CommandKey,
+        zone: ZoneIndex,
+        offset: u64,
+        bytes: u64,
+    ) -> u64 {
         let block_bytes = self.timing.block_bytes;
         let first = self.geometry.zone_start(zone).0 + offset / block_bytes;
         let mut without_die = 0;
@@ -128,8 +134,7 @@ impl Ssd {
         }
         let read_unit = self.timing.read_unit_bytes as u32;
         let chain = ReadChain {
-            command: NONE,
-            collection: (die as u32) << COLLECTION_UNIT_BITS | victim,
+            reader: Reader::Collection { unit: victim },
             die: die as u16,
             pages_to_sense: pages,
             pages_to_send: pages,
@@ -142,11 +147,10 @@ impl Ssd {
     }
 
     /// All valid pages of a victim are read: its blocks are moved, then it is erased.
-    pub(crate) fn on_collection_read(&mut self, collection: u32) {
-        let (die, victim) = (collection >> COLLECTION_UNIT_BITS, collection & ((1 << COLLECTION_UNIT_BITS) - 1));
+    pub(crate) fn on_collection_read(&mut self, die: usize, victim: u32) {
         let conventional = self.conventional.as_mut().expect("conventional zones have their map");
-        for placed in conventional.move_valid(die as usize, victim) {
-            let work = self.conventional_work(Cause::Collection, placed, 0, NONE);
+        for placed in conventional.move_valid(die, victim) {
+            let work = self.conventional_work(Cause::Collection, placed, 0, None);
             self.add_work(work);
         }
         // Dies process work in order: the erase follows the programs.
@@ -169,8 +173,3 @@ impl Ssd {
         self.collect_if_needed(die);
     }
 }
-
-/// Bits of an erase unit's number in a read chain's record of its victim; the rest is the die.
-const COLLECTION_UNIT_BITS: u32 = 20;
-
-const _: () = assert!((crate::limits::DIES_MAX as u64) <= 1 << (32 - COLLECTION_UNIT_BITS));

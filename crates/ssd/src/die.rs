@@ -8,23 +8,25 @@
 
 use std::collections::VecDeque;
 
-use zonda_zoned::{Duration, Instant};
+use zonda_zoned::{Duration, Instant, Key};
+
+use crate::pending::{ReadChain, Work};
 
 /// State of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DieState {
     Idle,
     /// The command to sense a page of this read chain waits for the channel, or is on it.
-    Asking(u32),
+    Asking(Key<ReadChain>),
     /// A page of this read chain is being sensed.
-    Sensing(u32),
+    Sensing(Key<ReadChain>),
     /// The page waits for the channel, or is on it.
-    Sending(u32),
+    Sending(Key<ReadChain>),
     /// The pages of this work are being transferred over the channel.
-    Loading(u32),
+    Loading(Key<Work>),
     /// This work runs since an instant, with that much left from then on.
     Running {
-        work: u32,
+        work: Key<Work>,
         since: Instant,
         left: Duration,
     },
@@ -33,11 +35,11 @@ pub(crate) enum DieState {
 /// Next operation of a die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Read(u32),
+    Read(Key<ReadChain>),
     /// Work that starts.
-    Start(u32),
+    Start(Key<Work>),
     /// Work that was suspended, with its remaining time.
-    Resume(u32, Duration),
+    Resume(Key<Work>, Duration),
     Nothing,
 }
 
@@ -48,10 +50,10 @@ pub(crate) struct Die {
     /// When the present operation or slice ends; an event for another time is stale.
     pub(crate) due: Option<Instant>,
     /// Read chains with a page to sense.
-    reads: VecDeque<u32>,
+    reads: VecDeque<Key<ReadChain>>,
     /// Programs and erases in their order.
-    work: VecDeque<u32>,
-    suspended: Option<(u32, Duration)>,
+    work: VecDeque<Key<Work>>,
+    suspended: Option<(Key<Work>, Duration)>,
     /// Reads that go before the work at hand.
     reads_before_work: usize,
     busy_since: Option<Instant>,
@@ -73,11 +75,11 @@ impl Die {
     }
 
     #[inline]
-    pub(crate) fn add_read(&mut self, chain: u32) {
+    pub(crate) fn add_read(&mut self, chain: Key<ReadChain>) {
         self.reads.push_back(chain);
     }
 
-    pub(crate) fn add_work(&mut self, work: u32) {
+    pub(crate) fn add_work(&mut self, work: Key<Work>) {
         if self.work.is_empty() && self.suspended.is_none() {
             self.reads_before_work = self.reads.len();
         }
@@ -105,7 +107,7 @@ impl Die {
     }
 
     /// The running work is suspended at the end of a slice.
-    pub(crate) fn suspend(&mut self, work: u32, left: Duration) {
+    pub(crate) fn suspend(&mut self, work: Key<Work>, left: Duration) {
         assert!(self.suspended.is_none(), "a die suspends one operation");
         self.suspended = Some((work, left));
         self.reads_before_work = self.reads.len();
@@ -151,29 +153,35 @@ impl Die {
 
 #[cfg(test)]
 mod tests {
+    use zonda_zoned::CommandId;
+
     use super::*;
+
+    fn key<T>(index: u64) -> Key<T> {
+        Key::of_command(CommandId(index)).expect("it is small")
+    }
 
     #[test]
     fn reads_at_hand_go_before_work_and_later_ones_wait_for_a_slice() {
         let mut die = Die::new();
-        die.add_read(1);
-        die.add_work(100);
-        die.add_read(2);
-        assert_eq!(die.take_next(), Next::Read(1));
-        assert_eq!(die.take_next(), Next::Start(100));
-        die.suspend(100, Duration(70));
-        die.add_read(3);
-        assert_eq!(die.take_next(), Next::Read(2));
-        assert_eq!(die.take_next(), Next::Resume(100, Duration(70)), "read 3 came after the slice ended");
+        die.add_read(key(1));
+        die.add_work(key(100));
+        die.add_read(key(2));
+        assert_eq!(die.take_next(), Next::Read(key(1)));
+        assert_eq!(die.take_next(), Next::Start(key(100)));
+        die.suspend(key(100), Duration(70));
+        die.add_read(key(3));
+        assert_eq!(die.take_next(), Next::Read(key(2)));
+        assert_eq!(die.take_next(), Next::Resume(key(100), Duration(70)), "read 3 came after the slice ended");
         die.work_done();
-        assert_eq!(die.take_next(), Next::Read(3));
+        assert_eq!(die.take_next(), Next::Read(key(3)));
         assert_eq!(die.take_next(), Next::Nothing);
     }
 
     #[test]
     fn a_slice_ends_at_the_next_multiple_before_the_work_does() {
         let mut die = Die::new();
-        die.enter(Instant(1_000), DieState::Running { work: 0, since: Instant(1_000), left: Duration(500) });
+        die.enter(Instant(1_000), DieState::Running { work: key(0), since: Instant(1_000), left: Duration(500) });
         assert_eq!(die.slice_end(Instant(1_000), Duration(200)), Some(Instant(1_200)));
         assert_eq!(die.slice_end(Instant(1_250), Duration(200)), Some(Instant(1_400)));
         assert_eq!(die.slice_end(Instant(1_450), Duration(200)), None, "the work itself ends first");
@@ -183,8 +191,8 @@ mod tests {
     #[test]
     fn time_in_any_state_but_idle_is_busy_time() {
         let mut die = Die::new();
-        die.enter(Instant(10), DieState::Sensing(0));
-        die.enter(Instant(15), DieState::Sending(0));
+        die.enter(Instant(10), DieState::Sensing(key(0)));
+        die.enter(Instant(15), DieState::Sending(key(0)));
         die.enter(Instant(30), DieState::Idle);
         die.enter(Instant(40), DieState::Idle);
         assert_eq!(die.busy, Duration(20));

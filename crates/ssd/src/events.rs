@@ -8,15 +8,17 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use zonda_zoned::Instant;
+use zonda_zoned::{CommandId, Instant, Key};
+
+use crate::pending::CommandKey;
 
 /// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A piece of work of a command on a firmware core ends.
-    FirmwareEnd(u32),
+    FirmwareEnd(CommandKey),
     /// The parallel time of a command ends.
-    CommandTimer(u32),
+    CommandTimer(CommandKey),
     /// A die's sensing, program, erase or slice ends, unless it was rescheduled since.
     DieEnd(u32),
     /// The transfer on a channel ends.
@@ -48,8 +50,8 @@ impl EventQueue {
     #[inline]
     pub(crate) fn schedule(&mut self, at: Instant, event: Event) {
         let (kind, subject) = match event {
-            Event::FirmwareEnd(command) => (0, command),
-            Event::CommandTimer(command) => (1, command),
+            Event::FirmwareEnd(command) => (0, command.index()),
+            Event::CommandTimer(command) => (1, command.index()),
             Event::DieEnd(die) => (2, die),
             Event::ChannelEnd(channel) => (3, channel),
             Event::LinkInEnd => (4, 0),
@@ -78,8 +80,8 @@ impl EventQueue {
         let low = key as u64;
         let subject = (low & ((1 << SUBJECT_BITS) - 1)) as u32;
         let event = match low >> SUBJECT_BITS & ((1 << KIND_BITS) - 1) {
-            0 => Event::FirmwareEnd(subject),
-            1 => Event::CommandTimer(subject),
+            0 => Event::FirmwareEnd(command_of(subject)),
+            1 => Event::CommandTimer(command_of(subject)),
             2 => Event::DieEnd(subject),
             3 => Event::ChannelEnd(subject),
             4 => Event::LinkInEnd,
@@ -88,6 +90,12 @@ impl EventQueue {
         };
         Some((at, event))
     }
+}
+
+/// The command whose key has this index.
+#[inline]
+fn command_of(index: u32) -> CommandKey {
+    Key::of_command(CommandId(u64::from(index))).expect("the subject of such an event is the index of a key")
 }
 
 #[cfg(test)]
@@ -99,11 +107,11 @@ mod tests {
         let mut queue = EventQueue::default();
         queue.schedule(Instant(20), Event::LinkInEnd);
         queue.schedule(Instant(10), Event::DieEnd(7));
-        queue.schedule(Instant(10), Event::CommandTimer(3));
-        queue.schedule(Instant(10), Event::FirmwareEnd(9));
+        queue.schedule(Instant(10), Event::CommandTimer(command_of(3)));
+        queue.schedule(Instant(10), Event::FirmwareEnd(command_of(9)));
         assert_eq!(queue.next_at(), Some(Instant(10)));
         let due: Vec<Event> = std::iter::from_fn(|| queue.pop_due(Instant(15))).map(|(_, event)| event).collect();
-        assert_eq!(due, [Event::DieEnd(7), Event::CommandTimer(3), Event::FirmwareEnd(9)]);
+        assert_eq!(due, [Event::DieEnd(7), Event::CommandTimer(command_of(3)), Event::FirmwareEnd(command_of(9))]);
         assert_eq!(queue.pop_due(Instant(20)), Some((Instant(20), Event::LinkInEnd)));
         assert_eq!(queue.next_at(), None);
     }

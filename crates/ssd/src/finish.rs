@@ -1,15 +1,15 @@
 //! FINISH: the rest of a zone is padded, at the program rate of its dies and interleaved with other
 //! commands.
 
-use zonda_zoned::{PayloadKind, ZoneIndex};
+use zonda_zoned::{Key, PayloadKind, ZoneIndex};
 
-use crate::pending::{Cause, Kind, NONE, Padding, PendingCommand};
+use crate::pending::{Cause, CommandKey, Kind, Padding, PendingCommand};
 use crate::ssd::Ssd;
 
 impl Ssd {
     /// The firmware work of a finish is done: each of its zones is padded once its writes have
     /// arrived.
-    pub(crate) fn start_finish(&mut self, index: u32) {
+    pub(crate) fn start_finish(&mut self, index: CommandKey) {
         let zones = std::mem::take(&mut self.commands[index].finishing);
         self.commands[index].parts = zones.len() as u32 + 1;
         for (zone, generation) in zones {
@@ -28,7 +28,7 @@ impl Ssd {
     }
 
     /// Pads one zone.
-    pub(crate) fn pad(&mut self, zone: ZoneIndex, command: u32) {
+    pub(crate) fn pad(&mut self, zone: ZoneIndex, command: CommandKey) {
         self.empty_zrwa(zone);
         let program_unit = self.timing.program_unit_bytes;
         let written_bytes = self.runs_at(zone).arrived_bytes;
@@ -68,11 +68,11 @@ impl Ssd {
             let group = self.group_of_zone(zone);
             self.buffer.take(group, left_bytes);
             self.buffer.will_return(group, left_bytes);
-            self.arrive_in_zone(zone, left_bytes, NONE);
+            self.arrive_in_zone(zone, left_bytes, None);
         }
     }
 
-    fn pad_next_row(&mut self, index: u32, slot: u16) {
+    fn pad_next_row(&mut self, index: Key<Padding>, slot: u16) {
         let program_unit = self.timing.program_unit_bytes;
         let padding = &mut self.paddings[index];
         let at = usize::from(slot);
@@ -89,11 +89,11 @@ impl Ssd {
         let pad_bytes = end_bytes.min(row_end).saturating_sub(written);
         let host_bytes = u64::from(std::mem::take(&mut run.slots[at].held_bytes));
         self.buffer.will_return(self.group_of_zone(zone), host_bytes);
-        self.program_zone(zone, slot, row, Cause::Padding, host_bytes, pad_bytes, NONE, index);
+        self.program_zone(zone, slot, row, Cause::Padding, host_bytes, pad_bytes, None, Some(index));
     }
 
     /// A die has programmed a unit of padding: the next one is queued.
-    pub(crate) fn on_padded(&mut self, index: u32, slot: u16) {
+    pub(crate) fn on_padded(&mut self, index: Key<Padding>, slot: u16) {
         let padding = &self.paddings[index];
         if self.zone_marks[padding.zone.as_usize()].generation == padding.generation {
             self.pad_next_row(index, slot);
@@ -101,7 +101,7 @@ impl Ssd {
         self.end_padding_piece(index);
     }
 
-    fn end_padding_piece(&mut self, index: u32) {
+    fn end_padding_piece(&mut self, index: Key<Padding>) {
         let padding = &mut self.paddings[index];
         padding.in_flight -= 1;
         if padding.in_flight == 0 {

@@ -7,13 +7,13 @@
 use zonda_zoned::Duration;
 
 use crate::events::Event;
-use crate::pending::Kind;
+use crate::pending::{CommandKey, Kind};
 use crate::ssd::Ssd;
 use crate::station::serve;
 
 impl Ssd {
     /// A submitted command goes to its firmware server.
-    pub(crate) fn enter_firmware(&mut self, index: u32) {
+    pub(crate) fn enter_firmware(&mut self, index: CommandKey) {
         let command = &self.commands[index];
         let (kind, server) = (command.kind, self.timing.server(command.kind));
         let pays_to_open = command.flags.opens_zone && self.timing.zone_open_extra > Duration::ZERO;
@@ -26,7 +26,7 @@ impl Ssd {
         }
     }
 
-    fn start_firmware(&mut self, server: usize, index: u32) {
+    fn start_firmware(&mut self, server: usize, index: CommandKey) {
         let (timing, command) = (&self.timing, &mut self.commands[index]);
         let time = if command.kind == Kind::Reset {
             let piece = timing.reset.piece;
@@ -41,7 +41,7 @@ impl Ssd {
         self.events.schedule(end, Event::FirmwareEnd(index));
     }
 
-    pub(crate) fn on_firmware_end(&mut self, index: u32) {
+    pub(crate) fn on_firmware_end(&mut self, index: CommandKey) {
         let command = &self.commands[index];
         let server = self.timing.server(command.kind);
         let has_more = command.kind == Kind::Reset && command.serial_left > Duration::ZERO;
@@ -57,7 +57,7 @@ impl Ssd {
         }
     }
 
-    fn after_firmware(&mut self, index: u32) {
+    fn after_firmware(&mut self, index: CommandKey) {
         let kind = self.commands[index].kind;
         if kind.is_write() {
             return self.request_space(index);
@@ -74,7 +74,7 @@ impl Ssd {
     }
 
     /// Samples the parallel time of a command.
-    pub(crate) fn parallel_time(&mut self, index: u32) -> Duration {
+    pub(crate) fn parallel_time(&mut self, index: CommandKey) -> Duration {
         let command = &self.commands[index];
         let (kind, bytes) = (command.kind, command.bytes);
         let prng = &mut self.prngs.firmware;
@@ -84,7 +84,7 @@ impl Ssd {
         }
     }
 
-    pub(crate) fn on_command_timer(&mut self, index: u32) {
+    pub(crate) fn on_command_timer(&mut self, index: CommandKey) {
         match self.commands[index].kind {
             Kind::Read => self.start_read(index),
             Kind::Finish => self.start_finish(index),

@@ -73,6 +73,7 @@ mod work;
 mod write;
 mod zone_run;
 
+#[cfg(feature = "testing")]
 pub use bug::SeededBug;
 pub use counters::{Counters, Utilisation, Wear};
 pub use media::Media;

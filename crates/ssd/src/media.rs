@@ -4,7 +4,7 @@ use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Geometry, PayloadKind};
 
 use crate::allocation::{ZoneAllocator, allocator_of};
-use crate::bug::SeededBug;
+use crate::bug::Seeded;
 use crate::conventional::Conventional;
 use crate::counters::Counters;
 use crate::profile::Profile;
@@ -21,7 +21,7 @@ pub struct Media {
     pub(crate) store: PayloadStore,
     pub(crate) counters: Counters,
     /// A seeded bug, which persists.
-    pub(crate) bug: Option<SeededBug>,
+    pub(crate) bug: Seeded,
 }
 
 impl Media {
@@ -36,7 +36,7 @@ impl Media {
             store: PayloadStore::new(keeps, geometry.block_size_bytes, geometry.metadata_bytes, geometry.zone_count),
             zones: ZoneTable::new(geometry),
             counters: Counters::default(),
-            bug: None,
+            bug: Seeded::default(),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! State of outstanding work: commands, read chains, work of dies, paddings.
 
 use zonda_zoned::zones::ZoneSnapshot;
-use zonda_zoned::{CommandId, Duration, Outcome, Status, ZoneIndex};
+use zonda_zoned::{CommandId, Duration, Key, Outcome, Status, ZoneIndex};
 
 use crate::store::{BlockContents, ZoneContents};
 
-/// No entry.
-pub(crate) const NONE: u32 = u32::MAX;
+/// Names a command in flight.
+pub(crate) type CommandKey = Key<PendingCommand>;
 
 /// The hardware that a command uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,13 +107,20 @@ pub(crate) struct BlockUndo {
 /// Common divisor of all block sizes.
 const SMALLEST_BLOCK_BYTES: u32 = 512;
 
+/// For whom pages are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Host(CommandKey),
+    /// The garbage collection of this erase unit of the chain's die.
+    Collection {
+        unit: u32,
+    },
+}
+
 /// Pages of one command on one die, sensed one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadChain {
-    /// The command, or [`NONE`] for internal reads.
-    pub(crate) command: u32,
-    /// The garbage collection this read is for, or [`NONE`].
-    pub(crate) collection: u32,
+    pub(crate) reader: Reader,
     pub(crate) die: u16,
     pub(crate) pages_to_sense: u32,
     pub(crate) pages_to_send: u32,
@@ -125,10 +132,9 @@ pub(crate) struct ReadChain {
 }
 
 impl ReadChain {
-    pub(crate) fn of_one_page(command: u32, die: u16, bytes: u32) -> ReadChain {
+    pub(crate) fn of_one_page(command: CommandKey, die: u16, bytes: u32) -> ReadChain {
         ReadChain {
-            command,
-            collection: NONE,
+            reader: Reader::Host(command),
             die,
             pages_to_sense: 1,
             pages_to_send: 1,
@@ -205,17 +211,17 @@ pub(crate) struct Work {
     pub(crate) pages_to_load: u32,
     /// Group of the buffer's cap.
     pub(crate) group: u32,
-    /// The command that waits for this, or [`NONE`].
-    pub(crate) command: u32,
-    /// The padding this belongs to, or [`NONE`].
-    pub(crate) padding: u32,
+    /// The command that waits for this.
+    pub(crate) command: Option<CommandKey>,
+    /// The padding this belongs to.
+    pub(crate) padding: Option<Key<Padding>>,
 }
 
 /// The padding of one zone that is being finished: one program per die at a time, so that other
 /// work is not delayed.
 #[derive(Debug)]
 pub(crate) struct Padding {
-    pub(crate) command: u32,
+    pub(crate) command: CommandKey,
     pub(crate) zone: ZoneIndex,
     pub(crate) generation: u32,
     /// Where padding begins in the zone, and ends in each slot.

@@ -81,7 +81,7 @@ impl Ssd {
         if self.store.kind() == PayloadKind::None {
             return;
         }
-        let tears = self.bug == Some(SeededBug::TornBlock);
+        let tears = self.bug.has(SeededBug::TornBlock);
         // Data written before a reset are lost, regardless of the writes to the zone in flight.
         let marks = &self.zone_marks;
         let is_current = |command: &PendingCommand| marks[command.zone.as_usize()].generation == command.generation;
@@ -103,7 +103,7 @@ impl Ssd {
     /// The write pointer of each zone with writes in flight ends up somewhere between the
     /// acknowledged and the submitted blocks.
     fn decide_writes(&mut self, prng: &mut Prng) {
-        let forgets = self.bug == Some(SeededBug::EarlyAcknowledgement);
+        let forgets = self.bug.has(SeededBug::EarlyAcknowledgement);
         let mut zones: BTreeSet<ZoneIndex> = BTreeSet::new();
         for (_, command) in self.commands.iter() {
             let is_current = self.zone_marks[command.zone.as_usize()].generation == command.generation;
@@ -141,7 +141,7 @@ impl Ssd {
 
     /// Seeded bugs that show only after power-on.
     fn misbehave(&mut self, prng: &mut Prng) {
-        if self.bug != Some(SeededBug::LostWritePointer) {
+        if !self.bug.has(SeededBug::LostWritePointer) {
             return;
         }
         let written: Vec<ZoneIndex> = (0..self.geometry.zone_count)

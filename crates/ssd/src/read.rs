@@ -1,17 +1,17 @@
 //! Read path: pages are sensed on their dies, transferred over their channels and sent to the host.
 
-use zonda_zoned::Duration;
+use zonda_zoned::{Duration, Key};
 
 use crate::command::pieces_by_zone;
 use crate::events::Event;
-use crate::pending::{NONE, ReadChain};
+use crate::pending::{CommandKey, ReadChain, Reader};
 use crate::ssd::{ChannelJob, LinkJob, Ssd};
 use crate::station::serve;
 
 impl Ssd {
     /// The firmware work of a read is done: its pages are queued at their dies, data in the buffer
     /// at the link.
-    pub(crate) fn start_read(&mut self, index: u32) {
+    pub(crate) fn start_read(&mut self, index: CommandKey) {
         let command = &self.commands[index];
         let block_bytes = self.timing.block_bytes;
         let (zone, offset, bytes) = (command.zone, command.offset_bytes, command.bytes);
@@ -33,7 +33,7 @@ impl Ssd {
 
     /// Starts the part of a read that is in one zone; returns the bytes that need no die: buffered
     /// or never written.
-    fn start_read_in_zone(&mut self, index: u32, zone: zonda_zoned::ZoneIndex, offset: u64, bytes: u64) -> u64 {
+    fn start_read_in_zone(&mut self, index: CommandKey, zone: zonda_zoned::ZoneIndex, offset: u64, bytes: u64) -> u64 {
         if zone.0 < self.geometry.conventional_zone_count {
             return self.start_conventional_read(index, zone, offset, bytes);
         }
@@ -69,33 +69,34 @@ impl Ssd {
     }
 
     /// A read of one page on a die starts.
-    pub(crate) fn add_chain(&mut self, command: u32, die: u16, bytes: u32) {
+    pub(crate) fn add_chain(&mut self, command: CommandKey, die: u16, bytes: u32) {
         self.commands[command].parts += 1;
         let chain = self.chains.insert(ReadChain::of_one_page(command, die, bytes));
         self.add_die_read(usize::from(die), chain);
     }
 
     /// Adds a page to those that a read needs of a die, without starting it yet.
-    pub(crate) fn extend_chain(&mut self, command: u32, die: u16, bytes: u32, used: &mut Vec<u16>) {
+    pub(crate) fn extend_chain(&mut self, command: CommandKey, die: u16, bytes: u32, used: &mut Vec<u16>) {
         self.commands[command].parts += 1;
-        let chain = self.chain_on_die[usize::from(die)];
-        if chain == NONE {
-            self.chain_on_die[usize::from(die)] = self.chains.insert(ReadChain::of_one_page(command, die, bytes));
-            used.push(die);
-        } else {
-            self.chains[chain].add_page(bytes);
+        match &mut self.chain_on_die[usize::from(die)] {
+            Some(chain) => self.chains[*chain].add_page(bytes),
+            first => {
+                *first = Some(self.chains.insert(ReadChain::of_one_page(command, die, bytes)));
+                used.push(die);
+            }
         }
     }
 
     pub(crate) fn start_chains(&mut self, used: &[u16]) {
         for die in used {
-            let chain = std::mem::replace(&mut self.chain_on_die[usize::from(*die)], NONE);
+            let chain = self.chain_on_die[usize::from(*die)].take();
+            let chain = chain.expect("each die is named once, when its chain begins");
             self.add_die_read(usize::from(*die), chain);
         }
     }
 
     /// A page of a read is being sent to the host.
-    pub(crate) fn send_to_host(&mut self, command: u32, bytes: u64) {
+    pub(crate) fn send_to_host(&mut self, command: CommandKey, bytes: u64) {
         if let Some(job) = self.link_out.arrive(LinkJob { command, bytes }) {
             self.serve_link_out(job);
         }
@@ -151,13 +152,13 @@ impl Ssd {
     }
 
     /// A page has left its die.
-    fn on_page_sent(&mut self, index: u32, bytes: u32) {
+    fn on_page_sent(&mut self, index: Key<ReadChain>, bytes: u32) {
         let chain = &mut self.chains[index];
         chain.pages_to_send -= 1;
         let chain = *chain;
-        self.counters.flash_read_bytes += u64::from(bytes) * u64::from(chain.collection == NONE);
-        if chain.collection == NONE {
-            self.send_to_host(chain.command, u64::from(bytes));
+        if let Reader::Host(command) = chain.reader {
+            self.counters.flash_read_bytes += u64::from(bytes);
+            self.send_to_host(command, u64::from(bytes));
         }
         if !self.timing.cache_read {
             self.release_die(usize::from(chain.die));
@@ -166,8 +167,8 @@ impl Ssd {
         }
         if chain.pages_to_send == 0 {
             self.chains.remove(index);
-            if chain.collection != NONE {
-                self.on_collection_read(chain.collection);
+            if let Reader::Collection { unit } = chain.reader {
+                self.on_collection_read(usize::from(chain.die), unit);
             }
         }
     }

@@ -2,20 +2,20 @@
 
 use zonda_zoned::zones::{ZoneEffect, ZoneTable, ZoneView};
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, IndexSlab, Instant, Namespaces, PayloadKind, Prng, QueueFull,
+    Command, Completion, CompletionQueue, Geometry, Instant, Key, Namespaces, PayloadKind, Prng, QueueFull, Slab,
     Status, ZoneIndex, ZoneState, ZonedDevice,
 };
 
 use crate::allocation::ZoneAllocator;
 use crate::buffer::WriteBuffer;
-use crate::bug::SeededBug;
+use crate::bug::Seeded;
 use crate::conventional::Conventional;
 use crate::counters::{Counters, Utilisation, Wear};
 use crate::die::Die;
 use crate::events::{Event, EventQueue};
 use crate::limits::COMMANDS_MAX;
 use crate::media::Media;
-use crate::pending::{Padding, PendingCommand, ReadChain, Work};
+use crate::pending::{CommandKey, Padding, PendingCommand, ReadChain, Work};
 use crate::profile::Profile;
 use crate::station::Station;
 use crate::store::PayloadStore;
@@ -40,12 +40,12 @@ pub struct Ssd {
     pub(crate) conventional: Option<Conventional>,
     pub(crate) store: PayloadStore,
 
-    pub(crate) commands: IndexSlab<PendingCommand>,
-    pub(crate) chains: IndexSlab<ReadChain>,
-    pub(crate) works: IndexSlab<Work>,
-    pub(crate) paddings: IndexSlab<Padding>,
+    pub(crate) commands: Slab<PendingCommand>,
+    pub(crate) chains: Slab<ReadChain>,
+    pub(crate) works: Slab<Work>,
+    pub(crate) paddings: Slab<Padding>,
 
-    pub(crate) firmware: Vec<Station<u32>>,
+    pub(crate) firmware: Vec<Station<CommandKey>>,
     pub(crate) buffer: WriteBuffer,
     pub(crate) dies: Vec<Die>,
     pub(crate) channels: Vec<Station<ChannelJob>>,
@@ -54,10 +54,10 @@ pub struct Ssd {
 
     pub(crate) prngs: Prngs,
     pub(crate) counters: Counters,
-    pub(crate) bug: Option<SeededBug>,
+    pub(crate) bug: Seeded,
     pub(crate) effects: Vec<ZoneEffect>,
-    /// For each die, the chain that the read being started has there; all `NONE` between reads.
-    pub(crate) chain_on_die: Vec<u32>,
+    /// For each die, the chain that the read being started has there; all `None` between reads.
+    pub(crate) chain_on_die: Vec<Option<Key<ReadChain>>>,
     /// Outstanding commands with saved contents of blocks they overwrote.
     pub(crate) overwrites_in_flight: u32,
 }
@@ -75,17 +75,17 @@ pub(crate) struct ZoneMarks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ChannelJob {
     /// The command to sense a page of a read chain is sent.
-    Ask { chain: u32 },
+    Ask { chain: Key<ReadChain> },
     /// A page of a read chain is transferred, with that many bytes wanted.
-    Page { chain: u32, bytes: u32 },
+    Page { chain: Key<ReadChain>, bytes: u32 },
     /// A page of this work is transferred to the die.
-    Load { work: u32 },
+    Load { work: Key<Work> },
 }
 
 /// A transfer on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkJob {
-    pub(crate) command: u32,
+    pub(crate) command: CommandKey,
     pub(crate) bytes: u64,
 }
 
@@ -110,7 +110,7 @@ impl Ssd {
     #[must_use]
     pub fn power_on(profile: &Profile, media: Media, prng: &Prng) -> Ssd {
         let geometry = profile.geometry();
-        let expected = media.bug.and_then(|bug| bug.wrong_geometry(&geometry)).unwrap_or(geometry);
+        let expected = media.bug.wrong_geometry(&geometry).unwrap_or(geometry);
         assert!(media.zones.geometry() == &expected, "media and profile belong together");
         let timing = Timing::new(profile);
         let dies = profile.dies() as usize;
@@ -129,10 +129,10 @@ impl Ssd {
             allocator: media.allocator,
             conventional: media.conventional,
             store: media.store,
-            commands: IndexSlab::new(),
-            chains: IndexSlab::new(),
-            works: IndexSlab::new(),
-            paddings: IndexSlab::new(),
+            commands: Slab::new(),
+            chains: Slab::new(),
+            works: Slab::new(),
+            paddings: Slab::new(),
             firmware: timing.servers.iter().map(|cores| Station::new(*cores)).collect(),
             buffer: WriteBuffer::new(
                 buffer.capacity.0,
@@ -154,7 +154,7 @@ impl Ssd {
             counters: media.counters,
             bug: media.bug,
             effects: Vec::new(),
-            chain_on_die: vec![crate::pending::NONE; dies],
+            chain_on_die: vec![None; dies],
             overwrites_in_flight: 0,
             profile: profile.clone(),
             timing,
@@ -215,16 +215,6 @@ impl Ssd {
         self.commands.len()
     }
 
-    /// Seeds a bug in a new drive, so that a tester can show that it is found. It persists over
-    /// power losses.
-    #[doc(hidden)]
-    pub fn seed_bug(&mut self, bug: SeededBug) {
-        self.bug = Some(bug);
-        if let Some(geometry) = bug.wrong_geometry(&self.geometry) {
-            self.zones = ZoneTable::new(geometry);
-        }
-    }
-
     /// The medium of a zone fails: it becomes read only or offline.
     ///
     /// # Panics
@@ -272,7 +262,7 @@ impl Ssd {
     /// # Panics
     /// When one is violated: the drive has a bug.
     pub fn check_invariants(&self) {
-        if self.bug.is_none() {
+        if !self.bug.is_any() {
             self.zones.check_invariants();
         }
         self.buffer.check_invariants();
@@ -307,7 +297,7 @@ impl Ssd {
     }
 
     /// The command is done.
-    pub(crate) fn complete(&mut self, index: u32) {
+    pub(crate) fn complete(&mut self, index: CommandKey) {
         let command = self.commands.remove(index);
         if command.status.is_success() {
             self.counters.commands_completed += 1;

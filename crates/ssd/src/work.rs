@@ -1,16 +1,16 @@
 //! Work of dies: sensing pages, programming and erasing units, one at a time.
 
-use zonda_zoned::{Duration, Instant};
+use zonda_zoned::{Duration, Instant, Key};
 
 use crate::bug::SeededBug;
 use crate::die::{DieState, Next};
 use crate::events::Event;
-use crate::pending::{Cause, NONE, Place, Work};
+use crate::pending::{Cause, Place, ReadChain, Work};
 use crate::ssd::{ChannelJob, Ssd};
 
 impl Ssd {
     /// A chain of pages requests a die.
-    pub(crate) fn add_die_read(&mut self, die: usize, chain: u32) {
+    pub(crate) fn add_die_read(&mut self, die: usize, chain: Key<ReadChain>) {
         self.dies[die].add_read(chain);
         match self.dies[die].state {
             DieState::Idle => self.start_next(die),
@@ -44,8 +44,8 @@ impl Ssd {
             pad_bytes: 0,
             pages_to_load: 0,
             group: 0,
-            command: NONE,
-            padding: NONE,
+            command: None,
+            padding: None,
         });
     }
 
@@ -80,7 +80,7 @@ impl Ssd {
         }
     }
 
-    pub(crate) fn sense(&mut self, die: usize, index: u32) {
+    pub(crate) fn sense(&mut self, die: usize, index: Key<ReadChain>) {
         let chain = &self.chains[index];
         let bytes = u64::from(chain.page_bytes());
         let time = self.timing.sense.draw(bytes, &mut self.prngs.dies[die]);
@@ -88,14 +88,14 @@ impl Ssd {
         self.wake_die(die, self.now + time);
     }
 
-    fn start_running(&mut self, die: usize, work: u32) {
+    fn start_running(&mut self, die: usize, work: Key<Work>) {
         let service_time =
             if self.works[work].cause == Cause::Erase { &self.timing.erase } else { &self.timing.program };
         let time = service_time.draw(&mut self.prngs.dies[die]);
         self.run(die, work, time);
     }
 
-    fn run(&mut self, die: usize, work: u32, left: Duration) {
+    fn run(&mut self, die: usize, work: Key<Work>, left: Duration) {
         self.dies[die].enter(self.now, DieState::Running { work, since: self.now, left });
         let slice_end = if self.dies[die].has_reads() {
             self.dies[die].slice_end(self.now, self.timing.suspend_slice)
@@ -123,7 +123,7 @@ impl Ssd {
         }
     }
 
-    fn on_sensed(&mut self, die: usize, index: u32) {
+    fn on_sensed(&mut self, die: usize, index: Key<ReadChain>) {
         let chain = &mut self.chains[index];
         let bytes = chain.page_bytes();
         chain.page_is_sensed();
@@ -141,7 +141,7 @@ impl Ssd {
         }
     }
 
-    pub(crate) fn on_page_loaded(&mut self, index: u32) {
+    pub(crate) fn on_page_loaded(&mut self, index: Key<Work>) {
         let work = &mut self.works[index];
         work.pages_to_load -= 1;
         let (die, left) = (usize::from(work.die), work.pages_to_load);
@@ -152,7 +152,7 @@ impl Ssd {
         }
     }
 
-    fn on_work_end(&mut self, die: usize, index: u32) {
+    fn on_work_end(&mut self, die: usize, index: Key<Work>) {
         let work = self.works.remove(index);
         self.dies[die].work_done();
         self.release_die(die);
@@ -181,18 +181,18 @@ impl Ssd {
                     let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
                     run.unit_arrived(slot, row);
                 }
-                if work.padding != NONE {
-                    self.on_padded(work.padding, slot);
+                if let Some(padding) = work.padding {
+                    self.on_padded(padding, slot);
                 }
             }
             Place::Conventional { unit, program } => self.on_conventional_programmed(work.die, unit, program),
             Place::ZoneErase => unreachable!("an erase programs nothing"),
         }
         self.buffer.release(work.group, work.host_bytes);
-        if work.command != NONE {
-            self.end_part(work.command);
+        if let Some(command) = work.command {
+            self.end_part(command);
         }
-        if self.buffer.is_waited_for() && self.bug != Some(SeededBug::LostWakeup) {
+        if self.buffer.is_waited_for() && !self.bug.has(SeededBug::LostWakeup) {
             self.admit();
         }
     }

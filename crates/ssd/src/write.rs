@@ -1,13 +1,13 @@
 //! Write path: space in the buffer, transfer from the host, waiting for the program unit to fill.
 
-use zonda_zoned::{Duration, ZoneIndex};
+use zonda_zoned::{Duration, Key, ZoneIndex};
 
 use crate::allocation::{ElementErase, UnitOfZone};
 use crate::buffer::{Stall, Waiting};
 use crate::bug::SeededBug;
 use crate::conventional::CONVENTIONAL_GROUP;
 use crate::events::Event;
-use crate::pending::{Cause, Kind, NONE, PendingCommand, Place, Work};
+use crate::pending::{Cause, CommandKey, Kind, Padding, PendingCommand, Place, Work};
 use crate::profile::CapScope;
 use crate::ssd::{LinkJob, Ssd};
 use crate::station::serve;
@@ -23,7 +23,7 @@ impl Ssd {
     }
 
     /// The write requests space in the buffer; a write to a ZRWA has its space already.
-    pub(crate) fn request_space(&mut self, index: u32) {
+    pub(crate) fn request_space(&mut self, index: CommandKey) {
         let group = self.buffer_group(&self.commands[index]);
         let command = &mut self.commands[index];
         command.buffer_group = group;
@@ -61,7 +61,7 @@ impl Ssd {
         if command.flags.is_conventional { CONVENTIONAL_GROUP } else { self.group_of_zone(command.zone) }
     }
 
-    fn start_transfer(&mut self, command: u32, bytes: u64) {
+    fn start_transfer(&mut self, command: CommandKey, bytes: u64) {
         if self.commands[command].kind == Kind::WriteZeroes {
             return self.on_arrival(command, bytes);
         }
@@ -87,25 +87,26 @@ impl Ssd {
     }
 
     /// Data are in the buffer.
-    fn on_arrival(&mut self, index: u32, bytes: u64) {
+    fn on_arrival(&mut self, index: CommandKey, bytes: u64) {
         let early_completion = self.timing.early_completion;
+        let waiter = (!early_completion).then_some(index);
         let command = &mut self.commands[index];
         command.arrived_bytes += bytes;
         let is_whole = command.arrived_bytes == command.bytes;
         let (zone, generation, flags) = (command.zone, command.generation, command.flags);
         if flags.is_conventional {
-            self.arrive_conventional(index, bytes, if early_completion { NONE } else { index });
+            self.arrive_conventional(index, bytes, waiter);
             if is_whole && !early_completion {
-                self.flush_conventional(index);
+                self.flush_conventional(waiter);
             }
         } else if flags.is_zrwa {
             if is_whole && self.commands[index].committed_bytes > 0 {
                 self.commit(index);
             }
         } else if self.zone_marks[zone.as_usize()].generation == generation {
-            self.arrive_in_zone(zone, bytes, if early_completion { NONE } else { index });
+            self.arrive_in_zone(zone, bytes, waiter);
             if is_whole && !early_completion {
-                self.flush_held(zone, Cause::Host, index);
+                self.flush_held(zone, Cause::Host, waiter);
             }
         } else {
             let group = self.commands[index].buffer_group;
@@ -120,7 +121,7 @@ impl Ssd {
     }
 
     /// One of the parts a command waits for is complete.
-    pub(crate) fn end_part(&mut self, index: u32) {
+    pub(crate) fn end_part(&mut self, index: CommandKey) {
         let command = &mut self.commands[index];
         command.parts -= 1;
         if command.parts > 0 {
@@ -135,7 +136,7 @@ impl Ssd {
     }
 
     /// Data have left a zone's ZRWA for the write buffer.
-    pub(crate) fn commit(&mut self, index: u32) {
+    pub(crate) fn commit(&mut self, index: CommandKey) {
         let command = &self.commands[index];
         let (zone, bytes, generation) = (command.zone, command.committed_bytes, command.generation);
         // A finish that has overtaken the commit has included these data.
@@ -144,7 +145,7 @@ impl Ssd {
             let group = self.group_of_zone(zone);
             self.buffer.take(group, bytes);
             self.buffer.will_return(group, bytes);
-            self.arrive_in_zone(zone, bytes, NONE);
+            self.arrive_in_zone(zone, bytes, None);
         }
     }
 
@@ -157,7 +158,7 @@ impl Ssd {
 
     /// Data of a zone are held until their program unit is full, then programmed. `waiter`
     /// completes no earlier than that.
-    pub(crate) fn arrive_in_zone(&mut self, zone: ZoneIndex, bytes: u64, waiter: u32) {
+    pub(crate) fn arrive_in_zone(&mut self, zone: ZoneIndex, bytes: u64, waiter: Option<CommandKey>) {
         self.buffer.hold(self.group_of_zone(zone), bytes);
         let read_unit = self.timing.read_unit_bytes;
         let units_per_row = self.timing.program_unit_bytes / read_unit;
@@ -191,15 +192,22 @@ impl Ssd {
     }
 
     /// Sends the held data of a slot to its die.
-    pub(crate) fn program_held(&mut self, zone: ZoneIndex, slot: u16, row: u32, cause: Cause, waiter: u32) {
+    pub(crate) fn program_held(
+        &mut self,
+        zone: ZoneIndex,
+        slot: u16,
+        row: u32,
+        cause: Cause,
+        waiter: Option<CommandKey>,
+    ) {
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
         let host_bytes = u64::from(std::mem::take(&mut run.slots[usize::from(slot)].held_bytes));
         self.buffer.will_return(self.group_of_zone(zone), host_bytes);
-        self.program_zone(zone, slot, row, cause, host_bytes, 0, waiter, NONE);
+        self.program_zone(zone, slot, row, cause, host_bytes, 0, waiter, None);
     }
 
     /// Sends all held data of a zone to its dies, full units or not.
-    pub(crate) fn flush_held(&mut self, zone: ZoneIndex, cause: Cause, waiter: u32) {
+    pub(crate) fn flush_held(&mut self, zone: ZoneIndex, cause: Cause, waiter: Option<CommandKey>) {
         for slot in 0..self.runs_at(zone).stripe.slots() {
             let run = self.runs_at(zone);
             let SlotRun { held_bytes, spilled_bytes, .. } = run.slots[usize::from(slot)];
@@ -221,8 +229,8 @@ impl Ssd {
         cause: Cause,
         host_bytes: u64,
         pad_bytes: u64,
-        waiter: u32,
-        padding: u32,
+        waiter: Option<CommandKey>,
+        padding: Option<Key<Padding>>,
     ) {
         let (generation, group) = (self.zone_marks[zone.as_usize()].generation, self.group_of_zone(zone));
         let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
@@ -242,7 +250,7 @@ impl Ssd {
         {
             self.erase_element(zone, unit.row, erase);
         }
-        if waiter != NONE {
+        if let Some(waiter) = waiter {
             self.commands[waiter].parts += 1;
         }
         let work = Work {
@@ -279,11 +287,11 @@ impl Ssd {
             let Some(run) = &self.runs[zone.as_usize()] else { continue };
             let holds = run.held_bytes() > 0;
             if holds && group.is_none_or(|group| self.group_of_zone(zone) == group) {
-                self.flush_held(zone, Cause::Spill, NONE);
+                self.flush_held(zone, Cause::Spill, None);
                 spilled = true;
             }
         }
-        (group.is_none() && self.flush_conventional(NONE)) || spilled
+        (group.is_none() && self.flush_conventional(None)) || spilled
     }
 
     /// A write has been acknowledged.
@@ -299,7 +307,7 @@ impl Ssd {
         let Some(run) = self.runs[zone.as_usize()].as_mut() else { return };
         run.writes_in_flight -= 1;
         let end_blocks = (command.offset_bytes + command.bytes) / block_bytes;
-        if self.bug != Some(SeededBug::EarlyAcknowledgement) {
+        if !self.bug.has(SeededBug::EarlyAcknowledgement) {
             run.acknowledged_blocks = run.acknowledged_blocks.max(end_blocks);
         }
         if run.writes_in_flight == 0
@@ -341,7 +349,7 @@ impl Ssd {
     pub(crate) fn seal_zone(&mut self, zone: ZoneIndex) {
         if let Some(run) = self.runs[zone.as_usize()].as_mut() {
             run.is_sealed = true;
-            self.flush_held(zone, Cause::Host, NONE);
+            self.flush_held(zone, Cause::Host, None);
         }
     }
 }

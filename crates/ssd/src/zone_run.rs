@@ -2,6 +2,7 @@
 
 use crate::allocation::{DieIndex, Stripe, UnitOfZone};
 use crate::layout::Layout;
+use crate::pending::CommandKey;
 use zonda_zoned::zones::ZoneView;
 
 /// One zone since its first write after a reset.
@@ -23,7 +24,7 @@ pub(crate) struct ZoneRun {
     /// No more host data will arrive: partial units were programmed.
     pub(crate) is_sealed: bool,
     /// A finish that waits for the writes in flight.
-    pub(crate) waiting_finish: Option<u32>,
+    pub(crate) waiting_finish: Option<CommandKey>,
 }
 
 /// One slot of a zone's stripe.
