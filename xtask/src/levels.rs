@@ -1,4 +1,5 @@
-//! Levels of crates: crates depend on lower levels only.
+//! Levels of crates: crates depend on lower levels only, and only crates of tests turn on their test
+//! kits.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,6 +45,20 @@ const LEVELS: &[(&str, u32, &[&str])] = &[
     ("xtask", 4, &[]),
 ];
 
+/// The feature that has the test kit and the seeded bugs of a crate.
+const TESTING: &str = "testing";
+
+/// Crates that turn it on. The program has the first of them only with its feature `simulation`.
+const OF_TESTS: &[&str] = &[
+    "zonda-sim",
+    "zonda-conformance",
+    "zonda-fuzz-bodies",
+    "zonda-full-stack",
+    "zonda-kill",
+    "zonda-attacks",
+    "zonda-bench",
+];
+
 pub(crate) fn check(root: &Path) -> Vec<String> {
     match metadata(root) {
         Ok(metadata) => findings(&metadata, LEVELS),
@@ -79,6 +94,10 @@ fn findings(metadata: &Value, levels: &[(&str, u32, &[&str])]) -> Vec<String> {
                 continue;
             }
             let below = dependency["name"].as_str().unwrap_or_default();
+            let mut features = dependency["features"].as_array().into_iter().flatten();
+            if features.any(|feature| feature == TESTING) && !OF_TESTS.contains(&name) {
+                findings.push(format!("levels: {name} turns on the test kit of {below}: only crates of tests do"));
+            }
             let Some((_, below_level, _)) = level_of(below) else { continue };
             if below_level >= level && !siblings.contains(&below) {
                 findings.push(format!("levels: {name} (level {level}) depends on {below} (level {below_level})"));
@@ -110,6 +129,18 @@ mod tests {
     fn test_dependencies_and_outsiders_are_free() {
         assert!(findings(&workspace("high", Some("dev")), TWO).is_empty());
         assert!(findings(&workspace("serde", None), TWO).is_empty());
+    }
+
+    #[test]
+    fn a_product_that_turns_on_a_test_kit_is_found() {
+        let with_kit = |name: &str, kind: Option<&str>| {
+            let dependencies = serde_json::json!([{ "name": "low", "kind": kind, "features": ["testing"] }]);
+            let package = serde_json::json!({ "name": name, "dependencies": dependencies });
+            let workspace = serde_json::json!({ "packages": [package] });
+            findings(&workspace, &[("low", 0, &[]), ("high", 1, &[]), ("zonda-sim", 1, &[])])
+        };
+        assert_eq!(with_kit("high", None), ["levels: high turns on the test kit of low: only crates of tests do"]);
+        assert!(with_kit("high", Some("dev")).is_empty() && with_kit("zonda-sim", None).is_empty());
     }
 
     #[test]

@@ -7,8 +7,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Makes a write beyond the limit on the size of files (`RLIMIT_FSIZE`) fail with `EFBIG`, like one
-/// on a full file system. Without a handler `SIGXFSZ` ends the program. The handler stays when the
-/// runtime that installed it is gone.
+/// on a full file system. Without a handler `SIGXFSZ` ends the program. The handler stays after the
+/// runtime that installed it has ended.
 ///
 /// # Errors
 /// If it cannot be installed.

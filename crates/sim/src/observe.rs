@@ -97,7 +97,7 @@ pub(crate) fn observe(
 
 impl ObservedZone {
     pub(crate) fn of(descriptor: &ZoneDescriptor, geometry: &Geometry) -> ObservedZone {
-        debug_assert!(geometry.zone_of(descriptor.start).is_some());
+        assert!(geometry.zone_of(descriptor.start).is_some());
         ObservedZone {
             state: descriptor.state,
             pointer: descriptor.write_pointer.map(|pointer| (pointer - descriptor.start).0),

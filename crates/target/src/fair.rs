@@ -77,7 +77,7 @@ impl<T> Default for FairQueue<T> {
 impl<T> FairQueue<T> {
     /// Adds a command. Its cost is in any unit, for instance bytes, and must not be zero.
     pub fn push(&mut self, flow: Flow, cost: u64, item: T) {
-        debug_assert!(cost > 0, "a flow of commands without cost would starve the others");
+        assert!(cost > 0, "a flow of commands without cost would starve the others");
         let queues = self.groups.wake(flow.group);
         queues.wake(flow.queue).push_back((cost, item));
         self.length += 1;

@@ -160,6 +160,6 @@ fn without_a_block(mut command: Command) -> Command {
     let mut data = buffer.data.to_vec();
     data[..block_bytes].fill(0);
     buffer.data = data.into();
-    debug_assert_eq!(command.namespace, NamespaceId::FIRST);
+    assert_eq!(command.namespace, NamespaceId::FIRST);
     command
 }

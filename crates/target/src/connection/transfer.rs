@@ -117,7 +117,7 @@ impl Target {
         let tag = TransferTag::from_wire(header.tag.get());
         let offset = header.offset.get();
         let limit = host_data_bytes_max(&self.limits);
-        debug_assert!(data.len() <= limit as usize, "the reader checks the length");
+        assert!(data.len() <= limit as usize, "the reader checks the length");
         let refuse = |status, information| PduError::new(status, information, header.bytes());
         let Some(connection) = self.connections.get_mut(id) else { return };
         let Some(request) = connection.requests.get(tag).filter(|request| request.is_soliciting()) else {

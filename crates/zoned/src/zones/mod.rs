@@ -266,7 +266,7 @@ impl ZoneTable {
     /// The zone that holds a block of the namespace, and the block's offset in it.
     #[inline]
     fn locate(&self, lba: u64) -> (ZoneIndex, u64) {
-        debug_assert!(lba < self.namespace_blocks, "the caller has checked the range");
+        assert!(lba < self.namespace_blocks, "the caller has checked the range");
         match self.zone_size_shift {
             Some(shift) => (ZoneIndex((lba >> shift) as u32), lba & ((1 << shift) - 1)),
             None => {
