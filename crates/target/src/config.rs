@@ -197,7 +197,7 @@ impl SubsystemConfig {
 
     pub(crate) fn check(&self) -> Result<(), TargetConfigError> {
         let subject = |field: &str| format!("subsystem {}, {field}", self.nqn);
-        assert!(self.nqn.as_str().len() <= NQN_BYTES_MAX);
+        assert!(self.nqn.as_str().len() <= NQN_BYTES_MAX, "an NQN is checked when it is made");
         for (field, text, bytes_max) in
             [("serial", &self.serial, 20), ("model", &self.model, 40), ("firmware", &self.firmware, 8)]
         {
