@@ -269,7 +269,7 @@ impl Target {
     fn begin_change(&mut self, place: NamespaceIndex, request: ReservationRequestKey, action: ReservationAction) {
         let fences = action.fences();
         let namespace = self.subsystems.namespace(place);
-        let (next, changes) = match action.apply(&namespace.reservations()) {
+        let (next, changes) = match action.apply(namespace.reservations()) {
             Ok(_) if fences.is_some() && self.fences_and_saving() >= FENCES_MAX => {
                 return self.complete_request(request, Err(StatusCode::COMMAND_INTERRUPTED));
             }
