@@ -19,7 +19,7 @@ pub const INDEX_SET_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndexSet(Vec<u32>);
 
-const NOTATION: &str = "write a range like \"0..16\" (16 is excluded) or \"0..16 step 4\", one index like \"3\", or a list \
+const NOTATION: &str = "write a range like \"0..16\" (16 is excluded) or \"0..16 step 4\", one number like \"3\", or a list \
                         like [0, 4, 7] or [\"0..4\", \"8..12\"]";
 
 impl IndexSet {
@@ -34,14 +34,14 @@ impl IndexSet {
         if start >= end {
             let message = format!("the range {start}..{end} is empty");
             let help = match start.checked_add(1) {
-                Some(next) => format!("the end is exclusive: for index {start} alone write \"{start}..{next}\""),
+                Some(next) => format!("the end is exclusive: for {start} alone write \"{start}..{next}\""),
                 None => NOTATION.to_owned(),
             };
             return Err(ConfigError::new(message).help(help));
         }
         let count = (end - start).div_ceil(step) as usize;
         if count > INDEX_SET_MAX {
-            return Err(ConfigError::new(format!("the range {start}..{end} holds {count} indices"))
+            return Err(ConfigError::new(format!("the range {start}..{end} has {count} numbers"))
                 .help(format!("at most {INDEX_SET_MAX} are allowed")));
         }
         Ok(IndexSet((start..end).step_by(step as usize).collect()))
@@ -56,15 +56,15 @@ impl IndexSet {
             return Err(ConfigError::new("the list is empty").help(NOTATION));
         }
         if indices.len() > INDEX_SET_MAX {
-            return Err(ConfigError::new(format!("the list holds {} indices", indices.len()))
+            return Err(ConfigError::new(format!("the list has {} numbers", indices.len()))
                 .help(format!("at most {INDEX_SET_MAX} are allowed")));
         }
         let mut sorted = indices.clone();
         sorted.sort_unstable();
         match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => {
-                let message = format!("index {} is listed more than once", pair[0]);
-                Err(ConfigError::new(message).help("list each index once"))
+                let message = format!("{} is listed more than once", pair[0]);
+                Err(ConfigError::new(message).help("list each number once"))
             }
             None => Ok(IndexSet(indices)),
         }
@@ -90,7 +90,7 @@ impl FromStr for IndexSet {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<IndexSet, ConfigError> {
-        let refuse = || ConfigError::new(format!("\"{text}\" is not a list of indices")).help(NOTATION);
+        let refuse = || ConfigError::new(format!("\"{text}\" is not a number, a range or a list")).help(NOTATION);
         let index = |number: &str| number.trim().parse::<u32>().map_err(|_| refuse());
         if let Some(list) = text.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             let mut indices = Vec::new();
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for IndexSet {
             type Value = IndexSet;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a range like \"0..16\", an index, or a list of these")
+                f.write_str("a range like \"0..16\", a number, or a list of these")
             }
 
             fn visit_i64<E: de::Error>(self, index: i64) -> Result<IndexSet, E> {
@@ -198,15 +198,15 @@ mod tests {
     #[test]
     fn an_invalid_list_is_refused_with_a_remedy() {
         for (text, message, help) in [
-            ("a..b", "\"a..b\" is not a list of indices", NOTATION),
-            ("3 step 2", "\"3 step 2\" is not a list of indices", NOTATION),
-            ("0..=15", "\"0..=15\" is not a list of indices", "write \"0..16\": the end is exclusive"),
-            ("5..5", "the range 5..5 is empty", "the end is exclusive: for index 5 alone write \"5..6\""),
+            ("a..b", "\"a..b\" is not a number, a range or a list", NOTATION),
+            ("3 step 2", "\"3 step 2\" is not a number, a range or a list", NOTATION),
+            ("0..=15", "\"0..=15\" is not a number, a range or a list", "write \"0..16\": the end is exclusive"),
+            ("5..5", "the range 5..5 is empty", "the end is exclusive: for 5 alone write \"5..6\""),
             ("0..9 step 0", "the step must not be 0", "write a step of 1 or more"),
-            ("0..4000000000", "the range 0..4000000000 holds 4000000000 indices", "at most 1048576 are allowed"),
-            ("[1, 0..3]", "index 1 is listed more than once", "list each index once"),
-            ("[0..1000000, 1000000..2000000]", "the list holds 2000000 indices", "at most 1048576 are allowed"),
-            ("[1, 2, 1]", "index 1 is listed more than once", "list each index once"),
+            ("0..4000000000", "the range 0..4000000000 has 4000000000 numbers", "at most 1048576 are allowed"),
+            ("[1, 0..3]", "1 is listed more than once", "list each number once"),
+            ("[0..1000000, 1000000..2000000]", "the list has 2000000 numbers", "at most 1048576 are allowed"),
+            ("[1, 2, 1]", "1 is listed more than once", "list each number once"),
         ] {
             let error = text.parse::<IndexSet>().unwrap_err();
             assert_eq!((error.message.as_str(), error.help.as_deref()), (message, Some(help)), "{text}");

@@ -46,6 +46,7 @@ mod rate;
 mod size;
 mod suggest;
 mod time;
+mod words;
 
 pub use any_table::AnyTable;
 pub use error::{ConfigError, unplaced};
@@ -56,3 +57,4 @@ pub use size::ByteSize;
 pub use suggest::{did_you_mean, did_you_mean_help, unknown_name_help};
 pub use time::TimeSpan;
 pub use toml::Spanned;
+pub use words::one_word;

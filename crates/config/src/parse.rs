@@ -221,7 +221,7 @@ mod tests {
             ("time = true", "\"time\" must be a time like \"10 s\" or \"500 us\", not true", "true"),
             (
                 "zones = [\"0..2\", true]",
-                "item 2 of \"zones\" must be a range like \"0..16\", an index, or a list of these, not true",
+                "item 2 of \"zones\" must be a range like \"0..16\", a number, or a list of these, not true",
                 "true",
             ),
         ] {

@@ -62,10 +62,10 @@ pub(crate) fn reword(message: &str, place: &Place) -> Reworded {
             finding(got)
         )));
     }
-    if message == "wanted string or table" {
-        // Of an enum, by the parser of TOML.
+    // Of an enum, by the parser of TOML.
+    if message == "wanted string or table" || message.starts_with("wanted exactly 1 element") {
         let name = place.name().unwrap_or_else(|| "this".to_owned());
-        return found(ConfigError::new(format!("{name} must be text in quotes, or a table")));
+        return found(ConfigError::new(format!("{name} must be one word in quotes")));
     }
     found(ConfigError::new(message))
 }

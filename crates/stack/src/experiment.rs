@@ -11,6 +11,7 @@ use zonda_zoned::{Duration, Geometry, Instant, NamespaceId, Prng, ZoneType, Zone
 
 use crate::drive::DriveNode;
 use crate::drive_series::DriveSeries;
+use crate::hints::hinted;
 use crate::prepare::{Preparation, finish_rebuild, power_on_drive, power_on_volume};
 use crate::volume::VolumeSpec;
 use crate::{Drive, DriveSpec, DriveSummary, ExperimentResult, LayerResult, Node, Stack, StackError, VolumeSummary};
@@ -68,7 +69,7 @@ impl Experiment {
         let must_contain = "a job file needs a table [drive] with a line like profile = \"zn540\", and at least one table \
                             [[job]] with a line like operation = \"append\", or a table [store] with a line like \
                             workload = \"kvbench-ii\"";
-        let mut file: File = parse_with(text, must_contain)?;
+        let mut file: File = parse_with(text, must_contain).map_err(hinted)?;
         let Some(drive) = file.drive.take() else {
             let error = ConfigError::new("missing table [drive]");
             let help = "add [drive] with a line like profile = \"zn540\"; to run the jobs of this file on an existing drive, \

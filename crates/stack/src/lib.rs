@@ -46,6 +46,7 @@ mod built;
 mod drive;
 mod drive_series;
 mod experiment;
+mod hints;
 mod layer;
 mod node;
 mod prepare;
@@ -58,6 +59,7 @@ pub use drive_series::DriveSample;
 pub use experiment::Experiment;
 pub use layer::{
     DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
+    ZonesSpec,
 };
 pub use node::{Factory, Node, VolumeNode};
 pub use result::{DriveSummary, ExperimentResult, LayerResult, OperationCount, StateCount, VolumeSummary, ZoneRange};

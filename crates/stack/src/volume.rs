@@ -204,7 +204,10 @@ impl VolumeSpec {
         let member_count = config.scheme.members();
         let (members, geometries) = spec.members(drive, member_count)?;
         // The volume reports invalid configurations.
-        let refuse = |error: VolumeError| ConfigError::at(place, error.to_string());
+        let refuse = |error: VolumeError| {
+            ConfigError::at(place, error.to_string())
+                .help("docs/guide/volumes.md describes levels, sizes and tuning of volumes")
+        };
         let (mut geometry, tolerates) = config.preview(&geometries).map_err(refuse)?;
         let fill_blocks = blocks(&spec.fill, 0)?;
         if let Some(place) = spec.fill.as_ref().filter(|_| fill_blocks > geometry.namespace_blocks().0) {

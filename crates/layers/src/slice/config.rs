@@ -33,13 +33,15 @@ pub struct SliceConfig {
 pub struct SliceError {
     /// The field at fault, by its name in [`SliceConfig`].
     pub field: &'static str,
-    /// The valid values.
+    /// What is wrong.
+    pub message: String,
+    /// What to change.
     pub remedy: String,
 }
 
 impl fmt::Display for SliceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.field, self.remedy)
+        write!(f, "{}; {}", self.message, self.remedy)
     }
 }
 
@@ -52,19 +54,24 @@ impl SliceConfig {
     /// The first field that exceeds the device.
     pub fn geometry(&self, device: &Geometry) -> Result<Geometry, SliceError> {
         let SliceConfig { first, count, .. } = *self;
-        require(count > 0, "count", || "must be at least 1".to_owned())?;
-        require(u64::from(first.0) + u64::from(count) <= u64::from(device.zone_count), "count", || {
-            format!(
-                "zones {first} to {} do not exist: the device has {} zones; use fewer zones, or start at a lower one",
-                u64::from(first.0) + u64::from(count) - 1,
-                device.zone_count
+        require(count > 0, "count", || {
+            ("a slice needs at least 1 zone".to_owned(), "set count to 1 or more".to_owned())
+        })?;
+        let end = u64::from(first.0) + u64::from(count);
+        require(end <= u64::from(device.zone_count), "count", || {
+            let last = u64::from(device.zone_count).saturating_sub(1);
+            let wanted = if count == 1 { format!("zone {first}") } else { format!("zones {first} to {}", end - 1) };
+            (
+                format!("it has {wanted}, but the last zone of the device is {last}"),
+                "reduce count, or start at a lower zone (first)".to_owned(),
             )
         })?;
         check_share("max_active_zones", self.max_active_zones, device.max_active_zones)?;
         check_share("max_open_zones", self.max_open_zones, device.max_open_zones)?;
         let zrwa_left = device.zrwa.map_or(0, |zrwa| zrwa.resources);
         require(self.zrwa_resources <= zrwa_left, "zrwa_resources", || {
-            format!("must be at most {zrwa_left}, the number of the device")
+            let zrwa = self.zrwa_resources;
+            exceeds("zrwa_resources", zrwa, zrwa_left)
         })?;
         let geometry = Geometry {
             zone_count: count,
@@ -79,7 +86,11 @@ impl SliceConfig {
         };
         match geometry.validate() {
             Ok(()) => Ok(geometry),
-            Err(error) => Err(SliceError { field: error.field, remedy: error.remedy }),
+            Err(error) => Err(SliceError {
+                field: error.field,
+                message: format!("{} {}", error.field, error.remedy),
+                remedy: format!("change {}", error.field),
+            }),
         }
     }
 
@@ -98,9 +109,9 @@ impl SliceConfig {
             for earlier in &slices[..index] {
                 let apart = end(earlier) <= slice.first.0 || end(slice) <= earlier.first.0;
                 require(apart, "first", || {
-                    format!(
-                        "the slices from zone {} and from zone {} overlap; move one of them",
-                        earlier.first, slice.first
+                    (
+                        format!("the slices from zone {} and from zone {} overlap", earlier.first, slice.first),
+                        "move one of them".to_owned(),
                     )
                 })?;
             }
@@ -116,20 +127,36 @@ impl SliceConfig {
 
 fn check_share(field: &'static str, share: Option<u32>, limit: Option<u32>) -> Result<(), SliceError> {
     let Some(limit) = limit else { return Ok(()) };
-    require(share.is_some_and(|share| share <= limit), field, || {
-        format!("must be set, and at most {limit}, the limit of the device")
+    require(share.is_some_and(|share| share <= limit), field, || match share {
+        Some(share) => exceeds(field, share, limit),
+        None => (
+            format!("{field} is missing, and the device has a limit of {limit}"),
+            format!("set {field} to at most {limit}"),
+        ),
     })
+}
+
+fn exceeds(field: &str, share: u32, limit: u32) -> (String, String) {
+    (format!("{field} = {share} exceeds {limit}, the limit of the device"), format!("set {field} to at most {limit}"))
 }
 
 fn check_sum(field: &'static str, sum: u64, limit: Option<u32>) -> Result<(), SliceError> {
     let Some(limit) = limit else { return Ok(()) };
     require(sum <= u64::from(limit), field, || {
-        format!("the sum of the shares is {sum}, but the device has {limit}; lower some of them")
+        (
+            format!("the sum of {field} of the slices is {sum}, but the device has {limit}"),
+            "reduce some of them".to_owned(),
+        )
     })
 }
 
-fn require(holds: bool, field: &'static str, remedy: impl FnOnce() -> String) -> Result<(), SliceError> {
-    if holds { Ok(()) } else { Err(SliceError { field, remedy: remedy() }) }
+/// `error` returns the message and the remedy.
+fn require(holds: bool, field: &'static str, error: impl FnOnce() -> (String, String)) -> Result<(), SliceError> {
+    if holds {
+        return Ok(());
+    }
+    let (message, remedy) = error();
+    Err(SliceError { field, message, remedy })
 }
 
 #[cfg(test)]
@@ -167,10 +194,15 @@ mod tests {
             spoil(&mut slice);
             let error = slice.geometry(&Geometry::tiny()).expect_err(field);
             assert_eq!(error.field, field);
-            assert!(!error.remedy.is_empty());
+            assert!(!error.message.is_empty() && !error.remedy.is_empty());
         }
-        let error = SliceConfig { max_active_zones: Some(9), ..half(0) }.geometry(&Geometry::tiny()).unwrap_err();
-        assert_eq!(error.to_string(), "max_active_zones: must be set, and at most 3, the limit of the device");
+        for (max_active_zones, expected) in [
+            (Some(9), "max_active_zones = 9 exceeds 3, the limit of the device; set max_active_zones to at most 3"),
+            (None, "max_active_zones is missing, and the device has a limit of 3; set max_active_zones to at most 3"),
+        ] {
+            let error = SliceConfig { max_active_zones, ..half(0) }.geometry(&Geometry::tiny()).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
     }
 
     #[test]

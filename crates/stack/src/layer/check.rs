@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use zonda_config::{ConfigError, IndexSet, Spanned, TimeSpan, did_you_mean_help};
+use zonda_config::{ConfigError, Spanned, TimeSpan, did_you_mean_help};
 use zonda_layers::limits::TRACE_EVENTS_DEFAULT;
 use zonda_layers::{
     DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, SliceError, When,
@@ -11,9 +11,10 @@ use zonda_sched::limits::{IN_FLIGHT_MAX, WAITING_MAX};
 use zonda_sched::{MqDeadlineConfig, Policy};
 use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Status, ZoneIndex};
 
-use super::spec::chance_of;
+use super::spec::{ZONES_NOTATION, chance_of};
 use super::{
     DelaySpec, EffectSpec, FaultSpec, Layer, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
+    ZonesSpec,
 };
 use crate::limits::TRACE_EVENTS_MAX;
 
@@ -23,7 +24,7 @@ const DELAY_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The keys that select the commands of a rule.
 struct Selection<'a> {
     operations: &'a Option<Vec<Spanned<String>>>,
-    zones: &'a Option<Spanned<IndexSet>>,
+    zones: &'a Option<Spanned<ZonesSpec>>,
     when: &'a Option<Spanned<WhenSpec>>,
     chance: &'a Option<Spanned<f64>>,
 }
@@ -138,8 +139,9 @@ impl SliceSpec {
             "zrwa_resources" => &self.zrwa_resources,
             _ => &None,
         };
-        ConfigError::new(format!("invalid slice: {} {}", error.field, error.remedy))
+        ConfigError::new(format!("invalid slice: {}", error.message))
             .within(key.as_ref().map_or_else(|| place.span(), Spanned::span))
+            .help(format!("{}; docs/guide/stacks.md describes slices", error.remedy))
     }
 }
 
@@ -236,11 +238,11 @@ impl Selection<'_> {
 
     fn zones(&self, below: &Geometry) -> Result<Option<Range<ZoneIndex>>, ConfigError> {
         let Some(place) = &self.zones else { return Ok(None) };
-        let zones: &[u32] = place.get_ref();
+        let zones: &[u32] = &place.get_ref().0;
         let (first, last) = (zones[0], zones[zones.len() - 1]);
         if zones.iter().zip(first..).any(|(&zone, expected)| zone != expected) {
             let error = ConfigError::at(place, "the zones of a layer must be one range without gaps");
-            return Err(error.help("write a range like \"0..16\", and add a layer for each range"));
+            return Err(error.help(ZONES_NOTATION));
         }
         if last >= below.zone_count {
             let message = format!("zone {last} does not exist: the namespace has {} zones", below.zone_count);

@@ -4,7 +4,7 @@ mod check;
 mod spec;
 
 pub use spec::{
-    DelaySpec, EffectSpec, FaultSpec, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec,
+    DelaySpec, EffectSpec, FaultSpec, LayerSpec, PolicySpec, SchedulerSpec, SliceSpec, TraceSpec, WhenSpec, ZonesSpec,
 };
 
 use zonda_layers::{Delay, DelayRule, Fault, FaultRule, Slice, SliceConfig, SliceError, Trace};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
-use zonda_config::{AnyTable, ConfigError, IndexSet, Spanned, TimeSpan};
+use zonda_config::{AnyTable, ConfigError, IndexSet, Spanned, TimeSpan, one_word};
 use zonda_layers::When;
 
 /// Denominator of probabilities.
@@ -32,7 +32,7 @@ pub struct DelaySpec {
     /// The operations that match. Default all.
     pub operations: Option<Vec<Spanned<String>>>,
     /// The zones that match, one range. Default all zones, and commands without a zone.
-    pub zones: Option<Spanned<IndexSet>>,
+    pub zones: Option<Spanned<ZonesSpec>>,
     /// Which of the matching commands are affected. Default all.
     pub when: Option<Spanned<WhenSpec>>,
     /// Short form of `when = { chance = ... }`.
@@ -50,7 +50,7 @@ pub struct FaultSpec {
     /// The operations that match. Default all.
     pub operations: Option<Vec<Spanned<String>>>,
     /// The zones that match, one range. Default all zones, and commands without a zone.
-    pub zones: Option<Spanned<IndexSet>>,
+    pub zones: Option<Spanned<ZonesSpec>>,
     /// Which of the matching commands are affected. Default all.
     pub when: Option<Spanned<WhenSpec>>,
     /// Short form of `when = { chance = ... }`.
@@ -105,8 +105,7 @@ pub struct SchedulerSpec {
 }
 
 /// A scheduler, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySpec {
     /// In the order of arrival.
     None,
@@ -123,6 +122,13 @@ pub enum EffectSpec {
     /// The command is executed, and its completion is replaced with an error.
     FailAfter,
 }
+
+/// The zones of a layer: the notation of [`IndexSet`], which must be one range without gaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZonesSpec(pub IndexSet);
+
+/// The remedy for zones that are not one range.
+pub(super) const ZONES_NOTATION: &str = "write a range like \"0..16\", and add a layer for each range";
 
 /// `"always"`, `"once"`, `{ every = 3 }`, `{ after = 100 }` or `{ chance = 0.01 }`; see [`When`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +153,29 @@ impl<'de> Deserialize<'de> for LayerSpec {
             Kind::Slice => table.parse().map(LayerSpec::Slice),
             Kind::Scheduler => table.parse().map(LayerSpec::Scheduler),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicySpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
+        one_word(deserializer, &[("none", PolicySpec::None), ("mq-deadline", PolicySpec::MqDeadline)])
+    }
+}
+
+impl<'de> Deserialize<'de> for ZonesSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ZonesSpec, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Other(IndexSet),
+        }
+        let zones = match Written::deserialize(deserializer) {
+            Ok(Written::Other(zones)) => return Ok(ZonesSpec(zones)),
+            Ok(Written::Text(text)) => text.parse::<IndexSet>().map_err(|error| error.message),
+            Err(_) => Err("zones must be a range, a number, or a list of these".to_owned()),
+        };
+        zones.map(ZonesSpec).map_err(|message| ConfigError::new(message).help(ZONES_NOTATION).into_serde())
     }
 }
 

@@ -185,9 +185,39 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
         ("kind = \"slice\"", "the layer has no number of zones", "[[drive.layer]]", "count = 16"),
         (
             "kind = \"slice\"\nfirst = 10\ncount = 7",
-            "invalid slice: count zones 10 to 16 do not exist: the device has 16 zones; use fewer zones, or start at a lower one",
+            "invalid slice: it has zones 10 to 16, but the last zone of the device is 15",
             "7",
+            "reduce count, or start at a lower zone (first); docs/guide/stacks.md",
+        ),
+        (
+            "kind = \"slice\"\ncount = 4\nmax_active_zones = 100",
+            "invalid slice: max_active_zones = 100 exceeds 4, the limit of the device",
+            "100",
+            "set max_active_zones to at most 4",
+        ),
+        (
+            "kind = \"slice\"\ncount = 4\nmax_open_zones = 100",
+            "invalid slice: max_open_zones = 100 exceeds 3, the limit of the device",
+            "100",
+            "set max_open_zones to at most 3",
+        ),
+        (
+            "kind = \"scheduler\"\npolicy = { a = 1, b = 2 }",
+            "\"policy\" must be \"none\" or \"mq-deadline\", not a table",
+            "{ a = 1, b = 2 }",
             "",
+        ),
+        (
+            "kind = \"scheduler\"\npolicy = \"mq-deadlin\"",
+            "unknown value \"mq-deadlin\" for \"policy\"",
+            "\"mq-deadlin\"",
+            "did you mean \"mq-deadline\"? allowed here: none, mq-deadline",
+        ),
+        (
+            "kind = \"delay\"\nfixed = \"1 us\"\nzones = \"0..2, 4\"",
+            "\"0..2, 4\" is not a number, a range or a list",
+            "\"0..2, 4\"",
+            "write a range like \"0..16\", and add a layer for each range",
         ),
     ] {
         assert_mistake(&layer(lines), message, place, help);

@@ -38,7 +38,7 @@ pub(super) fn job(
     let check = Check { weights: check.weights()?, ..check };
 
     let zones = check.zones()?;
-    let (request_blocks, part_blocks) = check.sizes()?;
+    let (request_blocks, part_blocks) = check.sizes(zones.len() as u64)?;
     let zone_order = check.zone_order()?;
     let workers = check.workers(&zones, zone_order)?;
     check.stripes_fit(&workers, request_blocks, part_blocks)?;
@@ -162,6 +162,11 @@ impl Check<'_> {
         let zones: &IndexSet = place.get_ref();
         let help = format!("write zones within \"{}..{}\" (the end is exclusive)", allowed.start, allowed.end);
         if let Some(zone) = zones.iter().find(|&&zone| zone >= geometry.zone_count) {
+            if geometry.zone_count == 1 && geometry.conventional_zone_count == 1 {
+                // A volume, or another namespace of the NVM command set: one conventional zone.
+                let message = format!("zone {zone} does not exist: the namespace is conventional and has no zones");
+                return Err(ConfigError::at(place, message).help("remove zones"));
+            }
             let zones =
                 if geometry.zone_count == 1 { "1 zone".to_owned() } else { format!("{} zones", geometry.zone_count) };
             let message = format!("zone {zone} does not exist: the drive has {zones}");
@@ -175,8 +180,8 @@ impl Check<'_> {
         Ok(zones.iter().copied().map(ZoneIndex).collect())
     }
 
-    /// Blocks of a request and of its commands.
-    fn sizes(&self) -> Result<(u64, u64), ConfigError> {
+    /// Blocks of a request and of its commands, in a job on this many zones.
+    fn sizes(&self, zones: u64) -> Result<(u64, u64), ConfigError> {
         let block = u64::from(self.geometry.block_size_bytes);
         if self.operation.is_management() {
             return Ok((1, 1));
@@ -197,10 +202,11 @@ impl Check<'_> {
             if size > limit {
                 let message =
                     format!("{what} to this drive transfers at most {}, not {}", ByteSize(limit), ByteSize(size));
-                let help = format!(
-                    "write block_size = \"{0}\" or less, or split the request with stripe = \"{0}\" or less",
-                    ByteSize(limit)
-                );
+                let smaller = format!("write block_size = \"{}\" or less", ByteSize(limit));
+                let help = match self.stripe_for(size, limit, zones) {
+                    Some(stripe) => format!("{smaller}, or split the request with stripe = \"{}\"", ByteSize(stripe)),
+                    None => smaller,
+                };
                 return Err(self.at_block_size(message).help(help));
             }
             return Ok((size / block, size / block));
@@ -225,10 +231,37 @@ impl Check<'_> {
             .map_err(|error| error.help("write a stripe that divides block_size"));
         }
         if size / part > STRIPE_PARTS_MAX {
-            return refuse(format!("this splits a request into {} commands", size / part))
-                .map_err(|error| error.help(format!("at most {STRIPE_PARTS_MAX} are allowed: write a larger stripe")));
+            let smaller = ByteSize(part * STRIPE_PARTS_MAX);
+            let help = match self.stripe_for(size, limit, zones) {
+                Some(stripe) => {
+                    format!("write stripe = \"{}\", or block_size = \"{smaller}\" or less", ByteSize(stripe))
+                }
+                None => format!("write block_size = \"{smaller}\" or less"),
+            };
+            let message =
+                format!("this splits a request into {} commands, and the maximum is {STRIPE_PARTS_MAX}", size / part);
+            return refuse(message).map_err(|error| error.help(help));
         }
         Ok((size / block, part / block))
+    }
+
+    /// The largest stripe that the other checks of this job accept, for a request of this size.
+    fn stripe_for(&self, size: u64, limit: u64, zones: u64) -> Option<u64> {
+        use JobOperation::{Append, Randread, Read, Write};
+        let block = u64::from(self.geometry.block_size_bytes);
+        let zone_bytes = self.geometry.zone_capacity_bytes();
+        // A striped writer has all of its zones active.
+        let zones = match self.geometry.max_active_zones {
+            Some(active) if self.weights.write + self.weights.append > 0 => zones.min(u64::from(active)),
+            _ => zones,
+        };
+        if !matches!(self.operation, Read | Randread | Write | Append) {
+            return None;
+        }
+        let stripes = (size.div_ceil(limit)..=STRIPE_PARTS_MAX).map(|parts| (parts, size / parts));
+        let mut valid = stripes.filter(|(parts, stripe)| stripe * parts == size && stripe.is_multiple_of(block));
+        let (parts, stripe) = valid.next().filter(|(_, stripe)| *stripe > 0)?;
+        (zone_bytes / stripe * zones >= parts).then_some(stripe)
     }
 
     fn at_block_size(&self, message: String) -> ConfigError {
@@ -317,8 +350,10 @@ impl Check<'_> {
         if !help.is_empty() {
             return Err(error.help(help));
         }
-        Err(error
-            .help(format!("add zones = \"{first}..{}\" or fewer, or write zone_order = \"sequential\"", first + max)))
+        let fewer = format!("add zones = \"{first}..{}\" or fewer", first + max);
+        // A striped job always visits its zones round-robin.
+        let is_striped = self.spec.stripe.is_some();
+        Err(error.help(if is_striped { fewer } else { format!("{fewer}, or write zone_order = \"sequential\"") }))
     }
 
     /// Checks that the zones of a striped reader are at least as large as one request.

@@ -87,13 +87,13 @@ fn request_sizes_are_checked_against_the_drive() {
         &job("operation = \"append\"\nblock_size = \"128 KiB\""),
         "an append to this drive transfers at most 64 KiB, not 128 KiB",
         "\"128 KiB\"",
-        "write block_size = \"64 KiB\" or less, or split the request with stripe = \"64 KiB\" or less",
+        "write block_size = \"64 KiB\" or less, or split the request with stripe = \"64 KiB\"",
     );
     assert_mistake(
         &job("operation = \"write\"\nblock_size = \"1 MiB\""),
         "a command to this drive transfers at most 128 KiB, not 1 MiB",
         "\"1 MiB\"",
-        "write block_size = \"128 KiB\" or less, or split the request with stripe = \"128 KiB\" or less",
+        "write block_size = \"128 KiB\" or less, or split the request with stripe = \"128 KiB\"",
     );
     assert!(
         plan_on(
@@ -120,7 +120,7 @@ fn stripes_are_checked_against_the_drive_and_the_request() {
     );
     assert_eq!(
         mistake(&job("operation = \"read\"\nblock_size = \"4 MiB\"\nstripe = \"4 KiB\"")).0,
-        "this splits a request into 1024 commands"
+        "this splits a request into 1024 commands, and the maximum is 512"
     );
     assert_eq!(
         mistake(&job("operation = \"read\"\nblock_size = \"8 KiB\"\nstripe = \"4 KiB\"\nzone_order = \"random\"")).1,
@@ -179,7 +179,37 @@ fn a_writer_may_not_need_more_active_zones_than_the_drive_supports() {
         "15",
         "write workers = 14 or less",
     );
+    let striped = "operation = \"append\"\nblock_size = \"128 KiB\"\nstripe = \"64 KiB\"";
+    let message = "this writes 20 zones at a time, and the drive allows 14 active zones";
+    assert_mistake(&job(striped), message, "[[job]]", "add zones = \"4..18\" or fewer");
+    assert!(plan_on(&drive(), &job(&format!("{striped}\nzones = \"4..18\""))).is_ok());
     assert!(plan_on(&drive(), &job("operation = \"append\"\nworkers = 15\nshare = \"all\"")).is_ok());
+}
+
+#[test]
+fn the_stripe_that_a_remedy_names_is_accepted() {
+    let request = |size: &str| format!("operation = \"write\"\nzones = \"4..18\"\nblock_size = \"{size}\"");
+    for (size, stripe) in [("1 MiB", Some("128 KiB")), ("132 KiB", Some("44 KiB")), ("1 GiB", None)] {
+        let (_, _, help) = mistake(&job(&request(size)));
+        let named = help.split_once("stripe = \"").map(|(_, rest)| rest.trim_end_matches('"'));
+        assert_eq!(named, stripe, "{size}: {help}");
+        if let Some(stripe) = stripe {
+            assert!(plan_on(&drive(), &job(&format!("{}\nstripe = \"{stripe}\"", request(size)))).is_ok());
+        }
+    }
+    // A stripe that is too small for a large request.
+    let small = job(&format!("{}\nstripe = \"4 KiB\"", request("4 MiB")));
+    assert_eq!(mistake(&small).2, "write stripe = \"128 KiB\", or block_size = \"2 MiB\" or less");
+    let small = job(&format!("{}\nstripe = \"4 KiB\"", request("1 GiB")));
+    assert_eq!(mistake(&small).2, "write block_size = \"2 MiB\" or less");
+}
+
+#[test]
+fn a_conventional_namespace_has_no_zones_to_choose() {
+    let volume = Geometry { zone_count: 1, conventional_zone_count: 1, ..drive() };
+    let (message, place, help) = mistake_on(&volume, &job("operation = \"read\"\nzones = 1"));
+    assert_eq!(message, "zone 1 does not exist: the namespace is conventional and has no zones");
+    assert_eq!((place.as_str(), help.as_str()), ("1", "remove zones"));
 }
 
 #[test]
