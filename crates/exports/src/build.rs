@@ -77,13 +77,15 @@ pub(crate) fn build(
     if plan.may_serve_members {
         refuse_members_of_served_volumes(plan)?;
     }
+    let sources = plan.subsystems.iter().flat_map(|subsystem| &subsystem.namespaces);
+    sources.map(|namespace| &namespace.source).try_for_each(must_be_of_its_kind)?;
+    let mut opened = open_all(plan, ring, drives)?.into_iter();
     let (mut subsystems, mut layout, mut configs) = (Vec::new(), Vec::new(), Vec::new());
     let mut candidates = Vec::new();
     let (mut saved_reservations, mut write_protected) = (BTreeMap::new(), BTreeSet::new());
     for subsystem in &plan.subsystems {
         let (mut infos, mut layouts, mut namespaces) = (Vec::new(), Vec::new(), Vec::new());
-        for namespace in &subsystem.namespaces {
-            let opened = open_namespace(plan, subsystem, namespace, ring, drives)?;
+        for opened in opened.by_ref().take(subsystem.namespaces.len()) {
             let device = opened.config.device;
             saved_reservations.extend(opened.options.saved_reservations.map(|saved| (device, saved)));
             write_protected.extend(opened.options.is_write_protected.then_some(device));
@@ -103,6 +105,22 @@ pub(crate) fn build(
     let target =
         Target::new(config).map_err(|error| ServeError::new(format!("{}: {}", error.subject, error.remedy), ""))?;
     Ok(Built { target, subsystems, layout, candidates })
+}
+
+/// Opens the drives of all namespaces; the result is in the order of the plan. Volumes are opened
+/// last, because assembling a volume writes to its members: a start that an image prevents must not
+/// do that.
+fn open_all(plan: &ServerPlan, ring: &Ring, drives: &mut Drives) -> Result<Vec<OpenedNamespace>, ServeError> {
+    let namespaces = plan.subsystems.iter();
+    let namespaces = namespaces.flat_map(|subsystem| subsystem.namespaces.iter().map(move |each| (subsystem, each)));
+    let mut order: Vec<_> = namespaces.enumerate().collect();
+    order.sort_by_key(|(_, (_, namespace))| matches!(namespace.source, Source::Volume(_)));
+    let mut opened = Vec::with_capacity(order.len());
+    for (place, (subsystem, namespace)) in order {
+        opened.push((place, open_namespace(plan, subsystem, namespace, ring, drives)?));
+    }
+    opened.sort_by_key(|(place, _)| *place);
+    Ok(opened.into_iter().map(|(_, opened)| opened).collect())
 }
 
 /// Opens the drive of a namespace and adds it to the drives of the server.
