@@ -104,7 +104,9 @@ fn costs(of: &Ranked, other: &Ranked) -> Vec<String> {
     costs.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let in_words = |(_, criterion): &(f64, Criterion)| {
         let (theirs, ours) = (figure(*criterion, &of.figures), figure(*criterion, &other.figures));
-        format!("{} ({theirs} against {ours})", criterion.name())
+        // The tables have the mapping of a zone.
+        let name = if *criterion == Criterion::Mapping { "mapping of the whole drive" } else { criterion.name() };
+        format!("{name} ({theirs} against {ours})")
     };
     costs.iter().take(COSTS_NAMED_MAX).map(in_words).collect()
 }

@@ -1,5 +1,7 @@
 //! Human-readable numbers.
 
+use std::str::FromStr;
+
 pub(crate) use zonda_plot::text::{count, counted, significant};
 use zonda_zoned::Duration;
 
@@ -45,6 +47,15 @@ pub(crate) fn time(nanoseconds: u64) -> String {
 /// Parses an argument of the command line.
 pub(crate) fn whole_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
+}
+
+/// Parses a number that must not be 0 into a type that excludes it.
+pub(crate) fn at_least_one<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| match text.parse::<u64>() {
+        Ok(0) => "must be at least 1".to_owned(),
+        Ok(_) => "is too large".to_owned(),
+        Err(_) => "must be a whole number of at least 1".to_owned(),
+    })
 }
 
 /// Parses the number of a zone.

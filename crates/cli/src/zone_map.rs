@@ -32,6 +32,9 @@ const STATES: [(&str, &str); 8] = [
     ("empty", "2"),
 ];
 const EMPTY: usize = STATES.len() - 1;
+const CONVENTIONAL: usize = EMPTY - 1;
+/// A conventional zone, which has no fill.
+const CONVENTIONAL_CELL: char = '▒';
 
 /// One zone, or several that share a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +53,7 @@ pub(crate) fn draw(all: &[ZoneRange], zone_capacity_blocks: u64, screen: Screen)
     let used = zones.iter().rposition(|zone| zone.state != EMPTY).map_or(0, |last| last + 1);
     let shown = used.next_multiple_of(columns).clamp(columns.min(zones.len()), zones.len());
     let zones_in_cell = shown.div_ceil(columns * LINES_MAX).next_power_of_two();
-    let mut text = format!("  {}\n", caption(zones_in_cell));
+    let mut text = format!("  {}\n", caption(zones_in_cell, &zones));
     let cells: Vec<Cell> = zones[..shown].chunks(zones_in_cell).map(merged).collect();
     for (line, cells) in cells.chunks(columns).enumerate() {
         let first = units::count((line * columns * zones_in_cell) as u64);
@@ -87,10 +90,17 @@ pub(crate) fn written_blocks(descriptor: &ZoneDescriptor) -> Option<u64> {
     }
 }
 
-fn caption(zones_in_cell: usize) -> String {
+fn caption(zones_in_cell: usize, zones: &[Cell]) -> String {
+    let cell = match zones_in_cell {
+        1 => "each cell is a zone".to_owned(),
+        zones => format!("each cell is {zones} zones"),
+    };
+    if zones.iter().all(|zone| zone.state == CONVENTIONAL) {
+        return format!("{cell}; conventional zones have no write pointer, and no fill is shown");
+    }
     match zones_in_cell {
-        1 => "each cell is a zone; its height shows how full the zone is".to_owned(),
-        zones => format!("each cell is {zones} zones; its height shows how full they are"),
+        1 => format!("{cell}; its height shows how full the zone is"),
+        _ => format!("{cell}; its height shows how full they are"),
     }
 }
 
@@ -118,6 +128,7 @@ fn line_of(cells: &[Cell], screen: Screen) -> String {
 fn symbol(cell: &Cell) -> char {
     match STATES[cell.state].0 {
         "offline" => '×',
+        "conventional" => CONVENTIONAL_CELL,
         _ if cell.written <= 0.0 && cell.state == EMPTY => '·',
         _ if cell.written <= 0.0 => '_',
         _ => HEIGHTS[((cell.written * HEIGHTS.len() as f64).ceil() as usize).clamp(1, HEIGHTS.len()) - 1],
@@ -134,7 +145,12 @@ fn list(all: &[ZoneRange], screen: Screen) -> String {
     let mut text = String::new();
     for (state, colour) in STATES {
         let Some(number) = zones_in(state) else { continue };
-        let sample = screen.styled(colour, if state == "empty" { "·" } else { "█" });
+        let sample = match state {
+            "empty" => "·",
+            "conventional" => "▒",
+            _ => "█",
+        };
+        let sample = screen.styled(colour, sample);
         let left = usize::from(screen.width.min(LIST_WIDTH_MAX)).saturating_sub(25 + width);
         text += &format!("  {sample} {state:<18} {number:>width$}  {}\n", ranges(all, state, left));
     }
@@ -226,6 +242,16 @@ mod tests {
         let offline = Cell { state: 0, written: 0.0 };
         assert_eq!(merged(&[full, empty]), Cell { state: 5, written: 0.5 });
         assert_eq!(symbol(&merged(&[full, offline])), '×');
+    }
+
+    #[test]
+    fn a_conventional_zone_has_no_height() {
+        let zones =
+            |state: &str, written_blocks| ZoneRange { first: 0, count: 2, state: state.to_owned(), written_blocks };
+        let map = draw(&[zones("conventional", 64), zones("full", 64), zones("empty", 0)], 64, PLAIN);
+        assert!(map.contains(" 0 ▒▒██··\n") && map.contains("  ▒ conventional"), "{map}");
+        let map = draw(&[zones("conventional", 64)], 64, PLAIN);
+        assert!(map.contains("conventional zones have no write pointer") && !map.contains("height"), "{map}");
     }
 
     #[test]

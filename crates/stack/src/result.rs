@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use zonda_layers::{OperationKind, TraceCounters};
-use zonda_raid::{Counters as VolumeCounters, VolumeDevice};
+use zonda_raid::{Counters as VolumeCounters, MemberIndex, VolumeDevice};
 use zonda_ssd::allocation::AllocationFacts;
 use zonda_ssd::{Counters, Ssd, Utilisation, Wear};
 use zonda_workload::RunResult;
@@ -122,6 +122,8 @@ pub struct VolumeSummary {
     pub stripe_table_max_bytes: u64,
     /// Time from the start of the run to the end of the rebuild.
     pub rebuild_ns: Option<u64>,
+    /// The member whose drive the result describes: the last that is present.
+    pub drive_of_member: u32,
 }
 
 /// The state and counters of a drive.
@@ -217,6 +219,10 @@ impl VolumeSummary {
             stripe_table_bytes: status.stripe_table_bytes,
             stripe_table_max_bytes: status.stripe_table_max_bytes,
             rebuild_ns,
+            drive_of_member: (0..status.members.len() as u32)
+                .rev()
+                .find(|member| volume.member(MemberIndex(*member as u8)).is_some())
+                .expect("a volume that runs has a member"),
         }
     }
 }

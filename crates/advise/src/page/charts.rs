@@ -44,6 +44,8 @@ pub(super) fn scatters(advice: &Advice) -> [Chart; 2] {
         let half = (chart.x.end() - chart.x.start()) * MARK_SHARE;
         chart.references.push(Reference::span(space(choice) - half, space(choice) + half, "recommended"));
         chart.notes.push("Each mark is a run. The best ones are at the left".to_owned());
+        let notation = "P: dies of a zone; S: size of a zone in MiB; F: percentage from which the host finishes zones.";
+        chart.notes.push(notation.to_owned());
     }
     first.notes[0] += " bottom.";
     second.notes[0] += " top.";

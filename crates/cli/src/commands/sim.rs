@@ -79,7 +79,7 @@ pub(crate) struct SimArgs {
     #[arg(long, alias = "world", value_name = "KIND", conflicts_with_all = ["lite", "performance"],
           value_parser = PossibleValuesParser::new(ScenarioKind::ALL.map(kind_value)))]
     scenario: Option<String>,
-    /// Seed a bug in the drive, the network, the file store, the volume or the image, to test that
+    /// Inject a bug into the drive, the network, the file store, the volume or the image, to test that
     /// it is found. An unknown name lists all names
     #[arg(long, value_name = "NAME", hide_possible_values = true,
           value_parser = PossibleValuesParser::new(bugs().into_iter().map(|(name, _)| name)))]

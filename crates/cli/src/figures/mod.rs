@@ -4,6 +4,8 @@ mod drive;
 mod store;
 mod volume;
 
+pub(crate) use volume::additions;
+
 use zonda_stack::{ExperimentResult, LayerResult};
 use zonda_workload::{EndReason, JobResult, KindResult, LatencySummary, RunResult};
 
@@ -32,8 +34,11 @@ pub(crate) fn all(subject: Subject<'_>, screen: Screen, wide: bool) -> String {
             if let Some(summary) = &result.volume {
                 text += &volume::volume(summary, result.drive.block_size_bytes.into(), screen);
             }
-            let whose = if result.volume.is_some() { "The last active member" } else { "The drive" };
-            text += &format!("\n{}\n{}", screen.bold(whose), drive::drive(result, screen));
+            let whose = result.volume.as_ref().map_or_else(
+                || "The drive".to_owned(),
+                |volume| format!("The drive of member {} (the others are not shown)", volume.drive_of_member),
+            );
+            text += &format!("\n{}\n{}", screen.bold(&whose), drive::drive(result, screen));
         }
         // A volume, or another namespace of the NVM command set.
         Subject::Live(_) if are_conventional(subject.zones()) => return text,

@@ -25,16 +25,16 @@ fn lines(volume: &VolumeSummary, block_bytes: u64) -> Vec<(&'static str, String)
         (
             "written",
             format!(
-                "{} by hosts; {} to members, {} of them padding",
+                "{} by hosts; {} to members, including {}",
                 bytes(volume.host_blocks),
                 bytes(volume.member_blocks),
-                bytes(volume.padding_blocks)
+                additions(volume, block_bytes)
             ),
         ),
         (
             "garbage collection",
             format!(
-                "{} moved, {} reclaimed; write amplification {:.2}",
+                "{} moved, {} reclaimed; write amplification of garbage collection alone {:.2}",
                 bytes(volume.relocated_blocks),
                 units::counted(volume.collected_segments, "segment"),
                 volume.write_amplification
@@ -55,4 +55,14 @@ fn lines(volume: &VolumeSummary, block_bytes: u64) -> Vec<(&'static str, String)
         lines.push(("rebuild", format!("completed after {}", units::time(rebuild_ns))));
     }
     lines
+}
+
+/// What is written to members beside the data of hosts; the parts add up.
+pub(crate) fn additions(volume: &VolumeSummary, block_bytes: u64) -> String {
+    let bytes = |blocks: u64| units::bytes(blocks * block_bytes);
+    let moved = volume.relocated_blocks;
+    let rest = volume.member_blocks.saturating_sub(volume.host_blocks + volume.padding_blocks + moved);
+    let rebuild = if volume.rebuild_ns.is_some() { ", metadata and the rebuild" } else { " and metadata" };
+    let moved = if moved > 0 { format!("{} moved by garbage collection, ", bytes(moved)) } else { String::new() };
+    format!("{} of padding, {moved}{} of parity{rebuild}", bytes(volume.padding_blocks), bytes(rest))
 }

@@ -123,17 +123,18 @@ fn utilisation(drive: &DriveSummary, time_ns: u64) -> String {
     let rows: String =
         rows.iter().filter(|(_, shares)| !shares.is_empty()).map(|(name, shares)| row(name, shares)).collect();
     let cores = if servers.iter().any(|share| *share > 1.0) {
-        " A firmware server with several cores can be busy for more than 100% of the time; its chart ends at \
-         the next whole core."
+        " One with several cores can be busy for more than 100% of the time; its chart ends at the next whole \
+         core."
     } else {
         ""
     };
     format!(
-        "<p>Busy time over the {} until the last command completed. In the charts, the full height or \
-         width is 100%.{cores}</p>\n\
+        "<p>Busy time over the {} until the last command completed. In the charts, the height or \
+         width is from 0% to 100%. A firmware server is a queue of the controller, whose cores process the commands of the \
+         host.{cores}</p>\n\
          <div class=\"scroll\" role=\"region\" aria-label=\"Busy times\" tabindex=\"0\">\
          <table class=\"numbers usage\"><thead><tr><th scope=\"col\">Resource</th><th scope=\"col\">Mean</th>\
-         <th scope=\"col\">Each, from 0%</th><th scope=\"col\">Least</th><th scope=\"col\">Most</th>\
+         <th scope=\"col\">Each of them</th><th scope=\"col\">Least</th><th scope=\"col\">Most</th>\
          <th scope=\"col\">Number</th></tr></thead>\n\
          <tbody>{rows}</tbody></table></div>\n",
         duration(time_ns)
@@ -219,8 +220,8 @@ fn counters(drive: &DriveSummary) -> String {
         ("zones finished before they were full", number(counters.zone_finishes)),
         ("zones closed by the controller", number(counters.zones_closed_by_controller)),
         ("erase blocks", number(wear.units)),
-        ("maximum erases of a unit", number(wear.erases_max.into())),
-        ("minimum erases of a unit", number(wear.erases_min.into())),
+        ("maximum erases of an erase block", number(wear.erases_max.into())),
+        ("minimum erases of an erase block", number(wear.erases_min.into())),
     ];
     let entries: String =
         entries.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{value}</dd></div>\n")).collect();

@@ -64,7 +64,7 @@ fn cells(job: &JobResult, figures: &KindResult) -> String {
     let kind = if kind == job.operation {
         kind.to_owned()
     } else {
-        format!("{kind} <small>of {}</small>", escape(job.operation))
+        format!("{kind} <small>(operation {})</small>", escape(job.operation))
     };
     let mut cells = vec![
         count(figures.operations),

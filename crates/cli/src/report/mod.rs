@@ -27,8 +27,14 @@ const JOBS_NAMED_MAX: usize = 8;
 pub(crate) fn html(job_toml: &str, subject: Subject<'_>) -> String {
     let run = subject.run();
     let (drive_heading, note) = match subject {
-        Subject::Simulated(_) => ("Drive", "The same program, profile, job file and seed give the same figures."),
-        Subject::Live(_) => ("Namespace", "Measured in real time: results vary between runs."),
+        Subject::Simulated(result) => (
+            result.volume.as_ref().map_or_else(
+                || "Drive".to_owned(),
+                |volume| format!("Drive of member {} of the volume", volume.drive_of_member),
+            ),
+            "The same program, profile, job file and seed give the same figures.",
+        ),
+        Subject::Live(_) => ("Namespace".to_owned(), "Measured in real time: results vary between runs."),
     };
     let main = format!(
         "{header}\

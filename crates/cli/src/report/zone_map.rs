@@ -19,6 +19,9 @@ const GAP: u64 = 8;
 /// Rows from one number to the next.
 const ROWS_PER_NUMBER: u64 = 4;
 
+/// The opacity of conventional zones, which are not more or less full.
+const CONVENTIONAL_OPACITY: f64 = 0.7;
+
 /// The appearance of a state.
 struct StateLook {
     state: ZoneState,
@@ -131,9 +134,14 @@ fn square(cell: &Cell, capacity_blocks: u64, x: u64, y: u64) -> String {
     let share = cell.share(capacity_blocks);
     let opacity = match look.state {
         ZoneState::Empty | ZoneState::Offline => String::new(),
+        ZoneState::NotWritePointer => format!(" fill-opacity=\"{CONVENTIONAL_OPACITY:.2}\""),
         _ => format!(" fill-opacity=\"{:.2}\"", shade(share)),
     };
-    let title = format!("{}, {} written", cell.what(), percent(share));
+    // Conventional zones have no write pointer.
+    let title = match look.state {
+        ZoneState::NotWritePointer => cell.what(),
+        _ => format!("{}, {} written", cell.what(), percent(share)),
+    };
     let mark = match look.mark {
         "" => String::new(),
         path => format!("<path d=\"M{x} {y}{path}\"/>"),

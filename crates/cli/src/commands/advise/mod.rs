@@ -48,7 +48,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "PROFILE", default_value = "silent-custom")]
     geometry: String,
     /// Show the N best candidates instead of the best of each storage element
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::at_least_one::<NonZero<usize>>)]
     top: Option<NonZero<usize>>,
     /// Print everything as one JSON object and nothing else
     #[arg(long)]
@@ -60,7 +60,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Number of runs in parallel [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::at_least_one::<NonZero<usize>>)]
     threads: Option<NonZero<usize>>,
     /// Do not show progress
     #[arg(long, short)]

@@ -43,10 +43,10 @@ pub(crate) struct FitArgs {
     #[arg(long, value_name = "FILE.toml")]
     out: Option<PathBuf>,
     /// Number of runs in parallel [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::at_least_one::<NonZero<usize>>)]
     threads: Option<NonZero<usize>>,
     /// Stop after N tries [default: 20 for each parameter, plus one]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::at_least_one::<NonZero<u32>>)]
     tries: Option<NonZero<u32>>,
     /// Print one JSON object and nothing else
     #[arg(long)]
@@ -139,7 +139,7 @@ fn tries(args: &FitArgs, plan: &FitPlan) -> Result<u32, Failure> {
 
 fn in_words(tried: Tried) -> String {
     let misfit = match (tried.misfit, tried.misfit_before) {
-        (Some(misfit), Some(before)) => format!(": misfit {misfit:.2} tolerances, {before:.2} at the start"),
+        (Some(misfit), Some(before)) => format!(": misfit {misfit:.2}, {before:.2} at the start"),
         _ => String::new(),
     };
     format!("try {} of at most {}{misfit}", tried.tries, tried.tries_max)
@@ -163,7 +163,7 @@ fn text_of(report: &FitReport, screen: Screen) -> String {
     text.push('\n');
     let met = report.measurements.iter().filter(|measurement| measurement.met).count();
     text += &format!(
-        "{met} of {} met; misfit {:.2} tolerances, {:.2} before. {} tries, {}.\n",
+        "{met} of {} met. Misfit (root mean square of the errors in tolerances): {:.2}, {:.2} before. {} tries, {}.\n",
         units::counted(report.measurements.len() as u64, "measurement"),
         report.misfit_after,
         report.misfit_before,
