@@ -8,6 +8,7 @@ use zonda_profiles::BUILTIN;
 use zonda_ssd::description::Profiles;
 
 use crate::errors::Failure;
+use crate::remedies;
 
 /// Bytes of the largest job file or profile.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
@@ -19,7 +20,10 @@ pub(crate) fn read_text(path: &str, examples: &str) -> Result<String, Failure> {
     text.map_err(|reason| {
         let help = match reason.as_str() {
             NO_FILE => format!("check the path; {examples}"),
-            A_DIRECTORY => "name a file in this directory".to_owned(),
+            A_DIRECTORY => match remedies::drive_at(Path::new(path)) {
+                Some(drive) => format!("it is {drive}: zonda serve {path} serves it; name a file here"),
+                None => "name a file in this directory".to_owned(),
+            },
             NO_PERMISSION => "make the file readable, or copy it".to_owned(),
             _ => format!("name a text file of at most {} MiB; {examples}", TEXT_BYTES_MAX >> 20),
         };

@@ -125,13 +125,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Removes the tip to escape a negative number, which no option accepts.
+/// Removes the tips to escape negative numbers and unknown options: no value begins with a hyphen.
 fn without_useless_tip(mut error: clap::Error) -> clap::Error {
     let is_negative =
         |text: &str| text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
     if matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(text)) if is_negative(text)) {
         let tip = "numbers and sizes cannot be negative".into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    let is_escape = |tip: &clap::builder::StyledStr| tip.to_string().contains("as a value");
+    if let Some(ContextValue::StyledStrs(tips)) = error.remove(ContextKind::Suggested) {
+        let tips: Vec<_> = tips.into_iter().filter(|tip| !is_escape(tip)).collect();
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
     }
     error
 }

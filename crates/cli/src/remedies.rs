@@ -1,11 +1,14 @@
 //! Remedies that fit the command. Libraries propose remedies without knowing which command and
 //! options the user gave: a remedy must not repeat what was just refused.
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use zonda_devices::{VOLUME_FILE, is_volume};
+use zonda_devices::{DriveError, VOLUME_FILE, is_vacant, is_volume, volume_of_image};
 use zonda_image::ImageFile;
 
+use crate::commands::connect;
 use crate::errors::Failure;
 
 /// The remedy for a drive that another host has reserved. A reservation persists if its holder is
@@ -54,13 +57,102 @@ pub(crate) fn refuse_volume(directory: &Path, instead: &str) -> Result<(), Failu
     Err(Failure::input(format!("{} is a volume, not an image", directory.display()), instead))
 }
 
-/// Refuses an image where the directory of a volume is expected.
+/// Refuses a file, or an image, where the directory of a volume is expected.
 pub(crate) fn refuse_image(directory: &Path, instead: &str) -> Result<(), Failure> {
+    if let Some(what) = kind_of_file(directory) {
+        let message = format!("{} is {what}, not the directory of a volume", directory.display());
+        return Err(Failure::input(message, "give the directory of a volume, which zonda volume create creates"));
+    }
     if directory.join(VOLUME_FILE).exists() || !directory.join(ImageFile::Superblock.name()).is_file() {
         return Ok(());
     }
     let instead = in_directory(instead, directory);
     Err(Failure::input(format!("{} is an image, not a volume", directory.display()), instead))
+}
+
+/// What is at a path where a directory is expected; `None` for a directory, or if nothing is there.
+fn kind_of_file(path: &Path) -> Option<&'static str> {
+    let kind = fs::metadata(path).ok()?.file_type();
+    match () {
+        () if kind.is_dir() => None,
+        () if kind.is_block_device() || kind.is_char_device() => Some("a device file"),
+        () if kind.is_socket() => Some("a socket"),
+        () => Some("a file"),
+    }
+}
+
+/// Refuses what is neither a directory nor an `nvme-tcp://` URL, where either is expected.
+pub(crate) fn refuse_other_places(text: &str) -> Result<(), Failure> {
+    if text.starts_with("unix:") {
+        let help = "give the directory of an image, or nvme-tcp://HOST:PORT/NQN, the URL that zonda serve prints";
+        return Err(Failure::input(format!("{text} is the address of an NBD server, not a zoned drive"), help));
+    }
+    let Some(what) = kind_of_file(Path::new(text)) else { return Ok(()) };
+    let help = match what {
+        "a device file" => {
+            "zonda opens images and NVMe/TCP namespaces, not devices of the kernel: use nvme-cli or blkzone for this drive, or \
+             give the directory of an image"
+        }
+        _ => "give the directory of an image, which zonda drive create creates, or an nvme-tcp:// URL",
+    };
+    Err(Failure::input(format!("{text} is {what}, not the directory of an image"), help))
+}
+
+/// Refuses a URL where the directory of an image is expected.
+pub(crate) fn refuse_url(path: &Path, help: &str) -> Result<(), Failure> {
+    let text = path.to_string_lossy();
+    if text.contains("://") || text.starts_with("nvme-tcp:") {
+        return Err(Failure::input(format!("{text} is a URL, and this command needs a directory"), help));
+    }
+    Ok(())
+}
+
+/// The drive in this directory, in words.
+pub(crate) fn drive_at(directory: &Path) -> Option<&'static str> {
+    match () {
+        () if is_volume(directory) => Some("the directory of a volume"),
+        () if directory.join(ImageFile::Superblock.name()).is_file() => Some("the directory of an image"),
+        () => None,
+    }
+}
+
+/// Refuses to create files in the directory of an image, or below it.
+pub(crate) fn refuse_inside_image(path: &Path, help: &str) -> Result<(), Failure> {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let is_image = |path: &&Path| path.join(ImageFile::Superblock.name()).is_file();
+    let Some(image) = whole.ancestors().find(is_image) else { return Ok(()) };
+    let message = format!("cannot create {}: {} is the directory of an image", path.display(), image.display());
+    Err(Failure::input(message, help))
+}
+
+/// An image that cannot be opened because it is missing, or only a file of it.
+pub(crate) fn no_image(directory: &Path, error: DriveError) -> Failure {
+    refuse_incomplete_image(directory).err().unwrap_or_else(|| connect::failure(error))
+}
+
+/// Refuses a directory that has files of an image, but not the one with its geometry.
+pub(crate) fn refuse_incomplete_image(directory: &Path) -> Result<(), Failure> {
+    let superblock = ImageFile::Superblock.name();
+    let others = [ImageFile::State, ImageFile::Journal, ImageFile::Data];
+    let has_others = || others.iter().any(|file| directory.join(file.name()).is_file());
+    // An interrupted creation has remedies of its own.
+    if is_vacant(directory) || directory.join(superblock).exists() || !has_others() {
+        return Ok(());
+    }
+    let message = format!("the file {superblock} is missing from the image in {}", directory.display());
+    let help = "restore the file from a backup of the image: it holds the geometry, without which the image can neither be opened \
+                nor repaired";
+    Err(Failure::input(message, help))
+}
+
+/// Refuses the image of a member of a volume without opening it for writing, which rewrites its
+/// files. An image that cannot be read is refused when it is opened.
+pub(crate) fn refuse_member_image(directory: &Path, instead: &str) -> Result<(), Failure> {
+    let Some(volume) = (!is_volume(directory)).then(|| volume_of_image(directory)).flatten() else { return Ok(()) };
+    Err(Failure::input(
+        format!("{} is {volume}", directory.display()),
+        format!("{instead}; --force overrides this if the volume is no longer needed"),
+    ))
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use zonda_chap::Secret;
 use zonda_config::ConfigError;
-use zonda_devices::{Connection, Credentials, DriveError, Location, NamespaceOptions, exposed_files};
+use zonda_devices::{
+    Connection, Credentials, DriveError, ImageDirectory, Location, NamespaceOptions, exposed_files, is_volume,
+};
 use zonda_zoned::{Geometry, Operation, Outcome, ReportFilter, Status, ZoneDescriptor, ZoneIndex};
 
 use crate::errors::Failure;
@@ -96,6 +98,7 @@ fn secret(path: &str) -> Result<Secret, Failure> {
 
 /// Parses the location of a namespace.
 pub(crate) fn location(text: &str) -> Result<Location, Failure> {
+    remedies::refuse_other_places(text)?;
     text.parse().map_err(|error: ConfigError| Failure::input(error.message, error.help.unwrap_or_default()))
 }
 
@@ -104,12 +107,26 @@ pub(crate) fn open(location: &Location, options: &NamespaceOptions) -> Result<Co
     let connection = Connection::open(location, options).map_err(|error| match location {
         // The holder of a reservation of a volume may have been killed.
         Location::NvmeTcp(_) if error.is_in_use => Failure::input(error.message, remedies::RESERVED),
+        // Readers share the image.
+        Location::Image(directory) if error.is_in_use && is_read_only(directory) => {
+            Failure::input(error.message, READERS)
+        }
+        Location::Image(directory) if error.is_missing => remedies::no_image(directory, error),
         _ => failure(error),
     })?;
     if let Location::Image(directory) = location {
         warn_if_exposed(directory);
     }
     Ok(connection)
+}
+
+/// The remedy for an image that other programs read.
+const READERS: &str = "stop the program that reads it: a server that serves it read-only (zonda serve --read-only) does not accept \
+                       writes, nor other programs that write; to write to the drive, serve it without --read-only";
+
+/// Whether programs use an image, but none of them may write to it.
+fn is_read_only(directory: &Path) -> bool {
+    !is_volume(directory) && ImageDirectory::open_shared(directory).is_ok()
 }
 
 /// Warns if other users can open the files of an image, and names the command that prevents it.

@@ -50,7 +50,8 @@ pub(crate) fn fetch(address: &str) -> Result<Snapshot, Failure> {
     let no_server = |reason: &dyn std::fmt::Display| {
         Failure::input(
             format!("cannot read the status of a server at {address}: {reason}"),
-            "start a server with zonda serve, or give the address of its metrics, which it prints when it starts",
+            "start a server with zonda serve, or give the address of its metrics, which it prints when it starts; a server with a \
+             configuration file has one only with a line such as http = \"127.0.0.1:9420\" in [server]",
         )
     };
     let not_http = || {
@@ -207,11 +208,17 @@ fn namespace_text(namespace: &NamespaceSnapshot, screen: Screen) -> String {
         let zones = units::counted(u64::from(namespace.zones), "zone");
         format!("{zones} of {}", units::bytes(namespace.zone_capacity_bytes))
     };
+    let states = &namespace.zones_by_state;
+    // A conventional zone of a drive has no write pointer.
+    let written = if namespace.volume.is_none() && states.iter().any(|zones| zones.state == "conventional") {
+        "conventional".to_owned()
+    } else {
+        format!("{} written", units::percent(namespace.written_bytes as f64 / capacity.max(1) as f64))
+    };
     let mut text = format!(
-        "  namespace {}: {}, {size}, {} written{}\n",
+        "  namespace {}: {}, {size}, {written}{}\n",
         namespace.id,
         namespace.source,
-        units::percent(namespace.written_bytes as f64 / capacity.max(1) as f64),
         if namespace.read_only { ", read-only" } else { "" },
     );
     if let Some(volume) = &namespace.volume {

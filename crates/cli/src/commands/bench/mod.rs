@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
-use zonda_config::TimeSpan;
+use zonda_config::{ConfigError, TimeSpan};
 use zonda_devices::{IO_QUEUES_MAX, QUEUE_DEPTH_MAX};
 use zonda_profiles::BUILTIN;
 use zonda_stack::{Experiment, ExperimentResult, Profiles};
@@ -122,8 +122,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         ));
     }
     let text = files::read_text(&args.file, files::EXAMPLES)?;
-    let mut experiment = Experiment::parse(&text, &Profiles::new(BUILTIN, &files::reader_beside(&args.file)))
-        .map_err(|error| Failure::in_file_of_keys(error, files::shown(&args.file), &text, JOB_FILES))?;
+    let mut experiment =
+        Experiment::parse(&text, &Profiles::new(BUILTIN, &files::reader_beside(&args.file))).map_err(|mut error| {
+            if is_experiment(&error.error, &text) {
+                let run = format!("this file is an experiment: zonda lab run {} runs it", args.file);
+                error.error = error.error.help(run);
+            }
+            Failure::in_file_of_keys(error, files::shown(&args.file), &text, JOB_FILES)
+        })?;
     if let Some(seed) = args.seed {
         experiment = experiment.with_seed(seed);
     }
@@ -138,6 +144,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let speed = units::digits(commands as f64 / seconds.max(1e-9));
     let cost = format!("Simulated {} in {seconds:.2} s: {speed} per second", units::counted(commands, "command"));
     show(args, &text, &result, Subject::Simulated(&result), &cost)
+}
+
+/// Whether an error in a job file is about a key that only experiments of the lab have.
+fn is_experiment(error: &ConfigError, text: &str) -> bool {
+    let root = text.parse::<toml::Table>().ok().filter(|_| error.message.starts_with("unknown key"));
+    root.is_some_and(|root| root.contains_key("about") || root.contains_key("measure"))
 }
 
 /// Writes and prints the results of a run; fails if the run failed.

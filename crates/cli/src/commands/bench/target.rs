@@ -5,14 +5,16 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use serde::Deserialize;
 use zonda_config::{ConfigError, Spanned, parse_with};
 use zonda_devices::{Location, NamespaceOptions, is_volume};
+use zonda_image::{ImageSpec, Inspection};
 use zonda_workload::{JobSpec, Plan, RunSpec};
-use zonda_zoned::{Duration, Geometry, ZoneDescriptor, ZoneState};
+use zonda_zoned::{Blocks, Duration, Geometry, Lba, ReportFilter, ZoneDescriptor, ZoneState};
 
 use super::{BenchArgs, JOB_FILES, live, show};
 use crate::commands::connect;
+use crate::commands::drive::image::peek;
 use crate::errors::{Failure, described};
 use crate::results::Subject;
-use crate::{files, units, zone_map};
+use crate::{files, remedies, units, zone_map};
 
 const MUST_CONTAIN: &str =
     "a job file for --target needs at least one table [[job]] with a line such as operation = \"append\"";
@@ -43,6 +45,31 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
         return Err(in_file(error.help("remove [drive], or omit --target to simulate this drive")));
     }
     run.seed = args.seed.unwrap_or(run.seed);
+    let has_agreed = match &location {
+        Location::Image(path) if is_volume(path) => {
+            check_on_volume(&run, &job).map_err(in_file)?;
+            args.yes
+        }
+        Location::Image(path) => {
+            if !args.force {
+                remedies::refuse_member_image(path, OF_MEMBER)?;
+            }
+            // Opening an image for writing rewrites its files, also if the jobs are then refused.
+            match peek(path) {
+                Some(Inspection { spec: ImageSpec { geometry, .. }, zones, .. }) => {
+                    let plan = Plan::new(&run, &job, &geometry).map_err(in_file)?;
+                    let all = zones.report(Lba(0), ReportFilter::All, false, true, geometry.zone_count);
+                    let zones = all.expect("a report of zones that exist succeeds").zones;
+                    if !args.yes {
+                        agree(&plan, &zones, &geometry, "drive", args.file != "-")?;
+                    }
+                    true
+                }
+                None => args.yes,
+            }
+        }
+        Location::NvmeTcp(_) => args.yes,
+    };
     let mut connection = connect::open(&location, &options)?;
     let what = match &location {
         Location::Image(path) if is_volume(path) => "volume",
@@ -52,7 +79,7 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
     let free = if args.force { Ok(()) } else { connect::refuse_member(&mut connection, &location, OF_MEMBER) };
     let result = free.and_then(|()| Plan::new(&run, &job, connection.geometry()).map_err(in_file)).and_then(|plan| {
         let zones = connect::all_descriptors(&mut connection)?;
-        if !args.yes {
+        if !has_agreed {
             agree(&plan, &zones, connection.geometry(), what, args.file != "-")?;
         }
         // A directory that cannot be written is reported before the run.
@@ -68,6 +95,31 @@ pub(super) fn run(place: &str, args: &BenchArgs) -> Result<(), Failure> {
         closed?;
     }
     show(args, &text, &result, Subject::Live(&result), &live::cost(&result))
+}
+
+/// Checks what does not depend on the size of a volume and of its blocks before it is assembled: its
+/// namespace is one conventional zone.
+fn check_on_volume(run: &RunSpec, jobs: &[Spanned<JobSpec>]) -> Result<(), ConfigError> {
+    let zone = Blocks(1 << 20);
+    let geometry = Geometry {
+        block_size_bytes: 4096,
+        metadata_bytes: 0,
+        zone_size_blocks: zone,
+        zone_capacity_blocks: zone,
+        zone_count: 1,
+        conventional_zone_count: 1,
+        max_active_zones: None,
+        max_open_zones: None,
+        max_transfer_blocks: Blocks(256),
+        max_append_blocks: Blocks(256),
+        zrwa: None,
+        read_across_zones: false,
+        descriptor_extension_bytes: 0,
+    };
+    let without_sizes = |job: &Spanned<JobSpec>| {
+        Spanned::new(job.span(), JobSpec { block_size: None, stripe: None, ..job.get_ref().clone() })
+    };
+    Plan::new(run, &jobs.iter().map(without_sizes).collect::<Vec<_>>(), &geometry).map(|_| ())
 }
 
 fn options(args: &BenchArgs) -> Result<NamespaceOptions, Failure> {
@@ -137,7 +189,6 @@ mod tests {
     use super::*;
     use zonda_workload::parse_jobs;
     use zonda_zoned::zones::ZoneTable;
-    use zonda_zoned::{Blocks, Lba, ReportFilter};
 
     fn loss_of(zones: &str, table: &ZoneTable) -> Option<String> {
         let geometry = table.geometry();

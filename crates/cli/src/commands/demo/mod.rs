@@ -13,7 +13,7 @@ use crate::commands::bench::measure;
 use crate::errors::Failure;
 use crate::output::{Screen, print};
 use crate::results::Subject;
-use crate::{figures, files, report, units, zone_map};
+use crate::{figures, files, remedies, report, units, zone_map};
 
 /// The job file that is run.
 const TOUR: &str = include_str!("../../../../../examples/tour.toml");
@@ -36,6 +36,7 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    remedies::refuse_inside_image(&args.out, "choose a directory outside of it with --out")?;
     let experiment = Experiment::parse(TOUR, &files::BUILTIN_PROFILES).expect("the tour is tested");
     let screen = Screen::of_stdout();
     // A directory that cannot be written is reported before the run.

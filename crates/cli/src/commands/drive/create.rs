@@ -10,7 +10,7 @@ use zonda_ssd::description::{DrivePlan, ErrorSource, SpecError};
 
 use crate::errors::Failure;
 use crate::output::{print, print_json};
-use crate::{files, units};
+use crate::{files, remedies, units};
 
 pub(crate) const LONG_ABOUT: &str = "Create an image: a persistent drive whose data is in the files of a directory.
 
@@ -70,6 +70,10 @@ struct Created<'a> {
 }
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
+    remedies::refuse_url(&args.directory, "give the directory of the new image; zonda serve then prints its URL")?;
+    if let Some(parent) = std::path::absolute(&args.directory).ok().as_deref().and_then(Path::parent) {
+        remedies::refuse_inside_image(parent, "choose a directory outside of it")?;
+    }
     let drive = drive(&args.profile, args.zones, args.zone_capacity, args.allocation.as_deref())?;
     create_image(&args.directory, &drive).map_err(failure)?;
     let geometry = drive.profile().geometry();
@@ -143,9 +147,15 @@ fn drive(
 pub(crate) fn in_words(error: &SpecError) -> Failure {
     match &error.source {
         ErrorSource::JobFile => {
-            let help = error.error.help.clone().unwrap_or_else(|| NUMBERS_HELP.to_owned());
+            let help = error.error.help.as_deref().map_or_else(|| NUMBERS_HELP.to_owned(), as_options);
             Failure::input(error.error.message.clone(), help)
         }
         ErrorSource::Profile { path, text } => Failure::in_experiment(error, path, text),
     }
+}
+
+/// Names the options that set keys of the profile instead of the keys.
+fn as_options(text: &str) -> String {
+    let options = [("geometry.zones", "--zones"), ("geometry.zone_capacity", "--zone-capacity")];
+    options.iter().fold(text.to_owned(), |text, (key, option)| text.replace(key, option))
 }

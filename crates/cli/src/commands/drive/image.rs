@@ -73,25 +73,31 @@ pub(super) fn show(directory: &Path, json: bool) -> Result<(), Failure> {
 
 /// Reads the state of an image. Nothing is written, and no process may be writing to the image.
 pub(crate) fn inspect(directory: &Path) -> Result<Inspection, Failure> {
-    inspect_or(directory, connect::failure)
+    inspect_or(directory, |directory, error| remedies::no_image(directory, error))
 }
 
-fn inspect_or(directory: &Path, refused: fn(DriveError) -> Failure) -> Result<Inspection, Failure> {
+/// The same for a check before an image is opened; `None` if it cannot be read, which opening it
+/// reports.
+pub(crate) fn peek(directory: &Path) -> Option<Inspection> {
+    zonda_image::inspect(&mut ImageDirectory::open_shared(directory).ok()?).ok()
+}
+
+fn inspect_or(directory: &Path, refused: fn(&Path, DriveError) -> Failure) -> Result<Inspection, Failure> {
     let mut files = look(directory, refused)?;
     zonda_image::inspect(&mut files).map_err(|error| unusable(directory, &error))
 }
 
-fn look(directory: &Path, refused: fn(DriveError) -> Failure) -> Result<ImageDirectory, Failure> {
-    let files = ImageDirectory::open_shared(directory).map_err(refused)?;
+fn look(directory: &Path, refused: fn(&Path, DriveError) -> Failure) -> Result<ImageDirectory, Failure> {
+    let files = ImageDirectory::open_shared(directory).map_err(|error| refused(directory, error))?;
     connect::warn_if_exposed(directory);
     Ok(files)
 }
 
 /// For commands that cannot use the drive through its server.
-fn refused(error: DriveError) -> Failure {
+fn refused(directory: &Path, error: DriveError) -> Failure {
     match error {
         error if error.is_in_use => Failure::input(error.message, IN_USE),
-        error if error.is_missing => Failure::input(error.message, NO_IMAGE),
+        error if error.is_missing => remedies::no_image(directory, DriveError { help: NO_IMAGE.to_owned(), ..error }),
         error => connect::failure(error),
     }
 }

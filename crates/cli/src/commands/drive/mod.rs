@@ -17,7 +17,7 @@ use zonda_ssd::profile::{Profile, SourceKind};
 use crate::errors::Failure;
 use crate::output::{Screen, print, print_json};
 use crate::table::Table;
-use crate::{files, units};
+use crate::{files, remedies, units};
 use derived::Derived;
 use values::Value;
 
@@ -26,6 +26,10 @@ const SHOW_EXAMPLES: &str = "Examples:
   zonda drive show ./mine.toml     check and show a profile of your own
   zonda drive show drives/a        show zones, wear and counters of an image
   zonda drive show tiny --json | jq '.values[] | select(.is_fitted)'";
+
+/// What the user can do with a drive that a server uses.
+const OF_URL: &str = "zonda zone report URL shows the zones of a served drive, and zonda status its state and wear; the files of an \
+                      image are read on the machine that stores them, in its directory";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DriveCommand {
@@ -79,11 +83,17 @@ pub(crate) fn run(command: &DriveCommand) -> Result<(), Failure> {
     match command {
         DriveCommand::Profiles { json } => profiles(*json),
         DriveCommand::Create(args) => create::run(args),
-        DriveCommand::Check { directory, json, quiet } => image::check(directory, *json, *quiet),
+        DriveCommand::Check { directory, json, quiet } => {
+            remedies::refuse_url(directory, OF_URL)?;
+            image::check(directory, *json, *quiet)
+        }
         DriveCommand::Fit(args) => fit::run(args),
         DriveCommand::Repair(args) => repair::run(args),
         DriveCommand::Show { profile, json } if Path::new(profile).is_dir() => image::show(Path::new(profile), *json),
-        DriveCommand::Show { profile, json } => show(profile, *json),
+        DriveCommand::Show { profile, json } => {
+            remedies::refuse_url(Path::new(profile), OF_URL)?;
+            show(profile, *json)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zonda_devices::repair_image;
+use zonda_devices::{DriveError, repair_image};
 use zonda_image::RepairReport;
 
 use super::image::NO_IMAGE;
@@ -108,7 +108,7 @@ pub(super) fn run(args: &RepairArgs) -> Result<(), Failure> {
     bar.finish();
     let report = report.map_err(|error| {
         if error.is_missing {
-            return Failure::input(error.message, NO_IMAGE);
+            return remedies::no_image(&args.directory, DriveError { help: NO_IMAGE.to_owned(), ..error });
         }
         connect::failure_without(error, &["zonda drive repair", "zonda zone"], "restore the image from a backup")
     })?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zonda_config::{ByteSize, Rate};
-use zonda_devices::{Location, NewVolume, VolumeRates};
+use zonda_devices::{Location, NewVolume, VolumeRates, is_volume, volume_of_image};
 use zonda_raid::{Level, Scheme, VolumeError};
 
 use super::reach::Reached;
@@ -92,8 +92,25 @@ fn level(text: &str) -> Result<LevelArg, VolumeError> {
         // "0+1" is another name of RAID 01.
         (Ok(level), _) => Ok(LevelArg { level, numbers: None }),
         (Err(_), Some(_)) => Ok(LevelArg { level: Level::ReedSolomon, numbers }),
+        (Err(_), None) if matches!(text, "10" | "1+0" | "raid10" | "RAID10") => Err(VolumeError::Config(
+            "level 10 is not supported: 01, a mirrored stripe, also stripes blocks and keeps copies".to_owned(),
+        )),
         (Err(error), None) => Err(error),
     }
+}
+
+/// Refuses images that are members of another volume before any image is opened for writing, which
+/// rewrites its files.
+fn refuse_members(members: &[Location], spares: &[Location]) -> Result<(), Failure> {
+    for location in members.iter().chain(spares) {
+        let Location::Image(directory) = location else { continue };
+        if let Some(volume) = volume_of_image(directory) {
+            let help = "name another drive; if the directory of that volume is lost, recreate it with zonda volume import; if that \
+                        volume is no longer needed, --force wipes the drive";
+            return Err(Failure::input(format!("{location} is not empty: it is {volume}"), help));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
@@ -121,6 +138,9 @@ pub(super) fn run(args: &CreateArgs) -> Result<(), Failure> {
             units::counted(u64::from(scheme.data), "data chunk")
         );
         return Err(Failure::input(message, "change --level, --data or --parity, or the number of members"));
+    }
+    if !args.force && !is_volume(&args.directory) {
+        refuse_members(&members, &spares)?;
     }
     let new = NewVolume {
         members,

@@ -1,12 +1,16 @@
 //! `zonda zone reset`, `finish`, `open` and `close`.
 
+use std::path::Path;
+
 use clap::Args;
 use serde::Serialize;
 use zonda_devices::{Connection, Location};
-use zonda_zoned::{Operation, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget};
+use zonda_image::{ImageSpec, Inspection};
+use zonda_zoned::{Operation, Status, ZoneAction, ZoneDescriptor, ZoneIndex, ZoneState, ZoneTarget, ZoneType};
 
 use super::{NO_ZONES, PlaceArgs, check_zone};
 use crate::commands::connect;
+use crate::commands::drive::image::peek;
 use crate::errors::Failure;
 use crate::output::{print, print_json};
 use crate::{remedies, units, zone_map};
@@ -120,6 +124,9 @@ pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
         let message = format!("zonda zone {} needs a zone", action.name());
         return Err(Failure::input(message, "add the number of a zone, or --all for all zones"));
     }
+    if let Location::Image(directory) = &location {
+        check_image(args, directory, action)?;
+    }
     if action == Action::Open && matches!(location, Location::Image(_)) {
         return Err(Failure::input(
             "zones of an image cannot stay open: they are closed when zonda zone exits",
@@ -147,6 +154,19 @@ pub(super) fn run(args: &ManageArgs, action: Action) -> Result<(), Failure> {
             format!("{} {are} now {result}: {zones}\n", units::counted(changed.len() as u64, "zone"))
         }
     })
+}
+
+/// Refuses what an image does not support before it is opened for writing, which rewrites its files.
+fn check_image(args: &ManageArgs, directory: &Path, action: Action) -> Result<(), Failure> {
+    let Some(Inspection { spec: ImageSpec { geometry, .. }, .. }) = peek(directory) else { return Ok(()) };
+    if let Some(zone) = args.zone {
+        check_zone(&geometry, zone)?;
+        if geometry.zone_type(ZoneIndex(zone)) == ZoneType::Conventional {
+            let message = format!("the drive refuses to {} zone {zone}, which is conventional", action.name());
+            return Err(Failure::input(message, action.remedy(ZoneState::NotWritePointer)));
+        }
+    }
+    if args.force { Ok(()) } else { remedies::refuse_member_image(directory, OF_MEMBER) }
 }
 
 /// Carries out the action, and returns the zones whose state has changed.

@@ -204,6 +204,12 @@ fn check_zone(geometry: &Geometry, zone: u32) -> Result<(), Failure> {
     if zone < geometry.zone_count {
         return Ok(());
     }
+    if geometry.zone_count == 1 && geometry.conventional_zone_count == 1 {
+        return Err(Failure::input(
+            format!("zone {zone} does not exist: the namespace is conventional and has no zones"),
+            "a volume or a conventional namespace is written at any address: no command for zones applies to it",
+        ));
+    }
     let help = match geometry.zone_count {
         1 => "the only zone is 0".to_owned(),
         zones => format!("choose a zone from 0 to {}", zones - 1),
@@ -232,7 +238,9 @@ fn table(descriptors: &[ZoneDescriptor], geometry: &Geometry) -> Table {
     let mut table = Table::new(&[">zone", "state", ">start", ">capacity", ">write pointer", ">written"]);
     for descriptor in descriptors {
         let zone = Zone::of(descriptor, geometry);
-        let written = zone_map::written_blocks(descriptor);
+        // A conventional zone has no write pointer.
+        let is_sequential = descriptor.zone_type == ZoneType::SequentialWriteRequired;
+        let written = zone_map::written_blocks(descriptor).filter(|_| is_sequential);
         table.row(&[
             zone.zone.to_string(),
             zone.state,
