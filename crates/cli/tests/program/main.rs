@@ -14,6 +14,7 @@ mod first_steps;
 mod fit;
 mod images;
 mod lab;
+mod misplaced;
 mod ownership;
 mod read_only;
 mod refused;

@@ -72,8 +72,11 @@ fn a_server_that_does_not_start_closes_its_images_cleanly() {
     let refused = refused_to_serve(&directory, &["drives/a", "--nbd", "unix:s"]);
     assert!(refused.contains("nothing can be exported over NBD: all namespaces are zoned"), "{refused}");
     let holder = super::server::Server::start(&directory, &["d"]);
-    let refused = refused_to_serve(&directory, &["drives/a", "plain", "vol", "d"]);
-    assert!(refused.contains("in use"), "{refused}");
+    for images in [&["drives/a", "plain", "vol", "d"][..], &["vol", "d"]] {
+        let refused = refused_to_serve(&directory, images);
+        assert!(refused.contains("in use"), "{refused}");
+        assert_eq!(epoch(&directory), before, "volumes are assembled last");
+    }
     holder.stop();
     for image in ["drives/a", "plain", "a", "b", "c"] {
         assert!(is_clean(&directory, image), "{image}");
@@ -118,6 +121,10 @@ fn a_refused_request_does_not_assemble_a_volume() {
         assert!(refused.contains(words), "{arguments:?}: {refused}");
         assert_eq!(epoch(&directory), before, "{arguments:?}");
     }
+    let zones = file(&directory, "zones.toml", "[[job]]\noperation = \"randwrite\"\nzones = 1\noperations = 1\n");
+    let refused = refused_in(&directory, &["bench", "--target", "vol", &zones, "--yes"]);
+    assert!(refused.contains("zone 1 does not exist: the namespace is conventional"), "{refused}");
+    assert_eq!(epoch(&directory), before);
     let stopped = output_in(&directory, &["volume", "scrub", "vol", "--stop"]);
     assert!(stopped.contains("no scrub was in progress"), "{stopped}");
     assert_eq!(epoch(&directory), before);

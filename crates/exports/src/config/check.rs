@@ -58,6 +58,9 @@ impl ServerSpec {
             Some(listen) => listen_addresses(listen)?,
         };
         let http = self.server.http.as_ref().map(http_address).transpose()?;
+        if let (Some(place), Some(http)) = (&self.server.http, http) {
+            http_differs(place, http, &listen)?;
+        }
         if self.subsystem.is_empty() {
             return Err(ConfigError::new("no subsystem is configured").help(MUST_CONTAIN).into());
         }
@@ -151,6 +154,15 @@ fn listen_addresses(listen: &Spanned<ListenSpec>) -> Result<Vec<SocketAddr>, Con
         return Err(ConfigError::at(listen, "no address to listen on").help("add one, such as \"0.0.0.0:4420\""));
     }
     texts.iter().map(|text| address(listen, text)).collect()
+}
+
+/// Refuses an address for both HTTP and NVMe/TCP.
+fn http_differs(place: &Spanned<String>, http: SocketAddr, listen: &[SocketAddr]) -> Result<(), ConfigError> {
+    if http.port() == 0 || !listen.contains(&http) {
+        return Ok(());
+    }
+    let error = ConfigError::at(place, format!("listen and http of [server] use the same address, {http}"));
+    Err(error.help(format!("choose another port for one of them, such as http = \"{}:9420\"", http.ip())))
 }
 
 /// Refuses an address for both NVMe/TCP and NBD.

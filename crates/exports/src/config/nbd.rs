@@ -131,6 +131,15 @@ pub fn nbd_address(text: &str, base: &Path) -> Result<Address, (String, String)>
     if let Ok(ip) = bare.parse::<IpAddr>() {
         return Ok(Address::Tcp(SocketAddr::new(ip, NBD_PORT_DEFAULT)));
     }
+    if let Some((scheme, rest)) = text.split_once("://") {
+        // A URI of an export: its host and port are the address.
+        let address = rest.split(['/', '?']).next().filter(|address| !address.is_empty());
+        let help = match address {
+            Some(address) => format!("write {address}, without {scheme}://"),
+            None => LISTEN_FORMS.to_owned() + "; for a Unix socket, write unix:PATH",
+        };
+        return Err((format!("\"{text}\" is a URI, and not HOST or HOST:PORT"), help));
+    }
     if text.contains('/') {
         let help = format!("for a Unix socket, write unix:{text}; for TCP, {LISTEN_FORMS}");
         return Err((format!("\"{text}\" is a path, and not HOST or HOST:PORT"), help));

@@ -1,7 +1,7 @@
 //! The tables of `zonda.toml`, as parsed.
 
-use serde::Deserialize;
-use zonda_config::{ByteSize, Spanned, TimeSpan, unplaced};
+use serde::{Deserialize, Deserializer};
+use zonda_config::{ByteSize, Spanned, TimeSpan, one_word, unplaced};
 use zonda_ssd::description::DriveSpec;
 
 use super::{NQN_PREFIX, NbdSpec};
@@ -79,8 +79,7 @@ pub enum TimingSpec {
 }
 
 /// An I/O scheduler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SchedulerSpec {
     /// Commands are submitted in the order of their arrival.
     #[default]
@@ -88,6 +87,12 @@ pub enum SchedulerSpec {
     /// As the Linux scheduler of that name: reads first, deadlines, one write at a time to each
     /// sequential zone.
     MqDeadline,
+}
+
+impl<'de> Deserialize<'de> for SchedulerSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SchedulerSpec, D::Error> {
+        one_word(deserializer, &[("none", SchedulerSpec::None), ("mq-deadline", SchedulerSpec::MqDeadline)])
+    }
 }
 
 /// Digests over PDU headers and data (NVMe/TCP Transport 1.0, section 3.3.2).

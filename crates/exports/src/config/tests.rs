@@ -119,6 +119,21 @@ fn a_namespace_has_a_scheduler_unless_it_is_a_volume() {
 }
 
 #[test]
+fn a_scheduler_that_is_not_a_word_is_refused_with_the_words() {
+    for (value, found) in [
+        ("{ policy = \"mq-deadline\", in_flight = 3 }", "a table"),
+        ("{ in_flight = 3 }", "a table"),
+        ("{ mq-deadline = 3 }", "a table"),
+        ("3", "3"),
+    ] {
+        let text = format!("{ONE}scheduler = {value}\n");
+        let error = parse(&text).expect_err("not a word");
+        assert_eq!(error.message, format!("\"scheduler\" must be \"none\" or \"mq-deadline\", not {found}"));
+        assert_eq!(error.span.map(|span| text[span].to_owned()).as_deref(), Some(value));
+    }
+}
+
+#[test]
 fn a_namespace_of_an_image_is_read_only_if_configured() {
     let text = format!("{ONE}read_only = true\n[[subsystem.namespace]]\nimage = \"b\"\nread_only = false\n");
     let plan = parse(&text).expect("a valid file");

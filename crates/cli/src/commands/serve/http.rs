@@ -44,26 +44,24 @@ pub(super) struct ControlPlane {
     runtime: Runtime,
     terminate: Signal,
     interrupt: Signal,
-    /// SIGHUP, and who reloads the configuration then.
-    hangup: Option<(Signal, Sender<()>)>,
+    hangup: Signal,
+    /// Reloads the configuration on SIGHUP; `None` if the server has no configuration file.
+    reload: Option<Sender<()>>,
     /// The control sockets of volumes.
     controls: Vec<Control>,
 }
 
 impl ControlPlane {
-    /// Installs handlers for SIGTERM and SIGINT, for SIGHUP if the configuration can be reloaded,
-    /// and opens the control sockets.
+    /// Installs handlers for SIGTERM, SIGINT and SIGHUP, and opens the control sockets.
     pub(super) fn new(volumes: &[PathBuf], handle: &Handle, reload: Option<Sender<()>>) -> io::Result<ControlPlane> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let inside = runtime.enter();
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let hangup = match reload {
-            Some(reload) => Some((signal(SignalKind::hangup())?, reload)),
-            None => None,
-        };
+        // Without a handler SIGHUP would end the process and leave the drives open.
+        let hangup = signal(SignalKind::hangup())?;
         let controls = volumes.iter().map(|volume| Control::listen(volume, handle)).collect::<Result<_, _>>()?;
         drop(inside);
-        Ok(ControlPlane { runtime, terminate, interrupt, hangup, controls })
+        Ok(ControlPlane { runtime, terminate, interrupt, hangup, reload, controls })
     }
 
     /// Answers HTTP requests until the server has stopped; the first signal stops the server.
@@ -75,7 +73,7 @@ impl ControlPlane {
         mut stopped: oneshot::Receiver<()>,
         on_signal: impl FnOnce(),
     ) -> io::Result<Ended> {
-        let ControlPlane { runtime, mut terminate, mut interrupt, mut hangup, controls: _controls } = self;
+        let ControlPlane { runtime, mut terminate, mut interrupt, mut hangup, reload, controls: _controls } = self;
         runtime.block_on(async {
             if let Some(listener) = listener {
                 listener.set_nonblocking(true)?;
@@ -85,10 +83,12 @@ impl ControlPlane {
             }
             loop {
                 tokio::select! {
+                    // A SIGHUP that was followed by SIGTERM is handled first.
+                    biased;
                     _ = &mut stopped => return Ok(Ended::Stopped),
+                    _ = hangup.recv() => hung_up(reload.as_ref()),
                     _ = terminate.recv() => break,
                     _ = interrupt.recv() => break,
-                    () = hung_up(&mut hangup) => {}
                 }
             }
             on_signal();
@@ -104,15 +104,14 @@ impl ControlPlane {
     }
 }
 
-/// Requests a reload for each SIGHUP; never returns if the configuration cannot be reloaded.
-async fn hung_up(hangup: &mut Option<(Signal, Sender<()>)>) {
-    match hangup {
-        Some((signal, reload)) => {
-            signal.recv().await;
+/// Requests a reload, if there is a configuration file.
+fn hung_up(reload: Option<&Sender<()>>) {
+    match reload {
+        Some(reload) => {
             // The thread that reloads lives as long as this.
             let _ = reload.send(());
         }
-        None => std::future::pending().await,
+        None => tracing::info!("SIGHUP: no configuration file to read again, and the server continues"),
     }
 }
 

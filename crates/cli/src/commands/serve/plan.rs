@@ -16,7 +16,7 @@ use zonda_ssd::description::DrivePlan;
 use super::{ServeArgs, TimingArg};
 use crate::commands::drive::create;
 use crate::errors::Failure;
-use crate::files;
+use crate::{files, remedies};
 
 /// The image that is served by default.
 const DEFAULT_IMAGE: &str = "zonda-drive";
@@ -144,6 +144,7 @@ fn subsystem_of(image: &Path, args: &ServeArgs) -> Result<SubsystemSpec, Failure
         };
         Failure::input(what, format!("check the path, or create an image with zonda drive create {shown}"))
     })?;
+    remedies::refuse_incomplete_image(image)?;
     let name = whole.file_name().map_or_else(|| "drive".into(), |name| name.to_string_lossy().into_owned());
     let path = image.to_str().ok_or_else(|| {
         Failure::input(format!("path {} is not valid UTF-8", image.display()), "rename the directory")
