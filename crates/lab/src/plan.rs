@@ -70,6 +70,7 @@ pub struct ResultPlan {
     pub(crate) of: Selector,
     pub(crate) over: Option<Selector>,
     pub(crate) take: Option<TakeSpec>,
+    pub(crate) affected: Option<f64>,
 }
 
 /// A number of the measured curves, or a whole curve.
@@ -181,6 +182,13 @@ impl ResultPlan {
             ));
         }
         let take = spec.take.as_ref().map(|take| *take.get_ref());
+        let affected = spec.affected.as_ref().map(|share| *share.get_ref());
+        if let Some(place) = spec.affected.as_ref()
+            && !(over.is_some() && affected.is_some_and(|share| share > 0.0 && share <= 1.0))
+        {
+            let error = ConfigError::at(place, "\"affected\" is a share of the requests of a ratio");
+            return Err(error.help("write a number above 0, at most 1, and add \"over\""));
+        }
         check_unit(place, &of, take, parts)?;
         Ok(ResultPlan {
             id: spec.id.clone(),
@@ -196,6 +204,7 @@ impl ResultPlan {
             of,
             over,
             take,
+            affected,
         })
     }
 }

@@ -175,6 +175,9 @@ pub(crate) struct ResultSpec {
     /// Whether an unpublished parameter of the workload was chosen near this result.
     #[serde(default)]
     pub(crate) load_chosen: bool,
+    /// The share of the requests in which `of` and `over` differ, for a ratio of rates with one
+    /// request outstanding; the result is the ratio of these requests alone.
+    pub(crate) affected: Option<Spanned<f64>>,
     /// Whether the published value is an upper bound: lower values are met.
     #[serde(default)]
     pub(crate) at_most: bool,
