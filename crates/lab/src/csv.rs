@@ -18,7 +18,7 @@ pub fn csv(experiment: &LabExperiment, outcome: &Outcome) -> String {
                     "{series},{x},{},{},{},{value},{},{},{}\n",
                     field(&metric.name),
                     field(&metric.unit),
-                    seed + 1,
+                    point.first_seed().wrapping_add(seed as u64),
                     measured.warm_up_ns,
                     measured.time_ns,
                     measured.is_steady,

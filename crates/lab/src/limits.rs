@@ -1,5 +1,7 @@
 //! Limits of experiments.
 
+/// Default first seed of a point: the default of `seed` in `[run]`.
+pub const FIRST_SEED_DEFAULT: u64 = 1;
 /// Default number of runs of each point.
 pub const SEEDS_DEFAULT: u32 = 3;
 /// Maximum number of runs of each point.

@@ -7,7 +7,7 @@ use zonda_workload::JobResult;
 
 use crate::expand::RawPoint;
 use crate::host::{Clock, HostTimes};
-use crate::limits::{PILOT_SAMPLES, STRETCH_MAX};
+use crate::limits::{FIRST_SEED_DEFAULT, PILOT_SAMPLES, STRETCH_MAX};
 use crate::steady::{WarmUp, warm_up};
 use crate::{Estimate, Metric};
 
@@ -20,6 +20,7 @@ pub struct Point {
     pub x: usize,
     text: String,
     experiment: Experiment,
+    first_seed: u64,
 }
 
 /// The measurements of the runs of a point.
@@ -45,8 +46,10 @@ impl Point {
     /// An error in the job file of this point. Its position is in [`Point::text`].
     pub(crate) fn new(raw: &RawPoint, profiles: &Profiles<'_>) -> Result<Point, PointError> {
         let text = toml::to_string(&raw.table).expect("a parsed table can be serialized");
+        let seed = raw.table.get("run").and_then(|run| run.get("seed")).and_then(toml::Value::as_integer);
+        let first_seed = seed.map_or(FIRST_SEED_DEFAULT, i64::cast_unsigned);
         match Experiment::parse(&text, profiles) {
-            Ok(experiment) => Ok(Point { series: raw.series, x: raw.x, text, experiment }),
+            Ok(experiment) => Ok(Point { series: raw.series, x: raw.x, text, experiment, first_seed }),
             Err(error) => Err(PointError { error: Box::new(error), text }),
         }
     }
@@ -63,12 +66,19 @@ impl Point {
         &self.experiment
     }
 
-    /// Runs it with seeds from 1 to `seeds`. The first run, which is not counted, determines the
+    /// The first seed: `seed` of `[run]`. The others follow it.
+    #[must_use]
+    pub fn first_seed(&self) -> u64 {
+        self.first_seed
+    }
+
+    /// Runs it with `seeds` seeds from [`Point::first_seed`] on. The first run, which is not counted, determines the
     /// length of the warm-up; if it was too short, it is repeated with twice the length.
     ///
     /// Without a clock, figures of the host have no values.
     #[must_use]
     pub fn measure(&self, metrics: &[Metric], seeds: u32, clock: Option<Clock<'_>>) -> Measurement {
+        let seeds = (self.first_seed, seeds);
         let measured = |experiment, times| measured(metrics, seeds, experiment, times, clock);
         let Some(TimeSpan(time_ns)) = self.experiment.time() else {
             return measured(self.experiment.clone(), (0, 0, true));
@@ -78,7 +88,7 @@ impl Point {
         let mut factor = 1;
         while factor <= STRETCH_MAX {
             stretched_ns = time_ns * factor;
-            let pilot = self.with_times(stretched_ns, 0, stretched_ns / PILOT_SAMPLES).with_seed(1);
+            let pilot = self.with_times(stretched_ns, 0, stretched_ns / PILOT_SAMPLES).with_seed(self.first_seed);
             warm = warm_up(&pilot.run(&mut |_| {}).run);
             if warm != WarmUp::NotSeen {
                 break;
@@ -99,10 +109,10 @@ impl Point {
     }
 }
 
-/// Measures an experiment with each seed.
+/// Measures an experiment with each seed, from the first seed and their number.
 fn measured(
     metrics: &[Metric],
-    seeds: u32,
+    (first_seed, seeds): (u64, u32),
     experiment: Experiment,
     (warm_up_ns, time_ns, is_steady): (u64, u64, bool),
     clock: Option<Clock<'_>>,
@@ -110,7 +120,7 @@ fn measured(
     let mut values: Vec<Option<Vec<f64>>> = vec![Some(Vec::with_capacity(seeds as usize)); metrics.len()];
     let (mut errors, mut failure) = (0, None);
     let mut experiment = experiment;
-    for seed in 1..=u64::from(seeds) {
+    for seed in (0..u64::from(seeds)).map(|place| first_seed.wrapping_add(place)) {
         experiment = experiment.with_seed(seed);
         let result: ExperimentResult = experiment.run(&mut |_| {});
         let figures = metrics.iter().flat_map(Metric::host_figures);

@@ -131,6 +131,23 @@ fn a_metric_of_a_job_that_does_not_run_has_no_value() {
 }
 
 #[test]
+fn the_seed_of_the_file_is_the_first_of_the_seeds() {
+    let rows_of_seed_2 = |seed: &str| {
+        let text = SWEEP.replace("[run]\ntime = \"20 ms\"\n", seed).replace("\"randread\"\n", "\"randread\"\noperations = 200\n");
+        let text = text.replace("\"append\"\n", "\"append\"\noperations = 200\n");
+        let experiment = LabExperiment::parse("sweep", &text, &PROFILES).expect("the file is right");
+        let measure = |point: &zonda_lab::Point| point.measure(&experiment.metrics, experiment.seeds, None);
+        let outcome = Outcome { measurements: experiment.points.iter().map(measure).collect() };
+        let table = csv(&experiment, &outcome);
+        let of_seed_2 = table.lines().filter(|line| line.split(',').nth(4) == Some("2"));
+        of_seed_2.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (from_1, from_2) = (rows_of_seed_2(""), rows_of_seed_2("[run]\nseed = 2\n"));
+    assert!(from_1.len() > 20, "{from_1:?}");
+    assert_eq!(from_1, from_2, "the second of two seeds is the first from 2 on");
+}
+
+#[test]
 fn completions_before_the_steady_state_are_excluded() {
     let (_, outcome) = measured();
     for measurement in &outcome.measurements {
