@@ -27,9 +27,8 @@ pub struct Row {
     pub at_least: bool,
     /// Whether the result is met.
     pub met: bool,
-    /// Whether a value of the profile was fitted to or derived from this result, or a parameter of
-    /// the workload chosen near it; otherwise the result is a prediction. [`Row::basis`] has the
-    /// details.
+    /// Whether something was set with this result or another one of the same figure in view;
+    /// otherwise the result is a prediction. [`Row::basis`] has the details.
     pub fitted: bool,
     /// Why it is not met; empty if it is.
     pub note: String,
@@ -56,8 +55,7 @@ impl Row {
         let met = error.is_some_and(|error| {
             (plan.at_least || error <= plan.tolerance) && (plan.at_most || error >= -plan.tolerance)
         });
-        let chosen = if plan.load_chosen { Basis::Chosen } else { Basis::Predicted };
-        let basis = experiment.basis(&plan.id).max(chosen);
+        let basis = experiment.basis(plan);
         let note = match (met, ours) {
             (true, _) => String::new(),
             (false, None) => "the runs produced no value".to_owned(),

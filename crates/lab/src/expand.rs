@@ -135,7 +135,7 @@ pub(crate) fn notation(value: &Value) -> String {
 
 /// Sets `drive.profile`, `drive.set.flash.erase`, `run.time`, `store.operations`, `volume.fill`,
 /// `job.readers.zones`, `job.*.block_size` or `jobs`.
-fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), ConfigError> {
+pub(crate) fn put(table: &mut Table, key: &Spanned<String>, value: Value) -> Result<(), ConfigError> {
     let path = key.get_ref().as_str();
     if path == JOBS {
         table.insert(JOBS.to_owned(), value);

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
 use zonda_config::{ConfigError, Spanned, did_you_mean_help, parse_with};
-use zonda_ssd::profile::SourceKind;
 use zonda_stack::Profiles;
 
-use crate::expand::{expand, notation};
-use crate::limits::{METRICS_MAX, POINTS_MAX};
+use crate::expand::{RawPoint, expand, notation};
+use crate::limits::{FIRST_SEED_DEFAULT, METRICS_MAX, POINTS_MAX};
+use crate::open::{OpenLoad, Variation};
 use crate::plan::{PlotPlan, PublishedCurve, ResultPlan};
 use crate::point::{Point, PointError};
 use crate::spec::{ContradictionSpec, FileSpec, ScaleSpec, checked_seeds};
-use crate::{Metric, papers};
+use crate::{Metric, Paper, papers};
 
 /// A validated experiment.
 #[derive(Clone, Debug)]
@@ -45,6 +44,8 @@ pub struct LabExperiment {
     pub results: Vec<ResultPlan>,
     /// Published values that contradict each other.
     pub contradictions: Vec<ContradictionSpec>,
+    /// Loads that the paper leaves open.
+    pub open: Vec<OpenLoad>,
     /// The points, curve by curve, each at all values of x.
     pub points: Vec<Point>,
 }
@@ -90,6 +91,24 @@ impl LabExperiment {
     /// # Errors
     /// The first error.
     pub fn parse(id: &str, text: &str, profiles: &Profiles<'_>) -> Result<LabExperiment, LabError> {
+        Ok(LabExperiment::parse_varied(id, text, profiles, None)?.expect("without a variation there are all points"))
+    }
+
+    /// The experiment with another value of an open load; `None` if no point has one, because there
+    /// is no smaller one.
+    ///
+    /// # Errors
+    /// If a point is invalid with this value.
+    pub fn varied(&self, variation: &Variation, profiles: &Profiles<'_>) -> Result<Option<LabExperiment>, LabError> {
+        LabExperiment::parse_varied(&self.id, &self.text, profiles, Some(variation))
+    }
+
+    fn parse_varied(
+        id: &str,
+        text: &str,
+        profiles: &Profiles<'_>,
+        variation: Option<&Variation>,
+    ) -> Result<Option<LabExperiment>, LabError> {
         let must_contain = "an experiment needs a title, the tables [drive] and [[job]] of a job file, and at least one [[metric]], and \
                             can vary parameters in [x] and [[series]]";
         let spec: FileSpec = parse_with(text, must_contain)?;
@@ -111,8 +130,20 @@ impl LabExperiment {
         let published =
             spec.published.iter().map(|curve| PublishedCurve::new(curve, parts)).collect::<Result<_, _>>()?;
         let results = spec.result.iter().map(|result| ResultPlan::new(result, parts)).collect::<Result<_, _>>()?;
-        let points = points_of(&spec, x.as_ref(), &series, profiles)?;
-        Ok(LabExperiment {
+        let mut raw = expand(&spec)?;
+        let tables: Vec<&toml::Table> = raw.iter().map(|raw| &raw.table).collect();
+        let open = spec.open.iter().map(|open| OpenLoad::new(open, &spec, &tables)).collect::<Result<_, _>>()?;
+        if let Some(variation) = variation {
+            let mut has_changed = false;
+            for point in &mut raw {
+                has_changed |= variation.apply(&mut point.table)?;
+            }
+            if !has_changed {
+                return Ok(None);
+            }
+        }
+        let points = points_of(&raw, x.as_ref(), &series, profiles)?;
+        Ok(Some(LabExperiment {
             id: id.to_owned(),
             title: spec.title,
             paper,
@@ -127,55 +158,43 @@ impl LabExperiment {
             published,
             results,
             contradictions: spec.contradiction,
+            open,
             points,
-        })
+        }))
+    }
+
+    /// The same experiment with only the points that some of its results need, by their indices.
+    #[must_use]
+    pub fn for_results(mut self, results: &[usize]) -> LabExperiment {
+        let plans: Vec<&ResultPlan> = results.iter().map(|result| &self.results[*result]).collect();
+        self.points.retain(|point| plans.iter().any(|plan| plan.needs(point.series, point.x)));
+        self
+    }
+
+    /// The first seed of its points.
+    #[must_use]
+    pub fn first_seed(&self) -> u64 {
+        self.points.first().map_or(FIRST_SEED_DEFAULT, Point::first_seed)
+    }
+
+    /// Whether a result is a time of the machine that runs the model.
+    #[must_use]
+    pub fn is_of_host(&self, result: &ResultPlan) -> bool {
+        result.metrics().any(|metric| self.metrics[metric].host_figures().next().is_some())
+    }
+
+    /// The paper or set that it belongs to: it names it, and its id begins with the key, so that a
+    /// modified copy under another name does not count.
+    #[must_use]
+    pub fn paper_of(&self) -> Option<&'static Paper> {
+        let is_named_for = |key: &str| self.id.strip_prefix(key).is_some_and(|rest| rest.starts_with('-'));
+        papers::PAPERS.iter().find(|paper| self.paper.as_deref() == Some(paper.key) && is_named_for(paper.key))
     }
 
     /// The names of the profiles of its drives.
     #[must_use]
     pub fn profiles(&self) -> BTreeSet<&str> {
         self.points.iter().map(|point| point.experiment().drive().profile().name.as_str()).collect()
-    }
-
-    /// How the profiles of its drives depend on the published result `id`.
-    #[must_use]
-    pub fn basis(&self, id: &str) -> Basis {
-        let sources = self.points.iter().flat_map(|point| point.experiment().drive().profile().sources.iter());
-        let of_result = sources.filter(|(_, source)| source.results().iter().any(|of| of == id));
-        let bases = of_result.map(|(_, source)| match source.kind() {
-            SourceKind::Fitted => Basis::Fitted,
-            SourceKind::Derived => Basis::Derived,
-            SourceKind::Given | SourceKind::Assumed => Basis::Predicted,
-        });
-        bases.max().unwrap_or(Basis::Predicted)
-    }
-}
-
-/// How the profile of a drive depends on a result; a dependent result is weak evidence for the
-/// model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Basis {
-    /// No dependency: the model predicts the result.
-    Predicted,
-    /// An unpublished parameter of the workload was chosen near the result.
-    Chosen,
-    /// A value of the profile was computed from the result, without running the model.
-    Derived,
-    /// A value of the profile was chosen by running the model until it met the result.
-    Fitted,
-}
-
-impl Basis {
-    /// The name of the basis.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Basis::Predicted => "predicted",
-            Basis::Chosen => "load chosen",
-            Basis::Derived => "derived",
-            Basis::Fitted => "fitted",
-        }
     }
 }
 
@@ -244,12 +263,11 @@ fn metrics_of(spec: &FileSpec) -> Result<Vec<Metric>, ConfigError> {
 }
 
 fn points_of(
-    spec: &FileSpec,
+    raw: &[RawPoint],
     x: Option<&XAxis>,
     series: &[String],
     profiles: &Profiles<'_>,
 ) -> Result<Vec<Point>, LabError> {
-    let raw = expand(spec)?;
     if raw.len() > POINTS_MAX {
         let error = ConfigError::new(format!("too many configurations: {}", raw.len()));
         return Err(error.help(format!("at most {POINTS_MAX} are allowed")).into());

@@ -56,6 +56,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod basis;
 mod catalogue;
 mod compare;
 mod csv;
@@ -67,6 +68,7 @@ mod host;
 mod lab_file;
 pub mod limits;
 mod metric;
+mod open;
 mod outcome;
 mod page;
 mod papers;
@@ -75,13 +77,15 @@ mod point;
 mod spec;
 mod steady;
 
+pub use basis::Basis;
 pub use catalogue::{builtin, builtin_ids, builtin_text};
 pub use compare::Row;
 pub use csv::csv;
 pub use estimate::Estimate;
 pub use host::{Clock, HostTimes};
-pub use lab_file::{Basis, LabError, LabExperiment, XAxis};
+pub use lab_file::{LabError, LabExperiment, XAxis};
 pub use metric::Metric;
+pub use open::{OpenLoad, Variation};
 pub use outcome::Outcome;
 pub use page::{PageFile, site};
 pub use papers::{PAPERS, Paper};

@@ -61,6 +61,8 @@ pub struct ResultPlan {
     pub kind: KindSpec,
     /// Whether an unpublished parameter of the workload was chosen near this result.
     pub load_chosen: bool,
+    /// The structure or the value of the model that was chosen with this result in view.
+    pub model_chosen: Option<String>,
     /// Whether the published value is an upper bound: lower values are met.
     pub at_most: bool,
     /// Whether the published value is a lower bound.
@@ -198,6 +200,7 @@ impl ResultPlan {
             tolerance: spec.tolerance,
             kind: spec.kind,
             load_chosen: spec.load_chosen,
+            model_chosen: spec.model_chosen.clone(),
             at_most: spec.at_most,
             at_least: spec.at_least,
             miss: spec.miss.clone(),
@@ -206,6 +209,20 @@ impl ResultPlan {
             take,
             affected,
         })
+    }
+}
+
+impl ResultPlan {
+    /// Whether it needs the measurements of the curve `series` at the value of x with index `x`.
+    pub(crate) fn needs(&self, series: usize, x: usize) -> bool {
+        let selectors = [Some(&self.of), self.over.as_ref()].into_iter().flatten();
+        let mut of_series = selectors.filter(|selector| selector.series == series);
+        of_series.any(|selector| !matches!(selector.reduce, Reduce::At(at) if at != x))
+    }
+
+    /// The indices of its metrics.
+    pub(crate) fn metrics(&self) -> impl Iterator<Item = usize> {
+        [Some(&self.of), self.over.as_ref()].into_iter().flatten().map(|selector| selector.metric)
     }
 }
 

@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use zonda_config::{ConfigError, Spanned};
 
 use crate::limits::{SEEDS_DEFAULT, SEEDS_MAX};
+use crate::open::OpenSpec;
 
 /// The file: the drive and the workload of a job file, varied parameters, metrics and results.
 #[derive(Clone, Debug, Deserialize)]
@@ -42,6 +43,8 @@ pub(crate) struct FileSpec {
     pub(crate) result: Vec<Spanned<ResultSpec>>,
     #[serde(default)]
     pub(crate) contradiction: Vec<ContradictionSpec>,
+    #[serde(default)]
+    pub(crate) open: Vec<OpenSpec>,
 }
 
 /// `[statistics]`: the number of runs of each point.
@@ -175,6 +178,9 @@ pub(crate) struct ResultSpec {
     /// Whether an unpublished parameter of the workload was chosen near this result.
     #[serde(default)]
     pub(crate) load_chosen: bool,
+    /// The structure or the value of the model that was chosen with this result in view, if it is
+    /// not among the sources of the profile.
+    pub(crate) model_chosen: Option<String>,
     /// The share of the requests in which `of` and `over` differ, for a ratio of rates with one
     /// request outstanding; the result is the ratio of these requests alone.
     pub(crate) affected: Option<Spanned<f64>>,

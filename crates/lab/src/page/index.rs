@@ -82,8 +82,9 @@ fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
     [
         "<dl class=\"cards\">\n".to_owned(),
         card("Device results met", &met_of(None), "within the allowed error of each"),
-        card("Predicted, met", &met_of(Some(Basis::Predicted)), "no value of the model depends on them"),
-        card("Load chosen, met", &met_of(Some(Basis::Chosen)), "a parameter of the workload was chosen near them"),
+        card("Predicted, met", &met_of(Some(Basis::Predicted)), "nothing was set with them or their figure in view"),
+        card("Chosen, met", &met_of(Some(Basis::Chosen)), "a load or a structure was chosen near them"),
+        card("Same figure, met", &met_of(Some(Basis::SameFigure)), "a value of the model depends on their figure"),
         card("Derived, met", &met_of(Some(Basis::Derived)), "a value of the model was computed from them"),
         card("Fitted, met", &met_of(Some(Basis::Fitted)), "a value of the model was chosen to meet them"),
         card("Experiments", &count(of_papers.len() as u64), &places),

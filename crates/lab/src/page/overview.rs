@@ -142,10 +142,18 @@ fn axis(reach: f64, bottom: f64, at: impl Fn(f64) -> f64) -> String {
 /// The legend.
 fn legend(device: &[Found<'_>], beyond: usize) -> String {
     let meaning = [
-        (Basis::Predicted, "No value of the drive model depends on this result: the model predicts it."),
+        (
+            Basis::Predicted,
+            "Nothing was set with this result or another one of the same figure in view: the model predicts it.",
+        ),
         (
             Basis::Chosen,
-            "No value of the drive model depends on it, but an unpublished parameter of the workload was chosen near it.",
+            "No value of the drive model depends on it, but an unpublished parameter of the workload, or a structure of \
+             the model, was chosen with it in view.",
+        ),
+        (
+            Basis::SameFigure,
+            "A value of the drive model was derived from another result of the same figure, or fitted to it.",
         ),
         (Basis::Derived, "A value of the drive model was computed from this result, without running the model."),
         (

@@ -85,7 +85,7 @@ pub(super) fn verdict(met: bool) -> &'static str {
 /// The marker of each basis as an SVG element, with a width of about two units.
 pub(super) fn marker(basis: Basis, x: f64, y: f64, radius: f64) -> String {
     let class = match basis {
-        Basis::Chosen => "chosen",
+        Basis::SameFigure => "same-figure",
         basis => basis.name(),
     };
     match basis {
@@ -104,6 +104,13 @@ pub(super) fn marker(basis: Basis, x: f64, y: f64, radius: f64) -> String {
                 x - half,
                 y - half,
                 side = 2.0 * half
+            )
+        }
+        Basis::SameFigure => {
+            let half = radius * 0.8;
+            let (left, right, top, bottom) = (x - half, x + half, y - half, y + half);
+            format!(
+                "<path class=\"{class}\" d=\"M{left:.1} {top:.1}L{right:.1} {bottom:.1}M{left:.1} {bottom:.1}L{right:.1} {top:.1}\"/>"
             )
         }
         Basis::Fitted => {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use zonda_lab::{KindSpec, LabExperiment, PAPERS, builtin, builtin_ids};
+use zonda_lab::{Basis, KindSpec, LabExperiment, PAPERS, builtin, builtin_ids};
 use zonda_profiles::{BUILTIN, builtin_names, builtin_text};
 use zonda_ssd::profile::Profile;
 use zonda_stack::Profiles;
@@ -59,6 +59,41 @@ fn profiles_depend_only_on_results_about_drives() {
         let profile = Profile::parse(builtin_text(name).expect("it is built in")).expect("built-in profiles are right");
         for id in profile.results_used() {
             assert_eq!(kinds.get(id), Some(&KindSpec::Device), "{name} rests on {id}");
+        }
+    }
+}
+
+#[test]
+fn only_results_about_which_nothing_was_set_are_predictions() {
+    let all = all();
+    let basis = |id: &str| {
+        let of = |experiment: &LabExperiment| {
+            let plan = experiment.results.iter().find(|result| result.id == id)?;
+            Some(experiment.basis(plan))
+        };
+        all.iter().find_map(of).unwrap_or_else(|| panic!("there is no result {id}"))
+    };
+    assert_eq!(basis("ezns-t2-read-4k"), Basis::Derived);
+    assert_eq!(basis("ezns-t2-bw-64k"), Basis::SameFigure, "the flash was derived from the latencies of Table 2");
+    assert_eq!(basis("ezns-f11-4k-2ol-over-8ol"), Basis::SameFigure);
+    assert_eq!(basis("ezns-f13-conventional-write-p999"), Basis::SameFigure);
+    assert_eq!(basis("ezns-t3-reset-5"), Basis::Fitted);
+    assert_eq!(basis("bae-f4-pair"), Basis::Chosen, "a command of the channel is in the profiles of this paper only");
+    assert_eq!(basis("silent-t3-p16-s256-block"), Basis::Chosen, "the size of its requests is not published");
+    assert_eq!(basis("ezns-f8-32k-qd1-8k-over-16k"), Basis::Predicted);
+}
+
+#[test]
+fn every_open_load_of_an_experiment_can_be_varied() {
+    for experiment in all() {
+        for open in &experiment.open {
+            let varied = open.variations().map(|variation| {
+                let varied = experiment.varied(&variation, &PROFILES);
+                varied.unwrap_or_else(|error| panic!("{}, {variation:?}: {error:?}", experiment.id))
+            });
+            let varied: Vec<LabExperiment> = varied.flatten().collect();
+            assert!(!varied.is_empty(), "{}: {}", experiment.id, open.key);
+            assert!(varied.iter().all(|varied| varied.points.len() == experiment.points.len()), "{}", experiment.id);
         }
     }
 }

@@ -4,3 +4,4 @@ mod builtin;
 mod format;
 mod measure;
 mod pages;
+mod spread;

@@ -1,0 +1,77 @@
+//! Open loads: which runs there are.
+
+use zonda_lab::{LabError, LabExperiment};
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+
+const RIGHT: &str = r#"title = "Reads of a zone"
+statistics = { seeds = 2 }
+
+[drive]
+profile = "tiny"
+
+[run]
+time = "5 ms"
+
+[[job]]
+name = "readers"
+operation = "randread"
+queue_depth = 4
+
+[[metric]]
+name = "rate"
+unit = "kIOPS"
+of = "readers.read.iops"
+
+[[result]]
+id = "mine-rate"
+title = "rate"
+unit = "kIOPS"
+published = 50
+tolerance = 0.1
+of = { metric = "rate" }
+
+[[open]]
+key = "job.readers.queue_depth"
+why = "the paper is silent"
+"#;
+
+fn parsed(text: &str) -> LabExperiment {
+    LabExperiment::parse("mine", text, &PROFILES).expect("the file is right")
+}
+
+#[test]
+fn an_open_load_is_run_a_quarter_lower_and_higher() {
+    let experiment = parsed(RIGHT);
+    let variations: Vec<_> = experiment.open[0].variations().collect();
+    assert_eq!(variations.iter().map(|variation| variation.change()).collect::<Vec<_>>(), ["-25%", "+25%"]);
+    let depths = variations.iter().map(|variation| {
+        let varied = experiment.varied(variation, &PROFILES).expect("it is right").expect("4 can be varied");
+        varied.points[0].text().lines().find(|line| line.starts_with("queue_depth")).map(str::to_owned)
+    });
+    let depths: Vec<String> = depths.map(|line| line.expect("the job has a depth")).collect();
+    assert_eq!(depths, ["queue_depth = 3", "queue_depth = 5"]);
+}
+
+#[test]
+fn an_open_load_makes_a_result_chosen() {
+    let experiment = parsed(RIGHT);
+    assert_eq!(experiment.basis(&experiment.results[0]).name(), "chosen");
+    let closed = parsed(&RIGHT[..RIGHT.find("[[open]]").expect("it has one")]);
+    assert_eq!(closed.basis(&closed.results[0]).name(), "predicted");
+}
+
+#[test]
+fn an_open_load_without_a_value_or_with_an_unknown_result_is_refused() {
+    let refused = |of: &str, by: &str| match LabExperiment::parse("mine", &RIGHT.replace(of, by), &PROFILES) {
+        Err(LabError::File(error)) => error.message,
+        other => panic!("{by}: {other:?}"),
+    };
+    assert!(refused("readers.queue_depth", "readers.rate").contains("no configuration has a value"));
+    assert!(refused("why = \"the paper is silent\"", "why = \"\"").contains("needs a reason"));
+    let message = refused("why = \"the", "results = [\"mine-rat\"]\nwhy = \"the");
+    assert_eq!(message, "unknown result \"mine-rat\"");
+}
