@@ -1,6 +1,6 @@
 //! The drives: their fitted values, and the results that these were fitted to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::{Table, Value};
 use zonda_plot::text::{counted, escape};
@@ -26,8 +26,9 @@ pub(super) fn html(site: &Site<'_>) -> String {
     let each: String = drives(site).into_values().map(|drive| one(site, drive)).collect();
     format!(
         "<p>A drive is a profile: a file of values such as the latency of a read or the size of the write buffer, each with its \
-         source. Most values are taken from a data sheet or a paper, computed from published results, or assumed. Few are fitted: \
-         chosen by running the model until it met certain results. The tables list all fitted values.</p>\n{each}"
+         source. Most values are taken from a data sheet or a paper, computed from published results, or assumed. Some are free: \
+         fitted by running the model until it met certain results. The tables list all fitted values, and how many results each of \
+         them carries.</p>\n{each}"
     )
 }
 
@@ -40,16 +41,12 @@ fn one(site: &Site<'_>, drive: &Drive) -> String {
         "" => "<p class=\"none\">No value is fitted.</p>\n".to_owned(),
         rows => format!(
             "<table class=\"fitted\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">Value</th>\
-             <th scope=\"col\">Fitted to</th><th scope=\"col\">Method</th></tr></thead>\n<tbody>\n{rows}</tbody></table>\n",
+             <th scope=\"col\">Results</th><th scope=\"col\">Fitted to</th><th scope=\"col\">Method</th></tr></thead>\n\
+             <tbody>\n{rows}</tbody></table>\n",
             counted(keys.len() as u64, "fitted value")
         ),
     };
-    let used = profile.results_used().len();
-    let used = if used == 0 {
-        String::new()
-    } else {
-        format!(" Its values are based on {}.", counted(used as u64, "published result"))
-    };
+    let used = free_values(profile);
     format!(
         "<section class=\"drive\" id=\"{}\">\n<h3>{} <code>{}</code></h3>\n<p>{}{used}</p>\n{fitted}</section>\n",
         drive_anchor(&profile.name),
@@ -57,6 +54,27 @@ fn one(site: &Site<'_>, drive: &Drive) -> String {
         escape(&profile.name),
         words::line(&profile.description),
     )
+}
+
+/// The number of free values, and of results that they carry; then those of derived values.
+fn free_values(profile: &Profile) -> String {
+    let fitted = profile.fitted_numbers();
+    let carried: BTreeSet<&String> =
+        fitted.iter().filter_map(|key| profile.sources.of(key)).flat_map(Source::results).collect();
+    let used = profile.results_used();
+    let derived = used.iter().filter(|id| !carried.iter().any(|fitted| fitted.as_str() == **id)).count();
+    let mut text = match fitted.len() {
+        0 => " It has no free (fitted) value.".to_owned(),
+        count => format!(
+            " It has {}, fitted to {}.",
+            counted(count as u64, "free value"),
+            counted(carried.len() as u64, "published result")
+        ),
+    };
+    if derived > 0 {
+        text += &format!(" Other values are derived from {} more.", counted(derived as u64, "published result"));
+    }
+    text
 }
 
 /// A fitted value, the results that it was fitted to, and the method.
@@ -67,10 +85,12 @@ fn row(site: &Site<'_>, profile: &Profile, table: &Table, key: &str) -> Option<S
         other => other.to_string(),
     });
     Some(format!(
-        "<tr><th scope=\"row\"><code>{}</code></th><td data-name=\"Value\">{}</td><td data-name=\"Fitted to\">{}</td>\
+        "<tr><th scope=\"row\"><code>{}</code></th><td data-name=\"Value\">{}</td><td data-name=\"Results\">{}</td>\
+         <td data-name=\"Fitted to\">{}</td>\
          <td data-name=\"Method\">{}</td></tr>\n",
         breakable(key),
         escape(&value),
+        source.results().len(),
         results(site, source),
         words::line(source.words())
     ))

@@ -40,7 +40,7 @@ fn of_paper(site: &Site<'_>, group: &Group, paper: &Paper) -> String {
         ("a paper, reproduced on the model", "published values")
     } else {
         (
-            "unpublished measurements, on the model",
+            "experiments of zonda's own, on the model",
             "values of a published formula. The published value of a result is that of a \
           formula, or a bound set by zonda, as its experiment states",
         )
