@@ -25,10 +25,6 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// All of them, from the strongest evidence to the weakest.
-    pub const ALL: [Basis; 5] =
-        [Basis::Predicted, Basis::Chosen, Basis::SameFigure, Basis::Derived, Basis::Fitted];
-
     /// The name of the basis.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Basis, Estimate, LabExperiment, Outcome, ResultPlan};
+use crate::{Basis, Estimate, LabExperiment, Outcome, ResultPlan, Spread, SpreadSummary, Verdict};
 
 /// A published result and that of the model: an object of `zonda lab compare --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -11,6 +11,8 @@ pub struct Row {
     pub id: String,
     /// `device`, `system` or `shape`.
     pub kind: &'static str,
+    /// Whether a paper published it; otherwise it is a formula or a bound of the experiment.
+    pub published_result: bool,
     /// Of both numbers.
     pub unit: String,
     /// Published value.
@@ -25,8 +27,12 @@ pub struct Row {
     pub at_most: bool,
     /// Whether the published value is a lower bound: higher values are met.
     pub at_least: bool,
-    /// Whether the result is met.
+    /// Whether the result is met; a fragile result is not.
     pub met: bool,
+    /// Whether it is met, fragile or missed.
+    pub verdict: Verdict,
+    /// Its spread over seeds and open loads; `null` if it was not measured.
+    pub spread: Option<SpreadSummary>,
     /// Whether something was set with this result or another one of the same figure in view;
     /// otherwise the result is a prediction. [`Row::basis`] has the details.
     pub fitted: bool,
@@ -40,44 +46,57 @@ pub struct Row {
     /// The experiment of the result.
     #[serde(skip)]
     pub experiment: String,
-    /// Value of the model over the seeds.
+    /// Value of the model over the seeds of these runs.
     #[serde(skip)]
-    pub spread: Option<Estimate>,
+    pub runs: Option<Estimate>,
 }
 
 impl Row {
     /// Evaluates a result of an experiment.
     #[must_use]
     pub fn new(experiment: &LabExperiment, outcome: &Outcome, plan: &ResultPlan) -> Row {
-        let spread = outcome.result(experiment, plan);
-        let ours = spread.map(|estimate| estimate.mean);
-        let error = ours.map(|ours| (ours - plan.published) / plan.published);
-        let met = error.is_some_and(|error| {
-            (plan.at_least || error <= plan.tolerance) && (plan.at_most || error >= -plan.tolerance)
-        });
+        Row::with_spread(experiment, outcome, plan, Spread::builtin(experiment, plan))
+    }
+
+    /// Evaluates a result of an experiment with this spread.
+    #[must_use]
+    pub fn with_spread(
+        experiment: &LabExperiment,
+        outcome: &Outcome,
+        plan: &ResultPlan,
+        spread: Option<&Spread>,
+    ) -> Row {
+        let runs = outcome.result(experiment, plan);
+        let ours = runs.map(|estimate| estimate.mean);
+        let summary = spread.map(|spread| spread.summary(plan, ours));
+        let verdict = Verdict::new(plan, ours, summary.as_ref());
         let basis = experiment.basis(plan);
-        let note = match (met, ours) {
-            (true, _) => String::new(),
-            (false, None) => "the runs produced no value".to_owned(),
-            (false, Some(_)) => plan.miss.clone().unwrap_or_default(),
+        let note = match (verdict, spread) {
+            (Verdict::Met, _) => String::new(),
+            (Verdict::Fragile, Some(spread)) => why_fragile(spread, plan),
+            _ if ours.is_none() => "the runs produced no value".to_owned(),
+            _ => plan.miss.clone().unwrap_or_default(),
         };
         Row {
             id: plan.id.clone(),
             kind: plan.kind.name(),
+            published_result: experiment.paper_of().is_some_and(|paper| paper.is_published),
             unit: plan.unit.clone(),
             published: plan.published,
             ours,
-            error,
+            error: ours.map(|ours| (ours - plan.published) / plan.published),
             tolerance: plan.tolerance,
             at_most: plan.at_most,
             at_least: plan.at_least,
-            met,
+            met: verdict == Verdict::Met,
+            verdict,
+            spread: summary,
             fitted: basis != Basis::Predicted,
             note,
             basis,
             title: plan.title.clone(),
             experiment: experiment.id.clone(),
-            spread,
+            runs,
         }
     }
 
@@ -86,6 +105,23 @@ impl Row {
     pub fn all(experiment: &LabExperiment, outcome: &Outcome) -> Vec<Row> {
         experiment.results.iter().map(|plan| Row::new(experiment, outcome, plan)).collect()
     }
+}
+
+/// The seeds and the loads with which a fragile result is not met.
+fn why_fragile(spread: &Spread, plan: &ResultPlan) -> String {
+    let missed = spread.values.iter().filter(|value| !plan.is_met(**value)).count();
+    let mut parts = Vec::new();
+    if missed > 0 {
+        parts.push(format!("with {missed} of {} seeds", spread.values.len()));
+    }
+    let loads = spread.loads.iter().filter(|load| !plan.is_met(load.value));
+    parts.extend(loads.map(|load| format!("with {} {} ({})", load.key, load.change, three_digits(load.value))));
+    format!("Outside of the tolerance {}.", parts.join(", "))
+}
+
+fn three_digits(value: f64) -> String {
+    let digits = (2 - value.abs().max(1e-6).log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{value:.digits$}")
 }
 
 impl crate::KindSpec {

@@ -2,6 +2,8 @@
 
 /// Default first seed of a point: the default of `seed` in `[run]`.
 pub const FIRST_SEED_DEFAULT: u64 = 1;
+/// Number of seeds of a spread.
+pub const SPREAD_SEEDS: u32 = 20;
 /// Default number of runs of each point.
 pub const SEEDS_DEFAULT: u32 = 3;
 /// Maximum number of runs of each point.

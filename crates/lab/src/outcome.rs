@@ -32,9 +32,14 @@ impl Outcome {
     #[must_use]
     pub fn result(&self, experiment: &LabExperiment, plan: &ResultPlan) -> Option<Estimate> {
         let mean = self.number(experiment, plan, Seeds::Mean)?;
-        let of_seeds = (0..experiment.seeds as usize).map(|seed| self.number(experiment, plan, Seeds::Seed(seed)));
-        let spread = Estimate::of(&of_seeds.collect::<Option<Vec<f64>>>()?)?;
+        let spread = Estimate::of(&self.by_seed(experiment, plan)?)?;
         Some(Estimate { mean, low: spread.low.min(mean), high: spread.high.max(mean) })
+    }
+
+    /// The value of a result with each seed; `None` if a run had no value.
+    #[must_use]
+    pub fn by_seed(&self, experiment: &LabExperiment, plan: &ResultPlan) -> Option<Vec<f64>> {
+        (0..experiment.seeds as usize).map(|seed| self.number(experiment, plan, Seeds::Seed(seed))).collect()
     }
 
     fn number(&self, experiment: &LabExperiment, plan: &ResultPlan, seeds: Seeds) -> Option<f64> {

@@ -7,7 +7,7 @@ use zonda_plot::text::{count, counted, escape};
 use super::entry::{Entry, Found, Group, Site};
 use super::names::link;
 use super::{drives, made, overview, page, paper, results};
-use crate::{Basis, KindSpec, PAPERS, builtin_ids, builtin_text};
+use crate::{Basis, KindSpec, PAPERS, builtin_ids, builtin_text, uncovered_results};
 
 const TITLE: &str = "Published measurements of zoned drives, reproduced on the model";
 
@@ -41,12 +41,16 @@ pub(super) fn html(site: &Site<'_>) -> String {
         main += &section("own", "Your experiments", &format!("<ul class=\"papers\">\n{own}</ul>\n"));
     }
     if published.iter().any(|(_, row)| !row.met) {
-        main += &section("missed", "Missed results and their reasons", &results::misses(&published));
+        main += &section("missed", "Missed and fragile results, and their reasons", &results::misses(&published));
     }
     if !published.is_empty() {
         let groups = site.groups.iter().filter(|group| group.is_published());
         let by_paper = groups.filter_map(|group| Some((group.paper?.name, site.results(group).collect())));
         main += &section("results", "All results", &results::of_all(by_paper));
+    }
+    let uncovered = uncovered_results();
+    if !published.is_empty() && !uncovered.is_empty() {
+        main += &section("uncovered", "Published results without an experiment", &results::uncovered(&uncovered));
     }
     main += &section("drives", "The drives", &drives::html(site));
     main += &section("made", "Method", &made::html());
@@ -81,7 +85,7 @@ fn cards(site: &Site<'_>, device: &[Found<'_>]) -> String {
     );
     [
         "<dl class=\"cards\">\n".to_owned(),
-        card("Device results met", &met_of(None), "within the allowed error of each"),
+        card("Device results met", &met_of(None), "within the allowed error of each, with all seeds and loads"),
         card("Predicted, met", &met_of(Some(Basis::Predicted)), "nothing was set with them or their figure in view"),
         card("Chosen, met", &met_of(Some(Basis::Chosen)), "a load or a structure was chosen near them"),
         card("Same figure, met", &met_of(Some(Basis::SameFigure)), "a value of the model depends on their figure"),

@@ -2,7 +2,7 @@
 
 use zonda_plot::text::counted;
 
-use crate::limits::{SEEDS_DEFAULT, STRETCH_MAX};
+use crate::limits::{SEEDS_DEFAULT, SPREAD_SEEDS, STRETCH_MAX};
 
 /// The section.
 pub(super) fn html() -> String {
@@ -19,6 +19,9 @@ pub(super) fn html() -> String {
          of the rest is smallest (MSER-5, applied to throughput and to mean latency). If the cut is in its second half, the length \
          of the run is doubled, up to a factor of {STRETCH_MAX}; a point without a cut even then is marked as not steady. A run \
          that ends by itself is measured completely.</dd>\n\
+         <dt>Spreads</dt><dd><code>zonda lab spread</code> runs a result with {SPREAD_SEEDS} seeds, and with other values of the loads that \
+         its paper leaves open. The column shows minimum and maximum, and how many of these runs are within the allowed error. \
+         A result that leaves it in any of them is fragile, and does not count as met.</dd>\n\
          <dt>Error</dt><dd>The error is (model \u{2212} published) ÷ published. The allowed error is set for each result, and \
          shown next to it.</dd>\n\
          <dt>Results are deterministic</dt><dd>The same program and file give the same results on every machine, to the last digit. \

@@ -94,7 +94,7 @@ fn drawn(mark: &Mark<'_>, middle: f64) -> String {
         entry.result_link(row),
         escape(&words::capitalized(&row.title)),
         words::with_unit(&words::exact(row.published), &row.unit),
-        if row.met { "met" } else { "missed" },
+        row.verdict.name(),
         row.basis.name(),
         words::marker(row.basis, mark.x, middle + mark.rise, RADIUS)
     )

@@ -4,12 +4,13 @@
 use super::entry::Found;
 use super::names::result_anchor;
 use super::words;
-use crate::{KindSpec, Row};
+use crate::{KindSpec, PublishedResult, Row};
 use zonda_plot::text::{NOTHING, escape};
 
 /// The head of every table.
 const HEAD: &str = "<thead><tr><th scope=\"col\">Result</th><th scope=\"col\">Published</th><th scope=\"col\">Model</th>\
-                    <th scope=\"col\">Error</th><th scope=\"col\">Allowed</th><th scope=\"col\" class=\"words\">Met?</th>\
+                    <th scope=\"col\">Error</th><th scope=\"col\">Allowed</th><th scope=\"col\">Spread</th>\
+                    <th scope=\"col\" class=\"words\">Met?</th>\
                     <th scope=\"col\" class=\"words\">Basis</th>";
 
 /// The reason of a missed result.
@@ -30,16 +31,17 @@ pub(super) fn title(row: &Row) -> String {
 /// The cells after the title.
 fn cells(row: &Row) -> String {
     let ours = row.ours.map_or_else(|| NOTHING.to_owned(), |ours| words::with_unit(&words::rounded(ours), &row.unit));
-    let spread = row.spread.map(words::spread).filter(|spread| !spread.is_empty());
+    let spread = row.runs.map(words::spread).filter(|spread| !spread.is_empty());
     let spread = spread.map_or_else(String::new, |spread| format!("<small>{spread}</small>"));
     let error = row.error.map_or_else(|| NOTHING.to_owned(), words::error);
+    let wide = row.spread.as_ref().map_or_else(|| NOTHING.to_owned(), words::wide_spread);
     format!(
         "<td data-name=\"Published\">{}</td><td data-name=\"Model\">{ours}{spread}</td><td data-name=\"Error\">{error}</td>\
-         <td data-name=\"Allowed\">{}</td><td data-name=\"\" class=\"words\">{}</td>\
+         <td data-name=\"Allowed\">{}</td><td data-name=\"Spread\">{wide}</td><td data-name=\"\" class=\"words\">{}</td>\
          <td data-name=\"\" class=\"words\">{}</td>",
         words::with_unit(&words::exact(row.published), &row.unit),
         words::tolerance(row.tolerance),
-        words::verdict(row.met),
+        words::verdict(row.verdict),
         words::basis(row.basis),
     )
 }
@@ -55,7 +57,7 @@ pub(super) fn of_experiment(rows: &[Row]) -> String {
             cells(row)
         );
         if !row.met {
-            body += &format!("<tr class=\"why\"><td colspan=\"7\"><b>Reason:</b> {}</td></tr>\n", reason(row));
+            body += &format!("<tr class=\"why\"><td colspan=\"8\"><b>Reason:</b> {}</td></tr>\n", reason(row));
         }
     }
     format!("<table class=\"numbers results\">{HEAD}</tr></thead>\n<tbody>\n{body}</tbody></table>\n")
@@ -67,7 +69,7 @@ pub(super) fn of_all<'a>(papers: impl Iterator<Item = (&'a str, Vec<Found<'a>>)>
     for (paper, results) in papers.filter(|(_, results)| !results.is_empty()) {
         let met = results.iter().filter(|(_, row)| row.met).count();
         bodies += &format!(
-            "<tbody>\n<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"8\">{} <small>{met} of {} met</small></th></tr>\n",
+            "<tbody>\n<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"9\">{} <small>{met} of {} met</small></th></tr>\n",
             escape(paper),
             results.len()
         );
@@ -96,7 +98,16 @@ pub(super) fn of_all<'a>(papers: impl Iterator<Item = (&'a str, Vec<Found<'a>>)>
     )
 }
 
-/// The missed results, each with its reason.
+/// The published results that no experiment reproduces.
+pub(super) fn uncovered(results: &[&PublishedResult]) -> String {
+    let items = results.iter().map(|result| {
+        let subject = escape(&words::capitalized(&result.subject));
+        format!("<li>{subject} <small>{}, {}</small></li>\n", escape(&result.id), escape(&result.place))
+    });
+    format!("<ul class=\"uncovered\">\n{}</ul>\n", items.collect::<String>())
+}
+
+/// The missed and fragile results, each with its reason.
 pub(super) fn misses(results: &[Found<'_>]) -> String {
     let mut items = String::new();
     for (entry, row) in results.iter().filter(|(_, row)| !row.met) {

@@ -1,8 +1,8 @@
 //! Formatting of numbers and sentences. All functions return HTML.
 
-use zonda_plot::text::{count, escape};
+use zonda_plot::text::{count, counted, escape};
 
-use crate::{Basis, Estimate};
+use crate::{Basis, Estimate, SpreadSummary, Verdict};
 
 /// A text with several lines as paragraphs, which are separated by empty lines.
 pub(super) fn paragraphs(text: &str) -> String {
@@ -62,6 +62,22 @@ pub(super) fn spread(estimate: Estimate) -> String {
     if low == high { String::new() } else { format!("{low} to {high}") }
 }
 
+/// Minimum and maximum over seeds and open loads, and how many of them are within the tolerance.
+pub(super) fn wide_spread(spread: &SpreadSummary) -> String {
+    let range = spread_of(spread.low, spread.high);
+    let loads = match spread.loads {
+        0 => String::new(),
+        loads => format!(", {} of {}", spread.loads_met, counted(loads as u64, "load")),
+    };
+    let met = format!("{} of {} met{loads}", spread.seeds_met, counted(spread.seeds as u64, "seed"));
+    format!("{range}<small>{met}{}</small>", if spread.stale { "; stale" } else { "" })
+}
+
+fn spread_of(low: f64, high: f64) -> String {
+    let (low, high) = (rounded(low), rounded(high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
 /// A relative error, with its sign: `+3.1%`.
 pub(super) fn error(error: f64) -> String {
     let text = format!("{:.1}%", error.abs() * 100.0);
@@ -78,8 +94,12 @@ pub(super) fn tolerance(share: f64) -> String {
 }
 
 /// Whether a result is met, as a word, for readers without colour.
-pub(super) fn verdict(met: bool) -> &'static str {
-    if met { "<b class=\"met\">met</b>" } else { "<b class=\"missed\">missed</b>" }
+pub(super) fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Met => "<b class=\"met\">met</b>",
+        Verdict::Fragile => "<b class=\"fragile\">fragile</b>",
+        Verdict::Missed => "<b class=\"missed\">missed</b>",
+    }
 }
 
 /// The marker of each basis as an SVG element, with a width of about two units.

@@ -118,7 +118,7 @@ fn only_missed_results_have_a_reason() {
     let rows = Row::all(&experiment, &outcome);
     assert!(rows[0].met && rows[0].note.is_empty() && !rows[0].fitted);
     assert_eq!((rows[2].met, rows[2].note.as_str()), (false, "a factor of 100 is not reachable"));
-    let spread = rows[0].spread.expect("it was measured");
+    let spread = rows[0].runs.expect("it was measured");
     assert!(spread.low <= spread.mean && spread.mean <= spread.high && spread.low < spread.high, "two seeds differ");
 }
 
@@ -133,7 +133,9 @@ fn a_metric_of_a_job_that_does_not_run_has_no_value() {
 #[test]
 fn the_seed_of_the_file_is_the_first_of_the_seeds() {
     let rows_of_seed_2 = |seed: &str| {
-        let text = SWEEP.replace("[run]\ntime = \"20 ms\"\n", seed).replace("\"randread\"\n", "\"randread\"\noperations = 200\n");
+        let text = SWEEP
+            .replace("[run]\ntime = \"20 ms\"\n", seed)
+            .replace("\"randread\"\n", "\"randread\"\noperations = 200\n");
         let text = text.replace("\"append\"\n", "\"append\"\noperations = 200\n");
         let experiment = LabExperiment::parse("sweep", &text, &PROFILES).expect("the file is right");
         let measure = |point: &zonda_lab::Point| point.measure(&experiment.metrics, experiment.seeds, None);

@@ -4,6 +4,7 @@ mod compare;
 mod pick;
 mod run;
 mod show;
+mod spread;
 mod store;
 mod work;
 
@@ -13,6 +14,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::errors::Failure;
+
+/// Default number of seeds of a spread.
+const SPREAD_SEEDS: NonZero<u32> = NonZero::new(zonda_lab::limits::SPREAD_SEEDS).expect("it is not zero");
 
 pub(crate) const LONG_ABOUT: &str = "Reproduce published measurements of drives on the drive model, and compare the results.
 
@@ -29,7 +33,8 @@ const EXAMPLES: &str = "Examples:
   zonda lab run zapraid               run all experiments of a paper
   zonda lab run --all                 run all experiments
   zonda lab compare                   compare with published results
-  zonda lab compare --json | jq '.[] | select(.met | not)'
+  zonda lab compare --json | jq '.results[] | select(.met | not)'
+  zonda lab spread ezns-figure-17     run with 20 seeds and other loads
   zonda lab show ezns-table-2 > mine.toml; zonda lab run ./mine.toml";
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -41,7 +46,11 @@ const RUN_EXAMPLES: &str = "Examples:
 const COMPARE_EXAMPLES: &str = "Examples:
   zonda lab compare                   compare all results
   zonda lab compare zapraid           compare the results of a paper
-  zonda lab compare --json | jq '.[] | select(.met | not)'";
+  zonda lab compare --json | jq '.results[] | select(.met | not)'";
+
+const SPREAD_EXAMPLES: &str = "Examples:
+  zonda lab spread ezns-figure-17     run with 20 seeds, and with other values of open loads
+  zonda lab spread zapraid --seeds 5  run the results of a paper with five seeds";
 
 #[derive(Debug, Subcommand)]
 #[command(after_long_help = EXAMPLES)]
@@ -58,6 +67,9 @@ pub(crate) enum LabCommand {
     /// Compare published results with those of the model; run missing experiments
     #[command(after_long_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+    /// Measure how far results vary with the seed, and with loads that the papers leave open
+    #[command(after_long_help = SPREAD_EXAMPLES)]
+    Spread(SpreadArgs),
     /// Print the file of an experiment
     Show {
         /// ID of an experiment or of a published result
@@ -87,11 +99,33 @@ pub(crate) struct CompareArgs {
     /// experiments]
     #[arg(value_name = "ID|PAPER|FILE.toml")]
     what: Vec<String>,
-    /// Print a list of JSON objects and nothing else
+    /// Print a JSON object and nothing else
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     how: HowArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SpreadArgs {
+    /// Experiments, papers, or IDs of published results [default: all built-in experiments]
+    #[arg(value_name = "ID|PAPER")]
+    what: Vec<String>,
+    /// Number of seeds
+    #[arg(long, value_name = "N", default_value_t = SPREAD_SEEDS)]
+    seeds: NonZero<u32>,
+    /// Replace the spreads of these results in a file; it is written after each experiment
+    #[arg(long, value_name = "FILE.toml")]
+    write: Option<PathBuf>,
+    /// Number of runs in parallel [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Do not show progress
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print a list of JSON objects and nothing else
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options for running experiments.
@@ -116,6 +150,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
         LabCommand::List { json } => show::list(*json),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Compare(args) => compare::run(args),
+        LabCommand::Spread(args) => spread::run(args),
         LabCommand::Show { id } => show::file(id),
     }
 }
