@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use zonda_config::ByteSize;
+
 use crate::pending::CommandKey;
-use crate::profile::Admission;
+use crate::profile::{Admission, BufferSpec};
 
 /// A write that waits, or part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,9 @@ pub(crate) enum Stall {
 pub(crate) struct WriteBuffer {
     capacity_bytes: u64,
     cap_bytes: u64,
+    /// Bytes admitted while a reset holds back programs, at most: in all and of a group.
+    reset_quota_bytes: u64,
+    reset_quota_of_group_bytes: u64,
     /// The smallest piece that is admitted, unless less is left of its write.
     piece_bytes: u64,
     block_bytes: u64,
@@ -49,6 +54,8 @@ pub(crate) struct WriteBuffer {
     returning_bytes: u64,
     /// The same for each group, where there is a cap.
     returning_by_group: Vec<u64>,
+    /// While a reset holds back programs: what was admitted since it began, by group.
+    admitted_in_reset: Option<BTreeMap<u32, u64>>,
     /// A group found waiting at its cap, with no space of it about to be released.
     stalled_group: Option<u32>,
     queue: VecDeque<Waiting>,
@@ -58,24 +65,22 @@ pub(crate) struct WriteBuffer {
 }
 
 impl WriteBuffer {
-    pub(crate) fn new(
-        capacity: u64,
-        cap: Option<u64>,
-        piece: u64,
-        block: u64,
-        admission: Admission,
-        groups: u32,
-    ) -> Self {
+    pub(crate) fn new(spec: &BufferSpec, piece_bytes: u64, block_bytes: u64, groups: u32) -> Self {
+        let groups = if spec.cap.is_some() { groups as usize } else { 0 };
+        let limit = |size: Option<ByteSize>| size.map_or(u64::MAX, |size| size.0);
         WriteBuffer {
-            capacity_bytes: capacity,
-            cap_bytes: cap.unwrap_or(u64::MAX),
-            piece_bytes: piece,
-            block_bytes: block,
-            admission,
+            capacity_bytes: spec.capacity.0,
+            cap_bytes: limit(spec.cap),
+            reset_quota_bytes: limit(spec.reset_quota),
+            reset_quota_of_group_bytes: limit(spec.reset_quota_per_zone),
+            admitted_in_reset: None,
+            piece_bytes,
+            block_bytes,
+            admission: spec.admission,
             used_bytes: 0,
-            used_by_group: vec![0; if cap.is_some() { groups as usize } else { 0 }],
+            used_by_group: vec![0; groups],
             returning_bytes: 0,
-            returning_by_group: vec![0; if cap.is_some() { groups as usize } else { 0 }],
+            returning_by_group: vec![0; groups],
             stalled_group: None,
             queue: VecDeque::new(),
             queues: BTreeMap::new(),
@@ -90,6 +95,15 @@ impl WriteBuffer {
             Admission::RoundRobin => self.queues.entry(waiting.group).or_default().push_back(waiting),
             Admission::FirstCome | Admission::Strict => self.queue.push_back(waiting),
         }
+    }
+
+    /// A reset begins to hold back programs.
+    pub(crate) fn begin_reset(&mut self) {
+        self.admitted_in_reset = Some(BTreeMap::new());
+    }
+
+    pub(crate) fn end_reset(&mut self) {
+        self.admitted_in_reset = None;
     }
 
     pub(crate) fn is_waited_for(&self) -> bool {
@@ -155,7 +169,8 @@ impl WriteBuffer {
     /// admitted.
     pub(crate) fn stall(&self) -> Stall {
         match self.stalled_group {
-            _ if !self.is_waited_for() => Stall::None,
+            // With the quota of a reset, writes wait for its end.
+            _ if !self.is_waited_for() || self.admitted_in_reset.is_some() => Stall::None,
             _ if self.returning_bytes == 0 => Stall::All,
             Some(group) => Stall::Group(group),
             None => Stall::None,
@@ -169,8 +184,8 @@ impl WriteBuffer {
     fn space_for(&self, waiting: &Waiting) -> u64 {
         let group_used = self.used_by_group.get(waiting.group as usize).copied().unwrap_or(0);
         let returning = self.returning_by_group.get(waiting.group as usize).copied().unwrap_or(self.returning_bytes);
-        let space =
-            (self.capacity_bytes.saturating_sub(self.used_bytes)).min(self.cap_bytes.saturating_sub(group_used));
+        let space = self.capacity_bytes.saturating_sub(self.used_bytes).min(self.cap_bytes.saturating_sub(group_used));
+        let space = space.min(self.reset_quota()).min(self.reset_quota_of(waiting.group));
         let space = space - space % self.block_bytes;
         // Where no more space will be released, the remaining space must suffice.
         let is_last = self.returning_bytes == 0 || (returning == 0 && group_used + self.piece_bytes > self.cap_bytes);
@@ -178,8 +193,23 @@ impl WriteBuffer {
         if space >= least { space.min(waiting.left_bytes) } else { 0 }
     }
 
+    /// Bytes that the reset at work lets in.
+    #[inline]
+    fn reset_quota(&self) -> u64 {
+        let Some(admitted) = &self.admitted_in_reset else { return u64::MAX };
+        self.reset_quota_bytes.saturating_sub(admitted.values().sum())
+    }
+
+    /// The same of a group.
+    #[inline]
+    fn reset_quota_of(&self, group: u32) -> u64 {
+        let Some(admitted) = &self.admitted_in_reset else { return u64::MAX };
+        self.reset_quota_of_group_bytes.saturating_sub(admitted.get(&group).copied().unwrap_or(0))
+    }
+
     fn admit_first_that_fits(&mut self) -> Option<Admitted> {
-        if self.capacity_bytes <= self.used_bytes || self.queue.is_empty() {
+        let is_full = self.capacity_bytes <= self.used_bytes || self.reset_quota() == 0;
+        if is_full || self.queue.is_empty() {
             return None;
         }
         // Behind a writer at its cap, only writers of other groups may pass: the order within a
@@ -193,14 +223,19 @@ impl WriteBuffer {
             if self.space_for(&waiting) > 0 {
                 return self.admit_at(index);
             }
-            let group_used = self.used_by_group.get(waiting.group as usize).copied().unwrap_or(0);
-            if group_used + self.piece_bytes <= self.cap_bytes {
+            if !self.is_at_limit(waiting.group) {
                 return None; // Blocked by the buffer as a whole: no write may pass.
             }
             self.note_if_stuck(waiting.group);
             held_groups.push(waiting.group);
         }
         None
+    }
+
+    /// Whether a group is at a limit of its own.
+    fn is_at_limit(&self, group: u32) -> bool {
+        let used = self.used_by_group.get(group as usize).copied().unwrap_or(0);
+        used + self.piece_bytes > self.cap_bytes || self.reset_quota_of(group) < self.piece_bytes
     }
 
     /// A group waits at its cap.
@@ -256,6 +291,9 @@ impl WriteBuffer {
     fn let_in(&mut self, waiting: Waiting, bytes: u64) -> Admitted {
         self.take(waiting.group, bytes);
         self.will_return(waiting.group, bytes);
+        if let Some(admitted) = &mut self.admitted_in_reset {
+            *admitted.entry(waiting.group).or_default() += bytes;
+        }
         Admitted { command: waiting.command, bytes }
     }
 
@@ -274,9 +312,19 @@ mod tests {
     use zonda_zoned::{CommandId, Key};
 
     use super::*;
+    use crate::profile::CapScope;
 
     fn buffer(admission: Admission, cap: Option<u64>) -> WriteBuffer {
-        WriteBuffer::new(100, cap, 10, 1, admission, 4)
+        let spec = BufferSpec {
+            capacity: ByteSize(100),
+            cap: cap.map(ByteSize),
+            cap_scope: CapScope::Zone,
+            reset_quota: None,
+            reset_quota_per_zone: None,
+            admission,
+            early_completion: true,
+        };
+        WriteBuffer::new(&spec, 10, 1, 4)
     }
 
     fn ask(buffer: &mut WriteBuffer, command: u64, group: u32, left_bytes: u64) {
@@ -313,6 +361,24 @@ mod tests {
             ask(&mut buffer, 3, 1, 20);
             assert_eq!(admitted(&mut buffer), expected, "{admission:?}");
         }
+    }
+
+    #[test]
+    fn while_a_reset_holds_back_programs_it_lets_in_its_quota_of_each_zone_and_of_all() {
+        let mut buffer = buffer(Admission::FirstCome, None);
+        (buffer.reset_quota_bytes, buffer.reset_quota_of_group_bytes) = (50, 30);
+        buffer.begin_reset();
+        ask(&mut buffer, 1, 0, 40);
+        ask(&mut buffer, 2, 1, 40);
+        assert_eq!(admitted(&mut buffer), [(1, 30), (2, 20)], "the quota of zone 0, then that of all");
+        buffer.hold(0, 30);
+        buffer.hold(1, 20);
+        assert_eq!((admitted(&mut buffer), buffer.stall()), (vec![], Stall::None), "the reset will end");
+        buffer.begin_reset();
+        assert_eq!(admitted(&mut buffer), [(1, 10), (2, 20)], "the next reset has a quota of its own");
+        buffer.end_reset();
+        ask(&mut buffer, 3, 0, 20);
+        assert_eq!(admitted(&mut buffer), [(3, 20)]);
     }
 
     #[test]

@@ -28,6 +28,8 @@ impl Ssd {
             arrived_bytes: 0,
             committed_bytes: 0,
             serial_left: Duration::ZERO,
+            exclusive: Duration::ZERO,
+            mapping_bytes: 0,
             finishing: Vec::new(),
             undo: None,
         };
@@ -267,6 +269,9 @@ impl Ssd {
             ZoneEffect::Reset { written_blocks, was_full, .. } => {
                 pending.kind = Kind::Reset;
                 pending.serial_left += self.reset_cost(*written_blocks, *was_full);
+                pending.zone = zone;
+                pending.exclusive += self.share_of_zone(self.timing.reset.exclusive_whole_zone, *written_blocks);
+                pending.mapping_bytes += self.timing.reset.mapping_bytes_per_block * written_blocks.0;
                 self.counters.zone_resets += 1;
                 if !self.bug.has(SeededBug::ResetKeepsContents) {
                     contents = self.store.take(zone);
@@ -314,13 +319,18 @@ impl Ssd {
 
     fn reset_cost(&mut self, written: Blocks, was_full: bool) -> Duration {
         let reset = &self.timing.reset;
-        let capacity = self.geometry.zone_capacity_blocks.0;
         let mut cost = reset.serial.draw(&mut self.prngs.firmware);
-        cost += Duration((u128::from(reset.serial_whole_zone.0) * u128::from(written.0) / u128::from(capacity)) as u64);
+        cost += self.share_of_zone(reset.serial_whole_zone, written);
         if written.0 > 0 && !was_full {
             cost += reset.serial_partly_written;
         }
         cost
+    }
+
+    /// The part of a whole zone's time that is due to so many blocks.
+    fn share_of_zone(&self, whole: Duration, written: Blocks) -> Duration {
+        let capacity = u128::from(self.geometry.zone_capacity_blocks.0);
+        Duration((u128::from(whole.0) * u128::from(written.0) / capacity) as u64)
     }
 }
 

@@ -54,7 +54,7 @@ impl Ssd {
             };
             let host_bytes = parked.blocks.len() as u64 * self.timing.block_bytes;
             let work = self.conventional_work(Cause::Host, placed, host_bytes, parked.waiter);
-            self.add_work(work);
+            self.program_data(work);
             self.collect_if_needed(usize::from(placed.die));
         }
         for die in 0..self.dies.len() {
@@ -135,6 +135,7 @@ impl Ssd {
         let read_unit = self.timing.read_unit_bytes as u32;
         let chain = ReadChain {
             reader: Reader::Collection { unit: victim },
+            page: None,
             die: die as u16,
             pages_to_sense: pages,
             pages_to_send: pages,

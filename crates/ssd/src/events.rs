@@ -27,6 +27,8 @@ pub(crate) enum Event {
     LinkInEnd,
     /// The transfer to the host ends.
     LinkOutEnd,
+    /// A stage of a reset that holds back programs may end.
+    ResetEnd,
 }
 
 /// Bits of an event's subject.
@@ -56,6 +58,7 @@ impl EventQueue {
             Event::ChannelEnd(channel) => (3, channel),
             Event::LinkInEnd => (4, 0),
             Event::LinkOutEnd => (5, 0),
+            Event::ResetEnd => (6, 0),
         };
         assert!(self.scheduled < 1 << ORDER_BITS, "a run ends before 2^40 events");
         let low = (self.scheduled << (SUBJECT_BITS + KIND_BITS)) | (kind << SUBJECT_BITS) | u64::from(subject);
@@ -86,6 +89,7 @@ impl EventQueue {
             3 => Event::ChannelEnd(subject),
             4 => Event::LinkInEnd,
             5 => Event::LinkOutEnd,
+            6 => Event::ResetEnd,
             kind => unreachable!("no event has kind {kind}"),
         };
         Some((at, event))

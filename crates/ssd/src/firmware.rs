@@ -2,7 +2,7 @@
 //!
 //! A command first occupies a core of its server for its serial time, behind earlier commands; then
 //! it takes its parallel time concurrently with all others. The serial time of a reset is split
-//! into pieces, each queued behind waiting commands.
+//! into pieces, each queued behind waiting commands; `reset.rs` has those that hold back programs.
 
 use zonda_zoned::Duration;
 
@@ -16,6 +16,9 @@ impl Ssd {
     pub(crate) fn enter_firmware(&mut self, index: CommandKey) {
         let command = &self.commands[index];
         let (kind, server) = (command.kind, self.timing.server(command.kind));
+        if command.exclusive > Duration::ZERO {
+            return self.queue_reset(index);
+        }
         let pays_to_open = command.flags.opens_zone && self.timing.zone_open_extra > Duration::ZERO;
         let is_passed_by = kind != Kind::Reset && !pays_to_open && self.timing.opcode(kind).is_parallel_only;
         if is_passed_by && self.firmware[server].is_free() {
@@ -57,7 +60,7 @@ impl Ssd {
         }
     }
 
-    fn after_firmware(&mut self, index: CommandKey) {
+    pub(crate) fn after_firmware(&mut self, index: CommandKey) {
         let kind = self.commands[index].kind;
         if kind.is_write() {
             return self.request_space(index);

@@ -43,6 +43,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 pub mod allocation;
 mod buffer;
 mod bug;
@@ -64,7 +65,9 @@ mod pending;
 mod power;
 pub mod profile;
 mod read;
+mod reset;
 pub mod service_time;
+mod share;
 mod ssd;
 mod station;
 mod store;

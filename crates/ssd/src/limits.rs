@@ -26,6 +26,8 @@ pub const ZONES_MAX: u64 = 1 << 20;
 pub const ZONE_UNITS_MAX: u64 = 1 << 22;
 /// Blocks of all conventional zones of such a drive: each has an entry in a map.
 pub const MAPPED_BLOCKS_MAX: u64 = 1 << 28;
+/// Pages that are read ahead and kept for reads to come.
+pub const READ_AHEAD_PAGES_MAX: usize = 4_096;
 /// Names in a dotted key of a profile.
 pub const KEY_NAMES_MAX: usize = 8;
 

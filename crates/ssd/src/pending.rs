@@ -55,6 +55,10 @@ pub(crate) struct PendingCommand {
     pub(crate) committed_bytes: u64,
     /// Of a reset, the remaining firmware work.
     pub(crate) serial_left: Duration,
+    /// The part of it that excludes programs of data.
+    pub(crate) exclusive: Duration,
+    /// Of a reset, the mapping that it programs.
+    pub(crate) mapping_bytes: u64,
     /// Of a finish, the zones to pad.
     pub(crate) finishing: Vec<(ZoneIndex, u32)>,
     pub(crate) undo: Option<Box<Undo>>,
@@ -107,10 +111,20 @@ pub(crate) struct BlockUndo {
 /// Common divisor of all block sizes.
 const SMALLEST_BLOCK_BYTES: u32 = 512;
 
+/// A page of a zone, in one generation of its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PageId {
+    pub(crate) zone: ZoneIndex,
+    pub(crate) generation: u32,
+    pub(crate) page: u64,
+}
+
 /// For whom pages are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     Host(CommandKey),
+    /// A page that is read ahead.
+    Ahead(PageId),
     /// The garbage collection of this erase unit of the chain's die.
     Collection {
         unit: u32,
@@ -121,6 +135,8 @@ pub(crate) enum Reader {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadChain {
     pub(crate) reader: Reader,
+    /// The page, if there is one only, and it may serve others from the die's register.
+    pub(crate) page: Option<PageId>,
     pub(crate) die: u16,
     pub(crate) pages_to_sense: u32,
     pub(crate) pages_to_send: u32,
@@ -132,16 +148,8 @@ pub(crate) struct ReadChain {
 }
 
 impl ReadChain {
-    pub(crate) fn of_one_page(command: CommandKey, die: u16, bytes: u32) -> ReadChain {
-        ReadChain {
-            reader: Reader::Host(command),
-            die,
-            pages_to_sense: 1,
-            pages_to_send: 1,
-            bytes,
-            between_bytes: 0,
-            last_bytes: bytes,
-        }
+    pub(crate) fn of_one_page(reader: Reader, die: u16, bytes: u32, page: Option<PageId>) -> ReadChain {
+        ReadChain { reader, page, die, pages_to_sense: 1, pages_to_send: 1, bytes, between_bytes: 0, last_bytes: bytes }
     }
 
     /// Bytes wanted of the present page.
@@ -171,6 +179,7 @@ impl ReadChain {
         self.pages_to_sense += 1;
         self.pages_to_send += 1;
         self.last_bytes = bytes;
+        self.page = None;
     }
 }
 
@@ -183,6 +192,8 @@ pub(crate) enum Cause {
     Spill,
     /// Valid data of an erase unit whose garbage is collected.
     Collection,
+    /// The mapping of a zone that is reset.
+    Mapping,
     Erase,
 }
 
@@ -194,7 +205,9 @@ pub(crate) enum Place {
     /// A program unit of an erase unit that conventional zones use.
     Conventional { unit: u32, program: u32 },
     /// An erase unit of a zone, erased before its first program.
-    ZoneErase,
+    ZoneErase { zone: ZoneIndex },
+    /// A unit for the mapping of a zone.
+    Mapping { zone: ZoneIndex },
 }
 
 /// A program or erase of a die.

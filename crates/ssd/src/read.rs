@@ -1,10 +1,13 @@
 //! Read path: pages are sensed on their dies, transferred over their channels and sent to the host.
 
-use zonda_zoned::{Duration, Key};
+use std::ops::Range;
 
+use zonda_zoned::{Duration, Key, ZoneIndex};
+
+use crate::ahead::Ahead;
 use crate::command::pieces_by_zone;
 use crate::events::Event;
-use crate::pending::{CommandKey, ReadChain, Reader};
+use crate::pending::{CommandKey, PageId, ReadChain, Reader};
 use crate::ssd::{ChannelJob, LinkJob, Ssd};
 use crate::station::serve;
 
@@ -33,7 +36,7 @@ impl Ssd {
 
     /// Starts the part of a read that is in one zone; returns the bytes that need no die: buffered
     /// or never written.
-    fn start_read_in_zone(&mut self, index: CommandKey, zone: zonda_zoned::ZoneIndex, offset: u64, bytes: u64) -> u64 {
+    fn start_read_in_zone(&mut self, index: CommandKey, zone: ZoneIndex, offset: u64, bytes: u64) -> u64 {
         if zone.0 < self.geometry.conventional_zone_count {
             return self.start_conventional_read(index, zone, offset, bytes);
         }
@@ -48,7 +51,17 @@ impl Ssd {
                 return bytes;
             }
             let die = run.die_of_page(first_page);
-            self.add_chain(index, die, (end - at) as u32);
+            let page = PageId { zone, generation: self.zone_marks[zone.as_usize()].generation, page: first_page };
+            if self.ahead.is_on() {
+                match self.ahead.ask(page, index, (end - at) as u32) {
+                    Ahead::No => self.add_chain(index, die, (end - at) as u32, page),
+                    Ahead::Waits => self.commands[index].parts += 1,
+                    Ahead::Present => without_die += end - at,
+                }
+                self.follow_reader(zone, offset..end);
+            } else {
+                self.add_chain(index, die, (end - at) as u32, page);
+            }
             return without_die;
         }
         let mut chains_used: Vec<u16> = Vec::new();
@@ -62,16 +75,40 @@ impl Ssd {
                 continue;
             }
             let die = run.die_of_page(page);
+            if self.ahead.is_on() {
+                let id = PageId { zone, generation: self.zone_marks[zone.as_usize()].generation, page };
+                match self.ahead.ask(id, index, here as u32) {
+                    Ahead::No => {}
+                    Ahead::Waits => {
+                        self.commands[index].parts += 1;
+                        continue;
+                    }
+                    Ahead::Present => {
+                        without_die += here;
+                        continue;
+                    }
+                }
+            }
             self.extend_chain(index, die, here as u32, &mut chains_used);
         }
         self.start_chains(&chains_used);
+        if self.ahead.is_on() {
+            self.follow_reader(zone, offset..end);
+        }
         without_die
     }
 
+    /// Reads ahead of a sequential reader.
+    fn follow_reader(&mut self, zone: ZoneIndex, bytes: Range<u64>) {
+        let generation = self.zone_marks[zone.as_usize()].generation;
+        let pages = self.ahead.follow(zone, generation, bytes);
+        self.read_ahead(zone, generation, pages);
+    }
+
     /// A read of one page on a die starts.
-    pub(crate) fn add_chain(&mut self, command: CommandKey, die: u16, bytes: u32) {
+    fn add_chain(&mut self, command: CommandKey, die: u16, bytes: u32, page: PageId) {
         self.commands[command].parts += 1;
-        let chain = self.chains.insert(ReadChain::of_one_page(command, die, bytes));
+        let chain = self.chains.insert(ReadChain::of_one_page(Reader::Host(command), die, bytes, Some(page)));
         self.add_die_read(usize::from(die), chain);
     }
 
@@ -81,7 +118,8 @@ impl Ssd {
         match &mut self.chain_on_die[usize::from(die)] {
             Some(chain) => self.chains[*chain].add_page(bytes),
             first => {
-                *first = Some(self.chains.insert(ReadChain::of_one_page(command, die, bytes)));
+                let chain = ReadChain::of_one_page(Reader::Host(command), die, bytes, None);
+                *first = Some(self.chains.insert(chain));
                 used.push(die);
             }
         }
@@ -156,9 +194,16 @@ impl Ssd {
         let chain = &mut self.chains[index];
         chain.pages_to_send -= 1;
         let chain = *chain;
-        if let Reader::Host(command) = chain.reader {
-            self.counters.flash_read_bytes += u64::from(bytes);
-            self.send_to_host(command, u64::from(bytes));
+        match chain.reader {
+            Reader::Host(command) => {
+                self.counters.flash_read_bytes += u64::from(bytes);
+                self.send_to_host(command, u64::from(bytes));
+            }
+            Reader::Ahead(page) => {
+                self.counters.flash_read_bytes += u64::from(bytes);
+                self.on_page_ahead(page);
+            }
+            Reader::Collection { .. } => {}
         }
         if !self.timing.cache_read {
             self.release_die(usize::from(chain.die));

@@ -6,6 +6,7 @@ use zonda_zoned::{
     Status, ZoneIndex, ZoneState, ZonedDevice,
 };
 
+use crate::ahead::ReadAhead;
 use crate::allocation::ZoneAllocator;
 use crate::buffer::WriteBuffer;
 use crate::bug::Seeded;
@@ -17,6 +18,8 @@ use crate::limits::COMMANDS_MAX;
 use crate::media::Media;
 use crate::pending::{CommandKey, Padding, PendingCommand, ReadChain, Work};
 use crate::profile::Profile;
+use crate::reset::Resets;
+use crate::share::ProgramShares;
 use crate::station::Station;
 use crate::store::PayloadStore;
 use crate::timing::Timing;
@@ -46,8 +49,11 @@ pub struct Ssd {
     pub(crate) paddings: Slab<Padding>,
 
     pub(crate) firmware: Vec<Station<CommandKey>>,
+    pub(crate) resets: Resets,
+    pub(crate) ahead: ReadAhead,
     pub(crate) buffer: WriteBuffer,
     pub(crate) dies: Vec<Die>,
+    pub(crate) shares: ProgramShares,
     pub(crate) channels: Vec<Station<ChannelJob>>,
     pub(crate) link_out: Station<LinkJob>,
     pub(crate) link_in: Station<LinkJob>,
@@ -114,7 +120,6 @@ impl Ssd {
         assert!(media.zones.geometry() == &expected, "media and profile belong together");
         let timing = Timing::new(profile);
         let dies = profile.dies() as usize;
-        let buffer = &profile.write_buffer;
         let groups = profile.geometry.zones.max(profile.dies());
         let prng = prng.fork("ssd");
         let mut ssd = Ssd {
@@ -134,15 +139,11 @@ impl Ssd {
             works: Slab::new(),
             paddings: Slab::new(),
             firmware: timing.servers.iter().map(|cores| Station::new(*cores)).collect(),
-            buffer: WriteBuffer::new(
-                buffer.capacity.0,
-                buffer.cap.map(|cap| cap.0),
-                timing.read_unit_bytes,
-                timing.block_bytes,
-                buffer.admission,
-                groups,
-            ),
+            resets: Resets::default(),
+            ahead: ReadAhead::new(profile.flash.read_ahead.0, timing.read_unit_bytes),
+            buffer: WriteBuffer::new(&profile.write_buffer, timing.read_unit_bytes, timing.block_bytes, groups),
             dies: (0..dies).map(|_| Die::new()).collect(),
+            shares: ProgramShares::new(profile.flash.program_order, profile.geometry.zones),
             channels: (0..profile.flash.channels).map(|_| Station::new(1)).collect(),
             link_out: Station::new(1),
             link_in: Station::new(1),
@@ -266,6 +267,8 @@ impl Ssd {
             self.zones.check_invariants();
         }
         self.buffer.check_invariants();
+        self.resets.check_invariants();
+        self.ahead.check_invariants();
         self.allocator.check_invariants();
         for run in self.runs.iter().flatten() {
             run.check_invariants();
@@ -274,7 +277,8 @@ impl Ssd {
             conventional.check_invariants();
         }
         if self.commands.is_empty() {
-            assert!(self.chains.is_empty() || self.conventional.is_some(), "reads belong to commands");
+            let has_own_reads = self.conventional.is_some() || self.ahead.is_on();
+            assert!(self.chains.is_empty() || has_own_reads, "reads belong to commands");
             assert!(self.paddings.is_empty(), "paddings belong to commands");
         }
     }
@@ -291,6 +295,7 @@ impl Ssd {
                 Event::ChannelEnd(channel) => self.on_channel_end(channel as usize),
                 Event::LinkInEnd => self.on_link_in_end(),
                 Event::LinkOutEnd => self.on_link_out_end(),
+                Event::ResetEnd => self.on_reset_end(),
             }
         }
         self.now = now;

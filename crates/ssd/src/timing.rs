@@ -20,6 +20,11 @@ pub(crate) struct Timing {
     pub(crate) cache_read: bool,
     pub(crate) early_completion: bool,
     pub(crate) suspend_slice: Duration,
+    pub(crate) suspend_latency: Duration,
+    /// Zero: no limit.
+    pub(crate) suspends_max: u32,
+    pub(crate) resume_latency: Duration,
+    pub(crate) transfers_padding: bool,
     pub(crate) cap_scope: CapScope,
     pub(crate) sense: ServiceTimes,
     pub(crate) program: ServiceTime,
@@ -63,6 +68,9 @@ pub(crate) struct Reset {
     pub(crate) serial_partly_written: Duration,
     pub(crate) parallel: ServiceTime,
     pub(crate) piece: Duration,
+    /// Zero: a reset holds no program back.
+    pub(crate) exclusive_whole_zone: Duration,
+    pub(crate) mapping_bytes_per_block: u64,
 }
 
 impl Timing {
@@ -88,6 +96,10 @@ impl Timing {
             cache_read: flash.cache_read,
             early_completion: profile.write_buffer.early_completion,
             suspend_slice: Duration(flash.suspend_slice.0),
+            suspend_latency: Duration(flash.suspend_latency.0),
+            suspends_max: flash.suspends_max,
+            resume_latency: Duration(flash.resume_latency.0),
+            transfers_padding: flash.transfers_padding,
             cap_scope: profile.write_buffer.cap_scope,
             sense: ServiceTimes::new(&flash.read),
             program: ServiceTime::new(&flash.program),
@@ -112,6 +124,8 @@ impl Timing {
                 serial_partly_written: Duration(firmware.reset.serial_partly_written.0),
                 parallel: ServiceTime::new(&firmware.reset.parallel),
                 piece: Duration(firmware.reset.piece.0),
+                exclusive_whole_zone: Duration(firmware.reset.exclusive_whole_zone.0),
+                mapping_bytes_per_block: u64::from(firmware.reset.mapping_bytes_per_block),
             },
             zone_open_extra: Duration(firmware.zone_open_extra.0),
             servers: firmware.servers.values().copied().collect(),

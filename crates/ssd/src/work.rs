@@ -1,6 +1,6 @@
 //! Work of dies: sensing pages, programming and erasing units, one at a time.
 
-use zonda_zoned::{Duration, Instant, Key};
+use zonda_zoned::{Duration, Instant, Key, ZoneIndex};
 
 use crate::bug::SeededBug;
 use crate::die::{DieState, Next};
@@ -11,23 +11,35 @@ use crate::ssd::{ChannelJob, Ssd};
 impl Ssd {
     /// A chain of pages requests a die.
     pub(crate) fn add_die_read(&mut self, die: usize, chain: Key<ReadChain>) {
-        self.dies[die].add_read(chain);
+        self.dies[die].add_read(chain, self.chains[chain].page);
         match self.dies[die].state {
             DieState::Idle => self.start_next(die),
             DieState::Running { .. } => {
                 // The running operation ends its slice early.
-                if let Some(end) = self.dies[die].slice_end(self.now, self.timing.suspend_slice) {
+                if let Some(end) =
+                    self.dies[die].slice_end(self.now, self.timing.suspend_slice, self.timing.suspends_max)
+                {
                     self.wake_die(die, end);
                 }
             }
-            DieState::Asking(_) | DieState::Sensing(_) | DieState::Sending(_) | DieState::Loading(_) => {}
+            DieState::Asking(_)
+            | DieState::Sensing(_)
+            | DieState::Sending(_)
+            | DieState::Suspending
+            | DieState::Loading(_) => {}
         }
     }
 
     pub(crate) fn add_work(&mut self, work: Work) {
         let die = usize::from(work.die);
+        let zone = match work.place {
+            Place::Zone { zone, .. } | Place::ZoneErase { zone } | Place::Mapping { zone } => zone,
+            // Conventional zones share a translation layer, and one part of the bandwidth.
+            Place::Conventional { .. } => ZoneIndex(0),
+        };
+        let tag = self.shares.tag(zone, self.timing.program_unit_bytes);
         let work = self.works.insert(work);
-        self.dies[die].add_work(work);
+        self.dies[die].add_work(work, tag);
         if self.dies[die].state == DieState::Idle {
             self.start_next(die);
         }
@@ -66,16 +78,21 @@ impl Ssd {
     fn start_next(&mut self, die: usize) {
         match self.dies[die].take_next() {
             Next::Nothing => {}
+            Next::Read(chain) if self.dies[die].holds(self.chains[chain].page) => self.on_sensed(die, chain),
             Next::Read(chain) if self.timing.channel_read_command > Duration::ZERO => {
                 self.dies[die].enter(self.now, DieState::Asking(chain));
                 self.add_channel_job(die, ChannelJob::Ask { chain });
             }
             Next::Read(chain) => self.sense(die, chain),
-            Next::Start(work) if self.works[work].pages_to_load > 0 => {
+            Next::Start(work, tag) if self.works[work].pages_to_load > 0 => {
+                self.shares.start(tag);
                 self.dies[die].enter(self.now, DieState::Loading(work));
                 self.add_channel_job(die, ChannelJob::Load { work });
             }
-            Next::Start(work) => self.start_running(die, work),
+            Next::Start(work, tag) => {
+                self.shares.start(tag);
+                self.start_running(die, work);
+            }
             Next::Resume(work, left) => self.run(die, work, left),
         }
     }
@@ -98,7 +115,7 @@ impl Ssd {
     fn run(&mut self, die: usize, work: Key<Work>, left: Duration) {
         self.dies[die].enter(self.now, DieState::Running { work, since: self.now, left });
         let slice_end = if self.dies[die].has_reads() {
-            self.dies[die].slice_end(self.now, self.timing.suspend_slice)
+            self.dies[die].slice_end(self.now, self.timing.suspend_slice, self.timing.suspends_max)
         } else {
             None
         };
@@ -116,22 +133,28 @@ impl Ssd {
             DieState::Running { work, since, left } => {
                 let done = self.now - since;
                 self.counters.suspensions += 1;
-                self.dies[die].suspend(work, left - done);
-                self.release_die(die);
+                self.dies[die].suspend(work, left - done + self.timing.resume_latency);
+                if self.timing.suspend_latency == Duration::ZERO {
+                    return self.release_die(die);
+                }
+                self.dies[die].enter(self.now, DieState::Suspending);
+                self.wake_die(die, self.now + self.timing.suspend_latency);
             }
+            DieState::Suspending => self.release_die(die),
             state => unreachable!("a die in state {state:?} has no end of its own"),
         }
     }
 
     fn on_sensed(&mut self, die: usize, index: Key<ReadChain>) {
         let chain = &mut self.chains[index];
-        let bytes = chain.page_bytes();
+        let (bytes, page) = (chain.page_bytes(), chain.page);
         chain.page_is_sensed();
+        self.dies[die].keep_in_register(page);
         // The page's successor queues behind the reads that wait, before the die is free again.
         // With a cache register the die is free for others at once, but the next page of this
         // command follows when this one was transferred.
         if chain.pages_to_sense > 0 && !self.timing.cache_read {
-            self.dies[die].add_read(index);
+            self.dies[die].add_read(index, None);
         }
         self.add_channel_job(die, ChannelJob::Page { chain: index, bytes });
         if self.timing.cache_read {
@@ -164,6 +187,7 @@ impl Ssd {
                 }
             }
             (Cause::Collection, _) => self.on_collection_programmed(&work),
+            (Cause::Mapping, _) => self.counters.programs += 1,
             (Cause::Host | Cause::Padding | Cause::Spill, _) => self.on_programmed(&work),
         }
     }
@@ -186,9 +210,12 @@ impl Ssd {
                 }
             }
             Place::Conventional { unit, program } => self.on_conventional_programmed(work.die, unit, program),
-            Place::ZoneErase => unreachable!("an erase programs nothing"),
+            Place::ZoneErase { .. } | Place::Mapping { .. } => unreachable!("neither programs data"),
         }
         self.buffer.release(work.group, work.host_bytes);
+        if work.cause != Cause::Padding {
+            self.on_data_programmed();
+        }
         if let Some(command) = work.command {
             self.end_part(command);
         }

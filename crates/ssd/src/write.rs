@@ -253,6 +253,8 @@ impl Ssd {
         if let Some(waiter) = waiter {
             self.commands[waiter].parts += 1;
         }
+        let padding_to_load = if self.timing.transfers_padding { pad_bytes } else { 0 };
+        let bytes_to_load = host_bytes + spilled_bytes + padding_to_load;
         let work = Work {
             cause,
             die,
@@ -260,12 +262,12 @@ impl Ssd {
             host_bytes,
             spilled_bytes,
             pad_bytes,
-            pages_to_load: (host_bytes + spilled_bytes).div_ceil(self.timing.read_unit_bytes) as u32,
+            pages_to_load: bytes_to_load.div_ceil(self.timing.read_unit_bytes) as u32,
             group,
             command: waiter,
             padding,
         };
-        self.add_work(work);
+        if cause == Cause::Padding { self.add_work(work) } else { self.program_data(work) }
     }
 
     /// The dies of an element erase it before they are programmed.
@@ -273,7 +275,7 @@ impl Ssd {
         for slot in erase.first_slot..erase.first_slot + erase.slots {
             let die = self.runs_at(zone).stripe.die(UnitOfZone { slot, row }).0;
             for _ in 0..erase.units {
-                self.add_erase(die, Place::ZoneErase);
+                self.add_erase(die, Place::ZoneErase { zone });
             }
         }
     }

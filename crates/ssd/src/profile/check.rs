@@ -96,6 +96,13 @@ fn check_buffer(profile: &Profile) -> Result<(), Mistake> {
     let stripe = profile.flash.program_unit.0 * u64::from(profile.zones.parallelism);
     let remedy = format!("must hold a program unit for each die of a zone: at least {}", ByteSize(stripe));
     require(buffer.capacity.0 >= stripe, "write_buffer.capacity", &remedy)?;
+    let quotas = [
+        ("write_buffer.reset_quota", buffer.reset_quota),
+        ("write_buffer.reset_quota_per_zone", buffer.reset_quota_per_zone),
+    ];
+    for (key, quota) in quotas {
+        require(quota.is_none_or(|quota| quota.0 >= stripe), key, &remedy)?;
+    }
     let Some(cap) = buffer.cap else { return Ok(()) };
     require(
         profile.geometry.conventional_zones == 0,
@@ -271,6 +278,23 @@ fn check_firmware(firmware: &FirmwareSpec) -> Result<(), Mistake> {
         let remedy = format!("is \"{server}\", which is not in firmware.servers; it has {}", names.join(", "));
         require(firmware.servers.contains_key(server), &format!("{key}.server"), &remedy)?;
     }
+    let reset = &firmware.reset;
+    let is_exclusive = reset.exclusive_whole_zone.0 > 0;
+    require(
+        reset.exclusive_whole_zone <= reset.serial_whole_zone,
+        "firmware.reset.exclusive_whole_zone",
+        "must be at most firmware.reset.serial_whole_zone, which it is a part of",
+    )?;
+    require(
+        !is_exclusive || reset.piece.0 == 0,
+        "firmware.reset.piece",
+        "must be absent where there is exclusive_whole_zone: such work does not delay commands",
+    )?;
+    require(
+        reset.mapping_bytes_per_block == 0 || (is_exclusive && reset.mapping_bytes_per_block <= 64),
+        "firmware.reset.mapping_bytes_per_block",
+        "must be at most 64, and absent where there is no exclusive_whole_zone",
+    )?;
     Ok(())
 }
 
@@ -300,6 +324,8 @@ fn check_times(profile: &Profile) -> Result<(), Mistake> {
     ];
     let times = [
         ("flash.suspend_slice", flash.suspend_slice),
+        ("flash.suspend_latency", flash.suspend_latency),
+        ("flash.resume_latency", flash.resume_latency),
         ("channel.read_command", channel.read_command),
         ("channel.write_overhead", channel.write_overhead),
         ("link.read_overhead", link.read_overhead),

@@ -19,7 +19,7 @@ pub use source::{Source, SourceKind};
 pub use sources::Sources;
 pub use spec::{
     Admission, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec, Placement,
-    Profile, ZonesSpec, ZrwaSpec,
+    Profile, ProgramOrder, ZonesSpec, ZrwaSpec,
 };
 
 #[cfg(test)]

@@ -117,6 +117,36 @@ pub struct FlashSpec {
     /// Programs and erases are suspended for waiting reads at multiples of this time. Zero: never.
     #[serde(default)]
     pub suspend_slice: TimeSpan,
+    /// From the end of a slice until the waiting reads are served.
+    #[serde(default)]
+    pub suspend_latency: TimeSpan,
+    /// How often one operation is suspended, at most. Zero: without limit.
+    #[serde(default)]
+    pub suspends_max: u32,
+    /// Added to a suspended operation when it is resumed.
+    #[serde(default)]
+    pub resume_latency: TimeSpan,
+    /// How far the drive reads ahead of a sequential reader. Zero: not at all.
+    #[serde(default)]
+    pub read_ahead: ByteSize,
+    /// Order of the programs that wait at a die.
+    #[serde(default)]
+    pub program_order: ProgramOrder,
+    /// Whether the padding of a finished zone is transferred to the dies like data; otherwise it is
+    /// made there.
+    #[serde(default)]
+    pub transfers_padding: bool,
+}
+
+/// Order of the programs that wait at a die.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramOrder {
+    /// In order of arrival.
+    #[default]
+    Arrival,
+    /// Zones that are written or finished get equal shares of the program bandwidth.
+    Fair,
 }
 
 /// A bus between the controller and its dies.
@@ -164,6 +194,10 @@ pub struct BufferSpec {
     /// What `cap` counts.
     #[serde(default)]
     pub cap_scope: CapScope,
+    /// Bytes that are admitted while a reset holds back programs, at most. Absent: no limit.
+    pub reset_quota: Option<ByteSize>,
+    /// The same of one zone.
+    pub reset_quota_per_zone: Option<ByteSize>,
     /// Order of admission when the buffer is full.
     #[serde(default)]
     pub admission: Admission,

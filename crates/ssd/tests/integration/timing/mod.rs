@@ -4,6 +4,7 @@
 //! sum, in microseconds.
 
 mod elements;
+mod interference;
 mod manage;
 mod reads;
 mod writes;
