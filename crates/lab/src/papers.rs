@@ -19,7 +19,7 @@ pub struct Paper {
 }
 
 /// All of them, in the order of the page.
-pub const PAPERS: [Paper; 6] = [
+pub const PAPERS: [Paper; 7] = [
     Paper {
         key: "ezns",
         name: "eZNS",
@@ -36,6 +36,15 @@ pub const PAPERS: [Paper; 6] = [
                     arXiv:2206.01547, 2022",
         link: "https://arxiv.org/abs/2206.01547",
         about: "A Western Digital ZN540, a Samsung flash drive and an Optane drive.",
+        is_published: true,
+    },
+    Paper {
+        key: "confzns",
+        name: "ConfZNS++",
+        reference: "K. Doekemeijer, D. Maisenbacher, Z. Ren, N. Tehrany, M. Bj\u{f8}rling, A. Trivedi: Exploring I/O Management \
+                    Performance in ZNS with ConfZNS++. SYSTOR 2024",
+        link: "https://doi.org/10.1145/3688351.3689160",
+        about: "A Western Digital ZN540: what reads, writes, appends, finishes and resets do to each other.",
         is_published: true,
     },
     Paper {

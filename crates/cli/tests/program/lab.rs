@@ -58,7 +58,13 @@ fn without_times_of_this_machine(text: &str) -> String {
 }
 
 /// Long experiments, which only `soak_` runs.
-const LONG: [&str; 19] = [
+const LONG: [&str; 25] = [
+    "confzns-read-finish",
+    "confzns-read-reset",
+    "confzns-write-finish",
+    "confzns-write-reset",
+    "confzns-append-finish",
+    "confzns-append-reset",
     "silent-figure-7b",
     "silent-figure-7c",
     "silent-figure-8",
@@ -128,8 +134,8 @@ fn soak_the_comparison_with_all_published_results_is_unchanged() {
     }
     let device: Vec<_> = rows.iter().filter(|row| row["kind"] == "device").collect();
     let met = device.iter().filter(|row| row["met"] == true).count();
-    assert_eq!(device.len(), 58);
-    assert!(met >= DEVICE_MET_MIN, "{met} of 58 met");
+    assert_eq!(device.len(), 113);
+    assert!(met >= DEVICE_MET_MIN, "{met} of 113 met");
     let of_silent = |row: &&serde_json::Value| {
         row["kind"] != "device" && row["id"].as_str().is_some_and(|id| id.starts_with("silent-"))
     };
