@@ -1,10 +1,34 @@
 //! Seeded bugs: each a mistake that the code of an image could contain.
 //!
 //! The simulation tester must detect each of them: a bug that it misses is a rule that it does not
-//! test. Only the tester seeds bugs.
+//! test. Only the tester seeds bugs, and only with the feature `testing`.
+
+/// Whether bugs can be seeded at all.
+const IS_SEEDABLE: bool = cfg!(any(test, feature = "testing"));
+
+/// The bug that was seeded in an image, if any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seeded(Option<SeededBug>);
+
+impl Seeded {
+    pub(crate) const NONE: Seeded = Seeded(None);
+
+    /// Whether it is this bug.
+    #[inline]
+    pub(crate) const fn has(self, bug: SeededBug) -> bool {
+        IS_SEEDABLE && matches!(self.0, Some(seeded) if seeded as u8 == bug as u8)
+    }
+}
+
+impl From<Option<SeededBug>> for Seeded {
+    fn from(bug: Option<SeededBug>) -> Seeded {
+        assert!(IS_SEEDABLE || bug.is_none(), "bugs are seeded with the feature `testing`");
+        Seeded(bug)
+    }
+}
 
 /// A mistake, enabled for one image until the image is opened again.
-#[doc(hidden)]
+#[allow(unreachable_pub, reason = "without `testing` nothing exports it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeededBug {
     /// A write at a write pointer is acknowledged when its data are on file, before its tags are.
@@ -63,37 +87,4 @@ pub enum SeededBug {
     TrustedUnwritten,
     /// Contents are journaled before space for them is allocated in the files.
     MissingSpace,
-}
-
-impl SeededBug {
-    /// Every bug, with the name that the command line uses.
-    pub const ALL: [(&'static str, SeededBug); 27] = [
-        ("early-write", SeededBug::EarlyWrite),
-        ("unsynced-record", SeededBug::UnsyncedRecord),
-        ("unsynced-finish", SeededBug::UnsyncedFinish),
-        ("kept-tags", SeededBug::KeptTags),
-        ("kept-generation", SeededBug::KeptGeneration),
-        ("early-hole", SeededBug::EarlyHole),
-        ("early-mark", SeededBug::EarlyMark),
-        ("single-copy", SeededBug::SingleCopy),
-        ("kept-batch", SeededBug::KeptBatch),
-        ("half-flush", SeededBug::HalfFlush),
-        ("early-flush", SeededBug::EarlyFlush),
-        ("forgotten-failure", SeededBug::ForgottenFailure),
-        ("missing-intent", SeededBug::MissingIntent),
-        ("forgotten-before", SeededBug::ForgottenBefore),
-        ("unrecorded-repeat", SeededBug::UnrecordedRepeat),
-        ("blind-intent", SeededBug::BlindIntent),
-        ("missing-hole", SeededBug::MissingHole),
-        ("stale-contents", SeededBug::StaleContents),
-        ("kept-pointer", SeededBug::KeptPointer),
-        ("unsynced-recovery", SeededBug::UnsyncedRecovery),
-        ("ignored-marks", SeededBug::IgnoredMarks),
-        ("blind-read", SeededBug::BlindRead),
-        ("believed-zeros", SeededBug::BelievedZeros),
-        ("carried-anything", SeededBug::CarriedAnything),
-        ("forgotten-damage", SeededBug::ForgottenDamage),
-        ("trusted-unwritten", SeededBug::TrustedUnwritten),
-        ("missing-space", SeededBug::MissingSpace),
-    ];
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::bugs::SeededBug;
+use crate::bugs::{Seeded, SeededBug};
 use crate::format::record::{HEADER_BYTES, OVERWRITE_TAGS, OVERWRITE_ZEROS, Record};
 use crate::format::tag::{ANYTHING, LOST, TAG_BYTES, TagCodec, TagPair, Verdict, is_zero};
 use crate::ranges::RangeSet;
@@ -84,9 +84,9 @@ enum What {
 
 impl Intents {
     /// Adds the record of an overwrite at offset `at` of the journal.
-    pub(crate) fn add_overwrite(&mut self, sequence: u64, record: &Record<'_>, at: usize, bug: Option<SeededBug>) {
+    pub(crate) fn add_overwrite(&mut self, sequence: u64, record: &Record<'_>, at: usize, bug: Seeded) {
         let what = match record.c {
-            OVERWRITE_TAGS if bug != Some(SeededBug::BlindIntent) => What::Tags(at + HEADER_BYTES),
+            OVERWRITE_TAGS if !bug.has(SeededBug::BlindIntent) => What::Tags(at + HEADER_BYTES),
             OVERWRITE_ZEROS => What::Zeros,
             _ => What::Anything,
         };

@@ -61,12 +61,11 @@ mod ranges;
 mod rebuild;
 mod repair;
 mod spec;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
 
-#[doc(hidden)]
-pub use bugs::SeededBug;
 pub use check::{CheckProgress, CheckReport, Finding, check};
 pub use create::create;
 pub use error::ImageError;
@@ -76,8 +75,6 @@ pub use format::entry::Counters;
 pub use inspect::{Inspection, inspect};
 pub use machine::Image;
 pub use memory::MemoryFiles;
-#[doc(hidden)]
-pub use open::open_with_bug;
 pub use open::{RecoveryReport, open};
 pub use repair::{RepairReport, RepairedZone, ZoneDoubt, repair};
 pub use spec::ImageSpec;

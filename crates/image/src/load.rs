@@ -1,6 +1,6 @@
 //! Reads superblock, checkpoint and journal, and writes nothing.
 
-use crate::bugs::SeededBug;
+use crate::bugs::{Seeded, SeededBug};
 use crate::format::checkpoint::{self, Checkpoint};
 use crate::format::entry::{Ledger, RecordedState};
 use crate::format::layout::Layout;
@@ -34,10 +34,10 @@ pub(crate) struct Loaded {
 }
 
 pub(crate) fn load(files: &mut dyn Files) -> Result<Loaded, ImageError> {
-    load_with_bug(files, None)
+    load_seeded(files, Seeded::NONE)
 }
 
-pub(crate) fn load_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Result<Loaded, ImageError> {
+pub(crate) fn load_seeded(files: &mut dyn Files, bug: Seeded) -> Result<Loaded, ImageError> {
     let superblock::Superblock { spec, copies_good, copies_current } = superblock::read(files)?;
     let layout = Layout::new(&spec.geometry, spec.journal_bytes);
     for file in ImageFile::ALL {
@@ -122,7 +122,7 @@ impl Loaded {
     ///
     /// # Errors
     /// Why records are missing, or may be. The records before are applied.
-    pub(crate) fn follow_journal(&mut self, journal: Vec<u8>, bug: Option<SeededBug>) -> Result<(), String> {
+    pub(crate) fn follow_journal(&mut self, journal: Vec<u8>, bug: Seeded) -> Result<(), String> {
         let epoch = self.sequence;
         let mut at = MARKS_BYTES as usize;
         let (mut last_sequence, mut last_sum) = (0, 0);
@@ -159,7 +159,7 @@ impl Loaded {
             return Err("both marks are damaged, so that missing records cannot be detected".into());
         }
         let synced = marks.iter().filter(|mark| mark.epoch == epoch).map(|mark| mark.synced).max().unwrap_or(0);
-        if last_sequence < synced && bug != Some(SeededBug::IgnoredMarks) {
+        if last_sequence < synced && !bug.has(SeededBug::IgnoredMarks) {
             return Err(format!(
                 "record {} is damaged, although records up to {synced} were synced",
                 last_sequence + 1
@@ -171,7 +171,7 @@ impl Loaded {
         self.logged.complete(journal, |zone, generation| {
             let entry = &entries[zone as usize];
             let is_current = generation == entry.generation && entry.state != RecordedState::Offline;
-            is_current || bug == Some(SeededBug::StaleContents)
+            is_current || bug.has(SeededBug::StaleContents)
         });
         Ok(())
     }

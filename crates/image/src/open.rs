@@ -2,14 +2,14 @@
 
 use zonda_zoned::ZoneIndex;
 
-use crate::bugs::SeededBug;
+use crate::bugs::{Seeded, SeededBug};
 use crate::create::{sync, write};
 use crate::examine::{BlockRepair, Examined, build_table, examine};
 use crate::format::entry::add;
 use crate::format::layout::Layout;
 use crate::format::record::{HEADER_BYTES, MARK_STRIDE, MARKS_BYTES, encode_mark};
 use crate::format::{checkpoint, superblock};
-use crate::load::{Loaded, load_with_bug};
+use crate::load::{Loaded, load_seeded};
 use crate::machine::Start;
 use crate::{Files, Image, ImageError, ImageFile};
 
@@ -47,17 +47,11 @@ pub struct RecoveryReport {
 /// # Errors
 /// Why the image is refused, and the remedy.
 pub fn open(files: &mut dyn Files) -> Result<(Image, RecoveryReport), ImageError> {
-    open_with_bug(files, None)
+    open_seeded(files, Seeded::NONE)
 }
 
-/// As [`open`], with a bug seeded in the opening and in the drive, so that a tester can show that
-/// it would be detected.
-///
-/// # Errors
-/// As for [`open`].
-#[doc(hidden)]
-pub fn open_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Result<(Image, RecoveryReport), ImageError> {
-    let mut loaded = load_with_bug(files, bug)?;
+pub(crate) fn open_seeded(files: &mut dyn Files, bug: Seeded) -> Result<(Image, RecoveryReport), ImageError> {
+    let mut loaded = load_seeded(files, bug)?;
     let mut report = RecoveryReport {
         clean: loaded.clean,
         journal_records: loaded.records,
@@ -75,14 +69,14 @@ pub fn open_with_bug(files: &mut dyn Files, bug: Option<SeededBug>) -> Result<(I
     }
     loaded.logged.write(files, &loaded.layout, &loaded.codec, loaded.spec.geometry.zone_size_blocks.0)?;
     let mut examined = examine(files, &loaded)?;
-    if bug == Some(SeededBug::KeptTags) {
+    if bug.has(SeededBug::KeptTags) {
         examined.repairs.retain(|repair| !matches!(repair, BlockRepair::Clear { .. }));
     }
     report.found_blocks = examined.found_blocks;
     report.dropped_blocks = examined.dropped_blocks;
     report.accepted_blocks = examined.emptied_blocks;
     apply_repairs(files, &loaded.layout, &examined, &mut report)?;
-    if !loaded.clean && bug != Some(SeededBug::UnsyncedRecovery) {
+    if !loaded.clean && !bug.has(SeededBug::UnsyncedRecovery) {
         sync(files, ImageFile::Data)?;
         sync(files, ImageFile::Tags)?;
     }

@@ -49,6 +49,6 @@ pub use simulate::{drive_profile, event_trace, run};
 #[doc(hidden)]
 pub use zonda_files::SeededBug as FilesBug;
 #[doc(hidden)]
-pub use zonda_image::SeededBug as ImageBug;
+pub use zonda_image::testing::SeededBug as ImageBug;
 #[doc(hidden)]
 pub use zonda_raid::SeededBug as VolumesBug;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use zonda_files::SeededBug as FilesBug;
-use zonda_image::SeededBug as ImageBug;
+use zonda_image::testing::SeededBug as ImageBug;
 use zonda_raid::SeededBug as VolumesBug;
 use zonda_ssd::SeededBug;
 

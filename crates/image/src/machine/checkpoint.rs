@@ -198,7 +198,7 @@ impl Image {
                 self.checkpointing.state = State::Syncing(slot);
                 self.emit(Role::Checkpoint, 0, FileOperation::Sync { file: ImageFile::State });
             }
-            State::Syncing(slot) if slot == self.checkpointing.first_slot && !self.has(SeededBug::SingleCopy) => {
+            State::Syncing(slot) if slot == self.checkpointing.first_slot && !self.bug.has(SeededBug::SingleCopy) => {
                 self.write_copy(1 - slot);
             }
             State::Syncing(_) => self.complete_checkpoint(),

@@ -110,7 +110,7 @@ impl Image {
         flush.overwritten_counted = flush.overwritten_blocks;
         flush.read_counted = self.counters.host_read_blocks;
         self.emit(Role::FlushData, 0, FileOperation::Sync { file: ImageFile::Data });
-        let file = if self.has(SeededBug::HalfFlush) { ImageFile::Data } else { ImageFile::Tags };
+        let file = if self.bug.has(SeededBug::HalfFlush) { ImageFile::Data } else { ImageFile::Tags };
         self.emit(Role::FlushTags, 0, FileOperation::Sync { file });
     }
 
@@ -163,7 +163,7 @@ impl Image {
 
     pub(super) fn on_flush_file(&mut self, done: bool) {
         self.flush.failed |= !done;
-        self.flush.broken |= !done && !self.has(SeededBug::ForgottenFailure);
+        self.flush.broken |= !done && !self.bug.has(SeededBug::ForgottenFailure);
         self.flush.out -= 1;
         if self.flush.out > 0 {
             return;

@@ -118,7 +118,7 @@ impl Image {
     pub(super) fn start_in_place(&mut self, index: u32) {
         let blocks = self.named_by_intent(index);
         self.intents.damaged.remove(blocks.clone());
-        if self.intents.open.covers(&blocks) || self.has(SeededBug::MissingIntent) {
+        if self.intents.open.covers(&blocks) || self.bug.has(SeededBug::MissingIntent) {
             self.write_data_and_tags(index);
             return;
         }
@@ -127,7 +127,7 @@ impl Image {
             let (tags, open) = (Bytes::new(), RangeSet::default());
             self.record_intent(index, Intent { blocks, way: OVERWRITE_ZEROS, tags, open, is_carried: false });
         } else if blocks.clone().all(|lba| self.intents.is_written(lba)) {
-            if self.has(SeededBug::UnrecordedRepeat) {
+            if self.bug.has(SeededBug::UnrecordedRepeat) {
                 self.write_data_and_tags(index);
                 return;
             }
@@ -173,7 +173,7 @@ impl Image {
         let named = self.named_by_intent(index);
         let has_zeros = (named.clone().zip(before.chunks_exact(TAG_BYTES)))
             .any(|(lba, tag)| !self.intents.is_written(lba) && self.must_be_zeros(index, lba, tag));
-        if !has_zeros || self.has(SeededBug::TrustedUnwritten) {
+        if !has_zeros || self.bug.has(SeededBug::TrustedUnwritten) {
             self.on_data_before(index);
             return;
         }
@@ -227,7 +227,7 @@ impl Image {
             }
             let place = i * TAG_BYTES..(i + 1) * TAG_BYTES;
             let is_contradicted = !holds_zeros(i) && self.must_be_zeros(index, lba, &before[place.clone()]);
-            if self.has(SeededBug::ForgottenBefore) || is_contradicted {
+            if self.bug.has(SeededBug::ForgottenBefore) || is_contradicted {
                 tags.put_bytes(LOST_BYTE, TAG_BYTES);
             } else {
                 tags.put_slice(&before[place.clone()]);
@@ -339,7 +339,7 @@ impl Image {
         }
         let first = self.lba(part.zone, part.first);
         let mut tags = BytesMut::with_capacity((blocks.end - blocks.start) as usize * 2 * TAG_BYTES);
-        let is_open = self.has(SeededBug::CarriedAnything);
+        let is_open = self.bug.has(SeededBug::CarriedAnything);
         for lba in blocks.clone() {
             let itself = lba..lba + 1;
             let own = intent.as_ref().filter(|intent| !intent.open.covers(&itself));
@@ -369,7 +369,7 @@ impl Image {
         let blocks = (end - first) as usize;
         if self.layout.logs_contents
             || !self.intents.is_any_left
-            || self.has(SeededBug::ForgottenDamage)
+            || self.bug.has(SeededBug::ForgottenDamage)
             || data.len() != blocks * block_bytes
             || tags.len() != blocks * tag_bytes
         {

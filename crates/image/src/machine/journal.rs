@@ -244,9 +244,9 @@ impl Image {
         let journal = &mut self.journal;
         if std::mem::take(&mut journal.has_left_out) {
             self.checkpointing.flushes.extend(commands);
-        } else if !journal.pending.is_empty() && self.bug != Some(SeededBug::EarlyFlush) {
+        } else if !journal.pending.is_empty() && !self.bug.has(SeededBug::EarlyFlush) {
             journal.pending_flushes.extend(commands);
-        } else if journal.stage == Stage::Writing && self.bug != Some(SeededBug::EarlyFlush) {
+        } else if journal.stage == Stage::Writing && !self.bug.has(SeededBug::EarlyFlush) {
             journal.batch_flushes.extend(commands);
         } else {
             self.end_flushes(commands);
@@ -265,7 +265,7 @@ impl Image {
             self.end_flushes(flushes);
         }
         match self.journal.stage {
-            Stage::Writing if done && self.has(SeededBug::UnsyncedRecord) => self.batch_is_written(),
+            Stage::Writing if done && self.bug.has(SeededBug::UnsyncedRecord) => self.batch_is_written(),
             Stage::Writing if done && !self.journal.batch_parts.is_empty() => {
                 self.journal.stage = Stage::Syncing;
                 self.emit(Role::Journal, 0, FileOperation::Sync { file: ImageFile::Journal });
@@ -305,14 +305,14 @@ impl Image {
         let journal = &mut self.journal;
         journal.stage = Stage::Marking;
         journal.mark = 1 - journal.mark;
-        let early = if self.bug == Some(SeededBug::EarlyMark) { journal.pending.len() as u64 } else { 0 };
+        let early = if self.bug.has(SeededBug::EarlyMark) { journal.pending.len() as u64 } else { 0 };
         let mark = record::encode_mark(&self.spec.uuid, journal.epoch, journal.next_sequence - 1 + early);
         let offset = journal.mark * MARK_STRIDE;
         self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces: vec![mark] });
     }
 
     fn batch_has_failed(&mut self) {
-        if self.has(SeededBug::KeptBatch) {
+        if self.bug.has(SeededBug::KeptBatch) {
             self.journal.stage = Stage::Idle;
             let parts = std::mem::take(&mut self.journal.batch_parts);
             return parts.into_iter().for_each(|part| self.on_recorded(part, false));

@@ -75,7 +75,7 @@ impl Image {
         let zrwa =
             matches!(action, ZoneAction::Open { zrwa: true } | ZoneAction::SetDescriptorExtension { zrwa: true, .. });
         let (kind, steps): (Option<Kind>, &'static [Step]) = match effect {
-            ZoneEffect::Opened { .. } if zrwa && self.has(SeededBug::MissingHole) => {
+            ZoneEffect::Opened { .. } if zrwa && self.bug.has(SeededBug::MissingHole) => {
                 (Some(Kind::Zrwa), &[Step::Record])
             }
             ZoneEffect::Opened { .. } if zrwa => (Some(Kind::Zrwa), &[Step::Punch, Step::Sync, Step::Record]),
@@ -83,9 +83,11 @@ impl Image {
                 (Some(Kind::Extension), &[Step::Punch, Step::Sync, Step::Record])
             }
             ZoneEffect::ExtensionSet { .. } => (Some(Kind::Extension), &[Step::Record]),
-            ZoneEffect::Finished { .. } if self.has(SeededBug::UnsyncedFinish) => (Some(Kind::Finish), &[Step::Record]),
+            ZoneEffect::Finished { .. } if self.bug.has(SeededBug::UnsyncedFinish) => {
+                (Some(Kind::Finish), &[Step::Record])
+            }
             ZoneEffect::Finished { .. } => (Some(Kind::Finish), &[Step::Sync, Step::Record]),
-            ZoneEffect::Reset { .. } if self.has(SeededBug::EarlyHole) => {
+            ZoneEffect::Reset { .. } if self.bug.has(SeededBug::EarlyHole) => {
                 (Some(Kind::Reset), &[Step::Punch, Step::Record])
             }
             ZoneEffect::Reset { .. } => (Some(Kind::Reset), &[Step::Record, Step::Punch]),
@@ -119,7 +121,7 @@ impl Image {
         let run = &mut self.zones[zone as usize];
         match effect {
             ZoneEffect::Reset { .. } => {
-                if self.bug != Some(SeededBug::KeptGeneration) {
+                if !self.bug.has(SeededBug::KeptGeneration) {
                     run.generation = run.generation.wrapping_add(1);
                 }
                 run.had_zrwa = false;
@@ -261,7 +263,7 @@ impl Image {
             self.zones[zone as usize].on_file = 0;
             let blocks = self.lba(zone, 0)..self.lba(zone + 1, 0);
             self.intents.forget(blocks);
-            if self.has(SeededBug::KeptGeneration) {
+            if self.bug.has(SeededBug::KeptGeneration) {
                 self.ledger.entries[zone as usize].generation = self.zones[zone as usize].generation;
             }
         }

@@ -36,7 +36,7 @@ use zonda_zoned::{
     Command, Completion, CompletionQueue, Geometry, IndexSlab, Instant, QueueFull, ZoneIndex, ZoneState,
 };
 
-use crate::bugs::SeededBug;
+use crate::bugs::Seeded;
 use crate::format::entry::Ledger;
 use crate::format::layout::Layout;
 use crate::format::tag::TagCodec;
@@ -84,7 +84,7 @@ pub struct Image {
     intents: Intents,
     reservations_change: ReservationsChange,
     /// Seeded by a tester.
-    bug: Option<SeededBug>,
+    bug: Seeded,
     /// A buffer for the effects of management, for reuse.
     zone_effects: Vec<ZoneEffect>,
 }
@@ -126,7 +126,7 @@ pub(crate) struct Start {
     pub(crate) ledger: Ledger,
     pub(crate) table: ZoneTable,
     pub(crate) sequence: u64,
-    pub(crate) bug: Option<SeededBug>,
+    pub(crate) bug: Seeded,
 }
 
 /// The owner of a file operation; in the upper half of its id.
@@ -323,10 +323,6 @@ impl Image {
             && self.reservations_change.is_idle()
             && !self.reservations_change.has_unreported_result()
             && (!self.checkpointing.is_closing() || self.checkpointing.closed().is_some())
-    }
-
-    fn has(&self, bug: SeededBug) -> bool {
-        self.bug == Some(bug)
     }
 
     /// Issues a file operation.

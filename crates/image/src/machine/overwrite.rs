@@ -30,7 +30,7 @@ use super::{Image, Role};
 
 impl Image {
     pub(super) fn start_overwrite(&mut self, index: u32) {
-        if self.layout.logs_contents && self.has(SeededBug::MissingSpace) {
+        if self.layout.logs_contents && self.bug.has(SeededBug::MissingSpace) {
             self.log_contents(index);
             return;
         }

@@ -77,14 +77,14 @@ impl Image {
             match self.codec.verify(tag, lba + i as u64, part.generation, block) {
                 Verdict::Data => {}
                 // The data contradict a tag that is older than they are.
-                Verdict::Zeros if zeros_are_holes && !is_zero(block) && !self.has(SeededBug::BelievedZeros) => {
+                Verdict::Zeros if zeros_are_holes && !is_zero(block) && !self.bug.has(SeededBug::BelievedZeros) => {
                     return Err(data);
                 }
                 Verdict::Zeros => zeros.push(i),
-                Verdict::Mismatch if self.has(SeededBug::BlindRead) => {}
+                Verdict::Mismatch if self.bug.has(SeededBug::BlindRead) => {}
                 // The data contradict a tag that was lost.
                 Verdict::Unwritten if may_be_unwritten && is_zero(block) => {}
-                Verdict::Unwritten if may_be_unwritten && self.has(SeededBug::BelievedZeros) => zeros.push(i),
+                Verdict::Unwritten if may_be_unwritten && self.bug.has(SeededBug::BelievedZeros) => zeros.push(i),
                 Verdict::Unwritten | Verdict::Mismatch | Verdict::Foreign => return Err(data),
             }
         }

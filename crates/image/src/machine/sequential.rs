@@ -86,7 +86,7 @@ impl Image {
         let offset = self.layout.tag_offset(part.zone, part.first);
         part.stage = Stage::Files;
         let write = FileOperation::Write { file: ImageFile::Tags, offset, pieces };
-        if self.bug == Some(SeededBug::EarlyWrite) && matches!(part.work, Work::Sequential { data: Some(_), .. }) {
+        if self.bug.has(SeededBug::EarlyWrite) && matches!(part.work, Work::Sequential { data: Some(_), .. }) {
             self.emit(Role::Unheeded, index, write);
             return;
         }
@@ -189,7 +189,7 @@ impl Image {
         let first = *run.order.front().expect("the failed write is first in the order");
         let cleared = !self.parts[first].failed;
         if self.zones[zone as usize].generation == failed.generation {
-            if !self.has(SeededBug::KeptPointer) {
+            if !self.bug.has(SeededBug::KeptPointer) {
                 self.roll_back(zone, failed.first);
             }
             if !cleared {

@@ -2,6 +2,7 @@
 
 use super::damaged::DamagedFiles;
 use super::scan::zones_with_later_blocks;
+use crate::bugs::Seeded;
 use crate::format::checkpoint::{self, Checkpoint, SLOT_HEADER_BYTES, is_later};
 use crate::format::entry::{Entry, Ledger};
 use crate::format::layout::Layout;
@@ -148,7 +149,7 @@ impl Salvaged {
     /// Applies the readable records of the journal, which follows the checkpoint. If a part of it
     /// is missing, the mark with its synced length may be missing too.
     fn follow_journal(&mut self, journal: Vec<u8>, has_all: bool) {
-        let followed = self.loaded.follow_journal(journal, None);
+        let followed = self.loaded.follow_journal(journal, Seeded::NONE);
         let missing = || Err("records may be in the part that cannot be read".to_owned());
         let Err(what) = followed.and_then(|()| if has_all { Ok(()) } else { missing() }) else { return };
         let records = self.loaded.records;

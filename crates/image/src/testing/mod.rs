@@ -6,6 +6,7 @@
 //! flushes and management allows, for every block and zone. It reads no files: it sees only what
 //! hosts see.
 
+mod bugs;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
@@ -14,6 +15,8 @@ mod file;
 mod ledger;
 mod observed;
 
+pub use crate::bugs::SeededBug;
+pub use bugs::open_with_bug;
 #[cfg(test)]
 pub(crate) use disk::{Disk, Fault};
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! An open image on a simulated disk, with file operations in progress.
 
-use zonda_image::testing::Observed;
-use zonda_image::{FileCommand, Image, ImageError, RecoveryReport, open_with_bug};
+use zonda_image::testing::{Observed, open_with_bug};
+use zonda_image::{FileCommand, Image, ImageError, RecoveryReport};
 use zonda_zoned::{Command, CommandId, Completion, CompletionQueue, Instant, NamespaceId, Operation, Prng, Status};
 
 use super::disk::Disk;

@@ -18,4 +18,4 @@ mod simulation;
 pub(crate) use describe::describe;
 pub(crate) use run::ImagesRun;
 pub(crate) use simulation::{FORK, ImageEvents, ImageLoad, ImagesSimulation};
-pub(crate) use zonda_image::SeededBug as ImageBug;
+pub(crate) use zonda_image::testing::SeededBug as ImageBug;
