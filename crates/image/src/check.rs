@@ -110,9 +110,9 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
     let repairs = Repairs::of(&examined.repairs, loaded.spec.geometry.zone_size_blocks.0);
     report.accepted_blocks = repairs.accepted_blocks() + examined.emptied_blocks;
     let mut media = Media::new(files, &loaded);
-    for (zone, (entry, found)) in (0..).zip(loaded.ledger.entries.iter().zip(&examined.zones)) {
+    for ((zone, entry), found) in loaded.ledger.zones().zip(&examined.zones) {
         let Found { written, .. } = *found;
-        let may_be_unwritten = entry.had_zrwa || zone < loaded.layout.conventional;
+        let may_be_unwritten = entry.had_zrwa || loaded.layout.is_conventional(zone);
         let mut at = if entry.state == RecordedState::Offline { written } else { 0 };
         while at < written {
             let look = if may_be_unwritten { Look::AtEverything } else { Look::AtData };
@@ -122,12 +122,12 @@ pub fn check(files: &mut dyn Files, progress: &mut dyn FnMut(CheckProgress)) -> 
                 let lba = media.lba(zone, block);
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
                 if repairs.disposition(verdict, lba, may_be_unwritten) == Disposition::Unreadable {
-                    report.add(Finding::Block { zone: ZoneIndex(zone), lba: Lba(lba) });
+                    report.add(Finding::Block { zone, lba: Lba(lba) });
                 }
             }
             report.blocks += chunk.blocks;
         }
-        progress(CheckProgress { zones: zone + 1, zones_total: loaded.layout.zones, blocks: report.blocks });
+        progress(CheckProgress { zones: zone.0 + 1, zones_total: loaded.layout.zones, blocks: report.blocks });
     }
     Ok(report)
 }

@@ -36,10 +36,10 @@ impl Repairs {
             match *repair {
                 BlockRepair::Accept { zone, block, as_it_is, .. } => {
                     let set = if as_it_is { &mut repairs.accepted } else { &mut repairs.known };
-                    set.insert(u64::from(zone) * zone_size + block);
+                    set.insert(u64::from(zone.0) * zone_size + block);
                 }
                 BlockRepair::Zero { zone, first, end } => {
-                    let start = u64::from(zone) * zone_size;
+                    let start = u64::from(zone.0) * zone_size;
                     repairs.zeroed.insert(start + first..start + end);
                 }
                 // Blocks behind a write pointer are not verified.

@@ -3,6 +3,7 @@
 use zonda_zoned::zones::ZoneTable;
 use zonda_zoned::{Blocks, ZoneIndex};
 
+use crate::format::Generation;
 use crate::format::entry::{Entry, RecordedState};
 use crate::format::tag::Verdict;
 use crate::intended::Resolved;
@@ -22,13 +23,13 @@ pub(crate) struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlockRepair {
     /// Tags behind a write pointer, of blocks that were never acknowledged.
-    Clear { zone: u32, first: u64, end: u64 },
+    Clear { zone: ZoneIndex, first: u64, end: u64 },
     /// Data of blocks that read as zeros without a look at their data, and may be overwritten:
     /// a later recovery must not accept what the data file holds there.
-    Zero { zone: u32, first: u64, end: u64 },
+    Zero { zone: ZoneIndex, first: u64, end: u64 },
     /// A tag for a block that was being overwritten: it matches, or the block is accepted
     /// `as_it_is`.
-    Accept { zone: u32, block: u64, tag: Vec<u8>, as_it_is: bool },
+    Accept { zone: ZoneIndex, block: u64, tag: Vec<u8>, as_it_is: bool },
 }
 
 /// The recovered state, and the repairs that it needs.
@@ -48,8 +49,8 @@ pub(crate) struct Examined {
 pub(crate) fn examine(files: &mut dyn Files, loaded: &Loaded) -> Result<Examined, ImageError> {
     let mut examined = Examined::default();
     let mut media = Media::new(files, loaded);
-    for (zone, entry) in (0..).zip(&loaded.ledger.entries) {
-        let found = if zone < loaded.layout.conventional {
+    for (zone, entry) in loaded.ledger.zones() {
+        let found = if loaded.layout.is_conventional(zone) {
             Found { pointer: 0, written: loaded.layout.capacity }
         } else if loaded.clean || entry.finished || entry.state == RecordedState::Offline {
             known(entry)
@@ -82,7 +83,7 @@ impl Examined {
     fn sequential_writes(
         &mut self,
         media: &mut Media<'_>,
-        zone: u32,
+        zone: ZoneIndex,
         entry: &Entry,
         capacity: u64,
     ) -> Result<Found, ImageError> {
@@ -122,7 +123,7 @@ impl Examined {
         &mut self,
         media: &mut Media<'_>,
         loaded: &Loaded,
-        zone: u32,
+        zone: ZoneIndex,
         entry: &Entry,
     ) -> Result<Found, ImageError> {
         let capacity = loaded.layout.capacity;
@@ -166,16 +167,16 @@ impl Examined {
         let zone_size = loaded.spec.geometry.zone_size_blocks.0;
         let mut lba = blocks.start;
         while lba < blocks.end {
-            let (zone, first) = ((lba / zone_size) as u32, lba % zone_size);
+            let (zone, first) = (ZoneIndex((lba / zone_size) as u32), lba % zone_size);
             let end = loaded.layout.capacity.min(first + (blocks.end - lba));
-            lba = (u64::from(zone) + 1) * zone_size;
-            let entry = &loaded.ledger.entries[zone as usize];
+            lba = (u64::from(zone.0) + 1) * zone_size;
+            let entry = &loaded.ledger.entries[zone.as_usize()];
             if entry.finished || entry.state == RecordedState::Offline {
                 continue;
             }
             // Blocks that were not flushed are uncertain without an intent, and were scanned. A
             // failed flush may have left an intent for them.
-            let end = if zone < loaded.layout.conventional { end } else { end.min(unpersisted_from(loaded, entry)) };
+            let end = if loaded.layout.is_conventional(zone) { end } else { end.min(unpersisted_from(loaded, entry)) };
             let mut at = first;
             while at < end {
                 let chunk = media.chunk((zone, entry.generation), at, end, Look::AtEverything)?;
@@ -197,8 +198,8 @@ impl Examined {
         &mut self,
         media: &Media<'_>,
         chunk: &Chunk,
-        generation: u32,
-        (zone, block): (u32, u64),
+        generation: Generation,
+        (zone, block): (ZoneIndex, u64),
         resolve: impl Fn(&[u8], &[u8]) -> Resolved,
     ) {
         match media.verdict(chunk, zone, generation, block) {
@@ -220,7 +221,7 @@ impl Examined {
         }
     }
 
-    fn zero(&mut self, zone: u32, block: u64) {
+    fn zero(&mut self, zone: ZoneIndex, block: u64) {
         match self.repairs.last_mut() {
             Some(BlockRepair::Zero { zone: same, end, .. }) if *same == zone && *end == block => *end += 1,
             _ => self.repairs.push(BlockRepair::Zero { zone, first: block, end: block + 1 }),
@@ -241,33 +242,33 @@ pub(crate) fn build_table(loaded: &mut Loaded, found: &[Found]) -> (ZoneTable, V
     let mut table = ZoneTable::new(geometry.clone());
     let builder = Builder::new(geometry);
     let mut finished = Vec::new();
-    for zone in 0..loaded.layout.conventional {
-        table.set_written(ZoneIndex(zone), Blocks(loaded.layout.capacity)).expect("a conventional zone has no limits");
+    for zone in (0..loaded.layout.conventional).map(ZoneIndex) {
+        table.set_written(zone, Blocks(loaded.layout.capacity)).expect("a conventional zone has no limits");
     }
-    let mut zones: Vec<u32> = (loaded.layout.conventional..loaded.layout.zones).collect();
+    let mut zones: Vec<ZoneIndex> = loaded.layout.sequential_zones().collect();
     // Zones that the journal describes come first, then the emptiest: the fullest zones are those
     // that a torn write left.
     zones.sort_by_key(|&zone| {
-        let entry = &loaded.ledger.entries[zone as usize];
+        let entry = &loaded.ledger.entries[zone.as_usize()];
         let known = entry.has_extension || entry.has_zrwa || entry.durable > 0;
-        (!known, found[zone as usize].pointer, zone)
+        (!known, found[zone.as_usize()].pointer, zone)
     });
     for zone in zones {
-        let entry = &mut loaded.ledger.entries[zone as usize];
-        let Found { pointer, written } = found[zone as usize];
+        let entry = &mut loaded.ledger.entries[zone.as_usize()];
+        let Found { pointer, written } = found[zone.as_usize()];
         if *entry == (Entry { generation: entry.generation, wear: entry.wear, ..Entry::default() }) && pointer == 0 {
             continue;
         }
         let extension = loaded.ledger.extensions.get(&zone).map(|extension| &extension[..]);
-        if table.restore(ZoneIndex(zone), &builder.zone(entry, extension, pointer, written)) {
+        if table.restore(zone, &builder.zone(entry, extension, pointer, written)) {
             continue;
         }
         (entry.state, entry.finished) = (RecordedState::Finished, true);
         entry.has_zrwa = false;
         (entry.pointer, entry.written) = (pointer, written);
-        let restored = table.restore(ZoneIndex(zone), &builder.zone(entry, extension, pointer, written));
+        let restored = table.restore(zone, &builder.zone(entry, extension, pointer, written));
         assert!(restored, "a full zone holds no resources");
-        finished.push(ZoneIndex(zone));
+        finished.push(zone);
     }
     finished.sort_unstable();
     (table, finished)

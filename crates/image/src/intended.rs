@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::bugs::{Seeded, SeededBug};
+use crate::format::Generation;
 use crate::format::record::{HEADER_BYTES, OVERWRITE_TAGS, OVERWRITE_ZEROS, Record};
 use crate::format::tag::{ANYTHING, LOST, TAG_BYTES, TagCodec, TagPair, Verdict, is_zero};
 use crate::ranges::RangeSet;
@@ -40,7 +41,14 @@ impl Intended {
     }
 
     /// Resolves a block, `lba`, whose data do not match the tag on file.
-    pub(crate) fn resolve(&self, codec: &TagCodec, lba: u64, generation: u32, on_file: &[u8], data: &[u8]) -> Resolved {
+    pub(crate) fn resolve(
+        &self,
+        codec: &TagCodec,
+        lba: u64,
+        generation: Generation,
+        on_file: &[u8],
+        data: &[u8],
+    ) -> Resolved {
         let from = self.tags.partition_point(|(other, _)| *other < lba);
         let pairs = self.tags[from..].iter().take_while(|(other, _)| *other == lba);
         let tags = pairs.flat_map(|(_, pair)| pair.chunks_exact(TAG_BYTES));

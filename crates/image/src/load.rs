@@ -1,5 +1,7 @@
 //! Reads superblock, checkpoint and journal, and writes nothing.
 
+use zonda_zoned::ZoneIndex;
+
 use crate::bugs::{Seeded, SeededBug};
 use crate::format::checkpoint::{self, Checkpoint};
 use crate::format::entry::{Ledger, RecordedState};
@@ -143,7 +145,7 @@ impl Loaded {
                 }
                 Kind::Overwrite => intents.add_overwrite(sequence, &record, at, bug),
                 Kind::Reset => {
-                    let start = u64::from(record.zone) * self.spec.geometry.zone_size_blocks.0;
+                    let start = u64::from(record.zone.0) * self.spec.geometry.zone_size_blocks.0;
                     intents.remove(&(start..start + self.layout.capacity));
                 }
                 Kind::Contents | Kind::Zeros => self.log(&record, at),
@@ -169,7 +171,7 @@ impl Loaded {
         let entries = &self.ledger.entries;
         // An offline zone has no contents any more, and no space for any.
         self.logged.complete(journal, |zone, generation| {
-            let entry = &entries[zone as usize];
+            let entry = &entries[zone.as_usize()];
             let is_current = generation == entry.generation && entry.state != RecordedState::Offline;
             is_current || bug.has(SeededBug::StaleContents)
         });
@@ -190,19 +192,16 @@ impl Loaded {
     }
 
     /// Zones in a state that is not possible with this geometry, although their checksum matches.
-    pub(crate) fn impossible_zones(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn impossible_zones(&self) -> impl Iterator<Item = ZoneIndex> + '_ {
         let geometry = &self.spec.geometry;
-        (0..)
-            .zip(&self.ledger.entries)
-            .filter(|(zone, entry)| !entry.is_possible(*zone, geometry))
-            .map(|(zone, _)| zone)
+        self.ledger.zones().filter(|(zone, entry)| !entry.is_possible(*zone, geometry)).map(|(zone, _)| zone)
     }
 
     /// Whether zones and blocks of a record exist.
     pub(crate) fn possible(&self, record: &Record<'_>) -> bool {
         let capacity = self.layout.capacity;
         match record.kind {
-            Kind::Flush => record.pointers().all(|p| p.zone < self.layout.zones && p.pointer <= capacity),
+            Kind::Flush => record.pointers().all(|p| self.layout.has_zone(p.zone) && p.pointer <= capacity),
             Kind::RegionIntent => {
                 let regions = (u64::from(self.layout.conventional) * capacity).div_ceil(REGION_BLOCKS);
                 record.a.checked_add(record.b).is_some_and(|end| end <= regions)
@@ -219,7 +218,7 @@ impl Loaded {
                     return false;
                 }
                 let contents = record.b * (self.layout.tag_bytes + self.layout.block_bytes);
-                record.zone < self.layout.zones
+                self.layout.has_zone(record.zone)
                     && record.a + record.b <= capacity
                     && match record.kind {
                         Kind::Zeros => record.b <= ZERO_CHUNK_BLOCKS,
@@ -229,9 +228,9 @@ impl Loaded {
             Kind::Reservations => record.payload[0].len() <= RESERVATIONS_BYTES_MAX,
             Kind::Extension => {
                 let payload = record.payload.first().map_or(0, |extension| extension.len() as u64);
-                record.zone < self.layout.zones && payload == self.layout.extension_bytes
+                self.layout.has_zone(record.zone) && payload == self.layout.extension_bytes
             }
-            _ => record.zone < self.layout.zones && record.a.max(record.b) <= capacity,
+            _ => self.layout.has_zone(record.zone) && record.a.max(record.b) <= capacity,
         }
     }
 }
@@ -262,6 +261,7 @@ pub(crate) fn read(files: &mut dyn Files, file: ImageFile, offset: u64, length: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Generation;
     use crate::testing::{Drive, spec};
     use zonda_zoned::Geometry;
 
@@ -271,9 +271,13 @@ mod tests {
         let loaded = load(&mut disk).unwrap();
         let (zones, capacity) = (loaded.layout.zones, loaded.layout.capacity);
         for kind in [Kind::Reset, Kind::Finish, Kind::ReadOnly, Kind::Offline, Kind::Zrwa, Kind::Commit] {
-            let record = |zone, a, b| Record { kind, zone, generation: 1, a, b, c: 0, payload: [&[], &[]] };
-            assert!(loaded.possible(&record(zones - 1, capacity, capacity)), "{kind:?}");
-            for beyond in [record(zones, 0, 0), record(0, capacity + 1, 0), record(0, 0, capacity + 1)] {
+            let record = |zone, a, b| Record { kind, zone, generation: Generation(1), a, b, c: 0, payload: [&[], &[]] };
+            assert!(loaded.possible(&record(ZoneIndex(zones - 1), capacity, capacity)), "{kind:?}");
+            for beyond in [
+                record(ZoneIndex(zones), 0, 0),
+                record(ZoneIndex(0), capacity + 1, 0),
+                record(ZoneIndex(0), 0, capacity + 1),
+            ] {
                 assert!(!loaded.possible(&beyond), "{beyond:?}");
             }
         }
@@ -286,8 +290,8 @@ mod tests {
         let tags = [7; 3 * 2 * TAG_BYTES];
         let record = |c, payload| Record {
             kind: Kind::Overwrite,
-            zone: 0,
-            generation: 0,
+            zone: ZoneIndex(0),
+            generation: Generation(0),
             a: 5,
             b: 3,
             c,

@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use zonda_zoned::ZoneIndex;
+
 use crate::create::write;
+use crate::format::Generation;
 use crate::format::layout::Layout;
 use crate::format::tag::TagCodec;
 use crate::limits::ZERO_CHUNK_BLOCKS;
@@ -19,13 +22,13 @@ pub(crate) struct Logged {
     /// The journal, if it has contents.
     journal: Vec<u8>,
     /// By zone and first block; they do not overlap.
-    runs: BTreeMap<(u32, u64), Run>,
+    runs: BTreeMap<(ZoneIndex, u64), Run>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Run {
     end: u64,
-    generation: u32,
+    generation: Generation,
     source: Source,
 }
 
@@ -55,7 +58,14 @@ impl Source {
 
 impl Logged {
     /// Adds a record for blocks of a zone, which replaces earlier ones.
-    pub(crate) fn add(&mut self, layout: &Layout, zone: u32, generation: u32, blocks: Range<u64>, source: Source) {
+    pub(crate) fn add(
+        &mut self,
+        layout: &Layout,
+        zone: ZoneIndex,
+        generation: Generation,
+        blocks: Range<u64>,
+        source: Source,
+    ) {
         if blocks.is_empty() {
             return;
         }
@@ -63,8 +73,8 @@ impl Logged {
         self.runs.insert((zone, blocks.start), Run { end: blocks.end, generation, source });
     }
 
-    fn remove(&mut self, layout: &Layout, zone: u32, blocks: &Range<u64>) {
-        let overlaps = |(key, run): &(&(u32, u64), &Run)| key.0 == zone && run.end > blocks.start;
+    fn remove(&mut self, layout: &Layout, zone: ZoneIndex, blocks: &Range<u64>) {
+        let overlaps = |(key, run): &(&(ZoneIndex, u64), &Run)| key.0 == zone && run.end > blocks.start;
         while let Some((&key, &run)) = self.runs.range(..(zone, blocks.end)).next_back().filter(overlaps) {
             self.runs.remove(&key);
             if run.end > blocks.end {
@@ -79,7 +89,7 @@ impl Logged {
 
     /// Completes the collection: all records were read. Contents from before the last reset of
     /// their zone are dropped.
-    pub(crate) fn complete(&mut self, journal: Vec<u8>, is_current: impl Fn(u32, u32) -> bool) {
+    pub(crate) fn complete(&mut self, journal: Vec<u8>, is_current: impl Fn(ZoneIndex, Generation) -> bool) {
         self.runs.retain(|&(zone, _), run| is_current(zone, run.generation));
         let has_contents = self.runs.values().any(|run| matches!(run.source, Source::Contents { .. }));
         self.journal = if has_contents { journal } else { Vec::new() };
@@ -90,18 +100,22 @@ impl Logged {
     }
 
     /// The first block of a zone from `from` on whose contents are in the journal.
-    pub(crate) fn next(&self, zone: u32, from: u64) -> Option<u64> {
+    pub(crate) fn next(&self, zone: ZoneIndex, from: u64) -> Option<u64> {
         self.overlapping(zone, from..u64::MAX).next().map(|(blocks, ..)| blocks.start)
     }
 
     /// Whether the journal holds all of these blocks.
-    pub(crate) fn covers(&self, zone: u32, blocks: Range<u64>) -> bool {
+    pub(crate) fn covers(&self, zone: ZoneIndex, blocks: Range<u64>) -> bool {
         let held: u64 = self.overlapping(zone, blocks.clone()).map(|(part, ..)| part.end - part.start).sum();
         held == blocks.end - blocks.start
     }
 
     /// The journaled parts of a range of blocks, each with its generation and source.
-    fn overlapping(&self, zone: u32, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Range<u64>, Run)> + '_ {
+    fn overlapping(
+        &self,
+        zone: ZoneIndex,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, Range<u64>, Run)> + '_ {
         let before = self.runs.range(..(zone, range.start)).next_back();
         let within = self.runs.range((zone, range.start)..(zone, range.end));
         before
@@ -117,7 +131,7 @@ impl Logged {
         layout: &Layout,
         codec: &TagCodec,
         zone_start: u64,
-        (zone, first): (u32, u64),
+        (zone, first): (ZoneIndex, u64),
         tags: &mut [u8],
     ) {
         let unit = layout.tag_bytes;
@@ -138,7 +152,7 @@ impl Logged {
 
     /// Replaces data that were read from `first` on with those in the journal. For zeros the data
     /// do not matter.
-    pub(crate) fn overlay_data(&self, layout: &Layout, zone: u32, first: u64, data: &mut [u8]) {
+    pub(crate) fn overlay_data(&self, layout: &Layout, zone: ZoneIndex, first: u64, data: &mut [u8]) {
         let unit = layout.block_bytes;
         let end = first + data.len() as u64 / unit;
         for (part, whole, run) in self.overlapping(zone, first..end) {
@@ -169,7 +183,7 @@ impl Logged {
                 Source::Zeros => {
                     for at in (first..run.end).step_by(ZERO_CHUNK_BLOCKS as usize) {
                         let blocks = (run.end - at).min(ZERO_CHUNK_BLOCKS);
-                        let tags = codec.of_zeros(u64::from(zone) * zone_size + at, run.generation, blocks);
+                        let tags = codec.of_zeros(u64::from(zone.0) * zone_size + at, run.generation, blocks);
                         write(files, ImageFile::Tags, layout.tag_offset(zone, at), &tags)?;
                     }
                 }

@@ -1,6 +1,9 @@
 //! Reads blocks and tags with blocking calls, as they will be once the journaled contents are
 //! rewritten.
 
+use zonda_zoned::ZoneIndex;
+
+use crate::format::Generation;
 use crate::format::layout::Layout;
 use crate::format::tag::{TagCodec, Verdict, is_zero};
 use crate::load::{Loaded, read};
@@ -65,7 +68,7 @@ impl<'a> Media<'a> {
     }
 
     /// The first block of a zone from `from` on, and before `end`, that may have a tag.
-    pub(crate) fn next_tagged(&mut self, zone: u32, from: u64, end: u64) -> Result<Option<u64>, ImageError> {
+    pub(crate) fn next_tagged(&mut self, zone: ZoneIndex, from: u64, end: u64) -> Result<Option<u64>, ImageError> {
         let unit = self.layout.tag_bytes;
         let offset = self.layout.tag_offset(zone, from);
         if !(self.hole_from..self.hole_to).contains(&offset) {
@@ -81,7 +84,7 @@ impl<'a> Media<'a> {
     /// Reads blocks from `first` up to `end`, at most [`CHUNK_BLOCKS`] of them.
     pub(crate) fn chunk(
         &mut self,
-        (zone, generation): (u32, u32),
+        (zone, generation): (ZoneIndex, Generation),
         first: u64,
         end: u64,
         look: Look,
@@ -112,7 +115,7 @@ impl<'a> Media<'a> {
         Ok(chunk)
     }
 
-    fn wants(&self, tag: &[u8], lba: u64, generation: u32, look: Look, zeros_are_holes: bool) -> Wants {
+    fn wants(&self, tag: &[u8], lba: u64, generation: Generation, look: Look, zeros_are_holes: bool) -> Wants {
         if look == Look::Nowhere {
             return Wants::Nothing;
         }
@@ -125,7 +128,7 @@ impl<'a> Media<'a> {
     }
 
     /// Reads the data of blocks from `from` up to `to`, counted from the chunk's first.
-    fn read_data(&mut self, chunk: &mut Chunk, zone: u32, from: u64, to: u64) {
+    fn read_data(&mut self, chunk: &mut Chunk, zone: ZoneIndex, from: u64, to: u64) {
         let unit = self.layout.block_bytes;
         let first = chunk.first;
         if chunk.data.is_empty() {
@@ -145,7 +148,7 @@ impl<'a> Media<'a> {
     }
 
     /// Reads the data of blocks that should have none, and mostly are a hole.
-    fn read_unwritten(&mut self, chunk: &mut Chunk, zone: u32, from: u64, to: u64) -> Result<(), ImageError> {
+    fn read_unwritten(&mut self, chunk: &mut Chunk, zone: ZoneIndex, from: u64, to: u64) -> Result<(), ImageError> {
         let hole = self.next_filled(zone, chunk.first + from)? - (chunk.first + from);
         if hole < to - from {
             self.read_data(chunk, zone, from + hole, to);
@@ -153,7 +156,7 @@ impl<'a> Media<'a> {
         Ok(())
     }
 
-    fn read_exactly(&mut self, zone: u32, block: u64, place: &mut [u8]) -> bool {
+    fn read_exactly(&mut self, zone: ZoneIndex, block: u64, place: &mut [u8]) -> bool {
         let offset = self.layout.data_offset(zone, block);
         let end = block + place.len() as u64 / self.layout.block_bytes;
         let is_read = self.files.read_at(ImageFile::Data, offset, place) == Ok(place.len());
@@ -163,7 +166,7 @@ impl<'a> Media<'a> {
     }
 
     /// Verifies a block in a chunk. A tag that the data contradict does not match.
-    pub(crate) fn verdict(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Verdict {
+    pub(crate) fn verdict(&self, chunk: &Chunk, zone: ZoneIndex, generation: Generation, block: u64) -> Verdict {
         let tag = chunk.tag(block, self.layout.tag_bytes);
         let data = chunk.data(block, self.layout.block_bytes);
         match self.codec.verify(tag, self.lba(zone, block), generation, data) {
@@ -186,7 +189,7 @@ impl<'a> Media<'a> {
     }
 
     /// A tag that matches a block as it is.
-    pub(crate) fn accepted(&self, chunk: &Chunk, zone: u32, generation: u32, block: u64) -> Vec<u8> {
+    pub(crate) fn accepted(&self, chunk: &Chunk, zone: ZoneIndex, generation: Generation, block: u64) -> Vec<u8> {
         let mut tag = chunk.tag(block, self.layout.tag_bytes).to_vec();
         let data = chunk.data(block, self.layout.block_bytes);
         self.codec.accept(&mut tag, self.lba(zone, block), generation, data);
@@ -195,7 +198,7 @@ impl<'a> Media<'a> {
 
     /// The first block of a zone from `from` on that may hold data other than zeros, whatever its
     /// tag is.
-    pub(crate) fn next_filled(&mut self, zone: u32, from: u64) -> Result<u64, ImageError> {
+    pub(crate) fn next_filled(&mut self, zone: ZoneIndex, from: u64) -> Result<u64, ImageError> {
         let failed = |error| ImageError::File { file: ImageFile::Data, operation: "find data in", error };
         let offset = self.layout.data_offset(zone, from);
         let next = self.files.next_data(ImageFile::Data, offset).map_err(failed)?;
@@ -203,13 +206,13 @@ impl<'a> Media<'a> {
     }
 
     /// Whether a block can be read and is zeros, whatever its tag is.
-    pub(crate) fn is_blank(&mut self, zone: u32, block: u64) -> bool {
+    pub(crate) fn is_blank(&mut self, zone: ZoneIndex, block: u64) -> bool {
         let mut data = vec![0; self.layout.block_bytes as usize];
         self.read_exactly(zone, block, &mut data) && is_zero(&data)
     }
 
-    pub(crate) fn lba(&self, zone: u32, block: u64) -> u64 {
-        u64::from(zone) * self.zone_size + block
+    pub(crate) fn lba(&self, zone: ZoneIndex, block: u64) -> u64 {
+        u64::from(zone.0) * self.zone_size + block
     }
 }
 

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use zonda_zoned::{Blocks, Geometry, ZrwaGeometry};
+use zonda_zoned::{Blocks, Geometry, ZoneIndex, ZrwaGeometry};
 
+use super::Generation;
 use super::entry::{Entry, Ledger, RecordedState};
 use super::layout::Layout;
 use super::record::{Encoded, FlushedPointer, Kind, Place, Record, encode_mark};
@@ -25,7 +26,7 @@ fn assert_numbers(bytes: &[u8], numbers: &[(usize, usize, u64)]) {
 
 fn entry() -> Entry {
     Entry {
-        generation: 0x0102_0304,
+        generation: Generation(0x0102_0304),
         wear: 0x0506_0708,
         durable: 0x11,
         pointer: 0x22,
@@ -86,7 +87,15 @@ fn a_record_has_its_numbers_where_the_table_says_and_its_checksums_cover_what_it
     ];
     for (kind, code) in kinds {
         let payload = [0xaa; 5];
-        let record = Record { kind, zone: 0x11, generation: 0x22, a: 0x33, b: 0x44, c: 0x55, payload: [&payload, &[]] };
+        let record = Record {
+            kind,
+            zone: ZoneIndex(0x11),
+            generation: Generation(0x22),
+            a: 0x33,
+            b: 0x44,
+            c: 0x55,
+            payload: [&payload, &[]],
+        };
         let place = Place { epoch: 0x66, sequence: 0x77, previous: 0x88, failed_batches: 0x00aa_bbcc };
         let Encoded { head, padding, sum } = record.encode(place);
         assert_eq!((head.len(), padding), (72 + 5, 3), "a record takes a multiple of eight bytes");
@@ -123,7 +132,7 @@ fn a_mark_and_a_flushed_pointer_have_their_numbers_where_the_table_says() {
     );
     assert!(mark[40..].iter().all(|&byte| byte == 0));
     let mut pointer = Vec::new();
-    FlushedPointer { zone: 0x11, generation: 0x22, pointer: 0x33 }.encode(&mut pointer);
+    FlushedPointer { zone: ZoneIndex(0x11), generation: Generation(0x22), pointer: 0x33 }.encode(&mut pointer);
     assert_numbers(&pointer, &[(0, 4, 0x11), (4, 4, 0x22), (8, 8, 0x33)]);
 }
 
@@ -132,7 +141,7 @@ fn a_checkpoint_has_its_header_entries_and_extensions_where_the_table_says() {
     let layout = Layout::new(&Geometry { zone_count: 3, ..Geometry::tiny() }, 1 << 20);
     let counters = Counters { host_written_blocks: 0x11, padding_blocks: 0x22, host_read_blocks: 0x33, erases: 0x44 };
     let entries = vec![Entry::default(), entry(), Entry { has_extension: true, ..Entry::default() }];
-    let extensions = BTreeMap::from([(2, vec![9; 64].into())]);
+    let extensions = BTreeMap::from([(ZoneIndex(2), vec![9; 64].into())]);
     let reservations = (1..=5).collect();
     let ledger = Ledger { entries, extensions, counters, reservations };
     for clean in [false, true] {
@@ -235,7 +244,7 @@ fn a_tag_has_kind_generation_and_metadata_where_the_table_says_and_covers_place_
         [&crc(&covered).to_le_bytes()[..], &word.to_le_bytes(), metadata].concat()
     };
     // The two highest bits are the kind: a generation's are left out.
-    let written = codec.of_data(lba, 0xc000_0005, &data, &metadata);
+    let written = codec.of_data(lba, Generation(0xc000_0005), &data, &metadata);
     assert_eq!(written, expected(crc(&data), 0x4000_0005, &metadata));
-    assert_eq!(codec.of_zeros(lba, 0xffff_ffff, 1), expected(0, 0xbfff_ffff, &[0; 8]));
+    assert_eq!(codec.of_zeros(lba, Generation(0xffff_ffff), 1), expected(0, 0xbfff_ffff, &[0; 8]));
 }

@@ -22,6 +22,7 @@
 use bytes::Bytes;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zonda_zoned::ZoneIndex;
 
 use crate::{Counters, ImageError, ImageFile};
 
@@ -83,7 +84,7 @@ pub(crate) fn encode(layout: &Layout, uuid: &[u8; 16], sequence: u64, clean: boo
         place.copy_from_slice(&entry.encode());
     }
     for (&zone, extension) in &ledger.extensions {
-        let from = extensions_from + zone as usize * layout.extension_bytes as usize;
+        let from = extensions_from + zone.as_usize() * layout.extension_bytes as usize;
         bytes[from..from + extension.len()].copy_from_slice(extension);
     }
     let counters = &ledger.counters;
@@ -127,7 +128,7 @@ pub(crate) fn decode(layout: &Layout, uuid: &[u8; 16], bytes: &[u8]) -> Result<O
         if entry.has_extension {
             let from = ledger.entries.len() * layout.extension_bytes as usize;
             let extension = &extensions[from..from + layout.extension_bytes as usize];
-            ledger.extensions.insert(ledger.entries.len() as u32, extension.into());
+            ledger.extensions.insert(ZoneIndex(ledger.entries.len() as u32), extension.into());
         }
         ledger.entries.push(entry);
     }
@@ -164,6 +165,7 @@ pub(crate) fn decode_header(uuid: &[u8; 16], bytes: &[u8]) -> Result<Option<Chec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Generation;
     use crate::format::entry::RecordedState;
     use zonda_zoned::Geometry;
 
@@ -181,7 +183,7 @@ mod tests {
         let mut ledger = Ledger::new(8);
         ledger.counters = Counters { host_written_blocks: 1, padding_blocks: 2, host_read_blocks: 3, erases: 4 };
         ledger.entries[3] = Entry {
-            generation: 9,
+            generation: Generation(9),
             wear: 8,
             state: RecordedState::ReadOnly,
             has_extension: true,
@@ -191,7 +193,7 @@ mod tests {
             written: 6,
             ..Entry::default()
         };
-        ledger.extensions.insert(3, vec![0xab; 64].into());
+        ledger.extensions.insert(ZoneIndex(3), vec![0xab; 64].into());
         ledger.reservations = vec![0xcd; RESERVATIONS_BYTES_MAX].into();
         let bytes = encode(&layout, &[1; 16], 12, true, &ledger);
         let read = decode(&layout, &[1; 16], &bytes).unwrap().unwrap();

@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-use zonda_zoned::Geometry;
+use zonda_zoned::{Geometry, ZoneIndex};
 
+use super::Generation;
 use super::record::{FlushedPointer, Kind, Record};
 
 /// Bytes of one entry.
@@ -60,7 +61,7 @@ pub(crate) enum RecordedState {
 /// One zone, as recorded in checkpoint and journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) generation: u32,
+    pub(crate) generation: Generation,
     pub(crate) wear: u32,
     pub(crate) state: RecordedState,
     pub(crate) has_zrwa: bool,
@@ -103,7 +104,7 @@ impl Counters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ledger {
     pub(crate) entries: Vec<Entry>,
-    pub(crate) extensions: BTreeMap<u32, Box<[u8]>>,
+    pub(crate) extensions: BTreeMap<ZoneIndex, Box<[u8]>>,
     pub(crate) counters: Counters,
     /// Saved reservations; empty for none.
     pub(crate) reservations: Box<[u8]>,
@@ -124,7 +125,7 @@ impl Entry {
         let persisted = self.persisted.to_le_bytes();
         assert_eq!(persisted[6..], [0, 0], "a zone has fewer than 2^48 blocks");
         let raw = RawEntry {
-            generation: self.generation.into(),
+            generation: self.generation.0.into(),
             wear: self.wear.into(),
             state: self.state as u8,
             flags,
@@ -137,10 +138,10 @@ impl Entry {
     }
 
     /// Whether a zone of this geometry can reach this state.
-    pub(crate) fn is_possible(&self, zone: u32, geometry: &Geometry) -> bool {
+    pub(crate) fn is_possible(&self, zone: ZoneIndex, geometry: &Geometry) -> bool {
         let has_zrwa = self.has_zrwa || self.had_zrwa;
         let is_special = has_zrwa || self.has_extension || self.finished || self.state != RecordedState::Writable;
-        if zone < geometry.conventional_zone_count {
+        if zone.0 < geometry.conventional_zone_count {
             return !is_special;
         }
         if self.persisted > 0 && !self.had_zrwa {
@@ -177,7 +178,7 @@ impl Entry {
     pub(crate) fn decode(bytes: &[u8], capacity: u64) -> Option<Entry> {
         let raw = RawEntry::read_from_bytes(bytes).ok()?;
         let entry = Entry {
-            generation: raw.generation.get(),
+            generation: Generation(raw.generation.get()),
             wear: raw.wear.get(),
             state: match raw.state {
                 0 => RecordedState::Writable,
@@ -212,6 +213,11 @@ impl Ledger {
         Ledger { entries: vec![Entry::default(); zones as usize], ..Ledger::default() }
     }
 
+    /// The entries of all zones.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = (ZoneIndex, &Entry)> {
+        (0..).map(ZoneIndex).zip(&self.entries)
+    }
+
     /// Applies a record to the ledger. The machine calls this when it writes the record, and
     /// recovery when it reads it.
     pub(crate) fn apply(&mut self, record: &Record<'_>) {
@@ -219,7 +225,7 @@ impl Ledger {
             Kind::Flush => self.apply_flush(record),
             Kind::RegionIntent | Kind::Overwrite | Kind::Contents | Kind::Zeros => {}
             Kind::Persisted => {
-                let entry = &mut self.entries[record.zone as usize];
+                let entry = &mut self.entries[record.zone.as_usize()];
                 if entry.generation == record.generation && entry.had_zrwa {
                     entry.persisted = entry.persisted.max(record.a);
                 }
@@ -233,7 +239,7 @@ impl Ledger {
         add(&mut self.counters.host_written_blocks, record.a);
         add(&mut self.counters.host_read_blocks, record.b);
         for FlushedPointer { zone, generation, pointer } in record.pointers() {
-            let entry = &mut self.entries[zone as usize];
+            let entry = &mut self.entries[zone.as_usize()];
             if entry.generation == generation && pointer > entry.durable {
                 add(&mut self.counters.host_written_blocks, entry.uncounted(pointer));
                 entry.durable = pointer;
@@ -243,13 +249,13 @@ impl Ledger {
 
     fn apply_management(&mut self, record: &Record<'_>) {
         let zone = record.zone;
-        let entry = &mut self.entries[zone as usize];
+        let entry = &mut self.entries[zone.as_usize()];
         match record.kind {
             Kind::Reset => {
                 let erased = u32::from(record.a > 0);
                 add(&mut self.counters.host_written_blocks, entry.uncounted(record.a));
                 add(&mut self.counters.erases, u64::from(erased));
-                let generation = entry.generation.wrapping_add(1);
+                let generation = entry.generation.next();
                 *entry = Entry { generation, wear: entry.wear.saturating_add(erased), ..Entry::default() };
                 self.extensions.remove(&zone);
             }
@@ -312,7 +318,7 @@ mod tests {
             explicit_flush: false,
         };
         let geometry = Geometry { zrwa: Some(zrwa), ..Geometry::tiny() };
-        let zone = geometry.conventional_zone_count;
+        let zone = ZoneIndex(geometry.conventional_zone_count);
         let entry = Entry { has_zrwa: true, had_zrwa: true, durable: 2, pointer: 4, written: 7, ..Entry::default() };
         assert!(entry.is_possible(zone, &geometry));
         assert!(!Entry { durable: 3, ..entry }.is_possible(zone, &geometry));

@@ -1,6 +1,6 @@
 //! Offsets and lengths in the files.
 
-use zonda_zoned::Geometry;
+use zonda_zoned::{Geometry, ZoneIndex};
 
 use crate::ImageFile;
 use crate::limits::{PAGE_BYTES, RESERVATIONS_BYTES_MAX};
@@ -48,16 +48,30 @@ impl Layout {
         }
     }
 
+    #[inline]
+    pub(crate) fn is_conventional(&self, zone: ZoneIndex) -> bool {
+        zone.0 < self.conventional
+    }
+
+    pub(crate) fn has_zone(&self, zone: ZoneIndex) -> bool {
+        zone.0 < self.zones
+    }
+
+    /// The zones that are written at a write pointer.
+    pub(crate) fn sequential_zones(&self) -> impl Iterator<Item = ZoneIndex> + use<> {
+        (self.conventional..self.zones).map(ZoneIndex)
+    }
+
     /// The offset of a block of a zone in the data file.
     #[inline]
-    pub(crate) fn data_offset(&self, zone: u32, block: u64) -> u64 {
-        (u64::from(zone) * self.capacity + block) * self.block_bytes
+    pub(crate) fn data_offset(&self, zone: ZoneIndex, block: u64) -> u64 {
+        (u64::from(zone.0) * self.capacity + block) * self.block_bytes
     }
 
     /// The offset of the tag of a block in the tag file. A tag never spans two pages.
     #[inline]
-    pub(crate) fn tag_offset(&self, zone: u32, block: u64) -> u64 {
-        (u64::from(zone) * self.capacity + block) * self.tag_bytes
+    pub(crate) fn tag_offset(&self, zone: ZoneIndex, block: u64) -> u64 {
+        (u64::from(zone.0) * self.capacity + block) * self.tag_bytes
     }
 
     /// Bytes of a checkpoint.
@@ -76,8 +90,8 @@ impl Layout {
             ImageFile::Superblock => 2 * COPY_BYTES as u64,
             ImageFile::State => self.slot_offset(2),
             ImageFile::Journal => self.journal_bytes,
-            ImageFile::Data => self.data_offset(self.zones, 0),
-            ImageFile::Tags => self.tag_offset(self.zones, 0),
+            ImageFile::Data => self.data_offset(ZoneIndex(self.zones), 0),
+            ImageFile::Tags => self.tag_offset(ZoneIndex(self.zones), 0),
         }
     }
 
@@ -85,8 +99,8 @@ impl Layout {
     /// data is damage. This holds in conventional zones that are written in place. Elsewhere a tag
     /// of zeros may be written while the data file keeps its old data.
     #[inline]
-    pub(crate) fn zeros_are_holes(&self, zone: u32) -> bool {
-        zone < self.conventional && !self.logs_contents
+    pub(crate) fn zeros_are_holes(&self, zone: ZoneIndex) -> bool {
+        self.is_conventional(zone) && !self.logs_contents
     }
 
     /// Blocks whose contents fit in one journal record, where overwrites are journaled with their

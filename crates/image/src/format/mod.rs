@@ -6,10 +6,13 @@
 mod byte_tests;
 pub(crate) mod checkpoint;
 pub(crate) mod entry;
+mod generation;
 pub(crate) mod layout;
 pub(crate) mod record;
 pub(crate) mod superblock;
 pub(crate) mod tag;
+
+pub(crate) use generation::Generation;
 
 /// The format that this crate writes. Opening an image of an older one converts it.
 pub const VERSION: u32 = 3;

@@ -51,7 +51,9 @@ use bytes::{Bytes, BytesMut};
 use crc_fast::{CrcAlgorithm, Digest};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zonda_zoned::ZoneIndex;
 
+use super::Generation;
 use super::crc;
 
 /// Bytes of the two marks; the records begin there.
@@ -138,8 +140,8 @@ pub(crate) const OVERWRITE_TAGS: u64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub(crate) kind: Kind,
-    pub(crate) zone: u32,
-    pub(crate) generation: u32,
+    pub(crate) zone: ZoneIndex,
+    pub(crate) generation: Generation,
     pub(crate) a: u64,
     pub(crate) b: u64,
     pub(crate) c: u64,
@@ -188,14 +190,14 @@ pub(crate) struct Mark {
 /// A write pointer in a flush record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlushedPointer {
-    pub(crate) zone: u32,
-    pub(crate) generation: u32,
+    pub(crate) zone: ZoneIndex,
+    pub(crate) generation: Generation,
     pub(crate) pointer: u64,
 }
 
 impl<'a> Record<'a> {
     #[cfg(test)]
-    fn new(kind: Kind, zone: u32, generation: u32) -> Record<'a> {
+    fn new(kind: Kind, zone: ZoneIndex, generation: Generation) -> Record<'a> {
         Record { kind, zone, generation, a: 0, b: 0, c: 0, payload: [&[], &[]] }
     }
 
@@ -218,8 +220,8 @@ impl<'a> Record<'a> {
             sequence: place.sequence.into(),
             kind: self.kind as u8,
             failed_batches: [failed[0], failed[1], failed[2]],
-            zone: self.zone.into(),
-            generation: self.generation.into(),
+            zone: self.zone.0.into(),
+            generation: self.generation.0.into(),
             previous: place.previous.into(),
             a: self.a.into(),
             b: self.b.into(),
@@ -263,8 +265,8 @@ impl<'a> Record<'a> {
         }
         let record = Record {
             kind,
-            zone: header.zone.get(),
-            generation: header.generation.get(),
+            zone: ZoneIndex(header.zone.get()),
+            generation: Generation(header.generation.get()),
             a: header.a.get(),
             b: header.b.get(),
             c: header.c.get(),
@@ -290,7 +292,7 @@ impl<'a> Record<'a> {
     pub(crate) fn pointers(&self) -> impl Iterator<Item = FlushedPointer> {
         self.payload[0].chunks_exact(POINTER_BYTES).filter_map(|bytes| {
             let raw = RawPointer::read_from_bytes(bytes).ok()?;
-            let (zone, generation) = (raw.zone.get(), raw.generation.get());
+            let (zone, generation) = (ZoneIndex(raw.zone.get()), Generation(raw.generation.get()));
             Some(FlushedPointer { zone, generation, pointer: raw.pointer.get() })
         })
     }
@@ -305,7 +307,7 @@ impl Header {
 impl FlushedPointer {
     pub(crate) fn encode(self, into: &mut Vec<u8>) {
         let raw =
-            RawPointer { zone: self.zone.into(), generation: self.generation.into(), pointer: self.pointer.into() };
+            RawPointer { zone: self.zone.0.into(), generation: self.generation.0.into(), pointer: self.pointer.into() };
         into.extend_from_slice(raw.as_bytes());
     }
 }
@@ -336,7 +338,13 @@ mod tests {
     #[test]
     fn a_record_reads_back_as_it_was_written_and_not_with_any_byte_altered() {
         let payload: Vec<u8> = (0..21).collect();
-        let record = Record { a: 1, b: 2, c: u64::MAX, payload: [&payload, &[]], ..Record::new(Kind::Extension, 7, 9) };
+        let record = Record {
+            a: 1,
+            b: 2,
+            c: u64::MAX,
+            payload: [&payload, &[]],
+            ..Record::new(Kind::Extension, ZoneIndex(7), Generation(9))
+        };
         let place = Place { epoch: 3, sequence: 44, previous: 0xfeed, failed_batches: 70_000 };
         let Encoded { head, padding, sum } = record.encode(place);
         let mut bytes = head.to_vec();
@@ -354,7 +362,8 @@ mod tests {
 
     #[test]
     fn a_payload_in_two_parts_is_one_payload() {
-        let record = Record { payload: [&[1, 2, 3], &[4; 13]], ..Record::new(Kind::Contents, 0, 0) };
+        let record =
+            Record { payload: [&[1, 2, 3], &[4; 13]], ..Record::new(Kind::Contents, ZoneIndex(0), Generation(0)) };
         let Encoded { head, padding, .. } =
             record.encode(Place { epoch: 1, sequence: 1, previous: 0, failed_batches: 0 });
         let bytes = [&head[..], &[4; 13], &vec![0; padding]].concat();

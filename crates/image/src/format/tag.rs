@@ -17,13 +17,11 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::Generation;
 use super::crc;
 
 /// Bytes of a tag without metadata.
 pub(crate) const TAG_BYTES: usize = 8;
-/// Generations that a tag can distinguish.
-pub(crate) const GENERATION_MASK: u32 = (1 << 30) - 1;
-
 const KIND_SHIFT: u32 = 30;
 /// The byte that fills the data file where a block of zeros has metadata.
 const NOT_ZERO: u8 = 0xff;
@@ -90,7 +88,7 @@ impl TagCodec {
     }
 
     /// The tags of consecutive blocks with these contents.
-    pub(crate) fn of_data(&self, lba: u64, generation: u32, data: &[u8], metadata: &[u8]) -> Bytes {
+    pub(crate) fn of_data(&self, lba: u64, generation: Generation, data: &[u8], metadata: &[u8]) -> Bytes {
         let blocks = data.len() / self.block_bytes;
         let mut tags = BytesMut::zeroed(blocks * self.tag_bytes);
         for (i, tag) in tags.chunks_exact_mut(self.tag_bytes).enumerate() {
@@ -104,7 +102,13 @@ impl TagCodec {
     /// Data and tags, as they are stored, of consecutive blocks that may be written where no block
     /// was written before. There a lost tag looks like the tag of an unwritten block, and only the
     /// data contradict it. So metadata never accompany data of zeros: the data file gets a filler.
-    pub(crate) fn of_overwrite(&self, lba: u64, generation: u32, data: Bytes, metadata: &[u8]) -> (Bytes, Bytes) {
+    pub(crate) fn of_overwrite(
+        &self,
+        lba: u64,
+        generation: Generation,
+        data: Bytes,
+        metadata: &[u8],
+    ) -> (Bytes, Bytes) {
         let tags = self.of_data(lba, generation, &data, metadata);
         let zeros = data.chunks_exact(self.block_bytes).map(is_zero);
         let has_metadata = metadata.chunks_exact(self.metadata_bytes.max(1)).map(|metadata| !is_zero(metadata));
@@ -129,7 +133,7 @@ impl TagCodec {
     }
 
     /// The tags of consecutive blocks of zeros.
-    pub(crate) fn of_zeros(&self, lba: u64, generation: u32, blocks: u64) -> Bytes {
+    pub(crate) fn of_zeros(&self, lba: u64, generation: Generation, blocks: u64) -> Bytes {
         let mut tags = BytesMut::zeroed(blocks as usize * self.tag_bytes);
         let metadata = [0; METADATA_MAX];
         for (i, tag) in tags.chunks_exact_mut(self.tag_bytes).enumerate() {
@@ -146,16 +150,16 @@ impl TagCodec {
 
     /// The generation in a tag, whether it matches its block or not. `None`: no write has made this
     /// tag.
-    pub(crate) fn claimed_generation(&self, tag: &[u8]) -> Option<u32> {
+    pub(crate) fn claimed_generation(&self, tag: &[u8]) -> Option<Generation> {
         let word = u32::from_le_bytes([tag[4], tag[5], tag[6], tag[7]]);
-        matches!(word >> KIND_SHIFT, 1 | 2).then_some(word & GENERATION_MASK)
+        matches!(word >> KIND_SHIFT, 1 | 2).then_some(Generation(word).as_in_tags())
     }
 
     /// Encodes one tag; `None` is a block of zeros.
     #[inline]
-    fn encode(&self, tag: &mut [u8], lba: u64, generation: u32, data: Option<&[u8]>, metadata: &[u8]) {
+    fn encode(&self, tag: &mut [u8], lba: u64, generation: Generation, data: Option<&[u8]>, metadata: &[u8]) {
         let kind = if data.is_some() { Kind::Data } else { Kind::Zeros };
-        let word = generation & GENERATION_MASK | (kind as u32) << KIND_SHIFT;
+        let word = generation.as_in_tags().0 | (kind as u32) << KIND_SHIFT;
         let sum = self.sum(data.map_or(0, crc), word, lba, metadata);
         tag[0..4].copy_from_slice(&sum.to_le_bytes());
         tag[4..8].copy_from_slice(&word.to_le_bytes());
@@ -163,7 +167,7 @@ impl TagCodec {
     }
 
     /// Rewrites a tag so that it matches the data, and keeps its metadata.
-    pub(crate) fn accept(&self, tag: &mut [u8], lba: u64, generation: u32, data: &[u8]) {
+    pub(crate) fn accept(&self, tag: &mut [u8], lba: u64, generation: Generation, data: &[u8]) {
         let mut metadata = [0; METADATA_MAX];
         let metadata = &mut metadata[..self.metadata_bytes];
         metadata.copy_from_slice(&tag[8..8 + self.metadata_bytes]);
@@ -172,7 +176,7 @@ impl TagCodec {
 
     /// Verifies a block against its tag.
     #[inline]
-    pub(crate) fn verify(&self, tag: &[u8], lba: u64, generation: u32, data: &[u8]) -> Verdict {
+    pub(crate) fn verify(&self, tag: &[u8], lba: u64, generation: Generation, data: &[u8]) -> Verdict {
         let word = u32::from_le_bytes([tag[4], tag[5], tag[6], tag[7]]);
         let sum = u32::from_le_bytes([tag[0], tag[1], tag[2], tag[3]]);
         if word == 0 && sum == 0 && tag.iter().all(|&byte| byte == 0) {
@@ -183,7 +187,7 @@ impl TagCodec {
             2 => (Kind::Zeros, Verdict::Zeros),
             _ => return Verdict::Foreign,
         };
-        if word & GENERATION_MASK != generation & GENERATION_MASK {
+        if Generation(word).as_in_tags() != generation.as_in_tags() {
             return Verdict::Foreign;
         }
         let data_crc = if kind == Kind::Data { crc(data) } else { 0 };
@@ -193,7 +197,7 @@ impl TagCodec {
 
     /// Whether a read of a block with this tag returns these data: a tag without contents stands
     /// for zeros.
-    pub(crate) fn fits(&self, tag: &[u8], lba: u64, generation: u32, data: &[u8]) -> bool {
+    pub(crate) fn fits(&self, tag: &[u8], lba: u64, generation: Generation, data: &[u8]) -> bool {
         match self.verify(tag, lba, generation, data) {
             Verdict::Data => true,
             Verdict::Unwritten | Verdict::Zeros => is_zero(data),
@@ -234,14 +238,14 @@ mod tests {
     fn a_tag_fits_its_block_and_no_other_place_generation_or_image() {
         let codec = codec(8);
         let data = [3; 512];
-        let tag = codec.of_data(40, 5, &data, &[9; 8]);
+        let tag = codec.of_data(40, Generation(5), &data, &[9; 8]);
         assert_eq!(tag.len(), 16);
-        assert_eq!(codec.verify(&tag, 40, 5, &data), Verdict::Data);
-        assert_eq!(codec.verify(&tag, 41, 5, &data), Verdict::Mismatch);
-        assert_eq!(codec.verify(&tag, 40, 6, &data), Verdict::Foreign);
-        assert_eq!(codec.verify(&tag, 40, 5, &[4; 512]), Verdict::Mismatch);
+        assert_eq!(codec.verify(&tag, 40, Generation(5), &data), Verdict::Data);
+        assert_eq!(codec.verify(&tag, 41, Generation(5), &data), Verdict::Mismatch);
+        assert_eq!(codec.verify(&tag, 40, Generation(6), &data), Verdict::Foreign);
+        assert_eq!(codec.verify(&tag, 40, Generation(5), &[4; 512]), Verdict::Mismatch);
         let other = TagCodec::new(&[8; 16], 512, 8, 16);
-        assert_eq!(other.verify(&tag, 40, 5, &data), Verdict::Mismatch);
+        assert_eq!(other.verify(&tag, 40, Generation(5), &data), Verdict::Mismatch);
     }
 
     #[test]
@@ -249,13 +253,13 @@ mod tests {
         for metadata_bytes in [0, 8, 64] {
             let codec = codec(metadata_bytes);
             let data = [1; 512];
-            let zeros = codec.of_zeros(3, 1, 1);
-            let written = codec.of_data(3, 1, &data, &vec![6; usize::from(metadata_bytes)]);
+            let zeros = codec.of_zeros(3, Generation(1), 1);
+            let written = codec.of_data(3, Generation(1), &data, &vec![6; usize::from(metadata_bytes)]);
             for tag in [zeros, written] {
                 for bit in 0..8 * (TAG_BYTES + usize::from(metadata_bytes)) {
                     let mut tag = tag.to_vec();
                     tag[bit / 8] ^= 1 << (bit % 8);
-                    let verdict = codec.verify(&tag, 3, 1, &data);
+                    let verdict = codec.verify(&tag, 3, Generation(1), &data);
                     assert!(matches!(verdict, Verdict::Mismatch | Verdict::Foreign), "bit {bit}: {verdict:?}");
                 }
             }
@@ -265,8 +269,8 @@ mod tests {
     #[test]
     fn a_block_of_zeros_needs_no_data_and_an_unwritten_one_no_tag() {
         let codec = codec(64);
-        assert_eq!(codec.verify(&codec.of_zeros(9, 2, 1), 9, 2, &[0xaa; 512]), Verdict::Zeros);
-        assert_eq!(codec.verify(&[0; 128], 9, 2, &[0xaa; 512]), Verdict::Unwritten);
+        assert_eq!(codec.verify(&codec.of_zeros(9, Generation(2), 1), 9, Generation(2), &[0xaa; 512]), Verdict::Zeros);
+        assert_eq!(codec.verify(&[0; 128], 9, Generation(2), &[0xaa; 512]), Verdict::Unwritten);
     }
 
     #[test]
@@ -275,7 +279,7 @@ mod tests {
         let mut tag = [0; 16];
         for at in [8, 15] {
             tag[at] = 1;
-            assert_eq!(codec.verify(&tag, 9, 0, &[0; 512]), Verdict::Foreign, "byte {at}");
+            assert_eq!(codec.verify(&tag, 9, Generation(0), &[0; 512]), Verdict::Foreign, "byte {at}");
             tag[at] = 0;
         }
     }
@@ -285,19 +289,19 @@ mod tests {
         let codec = codec(8);
         let tags = codec.of_lost(2);
         assert_eq!(tags.len(), 32);
-        for generation in [0, 7, GENERATION_MASK, u32::MAX] {
+        for generation in [0, 7, u32::MAX >> 2, u32::MAX].map(Generation) {
             assert_eq!(codec.verify(&tags[16..], 1, generation, &[0; 512]), Verdict::Foreign);
         }
         assert_eq!(codec.claimed_generation(&tags[..16]), None);
-        assert_eq!(codec.claimed_generation(&codec.of_zeros(1, 1 << 30 | 7, 1)), Some(7));
+        assert_eq!(codec.claimed_generation(&codec.of_zeros(1, Generation(1 << 30 | 7), 1)), Some(Generation(7)));
     }
 
     #[test]
     fn a_block_accepted_as_it_is_keeps_its_metadata() {
         let codec = codec(8);
-        let mut tag = codec.of_data(1, 0, &[1; 512], &[5; 8]).to_vec();
-        codec.accept(&mut tag, 1, 0, &[2; 512]);
-        assert_eq!(codec.verify(&tag, 1, 0, &[2; 512]), Verdict::Data);
+        let mut tag = codec.of_data(1, Generation(0), &[1; 512], &[5; 8]).to_vec();
+        codec.accept(&mut tag, 1, Generation(0), &[2; 512]);
+        assert_eq!(codec.verify(&tag, 1, Generation(0), &[2; 512]), Verdict::Data);
         assert_eq!(tag[8..], [5; 8]);
     }
 }

@@ -9,16 +9,17 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use zonda_zoned::{Status, ZoneIndex};
+use zonda_zoned::{Key, Status};
 
 use crate::bugs::SeededBug;
 use crate::format::checkpoint;
 use crate::format::entry::add;
 use crate::{FileError, FileOperation, ImageFile};
 
+use super::Image;
 use super::intents::Intents;
-use super::part::{Stage, Work};
-use super::{Image, Role};
+use super::operations::Purpose;
+use super::part::{CommandRun, Part, Stage, Work};
 
 /// The progress of a checkpoint.
 #[derive(Debug)]
@@ -34,9 +35,9 @@ pub(super) struct Checkpointing {
     first_slot: u64,
     /// Parts that may write to the journal, and that a checkpoint waits for.
     pub(super) users: u32,
-    held: VecDeque<u32>,
+    held: VecDeque<Key<Part>>,
     /// Flushes whose notes this checkpoint or the next one contains.
-    pub(super) flushes: Vec<u32>,
+    pub(super) flushes: Vec<Key<CommandRun>>,
     closing: bool,
     closed: Option<Result<(), FileError>>,
     copy: Bytes,
@@ -112,9 +113,9 @@ impl Checkpointing {
 }
 
 impl Image {
-    pub(super) fn hold(&mut self, index: u32) {
-        self.parts[index].stage = Stage::Held;
-        self.checkpointing.held.push_back(index);
+    pub(super) fn hold(&mut self, key: Key<Part>) {
+        self.parts[key].stage = Stage::Held;
+        self.checkpointing.held.push_back(key);
         self.checkpointing.want_if_blocked();
     }
 
@@ -167,12 +168,12 @@ impl Image {
     /// Records the write pointers: after a clean shutdown the next opening does not scan for them.
     /// Everything up to them is synced.
     fn note_last_pointers(&mut self) {
-        for zone in self.layout.conventional..self.layout.zones {
-            let run = &self.zones[zone as usize];
-            let entry = &mut self.ledger.entries[zone as usize];
+        for zone in self.layout.sequential_zones() {
+            let run = &self.zones[zone.as_usize()];
+            let entry = &mut self.ledger.entries[zone.as_usize()];
             assert_eq!(run.generation, entry.generation, "resets of zone {zone} have ended");
             if entry.had_zrwa {
-                let view = self.table.zone(ZoneIndex(zone));
+                let view = self.table.zone(zone);
                 (entry.pointer, entry.written) = (view.write_pointer_blocks.0, view.written_blocks.0);
             } else if run.on_file > entry.durable {
                 add(&mut self.ledger.counters.host_written_blocks, run.on_file - entry.durable);
@@ -185,7 +186,7 @@ impl Image {
         self.checkpointing.state = State::Writing(slot);
         let pieces = vec![self.checkpointing.copy.clone()];
         let offset = self.layout.slot_offset(slot);
-        self.emit(Role::Checkpoint, 0, FileOperation::Write { file: ImageFile::State, offset, pieces });
+        self.operations.issue(Purpose::Checkpoint, FileOperation::Write { file: ImageFile::State, offset, pieces });
     }
 
     pub(super) fn on_checkpoint_file(&mut self, result: Result<(), FileError>) {
@@ -196,7 +197,7 @@ impl Image {
         match self.checkpointing.state {
             State::Writing(slot) => {
                 self.checkpointing.state = State::Syncing(slot);
-                self.emit(Role::Checkpoint, 0, FileOperation::Sync { file: ImageFile::State });
+                self.operations.issue(Purpose::Checkpoint, FileOperation::Sync { file: ImageFile::State });
             }
             State::Syncing(slot) if slot == self.checkpointing.first_slot && !self.bug.has(SeededBug::SingleCopy) => {
                 self.write_copy(1 - slot);
@@ -237,10 +238,10 @@ impl Image {
         let flushes = std::mem::take(&mut self.checkpointing.flushes);
         self.end_flushes(flushes);
         self.refuse_reservations();
-        for index in std::mem::take(&mut self.checkpointing.held) {
-            match self.parts[index].work {
-                Work::Manage(_) => self.refuse_management(index),
-                _ => self.end_part(index, Status::WriteFault),
+        for key in std::mem::take(&mut self.checkpointing.held) {
+            match self.parts[key].work {
+                Work::Manage(_) => self.refuse_management(key),
+                _ => self.end_part(key, Status::WriteFault),
             }
         }
         self.begin_waiting_flushes();

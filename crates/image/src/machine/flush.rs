@@ -1,15 +1,16 @@
 //! Flush: data and tags are synced; then the journal records, without a sync, up to where each zone
 //! is on the media.
 
-use zonda_zoned::{CommandId, Outcome, Status, ZoneIndex};
+use zonda_zoned::{CommandId, Key, Outcome, Status, ZoneIndex};
 
 use crate::bugs::SeededBug;
 use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
 use crate::{FileOperation, ImageFile};
 
+use super::Image;
 use super::journal::OwnRecord;
-use super::part::{NONE, Part, Stage, Work};
-use super::{Image, Role};
+use super::operations::Purpose;
+use super::part::{CommandRun, Part, Stage, Work};
 
 /// Pointers in one flush record.
 const POINTERS_MAX: usize = 56;
@@ -18,17 +19,17 @@ const POINTERS_MAX: usize = 56;
 #[derive(Debug, Default)]
 pub(super) struct FlushRound {
     /// Commands for the next round, and those of the current one.
-    waiting: Vec<u32>,
-    current: Vec<u32>,
+    waiting: Vec<Key<CommandRun>>,
+    current: Vec<Key<CommandRun>>,
     running: bool,
     out: u8,
     failed: bool,
     /// A command was acknowledged since the last round began.
     dirty: bool,
-    pub(super) dirty_zones: Vec<u32>,
+    pub(super) dirty_zones: Vec<ZoneIndex>,
     pointers: Vec<FlushedPointer>,
     /// Zones with a ZRWA in which this round persists blocks.
-    persisting_zones: Vec<u32>,
+    persisting_zones: Vec<ZoneIndex>,
     /// Blocks written in conventional zones and ZRWAs that no record has counted; of these, the
     /// ones that this round counts.
     pub(super) overwritten_blocks: u64,
@@ -109,9 +110,9 @@ impl Image {
         (flush.running, flush.failed, flush.dirty, flush.out) = (true, false, false, 2);
         flush.overwritten_counted = flush.overwritten_blocks;
         flush.read_counted = self.counters.host_read_blocks;
-        self.emit(Role::FlushData, 0, FileOperation::Sync { file: ImageFile::Data });
+        self.operations.issue(Purpose::Flush, FileOperation::Sync { file: ImageFile::Data });
         let file = if self.bug.has(SeededBug::HalfFlush) { ImageFile::Data } else { ImageFile::Tags };
-        self.emit(Role::FlushTags, 0, FileOperation::Sync { file });
+        self.operations.issue(Purpose::Flush, FileOperation::Sync { file });
     }
 
     /// Notes up to where each zone is acknowledged, and so will be on the media.
@@ -119,20 +120,20 @@ impl Image {
         self.flush.pointers.clear();
         for zone in std::mem::take(&mut self.flush.dirty_zones) {
             let persisted = self.persisted_by_flush(zone);
-            let run = &mut self.zones[zone as usize];
-            let entry = &self.ledger.entries[zone as usize];
+            let run = &mut self.zones[zone.as_usize()];
+            let entry = &self.ledger.entries[zone.as_usize()];
             if persisted > entry.persisted {
                 run.persisting = persisted;
                 self.flush.persisting_zones.push(zone);
             }
             run.dirty = false;
-            if zone < self.layout.conventional {
+            if self.layout.is_conventional(zone) {
                 continue;
             }
             let pointer = if run.generation == entry.generation && !entry.had_zrwa {
                 run.on_file
             } else if run.generation == entry.generation && run.parts.is_empty() {
-                self.table.zone(ZoneIndex(zone)).write_pointer_blocks.0
+                self.table.zone(zone).write_pointer_blocks.0
             } else {
                 // In a ZRWA writes in flight may be before the write pointer, and a reset may yet
                 // fail: the next round checks again.
@@ -147,13 +148,13 @@ impl Image {
     }
 
     /// Up to where a ZRWA is acknowledged, and so will be on the media. 0: nothing to persist.
-    fn persisted_by_flush(&self, zone: u32) -> u64 {
-        let (run, entry) = (&self.zones[zone as usize], &self.ledger.entries[zone as usize]);
+    fn persisted_by_flush(&self, zone: ZoneIndex) -> u64 {
+        let (run, entry) = (&self.zones[zone.as_usize()], &self.ledger.entries[zone.as_usize()]);
         if !entry.has_zrwa || run.generation != entry.generation {
             return 0;
         }
-        let written = self.table.zone(ZoneIndex(zone)).written_blocks.0;
-        let in_flight = run.parts.iter().map(|&index| &self.parts[index]);
+        let written = self.table.zone(zone).written_blocks.0;
+        let in_flight = run.parts.iter().map(|&key| &self.parts[key]);
         // Overwrites that have not begun will record an intent, or their contents, when they do.
         let has_begun = |part: &&Part| !matches!(part.stage, Stage::Waiting | Stage::Held);
         let overwrites = in_flight.filter(|part| matches!(part.work, Work::Overwrite { .. }));
@@ -173,10 +174,10 @@ impl Image {
         let persisting = std::mem::take(&mut self.flush.persisting_zones);
         if failed {
             for &zone in &persisting {
-                self.zones[zone as usize].persisting = 0;
+                self.zones[zone.as_usize()].persisting = 0;
                 self.note_dirty(zone);
             }
-            let zones: Vec<u32> = self.flush.pointers.drain(..).map(|pointer| pointer.zone).collect();
+            let zones: Vec<ZoneIndex> = self.flush.pointers.drain(..).map(|pointer| pointer.zone).collect();
             zones.into_iter().for_each(|zone| self.note_dirty(zone));
         } else {
             self.record_persisted(persisting);
@@ -192,12 +193,12 @@ impl Image {
         self.begin_waiting_flushes();
     }
 
-    fn record_persisted(&mut self, zones: Vec<u32>) {
+    fn record_persisted(&mut self, zones: Vec<ZoneIndex>) {
         for zone in zones {
-            let run = &mut self.zones[zone as usize];
-            let mut record = OwnRecord::new(Kind::Persisted, zone, run.generation);
+            let run = &mut self.zones[zone.as_usize()];
+            let mut record = OwnRecord::of_zone(Kind::Persisted, zone, run.generation);
             record.a = std::mem::take(&mut run.persisting);
-            self.push_record(record, NONE);
+            self.push_note(record);
         }
     }
 
@@ -206,10 +207,10 @@ impl Image {
         let mut chunks = pointers.chunks(POINTERS_MAX).peekable();
         while let Some(chunk) = chunks.next() {
             if chunks.peek().is_some() {
-                let mut record = OwnRecord::new(Kind::Flush, 0, 0);
+                let mut record = OwnRecord::new(Kind::Flush);
                 record.c = u64::MAX;
                 record.head = encode_pointers(chunk);
-                self.push_record(record, NONE);
+                self.push_note(record);
             } else {
                 self.record_round(chunk);
             }
@@ -224,7 +225,7 @@ impl Image {
     /// Writes the last record of a round: the counters, and which intents have ended.
     fn record_round(&mut self, pointers: &[FlushedPointer]) {
         let flush = &mut self.flush;
-        let mut record = OwnRecord::new(Kind::Flush, 0, 0);
+        let mut record = OwnRecord::new(Kind::Flush);
         record.a = std::mem::take(&mut flush.overwritten_counted);
         flush.overwritten_blocks -= record.a;
         record.b = flush.read_counted - flush.read_noted;
@@ -233,7 +234,7 @@ impl Image {
         let intents_left = self.end_intents(record.length());
         record.c = intents_left.unwrap_or(u64::MAX);
         if intents_left.is_some() || record.a > 0 || record.b > 0 || !pointers.is_empty() {
-            self.push_record(record, NONE);
+            self.push_note(record);
         }
     }
 }

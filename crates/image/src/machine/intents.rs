@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zonda_zoned::Status;
+use zonda_zoned::{Key, Status};
 
 use crate::bugs::SeededBug;
 use crate::format::record::{Kind, OVERWRITE_ANYTHING, OVERWRITE_TAGS, OVERWRITE_ZEROS};
@@ -23,9 +23,10 @@ use crate::format::tag::{ANYTHING, LOST, LOST_BYTE, TAG_BYTES, Verdict, is_zero}
 use crate::ranges::RangeSet;
 use crate::{FileOperation, ImageFile};
 
-use super::journal::OwnRecord;
-use super::part::{NONE, Part, Stage, Work};
-use super::{Image, Role};
+use super::Image;
+use super::journal::{OwnRecord, Waiter};
+use super::operations::Purpose;
+use super::part::{Part, Stage, Work};
 
 /// Maximum number of intents that a flush repeats. With more, all stay until a flush finds fewer.
 const INTENTS_MAX: usize = 256;
@@ -100,7 +101,7 @@ impl Intent {
     }
 
     fn record(&self) -> OwnRecord {
-        let mut record = OwnRecord::new(Kind::Overwrite, 0, 0);
+        let mut record = OwnRecord::new(Kind::Overwrite);
         (record.a, record.b, record.c) = (self.blocks.start, self.blocks.end - self.blocks.start, self.way);
         record.head = self.tags.clone();
         record
@@ -115,79 +116,79 @@ impl Intent {
 
 impl Image {
     /// Starts an overwrite in place, with its intent if it needs one.
-    pub(super) fn start_in_place(&mut self, index: u32) {
-        let blocks = self.named_by_intent(index);
+    pub(super) fn start_in_place(&mut self, key: Key<Part>) {
+        let blocks = self.named_by_intent(key);
         self.intents.damaged.remove(blocks.clone());
         if self.intents.open.covers(&blocks) || self.bug.has(SeededBug::MissingIntent) {
-            self.write_data_and_tags(index);
+            self.write_data_and_tags(key);
             return;
         }
-        let Work::Overwrite { data, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
+        let Work::Overwrite { data, .. } = &self.parts[key].work else { unreachable!("an overwrite") };
         if data.is_none() {
             let (tags, open) = (Bytes::new(), RangeSet::default());
-            self.record_intent(index, Intent { blocks, way: OVERWRITE_ZEROS, tags, open, is_carried: false });
+            self.record_intent(key, Intent { blocks, way: OVERWRITE_ZEROS, tags, open, is_carried: false });
         } else if blocks.clone().all(|lba| self.intents.is_written(lba)) {
             if self.bug.has(SeededBug::UnrecordedRepeat) {
-                self.write_data_and_tags(index);
+                self.write_data_and_tags(key);
                 return;
             }
-            self.record_intent(index, Intent::anything(blocks));
+            self.record_intent(key, Intent::anything(blocks));
         } else {
-            self.read_tags_before(index, &blocks);
+            self.read_tags_before(key, &blocks);
         }
     }
 
     /// The blocks of an overwrite, by LBA, that a recovery would verify against their tags without
     /// an intent.
-    pub(super) fn named_by_intent(&self, index: u32) -> Range<u64> {
-        let Part { zone, first, end, .. } = self.parts[index];
-        let end = if zone < self.layout.conventional {
+    pub(super) fn named_by_intent(&self, key: Key<Part>) -> Range<u64> {
+        let Part { zone, first, end, .. } = self.parts[key];
+        let end = if self.layout.is_conventional(zone) {
             end
         } else {
-            let persisted = self.ledger.entries[zone as usize].persisted.max(self.zones[zone as usize].persisting);
+            let persisted = self.ledger.entries[zone.as_usize()].persisted.max(self.zones[zone.as_usize()].persisting);
             end.min(persisted).max(first)
         };
         self.lba(zone, first)..self.lba(zone, end)
     }
 
-    fn read_tags_before(&mut self, index: u32, blocks: &Range<u64>) {
+    fn read_tags_before(&mut self, key: Key<Part>, blocks: &Range<u64>) {
         let length = ((blocks.end - blocks.start) * self.layout.tag_bytes) as usize;
-        let part = &mut self.parts[index];
+        let part = &mut self.parts[key];
         let Work::Overwrite { found, .. } = &mut part.work else { unreachable!("an overwrite") };
         *found = Some(Box::default());
         part.stage = Stage::Before;
         part.out = 1;
         let offset = self.layout.tag_offset(part.zone, part.first);
-        self.emit(Role::Tags, index, FileOperation::Read { file: ImageFile::Tags, offset, length });
+        self.operations.issue(Purpose::Tags(key), FileOperation::Read { file: ImageFile::Tags, offset, length });
     }
 
     /// Called when the previous tags were read. If that fails, the new tags cannot be written
     /// either: the write fails. Where a tag stands for zeros, the data is read, too.
-    pub(super) fn on_tags_before(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn on_tags_before(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let Work::Overwrite { found, .. } = &mut part.work else { unreachable!("an overwrite") };
         let Some(before) = found.as_ref().and_then(|found| found.1.clone()) else {
-            self.fail_overwrite(index);
+            self.fail_overwrite(key);
             return;
         };
-        let named = self.named_by_intent(index);
+        let named = self.named_by_intent(key);
         let has_zeros = (named.clone().zip(before.chunks_exact(TAG_BYTES)))
-            .any(|(lba, tag)| !self.intents.is_written(lba) && self.must_be_zeros(index, lba, tag));
+            .any(|(lba, tag)| !self.intents.is_written(lba) && self.must_be_zeros(key, lba, tag));
         if !has_zeros || self.bug.has(SeededBug::TrustedUnwritten) {
-            self.on_data_before(index);
+            self.on_data_before(key);
             return;
         }
-        let part = &mut self.parts[index];
+        let part = &mut self.parts[key];
         part.stage = Stage::DataBefore;
         part.out = 1;
         let offset = self.layout.data_offset(part.zone, part.first);
         let length = ((named.end - named.start) * self.layout.block_bytes) as usize;
-        self.emit(Role::Data, index, FileOperation::Read { file: ImageFile::Data, offset, length });
+        self.operations.issue(Purpose::Data(key), FileOperation::Read { file: ImageFile::Data, offset, length });
     }
 
     /// Whether the data of a block with this tag are zeros, if they are not damaged.
-    fn must_be_zeros(&self, index: u32, lba: u64, tag: &[u8]) -> bool {
-        let part = &self.parts[index];
+    fn must_be_zeros(&self, key: Key<Part>, lba: u64, tag: &[u8]) -> bool {
+        let part = &self.parts[key];
         match self.codec.verify(tag, lba, part.generation, &[]) {
             Verdict::Unwritten => true,
             Verdict::Zeros => self.layout.zeros_are_holes(part.zone),
@@ -198,10 +199,10 @@ impl Image {
     /// Called when everything before the overwrite that its intent needs was read. A block whose
     /// data contradict a tag that stands for zeros has no earlier contents: otherwise zeros in its
     /// place would be taken for them. Data that cannot be read contradict nothing.
-    pub(super) fn on_data_before(&mut self, index: u32) {
+    pub(super) fn on_data_before(&mut self, key: Key<Part>) {
         // Fewer than before, if the flush that was to persist them has failed.
-        let blocks = self.named_by_intent(index);
-        let part = &mut self.parts[index];
+        let blocks = self.named_by_intent(key);
+        let part = &mut self.parts[key];
         // Data that cannot be read does not fail the write, which replaces it.
         (part.failed, part.lacks_space) = (false, false);
         let Work::Overwrite { tags: after, found, .. } = &mut part.work else { unreachable!("an overwrite") };
@@ -209,7 +210,7 @@ impl Image {
         let (data, before) = *found.take().expect("the tags before were read");
         let before = before.expect("the tags before were read");
         if blocks.is_empty() {
-            self.write_data_and_tags(index);
+            self.write_data_and_tags(key);
             return;
         }
         let block_bytes = self.layout.block_bytes as usize;
@@ -226,7 +227,7 @@ impl Image {
                 continue;
             }
             let place = i * TAG_BYTES..(i + 1) * TAG_BYTES;
-            let is_contradicted = !holds_zeros(i) && self.must_be_zeros(index, lba, &before[place.clone()]);
+            let is_contradicted = !holds_zeros(i) && self.must_be_zeros(key, lba, &before[place.clone()]);
             if self.bug.has(SeededBug::ForgottenBefore) || is_contradicted {
                 tags.put_bytes(LOST_BYTE, TAG_BYTES);
             } else {
@@ -234,22 +235,22 @@ impl Image {
             }
             tags.put_slice(&after[place]);
         }
-        self.record_intent(index, Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open, is_carried: false });
+        self.record_intent(key, Intent { blocks, way: OVERWRITE_TAGS, tags: tags.freeze(), open, is_carried: false });
     }
 
-    fn record_intent(&mut self, index: u32, new: Intent) {
+    fn record_intent(&mut self, key: Key<Part>, new: Intent) {
         let record = new.record();
-        let part = &mut self.parts[index];
+        let part = &mut self.parts[key];
         let Work::Overwrite { intent, .. } = &mut part.work else { unreachable!("an overwrite") };
         *intent = Some(Box::new(new));
         part.stage = Stage::Journal;
         self.intents.is_any_left = true;
-        self.push_record(record, index);
+        self.push_record(record, Waiter::Part(key));
     }
 
     /// Called when the intent of an overwrite is synced.
-    pub(super) fn on_intent_recorded(&mut self, index: u32) {
-        let Work::Overwrite { intent, .. } = &self.parts[index].work else { unreachable!("an overwrite") };
+    pub(super) fn on_intent_recorded(&mut self, key: Key<Part>) {
+        let Work::Overwrite { intent, .. } = &self.parts[key].work else { unreachable!("an overwrite") };
         let intent = intent.as_ref().expect("it was recorded");
         self.intents.open.union(&intent.open);
     }
@@ -258,13 +259,13 @@ impl Image {
     /// from it. One that a flush carries is not counted, since its intent has the tags before and
     /// after, and the next overwrite is the first one since. An intent for zeros has no tags: after
     /// another overwrite, nothing would record the data before the zeros.
-    pub(super) fn note_written_in_place(&mut self, index: u32) {
-        let part = &self.parts[index];
+    pub(super) fn note_written_in_place(&mut self, key: Key<Part>) {
+        let part = &self.parts[key];
         let Work::Overwrite { intent, data, tags, .. } = &part.work else { unreachable!("an overwrite") };
         let blocks = match intent {
             Some(intent) if intent.is_carried && intent.way != OVERWRITE_ZEROS => return,
             Some(intent) => intent.blocks.clone(),
-            None => self.named_by_intent(index),
+            None => self.named_by_intent(key),
         };
         if blocks.is_empty() || (intent.is_none() && !self.intents.open.covers(&blocks)) {
             return;
@@ -279,14 +280,14 @@ impl Image {
     }
 
     /// Notes the tags on file after a failed overwrite.
-    pub(super) fn note_repaired_in_place(&mut self, index: u32, tags: &[u8]) {
+    pub(super) fn note_repaired_in_place(&mut self, key: Key<Part>, tags: &[u8]) {
         if self.layout.logs_contents {
             return;
         }
-        let part = &self.parts[index];
+        let part = &self.parts[key];
         let Work::Overwrite { data: Some(_), .. } = &part.work else { return };
         let first = self.lba(part.zone, part.first);
-        for lba in self.named_by_intent(index) {
+        for lba in self.named_by_intent(key) {
             if self.intents.is_written(lba) {
                 self.intents.note_data(lba, tag_at(tags, lba - first));
             }
@@ -298,12 +299,12 @@ impl Image {
         if self.layout.logs_contents {
             return;
         }
-        let in_progress: Vec<u32> = self.parts.iter().map(|(index, _)| index).collect();
+        let in_progress: Vec<Key<Part>> = self.parts.iter().map(|(key, _)| key).collect();
         let mut carried = Vec::new();
-        for index in in_progress {
-            let Some(intent) = self.intent_to_carry(index) else { continue };
+        for key in in_progress {
+            let Some(intent) = self.intent_to_carry(key) else { continue };
             carried.push(intent.clone());
-            let Work::Overwrite { intent: own, .. } = &mut self.parts[index].work else { unreachable!("an overwrite") };
+            let Work::Overwrite { intent: own, .. } = &mut self.parts[key].work else { unreachable!("an overwrite") };
             *own = Some(Box::new(intent));
         }
         let intents = &mut self.intents;
@@ -317,8 +318,8 @@ impl Image {
 
     /// The intent of a write in progress after a flush that covers all earlier writes: its tags
     /// before and after. `None` if it has none, or has yet to record it.
-    fn intent_to_carry(&self, index: u32) -> Option<Intent> {
-        let part = &self.parts[index];
+    fn intent_to_carry(&self, key: Key<Part>) -> Option<Intent> {
+        let part = &self.parts[key];
         let Work::Overwrite { intent, data, tags: after, .. } = &part.work else { return None };
         if matches!(part.stage, Stage::Waiting | Stage::Held | Stage::Before | Stage::DataBefore) {
             return None;
@@ -328,7 +329,7 @@ impl Image {
                 return Some(Intent { is_carried: true, ..(**intent).clone() });
             }
             Some(intent) => intent.blocks.clone(),
-            None => self.named_by_intent(index),
+            None => self.named_by_intent(key),
         };
         if blocks.is_empty() || (intent.is_none() && !self.intents.open.covers(&blocks)) {
             return None;
@@ -363,8 +364,8 @@ impl Image {
 
     /// A read has found damage. If an intent in the journal would accept it, it is recorded, and
     /// then the read ends. Returns whether it does.
-    pub(super) fn keep_damage(&mut self, index: u32, data: &Bytes, tags: &Bytes) -> bool {
-        let Part { zone, first, end, generation, .. } = self.parts[index];
+    pub(super) fn keep_damage(&mut self, key: Key<Part>, data: &Bytes, tags: &Bytes) -> bool {
+        let Part { zone, first, end, generation, .. } = self.parts[key];
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
         let blocks = (end - first) as usize;
         if self.layout.logs_contents
@@ -386,11 +387,11 @@ impl Image {
         if damaged.iter().all(|&lba| self.intents.damaged.covers(&(lba..lba + 1))) {
             return false;
         }
-        let Work::Read { damage, .. } = &mut self.parts[index].work else { unreachable!("a read") };
+        let Work::Read { damage, .. } = &mut self.parts[key].work else { unreachable!("a read") };
         let Some(recorded) = damage else {
             // It starts again once the journal has space for it.
             *damage = Some(Box::default());
-            self.start_part(index);
+            self.start_part(key);
             return true;
         };
         damaged.iter().for_each(|&lba| recorded.insert(lba..lba + 1));
@@ -400,25 +401,25 @@ impl Image {
             pairs.put_slice(&tag);
             pairs.put_slice(if damaged.binary_search(&lba).is_ok() { &LOST } else { &tag });
         }
-        let mut record = OwnRecord::new(Kind::Overwrite, 0, 0);
+        let mut record = OwnRecord::new(Kind::Overwrite);
         (record.a, record.b, record.c) = (start, last - start + 1, OVERWRITE_TAGS);
         record.head = pairs.freeze();
         for lba in damaged {
             self.intents.open.remove(lba..lba + 1);
             self.intents.forget_written(lba..lba + 1);
         }
-        self.parts[index].stage = Stage::Journal;
-        self.push_record(record, index);
+        self.parts[key].stage = Stage::Journal;
+        self.push_record(record, Waiter::Part(key));
         true
     }
 
     /// Called when the damage that a read has found is recorded, or cannot be.
-    pub(super) fn on_damage_recorded(&mut self, index: u32, recorded: bool) {
-        let Work::Read { damage: Some(damage), .. } = &self.parts[index].work else { unreachable!("it found damage") };
+    pub(super) fn on_damage_recorded(&mut self, key: Key<Part>, recorded: bool) {
+        let Work::Read { damage: Some(damage), .. } = &self.parts[key].work else { unreachable!("it found damage") };
         if recorded {
             self.intents.damaged.union(damage);
         }
-        self.end_read_part(index, Status::UnrecoveredReadError);
+        self.end_read_part(key, Status::UnrecoveredReadError);
     }
 
     /// A flush has succeeded: intents from before it end, and those of writes in progress are
@@ -434,7 +435,7 @@ impl Image {
         if records.len() > INTENTS_MAX || !self.journal_admits(bytes) {
             return None;
         }
-        records.into_iter().for_each(|record| self.push_record(record, NONE));
+        records.into_iter().for_each(|record| self.push_note(record));
         let left = self.journal.added_records() - self.intents.records_before;
         self.intents.is_any_left = left > 0;
         Some(left)
@@ -442,8 +443,8 @@ impl Image {
 
     /// The tag for a block after its write has failed, if its data do not match the tag on file.
     /// Its data are those before, or unknown; `None` leaves the tag as it is.
-    pub(super) fn tag_after_failure(&self, index: u32, i: u64, found: &[u8], block: &[u8]) -> Option<Bytes> {
-        let part = &self.parts[index];
+    pub(super) fn tag_after_failure(&self, key: Key<Part>, i: u64, found: &[u8], block: &[u8]) -> Option<Bytes> {
+        let part = &self.parts[key];
         let Work::Overwrite { intent, .. } = &part.work else { unreachable!("an overwrite") };
         let place = self.lba(part.zone, part.first + i);
         let accept = || {
@@ -453,7 +454,7 @@ impl Image {
         };
         let itself = place..place + 1;
         let is_open = self.intents.open.covers(&itself) || intent.as_ref().is_some_and(|own| own.open.covers(&itself));
-        if !self.named_by_intent(index).contains(&place) || is_open {
+        if !self.named_by_intent(key).contains(&place) || is_open {
             return Some(accept());
         }
         let before = intent.as_ref().and_then(|intent| intent.before(place))?;

@@ -1,5 +1,8 @@
 //! The invariants of a running drive, recomputed from scratch.
 
+use zonda_zoned::ZoneIndex;
+
+use crate::format::Generation;
 use crate::format::entry::RecordedState;
 
 use super::Image;
@@ -12,21 +15,22 @@ impl Image {
     /// If an invariant is violated.
     pub fn check_invariants(&self) {
         self.table.check_invariants();
+        self.operations.check_invariants(&self.parts);
         let mut in_zones = 0;
-        for (zone, run) in self.zones.iter().enumerate() {
+        for (zone, run) in (0..).map(ZoneIndex).zip(&self.zones) {
             in_zones += run.parts.len();
-            let parts = || run.parts.iter().map(|&index| &self.parts[index]);
-            assert!(parts().all(|part| part.zone as usize == zone && !part.released), "parts of zone {zone}");
+            let parts = || run.parts.iter().map(|&key| &self.parts[key]);
+            assert!(parts().all(|part| part.zone == zone && !part.released), "parts of zone {zone}");
             assert_eq!(run.exclusive as usize, parts().filter(|part| part.is_exclusive()).count(), "zone {zone}");
             let overwrites = parts().filter(|part| matches!(part.work, Work::Overwrite { .. } | Work::Zero { .. }));
             assert_eq!(run.overwrites as usize, overwrites.count(), "zone {zone}");
-            let order = run.order.iter().map(|&index| &self.parts[index]).filter(|part| !part.doomed);
-            let order: Vec<(u32, u64)> = order.map(|part| (part.generation, part.first)).collect();
-            let in_order = |pair: &[(u32, u64)]| pair[0].0 != pair[1].0 || pair[0].1 < pair[1].1;
+            let order = run.order.iter().map(|&key| &self.parts[key]).filter(|part| !part.doomed);
+            let order: Vec<(Generation, u64)> = order.map(|part| (part.generation, part.first)).collect();
+            let in_order = |pair: &[(Generation, u64)]| pair[0].0 != pair[1].0 || pair[0].1 < pair[1].1;
             assert!(order.windows(2).all(in_order), "writes of zone {zone}, generation and first block: {order:?}");
             assert!(run.failed.is_none() || !run.order.is_empty(), "zone {zone} failed without a write");
-            let entry = &self.ledger.entries[zone];
-            if zone >= self.layout.conventional as usize && !entry.had_zrwa && entry.state != RecordedState::Offline {
+            let entry = &self.ledger.entries[zone.as_usize()];
+            if !self.layout.is_conventional(zone) && !entry.had_zrwa && entry.state != RecordedState::Offline {
                 assert!(
                     entry.durable <= run.on_file,
                     "zone {zone}: synced to {}, on file {}",
@@ -39,13 +43,13 @@ impl Image {
         assert_eq!(in_zones, unreleased, "every part is with its zone");
         let held = self.parts.iter().filter(|(_, part)| part.stage == Stage::Held).count();
         assert_eq!(held, self.checkpointing.holds(), "parts held for a checkpoint");
-        for (index, part) in self.parts.iter() {
-            let blockers = self.parts.iter().map(|(_, other)| other.waiters.iter().filter(|&&w| w == index).count());
-            assert_eq!(part.blockers as usize, blockers.sum::<usize>(), "part {index} waits");
+        for (key, part) in self.parts.iter() {
+            let blockers = self.parts.iter().map(|(_, other)| other.waiters.iter().filter(|&&w| w == key).count());
+            assert_eq!(part.blockers as usize, blockers.sum::<usize>(), "part {key:?} waits");
         }
-        for (index, run) in self.commands.iter() {
-            let parts = self.parts.iter().filter(|(_, part)| part.command == index).count() as u32;
-            assert!(run.left >= parts, "command {index} waits for {} of {parts}", run.left);
+        for (key, run) in self.commands.iter() {
+            let parts = self.parts.iter().filter(|(_, part)| part.command == Some(key)).count() as u32;
+            assert!(run.left >= parts, "command {key:?} waits for {} of {parts}", run.left);
         }
     }
 }

@@ -1,22 +1,24 @@
 //! The journal's writer: records are written in batches, with one write and one sync each.
 
 use bytes::Bytes;
-use zonda_zoned::Status;
+use zonda_zoned::{Key, Status, ZoneIndex};
 
 use crate::bugs::SeededBug;
+use crate::format::Generation;
 use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record};
 use crate::format::tag::TAG_BYTES;
 use crate::{FileOperation, ImageFile};
 
-use super::part::{NONE, RESERVATIONS, Work};
-use super::{Image, Role};
+use super::Image;
+use super::operations::Purpose;
+use super::part::{CommandRun, Part, Work};
 
 /// A record that waits to be written. See format/record.rs for what the fields mean.
 #[derive(Debug)]
 pub(super) struct OwnRecord {
     pub(super) kind: Kind,
-    pub(super) zone: u32,
-    pub(super) generation: u32,
+    pub(super) zone: ZoneIndex,
+    pub(super) generation: Generation,
     pub(super) a: u64,
     pub(super) b: u64,
     pub(super) c: u64,
@@ -41,12 +43,12 @@ pub(super) struct Journal {
     pending_bytes: u64,
     /// Records that were added since the checkpoint, those of batches that failed as well.
     added: u64,
-    /// Parts that wait for pending records, and for the batch in flight.
-    pending_parts: Vec<u32>,
-    batch_parts: Vec<u32>,
+    /// Those that wait for pending records, and for the batch in flight.
+    pending_waiters: Vec<Waiter>,
+    batch_waiters: Vec<Waiter>,
     /// Flushes that end when pending records are written, and when the batch in flight is.
-    pending_flushes: Vec<u32>,
-    batch_flushes: Vec<u32>,
+    pending_flushes: Vec<Key<CommandRun>>,
+    batch_flushes: Vec<Key<CommandRun>>,
     /// A record did not fit since this was last checked: the next checkpoint contains its change.
     has_left_out: bool,
     batch_bytes: u64,
@@ -54,6 +56,14 @@ pub(super) struct Journal {
     /// Bytes that the parts which have entered may still record.
     reserved: u64,
     mark: u64,
+}
+
+/// What continues when a record is synced, or was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiter {
+    Part(Key<Part>),
+    /// The change of reservations.
+    Reservations,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +80,12 @@ enum Stage {
 }
 
 impl OwnRecord {
-    pub(super) fn new(kind: Kind, zone: u32, generation: u32) -> OwnRecord {
+    /// A record that concerns no zone.
+    pub(super) fn new(kind: Kind) -> OwnRecord {
+        OwnRecord::of_zone(kind, ZoneIndex::default(), Generation::default())
+    }
+
+    pub(super) fn of_zone(kind: Kind, zone: ZoneIndex, generation: Generation) -> OwnRecord {
         OwnRecord { kind, zone, generation, a: 0, b: 0, c: 0, head: Bytes::new(), data: Bytes::new() }
     }
 
@@ -98,8 +113,8 @@ impl Journal {
             pending: Vec::new(),
             pending_bytes: 0,
             added: 0,
-            pending_parts: Vec::new(),
-            batch_parts: Vec::new(),
+            pending_waiters: Vec::new(),
+            batch_waiters: Vec::new(),
             pending_flushes: Vec::new(),
             batch_flushes: Vec::new(),
             has_left_out: false,
@@ -130,6 +145,12 @@ impl Journal {
         self.added
     }
 
+    fn push(&mut self, record: OwnRecord) {
+        self.pending_bytes += record.length();
+        self.added += 1;
+        self.pending.push(record);
+    }
+
     fn has_space(&self, bytes: u64, journal_bytes: u64) -> bool {
         let batch = if matches!(self.stage, Stage::Writing | Stage::Syncing) { self.batch_bytes } else { 0 };
         self.tail + batch + self.pending_bytes + self.reserved + bytes <= journal_bytes
@@ -139,14 +160,14 @@ impl Journal {
 impl Image {
     /// Whether a part that may write to the journal may continue now. If not, it is held until the
     /// next checkpoint.
-    pub(super) fn enter_journal(&mut self, index: u32) -> bool {
-        let needed = self.record_bytes(index);
+    pub(super) fn enter_journal(&mut self, key: Key<Part>) -> bool {
+        let needed = self.record_bytes(key);
         if !self.journal_admits(needed) {
-            self.hold(index);
+            self.hold(key);
             return false;
         }
         self.journal.reserved += needed;
-        self.parts[index].reserved_bytes = needed;
+        self.parts[key].reserved_bytes = needed;
         self.checkpointing.users += 1;
         true
     }
@@ -162,17 +183,17 @@ impl Image {
     }
 
     /// Called when a part that entered has ended.
-    pub(super) fn leave_journal(&mut self, index: u32) {
-        self.journal.reserved -= std::mem::take(&mut self.parts[index].reserved_bytes);
+    pub(super) fn leave_journal(&mut self, key: Key<Part>) {
+        self.journal.reserved -= std::mem::take(&mut self.parts[key].reserved_bytes);
         self.checkpointing.users -= 1;
     }
 
     /// The longest record that a part may write.
-    fn record_bytes(&self, index: u32) -> u64 {
-        let payload = match &self.parts[index].work {
+    fn record_bytes(&self, key: Key<Part>) -> u64 {
+        let payload = match &self.parts[key].work {
             Work::Overwrite { data: Some(data), tags, .. } if self.layout.logs_contents => data.len() + tags.len(),
             Work::Overwrite { data: Some(_), .. } | Work::Read { .. } => {
-                2 * TAG_BYTES * self.parts[index].blocks() as usize
+                2 * TAG_BYTES * self.parts[key].blocks() as usize
             }
             Work::Manage(manage) => manage.extension.len(),
             _ => 0,
@@ -180,27 +201,26 @@ impl Image {
         (HEADER_BYTES + payload).next_multiple_of(8) as u64
     }
 
-    /// Adds a record: to the ledger immediately, to the journal with the next batch. `part` is
-    /// notified of the sync; without a part a record that does not fit is left to the next
-    /// checkpoint.
-    pub(super) fn push_record(&mut self, record: OwnRecord, part: u32) {
-        self.ledger.apply(&record.view());
-        let bytes = record.view().length() as u64;
-        if part == NONE {
-            if !self.checkpointing.admits() || !self.journal.has_space(bytes, self.layout.journal_bytes) {
-                self.journal.has_left_out = true;
-                self.checkpointing.want_for_unrecorded();
-                return;
-            }
-        } else {
-            if part != RESERVATIONS {
-                self.journal.reserved -= std::mem::take(&mut self.parts[part].reserved_bytes);
-            }
-            self.journal.pending_parts.push(part);
+    /// Adds a record: to the ledger immediately, to the journal with the next batch. `waiter` is
+    /// notified of the sync, and has reserved space for it.
+    pub(super) fn push_record(&mut self, record: OwnRecord, waiter: Waiter) {
+        if let Waiter::Part(part) = waiter {
+            self.journal.reserved -= std::mem::take(&mut self.parts[part].reserved_bytes);
         }
-        self.journal.pending_bytes += bytes;
-        self.journal.added += 1;
-        self.journal.pending.push(record);
+        self.journal.pending_waiters.push(waiter);
+        self.ledger.apply(&record.view());
+        self.journal.push(record);
+    }
+
+    /// Adds a record that nothing waits for. If it does not fit, it is left to the next checkpoint.
+    pub(super) fn push_note(&mut self, record: OwnRecord) {
+        self.ledger.apply(&record.view());
+        if !self.checkpointing.admits() || !self.journal.has_space(record.length(), self.layout.journal_bytes) {
+            self.journal.has_left_out = true;
+            self.checkpointing.want_for_unrecorded();
+            return;
+        }
+        self.journal.push(record);
     }
 
     /// Submits the next batch.
@@ -230,17 +250,17 @@ impl Image {
             }
         }
         journal.batch_bytes = std::mem::take(&mut journal.pending_bytes);
-        journal.batch_parts = std::mem::take(&mut journal.pending_parts);
+        journal.batch_waiters = std::mem::take(&mut journal.pending_waiters);
         journal.batch_flushes = std::mem::take(&mut journal.pending_flushes);
         journal.stage = Stage::Writing;
         let offset = journal.tail;
         assert!(offset + journal.batch_bytes <= self.layout.journal_bytes, "a batch fits in the journal");
-        self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
+        self.operations.issue(Purpose::Journal, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
     }
 
     /// Ends successful flushes when their notes are on file, so that a kill does not lose them: in
     /// the journal, or in the checkpoint that begins because the journal is full.
-    pub(super) fn end_flushes_when_noted(&mut self, commands: Vec<u32>) {
+    pub(super) fn end_flushes_when_noted(&mut self, commands: Vec<Key<CommandRun>>) {
         let journal = &mut self.journal;
         if std::mem::take(&mut journal.has_left_out) {
             self.checkpointing.flushes.extend(commands);
@@ -255,7 +275,7 @@ impl Image {
 
     /// Ends flushes, whether their notes are on file or not: the data that they have synced are on
     /// the media.
-    pub(super) fn end_flushes(&mut self, commands: Vec<u32>) {
+    pub(super) fn end_flushes(&mut self, commands: Vec<Key<CommandRun>>) {
         commands.into_iter().for_each(|command| self.end_one(command, Status::Success));
     }
 
@@ -266,9 +286,9 @@ impl Image {
         }
         match self.journal.stage {
             Stage::Writing if done && self.bug.has(SeededBug::UnsyncedRecord) => self.batch_is_written(),
-            Stage::Writing if done && !self.journal.batch_parts.is_empty() => {
+            Stage::Writing if done && !self.journal.batch_waiters.is_empty() => {
                 self.journal.stage = Stage::Syncing;
-                self.emit(Role::Journal, 0, FileOperation::Sync { file: ImageFile::Journal });
+                self.operations.issue(Purpose::Journal, FileOperation::Sync { file: ImageFile::Journal });
             }
             Stage::Writing if done => self.batch_is_written(),
             Stage::Syncing if done => {
@@ -279,7 +299,7 @@ impl Image {
             Stage::Marking => self.journal.stage = Stage::Idle,
             Stage::Voiding if done => {
                 self.journal.stage = Stage::VoidSyncing;
-                self.emit(Role::Journal, 0, FileOperation::Sync { file: ImageFile::Journal });
+                self.operations.issue(Purpose::Journal, FileOperation::Sync { file: ImageFile::Journal });
             }
             Stage::Voiding | Stage::VoidSyncing => self.batch_is_void(done),
             Stage::Idle => panic!("the journal has no outstanding operation"),
@@ -295,8 +315,8 @@ impl Image {
         if journal.used_bytes() > (self.layout.journal_bytes - MARKS_BYTES) / 4 * 3 {
             self.checkpointing.want();
         }
-        for part in std::mem::take(&mut self.journal.batch_parts) {
-            self.on_recorded(part, true);
+        for waiter in std::mem::take(&mut self.journal.batch_waiters) {
+            self.on_recorded(waiter, true);
         }
     }
 
@@ -308,14 +328,15 @@ impl Image {
         let early = if self.bug.has(SeededBug::EarlyMark) { journal.pending.len() as u64 } else { 0 };
         let mark = record::encode_mark(&self.spec.uuid, journal.epoch, journal.next_sequence - 1 + early);
         let offset = journal.mark * MARK_STRIDE;
-        self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces: vec![mark] });
+        self.operations
+            .issue(Purpose::Journal, FileOperation::Write { file: ImageFile::Journal, offset, pieces: vec![mark] });
     }
 
     fn batch_has_failed(&mut self) {
         if self.bug.has(SeededBug::KeptBatch) {
             self.journal.stage = Stage::Idle;
-            let parts = std::mem::take(&mut self.journal.batch_parts);
-            return parts.into_iter().for_each(|part| self.on_recorded(part, false));
+            let waiters = std::mem::take(&mut self.journal.batch_waiters);
+            return waiters.into_iter().for_each(|waiter| self.on_recorded(waiter, false));
         }
         let offset = self.journal.tail;
         self.journal.stage = Stage::Voiding;
@@ -323,7 +344,7 @@ impl Image {
         // continuation. Records have 24 bits for the number.
         self.journal.failed_batches = self.journal.failed_batches.wrapping_add(1);
         let pieces = vec![Bytes::from_static(&[0; HEADER_BYTES])];
-        self.emit(Role::Journal, 0, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
+        self.operations.issue(Purpose::Journal, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
     }
 
     /// Called when the failed batch is invalidated; if not, a recovery may find it until a
@@ -333,15 +354,16 @@ impl Image {
         if !void {
             self.checkpointing.want();
         }
-        for part in std::mem::take(&mut self.journal.batch_parts) {
-            self.on_recorded(part, false);
+        for waiter in std::mem::take(&mut self.journal.batch_waiters) {
+            self.on_recorded(waiter, false);
         }
     }
 
-    fn on_recorded(&mut self, part: u32, recorded: bool) {
-        if part == RESERVATIONS {
-            return self.on_reservations_recorded(recorded);
-        }
+    fn on_recorded(&mut self, waiter: Waiter, recorded: bool) {
+        let part = match waiter {
+            Waiter::Part(part) => part,
+            Waiter::Reservations => return self.on_reservations_recorded(recorded),
+        };
         match self.parts[part].work {
             Work::Overwrite { .. } => self.on_overwrite_recorded(part, recorded),
             Work::Manage(_) => self.on_management_recorded(part, recorded),

@@ -2,16 +2,18 @@
 //! acknowledgement.
 
 use zonda_zoned::zones::{ZoneEffect, ZoneSnapshot};
-use zonda_zoned::{CommandId, Outcome, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
+use zonda_zoned::{CommandId, Key, Outcome, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
 
 use crate::bugs::SeededBug;
+use crate::format::Generation;
 use crate::format::entry::{Entry, RecordedState, add};
 use crate::format::record::Kind;
 use crate::{Counters, FileOperation, ImageFile};
 
-use super::journal::OwnRecord;
-use super::part::{LedgerUndo, Manage, NONE, Part, Stage, Step, Undo, Work};
-use super::{Image, Role};
+use super::Image;
+use super::journal::{OwnRecord, Waiter};
+use super::operations::Purpose;
+use super::part::{CommandRun, LedgerUndo, Manage, Part, Stage, Step, Undo, Work};
 
 impl Image {
     pub(super) fn take_management(
@@ -38,28 +40,34 @@ impl Image {
 
     /// Snapshots of the zones that the action may change, from before it, in the order of the
     /// zones.
-    fn snapshots(&self, action: &ZoneAction, target: ZoneTarget) -> Vec<(u32, ZoneSnapshot)> {
+    fn snapshots(&self, action: &ZoneAction, target: ZoneTarget) -> Vec<(ZoneIndex, ZoneSnapshot)> {
         if matches!(action, ZoneAction::Close | ZoneAction::Open { zrwa: false }) {
             return Vec::new();
         }
-        let zones = match target {
-            ZoneTarget::Zone(lba) => {
-                let Some(zone) = self.spec.geometry.zone_of(lba) else { return Vec::new() };
-                zone.0..zone.0 + 1
-            }
-            ZoneTarget::All => self.layout.conventional..self.layout.zones,
-        };
         let all = target == ZoneTarget::All;
-        zones
-            .filter(|&zone| {
-                !all || !matches!(self.table.zone(ZoneIndex(zone)).state, ZoneState::Empty | ZoneState::Offline)
-            })
-            .map(|zone| (zone, self.table.snapshot(ZoneIndex(zone))))
+        self.targeted(target)
+            .filter(|&zone| !all || !matches!(self.table.zone(zone).state, ZoneState::Empty | ZoneState::Offline))
+            .map(|zone| (zone, self.table.snapshot(zone)))
             .collect()
     }
 
+    /// The zones that management of this target may change.
+    fn targeted(&self, target: ZoneTarget) -> impl Iterator<Item = ZoneIndex> + use<> {
+        let zones = match target {
+            ZoneTarget::Zone(lba) => self.spec.geometry.zone_of(lba).map_or(0..0, |zone| zone.0..zone.0 + 1),
+            ZoneTarget::All => self.layout.conventional..self.layout.zones,
+        };
+        zones.map(ZoneIndex)
+    }
+
     /// Turns a change of one zone into a part.
-    fn take_effect(&mut self, command: u32, effect: &ZoneEffect, action: &ZoneAction, before: &[(u32, ZoneSnapshot)]) {
+    fn take_effect(
+        &mut self,
+        command: Key<CommandRun>,
+        effect: &ZoneEffect,
+        action: &ZoneAction,
+        before: &[(ZoneIndex, ZoneSnapshot)],
+    ) {
         // Changes by the controller beside the action need no record, and no command waits for
         // them.
         let beside = match effect {
@@ -70,8 +78,8 @@ impl Image {
         if beside {
             return;
         }
-        let zone = effect.zone().0;
-        let view = self.table.zone(effect.zone());
+        let zone = effect.zone();
+        let view = self.table.zone(zone);
         let zrwa =
             matches!(action, ZoneAction::Open { zrwa: true } | ZoneAction::SetDescriptorExtension { zrwa: true, .. });
         let (kind, steps): (Option<Kind>, &'static [Step]) = match effect {
@@ -95,7 +103,7 @@ impl Image {
             ZoneEffect::Committed { .. } => (Some(Kind::Commit), &[Step::Record]),
             ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } => (None, &[]),
         };
-        let generation = self.zones[zone as usize].generation;
+        let generation = self.zones[zone.as_usize()].generation;
         let snapshot = before.binary_search_by_key(&zone, |(zone, _)| *zone).ok().map(|place| before[place].1.clone());
         let extension = match action {
             ZoneAction::SetDescriptorExtension { extension, .. } => extension.clone(),
@@ -118,24 +126,31 @@ impl Image {
                 .filter(|_| kind.is_some())
                 .map(|snapshot| Box::new(Undo { snapshot, generation, ledger: None })),
         };
-        let run = &mut self.zones[zone as usize];
+        let run = &mut self.zones[zone.as_usize()];
         match effect {
             ZoneEffect::Reset { .. } => {
                 if !self.bug.has(SeededBug::KeptGeneration) {
-                    run.generation = run.generation.wrapping_add(1);
+                    run.generation = run.generation.next();
                 }
                 run.had_zrwa = false;
             }
             _ => run.had_zrwa |= zrwa && kind.is_some(),
         }
         let takes = matches!(kind, Some(Kind::Zrwa | Kind::Extension));
-        let index = self.add_manage(command, zone, generation, manage, takes);
+        let key = self.add_manage(Some(command), zone, generation, manage, takes);
         if !view.state.is_active() && kind.is_some() {
-            self.releasing.push(index);
+            self.releasing.push(key);
         }
     }
 
-    fn add_manage(&mut self, command: u32, zone: u32, generation: u32, manage: Manage, takes: bool) -> u32 {
+    fn add_manage(
+        &mut self,
+        command: Option<Key<CommandRun>>,
+        zone: ZoneIndex,
+        generation: Generation,
+        manage: Manage,
+        takes: bool,
+    ) -> Key<Part> {
         let capacity = self.layout.capacity;
         let part = Part::new(command, zone, generation, 0, capacity, Work::Manage(Box::new(manage)));
         self.add_waiting(part, takes)
@@ -143,33 +158,26 @@ impl Image {
 
     /// A command that finds a zone in the requested state waits for the commands that caused this
     /// state.
-    fn wait_for_others(&mut self, command: u32, target: ZoneTarget, effects: &[ZoneEffect]) {
-        let zones = match target {
-            ZoneTarget::Zone(lba) => {
-                let zone = self.spec.geometry.zone_of(lba).expect("the table has accepted the target");
-                zone.0..zone.0 + 1
-            }
-            ZoneTarget::All => self.layout.conventional..self.layout.zones,
-        };
-        for zone in zones {
-            if self.zones[zone as usize].parts.is_empty() {
+    fn wait_for_others(&mut self, command: Key<CommandRun>, target: ZoneTarget, effects: &[ZoneEffect]) {
+        for zone in self.targeted(target) {
+            if self.zones[zone.as_usize()].parts.is_empty() {
                 continue;
             }
-            if !effects.iter().any(|effect| effect.zone().0 == zone) {
+            if !effects.iter().any(|effect| effect.zone() == zone) {
                 self.wait_for_management(command, zone);
             }
         }
     }
 
     /// The command waits for all earlier management of the zone.
-    pub(super) fn wait_for_management(&mut self, command: u32, zone: u32) {
-        let generation = self.zones[zone as usize].generation;
-        self.add_manage(command, zone, generation, Manage::waiting(), false);
+    pub(super) fn wait_for_management(&mut self, command: Key<CommandRun>, zone: ZoneIndex) {
+        let generation = self.zones[zone.as_usize()].generation;
+        self.add_manage(Some(command), zone, generation, Manage::waiting(), false);
     }
 
-    pub(super) fn degrade_zone(&mut self, zone: u32, state: ZoneState) {
-        let before = self.table.zone(ZoneIndex(zone));
-        self.table.degrade(ZoneIndex(zone), state);
+    pub(super) fn degrade_zone(&mut self, zone: ZoneIndex, state: ZoneState) {
+        let before = self.table.zone(zone);
+        self.table.degrade(zone, state);
         if before.state == ZoneState::Offline {
             return;
         }
@@ -180,54 +188,55 @@ impl Image {
         };
         let (pointer, written) = (before.write_pointer_blocks.0, before.written_blocks.0);
         let manage = Manage { kind: Some(kind), steps, pointer, written, degrades: true, ..Manage::waiting() };
-        let generation = self.zones[zone as usize].generation;
-        let index = self.add_manage(NONE, zone, generation, manage, false);
-        self.releasing.push(index);
+        let generation = self.zones[zone.as_usize()].generation;
+        let key = self.add_manage(None, zone, generation, manage, false);
+        self.releasing.push(key);
     }
 
     /// Records a zone that became full without being written to its capacity.
-    pub(super) fn note_finished(&mut self, zone: u32) {
-        let view = self.table.zone(ZoneIndex(zone));
+    pub(super) fn note_finished(&mut self, zone: ZoneIndex) {
+        let view = self.table.zone(zone);
         let (pointer, written) = (view.write_pointer_blocks.0, view.written_blocks.0);
         let steps = &[Step::Sync, Step::Record];
         let manage = Manage { kind: Some(Kind::Finish), steps, pointer, written, ..Manage::waiting() };
-        let generation = self.zones[zone as usize].generation;
-        self.add_manage(NONE, zone, generation, manage, false);
+        let generation = self.zones[zone.as_usize()].generation;
+        self.add_manage(None, zone, generation, manage, false);
     }
 
     /// Continues a management part with its next step, or ends it.
-    pub(super) fn next_step(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn next_step(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let zone = part.zone;
         let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
         let Some(&step) = manage.steps.get(manage.at) else {
-            self.end_manage(index, Status::Success);
+            self.end_manage(key, Status::Success);
             return;
         };
         part.stage = Stage::Files;
         match step {
             // Earlier writes to the zone may be lost, and a sync would succeed all the same.
-            Step::Sync if self.flush.is_broken() => self.undo(index),
-            Step::Record => self.record_management(index),
+            Step::Sync if self.flush.is_broken() => self.undo(key),
+            Step::Record => self.record_management(key),
             Step::Punch => {
+                let next = ZoneIndex(zone.0 + 1);
                 part.out = 2;
-                let (offset, end) = (self.layout.data_offset(zone, 0), self.layout.data_offset(zone + 1, 0));
+                let (offset, end) = (self.layout.data_offset(zone, 0), self.layout.data_offset(next, 0));
                 let hole = FileOperation::PunchHole { file: ImageFile::Data, offset, length: end - offset };
-                self.emit(Role::Data, index, hole);
-                let (offset, end) = (self.layout.tag_offset(zone, 0), self.layout.tag_offset(zone + 1, 0));
+                self.operations.issue(Purpose::Data(key), hole);
+                let (offset, end) = (self.layout.tag_offset(zone, 0), self.layout.tag_offset(next, 0));
                 let hole = FileOperation::PunchHole { file: ImageFile::Tags, offset, length: end - offset };
-                self.emit(Role::Tags, index, hole);
+                self.operations.issue(Purpose::Tags(key), hole);
             }
             Step::Sync => {
                 part.out = 2;
-                self.emit(Role::Data, index, FileOperation::Sync { file: ImageFile::Data });
-                self.emit(Role::Tags, index, FileOperation::Sync { file: ImageFile::Tags });
+                self.operations.issue(Purpose::Data(key), FileOperation::Sync { file: ImageFile::Data });
+                self.operations.issue(Purpose::Tags(key), FileOperation::Sync { file: ImageFile::Tags });
             }
         }
     }
 
-    pub(super) fn on_step_files(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn on_step_files(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let mut failed = std::mem::take(&mut part.failed);
         let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
         let recorded = manage.steps[..manage.at].contains(&Step::Record);
@@ -236,51 +245,51 @@ impl Image {
         failed |= manage.steps[manage.at] == Step::Sync && self.flush.is_broken();
         // The record is valid: without its hole a zone only occupies space.
         if failed && !recorded {
-            self.undo(index);
+            self.undo(key);
             return;
         }
-        self.manage_mut(index).at += 1;
-        self.next_step(index);
+        self.manage_mut(key).at += 1;
+        self.next_step(key);
     }
 
-    fn record_management(&mut self, index: u32) {
-        let record = self.record_of(index);
-        let part = &mut self.parts[index];
+    fn record_management(&mut self, key: Key<Part>) {
+        let record = self.record_of(key);
+        let part = &mut self.parts[key];
         part.stage = Stage::Journal;
         let (kind, zone, padding) = (record.kind, part.zone, record.c);
         let ledger = LedgerUndo {
-            entry: self.ledger.entries[zone as usize],
+            entry: self.ledger.entries[zone.as_usize()],
             extension: self.ledger.extensions.get(&zone).cloned(),
             counters_added: Counters::default(),
-            on_file: self.zones[zone as usize].on_file,
+            on_file: self.zones[zone.as_usize()].on_file,
         };
         let before = self.ledger.counters;
-        self.push_record(record, index);
+        self.push_record(record, Waiter::Part(key));
         if kind == Kind::Finish {
             add(&mut self.counters.padding_blocks, padding);
         }
         if kind == Kind::Reset {
-            self.zones[zone as usize].on_file = 0;
-            let blocks = self.lba(zone, 0)..self.lba(zone + 1, 0);
+            self.zones[zone.as_usize()].on_file = 0;
+            let blocks = self.lba(zone, 0)..self.lba(ZoneIndex(zone.0 + 1), 0);
             self.intents.forget(blocks);
             if self.bug.has(SeededBug::KeptGeneration) {
-                self.ledger.entries[zone as usize].generation = self.zones[zone as usize].generation;
+                self.ledger.entries[zone.as_usize()].generation = self.zones[zone.as_usize()].generation;
             }
         }
         let counters_added = self.ledger.counters.minus(&before);
-        if let Some(undo) = &mut self.manage_mut(index).undo {
+        if let Some(undo) = &mut self.manage_mut(key).undo {
             undo.ledger = Some(LedgerUndo { counters_added, ..ledger });
         }
     }
 
     /// The record of a management part.
-    fn record_of(&self, index: u32) -> OwnRecord {
-        let part = &self.parts[index];
+    fn record_of(&self, key: Key<Part>) -> OwnRecord {
+        let part = &self.parts[key];
         let Work::Manage(manage) = &part.work else { unreachable!("management") };
         let kind = manage.kind.expect("a record has a kind");
-        let mut record = OwnRecord::new(kind, part.zone, part.generation);
-        let had_zrwa = self.ledger.entries[part.zone as usize].had_zrwa;
-        let on_file = self.zones[part.zone as usize].on_file;
+        let mut record = OwnRecord::of_zone(kind, part.zone, part.generation);
+        let had_zrwa = self.ledger.entries[part.zone.as_usize()].had_zrwa;
+        let on_file = self.zones[part.zone.as_usize()].on_file;
         let (pointer, written) = if had_zrwa { (manage.pointer, manage.written) } else { (on_file, on_file) };
         match kind {
             Kind::Reset | Kind::Offline => record.a = written,
@@ -298,63 +307,63 @@ impl Image {
         record
     }
 
-    fn manage_mut(&mut self, index: u32) -> &mut Manage {
-        match &mut self.parts[index].work {
+    fn manage_mut(&mut self, key: Key<Part>) -> &mut Manage {
+        match &mut self.parts[key].work {
             Work::Manage(manage) => manage,
             _ => unreachable!("management"),
         }
     }
 
     /// Called when the record of a management part is synced, or was not written.
-    pub(super) fn on_management_recorded(&mut self, index: u32, recorded: bool) {
+    pub(super) fn on_management_recorded(&mut self, key: Key<Part>, recorded: bool) {
         if !recorded {
-            self.undo(index);
+            self.undo(key);
             return;
         }
-        if self.manage_mut(index).kind == Some(Kind::Reset) {
-            self.zones[self.parts[index].zone as usize].uncleared = false;
+        if self.manage_mut(key).kind == Some(Kind::Reset) {
+            self.zones[self.parts[key].zone.as_usize()].uncleared = false;
         }
-        self.manage_mut(index).at += 1;
-        self.next_step(index);
+        self.manage_mut(key).at += 1;
+        self.next_step(key);
     }
 
-    fn end_manage(&mut self, index: u32, status: Status) {
-        if self.parts[index].uses_journal() {
-            self.leave_journal(index);
+    fn end_manage(&mut self, key: Key<Part>, status: Status) {
+        if self.parts[key].uses_journal() {
+            self.leave_journal(key);
         }
-        self.end_part(index, status);
+        self.end_part(key, status);
     }
 
     /// The part could not be recorded: the zone is rolled back, and later parts for it fail.
-    fn undo(&mut self, index: u32) {
-        self.roll_back_management(index);
-        self.end_manage(index, Status::WriteFault);
+    fn undo(&mut self, key: Key<Part>) {
+        self.roll_back_management(key);
+        self.end_manage(key, Status::WriteFault);
     }
 
     /// As [`undo`](Image::undo), of a part that has not begun.
-    pub(super) fn refuse_management(&mut self, index: u32) {
-        if self.manage_mut(index).degrades {
-            let record = self.record_of(index);
-            self.push_record(record, NONE);
+    pub(super) fn refuse_management(&mut self, key: Key<Part>) {
+        if self.manage_mut(key).degrades {
+            let record = self.record_of(key);
+            self.push_note(record);
         }
-        self.roll_back_management(index);
-        self.end_part(index, Status::WriteFault);
+        self.roll_back_management(key);
+        self.end_part(key, Status::WriteFault);
     }
 
     /// Fails a management part that depends on a failed one. A change that the medium caused stays.
-    pub(super) fn fail_doomed_management(&mut self, index: u32) {
-        let zone = self.parts[index].zone;
-        let manage = self.manage_mut(index);
+    pub(super) fn fail_doomed_management(&mut self, key: Key<Part>) {
+        let zone = self.parts[key].zone;
+        let manage = self.manage_mut(key);
         let state = if manage.kind == Some(Kind::Offline) { ZoneState::Offline } else { ZoneState::ReadOnly };
         let again = manage.degrades;
-        self.end_part(index, Status::WriteFault);
+        self.end_part(key, Status::WriteFault);
         if again {
             self.degrade_zone(zone, state);
         }
     }
 
-    fn roll_back_management(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    fn roll_back_management(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let zone = part.zone;
         let Work::Manage(manage) = &mut part.work else { unreachable!("management") };
         let kind = manage.kind;
@@ -364,7 +373,7 @@ impl Image {
             return;
         };
         if let Some(ledger) = &undo.ledger {
-            self.ledger.entries[zone as usize] = ledger.entry;
+            self.ledger.entries[zone.as_usize()] = ledger.entry;
             self.ledger.counters = self.ledger.counters.minus(&ledger.counters_added);
             match &ledger.extension {
                 Some(extension) => self.ledger.extensions.insert(zone, extension.clone()),
@@ -373,27 +382,26 @@ impl Image {
             if kind == Some(Kind::Finish) {
                 self.counters.padding_blocks -= ledger.counters_added.padding_blocks;
             }
-            self.zones[zone as usize].on_file = ledger.on_file;
+            self.zones[zone.as_usize()].on_file = ledger.on_file;
         }
-        let run = &mut self.zones[zone as usize];
+        let run = &mut self.zones[zone.as_usize()];
         run.generation = undo.generation;
-        run.had_zrwa = self.ledger.entries[zone as usize].had_zrwa;
-        let place = run.parts.iter().position(|&other| other == index).expect("a part is in the list of its zone");
+        run.had_zrwa = self.ledger.entries[zone.as_usize()].had_zrwa;
+        let place = run.parts.iter().position(|&other| other == key).expect("a part is in the list of its zone");
         for i in place + 1..run.parts.len() {
-            self.parts[self.zones[zone as usize].parts[i]].doomed = true;
+            self.parts[self.zones[zone.as_usize()].parts[i]].doomed = true;
         }
         self.restore_zone(zone, &undo.snapshot);
-        if std::mem::take(&mut self.zones[zone as usize].uncleared) {
+        if std::mem::take(&mut self.zones[zone.as_usize()].uncleared) {
             self.degrade_zone(zone, ZoneState::ReadOnly);
         }
     }
 
     /// Restores a zone, or makes it full if its resources are no longer free.
-    fn restore_zone(&mut self, zone: u32, snapshot: &ZoneSnapshot) {
-        let index = ZoneIndex(zone);
-        let on_file = self.zones[zone as usize].on_file;
-        if !self.table.restore(index, snapshot) {
-            let had_zrwa = self.zones[zone as usize].had_zrwa;
+    fn restore_zone(&mut self, zone: ZoneIndex, snapshot: &ZoneSnapshot) {
+        let on_file = self.zones[zone.as_usize()].on_file;
+        if !self.table.restore(zone, snapshot) {
+            let had_zrwa = self.zones[zone.as_usize()].had_zrwa;
             let entry = Entry { state: RecordedState::Finished, had_zrwa, ..Entry::default() };
             let (pointer, written) = if had_zrwa {
                 let view = self.builder.view(snapshot);
@@ -402,10 +410,10 @@ impl Image {
                 (on_file, on_file)
             };
             let extension = self.ledger.extensions.get(&zone).map(|extension| &extension[..]);
-            let restored = self.table.restore(index, &self.builder.zone(&entry, extension, pointer, written));
+            let restored = self.table.restore(zone, &self.builder.zone(&entry, extension, pointer, written));
             assert!(restored, "a full zone holds no resources");
             self.note_finished(zone);
-        } else if !self.zones[zone as usize].had_zrwa {
+        } else if !self.zones[zone.as_usize()].had_zrwa {
             self.roll_back(zone, on_file);
         }
     }

@@ -20,6 +20,7 @@ mod intents;
 mod invariants;
 mod journal;
 mod manage;
+mod operations;
 mod order;
 mod overwrite;
 mod part;
@@ -33,21 +34,23 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
 use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, IndexSlab, Instant, QueueFull, ZoneIndex, ZoneState,
+    Command, Completion, CompletionQueue, Geometry, Instant, Key, QueueFull, Slab, ZoneIndex, ZoneState,
 };
 
 use crate::bugs::Seeded;
+use crate::format::Generation;
 use crate::format::entry::Ledger;
 use crate::format::layout::Layout;
 use crate::format::tag::TagCodec;
 use crate::limits::COMMANDS_MAX;
 use crate::rebuild::Builder;
-use crate::{Counters, FileCommand, FileCommandId, FileError, FileOperation, ImageSpec};
+use crate::{Counters, FileCommand, FileCommandId, FileError, ImageSpec};
 
 use checkpoint::Checkpointing;
 use flush::FlushRound;
 use intents::Intents;
 use journal::Journal;
+use operations::{Operations, Purpose};
 use part::{CommandRun, Part};
 use reservations::ReservationsChange;
 
@@ -69,15 +72,14 @@ pub struct Image {
     /// The contents of checkpoint and journal.
     ledger: Ledger,
     counters: Counters,
-    commands: IndexSlab<CommandRun>,
-    parts: IndexSlab<Part>,
+    commands: Slab<CommandRun>,
+    parts: Slab<Part>,
     /// Parts that are ready to start.
-    ready: VecDeque<u32>,
+    ready: VecDeque<Key<Part>>,
     /// Parts that free an active resource on file when they end.
-    releasing: Vec<u32>,
+    releasing: Vec<Key<Part>>,
     completions: VecDeque<Completion>,
-    effects: VecDeque<FileCommand>,
-    operations_out: u32,
+    operations: Operations,
     journal: Journal,
     flush: FlushRound,
     checkpointing: Checkpointing,
@@ -93,13 +95,13 @@ pub struct Image {
 #[derive(Debug, Default)]
 struct ZoneRun {
     /// Parts that touch the zone's files, or wait to, in the order of submission.
-    parts: Vec<u32>,
+    parts: Vec<Key<Part>>,
     /// Sequential writes that are not acknowledged yet, in order.
-    order: VecDeque<u32>,
+    order: VecDeque<Key<Part>>,
     /// Every block below it was acknowledged; in a zone without ZRWA.
     on_file: u64,
     /// Resets accepted.
-    generation: u32,
+    generation: Generation,
     /// It has, or has had since it was last reset, a ZRWA; after the commands accepted so far.
     had_zrwa: bool,
     /// How many of `parts` are management.
@@ -129,19 +131,11 @@ pub(crate) struct Start {
     pub(crate) bug: Seeded,
 }
 
-/// The owner of a file operation; in the upper half of its id.
+/// What a file operation of a part reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    /// Data of a part.
-    Data = 0,
-    /// Tags of a part.
-    Tags = 1,
-    Journal = 2,
-    FlushData = 3,
-    FlushTags = 4,
-    Checkpoint = 5,
-    /// Its result is ignored.
-    Unheeded = 6,
+enum FileKind {
+    Data,
+    Tags,
 }
 
 impl Image {
@@ -169,13 +163,12 @@ impl Image {
             table,
             zones,
             ledger,
-            commands: IndexSlab::new(),
-            parts: IndexSlab::new(),
+            commands: Slab::new(),
+            parts: Slab::new(),
             ready: VecDeque::new(),
             releasing: Vec::new(),
             completions: VecDeque::new(),
-            effects: VecDeque::new(),
-            operations_out: 0,
+            operations: Operations::default(),
             flush,
             checkpointing: Checkpointing::new(sequence),
             intents: Intents::default(),
@@ -254,7 +247,7 @@ impl Image {
 
     /// The next file operation to begin. All returned operations may be in flight at the same time.
     pub fn poll_effect(&mut self) -> Option<FileCommand> {
-        self.effects.pop_front()
+        self.operations.poll()
     }
 
     /// Reports the result of a file operation: the bytes of a read, empty bytes of another, or an
@@ -263,17 +256,13 @@ impl Image {
     /// # Panics
     /// For an id that is not outstanding.
     pub fn on_completion(&mut self, id: FileCommandId, result: Result<Bytes, FileError>) {
-        assert!(self.operations_out > 0, "{id:?} is not outstanding");
-        self.operations_out -= 1;
-        let index = id.0 as u32;
-        match id.0 >> 32 {
-            0 => self.on_part_file(index, Role::Data, result),
-            1 => self.on_part_file(index, Role::Tags, result),
-            2 => self.on_journal_file(result.is_ok()),
-            3 | 4 => self.on_flush_file(result.is_ok()),
-            5 => self.on_checkpoint_file(result.map(|_| ())),
-            6 => {}
-            _ => panic!("{id:?} was never issued"),
+        match self.operations.end(id) {
+            Purpose::Data(part) => self.on_part_file(part, FileKind::Data, result),
+            Purpose::Tags(part) => self.on_part_file(part, FileKind::Tags, result),
+            Purpose::Journal => self.on_journal_file(result.is_ok()),
+            Purpose::Flush => self.on_flush_file(result.is_ok()),
+            Purpose::Checkpoint => self.on_checkpoint_file(result.map(|_| ())),
+            Purpose::Unheeded => {}
         }
         self.run_ready();
     }
@@ -284,7 +273,7 @@ impl Image {
     /// # Panics
     /// For a conventional zone, a zone that does not exist, and another state.
     pub fn degrade(&mut self, zone: ZoneIndex, state: ZoneState) {
-        self.degrade_zone(zone.0, state);
+        self.degrade_zone(zone, state);
         self.run_ready();
     }
 
@@ -317,27 +306,18 @@ impl Image {
     pub fn is_idle(&self) -> bool {
         self.commands.is_empty()
             && self.parts.is_empty()
-            && self.operations_out == 0
-            && self.effects.is_empty()
+            && self.operations.is_idle()
             && self.completions.is_empty()
             && self.reservations_change.is_idle()
             && !self.reservations_change.has_unreported_result()
             && (!self.checkpointing.is_closing() || self.checkpointing.closed().is_some())
     }
 
-    /// Issues a file operation.
-    #[inline]
-    fn emit(&mut self, role: Role, index: u32, operation: FileOperation) {
-        self.operations_out += 1;
-        let id = FileCommandId((role as u64) << 32 | u64::from(index));
-        self.effects.push_back(FileCommand { id, operation });
-    }
-
     /// Starts every part that is ready.
     fn run_ready(&mut self) {
         loop {
-            while let Some(index) = self.ready.pop_front() {
-                self.start_part(index);
+            while let Some(key) = self.ready.pop_front() {
+                self.start_part(key);
             }
             self.pump_journal();
             self.pump_checkpoint();
@@ -347,12 +327,12 @@ impl Image {
         }
     }
 
-    fn lba(&self, zone: u32, block: u64) -> u64 {
-        u64::from(zone) * self.spec.geometry.zone_size_blocks.0 + block
+    fn lba(&self, zone: ZoneIndex, block: u64) -> u64 {
+        u64::from(zone.0) * self.spec.geometry.zone_size_blocks.0 + block
     }
 
     /// Whether a block before the high-water mark may have no tag.
-    fn may_be_unwritten(&self, zone: u32) -> bool {
-        zone < self.layout.conventional || self.ledger.entries[zone as usize].had_zrwa
+    fn may_be_unwritten(&self, zone: ZoneIndex) -> bool {
+        self.layout.is_conventional(zone) || self.ledger.entries[zone.as_usize()].had_zrwa
     }
 }

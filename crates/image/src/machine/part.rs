@@ -2,19 +2,15 @@
 
 use bytes::Bytes;
 use zonda_zoned::zones::ZoneSnapshot;
-use zonda_zoned::{BlockBuffer, CommandId, Outcome, Status};
+use zonda_zoned::{BlockBuffer, CommandId, Key, Outcome, Status, ZoneIndex};
 
 use crate::Counters;
+use crate::format::Generation;
 use crate::format::entry::Entry;
 use crate::format::record::Kind;
 use crate::ranges::RangeSet;
 
 use super::intents::Intent;
-
-/// In place of the index of a part or a command: none.
-pub(super) const NONE: u32 = u32::MAX;
-/// In a list of parts that wait for the journal: the change of reservations.
-pub(super) const RESERVATIONS: u32 = u32::MAX - 1;
 
 /// An outstanding command.
 #[derive(Debug)]
@@ -43,10 +39,11 @@ pub(super) struct ReadRun {
 /// The work of a command in one zone.
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) command: u32,
-    pub(super) zone: u32,
+    /// `None`: no command requested it, and none waits for it.
+    pub(super) command: Option<Key<CommandRun>>,
+    pub(super) zone: ZoneIndex,
     /// The zone's generation when the command was accepted.
-    pub(super) generation: u32,
+    pub(super) generation: Generation,
     /// Blocks of the zone, from `first` up to `end`.
     pub(super) first: u64,
     pub(super) end: u64,
@@ -55,7 +52,7 @@ pub(super) struct Part {
     /// Earlier parts that it waits for.
     pub(super) blockers: u32,
     /// Later parts that wait for it.
-    pub(super) waiters: Vec<u32>,
+    pub(super) waiters: Vec<Key<Part>>,
     /// Outstanding file operations.
     pub(super) out: u32,
     /// One of them failed.
@@ -122,7 +119,7 @@ pub(super) struct Manage {
 pub(super) struct Undo {
     pub(super) snapshot: ZoneSnapshot,
     /// The zone's generation before the command was accepted.
-    pub(super) generation: u32,
+    pub(super) generation: Generation,
     /// The ledger before the record was added; absent until then.
     pub(super) ledger: Option<LedgerUndo>,
 }
@@ -183,7 +180,14 @@ impl Stage {
 }
 
 impl Part {
-    pub(super) fn new(command: u32, zone: u32, generation: u32, first: u64, end: u64, work: Work) -> Part {
+    pub(super) fn new(
+        command: Option<Key<CommandRun>>,
+        zone: ZoneIndex,
+        generation: Generation,
+        first: u64,
+        end: u64,
+        work: Work,
+    ) -> Part {
         Part {
             command,
             zone,

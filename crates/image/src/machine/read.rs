@@ -1,68 +1,69 @@
 //! Reads: every block is verified against its tag.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, Outcome, Payload, Status};
+use zonda_zoned::{BlockBuffer, Key, Outcome, Payload, Status};
 
 use crate::bugs::SeededBug;
 use crate::format::entry::add;
 use crate::format::tag::{Verdict, is_zero};
 use crate::{FileOperation, ImageFile};
 
-use super::part::{ReadRun, Stage, Work};
-use super::{Image, Role};
+use super::Image;
+use super::operations::Purpose;
+use super::part::{Part, ReadRun, Stage, Work};
 
 impl Image {
-    pub(super) fn start_read(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn start_read(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         if part.blocks() == 0 {
             // A failed write has rolled back all blocks of this part.
-            self.end_part(index, Status::Success);
+            self.end_part(key, Status::Success);
             return;
         }
         part.stage = Stage::Files;
-        self.read_part(index);
+        self.read_part(key);
     }
 
     /// Reads the data and tags of a part's blocks.
-    pub(super) fn read_part(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn read_part(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         part.out = 2;
         let (zone, first, blocks) = (part.zone, part.first, part.blocks());
         let offset = self.layout.data_offset(zone, first);
         let length = (blocks * self.layout.block_bytes) as usize;
-        self.emit(Role::Data, index, FileOperation::Read { file: ImageFile::Data, offset, length });
+        self.operations.issue(Purpose::Data(key), FileOperation::Read { file: ImageFile::Data, offset, length });
         let offset = self.layout.tag_offset(zone, first);
         let length = (blocks * self.layout.tag_bytes) as usize;
-        self.emit(Role::Tags, index, FileOperation::Read { file: ImageFile::Tags, offset, length });
+        self.operations.issue(Purpose::Tags(key), FileOperation::Read { file: ImageFile::Tags, offset, length });
     }
 
-    pub(super) fn end_read(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn end_read(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let Work::Read { place, data, tags, .. } = &mut part.work else { unreachable!("a read") };
         let (place, data, tags) = (*place, data.take(), tags.take());
         let status = match (data, tags) {
-            (Some(data), Some(tags)) => match self.verify_read(index, place, data, &tags) {
+            (Some(data), Some(tags)) => match self.verify_read(key, place, data, &tags) {
                 Ok(()) => Status::Success,
-                Err(data) if self.keep_damage(index, &data, &tags) => return,
+                Err(data) if self.keep_damage(key, &data, &tags) => return,
                 Err(_) => Status::UnrecoveredReadError,
             },
             _ => Status::UnrecoveredReadError,
         };
-        self.end_read_part(index, status);
+        self.end_read_part(key, status);
     }
 
     /// Ends a read that may have used the journal.
-    pub(super) fn end_read_part(&mut self, index: u32, status: Status) {
-        if self.parts[index].uses_journal() {
-            self.leave_journal(index);
+    pub(super) fn end_read_part(&mut self, key: Key<Part>, status: Status) {
+        if self.parts[key].uses_journal() {
+            self.leave_journal(key);
         }
-        self.end_part(index, status);
+        self.end_part(key, status);
     }
 
     /// Keeps the data of a read for its command, or returns them if a block does not match its tag.
-    fn verify_read(&mut self, index: u32, place: u64, data: Bytes, tags: &Bytes) -> Result<(), Bytes> {
-        let part = &self.parts[index];
-        let (command, blocks) = (part.command, part.blocks());
+    fn verify_read(&mut self, key: Key<Part>, place: u64, data: Bytes, tags: &Bytes) -> Result<(), Bytes> {
+        let part = &self.parts[key];
+        let (command, blocks) = (part.command.expect("a read belongs to a command"), part.blocks());
         let (block_bytes, tag_bytes) = (self.layout.block_bytes as usize, self.codec.tag_bytes());
         if data.len() as u64 != blocks * self.layout.block_bytes || tags.len() as u64 != blocks * self.layout.tag_bytes
         {

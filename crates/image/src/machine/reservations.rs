@@ -9,8 +9,7 @@ use crate::format::record::{HEADER_BYTES, Kind};
 use crate::limits::RESERVATIONS_BYTES_MAX;
 
 use super::Image;
-use super::journal::OwnRecord;
-use super::part::RESERVATIONS;
+use super::journal::{OwnRecord, Waiter};
 
 /// The change that is in progress.
 #[derive(Debug, Default)]
@@ -90,7 +89,7 @@ impl Image {
         let before = Bytes::copy_from_slice(&self.ledger.reservations);
         let new = std::mem::replace(&mut self.reservations_change.bytes, before);
         self.reservations_change.stage = Stage::Journal;
-        self.push_record(OwnRecord { head: new, ..OwnRecord::new(Kind::Reservations, 0, 0) }, RESERVATIONS);
+        self.push_record(OwnRecord { head: new, ..OwnRecord::new(Kind::Reservations) }, Waiter::Reservations);
     }
 
     /// Called when the record of a change is synced, or was not written.

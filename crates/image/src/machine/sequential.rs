@@ -6,20 +6,22 @@
 //! recovery finds them; then the write pointer is rolled back, the writes end with WriteFault
 //! (CapacityExceeded if the file system is full), and the zone can be written again.
 
-use zonda_zoned::{Blocks, Status, ZoneIndex, ZoneState};
+use zonda_zoned::{Blocks, Key, Status, ZoneIndex, ZoneState};
 
 use crate::bugs::SeededBug;
+use crate::format::Generation;
 use crate::format::entry::{Entry, RecordedState, add};
 use crate::{FileOperation, ImageFile};
 
-use super::part::{Stage, Work};
-use super::{Image, Role};
+use super::Image;
+use super::operations::Purpose;
+use super::part::{Part, Stage, Work};
 
 /// The first write that failed in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failed {
     pub(super) first: u64,
-    pub(super) generation: u32,
+    pub(super) generation: Generation,
     /// The status of this write and of those behind it.
     status: Status,
     /// Tags are being cleared.
@@ -27,22 +29,22 @@ pub(super) struct Failed {
 }
 
 impl Image {
-    pub(super) fn start_sequential(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn start_sequential(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let zone = part.zone;
-        if self.zones[zone as usize].failed.is_some_and(|failed| part.first >= failed.first) {
+        if self.zones[zone.as_usize()].failed.is_some_and(|failed| part.first >= failed.first) {
             part.failed = true;
             part.stage = Stage::Done;
             self.acknowledge_in_order(zone);
             return;
         }
-        self.write_data_and_tags(index);
+        self.write_data_and_tags(key);
     }
 
     /// Writes data and tags of a part, in any order: a block is valid when both are on file. A
     /// journaled overwrite writes its tags later, so that an error of the data leaves the old tags.
-    pub(super) fn write_data_and_tags(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn write_data_and_tags(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let (Work::Sequential { data, .. } | Work::Overwrite { data, .. }) = &part.work else {
             unreachable!("a part without data");
         };
@@ -50,8 +52,8 @@ impl Image {
         // Where blocks are accepted as they are after a crash, zeros must be zeros in the data too.
         // If the tags cannot be written, the data is still there.
         if data.is_none() && matches!(part.work, Work::Overwrite { .. }) && !self.layout.logs_contents {
-            self.write_tags(index);
-            self.parts[index].stage = Stage::ZeroTags;
+            self.write_tags(key);
+            self.parts[key].stage = Stage::ZeroTags;
             return;
         }
         let tags_wait = self.layout.logs_contents && matches!(part.work, Work::Overwrite { data: Some(_), .. });
@@ -59,25 +61,25 @@ impl Image {
             let operation = FileOperation::Write { file: ImageFile::Data, offset, pieces: vec![data.clone()] };
             part.stage = Stage::Data;
             part.out += 1;
-            self.emit(Role::Data, index, operation);
+            self.operations.issue(Purpose::Data(key), operation);
         }
         if !tags_wait {
-            self.write_tags(index);
+            self.write_tags(key);
         }
     }
 
     /// Punches the holes of zeros whose tags are written.
-    pub(super) fn punch_data(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn punch_data(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let offset = self.layout.data_offset(part.zone, part.first);
         let length = part.blocks() * self.layout.block_bytes;
         part.stage = Stage::Files;
         part.out += 1;
-        self.emit(Role::Data, index, FileOperation::PunchHole { file: ImageFile::Data, offset, length });
+        self.operations.issue(Purpose::Data(key), FileOperation::PunchHole { file: ImageFile::Data, offset, length });
     }
 
-    pub(super) fn write_tags(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn write_tags(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let (Work::Sequential { tags, .. } | Work::Overwrite { tags, .. } | Work::Zero { tags }) = &part.work else {
             unreachable!("a part without tags");
         };
@@ -87,31 +89,31 @@ impl Image {
         part.stage = Stage::Files;
         let write = FileOperation::Write { file: ImageFile::Tags, offset, pieces };
         if self.bug.has(SeededBug::EarlyWrite) && matches!(part.work, Work::Sequential { data: Some(_), .. }) {
-            self.emit(Role::Unheeded, index, write);
+            self.operations.issue(Purpose::Unheeded, write);
             return;
         }
         part.out += 1;
-        self.emit(Role::Tags, index, write);
+        self.operations.issue(Purpose::Tags(key), write);
     }
 
-    pub(super) fn on_sequential_files(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    pub(super) fn on_sequential_files(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         let zone = part.zone;
         match part.stage {
             // Without its hole the zone becomes read only.
             Stage::RepairWrite if part.failed => self.end_rollback(zone),
-            Stage::RepairWrite => self.sync_cleared_tags(index),
+            Stage::RepairWrite => self.sync_cleared_tags(key),
             Stage::RepairSync => self.end_rollback(zone),
             _ => {
                 part.stage = Stage::Done;
                 let (first, generation, failed, status) = (part.first, part.generation, part.failed, part.failure());
                 if failed {
                     let own = Failed { first, generation, status, rolling_back: false };
-                    let earlier = self.zones[zone as usize].failed.filter(|earlier| earlier.first <= first);
-                    self.zones[zone as usize].failed =
+                    let earlier = self.zones[zone.as_usize()].failed.filter(|earlier| earlier.first <= first);
+                    self.zones[zone.as_usize()].failed =
                         Some(earlier.map_or(own, |earlier| Failed { generation, ..earlier }));
-                } else if self.zones[zone as usize].failed.is_none() {
-                    self.release(index);
+                } else if self.zones[zone.as_usize()].failed.is_none() {
+                    self.release(key);
                 }
                 self.acknowledge_in_order(zone);
             }
@@ -120,52 +122,52 @@ impl Image {
 
     /// Acknowledges completed writes in order, and begins the rollback once all writes behind a
     /// failed one have ended.
-    pub(super) fn acknowledge_in_order(&mut self, zone: u32) {
-        while let Some(&index) = self.zones[zone as usize].order.front() {
-            let part = &self.parts[index];
+    pub(super) fn acknowledge_in_order(&mut self, zone: ZoneIndex) {
+        while let Some(&key) = self.zones[zone.as_usize()].order.front() {
+            let part = &self.parts[key];
             if part.stage != Stage::Done {
                 break;
             }
-            let failed = self.zones[zone as usize].failed;
+            let failed = self.zones[zone.as_usize()].failed;
             if failed.is_some_and(|failed| failed.generation == part.generation && part.first >= failed.first) {
                 break;
             }
-            self.zones[zone as usize].order.pop_front();
+            self.zones[zone.as_usize()].order.pop_front();
             let (end, blocks, doomed, failure) = (part.end, part.blocks(), part.doomed, part.failure());
-            self.release(index);
+            self.release(key);
             if doomed {
-                self.retire(index, failure);
+                self.retire(key, failure);
                 continue;
             }
-            self.zones[zone as usize].on_file = end;
+            self.zones[zone.as_usize()].on_file = end;
             add(&mut self.counters.host_written_blocks, blocks);
             self.note_dirty(zone);
-            self.retire(index, Status::Success);
+            self.retire(key, Status::Success);
         }
-        let Some(failed) = self.zones[zone as usize].failed.filter(|failed| !failed.rolling_back) else { return };
-        let order = &self.zones[zone as usize].order;
-        let first = order.front().map(|&index| &self.parts[index]).expect("the failed write is first in the order");
+        let Some(failed) = self.zones[zone.as_usize()].failed.filter(|failed| !failed.rolling_back) else { return };
+        let order = &self.zones[zone.as_usize()].order;
+        let first = order.front().map(|&key| &self.parts[key]).expect("the failed write is first in the order");
         if first.generation != failed.generation || first.first < failed.first {
             return;
         }
-        let mut concerned = order.iter().map(|&index| &self.parts[index]);
+        let mut concerned = order.iter().map(|&key| &self.parts[key]);
         // Writes that wait for management in between are not in flight, and never will be.
         let written = concerned.all(|part| part.generation != failed.generation || part.out == 0);
-        let mut others = self.zones[zone as usize].parts.iter().map(|&index| &self.parts[index]);
+        let mut others = self.zones[zone.as_usize()].parts.iter().map(|&key| &self.parts[key]);
         let zeroed = others.all(|part| !matches!(part.work, Work::Zero { .. }) || part.out == 0);
         if written && zeroed {
             self.begin_rollback(zone, failed);
         }
     }
 
-    fn begin_rollback(&mut self, zone: u32, failed: Failed) {
-        let run = &self.zones[zone as usize];
+    fn begin_rollback(&mut self, zone: ZoneIndex, failed: Failed) {
+        let run = &self.zones[zone.as_usize()];
         let first = *run.order.front().expect("the failed write is first in the order");
         assert_eq!(self.parts[first].first, failed.first, "all before the failed write are acknowledged");
-        let concerned = run.order.iter().map(|&index| &self.parts[index]);
+        let concerned = run.order.iter().map(|&key| &self.parts[key]);
         let end = concerned.filter(|part| part.generation == failed.generation).map(|part| part.end).max();
         let blocks = end.expect("the failed write is one of them") - failed.first;
-        self.zones[zone as usize].failed = Some(Failed { rolling_back: true, ..failed });
+        self.zones[zone.as_usize()].failed = Some(Failed { rolling_back: true, ..failed });
         let part = &mut self.parts[first];
         part.stage = Stage::RepairWrite;
         part.failed = false;
@@ -173,22 +175,22 @@ impl Image {
         let (offset, length) = (self.layout.tag_offset(zone, failed.first), blocks * self.layout.tag_bytes);
         // Where the write failed because the file system is full, zeros could not be written
         // either; a hole needs no space.
-        self.emit(Role::Tags, first, FileOperation::PunchHole { file: ImageFile::Tags, offset, length });
+        self.operations.issue(Purpose::Tags(first), FileOperation::PunchHole { file: ImageFile::Tags, offset, length });
     }
 
-    fn sync_cleared_tags(&mut self, index: u32) {
-        let part = &mut self.parts[index];
+    fn sync_cleared_tags(&mut self, key: Key<Part>) {
+        let part = &mut self.parts[key];
         part.stage = Stage::RepairSync;
         part.out += 1;
-        self.emit(Role::Tags, index, FileOperation::Sync { file: ImageFile::Tags });
+        self.operations.issue(Purpose::Tags(key), FileOperation::Sync { file: ImageFile::Tags });
     }
 
-    fn end_rollback(&mut self, zone: u32) {
-        let run = &mut self.zones[zone as usize];
+    fn end_rollback(&mut self, zone: ZoneIndex) {
+        let run = &mut self.zones[zone.as_usize()];
         let failed = run.failed.take().expect("a zone in rollback has failed");
         let first = *run.order.front().expect("the failed write is first in the order");
         let cleared = !self.parts[first].failed;
-        if self.zones[zone as usize].generation == failed.generation {
+        if self.zones[zone.as_usize()].generation == failed.generation {
             if !self.bug.has(SeededBug::KeptPointer) {
                 self.roll_back(zone, failed.first);
             }
@@ -197,48 +199,47 @@ impl Image {
                 self.degrade_zone(zone, ZoneState::ReadOnly);
             }
         } else {
-            self.zones[zone as usize].uncleared |= !cleared;
+            self.zones[zone.as_usize()].uncleared |= !cleared;
         }
-        for i in 0..self.zones[zone as usize].parts.len() {
-            let part = &mut self.parts[self.zones[zone as usize].parts[i]];
+        for i in 0..self.zones[zone.as_usize()].parts.len() {
+            let part = &mut self.parts[self.zones[zone.as_usize()].parts[i]];
             if part.generation == failed.generation && part.stage == Stage::Waiting {
                 part.end = part.end.min(failed.first).max(part.first);
             }
         }
-        let order = std::mem::take(&mut self.zones[zone as usize].order);
-        for index in order {
-            let part = &mut self.parts[index];
+        let order = std::mem::take(&mut self.zones[zone.as_usize()].order);
+        for key in order {
+            let part = &mut self.parts[key];
             if part.generation == failed.generation && part.stage != Stage::Waiting {
-                self.release(index);
-                self.retire(index, failed.status);
+                self.release(key);
+                self.retire(key, failed.status);
                 continue;
             }
             if part.generation == failed.generation {
                 part.doomed = true;
                 part.lacks_space |= failed.status == Status::CapacityExceeded;
             }
-            self.zones[zone as usize].order.push_back(index);
+            self.zones[zone.as_usize()].order.push_back(key);
         }
     }
 
     /// Rolls the write pointer back to `to`. A zone that was full and gets no active resource stays
     /// full, as if finished.
-    pub(super) fn roll_back(&mut self, zone: u32, to: u64) {
-        let index = ZoneIndex(zone);
-        let view = self.table.zone(index);
+    pub(super) fn roll_back(&mut self, zone: ZoneIndex, to: u64) {
+        let view = self.table.zone(zone);
         if view.state == ZoneState::Offline || view.write_pointer_blocks.0 <= to {
             return;
         }
         let full_by_writing =
             view.state == ZoneState::Full && view.write_pointer_blocks == self.spec.geometry.zone_capacity_blocks;
-        if (view.state.is_active() || full_by_writing) && self.table.truncate(index, Blocks(to)) {
+        if (view.state.is_active() || full_by_writing) && self.table.truncate(zone, Blocks(to)) {
             return;
         }
         let state = if view.state == ZoneState::ReadOnly { RecordedState::ReadOnly } else { RecordedState::Finished };
         let entry = Entry { state, ..Entry::default() };
         let descriptors = self.spec.geometry.descriptor_extension_bytes > 0 && view.attributes.extension_valid;
-        let extension = if descriptors { self.extension_of(index) } else { None };
-        let restored = self.table.restore(index, &self.builder.zone(&entry, extension.as_deref(), to, to));
+        let extension = if descriptors { self.extension_of(zone) } else { None };
+        let restored = self.table.restore(zone, &self.builder.zone(&entry, extension.as_deref(), to, to));
         assert!(restored, "a zone that is not active holds no resources");
         if full_by_writing {
             self.note_finished(zone);
@@ -252,9 +253,9 @@ impl Image {
     }
 
     /// Marks a zone for the next flush.
-    pub(super) fn note_dirty(&mut self, zone: u32) {
+    pub(super) fn note_dirty(&mut self, zone: ZoneIndex) {
         self.flush.media_is_dirty();
-        let run = &mut self.zones[zone as usize];
+        let run = &mut self.zones[zone.as_usize()];
         if !run.dirty {
             run.dirty = true;
             self.flush.dirty_zones.push(zone);
@@ -274,7 +275,7 @@ mod tests {
         for (to, expected) in [(8, 6), (6, 6), (2, 2)] {
             let mut drive = Drive::create(&spec(geometry.clone()));
             assert!(drive.write(0, 6, 1).is_success());
-            drive.image.roll_back(0, to);
+            drive.image.roll_back(ZoneIndex(0), to);
             assert_eq!(drive.image.table.zone(ZoneIndex(0)).write_pointer_blocks, Blocks(expected), "back to {to}");
         }
     }
@@ -286,7 +287,7 @@ mod tests {
         assert!(drive.write(0, 6, 1).is_success());
         drive.image.degrade(ZoneIndex(0), ZoneState::Offline);
         for to in [0, 2, 6] {
-            drive.image.roll_back(0, to);
+            drive.image.roll_back(ZoneIndex(0), to);
             assert_eq!(drive.image.table.zone(ZoneIndex(0)).state, ZoneState::Offline, "back to {to}");
         }
     }

@@ -5,18 +5,19 @@ use std::ops::Range;
 use bytes::Bytes;
 use zonda_zoned::zones::WriteGrant;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
+    BlockBuffer, Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
     Status, ZoneIndex,
 };
 
+use crate::format::Generation;
 use crate::limits::ZERO_CHUNK_BLOCKS;
 
 use super::Image;
-use super::part::{CommandRun, NONE, Part, ReadRun, Work};
+use super::part::{CommandRun, Part, ReadRun, Work};
 
 /// Consecutive blocks of one zone.
 struct Piece {
-    zone: u32,
+    zone: ZoneIndex,
     first: u64,
     end: u64,
 }
@@ -73,15 +74,12 @@ impl Image {
 
     /// Begins a command, which ends when all its parts have; `left` is one more until all parts are
     /// added.
-    pub(super) fn begin_command(&mut self, id: CommandId, outcome: Outcome) -> u32 {
+    pub(super) fn begin_command(&mut self, id: CommandId, outcome: Outcome) -> Key<CommandRun> {
         self.commands.insert(CommandRun { id, left: 1, status: Status::Success, outcome, read: None })
     }
 
     /// Called when a part of a command has ended, and when all its parts are added.
-    pub(super) fn end_one(&mut self, command: u32, status: Status) {
-        if command == NONE {
-            return;
-        }
+    pub(super) fn end_one(&mut self, command: Key<CommandRun>, status: Status) {
         let run = &mut self.commands[command];
         if run.status.is_success() {
             run.status = status;
@@ -119,7 +117,7 @@ impl Image {
             let readable = end.min(self.readable(zone));
             if first < readable {
                 let work = Work::Read { place, data: None, tags: None, damage: None };
-                self.add(Part::new(command, zone, self.zones[zone as usize].generation, first, readable, work));
+                self.add(Part::new(Some(command), zone, self.zones[zone.as_usize()].generation, first, readable, work));
             }
             place += end - first;
         }
@@ -138,11 +136,11 @@ impl Image {
         // leaves too many active zones.
         let takes_resource = grant.offset_blocks == Blocks::ZERO && !grant.overwrites;
         let mut done = 0;
-        let mut last = NONE;
+        let mut last = None;
         while done < blocks.0 {
             let Piece { zone, first, end } = self.piece(grant.start.0 + done, (blocks.0 - done).min(at_once));
             let length = end - first;
-            let generation = self.zones[zone as usize].generation;
+            let generation = self.zones[zone.as_usize()].generation;
             let blocks = done..done + length;
             let (data, tags) =
                 self.contents(buffer.as_deref(), grant.start.0 + done, blocks, generation, grant.overwrites);
@@ -151,11 +149,11 @@ impl Image {
             } else {
                 Work::Sequential { data, tags }
             };
-            last = self.add_waiting(Part::new(command, zone, generation, first, end, work), takes_resource);
+            last = Some(self.add_waiting(Part::new(Some(command), zone, generation, first, end, work), takes_resource));
             done += length;
         }
         if grant.filled {
-            self.releasing.push(last);
+            self.releasing.push(last.expect("a write that fills a zone has blocks"));
         }
         self.end_one(command, Status::Success);
     }
@@ -166,7 +164,7 @@ impl Image {
         buffer: Option<&BlockBuffer>,
         lba: u64,
         blocks: Range<u64>,
-        generation: u32,
+        generation: Generation,
         overwrites: bool,
     ) -> (Option<Bytes>, Bytes) {
         let Some(buffer) = buffer else {
@@ -207,7 +205,7 @@ impl Image {
                     self.deallocate_piece(command, zone, first, readable);
                 }
                 // Blocks that a reset has emptied are durably zeros once the reset is synced.
-                if end > readable && self.zones[zone as usize].exclusive > 0 {
+                if end > readable && self.zones[zone.as_usize()].exclusive > 0 {
                     self.wait_for_management(command, zone);
                 }
                 done += end - first;
@@ -219,10 +217,10 @@ impl Image {
 
     /// Deallocates blocks of a zone. If they may be overwritten again, their data become zeros too;
     /// else a tag is enough.
-    fn deallocate_piece(&mut self, command: u32, zone: u32, first: u64, end: u64) {
-        let had_zrwa = self.zones[zone as usize].had_zrwa;
-        let view = self.table.zone(ZoneIndex(zone));
-        let overwritable_from = if zone < self.layout.conventional || (had_zrwa && self.layout.logs_contents) {
+    fn deallocate_piece(&mut self, command: Key<CommandRun>, zone: ZoneIndex, first: u64, end: u64) {
+        let had_zrwa = self.zones[zone.as_usize()].had_zrwa;
+        let view = self.table.zone(zone);
+        let overwritable_from = if self.layout.is_conventional(zone) || (had_zrwa && self.layout.logs_contents) {
             0
         } else if view.attributes.zrwa_valid {
             view.write_pointer_blocks.0
@@ -230,7 +228,7 @@ impl Image {
             self.layout.capacity
         };
         let middle = overwritable_from.clamp(first, end);
-        let generation = self.zones[zone as usize].generation;
+        let generation = self.zones[zone.as_usize()].generation;
         for (first, end, overwrites) in [(first, middle, false), (middle, end, true)] {
             if first == end {
                 continue;
@@ -241,7 +239,7 @@ impl Image {
             } else {
                 Work::Zero { tags }
             };
-            self.add(Part::new(command, zone, generation, first, end, work));
+            self.add(Part::new(Some(command), zone, generation, first, end, work));
         }
     }
 
@@ -250,16 +248,12 @@ impl Image {
     fn piece(&self, lba: u64, blocks: u64) -> Piece {
         let size = self.spec.geometry.zone_size_blocks.0;
         let first = lba % size;
-        Piece { zone: (lba / size) as u32, first, end: size.min(first + blocks) }
+        Piece { zone: ZoneIndex((lba / size) as u32), first, end: size.min(first + blocks) }
     }
 
     /// The offset from which on blocks of a zone read as zeros without access to the files.
     #[inline]
-    fn readable(&self, zone: u32) -> u64 {
-        if zone < self.layout.conventional {
-            self.layout.capacity
-        } else {
-            self.table.readable_blocks(ZoneIndex(zone)).0
-        }
+    fn readable(&self, zone: ZoneIndex) -> u64 {
+        if self.layout.is_conventional(zone) { self.layout.capacity } else { self.table.readable_blocks(zone).0 }
     }
 }

@@ -1,8 +1,11 @@
 //! Copies the blocks of a zone into another image.
 
+use zonda_zoned::ZoneIndex;
+
 use super::report::{RepairReport, RepairedZone};
 use crate::create::write;
 use crate::disposition::{Disposition, Repairs};
+use crate::format::Generation;
 use crate::format::entry::{Entry, RecordedState};
 use crate::format::layout::Layout;
 use crate::format::tag::{TAG_BYTES, TagCodec, Verdict, is_zero};
@@ -22,8 +25,8 @@ pub(super) struct Copier<'a> {
 
 impl Copier<'_> {
     /// Copies the blocks of a zone up to `written`.
-    pub(super) fn zone(&mut self, zone: u32, entry: &Entry, written: u64) -> Result<RepairedZone, ImageError> {
-        let may_be_unwritten = entry.had_zrwa || zone < self.layout.conventional;
+    pub(super) fn zone(&mut self, zone: ZoneIndex, entry: &Entry, written: u64) -> Result<RepairedZone, ImageError> {
+        let may_be_unwritten = entry.had_zrwa || self.layout.is_conventional(zone);
         let look = if may_be_unwritten { Look::AtEverything } else { Look::AtData };
         let (copied, unreadable) = (self.report.copied_blocks, self.report.unreadable_blocks);
         let mut at = if entry.state == RecordedState::Offline { written } else { 0 };
@@ -33,14 +36,20 @@ impl Copier<'_> {
             self.chunk(&chunk, zone, entry.generation, may_be_unwritten)?;
         }
         Ok(RepairedZone {
-            zone: zonda_zoned::ZoneIndex(zone),
+            zone,
             copied_blocks: self.report.copied_blocks - copied,
             unreadable_blocks: self.report.unreadable_blocks - unreadable,
             doubt: None,
         })
     }
 
-    fn chunk(&mut self, chunk: &Chunk, zone: u32, generation: u32, may_be_unwritten: bool) -> Result<(), ImageError> {
+    fn chunk(
+        &mut self,
+        chunk: &Chunk,
+        zone: ZoneIndex,
+        generation: Generation,
+        may_be_unwritten: bool,
+    ) -> Result<(), ImageError> {
         let unit = self.layout.tag_bytes;
         let mut tags = Vec::with_capacity((chunk.blocks * unit) as usize);
         let mut data_from: Option<u64> = None;
@@ -73,7 +82,7 @@ impl Copier<'_> {
             }
             // Data of a block that was being written as zeros is discarded.
             let is_emptied = disposition == Disposition::Unwritten && verdict == Verdict::Mismatch;
-            let is_accepted = disposition == Disposition::Accepted || is_emptied && zone < self.layout.conventional;
+            let is_accepted = disposition == Disposition::Accepted || is_emptied && self.layout.is_conventional(zone);
             self.report.accepted_blocks += u64::from(is_accepted);
             if matches!(disposition, Disposition::Data | Disposition::Accepted) {
                 data_from.get_or_insert(block);
@@ -90,7 +99,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    fn write_data(&mut self, chunk: &Chunk, zone: u32, first: u64, end: u64) -> Result<(), ImageError> {
+    fn write_data(&mut self, chunk: &Chunk, zone: ZoneIndex, first: u64, end: u64) -> Result<(), ImageError> {
         let data = chunk.run(first..end, self.layout.block_bytes);
         write(self.to, ImageFile::Data, self.layout.data_offset(zone, first), data)
     }

@@ -93,13 +93,13 @@ pub fn repair(
         repairs: Repairs::of(&examined.repairs, spec.geometry.zone_size_blocks.0),
         report,
     };
-    for ((zone, doubt), (entry, found)) in (0..).zip(doubts).zip(entries.iter().zip(&examined.zones)) {
+    for ((zone, doubt), (entry, found)) in (0..).map(ZoneIndex).zip(doubts).zip(entries.iter().zip(&examined.zones)) {
         let copied = RepairedZone { doubt, ..copier.zone(zone, entry, found.written)? };
         if copied.copied_blocks + copied.unreadable_blocks > 0 || doubt.is_some() {
             copier.report.zones.push(copied);
         }
         let blocks = copier.report.copied_blocks;
-        progress(CheckProgress { zones: zone + 1, zones_total: layout.zones, blocks });
+        progress(CheckProgress { zones: zone.0 + 1, zones_total: layout.zones, blocks });
     }
     let report = copier.report;
     for file in [ImageFile::Data, ImageFile::Tags] {
@@ -128,14 +128,14 @@ impl Plan {
         }
         let mut media = Media::new(damaged, &loaded);
         let (mut entries, mut doubts) = (Vec::new(), Vec::new());
-        for (zone, &entry) in (0..).zip(&loaded.ledger.entries) {
-            if zone < loaded.layout.conventional {
+        for (zone, &entry) in loaded.ledger.zones() {
+            if loaded.layout.is_conventional(zone) {
                 entries.push(entry);
                 doubts.push(None);
                 examined.zones.push(Found { pointer: 0, written: loaded.layout.capacity });
                 continue;
             }
-            let validity = match (is_whole && impossible.binary_search(&zone).is_err(), is_known[zone as usize]) {
+            let validity = match (is_whole && impossible.binary_search(&zone).is_err(), is_known[zone.as_usize()]) {
                 (true, _) => EntryValidity::Valid,
                 (false, true) => EntryValidity::MaybeStale,
                 (false, false) => EntryValidity::Unknown,
@@ -146,16 +146,16 @@ impl Plan {
             examined.zones.push(scanned.found);
         }
         for &zone in &impossible {
-            doubts[zone as usize] = Some(ZoneDoubt::Entry);
+            doubts[zone.as_usize()] = Some(ZoneDoubt::Entry);
         }
-        for (zone, entry) in (0..).zip(&entries) {
+        for (zone, entry) in (0..).map(ZoneIndex).zip(&entries) {
             if !entry.has_extension {
                 loaded.ledger.extensions.remove(&zone);
             }
         }
         loaded.ledger.entries = entries;
         let mut damage = notes;
-        for zone in impossible.into_iter().map(ZoneIndex) {
+        for zone in impossible {
             damage.push(format!("{}: zone {zone} is in a state that is not possible on this drive", ImageFile::State));
         }
         Ok(Plan { loaded, examined, doubts, damage })

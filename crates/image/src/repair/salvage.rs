@@ -1,8 +1,11 @@
 //! Salvages checkpoint and journal where an opening would refuse them.
 
+use zonda_zoned::ZoneIndex;
+
 use super::damaged::DamagedFiles;
 use super::scan::zones_with_later_blocks;
 use crate::bugs::Seeded;
+use crate::format::Generation;
 use crate::format::checkpoint::{self, Checkpoint, SLOT_HEADER_BYTES, is_later};
 use crate::format::entry::{Entry, Ledger};
 use crate::format::layout::Layout;
@@ -22,7 +25,7 @@ pub(super) struct Salvaged {
     /// Zones with a known entry; they have been reset at least as often as it says.
     pub(super) is_known: Vec<bool>,
     /// Zones with invalid entries.
-    pub(super) impossible: Vec<u32>,
+    pub(super) impossible: Vec<ZoneIndex>,
     /// Damage, and its consequences.
     pub(super) notes: Vec<String>,
 }
@@ -212,7 +215,7 @@ impl Salvaged {
             Kind::RegionIntent | Kind::Overwrite | Kind::Contents | Kind::Zeros | Kind::Reservations => {}
             _ => self.come_to_of(record.zone, record.generation),
         }
-        if let Some(entry) = self.loaded.ledger.entries.get_mut(record.zone as usize) {
+        if let Some(entry) = self.loaded.ledger.entries.get_mut(record.zone.as_usize()) {
             match record.kind {
                 Kind::Commit | Kind::Persisted => (entry.has_zrwa, entry.had_zrwa) = (true, true),
                 // Only a zone with a ZRWA is written beyond its write pointer.
@@ -222,13 +225,13 @@ impl Salvaged {
         }
     }
 
-    fn come_to_of(&mut self, zone: u32, generation: u32) {
-        let entry = &mut self.loaded.ledger.entries[zone as usize];
+    fn come_to_of(&mut self, zone: ZoneIndex, generation: Generation) {
+        let entry = &mut self.loaded.ledger.entries[zone.as_usize()];
         if entry.generation != generation {
             *entry = Entry { generation, wear: entry.wear, ..Entry::default() };
             self.loaded.ledger.extensions.remove(&zone);
         }
-        self.is_known[zone as usize] = true;
+        self.is_known[zone.as_usize()] = true;
     }
 
     /// Replaces invalid entries, and keeps their block counts: these blocks must be copied, or be
@@ -236,9 +239,9 @@ impl Salvaged {
     fn repair_impossible_zones(&mut self) {
         self.impossible = self.loaded.impossible_zones().collect();
         for &zone in &self.impossible {
-            let entry = &mut self.loaded.ledger.entries[zone as usize];
+            let entry = &mut self.loaded.ledger.entries[zone.as_usize()];
             let Entry { generation, wear, .. } = *entry;
-            let is_sequential = zone >= self.loaded.layout.conventional;
+            let is_sequential = !self.loaded.layout.is_conventional(zone);
             let durable = if is_sequential { entry.durable.max(entry.pointer) } else { 0 };
             *entry = Entry { generation, wear, durable, ..Entry::default() };
             self.loaded.ledger.extensions.remove(&zone);

@@ -4,8 +4,9 @@ use zonda_zoned::ZoneIndex;
 
 use super::report::ZoneDoubt;
 use crate::examine::{Found, known};
+use crate::format::Generation;
 use crate::format::entry::{Entry, RecordedState};
-use crate::format::tag::{GENERATION_MASK, Verdict};
+use crate::format::tag::Verdict;
 use crate::load::Loaded;
 use crate::logged::Logged;
 use crate::media::{Look, Media};
@@ -34,10 +35,10 @@ pub(super) enum EntryValidity {
 pub(super) fn scan(
     media: &mut Media<'_>,
     loaded: &Loaded,
-    zone: u32,
+    zone: ZoneIndex,
     validity: EntryValidity,
 ) -> Result<Scanned, ImageError> {
-    let mut entry = loaded.ledger.entries[zone as usize];
+    let mut entry = loaded.ledger.entries[zone.as_usize()];
     if entry.state == RecordedState::Offline || validity == EntryValidity::Valid && (loaded.clean || entry.finished) {
         return Ok(Scanned { entry, found: known(&entry), doubt: None });
     }
@@ -45,9 +46,8 @@ pub(super) fn scan(
     if validity != EntryValidity::Valid {
         let least = (validity == EntryValidity::MaybeStale).then_some(entry.generation);
         match newest_generation(media, loaded, zone, least)? {
-            Some(newest) if least.is_none() || newest != entry.generation & GENERATION_MASK => {
-                let resets = newest.wrapping_sub(entry.generation) & GENERATION_MASK;
-                let generation = entry.generation.wrapping_add(resets);
+            Some(newest) if least.is_none() || newest != entry.generation.as_in_tags() => {
+                let generation = entry.generation.advance_to(newest);
                 entry = Entry { generation, wear: entry.wear, ..Entry::default() };
                 doubt = Some(ZoneDoubt::Generation);
             }
@@ -93,40 +93,36 @@ pub(crate) fn zones_with_later_blocks(files: &mut dyn Files, loaded: &Loaded) ->
     let nothing = Logged::default();
     let mut media = Media::with(files, loaded, &nothing);
     let mut later = Vec::new();
-    for zone in loaded.layout.conventional..loaded.layout.zones {
-        let entry = &loaded.ledger.entries[zone as usize];
+    for zone in loaded.layout.sequential_zones() {
+        let entry = &loaded.ledger.entries[zone.as_usize()];
         let newest = newest_generation(&mut media, loaded, zone, Some(entry.generation))?;
-        if entry.state != RecordedState::Offline
-            && newest.is_some_and(|newest| newest != entry.generation & GENERATION_MASK)
+        if entry.state != RecordedState::Offline && newest.is_some_and(|newest| newest != entry.generation.as_in_tags())
         {
-            later.push(ZoneIndex(zone));
+            later.push(zone);
         }
     }
     Ok(later)
 }
 
 /// The newest generation, not older than `least`, of which a block of the zone verifies.
-/// Generations wrap around: of two, the later one is ahead by less than half of their number.
 fn newest_generation(
     media: &mut Media<'_>,
     loaded: &Loaded,
-    zone: u32,
-    least: Option<u32>,
-) -> Result<Option<u32>, ImageError> {
-    let ahead = |generation: u32, other: u32| generation.wrapping_sub(other) & GENERATION_MASK;
-    let is_later = |generation, other| (1..=GENERATION_MASK / 2).contains(&ahead(generation, other));
+    zone: ZoneIndex,
+    least: Option<Generation>,
+) -> Result<Option<Generation>, ImageError> {
     let capacity = loaded.layout.capacity;
-    let mut newest: Option<u32> = None;
+    let mut newest: Option<Generation> = None;
     let mut at = 0;
     while let Some(next) = media.next_tagged(zone, at, capacity)? {
-        let chunk = media.chunk((zone, 0), next, capacity, Look::Nowhere)?;
+        let chunk = media.chunk((zone, Generation::default()), next, capacity, Look::Nowhere)?;
         at = chunk.end();
         for block in chunk.first..chunk.end() {
             let Some(claimed) = loaded.codec.claimed_generation(chunk.tag(block, loaded.layout.tag_bytes)) else {
                 continue;
             };
-            let is_news = newest.is_none_or(|newest| is_later(claimed, newest))
-                && least.is_none_or(|least| !is_later(least, claimed));
+            let is_news = newest.is_none_or(|newest| claimed.is_later_than(newest))
+                && least.is_none_or(|least| !least.is_later_than(claimed));
             if is_news && verifies(media, zone, claimed, block)? {
                 newest = Some(claimed);
             }
@@ -135,7 +131,7 @@ fn newest_generation(
     Ok(newest)
 }
 
-fn verifies(media: &mut Media<'_>, zone: u32, generation: u32, block: u64) -> Result<bool, ImageError> {
+fn verifies(media: &mut Media<'_>, zone: ZoneIndex, generation: Generation, block: u64) -> Result<bool, ImageError> {
     let chunk = media.chunk((zone, generation), block, block + 1, Look::AtData)?;
     Ok(matches!(media.verdict(&chunk, zone, generation, block), Verdict::Data | Verdict::Zeros))
 }
@@ -154,7 +150,7 @@ struct Extent {
 fn written_up_to(
     media: &mut Media<'_>,
     loaded: &Loaded,
-    zone: u32,
+    zone: ZoneIndex,
     entry: &Entry,
     end: u64,
 ) -> Result<Extent, ImageError> {

@@ -1,7 +1,8 @@
 //! Files that were truncated, and bytes that were altered.
 
-use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction, ZoneTarget, ZrwaGeometry};
+use zonda_zoned::{Blocks, Geometry, Operation, Prng, Status, ZoneAction, ZoneIndex, ZoneTarget, ZrwaGeometry};
 
+use crate::format::Generation;
 use crate::format::checkpoint::{self, Checkpoint};
 use crate::format::entry::{Entry, RecordedState};
 use crate::format::layout::Layout;
@@ -333,7 +334,15 @@ fn a_good_mark_or_first_record_of_a_later_epoch_is_damage_even_after_a_clean_shu
         let sequence = checkpoint_of(&mut disk).sequence;
         for (epoch, refused) in [(sequence - 1, false), (sequence + 1, true), (sequence + 1000, true)] {
             let mark = encode_mark(&spec(small()).uuid, epoch, 20);
-            let record = Record { kind: Kind::Zrwa, zone: 1, generation: 0, a: 0, b: 0, c: 0, payload: [&[], &[]] };
+            let record = Record {
+                kind: Kind::Zrwa,
+                zone: ZoneIndex(1),
+                generation: Generation(0),
+                a: 0,
+                b: 0,
+                c: 0,
+                payload: [&[], &[]],
+            };
             let record = record.encode(Place { epoch, sequence: 1, previous: 0, failed_batches: 0 }).head;
             // The mark that is in use stays: without it a record of an earlier epoch in place of
             // the first one is the end.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use zonda_zoned::{
-    BlockBuffer, Blocks, Geometry, Lba, LbaRange, Operation, Payload, Prng, Status, ZoneAction, ZrwaGeometry,
+    BlockBuffer, Blocks, Geometry, Lba, LbaRange, Operation, Payload, Prng, Status, ZoneAction, ZoneIndex, ZrwaGeometry,
 };
 
+use crate::format::Generation;
 use crate::format::record::{Kind, MARKS_BYTES, Place, Record};
 use crate::format::superblock::COPY_BYTES;
 use crate::testing::{Disk, Drive, Fault, spec};
@@ -473,7 +474,8 @@ fn lost_tags_are_an_error_where_only_metadata_show_that_a_block_was_written() {
 fn with_region_intent(mut disk: Disk) -> Disk {
     let loaded = crate::load::load(&mut disk).unwrap();
     let payload = [&[][..], &[]];
-    let record = Record { kind: Kind::RegionIntent, zone: 0, generation: 0, a: 0, b: 1, c: 0, payload };
+    let record =
+        Record { kind: Kind::RegionIntent, zone: ZoneIndex(0), generation: Generation(0), a: 0, b: 1, c: 0, payload };
     let place = Place { epoch: loaded.sequence, sequence: 1, previous: 0, failed_batches: 0 };
     let head = record.encode(place).head;
     disk.bytes(ImageFile::Journal)[MARKS_BYTES as usize..][..head.len()].copy_from_slice(&head);

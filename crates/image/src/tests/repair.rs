@@ -367,7 +367,7 @@ fn a_zone_whose_reset_is_lost_with_its_checkpoint_keeps_only_the_blocks_of_its_n
     // written.
     let old = drive.disk.bytes(ImageFile::State).clone();
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
-    let (data, tags) = (layout.data_offset(1, 2) as usize, layout.tag_offset(1, 2) as usize);
+    let (data, tags) = (layout.data_offset(ZoneIndex(1), 2) as usize, layout.tag_offset(ZoneIndex(1), 2) as usize);
     let third = drive.disk.bytes(ImageFile::Data)[data..][..512].to_vec();
     let tag = drive.disk.bytes(ImageFile::Tags)[tags..][..8].to_vec();
     assert_eq!(drive.manage(ZoneAction::Reset, 8), Status::Success);
@@ -436,7 +436,7 @@ fn blocks_that_are_newer_than_checkpoint_and_journal_are_copied() {
 fn a_damaged_block_among_those_newer_than_checkpoint_and_journal_is_unreadable() {
     let (mut disk, before) = with_older_management(false);
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
-    disk.bytes(ImageFile::Data)[layout.data_offset(1, 4) as usize] ^= 1;
+    disk.bytes(ImageFile::Data)[layout.data_offset(ZoneIndex(1), 4) as usize] ^= 1;
     let (mut repaired, report) = assert_right(&disk, &before, "older management");
     assert_eq!(repaired.marks(11, 3), [Ok(93), Err(Status::UnrecoveredReadError), Ok(95)]);
     assert_eq!(report.unreadable, [Lba(12)..Lba(13)]);
@@ -492,7 +492,9 @@ fn flushed_blocks_of_a_zrwa_whose_tags_are_lost_are_unreadable() {
     let mut disk = drive.kill(&mut Prng::new(1));
     let before = observed(&disk);
     let layout = Layout::new(&small(), spec(small()).journal_bytes);
-    disk.bytes(ImageFile::Tags)[layout.tag_offset(1, 0) as usize..layout.tag_offset(2, 0) as usize].fill(0);
+    disk.bytes(ImageFile::Tags)
+        [layout.tag_offset(ZoneIndex(1), 0) as usize..layout.tag_offset(ZoneIndex(2), 0) as usize]
+        .fill(0);
     let last_byte = layout.length(ImageFile::Data) as usize - 1;
     disk.bytes(ImageFile::Data).truncate(last_byte);
     let (_, report) = assert_right(&disk, &before, "lost tags");
