@@ -1,7 +1,7 @@
 //! Generations of zones.
 
 /// Generations that tags distinguish.
-const MASK: u32 = (1 << 30) - 1;
+const MASK: u32 = (1 << Generation::TAG_BITS) - 1;
 
 /// How often a zone was reset. A block belongs to the generation in which it was written; blocks of
 /// earlier ones count as unwritten.
@@ -9,12 +9,15 @@ const MASK: u32 = (1 << 30) - 1;
 pub(crate) struct Generation(pub(crate) u32);
 
 impl Generation {
+    /// Bits of a tag that have the generation.
+    pub(crate) const TAG_BITS: u32 = 30;
+
     /// After another reset.
     pub(crate) fn next(self) -> Generation {
         Generation(self.0.wrapping_add(1))
     }
 
-    /// The generation as a tag has it, in 30 bits.
+    /// The generation as a tag has it, in its bits.
     pub(crate) fn as_in_tags(self) -> Generation {
         Generation(self.0 & MASK)
     }

@@ -22,7 +22,8 @@ use super::crc;
 
 /// Bytes of a tag without metadata.
 pub(crate) const TAG_BYTES: usize = 8;
-const KIND_SHIFT: u32 = 30;
+
+const KIND_SHIFT: u32 = Generation::TAG_BITS;
 /// The byte that fills the data file where a block of zeros has metadata.
 const NOT_ZERO: u8 = 0xff;
 /// All bytes of a tag that matches no block: its kind is 3.

@@ -17,9 +17,10 @@ use crate::format::entry::add;
 use crate::{FileError, FileOperation, ImageFile};
 
 use super::Image;
+use super::commands::CommandRun;
 use super::intents::Intents;
 use super::operations::Purpose;
-use super::part::{CommandRun, Part, Stage, Work};
+use super::part::{Part, Stage, Work};
 
 /// The progress of a checkpoint.
 #[derive(Debug)]
@@ -162,7 +163,7 @@ impl Image {
 
     /// Whether nothing is in progress that would need another checkpoint.
     fn is_quiescent(&self) -> bool {
-        self.commands.is_empty() && self.parts.is_empty() && self.reservations_change.is_idle()
+        self.commands.outstanding() == 0 && self.parts.is_empty() && self.reservations_change.is_idle()
     }
 
     /// Records the write pointers: after a clean shutdown the next opening does not scan for them.

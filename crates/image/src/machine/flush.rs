@@ -8,9 +8,10 @@ use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
 use crate::{FileOperation, ImageFile};
 
 use super::Image;
+use super::commands::CommandRun;
 use super::journal::OwnRecord;
 use super::operations::Purpose;
-use super::part::{CommandRun, Part, Stage, Work};
+use super::part::{Part, Stage, Work};
 
 /// Pointers in one flush record.
 const POINTERS_MAX: usize = 56;
@@ -77,10 +78,10 @@ impl FlushRound {
 impl Image {
     pub(super) fn take_flush(&mut self, id: CommandId) {
         if self.flush.broken {
-            self.complete(id, Status::WriteFault);
+            self.commands.refuse(id, Status::WriteFault);
             return;
         }
-        let command = self.begin_command(id, Outcome::None);
+        let command = self.commands.begin(id, Outcome::None);
         if !self.flush.dirty && !self.flush.running {
             // The note of the last one may be in flight.
             self.end_flushes_when_noted(vec![command]);
@@ -109,7 +110,7 @@ impl Image {
         flush.current.append(&mut flush.waiting);
         (flush.running, flush.failed, flush.dirty, flush.out) = (true, false, false, 2);
         flush.overwritten_counted = flush.overwritten_blocks;
-        flush.read_counted = self.counters.host_read_blocks;
+        flush.read_counted = self.commands.read_blocks();
         self.operations.issue(Purpose::Flush, FileOperation::Sync { file: ImageFile::Data });
         let file = if self.bug.has(SeededBug::HalfFlush) { ImageFile::Data } else { ImageFile::Tags };
         self.operations.issue(Purpose::Flush, FileOperation::Sync { file });
@@ -185,7 +186,7 @@ impl Image {
         }
         let commands = std::mem::take(&mut self.flush.current);
         if failed {
-            commands.into_iter().for_each(|command| self.end_one(command, Status::WriteFault));
+            commands.into_iter().for_each(|command| self.commands.end_part(command, Status::WriteFault));
         } else {
             self.end_flushes_when_noted(commands);
         }

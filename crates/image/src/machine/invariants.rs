@@ -47,9 +47,6 @@ impl Image {
             let blockers = self.parts.iter().map(|(_, other)| other.waiters.iter().filter(|&&w| w == key).count());
             assert_eq!(part.blockers as usize, blockers.sum::<usize>(), "part {key:?} waits");
         }
-        for (key, run) in self.commands.iter() {
-            let parts = self.parts.iter().filter(|(_, part)| part.command == Some(key)).count() as u32;
-            assert!(run.left >= parts, "command {key:?} waits for {} of {parts}", run.left);
-        }
+        self.commands.check_invariants(self.parts.iter().filter_map(|(_, part)| part.command));
     }
 }

@@ -10,8 +10,9 @@ use crate::format::tag::TAG_BYTES;
 use crate::{FileOperation, ImageFile};
 
 use super::Image;
+use super::commands::CommandRun;
 use super::operations::Purpose;
-use super::part::{CommandRun, Part, Work};
+use super::part::{Part, Work};
 
 /// A record that waits to be written. See format/record.rs for what the fields mean.
 #[derive(Debug)]
@@ -276,7 +277,7 @@ impl Image {
     /// Ends flushes, whether their notes are on file or not: the data that they have synced are on
     /// the media.
     pub(super) fn end_flushes(&mut self, commands: Vec<Key<CommandRun>>) {
-        commands.into_iter().for_each(|command| self.end_one(command, Status::Success));
+        commands.into_iter().for_each(|command| self.commands.end_part(command, Status::Success));
     }
 
     pub(super) fn on_journal_file(&mut self, done: bool) {

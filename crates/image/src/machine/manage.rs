@@ -11,9 +11,10 @@ use crate::format::record::Kind;
 use crate::{Counters, FileOperation, ImageFile};
 
 use super::Image;
+use super::commands::CommandRun;
 use super::journal::{OwnRecord, Waiter};
 use super::operations::Purpose;
-use super::part::{CommandRun, LedgerUndo, Manage, Part, Stage, Step, Undo, Work};
+use super::part::{LedgerUndo, Manage, Part, Stage, Step, Undo, Work};
 
 impl Image {
     pub(super) fn take_management(
@@ -27,12 +28,12 @@ impl Image {
         effects.clear();
         let result = self.table.manage(action, target, &mut effects);
         if result.is_ok() {
-            let command = self.begin_command(id, Outcome::None);
+            let command = self.commands.begin(id, Outcome::None);
             for effect in &effects {
                 self.take_effect(command, effect, action, &before);
             }
             self.wait_for_others(command, target, &effects);
-            self.end_one(command, Status::Success);
+            self.commands.end_part(command, Status::Success);
         }
         self.zone_effects = effects;
         result
@@ -266,7 +267,7 @@ impl Image {
         let before = self.ledger.counters;
         self.push_record(record, Waiter::Part(key));
         if kind == Kind::Finish {
-            add(&mut self.counters.padding_blocks, padding);
+            add(&mut self.padding_blocks, padding);
         }
         if kind == Kind::Reset {
             self.zones[zone.as_usize()].on_file = 0;
@@ -380,7 +381,7 @@ impl Image {
                 None => self.ledger.extensions.remove(&zone),
             };
             if kind == Some(Kind::Finish) {
-                self.counters.padding_blocks -= ledger.counters_added.padding_blocks;
+                self.padding_blocks -= ledger.counters_added.padding_blocks;
             }
             self.zones[zone.as_usize()].on_file = ledger.on_file;
         }

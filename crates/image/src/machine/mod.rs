@@ -15,6 +15,7 @@
 //! ```
 
 mod checkpoint;
+mod commands;
 mod flush;
 mod intents;
 mod invariants;
@@ -33,9 +34,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
-use zonda_zoned::{
-    Command, Completion, CompletionQueue, Geometry, Instant, Key, QueueFull, Slab, ZoneIndex, ZoneState,
-};
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Key, QueueFull, Slab, ZoneIndex, ZoneState};
 
 use crate::bugs::Seeded;
 use crate::format::Generation;
@@ -47,11 +46,12 @@ use crate::rebuild::Builder;
 use crate::{Counters, FileCommand, FileCommandId, FileError, ImageSpec};
 
 use checkpoint::Checkpointing;
+use commands::Commands;
 use flush::FlushRound;
 use intents::Intents;
 use journal::Journal;
 use operations::{Operations, Purpose};
-use part::{CommandRun, Part};
+use part::Part;
 use reservations::ReservationsChange;
 
 /// An open drive. It never blocks: it accepts commands and the results of file operations, and
@@ -71,14 +71,15 @@ pub struct Image {
     zones: Vec<ZoneRun>,
     /// The contents of checkpoint and journal.
     ledger: Ledger,
-    counters: Counters,
-    commands: Slab<CommandRun>,
+    /// Blocks written by hosts, and blocks by which zones were padded, since the drive was created.
+    written_blocks: u64,
+    padding_blocks: u64,
+    commands: Commands,
     parts: Slab<Part>,
     /// Parts that are ready to start.
     ready: VecDeque<Key<Part>>,
     /// Parts that free an active resource on file when they end.
     releasing: Vec<Key<Part>>,
-    completions: VecDeque<Completion>,
     operations: Operations,
     journal: Journal,
     flush: FlushRound,
@@ -141,8 +142,9 @@ enum FileKind {
 impl Image {
     pub(crate) fn start(start: Start) -> Image {
         let Start { spec, layout, codec, ledger, table, sequence, bug } = start;
+        let counters = ledger.counters;
         let mut flush = FlushRound::default();
-        flush.note_reads_up_to(ledger.counters.host_read_blocks);
+        flush.note_reads_up_to(counters.host_read_blocks);
         let zones = ledger
             .entries
             .iter()
@@ -155,7 +157,8 @@ impl Image {
             .collect();
         Image {
             builder: Builder::new(&spec.geometry),
-            counters: ledger.counters,
+            written_blocks: counters.host_written_blocks,
+            padding_blocks: counters.padding_blocks,
             journal: Journal::new(sequence),
             spec,
             layout,
@@ -163,11 +166,10 @@ impl Image {
             table,
             zones,
             ledger,
-            commands: Slab::new(),
+            commands: Commands::new(layout.block_bytes as usize, codec.metadata_bytes(), counters.host_read_blocks),
             parts: Slab::new(),
             ready: VecDeque::new(),
             releasing: Vec::new(),
-            completions: VecDeque::new(),
             operations: Operations::default(),
             flush,
             checkpointing: Checkpointing::new(sequence),
@@ -200,15 +202,19 @@ impl Image {
     /// counted exactly; other writes and reads since the last flush are not counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        Counters { erases: self.ledger.counters.erases, ..self.counters }
+        Counters {
+            host_written_blocks: self.written_blocks,
+            padding_blocks: self.padding_blocks,
+            host_read_blocks: self.commands.read_blocks(),
+            erases: self.ledger.counters.erases,
+        }
     }
 
     /// Does not count these blocks, which were read to identify the drive and not by a host. No
     /// command is in flight.
     pub fn forget_reads(&mut self, blocks: u64) {
-        assert!(blocks <= self.counters.host_read_blocks, "more blocks are to be forgotten than were read");
-        self.counters.host_read_blocks -= blocks;
-        self.flush.forget_reads_from(self.counters.host_read_blocks);
+        self.commands.forget_reads(blocks);
+        self.flush.forget_reads_from(self.commands.read_blocks());
     }
 
     /// How many times a zone was erased.
@@ -230,7 +236,7 @@ impl Image {
     /// After [`shutdown`](Image::shutdown).
     pub fn submit(&mut self, _now: Instant, command: Command) -> Result<(), QueueFull> {
         assert!(!self.checkpointing.is_closing(), "a drive that is being closed accepts no commands");
-        if self.commands.len() >= COMMANDS_MAX {
+        if self.commands.outstanding() >= COMMANDS_MAX {
             return Err(QueueFull(command));
         }
         self.take(command);
@@ -240,7 +246,7 @@ impl Image {
 
     /// Adds the completions of commands that have ended to `completions`.
     pub fn poll(&mut self, completions: &mut CompletionQueue) {
-        while let Some(completion) = self.completions.pop_front() {
+        while let Some(completion) = self.commands.poll() {
             completions.push(completion);
         }
     }
@@ -304,10 +310,10 @@ impl Image {
     /// completion that waits to be polled.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.commands.is_empty()
+        self.commands.outstanding() == 0
             && self.parts.is_empty()
             && self.operations.is_idle()
-            && self.completions.is_empty()
+            && !self.commands.has_completions()
             && self.reservations_change.is_idle()
             && !self.reservations_change.has_unreported_result()
             && (!self.checkpointing.is_closing() || self.checkpointing.closed().is_some())

@@ -19,7 +19,7 @@ impl Image {
         let zone = part.zone.as_usize();
         let waits = self.may_wait(&part);
         if let Some(command) = part.command {
-            self.commands[command].left += 1;
+            self.commands.add_part(command);
         }
         let run = &mut self.zones[zone];
         run.exclusive += u32::from(part.is_exclusive());
@@ -216,7 +216,7 @@ impl Image {
             self.releasing.retain(|&other| other != key);
         }
         if let Some(command) = part.command {
-            self.end_one(command, status);
+            self.commands.end_part(command, status);
         }
     }
 

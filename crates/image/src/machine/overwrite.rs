@@ -101,7 +101,7 @@ impl Image {
             Stage::Files => {
                 let (zone, counts, blocks) = (part.zone, *counts, part.end - part.first);
                 if counts {
-                    add(&mut self.counters.host_written_blocks, blocks);
+                    add(&mut self.written_blocks, blocks);
                     self.flush.overwritten_blocks += blocks;
                 }
                 self.note_dirty(zone);

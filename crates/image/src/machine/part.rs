@@ -1,8 +1,8 @@
-//! Outstanding commands, and their parts. A part is the work of a command in one zone.
+//! Parts. A part is the work of a command in one zone.
 
 use bytes::Bytes;
 use zonda_zoned::zones::ZoneSnapshot;
-use zonda_zoned::{BlockBuffer, CommandId, Key, Outcome, Status, ZoneIndex};
+use zonda_zoned::{Key, Status, ZoneIndex};
 
 use crate::Counters;
 use crate::format::Generation;
@@ -10,31 +10,8 @@ use crate::format::entry::Entry;
 use crate::format::record::Kind;
 use crate::ranges::RangeSet;
 
+use super::commands::CommandRun;
 use super::intents::Intent;
-
-/// An outstanding command.
-#[derive(Debug)]
-pub(super) struct CommandRun {
-    pub(super) id: CommandId,
-    /// Parts that have not ended.
-    pub(super) left: u32,
-    /// The first error of its parts, else success.
-    pub(super) status: Status,
-    /// Its outcome if it succeeds.
-    pub(super) outcome: Outcome,
-    /// For a read.
-    pub(super) read: Option<Box<ReadRun>>,
-}
-
-/// The collected data of a read.
-#[derive(Debug)]
-pub(super) struct ReadRun {
-    pub(super) blocks: u64,
-    /// Absent until the first part has ended; the only part of a command leaves its own bytes here.
-    pub(super) found: Option<BlockBuffer>,
-    /// Data and metadata of a read of several parts, or of one that is partly unwritten.
-    pub(super) assembled: Option<(Vec<u8>, Vec<u8>)>,
-}
 
 /// The work of a command in one zone.
 #[derive(Debug)]

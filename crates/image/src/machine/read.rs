@@ -1,16 +1,15 @@
 //! Reads: every block is verified against its tag.
 
 use bytes::{Bytes, BytesMut};
-use zonda_zoned::{BlockBuffer, Key, Outcome, Payload, Status};
+use zonda_zoned::{BlockBuffer, Key, Status};
 
 use crate::bugs::SeededBug;
-use crate::format::entry::add;
 use crate::format::tag::{Verdict, is_zero};
 use crate::{FileOperation, ImageFile};
 
 use super::Image;
 use super::operations::Purpose;
-use super::part::{Part, ReadRun, Stage, Work};
+use super::part::{Part, Stage, Work};
 
 impl Image {
     pub(super) fn start_read(&mut self, key: Key<Part>) {
@@ -90,18 +89,8 @@ impl Image {
             }
         }
         let metadata = self.metadata_of(tags);
-        let read = self.commands[command].read.as_deref_mut().expect("the command is a read");
         let data = if zeros.is_empty() { data } else { with_zeros(data, &zeros, block_bytes) };
-        if place == 0 && blocks == read.blocks {
-            read.found = Some(BlockBuffer { data, metadata });
-            return Ok(());
-        }
-        let metadata_bytes = self.codec.metadata_bytes();
-        let total = read.blocks as usize;
-        let assembled =
-            read.assembled.get_or_insert_with(|| (vec![0; total * block_bytes], vec![0; total * metadata_bytes]));
-        assembled.0[place as usize * block_bytes..][..data.len()].copy_from_slice(&data);
-        assembled.1[place as usize * metadata_bytes..][..metadata.len()].copy_from_slice(&metadata);
+        self.commands.add_data(command, place, BlockBuffer { data, metadata });
         Ok(())
     }
 
@@ -117,20 +106,6 @@ impl Image {
             metadata.extend_from_slice(&tag[crate::format::tag::TAG_BYTES..][..metadata_bytes]);
         }
         metadata.freeze()
-    }
-
-    /// The outcome of a read; blocks without a part are zeros.
-    pub(super) fn read_outcome(&mut self, read: ReadRun) -> Outcome {
-        add(&mut self.counters.host_read_blocks, read.blocks);
-        let buffer = match (read.found, read.assembled) {
-            (Some(found), _) => found,
-            (None, Some((data, metadata))) => BlockBuffer { data: data.into(), metadata: metadata.into() },
-            (None, None) => BlockBuffer {
-                data: vec![0; (read.blocks * self.layout.block_bytes) as usize].into(),
-                metadata: vec![0; read.blocks as usize * self.codec.metadata_bytes()].into(),
-            },
-        };
-        Outcome::Data(Payload::Bytes(Box::new(buffer)))
     }
 }
 

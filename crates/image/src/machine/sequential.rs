@@ -140,7 +140,7 @@ impl Image {
                 continue;
             }
             self.zones[zone.as_usize()].on_file = end;
-            add(&mut self.counters.host_written_blocks, blocks);
+            add(&mut self.written_blocks, blocks);
             self.note_dirty(zone);
             self.retire(key, Status::Success);
         }

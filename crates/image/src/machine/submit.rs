@@ -5,15 +5,16 @@ use std::ops::Range;
 use bytes::Bytes;
 use zonda_zoned::zones::WriteGrant;
 use zonda_zoned::{
-    BlockBuffer, Blocks, Command, CommandId, Completion, Key, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload,
-    Status, ZoneIndex,
+    BlockBuffer, Blocks, Command, CommandId, Key, Lba, LbaRange, NamespaceId, Operation, Outcome, Payload, Status,
+    ZoneIndex,
 };
 
 use crate::format::Generation;
 use crate::limits::ZERO_CHUNK_BLOCKS;
 
 use super::Image;
-use super::part::{CommandRun, Part, ReadRun, Work};
+use super::commands::CommandRun;
+use super::part::{Part, Work};
 
 /// Consecutive blocks of one zone.
 struct Piece {
@@ -26,7 +27,7 @@ impl Image {
     pub(super) fn take(&mut self, command: Command) {
         let id = command.id;
         if command.namespace != NamespaceId::FIRST {
-            self.complete(id, Status::InvalidNamespace);
+            self.commands.refuse(id, Status::InvalidNamespace);
             return;
         }
         let taken = match command.operation {
@@ -53,51 +54,17 @@ impl Image {
             Operation::ManageZones { action, target } => self.take_management(id, &action, target),
             Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
                 self.table.report(start, filter, extended, partial, descriptors_max).map(|report| {
-                    let outcome = Outcome::Report(Box::new(report));
-                    self.completions.push_back(Completion { id, status: Status::Success, outcome });
+                    self.commands.answer(id, Outcome::Report(Box::new(report)));
                 })
             }
             Operation::ReadChangedZones => {
-                let outcome = Outcome::ChangedZones(Box::new(self.table.take_changed_zones()));
-                self.completions.push_back(Completion { id, status: Status::Success, outcome });
+                self.commands.answer(id, Outcome::ChangedZones(Box::new(self.table.take_changed_zones())));
                 Ok(())
             }
         };
         if let Err(status) = taken {
-            self.complete(id, status);
+            self.commands.refuse(id, status);
         }
-    }
-
-    pub(super) fn complete(&mut self, id: CommandId, status: Status) {
-        self.completions.push_back(Completion::of(id, status));
-    }
-
-    /// Begins a command, which ends when all its parts have; `left` is one more until all parts are
-    /// added.
-    pub(super) fn begin_command(&mut self, id: CommandId, outcome: Outcome) -> Key<CommandRun> {
-        self.commands.insert(CommandRun { id, left: 1, status: Status::Success, outcome, read: None })
-    }
-
-    /// Called when a part of a command has ended, and when all its parts are added.
-    pub(super) fn end_one(&mut self, command: Key<CommandRun>, status: Status) {
-        let run = &mut self.commands[command];
-        if run.status.is_success() {
-            run.status = status;
-        }
-        run.left -= 1;
-        if run.left > 0 {
-            return;
-        }
-        let run = self.commands.remove(command);
-        if !run.status.is_success() {
-            self.complete(run.id, run.status);
-            return;
-        }
-        let outcome = match run.read {
-            Some(read) => self.read_outcome(*read),
-            None => run.outcome,
-        };
-        self.completions.push_back(Completion { id: run.id, status: Status::Success, outcome });
     }
 
     /// Whether a payload has the right size. A drive stores bytes, not fingerprints.
@@ -109,8 +76,7 @@ impl Image {
 
     fn take_read(&mut self, id: CommandId, start: Lba, blocks: Blocks) -> Result<(), Status> {
         self.table.check_read(start, blocks)?;
-        let command = self.begin_command(id, Outcome::None);
-        self.commands[command].read = Some(Box::new(ReadRun { blocks: blocks.0, found: None, assembled: None }));
+        let command = self.commands.begin_read(id, blocks.0);
         let mut place = 0;
         while place < blocks.0 {
             let Piece { zone, first, end } = self.piece(start.0 + place, blocks.0 - place);
@@ -121,12 +87,12 @@ impl Image {
             }
             place += end - first;
         }
-        self.end_one(command, Status::Success);
+        self.commands.end_part(command, Status::Success);
         Ok(())
     }
 
     fn take_write(&mut self, id: CommandId, grant: WriteGrant, blocks: Blocks, payload: Payload, outcome: Outcome) {
-        let command = self.begin_command(id, outcome);
+        let command = self.commands.begin(id, outcome);
         let buffer = match payload {
             Payload::Bytes(buffer) => Some(buffer),
             Payload::None | Payload::Fingerprints(_) => None,
@@ -155,7 +121,7 @@ impl Image {
         if grant.filled {
             self.releasing.push(last.expect("a write that fills a zone has blocks"));
         }
-        self.end_one(command, Status::Success);
+        self.commands.end_part(command, Status::Success);
     }
 
     /// Data and tags of some blocks of a write, counted from its first.
@@ -194,7 +160,7 @@ impl Image {
 
     fn take_deallocate(&mut self, id: CommandId, ranges: &[LbaRange]) -> Result<(), Status> {
         self.table.check_deallocate(ranges)?;
-        let command = self.begin_command(id, Outcome::None);
+        let command = self.commands.begin(id, Outcome::None);
         for range in ranges {
             let mut done = 0;
             while done < range.blocks.0 {
@@ -211,7 +177,7 @@ impl Image {
                 done += end - first;
             }
         }
-        self.end_one(command, Status::Success);
+        self.commands.end_part(command, Status::Success);
         Ok(())
     }
 
