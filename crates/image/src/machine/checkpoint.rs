@@ -20,7 +20,7 @@ use super::Image;
 use super::commands::CommandRun;
 use super::intents::Intents;
 use super::operations::Purpose;
-use super::part::{Part, Stage, Work};
+use super::parts::{Part, Stage, Work};
 
 /// The progress of a checkpoint.
 #[derive(Debug)]
@@ -221,7 +221,7 @@ impl Image {
         self.journal.restart(sequence);
         self.end_flushes(flushes);
         self.intents = Intents::default();
-        self.ready.extend(held);
+        self.parts.start_again(held);
         self.record_reservations();
         self.begin_waiting_flushes();
     }

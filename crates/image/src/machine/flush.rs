@@ -11,7 +11,7 @@ use super::Image;
 use super::commands::CommandRun;
 use super::journal::OwnRecord;
 use super::operations::Purpose;
-use super::part::{Part, Stage, Work};
+use super::parts::{Part, Stage, Work};
 
 /// Pointers in one flush record.
 const POINTERS_MAX: usize = 56;
@@ -133,7 +133,7 @@ impl Image {
             }
             let pointer = if run.generation == entry.generation && !entry.had_zrwa {
                 run.on_file
-            } else if run.generation == entry.generation && run.parts.is_empty() {
+            } else if run.generation == entry.generation && !self.parts.has_any(zone) {
                 self.table.zone(zone).write_pointer_blocks.0
             } else {
                 // In a ZRWA writes in flight may be before the write pointer, and a reset may yet
@@ -155,10 +155,9 @@ impl Image {
             return 0;
         }
         let written = self.table.zone(zone).written_blocks.0;
-        let in_flight = run.parts.iter().map(|&key| &self.parts[key]);
         // Overwrites that have not begun will record an intent, or their contents, when they do.
         let has_begun = |part: &&Part| !matches!(part.stage, Stage::Waiting | Stage::Held);
-        let overwrites = in_flight.filter(|part| matches!(part.work, Work::Overwrite { .. }));
+        let overwrites = self.parts.of_zone(zone).filter(|part| matches!(part.work, Work::Overwrite { .. }));
         let first = overwrites.filter(has_begun).map(|part| part.first).min();
         first.map_or(written, |first| written.min(first))
     }

@@ -26,7 +26,7 @@ use crate::{FileOperation, ImageFile};
 use super::Image;
 use super::journal::{OwnRecord, Waiter};
 use super::operations::Purpose;
-use super::part::{Part, Stage, Work};
+use super::parts::{Part, Stage, Work};
 
 /// Maximum number of intents that a flush repeats. With more, all stay until a flush finds fewer.
 const INTENTS_MAX: usize = 256;

@@ -12,7 +12,7 @@ use crate::{FileOperation, ImageFile};
 use super::Image;
 use super::commands::CommandRun;
 use super::operations::Purpose;
-use super::part::{Part, Work};
+use super::parts::{Part, Work};
 
 /// A record that waits to be written. See format/record.rs for what the fields mean.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use super::Image;
 use super::commands::CommandRun;
 use super::journal::{OwnRecord, Waiter};
 use super::operations::Purpose;
-use super::part::{LedgerUndo, Manage, Part, Stage, Step, Undo, Work};
+use super::parts::{LedgerUndo, Manage, Part, Stage, Step, Undo, Work};
 
 impl Image {
     pub(super) fn take_management(
@@ -140,7 +140,7 @@ impl Image {
         let takes = matches!(kind, Some(Kind::Zrwa | Kind::Extension));
         let key = self.add_manage(Some(command), zone, generation, manage, takes);
         if !view.state.is_active() && kind.is_some() {
-            self.releasing.push(key);
+            self.parts.frees_resource(key);
         }
     }
 
@@ -161,7 +161,7 @@ impl Image {
     /// state.
     fn wait_for_others(&mut self, command: Key<CommandRun>, target: ZoneTarget, effects: &[ZoneEffect]) {
         for zone in self.targeted(target) {
-            if self.zones[zone.as_usize()].parts.is_empty() {
+            if !self.parts.has_any(zone) {
                 continue;
             }
             if !effects.iter().any(|effect| effect.zone() == zone) {
@@ -191,7 +191,7 @@ impl Image {
         let manage = Manage { kind: Some(kind), steps, pointer, written, degrades: true, ..Manage::waiting() };
         let generation = self.zones[zone.as_usize()].generation;
         let key = self.add_manage(None, zone, generation, manage, false);
-        self.releasing.push(key);
+        self.parts.frees_resource(key);
     }
 
     /// Records a zone that became full without being written to its capacity.
@@ -388,10 +388,7 @@ impl Image {
         let run = &mut self.zones[zone.as_usize()];
         run.generation = undo.generation;
         run.had_zrwa = self.ledger.entries[zone.as_usize()].had_zrwa;
-        let place = run.parts.iter().position(|&other| other == key).expect("a part is in the list of its zone");
-        for i in place + 1..run.parts.len() {
-            self.parts[self.zones[zone.as_usize()].parts[i]].doomed = true;
-        }
+        self.parts.doom_behind(key);
         self.restore_zone(zone, &undo.snapshot);
         if std::mem::take(&mut self.zones[zone.as_usize()].uncleared) {
             self.degrade_zone(zone, ZoneState::ReadOnly);

@@ -16,25 +16,23 @@
 
 mod checkpoint;
 mod commands;
+mod dispatch;
 mod flush;
 mod intents;
 mod invariants;
 mod journal;
 mod manage;
 mod operations;
-mod order;
 mod overwrite;
-mod part;
+mod parts;
 mod read;
 mod reservations;
 mod sequential;
 mod submit;
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use zonda_zoned::zones::{ZoneEffect, ZoneTable};
-use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, Key, QueueFull, Slab, ZoneIndex, ZoneState};
+use zonda_zoned::{Command, CompletionQueue, Geometry, Instant, QueueFull, ZoneIndex, ZoneState};
 
 use crate::bugs::Seeded;
 use crate::format::Generation;
@@ -51,7 +49,7 @@ use flush::FlushRound;
 use intents::Intents;
 use journal::Journal;
 use operations::{Operations, Purpose};
-use part::Part;
+use parts::Parts;
 use reservations::ReservationsChange;
 
 /// An open drive. It never blocks: it accepts commands and the results of file operations, and
@@ -75,11 +73,7 @@ pub struct Image {
     written_blocks: u64,
     padding_blocks: u64,
     commands: Commands,
-    parts: Slab<Part>,
-    /// Parts that are ready to start.
-    ready: VecDeque<Key<Part>>,
-    /// Parts that free an active resource on file when they end.
-    releasing: Vec<Key<Part>>,
+    parts: Parts,
     operations: Operations,
     journal: Journal,
     flush: FlushRound,
@@ -95,20 +89,12 @@ pub struct Image {
 /// The run-time state of a zone.
 #[derive(Debug, Default)]
 struct ZoneRun {
-    /// Parts that touch the zone's files, or wait to, in the order of submission.
-    parts: Vec<Key<Part>>,
-    /// Sequential writes that are not acknowledged yet, in order.
-    order: VecDeque<Key<Part>>,
     /// Every block below it was acknowledged; in a zone without ZRWA.
     on_file: u64,
     /// Resets accepted.
     generation: Generation,
     /// It has, or has had since it was last reset, a ZRWA; after the commands accepted so far.
     had_zrwa: bool,
-    /// How many of `parts` are management.
-    exclusive: u32,
-    /// How many of `parts` are overwrites.
-    overwrites: u32,
     /// In a ZRWA: blocks below it will be persisted if the current flush succeeds
     /// ([`Entry::persisted`](crate::format::entry::Entry)).
     persisting: u64,
@@ -167,9 +153,7 @@ impl Image {
             zones,
             ledger,
             commands: Commands::new(layout.block_bytes as usize, codec.metadata_bytes(), counters.host_read_blocks),
-            parts: Slab::new(),
-            ready: VecDeque::new(),
-            releasing: Vec::new(),
+            parts: Parts::new(layout.zones as usize),
             operations: Operations::default(),
             flush,
             checkpointing: Checkpointing::new(sequence),
@@ -322,12 +306,12 @@ impl Image {
     /// Starts every part that is ready.
     fn run_ready(&mut self) {
         loop {
-            while let Some(key) = self.ready.pop_front() {
+            while let Some(key) = self.parts.next_ready() {
                 self.start_part(key);
             }
             self.pump_journal();
             self.pump_checkpoint();
-            if self.ready.is_empty() {
+            if !self.parts.has_ready() {
                 break;
             }
         }

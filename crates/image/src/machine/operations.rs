@@ -6,7 +6,7 @@ use zonda_zoned::{CommandId, Key, Slab};
 
 use crate::{FileCommand, FileCommandId, FileOperation};
 
-use super::part::Part;
+use super::parts::{Part, Parts};
 
 /// Owns the file operations from their issue to their result.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ impl Operations {
         self.in_flight.is_empty()
     }
 
-    pub(super) fn check_invariants(&self, parts: &Slab<Part>) {
+    pub(super) fn check_invariants(&self, parts: &Parts) {
         assert!(self.issued.len() <= self.in_flight.len(), "an operation ends after it has begun");
         let mut of_parts: BTreeMap<Key<Part>, u32> = BTreeMap::new();
         for (_, purpose) in self.in_flight.iter() {

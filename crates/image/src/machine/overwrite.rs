@@ -27,7 +27,7 @@ use crate::{FileOperation, ImageFile};
 use super::Image;
 use super::journal::{OwnRecord, Waiter};
 use super::operations::Purpose;
-use super::part::{Part, Stage, Work};
+use super::parts::{Part, Stage, Work};
 
 impl Image {
     pub(super) fn start_overwrite(&mut self, key: Key<Part>) {

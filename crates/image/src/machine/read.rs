@@ -9,7 +9,7 @@ use crate::{FileOperation, ImageFile};
 
 use super::Image;
 use super::operations::Purpose;
-use super::part::{Part, Stage, Work};
+use super::parts::{Part, Stage, Work};
 
 impl Image {
     pub(super) fn start_read(&mut self, key: Key<Part>) {

@@ -15,7 +15,7 @@ use crate::{FileOperation, ImageFile};
 
 use super::Image;
 use super::operations::Purpose;
-use super::part::{Part, Stage, Work};
+use super::parts::{Part, Stage, Work};
 
 /// The first write that failed in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,17 @@ pub(super) struct Failed {
     status: Status,
     /// Tags are being cleared.
     rolling_back: bool,
+}
+
+impl Failed {
+    /// Whether it fails this write: itself, or one behind it.
+    pub(super) fn fails(&self, part: &Part) -> bool {
+        part.generation == self.generation && part.first >= self.first
+    }
+
+    pub(super) fn status(&self) -> Status {
+        self.status
+    }
 }
 
 impl Image {
@@ -113,7 +124,7 @@ impl Image {
                     self.zones[zone.as_usize()].failed =
                         Some(earlier.map_or(own, |earlier| Failed { generation, ..earlier }));
                 } else if self.zones[zone.as_usize()].failed.is_none() {
-                    self.release(key);
+                    self.parts.release(key);
                 }
                 self.acknowledge_in_order(zone);
             }
@@ -123,49 +134,41 @@ impl Image {
     /// Acknowledges completed writes in order, and begins the rollback once all writes behind a
     /// failed one have ended.
     pub(super) fn acknowledge_in_order(&mut self, zone: ZoneIndex) {
-        while let Some(&key) = self.zones[zone.as_usize()].order.front() {
+        while let Some(key) = self.parts.first_write(zone) {
             let part = &self.parts[key];
-            if part.stage != Stage::Done {
+            let run = &mut self.zones[zone.as_usize()];
+            if part.stage != Stage::Done || run.failed.is_some_and(|failed| failed.fails(part)) {
                 break;
             }
-            let failed = self.zones[zone.as_usize()].failed;
-            if failed.is_some_and(|failed| failed.generation == part.generation && part.first >= failed.first) {
-                break;
-            }
-            self.zones[zone.as_usize()].order.pop_front();
             let (end, blocks, doomed, failure) = (part.end, part.blocks(), part.doomed, part.failure());
-            self.release(key);
+            self.parts.acknowledge_first(zone);
             if doomed {
                 self.retire(key, failure);
                 continue;
             }
-            self.zones[zone.as_usize()].on_file = end;
+            run.on_file = end;
             add(&mut self.written_blocks, blocks);
             self.note_dirty(zone);
             self.retire(key, Status::Success);
         }
         let Some(failed) = self.zones[zone.as_usize()].failed.filter(|failed| !failed.rolling_back) else { return };
-        let order = &self.zones[zone.as_usize()].order;
-        let first = order.front().map(|&key| &self.parts[key]).expect("the failed write is first in the order");
-        if first.generation != failed.generation || first.first < failed.first {
+        let first = self.parts.writes(zone).next().expect("the failed write is first in the order");
+        if !failed.fails(first) {
             return;
         }
-        let mut concerned = order.iter().map(|&key| &self.parts[key]);
         // Writes that wait for management in between are not in flight, and never will be.
-        let written = concerned.all(|part| part.generation != failed.generation || part.out == 0);
-        let mut others = self.zones[zone.as_usize()].parts.iter().map(|&key| &self.parts[key]);
-        let zeroed = others.all(|part| !matches!(part.work, Work::Zero { .. }) || part.out == 0);
+        let written = self.parts.writes(zone).all(|part| part.generation != failed.generation || part.out == 0);
+        let zeroed = self.parts.of_zone(zone).all(|part| !matches!(part.work, Work::Zero { .. }) || part.out == 0);
         if written && zeroed {
             self.begin_rollback(zone, failed);
         }
     }
 
     fn begin_rollback(&mut self, zone: ZoneIndex, failed: Failed) {
-        let run = &self.zones[zone.as_usize()];
-        let first = *run.order.front().expect("the failed write is first in the order");
+        let first = self.parts.first_write(zone).expect("the failed write is first in the order");
         assert_eq!(self.parts[first].first, failed.first, "all before the failed write are acknowledged");
-        let concerned = run.order.iter().map(|&key| &self.parts[key]);
-        let end = concerned.filter(|part| part.generation == failed.generation).map(|part| part.end).max();
+        let concerned = self.parts.writes(zone).filter(|part| part.generation == failed.generation);
+        let end = concerned.map(|part| part.end).max();
         let blocks = end.expect("the failed write is one of them") - failed.first;
         self.zones[zone.as_usize()].failed = Some(Failed { rolling_back: true, ..failed });
         let part = &mut self.parts[first];
@@ -186,9 +189,8 @@ impl Image {
     }
 
     fn end_rollback(&mut self, zone: ZoneIndex) {
-        let run = &mut self.zones[zone.as_usize()];
-        let failed = run.failed.take().expect("a zone in rollback has failed");
-        let first = *run.order.front().expect("the failed write is first in the order");
+        let failed = self.zones[zone.as_usize()].failed.take().expect("a zone in rollback has failed");
+        let first = self.parts.first_write(zone).expect("the failed write is first in the order");
         let cleared = !self.parts[first].failed;
         if self.zones[zone.as_usize()].generation == failed.generation {
             if !self.bug.has(SeededBug::KeptPointer) {
@@ -201,25 +203,8 @@ impl Image {
         } else {
             self.zones[zone.as_usize()].uncleared |= !cleared;
         }
-        for i in 0..self.zones[zone.as_usize()].parts.len() {
-            let part = &mut self.parts[self.zones[zone.as_usize()].parts[i]];
-            if part.generation == failed.generation && part.stage == Stage::Waiting {
-                part.end = part.end.min(failed.first).max(part.first);
-            }
-        }
-        let order = std::mem::take(&mut self.zones[zone.as_usize()].order);
-        for key in order {
-            let part = &mut self.parts[key];
-            if part.generation == failed.generation && part.stage != Stage::Waiting {
-                self.release(key);
-                self.retire(key, failed.status);
-                continue;
-            }
-            if part.generation == failed.generation {
-                part.doomed = true;
-                part.lacks_space |= failed.status == Status::CapacityExceeded;
-            }
-            self.zones[zone.as_usize()].order.push_back(key);
+        for key in self.parts.roll_back(zone, &failed) {
+            self.retire(key, failed.status);
         }
     }
 

@@ -14,7 +14,7 @@ use crate::limits::ZERO_CHUNK_BLOCKS;
 
 use super::Image;
 use super::commands::CommandRun;
-use super::part::{Part, Work};
+use super::parts::{Part, Work};
 
 /// Consecutive blocks of one zone.
 struct Piece {
@@ -119,7 +119,7 @@ impl Image {
             done += length;
         }
         if grant.filled {
-            self.releasing.push(last.expect("a write that fills a zone has blocks"));
+            self.parts.frees_resource(last.expect("a write that fills a zone has blocks"));
         }
         self.commands.end_part(command, Status::Success);
     }
@@ -171,7 +171,7 @@ impl Image {
                     self.deallocate_piece(command, zone, first, readable);
                 }
                 // Blocks that a reset has emptied are durably zeros once the reset is synced.
-                if end > readable && self.zones[zone.as_usize()].exclusive > 0 {
+                if end > readable && self.parts.has_management(zone) {
                     self.wait_for_management(command, zone);
                 }
                 done += end - first;

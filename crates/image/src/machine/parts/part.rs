@@ -10,42 +10,42 @@ use crate::format::entry::Entry;
 use crate::format::record::Kind;
 use crate::ranges::RangeSet;
 
-use super::commands::CommandRun;
-use super::intents::Intent;
+use crate::machine::commands::CommandRun;
+use crate::machine::intents::Intent;
 
 /// The work of a command in one zone.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(in crate::machine) struct Part {
     /// `None`: no command requested it, and none waits for it.
-    pub(super) command: Option<Key<CommandRun>>,
-    pub(super) zone: ZoneIndex,
+    pub(in crate::machine) command: Option<Key<CommandRun>>,
+    pub(in crate::machine) zone: ZoneIndex,
     /// The zone's generation when the command was accepted.
-    pub(super) generation: Generation,
+    pub(in crate::machine) generation: Generation,
     /// Blocks of the zone, from `first` up to `end`.
-    pub(super) first: u64,
-    pub(super) end: u64,
-    pub(super) work: Work,
-    pub(super) stage: Stage,
+    pub(in crate::machine) first: u64,
+    pub(in crate::machine) end: u64,
+    pub(in crate::machine) work: Work,
+    pub(in crate::machine) stage: Stage,
     /// Earlier parts that it waits for.
     pub(super) blockers: u32,
     /// Later parts that wait for it.
     pub(super) waiters: Vec<Key<Part>>,
     /// Outstanding file operations.
-    pub(super) out: u32,
+    pub(in crate::machine) out: u32,
     /// One of them failed.
-    pub(super) failed: bool,
+    pub(in crate::machine) failed: bool,
     /// One of them failed because the file system is full.
-    pub(super) lacks_space: bool,
+    pub(in crate::machine) lacks_space: bool,
     /// Space in the journal that is reserved for it.
-    pub(super) reserved_bytes: u64,
+    pub(in crate::machine) reserved_bytes: u64,
     /// It blocks no other part any more.
     pub(super) released: bool,
     /// An earlier part that it depends on has failed: it fails without being started.
-    pub(super) doomed: bool,
+    pub(in crate::machine) doomed: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum Work {
+pub(in crate::machine) enum Work {
     Read {
         /// Its first block, counted from the first one of the command.
         place: u64,
@@ -76,41 +76,41 @@ pub(super) enum Work {
 
 /// A management command to one zone.
 #[derive(Debug)]
-pub(super) struct Manage {
+pub(in crate::machine) struct Manage {
     /// Without a kind it only waits for earlier commands.
-    pub(super) kind: Option<Kind>,
-    pub(super) steps: &'static [Step],
-    pub(super) at: usize,
+    pub(in crate::machine) kind: Option<Kind>,
+    pub(in crate::machine) steps: &'static [Step],
+    pub(in crate::machine) at: usize,
     /// Fields of the record: see format/record.rs.
-    pub(super) pointer: u64,
-    pub(super) written: u64,
-    pub(super) zrwa: bool,
-    pub(super) extension: Box<[u8]>,
+    pub(in crate::machine) pointer: u64,
+    pub(in crate::machine) written: u64,
+    pub(in crate::machine) zrwa: bool,
+    pub(in crate::machine) extension: Box<[u8]>,
     /// No command requested it: the zone failed.
-    pub(super) degrades: bool,
-    pub(super) undo: Option<Box<Undo>>,
+    pub(in crate::machine) degrades: bool,
+    pub(in crate::machine) undo: Option<Box<Undo>>,
 }
 
 /// The state before a management command, until its record is synced.
 #[derive(Debug)]
-pub(super) struct Undo {
-    pub(super) snapshot: ZoneSnapshot,
+pub(in crate::machine) struct Undo {
+    pub(in crate::machine) snapshot: ZoneSnapshot,
     /// The zone's generation before the command was accepted.
-    pub(super) generation: Generation,
+    pub(in crate::machine) generation: Generation,
     /// The ledger before the record was added; absent until then.
-    pub(super) ledger: Option<LedgerUndo>,
+    pub(in crate::machine) ledger: Option<LedgerUndo>,
 }
 
 #[derive(Debug)]
-pub(super) struct LedgerUndo {
-    pub(super) entry: Entry,
-    pub(super) extension: Option<Box<[u8]>>,
-    pub(super) counters_added: Counters,
-    pub(super) on_file: u64,
+pub(in crate::machine) struct LedgerUndo {
+    pub(in crate::machine) entry: Entry,
+    pub(in crate::machine) extension: Option<Box<[u8]>>,
+    pub(in crate::machine) counters_added: Counters,
+    pub(in crate::machine) on_file: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::machine) enum Step {
     /// Punch holes in data and tags.
     Punch,
     /// Sync data and tags.
@@ -120,7 +120,7 @@ pub(super) enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(in crate::machine) enum Stage {
     /// Waits for earlier parts, or to be started.
     Waiting,
     /// Waits for the end of a checkpoint.
@@ -151,13 +151,13 @@ pub(super) enum Stage {
 
 impl Stage {
     /// Whether an overwrite waits for contents or tags on file.
-    pub(super) fn reads_blocks(self) -> bool {
+    pub(in crate::machine) fn reads_blocks(self) -> bool {
         matches!(self, Stage::Before | Stage::DataBefore | Stage::RepairRead)
     }
 }
 
 impl Part {
-    pub(super) fn new(
+    pub(in crate::machine) fn new(
         command: Option<Key<CommandRun>>,
         zone: ZoneIndex,
         generation: Generation,
@@ -185,16 +185,20 @@ impl Part {
     }
 
     /// The status of a failed write.
-    pub(super) fn failure(&self) -> Status {
+    pub(in crate::machine) fn failure(&self) -> Status {
         if self.lacks_space { Status::CapacityExceeded } else { Status::WriteFault }
     }
 
-    pub(super) fn blocks(&self) -> u64 {
+    pub(in crate::machine) fn blocks(&self) -> u64 {
         self.end - self.first
     }
 
-    pub(super) fn is_exclusive(&self) -> bool {
+    pub(in crate::machine) fn is_exclusive(&self) -> bool {
         matches!(self.work, Work::Manage(_))
+    }
+
+    pub(super) fn is_overwrite(&self) -> bool {
+        matches!(self.work, Work::Overwrite { .. } | Work::Zero { .. })
     }
 
     fn is_read(&self) -> bool {
@@ -212,7 +216,7 @@ impl Part {
     }
 
     /// Whether its outstanding file operations are syncs.
-    pub(super) fn is_syncing(&self) -> bool {
+    pub(in crate::machine) fn is_syncing(&self) -> bool {
         match &self.work {
             Work::Manage(manage) => self.stage == Stage::Files && manage.steps.get(manage.at) == Some(&Step::Sync),
             _ => self.stage == Stage::RepairSync,
@@ -220,7 +224,7 @@ impl Part {
     }
 
     /// Whether a checkpoint must wait for it because it may write to the journal.
-    pub(super) fn uses_journal(&self) -> bool {
+    pub(in crate::machine) fn uses_journal(&self) -> bool {
         match &self.work {
             Work::Overwrite { .. } => true,
             Work::Read { damage, .. } => damage.is_some(),
