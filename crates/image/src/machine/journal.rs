@@ -1,18 +1,20 @@
 //! The journal's writer: records are written in batches, with one write and one sync each.
+//!
+//! Operations, in their order: [`reserve`](Journal::reserve) space for a record that something will
+//! wait for, [`push`](Journal::push) records, [`begin_batch`](Journal::begin_batch),
+//! [`on_file`](Journal::on_file) for the result of each operation; then what waits for the batch
+//! continues, and [`mark`](Journal::mark) covers a synced one.
 
 use bytes::Bytes;
-use zonda_zoned::{Key, Status, ZoneIndex};
+use zonda_zoned::{Key, ZoneIndex};
 
-use crate::bugs::SeededBug;
+use crate::bugs::{Seeded, SeededBug};
 use crate::format::Generation;
 use crate::format::record::{self, Encoded, HEADER_BYTES, Kind, MARK_STRIDE, MARKS_BYTES, Place, Record};
-use crate::format::tag::TAG_BYTES;
 use crate::{FileOperation, ImageFile};
 
-use super::Image;
 use super::commands::CommandRun;
-use super::operations::Purpose;
-use super::parts::{Part, Work};
+use super::parts::Part;
 
 /// A record that waits to be written. See format/record.rs for what the fields mean.
 #[derive(Debug)]
@@ -28,35 +30,51 @@ pub(super) struct OwnRecord {
     pub(super) data: Bytes,
 }
 
-/// The journal since the checkpoint.
+/// Owns the journal since the checkpoint.
 #[derive(Debug)]
 pub(super) struct Journal {
+    uuid: [u8; 16],
+    capacity_bytes: u64,
+    bug: Seeded,
     epoch: u64,
     next_sequence: u64,
-    /// Checksum of the last record written, and of the last one of the batch in flight.
+    /// Checksum of the last record written.
     last_sum: u32,
-    batch_sum: u32,
     failed_batches: u32,
     /// Offset of the next batch.
     tail: u64,
     stage: Stage,
-    pending: Vec<OwnRecord>,
-    pending_bytes: u64,
+    pending: Pending,
+    batch: Batch,
     /// Records that were added since the checkpoint, those of batches that failed as well.
     added: u64,
-    /// Those that wait for pending records, and for the batch in flight.
-    pending_waiters: Vec<Waiter>,
-    batch_waiters: Vec<Waiter>,
-    /// Flushes that end when pending records are written, and when the batch in flight is.
-    pending_flushes: Vec<Key<CommandRun>>,
-    batch_flushes: Vec<Key<CommandRun>>,
     /// A record did not fit since this was last checked: the next checkpoint contains its change.
     has_left_out: bool,
-    batch_bytes: u64,
-    batch_records: u64,
     /// Bytes that the parts which have entered may still record.
-    reserved: u64,
+    reserved_bytes: u64,
+    /// The mark that was written last.
     mark: u64,
+}
+
+/// Records that no batch contains yet.
+#[derive(Debug, Default)]
+struct Pending {
+    records: Vec<OwnRecord>,
+    bytes: u64,
+    waiters: Vec<Waiter>,
+    /// Flushes that end when the records are written.
+    flushes: Vec<Key<CommandRun>>,
+}
+
+/// The batch in flight.
+#[derive(Debug, Default)]
+struct Batch {
+    records: u64,
+    bytes: u64,
+    /// Checksum of its last record.
+    sum: u32,
+    waiters: Vec<Waiter>,
+    flushes: Vec<Key<CommandRun>>,
 }
 
 /// What continues when a record is synced, or was not written.
@@ -80,6 +98,36 @@ enum Stage {
     VoidSyncing,
 }
 
+/// What follows when a file operation of the journal has ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// This operation.
+    Continues(FileOperation),
+    /// The batch is written, and synced if something waits for it.
+    Recorded {
+        waiters: Vec<Waiter>,
+        is_synced: bool,
+    },
+    /// The batch has failed. If it could not be invalidated, a recovery may find it until a
+    /// checkpoint has begun another epoch.
+    NotRecorded {
+        waiters: Vec<Waiter>,
+        is_void: bool,
+    },
+    Marked,
+}
+
+/// Where the notes of successful flushes are.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Notes {
+    /// On file: the flushes end.
+    OnFile(Vec<Key<CommandRun>>),
+    /// In the journal: it returns the flushes with the batch.
+    InBatch,
+    /// Some did not fit: the flushes end with the next checkpoint.
+    LeftOut(Vec<Key<CommandRun>>),
+}
+
 impl OwnRecord {
     /// A record that concerns no zone.
     pub(super) fn new(kind: Kind) -> OwnRecord {
@@ -95,50 +143,48 @@ impl OwnRecord {
         self.view().length() as u64
     }
 
-    fn view(&self) -> Record<'_> {
+    pub(super) fn view(&self) -> Record<'_> {
         let OwnRecord { kind, zone, generation, a, b, c, .. } = *self;
         Record { kind, zone, generation, a, b, c, payload: [&self.head, &self.data] }
     }
 }
 
 impl Journal {
-    pub(super) fn new(epoch: u64) -> Journal {
+    pub(super) fn new(epoch: u64, uuid: [u8; 16], capacity_bytes: u64, bug: Seeded) -> Journal {
         Journal {
+            uuid,
+            capacity_bytes,
+            bug,
             epoch,
             next_sequence: 1,
             last_sum: 0,
-            batch_sum: 0,
             failed_batches: 0,
             tail: MARKS_BYTES,
             stage: Stage::Idle,
-            pending: Vec::new(),
-            pending_bytes: 0,
+            pending: Pending::default(),
+            batch: Batch::default(),
             added: 0,
-            pending_waiters: Vec::new(),
-            batch_waiters: Vec::new(),
-            pending_flushes: Vec::new(),
-            batch_flushes: Vec::new(),
             has_left_out: false,
-            batch_bytes: 0,
-            batch_records: 0,
-            reserved: 0,
+            reserved_bytes: 0,
             mark: 0,
         }
     }
 
     /// Restarts the journal, behind another checkpoint.
     pub(super) fn restart(&mut self, epoch: u64) {
-        assert!(self.is_idle() && self.reserved == 0, "a checkpoint waits for the journal");
-        *self = Journal::new(epoch);
+        assert!(self.is_idle() && self.reserved_bytes == 0, "a checkpoint waits for the journal");
+        // Otherwise commands would never end.
+        assert!(self.batch.waiters.is_empty() && self.batch.flushes.is_empty(), "nothing waits for an idle journal");
+        *self = Journal::new(epoch, self.uuid, self.capacity_bytes, self.bug);
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.stage == Stage::Idle && self.pending.is_empty()
+        self.stage == Stage::Idle && self.pending.records.is_empty()
     }
 
-    /// Bytes written since the checkpoint.
-    pub(super) fn used_bytes(&self) -> u64 {
-        self.tail - MARKS_BYTES
+    /// Whether a checkpoint should begin before the journal is full.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.tail - MARKS_BYTES > (self.capacity_bytes - MARKS_BYTES) / 4 * 3
     }
 
     /// Records that were added since the checkpoint: an upper bound for the sequence of each.
@@ -146,102 +192,69 @@ impl Journal {
         self.added
     }
 
-    fn push(&mut self, record: OwnRecord) {
-        self.pending_bytes += record.length();
+    pub(super) fn has_space(&self, bytes: u64) -> bool {
+        let batch = if matches!(self.stage, Stage::Writing | Stage::Syncing) { self.batch.bytes } else { 0 };
+        self.tail + batch + self.pending.bytes + self.reserved_bytes + bytes <= self.capacity_bytes
+    }
+
+    /// Reserves space for a record that will be pushed.
+    pub(super) fn reserve(&mut self, bytes: u64) {
+        assert!(self.has_space(bytes), "space is reserved where there is some");
+        self.reserved_bytes += bytes;
+    }
+
+    /// Releases reserved space: its record is pushed now, or never.
+    pub(super) fn unreserve(&mut self, bytes: u64) {
+        self.reserved_bytes = self.reserved_bytes.checked_sub(bytes).expect("the space was reserved");
+    }
+
+    /// Adds a record to the next batch.
+    pub(super) fn push(&mut self, record: OwnRecord, waiter: Option<Waiter>) {
+        let bytes = record.length();
+        assert!(self.has_space(bytes), "a record of {bytes} bytes has space in the journal");
+        self.pending.bytes += bytes;
+        self.pending.waiters.extend(waiter);
+        self.pending.records.push(record);
         self.added += 1;
-        self.pending.push(record);
     }
 
-    fn has_space(&self, bytes: u64, journal_bytes: u64) -> bool {
-        let batch = if matches!(self.stage, Stage::Writing | Stage::Syncing) { self.batch_bytes } else { 0 };
-        self.tail + batch + self.pending_bytes + self.reserved + bytes <= journal_bytes
+    /// A record does not fit, and is left to the next checkpoint.
+    pub(super) fn leave_out(&mut self) {
+        self.has_left_out = true;
     }
-}
 
-impl Image {
-    /// Whether a part that may write to the journal may continue now. If not, it is held until the
-    /// next checkpoint.
-    pub(super) fn enter_journal(&mut self, key: Key<Part>) -> bool {
-        let needed = self.record_bytes(key);
-        if !self.journal_admits(needed) {
-            self.hold(key);
-            return false;
+    /// Flushes have succeeded, and their notes were pushed.
+    pub(super) fn await_notes(&mut self, flushes: Vec<Key<CommandRun>>) -> Notes {
+        if std::mem::take(&mut self.has_left_out) {
+            return Notes::LeftOut(flushes);
         }
-        self.journal.reserved += needed;
-        self.parts[key].reserved_bytes = needed;
-        self.checkpointing.users += 1;
-        true
-    }
-
-    /// Whether a record of so many bytes may be written now. If it does not fit, a checkpoint
-    /// begins.
-    pub(super) fn journal_admits(&mut self, bytes: u64) -> bool {
-        let has_space = self.journal.has_space(bytes, self.layout.journal_bytes);
-        if !has_space {
-            self.checkpointing.want();
+        if self.bug.has(SeededBug::EarlyFlush) {
+            return Notes::OnFile(flushes);
         }
-        has_space && self.checkpointing.admits()
-    }
-
-    /// Called when a part that entered has ended.
-    pub(super) fn leave_journal(&mut self, key: Key<Part>) {
-        self.journal.reserved -= std::mem::take(&mut self.parts[key].reserved_bytes);
-        self.checkpointing.users -= 1;
-    }
-
-    /// The longest record that a part may write.
-    fn record_bytes(&self, key: Key<Part>) -> u64 {
-        let payload = match &self.parts[key].work {
-            Work::Overwrite { data: Some(data), tags, .. } if self.layout.logs_contents => data.len() + tags.len(),
-            Work::Overwrite { data: Some(_), .. } | Work::Read { .. } => {
-                2 * TAG_BYTES * self.parts[key].blocks() as usize
-            }
-            Work::Manage(manage) => manage.extension.len(),
-            _ => 0,
-        };
-        (HEADER_BYTES + payload).next_multiple_of(8) as u64
-    }
-
-    /// Adds a record: to the ledger immediately, to the journal with the next batch. `waiter` is
-    /// notified of the sync, and has reserved space for it.
-    pub(super) fn push_record(&mut self, record: OwnRecord, waiter: Waiter) {
-        if let Waiter::Part(part) = waiter {
-            self.journal.reserved -= std::mem::take(&mut self.parts[part].reserved_bytes);
+        if !self.pending.records.is_empty() {
+            self.pending.flushes.extend(flushes);
+        } else if self.stage == Stage::Writing {
+            self.batch.flushes.extend(flushes);
+        } else {
+            return Notes::OnFile(flushes);
         }
-        self.journal.pending_waiters.push(waiter);
-        self.ledger.apply(&record.view());
-        self.journal.push(record);
+        Notes::InBatch
     }
 
-    /// Adds a record that nothing waits for. If it does not fit, it is left to the next checkpoint.
-    pub(super) fn push_note(&mut self, record: OwnRecord) {
-        self.ledger.apply(&record.view());
-        if !self.checkpointing.admits() || !self.journal.has_space(record.length(), self.layout.journal_bytes) {
-            self.journal.has_left_out = true;
-            self.checkpointing.want_for_unrecorded();
-            return;
+    /// The write of the next batch, if it can begin.
+    pub(super) fn begin_batch(&mut self) -> Option<FileOperation> {
+        if self.stage != Stage::Idle || self.pending.records.is_empty() {
+            return None;
         }
-        self.journal.push(record);
-    }
-
-    /// Submits the next batch.
-    pub(super) fn pump_journal(&mut self) {
-        let journal = &mut self.journal;
-        if journal.stage != Stage::Idle || journal.pending.is_empty() {
-            return;
-        }
-        let mut pieces = Vec::with_capacity(journal.pending.len());
-        journal.batch_records = journal.pending.len() as u64;
-        journal.batch_sum = journal.last_sum;
-        for (sequence, record) in (journal.next_sequence..).zip(journal.pending.drain(..)) {
-            let place = Place {
-                epoch: journal.epoch,
-                sequence,
-                previous: journal.batch_sum,
-                failed_batches: journal.failed_batches,
-            };
+        let Pending { records, bytes, waiters, flushes } = std::mem::take(&mut self.pending);
+        assert!(self.tail + bytes <= self.capacity_bytes, "a batch fits in the journal");
+        let mut pieces = Vec::with_capacity(records.len());
+        self.batch = Batch { records: records.len() as u64, bytes, sum: self.last_sum, waiters, flushes };
+        for (sequence, record) in (self.next_sequence..).zip(records) {
+            let (previous, failed_batches) = (self.batch.sum, self.failed_batches);
+            let place = Place { epoch: self.epoch, sequence, previous, failed_batches };
             let Encoded { head, padding, sum } = record.view().encode(place);
-            journal.batch_sum = sum;
+            self.batch.sum = sum;
             pieces.push(head);
             if !record.data.is_empty() {
                 pieces.push(record.data);
@@ -250,126 +263,150 @@ impl Image {
                 pieces.push(Bytes::from_static(&[0; 8][..padding]));
             }
         }
-        journal.batch_bytes = std::mem::take(&mut journal.pending_bytes);
-        journal.batch_waiters = std::mem::take(&mut journal.pending_waiters);
-        journal.batch_flushes = std::mem::take(&mut journal.pending_flushes);
-        journal.stage = Stage::Writing;
-        let offset = journal.tail;
-        assert!(offset + journal.batch_bytes <= self.layout.journal_bytes, "a batch fits in the journal");
-        self.operations.issue(Purpose::Journal, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
+        self.stage = Stage::Writing;
+        Some(FileOperation::Write { file: ImageFile::Journal, offset: self.tail, pieces })
     }
 
-    /// Ends successful flushes when their notes are on file, so that a kill does not lose them: in
-    /// the journal, or in the checkpoint that begins because the journal is full.
-    pub(super) fn end_flushes_when_noted(&mut self, commands: Vec<Key<CommandRun>>) {
-        let journal = &mut self.journal;
-        if std::mem::take(&mut journal.has_left_out) {
-            self.checkpointing.flushes.extend(commands);
-        } else if !journal.pending.is_empty() && !self.bug.has(SeededBug::EarlyFlush) {
-            journal.pending_flushes.extend(commands);
-        } else if journal.stage == Stage::Writing && !self.bug.has(SeededBug::EarlyFlush) {
-            journal.batch_flushes.extend(commands);
-        } else {
-            self.end_flushes(commands);
-        }
+    /// The flushes whose notes were in the write that ends now. They end whether it has succeeded
+    /// or not: the data that they have synced are on the media.
+    pub(super) fn end_noted_flushes(&mut self) -> Vec<Key<CommandRun>> {
+        if self.stage == Stage::Writing { std::mem::take(&mut self.batch.flushes) } else { Vec::new() }
     }
 
-    /// Ends flushes, whether their notes are on file or not: the data that they have synced are on
-    /// the media.
-    pub(super) fn end_flushes(&mut self, commands: Vec<Key<CommandRun>>) {
-        commands.into_iter().for_each(|command| self.commands.end_part(command, Status::Success));
-    }
-
-    pub(super) fn on_journal_file(&mut self, done: bool) {
-        if self.journal.stage == Stage::Writing {
-            let flushes = std::mem::take(&mut self.journal.batch_flushes);
-            self.end_flushes(flushes);
-        }
-        match self.journal.stage {
-            Stage::Writing if done && self.bug.has(SeededBug::UnsyncedRecord) => self.batch_is_written(),
-            Stage::Writing if done && !self.journal.batch_waiters.is_empty() => {
-                self.journal.stage = Stage::Syncing;
-                self.operations.issue(Purpose::Journal, FileOperation::Sync { file: ImageFile::Journal });
+    /// The operation in flight has ended.
+    pub(super) fn on_file(&mut self, done: bool) -> Progress {
+        let sync = FileOperation::Sync { file: ImageFile::Journal };
+        match self.stage {
+            Stage::Writing if done && self.bug.has(SeededBug::UnsyncedRecord) => self.batch_is_written(false),
+            Stage::Writing if done && !self.batch.waiters.is_empty() => {
+                self.stage = Stage::Syncing;
+                Progress::Continues(sync)
             }
-            Stage::Writing if done => self.batch_is_written(),
-            Stage::Syncing if done => {
-                self.batch_is_written();
-                self.mark_synced();
+            Stage::Writing if done => self.batch_is_written(false),
+            Stage::Syncing if done => self.batch_is_written(true),
+            Stage::Writing | Stage::Syncing if self.bug.has(SeededBug::KeptBatch) => self.batch_has_failed(true),
+            Stage::Writing | Stage::Syncing => Progress::Continues(self.void_batch()),
+            Stage::Marking => {
+                self.stage = Stage::Idle;
+                Progress::Marked
             }
-            Stage::Writing | Stage::Syncing => self.batch_has_failed(),
-            Stage::Marking => self.journal.stage = Stage::Idle,
             Stage::Voiding if done => {
-                self.journal.stage = Stage::VoidSyncing;
-                self.operations.issue(Purpose::Journal, FileOperation::Sync { file: ImageFile::Journal });
+                self.stage = Stage::VoidSyncing;
+                Progress::Continues(sync)
             }
-            Stage::Voiding | Stage::VoidSyncing => self.batch_is_void(done),
+            Stage::Voiding | Stage::VoidSyncing => self.batch_has_failed(done),
             Stage::Idle => panic!("the journal has no outstanding operation"),
         }
     }
 
-    fn batch_is_written(&mut self) {
-        let journal = &mut self.journal;
-        journal.tail += journal.batch_bytes;
-        journal.next_sequence += journal.batch_records;
-        journal.last_sum = journal.batch_sum;
-        journal.stage = Stage::Idle;
-        if journal.used_bytes() > (self.layout.journal_bytes - MARKS_BYTES) / 4 * 3 {
-            self.checkpointing.want();
-        }
-        for waiter in std::mem::take(&mut self.journal.batch_waiters) {
-            self.on_recorded(waiter, true);
-        }
+    fn batch_is_written(&mut self, is_synced: bool) -> Progress {
+        let Batch { records, bytes, sum, waiters, .. } = std::mem::take(&mut self.batch);
+        self.tail += bytes;
+        self.next_sequence += records;
+        self.last_sum = sum;
+        self.stage = Stage::Idle;
+        Progress::Recorded { waiters, is_synced }
     }
 
-    /// Writes a mark, which distinguishes a damaged synced record from the torn end of the journal.
-    fn mark_synced(&mut self) {
-        let journal = &mut self.journal;
-        journal.stage = Stage::Marking;
-        journal.mark = 1 - journal.mark;
-        let early = if self.bug.has(SeededBug::EarlyMark) { journal.pending.len() as u64 } else { 0 };
-        let mark = record::encode_mark(&self.spec.uuid, journal.epoch, journal.next_sequence - 1 + early);
-        let offset = journal.mark * MARK_STRIDE;
-        self.operations
-            .issue(Purpose::Journal, FileOperation::Write { file: ImageFile::Journal, offset, pieces: vec![mark] });
+    /// The write of a mark, which distinguishes a damaged synced record from the torn end of the
+    /// journal.
+    pub(super) fn mark(&mut self) -> FileOperation {
+        assert_eq!(self.stage, Stage::Idle, "a mark follows the sync that it covers");
+        self.stage = Stage::Marking;
+        self.mark = 1 - self.mark;
+        let early = if self.bug.has(SeededBug::EarlyMark) { self.pending.records.len() as u64 } else { 0 };
+        let mark = record::encode_mark(&self.uuid, self.epoch, self.next_sequence - 1 + early);
+        let offset = self.mark * MARK_STRIDE;
+        FileOperation::Write { file: ImageFile::Journal, offset, pieces: vec![mark] }
     }
 
-    fn batch_has_failed(&mut self) {
-        if self.bug.has(SeededBug::KeptBatch) {
-            self.journal.stage = Stage::Idle;
-            let waiters = std::mem::take(&mut self.journal.batch_waiters);
-            return waiters.into_iter().for_each(|waiter| self.on_recorded(waiter, false));
-        }
-        let offset = self.journal.tail;
-        self.journal.stage = Stage::Voiding;
+    /// The write that invalidates the failed batch.
+    fn void_batch(&mut self) -> FileOperation {
+        self.stage = Stage::Voiding;
         // Records that the failed batch left behind the next one must not be taken for its
         // continuation. Records have 24 bits for the number.
-        self.journal.failed_batches = self.journal.failed_batches.wrapping_add(1);
+        self.failed_batches = self.failed_batches.wrapping_add(1);
         let pieces = vec![Bytes::from_static(&[0; HEADER_BYTES])];
-        self.operations.issue(Purpose::Journal, FileOperation::Write { file: ImageFile::Journal, offset, pieces });
+        FileOperation::Write { file: ImageFile::Journal, offset: self.tail, pieces }
     }
 
-    /// Called when the failed batch is invalidated; if not, a recovery may find it until a
-    /// checkpoint has begun another epoch.
-    fn batch_is_void(&mut self, void: bool) {
-        self.journal.stage = Stage::Idle;
-        if !void {
-            self.checkpointing.want();
-        }
-        for waiter in std::mem::take(&mut self.journal.batch_waiters) {
-            self.on_recorded(waiter, false);
+    fn batch_has_failed(&mut self, is_void: bool) -> Progress {
+        self.stage = Stage::Idle;
+        Progress::NotRecorded { waiters: std::mem::take(&mut self.batch).waiters, is_void }
+    }
+
+    /// `reserved_bytes` is the space that all parts have reserved.
+    pub(super) fn check_invariants(&self, reserved_bytes: u64) {
+        assert_eq!(self.reserved_bytes, reserved_bytes, "space is reserved for parts");
+        assert!(self.has_space(0), "everything that may be recorded has space");
+        let pending = &self.pending;
+        assert_eq!(pending.bytes, pending.records.iter().map(OwnRecord::length).sum::<u64>(), "bytes of records");
+        let nothing_waits = pending.waiters.is_empty() && pending.flushes.is_empty();
+        assert!(nothing_waits || !pending.records.is_empty(), "what waits has a record to wait for");
+        let batch = &self.batch;
+        let is_in_flight = !matches!(self.stage, Stage::Idle | Stage::Marking);
+        assert_eq!(is_in_flight, batch.records > 0, "a batch has records: {:?}", self.stage);
+        assert!(is_in_flight || batch.waiters.is_empty(), "what waits for a batch continues when it ends");
+        assert!(self.stage == Stage::Writing || batch.flushes.is_empty(), "flushes end when their notes are written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn journal() -> Journal {
+        Journal::new(5, [7; 16], MARKS_BYTES + 1024, Seeded::NONE)
+    }
+
+    fn offset_of(operation: &FileOperation) -> u64 {
+        match operation {
+            FileOperation::Write { file: ImageFile::Journal, offset, .. } => *offset,
+            other => panic!("{other:?}"),
         }
     }
 
-    fn on_recorded(&mut self, waiter: Waiter, recorded: bool) {
-        let part = match waiter {
-            Waiter::Part(part) => part,
-            Waiter::Reservations => return self.on_reservations_recorded(recorded),
-        };
-        match self.parts[part].work {
-            Work::Overwrite { .. } => self.on_overwrite_recorded(part, recorded),
-            Work::Manage(_) => self.on_management_recorded(part, recorded),
-            Work::Read { .. } => self.on_damage_recorded(part, recorded),
-            _ => unreachable!("no other part writes records"),
+    #[test]
+    fn records_pushed_during_a_batch_are_in_the_next_one() {
+        let mut journal = journal();
+        journal.push(OwnRecord::new(Kind::Flush), None);
+        let first = journal.begin_batch().expect("a record is pending");
+        journal.push(OwnRecord::new(Kind::Flush), Some(Waiter::Reservations));
+        assert_eq!(journal.begin_batch(), None, "one batch at a time");
+        assert_eq!(journal.on_file(true), Progress::Recorded { waiters: Vec::new(), is_synced: false });
+        let second = journal.begin_batch().expect("a record is pending");
+        assert_eq!((offset_of(&first), offset_of(&second)), (MARKS_BYTES, MARKS_BYTES + HEADER_BYTES as u64));
+        journal.check_invariants(0);
+        assert_eq!(journal.on_file(true), Progress::Continues(FileOperation::Sync { file: ImageFile::Journal }));
+        let waiters = vec![Waiter::Reservations];
+        assert_eq!(journal.on_file(true), Progress::Recorded { waiters, is_synced: true });
+        assert_eq!(offset_of(&journal.mark()), MARK_STRIDE);
+        assert_eq!((journal.on_file(true), journal.is_idle()), (Progress::Marked, true));
+    }
+
+    #[test]
+    fn what_waits_for_a_failed_batch_is_notified_once_the_batch_is_void() {
+        for is_void in [true, false] {
+            let mut journal = journal();
+            journal.push(OwnRecord::new(Kind::Reservations), Some(Waiter::Reservations));
+            let write = journal.begin_batch().expect("a record is pending");
+            let Progress::Continues(void) = journal.on_file(false) else { panic!("it is invalidated") };
+            assert_eq!(offset_of(&void), offset_of(&write));
+            journal.check_invariants(0);
+            assert_eq!(journal.on_file(true), Progress::Continues(FileOperation::Sync { file: ImageFile::Journal }));
+            let waiters = vec![Waiter::Reservations];
+            assert_eq!(journal.on_file(is_void), Progress::NotRecorded { waiters, is_void });
+            journal.check_invariants(0);
         }
+    }
+
+    #[test]
+    fn reserved_space_is_not_given_to_other_records() {
+        let mut journal = journal();
+        journal.reserve(1000);
+        assert!(journal.has_space(24) && !journal.has_space(25));
+        journal.check_invariants(1000);
+        journal.unreserve(1000);
+        assert!(journal.has_space(1024));
     }
 }

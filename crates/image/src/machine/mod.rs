@@ -26,6 +26,7 @@ mod operations;
 mod overwrite;
 mod parts;
 mod read;
+mod recording;
 mod reservations;
 mod sequential;
 mod submit;
@@ -145,7 +146,7 @@ impl Image {
             builder: Builder::new(&spec.geometry),
             written_blocks: counters.host_written_blocks,
             padding_blocks: counters.padding_blocks,
-            journal: Journal::new(sequence),
+            journal: Journal::new(sequence, spec.uuid, layout.journal_bytes, bug),
             spec,
             layout,
             codec,
