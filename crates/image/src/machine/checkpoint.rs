@@ -18,7 +18,6 @@ use crate::{FileError, FileOperation, ImageFile};
 
 use super::Image;
 use super::commands::CommandRun;
-use super::intents::Intents;
 use super::operations::Purpose;
 use super::parts::{Part, Stage, Work};
 
@@ -220,7 +219,7 @@ impl Image {
         let (flushes, sequence) = (std::mem::take(&mut checkpointing.flushes), checkpointing.sequence);
         self.journal.restart(sequence);
         self.end_flushes(flushes);
-        self.intents = Intents::default();
+        self.intents.restart();
         self.parts.start_again(held);
         self.record_reservations();
         self.begin_waiting_flushes();

@@ -34,6 +34,7 @@ impl Image {
         let held = self.parts.iter().filter(|(_, part)| part.stage == Stage::Held).count();
         assert_eq!(held, self.checkpointing.holds(), "parts held for a checkpoint");
         self.journal.check_invariants(self.parts.iter().map(|(_, part)| part.reserved_bytes).sum());
+        self.intents.check_invariants();
         self.commands.check_invariants(self.parts.iter().filter_map(|(_, part)| part.command));
     }
 }

@@ -18,6 +18,7 @@ mod checkpoint;
 mod commands;
 mod dispatch;
 mod flush;
+mod in_place;
 mod intents;
 mod invariants;
 mod journal;
@@ -158,7 +159,7 @@ impl Image {
             operations: Operations::default(),
             flush,
             checkpointing: Checkpointing::new(sequence),
-            intents: Intents::default(),
+            intents: Intents::new(bug),
             reservations_change: ReservationsChange::default(),
             bug,
             zone_effects: Vec::new(),
