@@ -34,10 +34,10 @@ pub(super) struct Checkpointing {
     /// The copy that the next checkpoint writes first: the other one is synced.
     first_slot: u64,
     /// Parts that may write to the journal, and that a checkpoint waits for.
-    pub(super) users: u32,
+    users: u32,
     held: VecDeque<Key<Part>>,
     /// Flushes whose notes this checkpoint or the next one contains.
-    pub(super) flushes: Vec<Key<CommandRun>>,
+    flushes: Vec<Key<CommandRun>>,
     closing: bool,
     closed: Option<Result<(), FileError>>,
     copy: Bytes,
@@ -89,6 +89,21 @@ impl Checkpointing {
     /// Whether records may be written now.
     pub(super) fn admits(&self) -> bool {
         self.state == State::Idle && !self.blocked
+    }
+
+    /// Something that may write to the journal begins: a checkpoint waits for its end.
+    pub(super) fn enter(&mut self) {
+        assert!(self.admits(), "no record is written during a checkpoint");
+        self.users += 1;
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.users = self.users.checked_sub(1).expect("what leaves has entered");
+    }
+
+    /// The notes of these flushes are in the next checkpoint, or the current one: they end with it.
+    pub(super) fn await_flushes(&mut self, commands: Vec<Key<CommandRun>>) {
+        self.flushes.extend(commands);
     }
 
     pub(super) fn is_idle(&self) -> bool {

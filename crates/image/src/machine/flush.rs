@@ -1,39 +1,39 @@
-//! Flush: data and tags are synced; then the journal records, without a sync, up to where each zone
-//! is on the media.
+//! Rounds of flushes: commands that arrive during a round wait for the next one.
+//!
+//! Operations, in their order: [`join`](FlushRound::join) for each command; the pointers of
+//! [`take_dirty_zones`](FlushRound::take_dirty_zones) are noted, and [`begin`](FlushRound::begin)
+//! starts the round; [`on_sync`](FlushRound::on_sync) for data and for tags; then
+//! [`fail`](FlushRound::fail), or the records of [`take_persisted`](FlushRound::take_persisted),
+//! [`take_pointers`](FlushRound::take_pointers) and [`take_counts`](FlushRound::take_counts).
 
-use zonda_zoned::{CommandId, Key, Outcome, Status, ZoneIndex};
+use zonda_zoned::{Key, ZoneIndex};
 
-use crate::bugs::SeededBug;
-use crate::format::record::{FlushedPointer, Kind, POINTER_BYTES};
-use crate::{FileOperation, ImageFile};
+use crate::bugs::{Seeded, SeededBug};
+use crate::format::record::FlushedPointer;
 
-use super::Image;
 use super::commands::CommandRun;
-use super::journal::OwnRecord;
-use super::operations::Purpose;
-use super::parts::{Part, Stage, Work};
 
-/// Pointers in one flush record.
-const POINTERS_MAX: usize = 56;
-
-/// Flushes run in rounds: commands that arrive during a round wait for the next one.
-#[derive(Debug, Default)]
+/// Owns the flushes, and what they have to record.
+#[derive(Debug)]
 pub(super) struct FlushRound {
+    bug: Seeded,
     /// Commands for the next round, and those of the current one.
     waiting: Vec<Key<CommandRun>>,
     current: Vec<Key<CommandRun>>,
-    running: bool,
-    out: u8,
+    /// Syncs of the current round that have not ended; 0: no round.
+    syncs_out: u8,
     failed: bool,
     /// A command was acknowledged since the last round began.
     dirty: bool,
-    pub(super) dirty_zones: Vec<ZoneIndex>,
+    zones: Vec<ZoneFlush>,
+    /// Zones whose pointers the next round notes.
+    dirty_zones: Vec<ZoneIndex>,
     pointers: Vec<FlushedPointer>,
     /// Zones with a ZRWA in which this round persists blocks.
     persisting_zones: Vec<ZoneIndex>,
     /// Blocks written in conventional zones and ZRWAs that no record has counted; of these, the
     /// ones that this round counts.
-    pub(super) overwritten_blocks: u64,
+    overwritten_blocks: u64,
     overwritten_counted: u64,
     /// Blocks read that a record has counted; the count at the start of this round.
     read_noted: u64,
@@ -42,7 +42,54 @@ pub(super) struct FlushRound {
     broken: bool,
 }
 
+/// The state of a zone between rounds.
+#[derive(Clone, Copy, Debug, Default)]
+struct ZoneFlush {
+    /// It is in the list of zones that the next round checks.
+    is_dirty: bool,
+    /// In a ZRWA: blocks below it will be persisted if the current round succeeds
+    /// ([`Entry::persisted`](crate::format::entry::Entry)).
+    persisting: u64,
+}
+
+/// What a flush waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// A round.
+    Round,
+    /// At most the note of the last round: everything is on the media.
+    Note,
+}
+
+/// Blocks that a round counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) overwritten: u64,
+    pub(super) read: u64,
+}
+
 impl FlushRound {
+    /// Hosts have read so many blocks since the drive was created.
+    pub(super) fn new(zones: usize, read_blocks: u64, bug: Seeded) -> FlushRound {
+        FlushRound {
+            bug,
+            waiting: Vec::new(),
+            current: Vec::new(),
+            syncs_out: 0,
+            failed: false,
+            dirty: false,
+            zones: vec![ZoneFlush::default(); zones],
+            dirty_zones: Vec::new(),
+            pointers: Vec::new(),
+            persisting_zones: Vec::new(),
+            overwritten_blocks: 0,
+            overwritten_counted: 0,
+            read_noted: read_blocks,
+            read_counted: read_blocks,
+            broken: false,
+        }
+    }
+
     /// Whether a command was acknowledged that the last round does not cover.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty
@@ -50,6 +97,19 @@ impl FlushRound {
 
     pub(super) fn media_is_dirty(&mut self) {
         self.dirty = true;
+    }
+
+    /// Writes of a zone were acknowledged, or not noted: the next round checks its pointers.
+    pub(super) fn note_dirty(&mut self, zone: ZoneIndex) {
+        self.dirty = true;
+        self.check_again(zone);
+    }
+
+    /// The next round checks the pointers of a zone, if there is one.
+    pub(super) fn check_again(&mut self, zone: ZoneIndex) {
+        if !std::mem::replace(&mut self.zones[zone.as_usize()].is_dirty, true) {
+            self.dirty_zones.push(zone);
+        }
     }
 
     pub(super) fn sync_failed(&mut self) {
@@ -62,7 +122,16 @@ impl FlushRound {
     }
 
     pub(super) fn is_running(&self) -> bool {
-        self.running
+        self.syncs_out > 0
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Blocks of conventional zones and ZRWAs were written.
+    pub(super) fn count_overwritten(&mut self, blocks: u64) {
+        self.overwritten_blocks += blocks;
     }
 
     /// Sets the number of counted reads to at most `blocks`.
@@ -70,177 +139,166 @@ impl FlushRound {
         (self.read_noted, self.read_counted) = (self.read_noted.min(blocks), self.read_counted.min(blocks));
     }
 
-    pub(super) fn note_reads_up_to(&mut self, blocks: u64) {
-        (self.read_noted, self.read_counted) = (blocks, blocks);
+    /// Adds a flush to the round that will cover everything acknowledged before it.
+    pub(super) fn join(&mut self, command: Key<CommandRun>) -> Joined {
+        match (self.dirty, self.is_running()) {
+            (false, false) => return Joined::Note,
+            // The current round covers everything that was acknowledged.
+            (false, true) => self.current.push(command),
+            (true, _) => self.waiting.push(command),
+        }
+        Joined::Round
+    }
+
+    /// The zones whose pointers are to be noted before the next round begins.
+    pub(super) fn take_dirty_zones(&mut self) -> Vec<ZoneIndex> {
+        assert!(!self.is_running() && self.pointers.is_empty(), "one round at a time");
+        let zones = std::mem::take(&mut self.dirty_zones);
+        for zone in &zones {
+            self.zones[zone.as_usize()].is_dirty = false;
+        }
+        zones
+    }
+
+    /// The next round records this pointer if it succeeds.
+    pub(super) fn note_pointer(&mut self, pointer: FlushedPointer) {
+        self.pointers.push(pointer);
+    }
+
+    /// The next round persists the blocks of a ZRWA below `end` if it succeeds.
+    pub(super) fn persist(&mut self, zone: ZoneIndex, end: u64) {
+        self.zones[zone.as_usize()].persisting = end;
+        self.persisting_zones.push(zone);
+    }
+
+    /// Below it the current round persists the blocks of a zone; 0 for none.
+    #[inline]
+    pub(super) fn persisting(&self, zone: ZoneIndex) -> u64 {
+        self.zones[zone.as_usize()].persisting
+    }
+
+    /// Begins a round of two syncs. Hosts have read so many blocks.
+    pub(super) fn begin(&mut self, read_blocks: u64) {
+        assert!(!self.is_running(), "one round at a time");
+        self.current.append(&mut self.waiting);
+        (self.syncs_out, self.failed, self.dirty) = (2, false, false);
+        self.overwritten_counted = self.overwritten_blocks;
+        self.read_counted = read_blocks;
+    }
+
+    /// A sync of the round has ended. Returns whether the round has succeeded, if it was the last
+    /// one.
+    pub(super) fn on_sync(&mut self, done: bool) -> Option<bool> {
+        self.failed |= !done;
+        self.broken |= !done && !self.bug.has(SeededBug::ForgottenFailure);
+        self.syncs_out = self.syncs_out.checked_sub(1).expect("a round has two syncs");
+        (self.syncs_out == 0).then_some(!self.broken && !self.failed)
+    }
+
+    /// The round has failed: the next one notes the same zones.
+    pub(super) fn fail(&mut self) {
+        for zone in std::mem::take(&mut self.persisting_zones) {
+            self.zones[zone.as_usize()].persisting = 0;
+            self.note_dirty(zone);
+        }
+        for pointer in std::mem::take(&mut self.pointers) {
+            self.note_dirty(pointer.zone);
+        }
+    }
+
+    /// The zones in which the round has persisted blocks, and up to where.
+    pub(super) fn take_persisted(&mut self) -> Vec<(ZoneIndex, u64)> {
+        let zones = std::mem::take(&mut self.persisting_zones).into_iter();
+        zones.map(|zone| (zone, std::mem::take(&mut self.zones[zone.as_usize()].persisting))).collect()
+    }
+
+    /// The pointers that the round has made durable.
+    pub(super) fn take_pointers(&mut self) -> Vec<FlushedPointer> {
+        std::mem::take(&mut self.pointers)
+    }
+
+    /// The blocks that the record of the round counts.
+    pub(super) fn take_counts(&mut self) -> Counts {
+        let counts = Counts {
+            overwritten: std::mem::take(&mut self.overwritten_counted),
+            read: self.read_counted - self.read_noted,
+        };
+        self.overwritten_blocks -= counts.overwritten;
+        self.read_noted = self.read_counted;
+        counts
+    }
+
+    /// The commands of the round, which end with it.
+    pub(super) fn take_commands(&mut self) -> Vec<Key<CommandRun>> {
+        std::mem::take(&mut self.current)
+    }
+
+    pub(super) fn check_invariants(&self) {
+        // A command of no round would never end.
+        assert!(self.current.is_empty() || self.is_running(), "the commands of a round end with it");
+        let is_recorded = self.pointers.is_empty() && self.persisting_zones.is_empty();
+        assert!(is_recorded || self.is_running(), "what a round has synced is recorded when it ends");
+        let persisting = self.zones.iter().filter(|zone| zone.persisting > 0).count();
+        assert_eq!(persisting, self.persisting_zones.len(), "zones in which blocks are being persisted");
+        let dirty = self.zones.iter().filter(|zone| zone.is_dirty).count();
+        assert_eq!(dirty, self.dirty_zones.len(), "zones that the next round checks");
+        assert!(self.overwritten_counted <= self.overwritten_blocks, "a round counts blocks that were written");
+        assert!(self.read_noted <= self.read_counted, "reads are counted once");
     }
 }
 
-impl Image {
-    pub(super) fn take_flush(&mut self, id: CommandId) {
-        if self.flush.broken {
-            self.commands.refuse(id, Status::WriteFault);
-            return;
-        }
-        let command = self.commands.begin(id, Outcome::None);
-        if !self.flush.dirty && !self.flush.running {
-            // The note of the last one may be in flight.
-            self.end_flushes_when_noted(vec![command]);
-            return;
-        }
-        // The current round covers everything that was acknowledged.
-        if !self.flush.dirty {
-            self.flush.current.push(command);
-            return;
-        }
-        self.flush.waiting.push(command);
-        self.begin_waiting_flushes();
+#[cfg(test)]
+mod tests {
+    use zonda_zoned::{CommandId, Outcome};
+
+    use super::*;
+    use crate::format::Generation;
+    use crate::machine::commands::Commands;
+
+    const ZONE: ZoneIndex = ZoneIndex(1);
+
+    fn flushes() -> (FlushRound, [Key<CommandRun>; 3]) {
+        let mut commands = Commands::new(512, 0, 0);
+        let keys = [1, 2, 3].map(|id| commands.begin(CommandId(id), Outcome::None));
+        (FlushRound::new(3, 10, Seeded::NONE), keys)
     }
 
-    /// Begins a round if commands wait for one, unless a checkpoint will begin one.
-    pub(super) fn begin_waiting_flushes(&mut self) {
-        if !self.flush.waiting.is_empty() && !self.flush.running && self.checkpointing.is_idle() {
-            self.begin_round();
-        }
+    #[test]
+    fn a_flush_joins_the_round_that_covers_all_acknowledged_writes() {
+        let (mut round, [first, second, third]) = flushes();
+        assert_eq!(round.join(first), Joined::Note, "there is nothing to flush");
+        round.note_dirty(ZONE);
+        assert_eq!(round.join(first), Joined::Round);
+        assert_eq!(round.take_dirty_zones(), [ZONE]);
+        round.begin(10);
+        assert_eq!(round.join(second), Joined::Round);
+        round.note_dirty(ZONE);
+        assert_eq!(round.join(third), Joined::Round);
+        assert_eq!((round.on_sync(true), round.on_sync(true)), (None, Some(true)));
+        assert_eq!(round.take_commands(), [first, second], "the third covers a later write");
+        assert!(round.has_waiting());
+        round.check_invariants();
     }
 
-    pub(super) fn begin_round(&mut self) {
-        self.note_pointers();
-        self.carry_intents();
-        let flush = &mut self.flush;
-        flush.current.append(&mut flush.waiting);
-        (flush.running, flush.failed, flush.dirty, flush.out) = (true, false, false, 2);
-        flush.overwritten_counted = flush.overwritten_blocks;
-        flush.read_counted = self.commands.read_blocks();
-        self.operations.issue(Purpose::Flush, FileOperation::Sync { file: ImageFile::Data });
-        let file = if self.bug.has(SeededBug::HalfFlush) { ImageFile::Data } else { ImageFile::Tags };
-        self.operations.issue(Purpose::Flush, FileOperation::Sync { file });
+    #[test]
+    fn a_failed_round_leaves_its_zones_and_counts_to_the_next_one_which_fails_too() {
+        let (mut round, [first, ..]) = flushes();
+        round.note_dirty(ZONE);
+        round.count_overwritten(3);
+        round.join(first);
+        for _ in 0..2 {
+            assert_eq!(round.take_dirty_zones(), [ZONE]);
+            round.note_pointer(FlushedPointer { zone: ZONE, generation: Generation(0), pointer: 4 });
+            round.persist(ZONE, 4);
+            round.begin(15);
+            assert_eq!(round.persisting(ZONE), 4);
+            assert_eq!((round.on_sync(false), round.on_sync(true)), (None, Some(false)));
+            round.fail();
+            round.take_commands();
+            round.check_invariants();
+            assert_eq!(round.persisting(ZONE), 0);
+        }
+        assert!(round.is_dirty() && round.is_broken());
+        assert_eq!(round.take_counts(), Counts { overwritten: 3, read: 5 });
     }
-
-    /// Notes up to where each zone is acknowledged, and so will be on the media.
-    fn note_pointers(&mut self) {
-        self.flush.pointers.clear();
-        for zone in std::mem::take(&mut self.flush.dirty_zones) {
-            let persisted = self.persisted_by_flush(zone);
-            let run = &mut self.zones[zone.as_usize()];
-            let entry = &self.ledger.entries[zone.as_usize()];
-            if persisted > entry.persisted {
-                run.persisting = persisted;
-                self.flush.persisting_zones.push(zone);
-            }
-            run.dirty = false;
-            if self.layout.is_conventional(zone) {
-                continue;
-            }
-            let pointer = if run.generation == entry.generation && !entry.had_zrwa {
-                run.on_file
-            } else if run.generation == entry.generation && !self.parts.has_any(zone) {
-                self.table.zone(zone).write_pointer_blocks.0
-            } else {
-                // In a ZRWA writes in flight may be before the write pointer, and a reset may yet
-                // fail: the next round checks again.
-                run.dirty = true;
-                self.flush.dirty_zones.push(zone);
-                continue;
-            };
-            if pointer > entry.durable {
-                self.flush.pointers.push(FlushedPointer { zone, generation: entry.generation, pointer });
-            }
-        }
-    }
-
-    /// Up to where a ZRWA is acknowledged, and so will be on the media. 0: nothing to persist.
-    fn persisted_by_flush(&self, zone: ZoneIndex) -> u64 {
-        let (run, entry) = (&self.zones[zone.as_usize()], &self.ledger.entries[zone.as_usize()]);
-        if !entry.has_zrwa || run.generation != entry.generation {
-            return 0;
-        }
-        let written = self.table.zone(zone).written_blocks.0;
-        // Overwrites that have not begun will record an intent, or their contents, when they do.
-        let has_begun = |part: &&Part| !matches!(part.stage, Stage::Waiting | Stage::Held);
-        let overwrites = self.parts.of_zone(zone).filter(|part| matches!(part.work, Work::Overwrite { .. }));
-        let first = overwrites.filter(has_begun).map(|part| part.first).min();
-        first.map_or(written, |first| written.min(first))
-    }
-
-    pub(super) fn on_flush_file(&mut self, done: bool) {
-        self.flush.failed |= !done;
-        self.flush.broken |= !done && !self.bug.has(SeededBug::ForgottenFailure);
-        self.flush.out -= 1;
-        if self.flush.out > 0 {
-            return;
-        }
-        self.flush.running = false;
-        let failed = self.flush.broken || self.flush.failed;
-        let persisting = std::mem::take(&mut self.flush.persisting_zones);
-        if failed {
-            for &zone in &persisting {
-                self.zones[zone.as_usize()].persisting = 0;
-                self.note_dirty(zone);
-            }
-            let zones: Vec<ZoneIndex> = self.flush.pointers.drain(..).map(|pointer| pointer.zone).collect();
-            zones.into_iter().for_each(|zone| self.note_dirty(zone));
-        } else {
-            self.record_persisted(persisting);
-            self.record_flush();
-        }
-        let commands = std::mem::take(&mut self.flush.current);
-        if failed {
-            commands.into_iter().for_each(|command| self.commands.end_part(command, Status::WriteFault));
-        } else {
-            self.end_flushes_when_noted(commands);
-        }
-        self.on_round_ended(!failed);
-        self.begin_waiting_flushes();
-    }
-
-    fn record_persisted(&mut self, zones: Vec<ZoneIndex>) {
-        for zone in zones {
-            let run = &mut self.zones[zone.as_usize()];
-            let mut record = OwnRecord::of_zone(Kind::Persisted, zone, run.generation);
-            record.a = std::mem::take(&mut run.persisting);
-            self.push_note(record);
-        }
-    }
-
-    fn record_flush(&mut self) {
-        let pointers = std::mem::take(&mut self.flush.pointers);
-        let mut chunks = pointers.chunks(POINTERS_MAX).peekable();
-        while let Some(chunk) = chunks.next() {
-            if chunks.peek().is_some() {
-                let mut record = OwnRecord::new(Kind::Flush);
-                record.c = u64::MAX;
-                record.head = encode_pointers(chunk);
-                self.push_note(record);
-            } else {
-                self.record_round(chunk);
-            }
-        }
-        if pointers.is_empty() {
-            self.record_round(&[]);
-        }
-        self.flush.pointers = pointers;
-        self.flush.pointers.clear();
-    }
-
-    /// Writes the last record of a round: the counters, and which intents have ended.
-    fn record_round(&mut self, pointers: &[FlushedPointer]) {
-        let flush = &mut self.flush;
-        let mut record = OwnRecord::new(Kind::Flush);
-        record.a = std::mem::take(&mut flush.overwritten_counted);
-        flush.overwritten_blocks -= record.a;
-        record.b = flush.read_counted - flush.read_noted;
-        flush.read_noted = flush.read_counted;
-        record.head = encode_pointers(pointers);
-        let intents_left = self.end_intents(record.length());
-        record.c = intents_left.unwrap_or(u64::MAX);
-        if intents_left.is_some() || record.a > 0 || record.b > 0 || !pointers.is_empty() {
-            self.push_note(record);
-        }
-    }
-}
-
-fn encode_pointers(pointers: &[FlushedPointer]) -> bytes::Bytes {
-    let mut bytes = Vec::with_capacity(pointers.len() * POINTER_BYTES);
-    pointers.iter().for_each(|pointer| pointer.encode(&mut bytes));
-    bytes.into()
 }

@@ -37,7 +37,7 @@ impl Image {
         let end = if self.layout.is_conventional(zone) {
             end
         } else {
-            let persisted = self.ledger.entries[zone.as_usize()].persisted.max(self.zones[zone.as_usize()].persisting);
+            let persisted = self.ledger.entries[zone.as_usize()].persisted.max(self.flush.persisting(zone));
             end.min(persisted).max(first)
         };
         self.lba(zone, first)..self.lba(zone, end)

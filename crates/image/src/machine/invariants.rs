@@ -35,6 +35,7 @@ impl Image {
         assert_eq!(held, self.checkpointing.holds(), "parts held for a checkpoint");
         self.journal.check_invariants(self.parts.iter().map(|(_, part)| part.reserved_bytes).sum());
         self.intents.check_invariants();
+        self.flush.check_invariants();
         self.commands.check_invariants(self.parts.iter().filter_map(|(_, part)| part.command));
     }
 }

@@ -1,23 +1,40 @@
 //! The running drive: commands in, file operations out.
 //!
+//! State has owners, each with private fields, operations and invariants:
+//!
 //! ```text
-//! submit.rs     a command takes effect on the zone table and is split into parts, one per zone
-//! order.rs      parts that touch the same blocks are processed in the order of submission
-//! sequential.rs writes at a write pointer: acknowledged in order; rollback of failed ones
-//! overwrite.rs  writes in conventional zones and ZRWAs: journaled contents, repair of failed ones
-//! intents.rs    journal records for blocks that are being written in place
-//! read.rs       every block is verified against its tag
-//! manage.rs     resets and the like: a record, synced, before the acknowledgement
-//! journal.rs    records in batches, one write and one sync for each
-//! flush.rs      sync data and tags, then note the write pointers
-//! reservations.rs  saved reservations of hosts
-//! checkpoint.rs the complete ledger is written, so that the journal can restart
+//! commands.rs      outstanding commands, data of reads, completions
+//! parts/           the work of a command in one zone, and which parts wait for which
+//! operations.rs    file operations in flight
+//! journal.rs       records in batches, one write and one sync for each
+//! intents/         journal records for blocks that are being written in place
+//! flush.rs         rounds of flushes, and what each of them records
 //! ```
+//!
+//! Where an event concerns several owners, the drive routes it:
+//!
+//! ```text
+//! submit.rs        a command takes effect on the zone table and is split into parts, one per zone
+//! dispatch.rs      parts that are ready start, and continue when their file operations end
+//! sequential.rs    writes at a write pointer: acknowledged in order; rollback of failed ones
+//! overwrite.rs     writes in conventional zones and ZRWAs: journaled contents, repair of failed ones
+//! in_place.rs      overwrites in place, with their intents; damage found by reads
+//! read.rs          every block is verified against its tag
+//! manage.rs        resets and the like: a record, synced, before the acknowledgement
+//! recording.rs     records of parts, and what continues when they are written
+//! flushing.rs      sync data and tags, then note the write pointers
+//! reservations.rs  saved reservations of hosts
+//! checkpoint.rs    the complete ledger is written, so that the journal can restart
+//! ```
+//!
+//! The zone table, the ledger and the state of zones ([`ZoneRun`]) belong to the drive itself: a
+//! command of management, a rollback and a flush each change or compare all three.
 
 mod checkpoint;
 mod commands;
 mod dispatch;
 mod flush;
+mod flushing;
 mod in_place;
 mod intents;
 mod invariants;
@@ -97,16 +114,11 @@ struct ZoneRun {
     generation: Generation,
     /// It has, or has had since it was last reset, a ZRWA; after the commands accepted so far.
     had_zrwa: bool,
-    /// In a ZRWA: blocks below it will be persisted if the current flush succeeds
-    /// ([`Entry::persisted`](crate::format::entry::Entry)).
-    persisting: u64,
     /// The first failed write, until it is rolled back.
     failed: Option<sequential::Failed>,
     /// Tags of a failed write could not be cleared; a later reset makes them tags of an earlier
     /// generation.
     uncleared: bool,
-    /// It is in the list of zones that the next flush checks.
-    dirty: bool,
 }
 
 /// The initial state of a machine.
@@ -131,8 +143,6 @@ impl Image {
     pub(crate) fn start(start: Start) -> Image {
         let Start { spec, layout, codec, ledger, table, sequence, bug } = start;
         let counters = ledger.counters;
-        let mut flush = FlushRound::default();
-        flush.note_reads_up_to(counters.host_read_blocks);
         let zones = ledger
             .entries
             .iter()
@@ -157,7 +167,7 @@ impl Image {
             commands: Commands::new(layout.block_bytes as usize, codec.metadata_bytes(), counters.host_read_blocks),
             parts: Parts::new(layout.zones as usize),
             operations: Operations::default(),
-            flush,
+            flush: FlushRound::new(layout.zones as usize, counters.host_read_blocks, bug),
             checkpointing: Checkpointing::new(sequence),
             intents: Intents::new(bug),
             reservations_change: ReservationsChange::default(),

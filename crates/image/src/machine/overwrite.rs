@@ -5,7 +5,7 @@
 //!
 //! - Blocks of at most a page without metadata: the page alone is old or new. Before the first
 //!   overwrite of a block since the last flush, an intent with its tags before and after is written
-//!   to the journal and synced: see intents.rs. In a ZRWA only blocks that were flushed need one:
+//!   to the journal and synced: see `intents`. In a ZRWA only blocks that were flushed need one:
 //!   the others are known to be uncertain.
 //! - Otherwise contents and tags of the blocks are journaled first, and synced; a recovery rewrites
 //!   them. The tags are written after the data, so that after a failed write either the old or the
@@ -102,9 +102,9 @@ impl Image {
                 let (zone, counts, blocks) = (part.zone, *counts, part.end - part.first);
                 if counts {
                     add(&mut self.written_blocks, blocks);
-                    self.flush.overwritten_blocks += blocks;
+                    self.flush.count_overwritten(blocks);
                 }
-                self.note_dirty(zone);
+                self.flush.note_dirty(zone);
                 self.note_written_in_place(key);
                 self.end_overwrite(key, Status::Success);
             }
@@ -208,7 +208,7 @@ impl Image {
     }
 
     fn end_repaired_overwrite(&mut self, key: Key<Part>) {
-        self.note_dirty(self.parts[key].zone);
+        self.flush.note_dirty(self.parts[key].zone);
         self.fail_overwrite(key);
     }
 }

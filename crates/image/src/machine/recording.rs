@@ -22,7 +22,7 @@ impl Image {
         }
         self.journal.reserve(needed);
         self.parts[key].reserved_bytes = needed;
-        self.checkpointing.users += 1;
+        self.checkpointing.enter();
         true
     }
 
@@ -39,7 +39,7 @@ impl Image {
     /// Called when a part that entered has ended.
     pub(super) fn leave_journal(&mut self, key: Key<Part>) {
         self.journal.unreserve(std::mem::take(&mut self.parts[key].reserved_bytes));
-        self.checkpointing.users -= 1;
+        self.checkpointing.leave();
     }
 
     /// The longest record that a part may write.
@@ -89,7 +89,7 @@ impl Image {
         match self.journal.await_notes(commands) {
             Notes::OnFile(commands) => self.end_flushes(commands),
             Notes::InBatch => {}
-            Notes::LeftOut(commands) => self.checkpointing.flushes.extend(commands),
+            Notes::LeftOut(commands) => self.checkpointing.await_flushes(commands),
         }
     }
 

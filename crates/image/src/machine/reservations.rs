@@ -85,7 +85,7 @@ impl Image {
             self.checkpointing.want_if_blocked();
             return;
         }
-        self.checkpointing.users += 1;
+        self.checkpointing.enter();
         let before = Bytes::copy_from_slice(&self.ledger.reservations);
         let new = std::mem::replace(&mut self.reservations_change.bytes, before);
         self.reservations_change.stage = Stage::Journal;
@@ -94,7 +94,7 @@ impl Image {
 
     /// Called when the record of a change is synced, or was not written.
     pub(super) fn on_reservations_recorded(&mut self, recorded: bool) {
-        self.checkpointing.users -= 1;
+        self.checkpointing.leave();
         let before = std::mem::take(&mut self.reservations_change.bytes);
         if !recorded {
             self.ledger.reservations = before[..].into();

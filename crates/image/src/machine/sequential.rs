@@ -148,7 +148,7 @@ impl Image {
             }
             run.on_file = end;
             add(&mut self.written_blocks, blocks);
-            self.note_dirty(zone);
+            self.flush.note_dirty(zone);
             self.retire(key, Status::Success);
         }
         let Some(failed) = self.zones[zone.as_usize()].failed.filter(|failed| !failed.rolling_back) else { return };
@@ -235,16 +235,6 @@ impl Image {
         let start = self.spec.geometry.zone_start(zone);
         let report = self.table.report(start, zonda_zoned::ReportFilter::All, true, true, 1).ok()?;
         report.zones.into_iter().next()?.extension
-    }
-
-    /// Marks a zone for the next flush.
-    pub(super) fn note_dirty(&mut self, zone: ZoneIndex) {
-        self.flush.media_is_dirty();
-        let run = &mut self.zones[zone.as_usize()];
-        if !run.dirty {
-            run.dirty = true;
-            self.flush.dirty_zones.push(zone);
-        }
     }
 }
 
