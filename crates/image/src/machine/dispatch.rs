@@ -30,11 +30,11 @@ impl Image {
             self.fail_doomed(key);
             return;
         }
-        if part.uses_journal() && !self.enter_journal(key) {
+        let failed = self.zones[part.zone.as_usize()].failed;
+        if self.parts.wait_for_rollback(key, failed) {
             return;
         }
-        let failed = self.zones[self.parts[key].zone.as_usize()].failed;
-        if self.parts.wait_for_rollback(key, failed) {
+        if self.parts[key].uses_journal() && !self.enter_journal(key) {
             return;
         }
         match &self.parts[key].work {

@@ -1,7 +1,7 @@
 //! Files that fail repeatedly: no panic, no acknowledged write lost, and the drive continues.
 
 use zonda_zoned::reference::{CommandSource, ReferenceDevice, random_geometry};
-use zonda_zoned::{Geometry, Operation, PayloadKind, Prng, ZoneTarget};
+use zonda_zoned::{Blocks, Geometry, Lba, Operation, PayloadKind, Prng, Status, ZoneTarget};
 
 use crate::ImageFile;
 use crate::testing::{Crash, Drive, Fault, Ledger, spec};
@@ -154,4 +154,32 @@ fn a_failed_sync_fails_commands_that_wait_for_another_sync_of_the_file() {
         assert_eq!(completion.status, zonda_zoned::Status::WriteFault);
     }
     assert_eq!(drive.run(Operation::Flush).status, zonda_zoned::Status::WriteFault);
+}
+
+#[test]
+fn a_read_that_finds_damage_behind_a_failed_write_uses_the_journal_once() {
+    let capacity = Geometry::tiny().zone_capacity_blocks;
+    let geometry =
+        Geometry { metadata_bytes: 0, conventional_zone_count: 1, zone_size_blocks: capacity, ..Geometry::tiny() };
+    let (zone, block_bytes) = (capacity.0, geometry.block_size_bytes as usize);
+    let mut drive = Drive::create(&spec(geometry));
+    // With an intent in the journal, a recovery could accept damage.
+    assert!(drive.write(0, 1, 1).is_success());
+    for write in [drive.write_of(zone, 2, 1), drive.write_of(zone + 2, 2, 5)] {
+        drive.submit(write);
+    }
+    // Data and tags of the second write are on file, then damaged.
+    (0..2).for_each(|_| drive.step(2));
+    drive.disk.bytes(ImageFile::Data)[(zone as usize + 2) * block_bytes] ^= 1;
+    drive.submit(Operation::Read { start: Lba(zone + 2), blocks: Blocks(2) });
+    drive.disk.fault = Some(Fault::File(ImageFile::Data));
+    (0..2).for_each(|_| drive.step(0));
+    drive.disk.fault = None;
+    // The read ends before the rollback, and starts again to record the damage.
+    (0..2).for_each(|_| drive.step(0));
+    drive.image.check_invariants();
+    let statuses: Vec<Status> = drive.complete_all().iter().map(|completion| completion.status).collect();
+    assert_eq!(statuses, [Status::WriteFault, Status::WriteFault, Status::UnrecoveredReadError]);
+    drive.image.check_invariants();
+    drive.close();
 }
