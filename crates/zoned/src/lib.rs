@@ -27,7 +27,6 @@ mod command;
 mod completion;
 mod device;
 mod geometry;
-mod index_slab;
 mod live;
 mod namespaces;
 mod payload;
@@ -45,7 +44,6 @@ pub use command::{Class, Command, LbaRange, Operation, Origin, TenantId, ZoneAct
 pub use completion::{Completion, CompletionQueue, Outcome};
 pub use device::{QueueFull, ZonedDevice};
 pub use geometry::{Geometry, GeometryError, ZrwaGeometry};
-pub use index_slab::IndexSlab;
 pub use live::LiveClock;
 pub use namespaces::Namespaces;
 pub use payload::{BlockBuffer, Payload, PayloadKind, ZERO_FINGERPRINT, fingerprint};
