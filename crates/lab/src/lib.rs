@@ -21,19 +21,15 @@
 //!
 //! [drive]
 //! profile = "tiny"
-//!
 //! [run]
 //! time = "20 ms"
-//!
 //! [[job]]
 //! name = "readers"
 //! operation = "randread"
-//!
 //! [x]
 //! title = "queue depth"
 //! values = [1, 4]
 //! set = { "job.readers.queue_depth" = "{}" }
-//!
 //! [[metric]]
 //! name = "rate"
 //! unit = "kIOPS"
