@@ -124,7 +124,9 @@ impl Timing {
                 serial_partly_written: Duration(firmware.reset.serial_partly_written.0),
                 parallel: ServiceTime::new(&firmware.reset.parallel),
                 piece: Duration(firmware.reset.piece.0),
-                exclusive_whole_zone: Duration(firmware.reset.exclusive_whole_zone.0),
+                exclusive_whole_zone: Duration(
+                    (firmware.reset.serial_whole_zone.0 as f64 * firmware.reset.exclusive_share) as u64,
+                ),
                 mapping_bytes_per_block: u64::from(firmware.reset.mapping_bytes_per_block),
             },
             zone_open_extra: Duration(firmware.zone_open_extra.0),

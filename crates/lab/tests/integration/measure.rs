@@ -60,7 +60,7 @@ over = ["readers.read.bandwidth", "writer.append.bandwidth"]
 id = "mine-peak"
 title = "highest rate"
 unit = "kIOPS"
-published = 50
+published = 100
 tolerance = 0.9
 of = { metric = "rate", series = "alone", take = "max" }
 

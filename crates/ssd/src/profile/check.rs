@@ -101,7 +101,8 @@ fn check_buffer(profile: &Profile) -> Result<(), Mistake> {
         ("write_buffer.reset_quota_per_zone", buffer.reset_quota_per_zone),
     ];
     for (key, quota) in quotas {
-        require(quota.is_none_or(|quota| quota.0 >= stripe), key, &remedy)?;
+        let page = profile.flash.read_unit;
+        require(quota.is_none_or(|quota| quota >= page), key, "must be at least flash.read_unit")?;
     }
     let Some(cap) = buffer.cap else { return Ok(()) };
     require(
@@ -279,21 +280,21 @@ fn check_firmware(firmware: &FirmwareSpec) -> Result<(), Mistake> {
         require(firmware.servers.contains_key(server), &format!("{key}.server"), &remedy)?;
     }
     let reset = &firmware.reset;
-    let is_exclusive = reset.exclusive_whole_zone.0 > 0;
+    let is_exclusive = reset.exclusive_share > 0.0;
     require(
-        reset.exclusive_whole_zone <= reset.serial_whole_zone,
-        "firmware.reset.exclusive_whole_zone",
-        "must be at most firmware.reset.serial_whole_zone, which it is a part of",
+        (0.0..=1.0).contains(&reset.exclusive_share),
+        "firmware.reset.exclusive_share",
+        "must be 0 to 1: the part of firmware.reset.serial_whole_zone",
     )?;
     require(
         !is_exclusive || reset.piece.0 == 0,
         "firmware.reset.piece",
-        "must be absent where there is exclusive_whole_zone: such work does not delay commands",
+        "must be absent where there is exclusive_share: such work does not delay commands",
     )?;
     require(
         reset.mapping_bytes_per_block == 0 || (is_exclusive && reset.mapping_bytes_per_block <= 64),
         "firmware.reset.mapping_bytes_per_block",
-        "must be at most 64, and absent where there is no exclusive_whole_zone",
+        "must be at most 64, and absent where there is no exclusive_share",
     )?;
     Ok(())
 }

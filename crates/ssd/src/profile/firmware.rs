@@ -71,11 +71,11 @@ pub struct ResetSpec {
     /// in one piece.
     #[serde(default)]
     pub piece: TimeSpan,
-    /// Of `serial_whole_zone`, the part that excludes programs of data: it begins when the data on
-    /// their way to flash are programmed, and holds back those that follow. If it is not zero, the
-    /// work of a reset does not delay commands.
+    /// Of `serial_whole_zone`, the share that excludes programs of data, 0 to 1: it begins when the
+    /// data on their way to flash are programmed, and holds back those that follow. If it is not
+    /// zero, the work of a reset does not delay commands.
     #[serde(default)]
-    pub exclusive_whole_zone: TimeSpan,
+    pub exclusive_share: f64,
     /// Bytes of mapping that are programmed for each block that the host wrote, when the exclusive
     /// work begins.
     #[serde(default)]

@@ -115,7 +115,7 @@ fn exclusive_resets() -> Profile {
     reset.parallel = zonda_ssd::service_time::ServiceTimeSpec::default();
     reset.piece = us(0);
     reset.serial_whole_zone = us(1_000);
-    reset.exclusive_whole_zone = us(600);
+    reset.exclusive_share = 0.6;
     profile
 }
 
