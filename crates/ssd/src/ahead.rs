@@ -105,6 +105,11 @@ impl ReadAhead {
         pages
     }
 
+    /// Whether a page was read ahead, or is on its way.
+    fn keeps(&self, id: PageId) -> bool {
+        self.pages.contains_key(&id)
+    }
+
     /// A page is being read ahead. Returns whether there is space to keep it.
     fn begin(&mut self, id: PageId) -> bool {
         while self.order.len() >= READ_AHEAD_PAGES_MAX {
@@ -115,7 +120,8 @@ impl ReadAhead {
             self.order.pop_front();
         }
         self.order.push_back(id);
-        self.pages.insert(id, Page::default());
+        let known = self.pages.insert(id, Page::default());
+        assert!(known.is_none(), "a page is on its way once: reads wait for the entry that would be replaced");
         true
     }
 
@@ -149,6 +155,10 @@ impl Ssd {
             }
             let die = run.die_of_page(page);
             let id = PageId { zone, generation, page };
+            // A reader that starts again comes to pages that it asked for before.
+            if self.ahead.keeps(id) {
+                continue;
+            }
             if !self.ahead.begin(id) {
                 return;
             }

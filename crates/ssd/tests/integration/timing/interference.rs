@@ -217,6 +217,20 @@ fn a_sequential_reader_is_served_from_memory_and_a_random_one_is_not() {
 }
 
 #[test]
+fn readers_that_start_again_wait_for_the_pages_that_are_on_their_way() {
+    let mut profile = wide_drive();
+    profile.flash.read_ahead = kib(64);
+    let mut rig = Rig::new(&profile);
+    rig.prefill(0, CAPACITY);
+    for _ in 0..3 {
+        for block in 0..8 {
+            rig.read(0, block, 1);
+        }
+    }
+    rig.run();
+}
+
+#[test]
 fn what_is_read_ahead_is_forgotten_with_a_reset() {
     let mut profile = wide_drive();
     profile.flash.read_ahead = kib(64);
