@@ -22,29 +22,8 @@ pub enum SeededBug {
     ForgottenWaiter,
 }
 
-/// The mistake of a store, if it has one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seeded(Option<SeededBug>);
-
-/// Whether bugs can be seeded. If not, the compiler removes the code that asks for them.
-const CAN_SEED: bool = cfg!(any(test, feature = "testing"));
-
-impl Seeded {
-    /// Whether the store has this mistake.
-    #[inline]
-    pub(crate) const fn has(self, bug: SeededBug) -> bool {
-        match self.0 {
-            Some(seeded) => CAN_SEED && seeded as u8 == bug as u8,
-            None => false,
-        }
-    }
-
-    /// Whether the store has any mistake.
-    #[inline]
-    pub(crate) const fn is_any(self) -> bool {
-        CAN_SEED && self.0.is_some()
-    }
-}
+/// The bug of a store, if it has one.
+pub(crate) type Seeded = zonda_zoned::Seeded<SeededBug, { cfg!(any(test, feature = "testing")) }>;
 
 #[cfg(any(test, feature = "testing"))]
 impl SeededBug {
@@ -57,9 +36,4 @@ impl SeededBug {
         ("ignored-write-error", SeededBug::IgnoredWriteError),
         ("forgotten-waiter", SeededBug::ForgottenWaiter),
     ];
-
-    /// The state of a store with this mistake.
-    pub(crate) fn seeded(self) -> Seeded {
-        Seeded(Some(self))
-    }
 }

@@ -3,29 +3,8 @@
 //! The simulation tester must detect each of them: a bug that it misses is a rule that it does not
 //! test. Only the tester seeds bugs, and only with the feature `testing`.
 
-/// Whether bugs can be seeded at all.
-const IS_SEEDABLE: bool = cfg!(any(test, feature = "testing"));
-
 /// The bug that was seeded in an image, if any.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seeded(Option<SeededBug>);
-
-impl Seeded {
-    pub(crate) const NONE: Seeded = Seeded(None);
-
-    /// Whether it is this bug.
-    #[inline]
-    pub(crate) const fn has(self, bug: SeededBug) -> bool {
-        IS_SEEDABLE && matches!(self.0, Some(seeded) if seeded as u8 == bug as u8)
-    }
-}
-
-impl From<Option<SeededBug>> for Seeded {
-    fn from(bug: Option<SeededBug>) -> Seeded {
-        assert!(IS_SEEDABLE || bug.is_none(), "bugs are seeded with the feature `testing`");
-        Seeded(bug)
-    }
-}
+pub(crate) type Seeded = zonda_zoned::Seeded<SeededBug, { cfg!(any(test, feature = "testing")) }>;
 
 /// A mistake, enabled for one image until the image is opened again.
 #[allow(unreachable_pub, reason = "without `testing` nothing exports it")]

@@ -105,30 +105,10 @@ pub enum SeededBug {
 }
 
 /// The bug of a volume, if it has one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seeded(Option<SeededBug>);
-
-/// Whether bugs can be seeded. If not, the compiler removes the code that asks for them.
-const CAN_SEED: bool = cfg!(any(test, feature = "testing"));
-
-impl Seeded {
-    /// Whether the volume has this bug.
-    #[inline]
-    pub(crate) const fn has(self, bug: SeededBug) -> bool {
-        match self.0 {
-            Some(seeded) => CAN_SEED && seeded as u8 == bug as u8,
-            None => false,
-        }
-    }
-}
+pub(crate) type Seeded = zonda_zoned::Seeded<SeededBug, { cfg!(any(test, feature = "testing")) }>;
 
 #[cfg(any(test, feature = "testing"))]
 impl SeededBug {
-    /// The state of a volume with this bug.
-    pub(crate) fn seeded(self) -> Seeded {
-        Seeded(Some(self))
-    }
-
     /// Every bug, with the name that the command line uses.
     pub const ALL: [(&'static str, SeededBug); 46] = [
         ("skipped-barrier", SeededBug::SkippedBarrier),

@@ -30,44 +30,29 @@ pub enum SeededBug {
 }
 
 /// The bug of a drive, if it has one.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seeded(Option<SeededBug>);
+pub(crate) type Seeded = zonda_zoned::Seeded<SeededBug, { cfg!(feature = "testing") }>;
 
-impl Seeded {
-    /// Whether the drive makes this mistake: without the feature the compiler removes the question.
-    #[inline]
-    pub(crate) const fn has(self, bug: SeededBug) -> bool {
-        cfg!(feature = "testing") && matches!(self.0, Some(seeded) if seeded as u8 == bug as u8)
+/// The geometry that the zone table enforces, if it is not the profile's.
+pub(crate) fn wrong_geometry(seeded: Seeded, geometry: &Geometry) -> Option<Geometry> {
+    let more = |limit: Option<u32>| limit.map(|limit| limit + 1);
+    let mut geometry = geometry.clone();
+    if seeded.has(SeededBug::ActiveLimitOffByOne) {
+        geometry.max_active_zones = more(geometry.max_active_zones);
+    } else if seeded.has(SeededBug::OpenLimitOffByOne) {
+        geometry.max_open_zones =
+            more(geometry.max_open_zones).filter(|open| geometry.max_active_zones.is_none_or(|active| *open <= active));
+        geometry.max_open_zones?;
+    } else {
+        return None;
     }
-
-    /// Whether the drive makes any mistake.
-    pub(crate) const fn is_any(self) -> bool {
-        self.0.is_some()
-    }
-
-    /// The geometry that the zone table enforces, if it is not the profile's.
-    pub(crate) fn wrong_geometry(self, geometry: &Geometry) -> Option<Geometry> {
-        let more = |limit: Option<u32>| limit.map(|limit| limit + 1);
-        let mut geometry = geometry.clone();
-        if self.has(SeededBug::ActiveLimitOffByOne) {
-            geometry.max_active_zones = more(geometry.max_active_zones);
-        } else if self.has(SeededBug::OpenLimitOffByOne) {
-            geometry.max_open_zones = more(geometry.max_open_zones)
-                .filter(|open| geometry.max_active_zones.is_none_or(|active| *open <= active));
-            geometry.max_open_zones?;
-        } else {
-            return None;
-        }
-        Some(geometry)
-    }
+    Some(geometry)
 }
-
 /// What testers use.
 #[cfg(feature = "testing")]
 mod testing {
     use zonda_zoned::zones::ZoneTable;
 
-    use super::{Seeded, SeededBug};
+    use super::{SeededBug, wrong_geometry};
     use crate::ssd::Ssd;
 
     impl SeededBug {
@@ -89,8 +74,8 @@ mod testing {
         /// Seeds a bug in a new drive, so that a tester can show that it is found. It persists over
         /// power losses.
         pub fn seed_bug(&mut self, bug: SeededBug) {
-            self.bug = Seeded(Some(bug));
-            if let Some(geometry) = self.bug.wrong_geometry(&self.geometry) {
+            self.bug = Some(bug).into();
+            if let Some(geometry) = wrong_geometry(self.bug, &self.geometry) {
                 self.zones = ZoneTable::new(geometry);
             }
         }

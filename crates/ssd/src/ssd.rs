@@ -9,7 +9,7 @@ use zonda_zoned::{
 use crate::ahead::ReadAhead;
 use crate::allocation::ZoneAllocator;
 use crate::buffer::WriteBuffer;
-use crate::bug::Seeded;
+use crate::bug::{Seeded, wrong_geometry};
 use crate::conventional::Conventional;
 use crate::counters::{Counters, Utilisation, Wear};
 use crate::die::Die;
@@ -116,7 +116,7 @@ impl Ssd {
     #[must_use]
     pub fn power_on(profile: &Profile, media: Media, prng: &Prng) -> Ssd {
         let geometry = profile.geometry();
-        let expected = media.bug.wrong_geometry(&geometry).unwrap_or(geometry);
+        let expected = wrong_geometry(media.bug, &geometry).unwrap_or(geometry);
         assert!(media.zones.geometry() == &expected, "media and profile belong together");
         let timing = Timing::new(profile);
         let dies = profile.dies() as usize;

@@ -170,7 +170,7 @@ impl FileStore {
     #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
     pub fn seed_bug(&mut self, bug: SeededBug) {
-        self.seeded = bug.seeded();
+        self.seeded = Some(bug).into();
     }
 
     fn has(&self, bug: SeededBug) -> bool {

@@ -196,7 +196,7 @@ impl Volume {
     #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
     pub fn seed_bug(&mut self, bug: crate::SeededBug) {
-        self.spec.seeded = bug.seeded();
+        self.spec.seeded = Some(bug).into();
     }
 
     /// The extent that begins at `start`, at most `most` blocks. At most [`EXTENT_BLOCKS_MAX`]

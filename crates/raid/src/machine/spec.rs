@@ -73,7 +73,7 @@ impl Spec {
     }
 
     /// Whether a bug is seeded.
-    pub(super) const fn has(&self, bug: SeededBug) -> bool {
+    pub(super) fn has(&self, bug: SeededBug) -> bool {
         self.seeded.has(bug)
     }
 
