@@ -13,17 +13,14 @@ use zonda_devices::{
     SpaceFacts, create_image, exposed_files, sized,
 };
 use zonda_image::ImageFile;
-use zonda_profiles::BUILTIN;
 use zonda_ring::{Bytes, Ring, RingOptions};
-use zonda_ssd::description::Profiles;
 use zonda_ssd::profile::Profile;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, CompletionQueue, Geometry, Lba, NamespaceId, Operation, Outcome, Payload,
     Prng, ReportFilter, Status, ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 /// Eight zones of 1 MiB, in blocks of 4 KiB.
 pub(crate) fn make(path: &Path) {

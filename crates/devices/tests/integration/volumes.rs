@@ -16,17 +16,14 @@ use zonda_devices::{
     Credentials, Drive, DriveError, FileBacked, Location, NewVolume, VolumeDrive, VolumeOpenOptions, VolumeReply,
     VolumeRequest, VolumeState, create_image, sized,
 };
-use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
 use zonda_ring::{Ring, RingOptions};
-use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Completion, CompletionQueue, Lba, NamespaceId, Operation, Outcome,
     Payload, Status, ZonedDevice,
 };
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 /// A directory with drives of forty zones of 1 MiB, and a ring.
 struct Bench {

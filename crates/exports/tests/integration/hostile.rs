@@ -7,15 +7,12 @@ use std::time::Duration;
 use zonda_config::ByteSize;
 use zonda_devices::{Connection, Location, NamespaceOptions, NvmeTcpUrl, sized};
 use zonda_exports::{Running, ServerPlan, Source, start};
-use zonda_profiles::BUILTIN;
-use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, Lba, NamespaceId, Operation, Outcome, Payload, Status, ZoneAction,
     ZoneTarget,
 };
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 const NQN: &str = "nqn.2026-01.io.zonda:hostile";
 /// Connections that never send anything.

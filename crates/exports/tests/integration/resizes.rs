@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 use zonda_config::ByteSize;
 use zonda_devices::{Drive, NamespaceOptions, NvmeTcpUrl, Remote, create_image, sized};
 use zonda_exports::{Running, ServeError, ServerPlan, Source, start};
-use zonda_profiles::BUILTIN;
 use zonda_ring::{Ring, RingOptions};
-use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     BlockBuffer, Blocks, Command, CommandId, CompletionQueue, NamespaceId, Operation, Payload, Status, ZoneIndex,
     ZonedDevice,
 };
 
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
+
 const NQN: &str = "nqn.2026-01.io.zonda:resized";
 const WAIT: Duration = Duration::from_secs(20);
 

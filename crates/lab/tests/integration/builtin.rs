@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use zonda_lab::{Basis, KindSpec, LabExperiment, PAPERS, builtin, builtin_ids};
-use zonda_profiles::{BUILTIN, builtin_names, builtin_text};
+use zonda_profiles::{builtin_names, builtin_text};
 use zonda_ssd::profile::Profile;
-use zonda_stack::Profiles;
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 /// Published results about drives, paper by paper.
 const DEVICE_RESULTS: [(&str, usize); 6] =

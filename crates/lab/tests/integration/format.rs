@@ -1,11 +1,8 @@
 //! Errors in the file of an experiment are reported with their position and a remedy.
 
 use zonda_lab::{LabError, LabExperiment};
-use zonda_profiles::BUILTIN;
-use zonda_stack::Profiles;
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 const RIGHT: &str = r#"title = "Reads"
 

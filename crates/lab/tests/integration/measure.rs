@@ -1,11 +1,8 @@
 //! Measurements of an experiment.
 
 use zonda_lab::{LabExperiment, Outcome, Row, csv};
-use zonda_profiles::BUILTIN;
-use zonda_stack::Profiles;
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 const SWEEP: &str = r#"title = "Reads of a zone by queue depth"
 statistics = { seeds = 2 }

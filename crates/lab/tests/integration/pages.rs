@@ -7,13 +7,10 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use zonda_lab::{LabExperiment, Measurement, Outcome, PageFile, PlotPlan, site};
-use zonda_profiles::BUILTIN;
-use zonda_stack::Profiles;
 
 use super::builtin::all;
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 const SMALL: &str = r#"title = "Reads & writes by <depth>"
 paper = "ezns"

@@ -1,11 +1,8 @@
 //! Open loads: which runs there are, and what a spread does to a verdict.
 
 use zonda_lab::{LabError, LabExperiment, LoadValue, Outcome, Row, Spread, Verdict};
-use zonda_profiles::BUILTIN;
-use zonda_stack::Profiles;
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 const RIGHT: &str = r#"title = "Reads of a zone"
 statistics = { seeds = 2 }

@@ -5,8 +5,7 @@ use zonda_ssd::profile::Source;
 use zonda_stack::{Experiment, ExperimentResult, LayerResult, Profiles};
 use zonda_workload::RequestKind;
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 fn run(text: &str) -> ExperimentResult {
     let experiment = Experiment::parse(text, &PROFILES).unwrap_or_else(|error| panic!("{error}\n{text}"));

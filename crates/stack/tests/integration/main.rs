@@ -4,3 +4,9 @@ mod experiments;
 mod graph;
 mod mistakes;
 mod volumes;
+
+use zonda_profiles::BUILTIN;
+use zonda_stack::Profiles;
+
+/// The built-in profiles, and no files.
+const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);

@@ -4,8 +4,7 @@ use proptest::prelude::*;
 use zonda_profiles::BUILTIN;
 use zonda_stack::{ErrorSource, Experiment, Profiles, StackError};
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 const JOB: &str = "[[job]]\noperation = \"append\"\nzones = \"0..2\"\noperations = 10\n";
 

@@ -1,10 +1,8 @@
 //! Volumes of simulated drives, from their files to their results.
 
-use zonda_profiles::BUILTIN;
-use zonda_stack::{Experiment, ExperimentResult, LayerResult, Profiles, VolumeSummary};
+use zonda_stack::{Experiment, ExperimentResult, LayerResult, VolumeSummary};
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 fn run(text: &str) -> ExperimentResult {
     let experiment = Experiment::parse(text, &PROFILES).unwrap_or_else(|error| panic!("{error}\n{text}"));

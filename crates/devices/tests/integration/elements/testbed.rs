@@ -6,17 +6,14 @@ use tempfile::TempDir;
 use zonda_config::{ByteSize, unplaced};
 use zonda_devices::{Drive, FileBacked, LoadedElements, create_image, sized};
 use zonda_image::Image;
-use zonda_profiles::BUILTIN;
 use zonda_ring::{Ring, RingOptions};
 use zonda_ssd::allocation::{ElementTable, ElementTracker};
-use zonda_ssd::description::Profiles;
 use zonda_zoned::{
     Blocks, Command, CommandId, CompletionQueue, Duration, Instant, Lba, NamespaceId, Operation, Payload, Prng, Status,
     ZoneAction, ZoneIndex, ZoneState, ZoneTarget, ZonedDevice,
 };
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 pub(crate) const ZONES: u32 = 12;
 /// A zone: two segments of 64 KiB on each of four dies.

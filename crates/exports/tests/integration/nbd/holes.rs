@@ -8,16 +8,13 @@ use zonda_exports::Source;
 use zonda_nbd::Extent;
 use zonda_nbd::testing::Answer;
 use zonda_nbd::wire::transmission::{command, command_flags};
-use zonda_profiles::BUILTIN;
 use zonda_raid::Scheme;
 use zonda_ring::{Ring, RingOptions};
-use zonda_ssd::description::Profiles;
 
 use super::client::{Host, connect};
 use super::{BLOCK, SIZE, address, plan, plan_of, serve, stop};
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 /// A volume of three drives of forty zones of 1 MiB.
 fn make_volume(folder: &Path) -> PathBuf {

@@ -16,12 +16,10 @@ use std::path::Path;
 use zonda_config::ByteSize;
 use zonda_devices::sized;
 use zonda_exports::{NbdPlan, Running, ServerPlan, Source, start};
-use zonda_profiles::BUILTIN;
 use zonda_ring::Address;
-use zonda_ssd::description::{DrivePlan, Profiles};
+use zonda_ssd::description::DrivePlan;
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 const NQN: &str = "nqn.2026-01.io.zonda:nbd";
 /// Bytes of the drives here.

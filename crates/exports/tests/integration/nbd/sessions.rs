@@ -12,16 +12,13 @@ use zonda_nbd::NbdError;
 use zonda_nbd::testing::{Answer, info_data};
 use zonda_nbd::wire::handshake::{info, option, reply};
 use zonda_nbd::wire::transmission::command;
-use zonda_profiles::BUILTIN;
 use zonda_ring::Address;
-use zonda_ssd::description::Profiles;
 use zonda_zoned::NamespaceId;
 
 use super::client::{connect, connect_unix, open};
 use super::{BLOCK, NQN, SIZE, address, drive, plan, plan_on, serve, stop};
 
-/// The built-in profiles, and no files.
-const PROFILES: Profiles<'static> = Profiles::without_files(BUILTIN);
+use crate::PROFILES;
 
 fn export(name: Option<&str>, namespace: u32) -> NbdExportPlan {
     NbdExportPlan {
