@@ -102,7 +102,7 @@ impl Owner {
 
     /// A reservation was acquired: the epoch is that of the newest key.
     pub(super) fn granted(&mut self, claimed: &Claimed) {
-        // The epoch of another volume says nothing about the order of the owners of this one.
+        // The epoch of another volume does not order the owners of this one.
         let upper = (claimed.key.0 >> 32) as u32;
         assert_eq!(upper, upper_half(&self.array), "a drive is reserved with the key of another volume");
         self.epoch = self.epoch.max(claimed.key.0 as u32);
