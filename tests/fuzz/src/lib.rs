@@ -54,7 +54,7 @@ pub struct Body {
 pub const BODIES: &[Body] = &[
     Body { name: "chap", run: chap::run, seeds: chap::seeds, input_bytes_max: 4096 },
     Body { name: "commands", run: commands::run, seeds: commands::seeds, input_bytes_max: 1024 },
-    Body { name: "config_job", run: config_job::run, seeds: config_job::seeds, input_bytes_max: 8192 },
+    Body { name: "config_job", run: config_job::run, seeds: config_job::seeds, input_bytes_max: 12288 },
     Body { name: "config_server", run: config_server::run, seeds: config_server::seeds, input_bytes_max: 8192 },
     Body { name: "image", run: image::run, seeds: image::seeds, input_bytes_max: 4096 },
     Body { name: "initiator", run: initiator::run, seeds: initiator::seeds, input_bytes_max: 4096 },

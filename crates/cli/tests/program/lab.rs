@@ -58,13 +58,8 @@ fn without_times_of_this_machine(text: &str) -> String {
 }
 
 /// Long experiments, which only `soak_` runs.
-const LONG: [&str; 25] = [
+const LONG: [&str; 20] = [
     "confzns-read-finish",
-    "confzns-read-reset",
-    "confzns-write-finish",
-    "confzns-write-reset",
-    "confzns-append-finish",
-    "confzns-append-reset",
     "silent-figure-7b",
     "silent-figure-7c",
     "silent-figure-8",

@@ -198,7 +198,7 @@ fn the_stripe_that_a_remedy_names_is_accepted() {
         }
     }
     // A stripe that is too small for a large request.
-    let small = job(&format!("{}\nstripe = \"4 KiB\"", request("4 MiB")));
+    let small = job(&format!("{}\nstripe = \"4 KiB\"", request("3 MiB")));
     assert_eq!(mistake(&small).2, "write stripe = \"128 KiB\", or block_size = \"2 MiB\" or less");
     let small = job(&format!("{}\nstripe = \"4 KiB\"", request("1 GiB")));
     assert_eq!(mistake(&small).2, "write block_size = \"2 MiB\" or less");

@@ -73,7 +73,7 @@ pub(super) fn show(directory: &Path, json: bool) -> Result<(), Failure> {
 
 /// Reads the state of an image. Nothing is written, and no process may be writing to the image.
 pub(crate) fn inspect(directory: &Path) -> Result<Inspection, Failure> {
-    inspect_or(directory, |directory, error| remedies::no_image(directory, error))
+    inspect_or(directory, remedies::no_image)
 }
 
 /// The same for a check before an image is opened; `None` if it cannot be read, which opening it

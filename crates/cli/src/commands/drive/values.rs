@@ -139,8 +139,11 @@ mod tests {
             .map(|value| (value.name(), value.value.as_str(), value.source_kind))
             .collect();
         let expected = [
+            ("write.serial.0.up_to", "4 KiB", SourceKind::Derived),
             ("write.serial.0.time.base", "380 ns", SourceKind::Derived),
             ("write.serial.0.time.exponential", "5 us", SourceKind::Fitted),
+            ("write.serial.1.time.base", "4.08 us", SourceKind::Assumed),
+            ("write.serial.1.time.exponential", "1.3 us", SourceKind::Fitted),
         ];
         assert_eq!(kinds, expected);
     }
