@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::errors::Failure;
+use crate::units;
 
 /// Default number of seeds of a spread.
 const SPREAD_SEEDS: NonZero<u32> = NonZero::new(zonda_lab::limits::SPREAD_SEEDS).expect("it is not zero");
@@ -118,7 +119,7 @@ pub(crate) struct SpreadArgs {
     #[arg(long, value_name = "FILE.toml")]
     write: Option<PathBuf>,
     /// Number of runs in parallel [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::at_least_one::<NonZero<usize>>)]
     threads: Option<NonZero<usize>>,
     /// Do not show progress
     #[arg(long, short)]
@@ -135,7 +136,7 @@ struct HowArgs {
     #[arg(long, value_name = "DIR", default_value = "out/lab")]
     out: PathBuf,
     /// Number of runs in parallel [default: one for each processor]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::at_least_one::<NonZero<usize>>)]
     threads: Option<NonZero<usize>>,
     /// Run again instead of using stored measurements
     #[arg(long, alias = "anew")]
