@@ -26,7 +26,16 @@ pub struct Origin {
     pub tenant: TenantId,
     /// The class of the command.
     pub class: Class,
+    /// Zones that the stream is striped over; 0 if there is no stream.
+    pub stream_width: u8,
+    /// The stream within the tenant.
+    pub stream: StreamId,
 }
+
+/// Commands of a tenant that share a place in a schedule: in an elastic namespace those of a stripe
+/// group. The tenant assigns the numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
 
 /// A submitter with a share of its own. Whoever merges the commands of several submitters assigns
 /// the numbers; others leave [`TenantId::DEFAULT`].
@@ -244,6 +253,7 @@ mod tests {
 
     #[test]
     fn a_command_stays_small_because_every_layer_moves_it() {
+        assert!(size_of::<Origin>() <= 8, "{} bytes", size_of::<Origin>());
         assert!(size_of::<Command>() <= 72, "{} bytes", size_of::<Command>());
     }
 

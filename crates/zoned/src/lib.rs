@@ -41,7 +41,7 @@ mod status;
 mod time;
 pub mod zones;
 
-pub use command::{Class, Command, LbaRange, Operation, Origin, TenantId, ZoneAction, ZoneTarget};
+pub use command::{Class, Command, LbaRange, Operation, Origin, StreamId, TenantId, ZoneAction, ZoneTarget};
 pub use completion::{Completion, CompletionQueue, Outcome};
 pub use device::{QueueFull, ZonedDevice};
 pub use geometry::{Geometry, GeometryError, ZrwaGeometry};
