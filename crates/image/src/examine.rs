@@ -28,8 +28,9 @@ pub(crate) enum BlockRepair {
     /// a later recovery must not accept what the data file holds there.
     Zero { zone: ZoneIndex, first: u64, end: u64 },
     /// A tag for a block that was being overwritten: it matches, or the block is accepted
-    /// `as_it_is`.
-    Accept { zone: ZoneIndex, block: u64, tag: Vec<u8>, as_it_is: bool },
+    /// `as_it_is`. If there is no space for the tag, the block becomes unwritten if it may
+    /// (`or_unwritten`).
+    Accept { zone: ZoneIndex, block: u64, tag: Vec<u8>, as_it_is: bool, or_unwritten: bool },
 }
 
 /// The recovered state, and the repairs that it needs.
@@ -145,7 +146,9 @@ impl Examined {
             for block in chunk.first..chunk.end() {
                 let verdict = media.verdict(&chunk, zone, entry.generation, block);
                 if block >= unpersisted_from {
-                    self.repair_overwritten(media, &chunk, entry.generation, (zone, block), |_, _| Resolved::AsItIs);
+                    // A block without a tag becomes zeros.
+                    let resolve = |_: &[u8], _: &[u8]| Resolved::AsItIs { or_unwritten: false };
+                    self.repair_overwritten(media, &chunk, entry.generation, (zone, block), resolve);
                 }
                 if verdict != Verdict::Unwritten {
                     written = written.max(block + 1);
@@ -205,16 +208,18 @@ impl Examined {
         match media.verdict(chunk, zone, generation, block) {
             Verdict::Mismatch => {
                 let Some(data) = media.contents(chunk, block) else { return };
-                let (tag, as_it_is) = match resolve(media.tag(chunk, block), data) {
-                    Resolved::Fits(tag) => (tag, false),
+                let (tag, as_it_is, or_unwritten) = match resolve(media.tag(chunk, block), data) {
+                    Resolved::Fits { tag, or_unwritten } => (tag, false, or_unwritten),
                     Resolved::Zeros => {
                         self.emptied_blocks += 1;
                         return self.zero(zone, block);
                     }
-                    Resolved::AsItIs => (media.accepted(chunk, zone, generation, block), true),
+                    Resolved::AsItIs { or_unwritten } => {
+                        (media.accepted(chunk, zone, generation, block), true, or_unwritten)
+                    }
                     Resolved::Neither => return,
                 };
-                self.repairs.push(BlockRepair::Accept { zone, block, tag, as_it_is });
+                self.repairs.push(BlockRepair::Accept { zone, block, tag, as_it_is, or_unwritten });
             }
             Verdict::Unwritten | Verdict::Zeros => self.zero(zone, block),
             Verdict::Data | Verdict::Foreign => {}

@@ -21,15 +21,16 @@ pub(crate) struct Intended {
     tags: Vec<(u64, TagPair)>,
 }
 
-/// How a block that does not match its tag is resolved.
+/// How a block that does not match its tag is resolved. `or_unwritten`: it has no tag, and may just as
+/// well be as before its first write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolved {
     /// It has the contents before or after the overwrite: this tag matches.
-    Fits(Vec<u8>),
+    Fits { tag: Vec<u8>, or_unwritten: bool },
     /// It was being written as zeros, and its tag is that of zeros: its data become zeros.
     Zeros,
     /// Its contents are unknown: it is accepted as it is.
-    AsItIs,
+    AsItIs { or_unwritten: bool },
     /// It has neither old nor new contents: unreadable.
     Neither,
 }
@@ -51,20 +52,25 @@ impl Intended {
     ) -> Resolved {
         let from = self.tags.partition_point(|(other, _)| *other < lba);
         let pairs = self.tags[from..].iter().take_while(|(other, _)| *other == lba);
+        let block = lba..lba + 1;
+        let accepts_anything = self.anything.covers(&block);
+        let mut before = pairs.clone().map(|(_, pair)| &pair[..TAG_BYTES]);
+        // A block whose contents before were lost was unreadable then, and does not become zeros.
+        let or_unwritten =
+            is_zero(on_file) && !before.clone().any(|tag| tag == LOST) && (accepts_anything || before.any(is_zero));
         let tags = pairs.flat_map(|(_, pair)| pair.chunks_exact(TAG_BYTES));
         if let Some(tag) = tags.clone().find(|tag| codec.fits(tag, lba, generation, data)) {
-            return Resolved::Fits(tag.to_vec());
+            return Resolved::Fits { tag: tag.to_vec(), or_unwritten };
         }
-        let block = lba..lba + 1;
         let become_zeros = self.zeros.covers(&block);
         if become_zeros && is_zero(data) {
-            return Resolved::Fits(codec.of_zeros(lba, generation, 1).to_vec());
+            return Resolved::Fits { tag: codec.of_zeros(lba, generation, 1).to_vec(), or_unwritten };
         }
         // A hole that was not punched yet. Without such an intent the data contradicted the tag before.
         if become_zeros && codec.verify(on_file, lba, generation, data) == Verdict::Zeros {
             return Resolved::Zeros;
         }
-        if self.anything.covers(&block) { Resolved::AsItIs } else { Resolved::Neither }
+        if accepts_anything { Resolved::AsItIs { or_unwritten } } else { Resolved::Neither }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::format::record::{HEADER_BYTES, MARK_STRIDE, MARKS_BYTES, encode_mark}
 use crate::format::{checkpoint, superblock};
 use crate::load::{Loaded, load_seeded};
 use crate::machine::Start;
-use crate::{Files, Image, ImageError, ImageFile};
+use crate::{FileError, Files, Image, ImageError, ImageFile};
 
 /// What opening an image found and repaired.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub struct RecoveryReport {
     pub journal_records: u64,
     /// Blocks found behind those recorded as synced.
     pub found_blocks: u64,
-    /// Blocks behind a write pointer that were never acknowledged, and are dropped.
+    /// Blocks that were never acknowledged, and are dropped: behind a write pointer, or
+    /// written in place, where their tags find no space on a full file system.
     pub dropped_blocks: u64,
     /// Blocks that were being overwritten and are accepted as they are, or that were being written
     /// as zeros and whose data were discarded.
@@ -104,7 +105,9 @@ fn apply_repairs(
     examined: &Examined,
     report: &mut RecoveryReport,
 ) -> Result<(), ImageError> {
-    // None of this needs space: holes free some, and a tag replaces an existing one.
+    // None of this needs space: holes free some, and a tag replaces one in the same page. A page of
+    // tags that was never written has no acknowledged tag, or lost it with the power before a flush:
+    // if there is no space for it, its blocks stay unwritten.
     let punch = |files: &mut dyn Files, file, offset, length| {
         let failed = |error| ImageError::File { file, operation: "punch a hole in", error };
         files.punch_hole(file, offset, length).map_err(failed)
@@ -119,8 +122,15 @@ fn apply_repairs(
                 let length = (end - first) * layout.block_bytes;
                 punch(files, ImageFile::Data, layout.data_offset(*zone, *first), length)?;
             }
-            BlockRepair::Accept { zone, block, tag, as_it_is } => {
-                write(files, ImageFile::Tags, layout.tag_offset(*zone, *block), tag)?;
+            BlockRepair::Accept { zone, block, tag, as_it_is, or_unwritten } => {
+                match write(files, ImageFile::Tags, layout.tag_offset(*zone, *block), tag) {
+                    Err(ImageError::File { error: FileError::StorageFull, .. }) if *or_unwritten => {
+                        punch(files, ImageFile::Data, layout.data_offset(*zone, *block), layout.block_bytes)?;
+                        report.dropped_blocks += 1;
+                        continue;
+                    }
+                    written => written?,
+                }
                 report.accepted_blocks += u64::from(*as_it_is);
             }
         }

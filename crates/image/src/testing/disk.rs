@@ -52,6 +52,14 @@ impl Disk {
         &mut self.files.entry(file).or_default().bytes
     }
 
+    /// All of a file becomes a hole.
+    pub(crate) fn lose_file(&mut self, file: ImageFile) {
+        let held = self.files.entry(file).or_default();
+        let length = held.bytes.len();
+        *held = SimFile::default();
+        held.set_length(length);
+    }
+
     /// Carries out an operation that was issued at `tick`.
     pub(crate) fn carry_out(&mut self, operation: &FileOperation, tick: u64) -> Result<Bytes, FileError> {
         let failing = self.is_to_fail(operation);

@@ -5,7 +5,7 @@ use zonda_zoned::{
 };
 
 use crate::testing::{Drive, Fault, spec};
-use crate::{ImageFile, open};
+use crate::{FileCommand, FileOperation, ImageFile, open};
 
 fn plain() -> Geometry {
     Geometry { metadata_bytes: 0, conventional_zone_count: 0, ..Geometry::tiny() }
@@ -85,6 +85,97 @@ fn an_image_with_journaled_contents_opens_on_a_full_file_system_after_a_kill() {
         assert_eq!(drive.marks(0, 1), [Ok(1)]);
         assert!(drive.marks(0, 12).iter().all(Result::is_ok));
     }
+}
+
+/// A drive that was killed while it wrote these blocks, and opened on a full file system.
+fn killed_and_opened_without_space(mut drive: Drive, lbas: std::ops::Range<u64>, seed: u64) -> Drive {
+    drive.submit(drive.write_of(lbas.start, lbas.end - lbas.start, 30));
+    let mut prng = Prng::new(seed);
+    for _ in 0..prng.below(8) {
+        drive.step_any(&mut prng);
+    }
+    let mut disk = drive.kill(&mut prng);
+    disk.fault = Some(Fault::NoSpace(None));
+    let mut files = disk.clone();
+    let (_, report) = open(&mut files).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let mut drive = Drive::open(disk);
+    assert_eq!(drive.report, report);
+    drive.disk.fault = None;
+    drive
+}
+
+#[test]
+fn blocks_in_place_whose_tags_have_no_space_are_old_or_new_after_a_kill() {
+    let mut dropped_blocks = 0;
+    for seed in 0..40 {
+        let mut drive = killed_and_opened_without_space(Drive::create(&spec(conventional(0))), 2..6, seed);
+        dropped_blocks += drive.report.dropped_blocks;
+        for (mark, found) in (30..).zip(drive.marks(2, 4)) {
+            assert!(found == Ok(0) || found == Ok(mark), "seed {seed}: {found:?}");
+        }
+        let before = drive.marks(0, 16);
+        let mut drive = Drive::open(drive.kill(&mut Prng::new(seed)));
+        assert_eq!(drive.marks(0, 16), before, "seed {seed}");
+        assert!(drive.write(2, 4, 60).is_success());
+    }
+    assert!(dropped_blocks > 0);
+}
+
+#[test]
+fn blocks_of_a_zrwa_whose_tags_have_no_space_are_old_or_new_after_a_kill() {
+    let zrwa = ZrwaGeometry {
+        size_blocks: Blocks(8),
+        flush_granularity_blocks: Blocks(1),
+        resources: 1,
+        explicit_flush: true,
+    };
+    // The tags of blocks 508 to 511 are in the first page, those behind in the second.
+    let (zone_size_blocks, zone_capacity_blocks) = (Blocks(1024), Blocks(1024));
+    let geometry = Geometry { zrwa: Some(zrwa), zone_size_blocks, zone_capacity_blocks, ..plain() };
+    for seed in 0..40 {
+        let mut drive = Drive::create(&spec(geometry.clone()));
+        assert!(drive.manage(ZoneAction::Open { zrwa: true }, 0).is_success());
+        for start in (0..504).step_by(8) {
+            assert!(drive.write(start, 8, 1).is_success());
+        }
+        assert!(drive.write(504, 6, 1).is_success());
+        let mut drive = killed_and_opened_without_space(drive, 510..518, seed);
+        for (mark, found) in (30..).zip(drive.marks(510, 8)) {
+            assert!(found == Ok(0) || found == Ok(mark), "seed {seed}: {found:?}");
+        }
+        assert!(drive.marks(504, 6).iter().all(Result::is_ok));
+        let before = drive.observe();
+        let mut drive = Drive::open(drive.kill(&mut Prng::new(seed)));
+        assert_eq!(drive.observe(), before, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_block_without_its_tag_whose_earlier_contents_are_lost_does_not_become_zeros() {
+    let mut drive = Drive::create(&spec(conventional(0)));
+    assert!(drive.write(2, 1, 5).is_success());
+    let mut disk = drive.close();
+    // All tags are lost, so that block 2 is unreadable.
+    disk.lose_file(ImageFile::Tags);
+    let mut drive = Drive::open(disk);
+    drive.disk.fault = Some(Fault::NoSpace(Some(ImageFile::Tags)));
+    drive.submit(drive.write_of(2, 1, 9));
+    while drive.out.iter().all(|(command, _)| !is_write_of(command, ImageFile::Data)) {
+        drive.step(0);
+    }
+    let at = drive.out.iter().position(|(command, _)| is_write_of(command, ImageFile::Data)).expect("it was found");
+    drive.step(at);
+    drive.out.clear();
+    let mut disk = drive.kill(&mut Prng::new(1));
+    disk.fault = Some(Fault::NoSpace(None));
+    let refusal = open(&mut disk).map(|_| ()).unwrap_err();
+    assert_eq!(refusal.to_string(), "cannot write tags.zonda: the file system is full");
+    disk.fault = None;
+    assert_eq!(Drive::open(disk).marks(2, 1), [Ok(9)]);
+}
+
+fn is_write_of(command: &FileCommand, file: ImageFile) -> bool {
+    matches!(&command.operation, FileOperation::Write { file: written, .. } if *written == file)
 }
 
 #[test]
