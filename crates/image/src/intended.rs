@@ -21,8 +21,8 @@ pub(crate) struct Intended {
     tags: Vec<(u64, TagPair)>,
 }
 
-/// How a block that does not match its tag is resolved. `or_unwritten`: it has no tag, and may just as
-/// well be as before its first write.
+/// How a block that does not match its tag is resolved. `or_unwritten`: it has no tag, and may be as
+/// before its first write, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Resolved {
     /// It has the contents before or after the overwrite: this tag matches.

@@ -19,37 +19,49 @@ pub struct SimFile {
     /// Pages that a sync will write.
     dirty: BTreeMap<usize, Page>,
     /// Pages on the medium that a failed sync did not write: they may be older than the cache.
-    clean: BTreeMap<usize, Vec<u8>>,
-    /// Allocated pages.
+    clean: BTreeMap<usize, Contents>,
+    /// Allocated pages in the cache.
     pub allocated: BTreeSet<usize>,
 }
 
 /// A page that was written since it was last synced.
 #[derive(Clone, Debug)]
 struct Page {
-    durable: Vec<u8>,
+    durable: Contents,
     /// Its versions since, with the tick of each.
-    versions: Vec<(u64, Vec<u8>)>,
+    versions: Vec<(u64, Contents)>,
+}
+
+/// The contents of a page.
+#[derive(Clone, Debug)]
+struct Contents {
+    bytes: Vec<u8>,
+    is_allocated: bool,
 }
 
 impl SimFile {
-    fn page(&self, page: usize) -> Vec<u8> {
+    fn page(&self, page: usize) -> Contents {
         let end = self.bytes.len().min((page + 1) * PAGE);
-        self.bytes[page * PAGE..end].to_vec()
+        Contents { bytes: self.bytes[page * PAGE..end].to_vec(), is_allocated: self.allocated.contains(&page) }
     }
 
-    fn put(&mut self, page: usize, contents: &[u8]) {
+    fn put(&mut self, page: usize, contents: &Contents) {
         // The saved page may be from before the file was extended or truncated.
         let start = page * PAGE;
         let end = self.bytes.len().min(start + PAGE);
         if start < end {
-            let kept = contents.len().min(end - start);
-            self.bytes[start..start + kept].copy_from_slice(&contents[..kept]);
+            let kept = contents.bytes.len().min(end - start);
+            self.bytes[start..start + kept].copy_from_slice(&contents.bytes[..kept]);
             self.bytes[start + kept..end].fill(0);
+            if contents.is_allocated {
+                self.allocated.insert(page);
+            } else {
+                self.allocated.remove(&page);
+            }
         }
     }
 
-    fn change(&mut self, tick: u64, offset: usize, length: usize, change: impl FnOnce(&mut [u8])) {
+    fn change(&mut self, tick: u64, offset: usize, length: usize, change: impl FnOnce(&mut SimFile)) {
         if length == 0 {
             return;
         }
@@ -64,7 +76,7 @@ impl SimFile {
                 self.dirty.insert(page, Page { durable, versions: Vec::new() });
             }
         }
-        change(&mut self.bytes[offset..offset + length]);
+        change(self);
         for page in pages {
             let now = self.page(page);
             self.dirty.get_mut(&page).expect("it was just made dirty").versions.push((tick, now));
@@ -88,7 +100,7 @@ impl SimFile {
             FileOperation::PunchHole { offset, length, .. } => {
                 self.punch_hole(now, *offset as usize, *length as usize);
             }
-            FileOperation::Allocate { offset, length, .. } => self.allocate(*offset as usize, *length as usize),
+            FileOperation::Allocate { offset, length, .. } => self.allocate(now, *offset as usize, *length as usize),
         }
         Ok(Bytes::new())
     }
@@ -137,15 +149,17 @@ impl SimFile {
 
     /// Writes to the cache at a tick.
     pub fn write(&mut self, tick: u64, offset: usize, all: &[u8]) {
-        if !all.is_empty() {
-            self.allocated.extend(offset / PAGE..(offset + all.len()).div_ceil(PAGE));
-        }
-        self.change(tick, offset, all.len(), |bytes| bytes.copy_from_slice(all));
+        let end = offset + all.len();
+        self.change(tick, offset, all.len(), |file| {
+            file.allocated.extend(offset / PAGE..end.div_ceil(PAGE));
+            file.bytes[offset..end].copy_from_slice(all);
+        });
     }
 
-    /// Allocates the pages of the range; they read as before.
-    fn allocate(&mut self, offset: usize, length: usize) {
-        self.allocated.extend(offset / PAGE..(offset + length).div_ceil(PAGE));
+    /// Allocates the pages of the range at a tick; they read as before.
+    fn allocate(&mut self, tick: u64, offset: usize, length: usize) {
+        let pages = offset / PAGE..(offset + length).div_ceil(PAGE);
+        self.change(tick, offset, length, |file| file.allocated.extend(pages));
     }
 
     /// The first offset from `offset` on in an allocated page, or in a page that a test filled
@@ -164,8 +178,10 @@ impl SimFile {
         let end = offset + length;
         // Pages that the hole covers in part, and the last one of the file, stay allocated.
         let whole = offset.div_ceil(PAGE)..if end == self.bytes.len() { end.div_ceil(PAGE) } else { end / PAGE };
-        self.allocated.retain(|page| !whole.contains(page));
-        self.change(tick, offset, length, |bytes| bytes.fill(0));
+        self.change(tick, offset, length, |file| {
+            file.allocated.retain(|page| !whole.contains(page));
+            file.bytes[offset..end].fill(0);
+        });
     }
 
     /// How many bytes of a write fit in allocated pages, up to the first unallocated one.

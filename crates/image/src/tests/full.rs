@@ -179,6 +179,30 @@ fn is_write_of(command: &FileCommand, file: ImageFile) -> bool {
 }
 
 #[test]
+fn only_journaled_contents_may_need_space_after_a_power_loss_and_only_until_there_is_some() {
+    for (metadata_bytes, is_refused_for_some) in [(0, false), (8, true)] {
+        let mut refused = 0;
+        for seed in 0..40 {
+            let mut drive = Drive::create(&spec(conventional(metadata_bytes)));
+            assert!(drive.write(2, 3, 30).is_success());
+            assert!(drive.write(4, 3, 60).is_success());
+            let mut disk = drive.lose_power(&mut Prng::new(seed));
+            disk.fault = Some(Fault::NoSpace(None));
+            let opened = open(&mut disk).map(|_| ());
+            refused += u32::from(opened.is_err());
+            disk.fault = None;
+            let contents = Drive::open(disk).marks(2, 5);
+            let is_allowed = (2..).zip(&contents).all(|(lba, found)| match found {
+                Ok(mark) => [0, 28 + lba, 56 + lba].contains(mark),
+                Err(_) => false,
+            });
+            assert!(is_allowed, "seed {seed}: {contents:?}");
+        }
+        assert_eq!(refused > 0, is_refused_for_some, "{metadata_bytes} bytes of metadata");
+    }
+}
+
+#[test]
 fn journaled_contents_of_an_offline_zone_need_no_space() {
     let zrwa = ZrwaGeometry {
         size_blocks: Blocks(8),
