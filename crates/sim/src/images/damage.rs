@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use zonda_image::testing::{Contents, Crash, Observed, PAGE};
 use zonda_image::{Finding, ImageFile, check, inspect};
-use zonda_zoned::{BlockBuffer, Blocks, Lba, LbaRange, Operation, Payload, Prng, Status, ZoneIndex};
+use zonda_zoned::{BlockBuffer, Blocks, Lba, LbaRange, Operation, Payload, Prng, Status, ZoneIndex, fingerprint};
 
 use super::disk::{Disk, Faults};
 use super::drive::Drive;
@@ -249,6 +249,7 @@ impl ImagesRun<'_> {
             How::BesideFlush => return Ok(()),
             How::DamagedAndRead => self.read_damage = Some(block.lba),
             How::TagLost => {
+                self.lost_tag = Some(block.lba);
                 let bytes = self.simulation.geometry.block_size_bytes as usize;
                 let start = self.place_of(block.lba) * bytes;
                 copy.bytes(ImageFile::Data)[start..start + bytes].fill(0);
@@ -265,6 +266,20 @@ impl ImagesRun<'_> {
             block.damage.apply(disk, None);
         }
         Ok(())
+    }
+
+    /// Whether a loss of power has undone the overwrite of a block that had lost its tag before: then
+    /// its data are earlier ones, and without a tag. If those of the overwrite survived, so did its
+    /// intent, and the block must be readable.
+    pub(super) fn is_overwrite_of_lost_tag_undone(&mut self, lba: Lba, crash: Crash) -> bool {
+        if self.lost_tag != Some(lba) || crash != Crash::PowerLoss {
+            return false;
+        }
+        let bytes = self.simulation.geometry.block_size_bytes as usize;
+        let start = self.place_of(lba) * bytes;
+        let data = Bytes::copy_from_slice(&self.drive().disk.bytes(ImageFile::Data)[start..start + bytes]);
+        let is_new = fingerprint(&data, &[]) == self.ledger.oracle.block(lba);
+        !is_new && self.ledger.has_held(lba, &Ok((data, Bytes::new())))
     }
 
     /// A bit flip in the last written block of a sequential zone.
@@ -420,7 +435,7 @@ impl ImagesRun<'_> {
     }
 
     /// Whether the contents of overwrites are journaled.
-    fn logs_contents(&self) -> bool {
+    pub(super) fn logs_contents(&self) -> bool {
         let geometry = &self.simulation.geometry;
         geometry.metadata_bytes > 0 || geometry.block_size_bytes as usize > PAGE
     }

@@ -202,7 +202,7 @@ impl ImagesRun<'_> {
             report.finished_zones
         };
         self.check_state(&observed, stop.crash, &finished)?;
-        self.read_damage = None;
+        (self.read_damage, self.lost_tag) = (None, None);
         if let Some((_, _, findings)) = inspected {
             self.check_findings(&observed, &findings)?;
         }
@@ -268,9 +268,9 @@ impl ImagesRun<'_> {
         });
         let is_allowed = match &error {
             None => true,
-            // An opening needs no space, unless a power loss has undone an allocation that was not
-            // synced.
-            Some(ImageError::File { .. }) => !is_full || stop.crash == Crash::PowerLoss,
+            // An opening needs no space, unless contents are journaled and a power loss has undone an
+            // allocation that was not synced.
+            Some(ImageError::File { .. }) => !is_full || self.logs_contents() && stop.crash == Crash::PowerLoss,
             Some(_) => false,
         };
         if !is_allowed {
@@ -374,6 +374,10 @@ impl ImagesRun<'_> {
             }
             if is_lost && self.read_damage == Some(*lba) && crash == Crash::PowerLoss {
                 // Its contents before are not accepted any more either.
+                self.is_unrecoverable = true;
+                continue;
+            }
+            if is_lost && self.is_overwrite_of_lost_tag_undone(*lba, crash) {
                 self.is_unrecoverable = true;
                 continue;
             }

@@ -52,6 +52,8 @@ pub(crate) struct ImagesRun<'s> {
     pub(super) failed_state_writes: u64,
     /// A block in which a read found damage before the stop, and which was repaired since.
     pub(super) read_damage: Option<Lba>,
+    /// A flushed block whose tag was lost before the stop, and which was overwritten since.
+    pub(super) lost_tag: Option<Lba>,
     /// Blocks are lost because an overwrite failed and could not be repaired: the run ends.
     pub(super) is_unrecoverable: bool,
     pub(crate) now: Instant,
@@ -107,6 +109,7 @@ impl<'s> ImagesRun<'s> {
             failed_records: 0,
             failed_state_writes: 0,
             read_damage: None,
+            lost_tag: None,
             is_unrecoverable: false,
             now: Instant::ZERO,
             hash: Hash::default(),
