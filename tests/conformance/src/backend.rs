@@ -76,6 +76,7 @@ pub struct Virtual<D> {
     degrade: Option<Degrade<D>>,
     check: Option<fn(&D)>,
     take_release: Option<fn(&mut D) -> Option<CommandId>>,
+    forgets_untouched_zones: bool,
 }
 
 type Degrade<D> = fn(&mut D, ZoneIndex, ZoneState);
@@ -92,6 +93,7 @@ impl<D: ZonedDevice> Virtual<D> {
             degrade: None,
             check: None,
             take_release: None,
+            forgets_untouched_zones: false,
         }
     }
 
@@ -117,6 +119,12 @@ impl<D: ZonedDevice> Virtual<D> {
     #[must_use]
     pub fn with_invariants(self, check: fn(&D)) -> Virtual<D> {
         Virtual { check: Some(check), ..self }
+    }
+
+    /// A power cycle empties zones that were opened and closed, and never written to.
+    #[must_use]
+    pub fn forgetting_untouched_zones(self) -> Virtual<D> {
+        Virtual { forgets_untouched_zones: true, ..self }
     }
 
     /// Sets how to ask for the command that took effect next.
@@ -179,6 +187,10 @@ impl<D: ZonedDevice> TestBackend for Virtual<D> {
         let device = self.device.take().expect("the power is on");
         self.device = Some(cycle(device));
         true
+    }
+
+    fn remembers_untouched_zones(&self) -> bool {
+        !self.forgets_untouched_zones
     }
 
     fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) -> bool {

@@ -85,6 +85,26 @@ impl ZoneTable {
         true
     }
 
+    /// Gives a zone the descriptor extension that it had; an empty zone becomes closed by it. Returns
+    /// false, and changes nothing, if no active resource is free for that.
+    ///
+    /// # Panics
+    /// For a conventional zone, and for an extension of another length than the geometry's.
+    #[must_use = "a zone without a free resource has not changed"]
+    pub fn restore_extension(&mut self, zone: ZoneIndex, extension: Box<[u8]>) -> bool {
+        assert!(!self.is_conventional(zone), "zone {zone} is conventional and has no extension");
+        assert_eq!(extension.len(), self.geometry.descriptor_extension_bytes as usize, "bytes of an extension");
+        if self.entry(zone).state == ZoneState::Empty {
+            if self.active >= self.max_active {
+                return false;
+            }
+            self.change_state(zone, ZoneState::Closed);
+        }
+        self.entry_mut(zone).has_extension = true;
+        self.extensions.insert(zone, extension);
+        true
+    }
+
     /// A power loss tore a write: moves the write pointer of a sequential zone back, to at most
     /// where it is. A zone that was full by being written is closed again. With the pointer at its
     /// start and without a descriptor extension, a zone becomes empty. A read only or offline zone

@@ -1,0 +1,20 @@
+//! What a pool writes on its drive, byte for byte: `docs/internals/pool-format.md`.
+
+mod block;
+mod codec;
+mod log_block;
+mod record;
+mod zone_header;
+
+pub use block::BlockError;
+pub(crate) use log_block::{Body, LogBlock, capacity_of};
+pub(crate) use record::{GroupRecord, NamespaceRecord, PoolRecord, Record, VZoneRecord};
+pub(crate) use zone_header::{Owner, Reservation};
+
+/// The identity of a pool: chosen when it is created, in every block of metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub [u8; 16]);
+
+/// Blocks of zeros, for what a test forges.
+#[cfg(test)]
+pub(crate) const SMALL_BLOCK_BYTES: usize = 512;

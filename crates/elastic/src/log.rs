@@ -1,0 +1,367 @@
+//! [`Log`]: the records of a pool, in two copies on different zones.
+//!
+//! Records that are added while a block is being written go into the next one together. A record is
+//! durable when its block stands in each copy that still works, and the drive has flushed it. A
+//! copy that has filled its zone begins the next with a checkpoint; the copies do so one after the
+//! other, so that one whole copy stands at any time. A copy whose zone fails goes on in another;
+//! without any zone left it has failed, and without any copy the pool becomes read only.
+
+use std::collections::VecDeque;
+
+use crate::format::{Body, LogBlock, PoolId, Record, capacity_of};
+use crate::limits::{LOG_COPIES, LOG_ZONES};
+
+/// Zones of one copy.
+const SLOTS: usize = LOG_ZONES as usize / LOG_COPIES;
+
+/// A number that the owner has for a record that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+/// What the log must do on the drive. Each is answered by [`Log::on_completion`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LogEffect {
+    Reset { copy: usize, zone: u32 },
+    Write { copy: usize, zone: u32, zone_block: u64, block: Vec<u8> },
+    Flush,
+}
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    pool: PoolId,
+    block_bytes: usize,
+    zone_blocks: u64,
+    copies: [Copy; LOG_COPIES],
+    /// The last block of records that was begun.
+    sequence: u64,
+    pending: VecDeque<(Vec<u8>, Ticket)>,
+    batch: Option<Batch>,
+    effects: VecDeque<LogEffect>,
+    durable: VecDeque<(Ticket, bool)>,
+}
+
+/// One copy.
+#[derive(Debug)]
+struct Copy {
+    slots: [u32; SLOTS],
+    /// Slots whose zone has failed.
+    failed: [bool; SLOTS],
+    current: usize,
+    generation: u64,
+    next_block: u64,
+    /// Commands in flight.
+    outstanding: u32,
+    has_error: bool,
+    /// The zone to reset once another has taken its place.
+    stale: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    tickets: Vec<Ticket>,
+    records: Vec<u8>,
+    step: Step,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// This copy begins a zone: the zone is reset,
+    Clear(usize),
+    /// and the checkpoint written,
+    Checkpoint(usize),
+    /// and flushed; then the zone before it can be reset.
+    Flushed(usize),
+    Tidy(usize),
+    Write,
+    Flush,
+}
+
+/// Where a mount has found a copy to end.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CopyEnd {
+    /// The slot that was written last, and its generation.
+    pub(crate) current: usize,
+    pub(crate) generation: u64,
+}
+
+impl Copy {
+    fn has_failed(&self) -> bool {
+        self.failed.iter().all(|failed| *failed)
+    }
+
+    /// The next slot that works, if there is one.
+    fn advance(&mut self) -> bool {
+        let next = (1..=SLOTS).map(|step| (self.current + step) % SLOTS).find(|slot| !self.failed[*slot]);
+        let Some(next) = next else { return false };
+        (self.current, self.generation) = (next, self.generation + 1);
+        (self.next_block, self.has_error) = (0, false);
+        true
+    }
+}
+
+impl Log {
+    /// The log behind its last block of records. Each copy begins a new zone with the first record.
+    pub(crate) fn new(
+        pool: PoolId,
+        block_bytes: usize,
+        zone_blocks: u64,
+        sequence: u64,
+        ends: [CopyEnd; LOG_COPIES],
+    ) -> Log {
+        let copies = [0, 1].map(|copy: usize| Copy {
+            slots: slots_of(copy),
+            failed: [false; SLOTS],
+            current: ends[copy].current,
+            generation: ends[copy].generation,
+            next_block: zone_blocks,
+            outstanding: 0,
+            has_error: false,
+            stale: Some(slots_of(copy)[ends[copy].current]),
+        });
+        Log {
+            pool,
+            block_bytes,
+            zone_blocks,
+            copies,
+            sequence,
+            pending: VecDeque::new(),
+            batch: None,
+            effects: VecDeque::new(),
+            durable: VecDeque::new(),
+        }
+    }
+
+    /// Adds a record; its ticket comes back when it is durable.
+    pub(crate) fn add(&mut self, record: &Record, ticket: Ticket) {
+        self.pending.push_back((record.encode(), ticket));
+    }
+
+    /// Copies that can be written.
+    pub(crate) fn working_copies(&self) -> usize {
+        self.copies.iter().filter(|copy| !copy.has_failed()).count()
+    }
+
+    /// The next record that is durable, or that can never be.
+    pub(crate) fn poll_durable(&mut self) -> Option<(Ticket, bool)> {
+        self.durable.pop_front()
+    }
+
+    pub(crate) fn has_durable(&self) -> bool {
+        !self.durable.is_empty()
+    }
+
+    /// The next effect. `snapshot` returns records of the whole state, for a checkpoint.
+    pub(crate) fn poll_effect(&mut self, snapshot: impl Fn() -> Vec<Record>) -> Option<LogEffect> {
+        if self.effects.is_empty() {
+            if self.batch.is_none() {
+                self.begin_batch();
+            }
+            self.proceed(&snapshot);
+        }
+        self.effects.pop_front()
+    }
+
+    fn begin_batch(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let (mut tickets, mut records) = (Vec::new(), Vec::new());
+        while let Some((bytes, ticket)) = self.pending.front()
+            && records.len() + bytes.len() <= capacity_of(self.block_bytes)
+        {
+            records.extend_from_slice(bytes);
+            tickets.push(*ticket);
+            self.pending.pop_front();
+        }
+        assert!(!tickets.is_empty(), "every record fits a block");
+        self.sequence += 1;
+        self.batch = Some(Batch { tickets, records, step: Step::Write });
+        self.choose_step();
+    }
+
+    /// A copy without room begins a zone before the batch is written.
+    fn choose_step(&mut self) {
+        let zone_blocks = self.zone_blocks;
+        let full = self.copies.iter().position(|copy| !copy.has_failed() && copy.next_block >= zone_blocks);
+        let step = match full {
+            Some(copy) if self.copies[copy].advance() => Step::Clear(copy),
+            Some(_) => unreachable!("a copy that has not failed has a zone"),
+            None => Step::Write,
+        };
+        if let Some(batch) = &mut self.batch {
+            batch.step = step;
+        }
+        self.start_step();
+    }
+
+    /// Emits the effects of the present step, but for a checkpoint, whose records are not here.
+    fn start_step(&mut self) {
+        let Some(batch) = &self.batch else { return };
+        match batch.step {
+            Step::Clear(index) => {
+                let copy = &mut self.copies[index];
+                let zone = copy.slots[copy.current];
+                if copy.stale == Some(zone) {
+                    copy.stale = None;
+                }
+                copy.outstanding = 1;
+                self.effects.push_back(LogEffect::Reset { copy: index, zone });
+            }
+            Step::Flushed(index) => {
+                self.copies[index].outstanding = 1;
+                self.effects.push_back(LogEffect::Flush);
+            }
+            Step::Tidy(index) => {
+                let copy = &mut self.copies[index];
+                let Some(zone) = copy.stale.take() else { return };
+                copy.outstanding = 1;
+                self.effects.push_back(LogEffect::Reset { copy: index, zone });
+            }
+            Step::Write => {
+                for (index, copy) in self.copies.iter_mut().enumerate().filter(|(_, copy)| !copy.has_failed()) {
+                    let (zone, generation) = (copy.slots[copy.current], copy.generation);
+                    let block = LogBlock::seal(
+                        self.pool,
+                        index as u8,
+                        generation,
+                        self.sequence,
+                        Body::Records,
+                        &batch.records,
+                        self.block_bytes,
+                    );
+                    self.effects.push_back(LogEffect::Write { copy: index, zone, zone_block: copy.next_block, block });
+                    copy.next_block += 1;
+                    copy.outstanding += 1;
+                }
+            }
+            Step::Flush => {
+                self.copies[0].outstanding += 1;
+                self.effects.push_back(LogEffect::Flush);
+            }
+            Step::Checkpoint(_) => {}
+        }
+    }
+
+    /// Begins a checkpoint that is due, and the steps that have nothing to wait for.
+    fn proceed(&mut self, snapshot: &impl Fn() -> Vec<Record>) {
+        while let Some(batch) = &self.batch
+            && self.effects.is_empty()
+            && self.copies.iter().all(|copy| copy.outstanding == 0)
+        {
+            match batch.step {
+                Step::Checkpoint(index) if self.copies[index].next_block == 0 => self.write_checkpoint(index, snapshot),
+                _ if self.working_copies() == 0 => self.end_batch(false),
+                _ => self.finish_step(),
+            }
+        }
+    }
+
+    fn write_checkpoint(&mut self, index: usize, snapshot: &impl Fn() -> Vec<Record>) {
+        let parts = parts_of(&snapshot(), capacity_of(self.block_bytes));
+        let copy = &mut self.copies[index];
+        if parts.len() as u64 >= self.zone_blocks {
+            // A pool is made with few enough zones that this cannot happen.
+            unreachable!("a checkpoint of {} blocks fits a zone of {}", parts.len(), self.zone_blocks);
+        }
+        for (part, records) in parts.iter().enumerate() {
+            let body = Body::Checkpoint { part: part as u32, parts: parts.len() as u32 };
+            let block = LogBlock::seal(
+                self.pool,
+                index as u8,
+                copy.generation,
+                self.sequence - 1,
+                body,
+                records,
+                self.block_bytes,
+            );
+            let zone = copy.slots[copy.current];
+            self.effects.push_back(LogEffect::Write { copy: index, zone, zone_block: copy.next_block, block });
+            copy.next_block += 1;
+            copy.outstanding += 1;
+        }
+    }
+
+    /// An effect has ended. Flushes belong to no copy: `copy` is `None`.
+    pub(crate) fn on_completion(&mut self, copy: Option<usize>, is_success: bool) {
+        let step = self.batch.as_ref().map(|batch| batch.step).expect("the log has effects in a batch only");
+        let index = copy.unwrap_or(match step {
+            Step::Flushed(index) => index,
+            _ => 0,
+        });
+        let copy = &mut self.copies[index];
+        copy.outstanding = copy.outstanding.checked_sub(1).expect("an effect ends once");
+        copy.has_error |= !is_success;
+    }
+
+    /// All effects of the step have ended.
+    fn finish_step(&mut self) {
+        let Some(batch) = &mut self.batch else { return };
+        let step = batch.step;
+        match step {
+            Step::Tidy(index) => {
+                // A zone that cannot be reset is found out when its turn comes.
+                self.copies[index].has_error = false;
+                self.choose_step();
+            }
+            Step::Clear(index) | Step::Checkpoint(index) | Step::Flushed(index) => {
+                if self.copies[index].has_error {
+                    self.fail_zone(index);
+                    return;
+                }
+                batch.step = match step {
+                    Step::Clear(_) => Step::Checkpoint(index),
+                    Step::Checkpoint(_) => Step::Flushed(index),
+                    _ => Step::Tidy(index),
+                };
+                self.start_step();
+            }
+            Step::Write => {
+                if let Some(index) = self.copies.iter().position(|copy| copy.has_error) {
+                    self.fail_zone(index);
+                    return;
+                }
+                batch.step = Step::Flush;
+                self.start_step();
+            }
+            Step::Flush => {
+                let is_flushed = !self.copies[0].has_error;
+                self.copies[0].has_error = false;
+                self.end_batch(is_flushed);
+            }
+        }
+    }
+
+    /// The zone of a copy has failed: it goes on in another, whose checkpoint has this batch.
+    fn fail_zone(&mut self, index: usize) {
+        let copy = &mut self.copies[index];
+        copy.failed[copy.current] = true;
+        copy.has_error = false;
+        copy.next_block = self.zone_blocks;
+        self.choose_step();
+    }
+
+    fn end_batch(&mut self, is_durable: bool) {
+        let batch = self.batch.take().expect("a batch ends once");
+        self.durable.extend(batch.tickets.into_iter().map(|ticket| (ticket, is_durable)));
+        self.begin_batch();
+    }
+}
+
+/// The zones of a copy: even ones and odd ones, so that a drive that goes from die to die has them
+/// on different dies.
+pub(crate) fn slots_of(copy: usize) -> [u32; SLOTS] {
+    std::array::from_fn(|slot| (slot * LOG_COPIES + copy) as u32)
+}
+
+/// The records in as many parts as are needed.
+fn parts_of(records: &[Record], part_bytes: usize) -> Vec<Vec<u8>> {
+    let mut parts = vec![Vec::new()];
+    for record in records {
+        let bytes = record.encode();
+        if parts.last().is_some_and(|part: &Vec<u8>| part.len() + bytes.len() > part_bytes) {
+            parts.push(Vec::new());
+        }
+        parts.last_mut().expect("there is a part").extend_from_slice(&bytes);
+    }
+    parts
+}

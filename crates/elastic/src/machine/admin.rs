@@ -1,0 +1,343 @@
+//! Namespaces are created, resized and deleted.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{Blocks, Geometry, Instant, NamespaceId, ZoneIndex};
+
+use super::{Namespace, Pool, Record, Waiter};
+use crate::format::NamespaceRecord;
+use crate::limits::{EXTENSION_BYTES_MAX, NAME_BYTES_MAX, NAMESPACES_MAX, WEIGHT_MAX};
+use crate::vzone::VZone;
+
+/// A namespace to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceConfig {
+    /// Its name, unique in the pool.
+    pub name: String,
+    /// Its identity, which hosts see.
+    pub uuid: [u8; 16],
+    /// Number of v-zones.
+    pub zone_count: u32,
+    /// Blocks of a v-zone; by default as many as its physical zones hold.
+    pub zone_capacity_blocks: Option<Blocks>,
+    /// Blocks from one v-zone to the next; by default the next power of two.
+    pub zone_size_blocks: Option<Blocks>,
+    /// Active v-zones (and open ones, if no less are named).
+    pub max_active_zones: u32,
+    /// Open v-zones.
+    pub max_open_zones: Option<u32>,
+    /// Its part of the drive's active zones, and of its time.
+    pub weight: u32,
+    /// Blocks of one command, at most those of the drive, which are the default.
+    pub max_transfer_blocks: Option<Blocks>,
+    /// Blocks of one append.
+    pub max_append_blocks: Option<Blocks>,
+    /// Bytes of a zone's descriptor extension.
+    pub descriptor_extension_bytes: u32,
+    /// Whether a read may cross zones.
+    pub read_across_zones: bool,
+}
+
+/// Why a namespace cannot be created, resized or deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminError(String);
+
+impl fmt::Display for AdminError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+/// What has happened to a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolEvent {
+    /// It is open.
+    Started {
+        /// Its epoch is recorded; otherwise nothing can be written.
+        is_recorded: bool,
+    },
+    /// A namespace was created, and hosts see it.
+    Created {
+        /// Its identifier.
+        namespace: NamespaceId,
+        /// Whether it is recorded; otherwise it does not exist.
+        is_durable: bool,
+    },
+    /// A namespace was resized.
+    Resized {
+        /// Its identifier.
+        namespace: NamespaceId,
+        /// Whether that is recorded.
+        is_durable: bool,
+    },
+    /// A namespace was deleted, and its zones are reset.
+    Deleted {
+        /// Its identifier.
+        namespace: NamespaceId,
+    },
+    /// Both copies of the log have failed: nothing can be changed any more.
+    ReadOnly,
+}
+
+impl NamespaceConfig {
+    /// A namespace of so many v-zones, as large as they can be.
+    #[must_use]
+    pub fn new(name: &str, uuid: [u8; 16], zone_count: u32, max_active_zones: u32) -> NamespaceConfig {
+        NamespaceConfig {
+            name: name.to_owned(),
+            uuid,
+            zone_count,
+            zone_capacity_blocks: None,
+            zone_size_blocks: None,
+            max_active_zones,
+            max_open_zones: None,
+            weight: 1,
+            max_transfer_blocks: None,
+            max_append_blocks: None,
+            descriptor_extension_bytes: 0,
+            read_across_zones: false,
+        }
+    }
+}
+
+fn refused<T>(text: impl Into<String>) -> Result<T, AdminError> {
+    Err(AdminError(text.into()))
+}
+
+impl Pool {
+    /// Creates a namespace; [`PoolEvent::Created`] says when hosts see it.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, or what the drive lacks.
+    pub fn create_namespace(&mut self, now: Instant, config: &NamespaceConfig) -> Result<NamespaceId, AdminError> {
+        self.advance(now);
+        if !self.is_started || self.is_read_only {
+            return refused("the pool cannot be changed now");
+        }
+        if self.namespaces.len() >= NAMESPACES_MAX {
+            return refused(format!("the pool has {NAMESPACES_MAX} namespaces, and cannot have more: delete one"));
+        }
+        if config.name.is_empty() || config.name.len() > NAME_BYTES_MAX {
+            return refused(format!("the name must have 1 to {NAME_BYTES_MAX} bytes"));
+        }
+        if self.namespaces.values().any(|other| other.record.name == config.name) {
+            return refused(format!("the pool has a namespace \"{}\" already: choose another name", config.name));
+        }
+        if !(1..=WEIGHT_MAX).contains(&config.weight) {
+            return refused(format!("the weight must be 1 to {WEIGHT_MAX}"));
+        }
+        let geometry = self.geometry_of(config)?;
+        if !self.balloon.can_add(config.weight, config.max_active_zones) {
+            return refused(format!(
+                "{} active zones are more than the drive has for a namespace of this weight: it has {} for all, and each \
+                 namespace needs one for each of its own; reduce the active zones of this one or of others",
+                config.max_active_zones, self.shape.essential_zones
+            ));
+        }
+        let needed = u64::from(config.zone_count) * u64::from(self.shape.zones_of(geometry.zone_capacity_blocks));
+        self.check_promise(needed)?;
+        let id = (1..).find(|id| !self.namespaces.contains_key(id)).expect("there are fewer namespaces than numbers");
+        let record = NamespaceRecord {
+            id,
+            uuid: config.uuid,
+            name: config.name.clone(),
+            zone_count: config.zone_count,
+            zone_size_blocks: geometry.zone_size_blocks.0,
+            zone_capacity_blocks: geometry.zone_capacity_blocks.0,
+            max_active_zones: config.max_active_zones,
+            max_open_zones: geometry.max_open_zones.unwrap_or(config.max_active_zones),
+            weight: config.weight,
+            max_transfer_blocks: geometry.max_transfer_blocks.0 as u32,
+            max_append_blocks: geometry.max_append_blocks.0 as u32,
+            extension_bytes: config.descriptor_extension_bytes as u8,
+            read_across_zones: config.read_across_zones,
+        };
+        self.namespaces.insert(id, Namespace::new(record.clone(), geometry));
+        self.record(&Record::Namespace(record), Waiter::Created { namespace: id });
+        Ok(NamespaceId(id))
+    }
+
+    fn geometry_of(&self, config: &NamespaceConfig) -> Result<Geometry, AdminError> {
+        let capacity = config.zone_capacity_blocks.unwrap_or(self.shape.vzone_capacity_blocks());
+        if capacity > self.shape.vzone_capacity_blocks() {
+            return refused(format!(
+                "a zone of this pool holds at most {} blocks, not {capacity}",
+                self.shape.vzone_capacity_blocks()
+            ));
+        }
+        if config.descriptor_extension_bytes as usize > EXTENSION_BYTES_MAX {
+            return refused(format!("a descriptor extension has at most {EXTENSION_BYTES_MAX} bytes"));
+        }
+        let max_transfer_blocks = config.max_transfer_blocks.unwrap_or(self.drive.max_transfer_blocks);
+        if max_transfer_blocks > self.drive.max_transfer_blocks {
+            return refused(format!("the drive transfers at most {} blocks at once", self.drive.max_transfer_blocks));
+        }
+        let geometry = Geometry {
+            block_size_bytes: self.drive.block_size_bytes,
+            metadata_bytes: self.drive.metadata_bytes,
+            zone_size_blocks: config.zone_size_blocks.unwrap_or(Blocks(capacity.0.next_power_of_two())),
+            zone_capacity_blocks: capacity,
+            zone_count: config.zone_count,
+            conventional_zone_count: 0,
+            max_active_zones: Some(config.max_active_zones),
+            max_open_zones: Some(config.max_open_zones.unwrap_or(config.max_active_zones)),
+            max_transfer_blocks,
+            max_append_blocks: config.max_append_blocks.unwrap_or(max_transfer_blocks),
+            zrwa: None,
+            read_across_zones: config.read_across_zones,
+            descriptor_extension_bytes: config.descriptor_extension_bytes,
+        };
+        geometry.validate().map_err(|error| AdminError(error.to_string()))?;
+        Ok(geometry)
+    }
+
+    /// Physical zones that are promised to namespaces.
+    #[must_use]
+    pub fn promised_zones(&self) -> u64 {
+        self.namespaces
+            .values()
+            .map(|own| u64::from(own.record.zone_count) * u64::from(self.zones_of_namespace(own)))
+            .sum()
+    }
+
+    fn zones_of_namespace(&self, own: &Namespace) -> u32 {
+        self.shape.zones_of(Blocks(own.record.zone_capacity_blocks))
+    }
+
+    fn check_promise(&self, more: u64) -> Result<(), AdminError> {
+        let counts = self.zones.counts();
+        let lost = u64::from(counts.retired) + u64::from(counts.set_aside);
+        let left = u64::from(self.shape.promised_max()).saturating_sub(lost).saturating_sub(self.promised_zones());
+        if more <= left {
+            return Ok(());
+        }
+        refused(format!("this needs {more} zones of the drive, and {left} are not promised to others: make it smaller"))
+    }
+
+    pub(super) fn on_created(&mut self, namespace: u32, is_durable: bool) {
+        if is_durable {
+            self.list(namespace);
+        } else {
+            self.namespaces.remove(&namespace);
+        }
+        self.events.push_back(PoolEvent::Created { namespace: NamespaceId(namespace), is_durable });
+    }
+
+    /// Shows a namespace to hosts.
+    pub(crate) fn list(&mut self, namespace: u32) {
+        let own = self.namespaces.get_mut(&namespace).expect("it was created");
+        own.is_listed = true;
+        let (weight, active) = (own.record.weight, own.record.max_active_zones);
+        self.listed.add(NamespaceId(namespace), own.table.geometry().clone());
+        self.balloon.add(namespace, weight, active);
+    }
+
+    /// Changes the number of v-zones of a namespace.
+    ///
+    /// # Errors
+    /// If there is no such namespace, the drive lacks zones, or v-zones that would go are not empty.
+    pub fn resize_namespace(&mut self, now: Instant, id: NamespaceId, zone_count: u32) -> Result<(), AdminError> {
+        self.advance(now);
+        let Some(own) = self.namespaces.get(&id.0).filter(|own| own.is_listed && !own.is_leaving) else {
+            return refused(format!("the pool has no namespace {id}"));
+        };
+        if self.is_read_only || zone_count == 0 {
+            return refused("the pool cannot be changed now, or the number of zones is 0");
+        }
+        let before = own.record.zone_count;
+        if zone_count > before {
+            self.check_promise(u64::from(zone_count - before) * u64::from(self.zones_of_namespace(own)))?;
+        }
+        let own = self.namespaces.get_mut(&id.0).expect("it was just found");
+        let kept = zone_count.min(before);
+        let going = own.vzones.iter().enumerate().skip(kept as usize);
+        if let Some((index, _)) = going.into_iter().find(|(_, vzone)| !vzone.is_idle() || !vzone.groups.is_empty()) {
+            return refused(format!("zone {index} of the namespace is not empty: reset it first"));
+        }
+        let geometry = Geometry { zone_count, ..own.table.geometry().clone() };
+        geometry.validate().map_err(|error| AdminError(error.to_string()))?;
+        let mut table = ZoneTable::new(geometry.clone());
+        for zone in (0..kept).map(ZoneIndex) {
+            let is_restored = table.restore(zone, &own.table.snapshot(zone));
+            assert!(is_restored, "the limits stay as they are");
+        }
+        own.table = table;
+        own.vzones.resize_with(zone_count as usize, VZone::default);
+        own.record.zone_count = zone_count;
+        let record = own.record.clone();
+        self.listed.resize(id, geometry);
+        self.record(&Record::Namespace(record), Waiter::Resized { namespace: id.0 });
+        Ok(())
+    }
+
+    /// Deletes a namespace; [`PoolEvent::Deleted`] says when its zones are reset.
+    ///
+    /// # Errors
+    /// If there is no such namespace, or commands of hosts are in flight.
+    pub fn delete_namespace(&mut self, now: Instant, id: NamespaceId) -> Result<(), AdminError> {
+        self.advance(now);
+        let Some(own) = self.namespaces.get_mut(&id.0).filter(|own| own.is_listed && !own.is_leaving) else {
+            return refused(format!("the pool has no namespace {id}"));
+        };
+        if self.is_read_only {
+            return refused("the pool cannot be changed now: both copies of its log have failed");
+        }
+        let is_idle = own.vzones.iter().all(VZone::is_idle) && own.flushes.is_empty();
+        if !is_idle {
+            return refused("commands of hosts are in flight: stop its export first");
+        }
+        own.is_leaving = true;
+        self.listed.remove(id);
+        self.record(&Record::Deleted { namespace: id.0 }, Waiter::Deleted { namespace: id.0 });
+        Ok(())
+    }
+
+    pub(super) fn on_deleted(&mut self, namespace: u32, is_durable: bool) {
+        if !is_durable {
+            return;
+        }
+        let own = &self.namespaces[&namespace];
+        let used = own.vzones.iter().enumerate().filter(|(_, vzone)| !vzone.groups.is_empty());
+        let used: Vec<u32> = used.map(|(index, _)| index as u32).collect();
+        if used.is_empty() {
+            self.on_vzone_left(namespace);
+        }
+        for vzone in used {
+            self.begin_reset(namespace, vzone, None);
+        }
+    }
+
+    /// A v-zone of a namespace that is being deleted was reset.
+    pub(super) fn on_vzone_left(&mut self, namespace: u32) {
+        let own = &self.namespaces[&namespace];
+        if own.vzones.iter().any(|vzone| vzone.busy.is_some() || !vzone.groups.is_empty()) {
+            return;
+        }
+        self.namespaces.remove(&namespace);
+        self.balloon.remove(namespace);
+        self.events.push_back(PoolEvent::Deleted { namespace: NamespaceId(namespace) });
+    }
+}
+
+impl Namespace {
+    pub(crate) fn new(record: NamespaceRecord, geometry: Geometry) -> Namespace {
+        let mut vzones = Vec::new();
+        vzones.resize_with(geometry.zone_count as usize, VZone::default);
+        Namespace {
+            record,
+            table: ZoneTable::new(geometry),
+            vzones,
+            writes: BTreeSet::new(),
+            next_write: 0,
+            releases: BTreeSet::new(),
+            waiting_for_releases: BTreeSet::new(),
+            flushes: VecDeque::new(),
+            is_listed: false,
+            is_leaving: false,
+        }
+    }
+}

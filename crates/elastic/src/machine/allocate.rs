@@ -1,0 +1,135 @@
+//! The serial allocator: v-zones get their groups one after the other, from zones that are reserved
+//! in the order in which the drive places them.
+
+use zonda_zoned::{Origin, Status};
+
+use super::{Op, Pool, Record, Waiter};
+use crate::balloon::Grant;
+use crate::format::Reservation;
+use crate::group::Group;
+
+/// The group that is being made: its width is decided, and its zones are not all reserved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granting {
+    namespace: u32,
+    vzone: u32,
+    grant: Grant,
+}
+
+impl Pool {
+    /// A v-zone needs a group.
+    pub(super) fn request_group(&mut self, namespace: u32, vzone: u32) {
+        let own = self.vzone(namespace, vzone);
+        if !own.wants_group {
+            own.wants_group = true;
+            self.arbiter.push_back((namespace, vzone));
+            self.serve();
+        }
+    }
+
+    /// Makes groups, in the order of requests, while there are zones for them.
+    pub(super) fn serve(&mut self) {
+        if !self.is_started {
+            return;
+        }
+        loop {
+            if self.granting.is_none() {
+                self.redistribute_if_due();
+                self.granting = self.next_grant();
+            }
+            let Some(Granting { namespace, vzone, grant }) = self.granting else { break };
+            self.reserve(grant.width);
+            if self.zones.obtainable() < grant.width {
+                // Zones have failed meanwhile: a narrower group.
+                self.balloon.release(namespace, grant);
+                self.granting = None;
+                self.arbiter.push_front((namespace, vzone));
+                if self.zones.obtainable() == 0 {
+                    break;
+                }
+                continue;
+            }
+            let Some(zones) = self.zones.take(grant.width, namespace, vzone) else { return };
+            self.granting = None;
+            self.make_group(namespace, vzone, grant, zones);
+        }
+        self.reserve(0);
+    }
+
+    fn next_grant(&mut self) -> Option<Granting> {
+        let (namespace, vzone) = *self.arbiter.front()?;
+        let own = &self.namespaces[&namespace];
+        let active = own.vzones.iter().filter(|other| other.is_active()).count() as u32;
+        let capacity = zonda_zoned::Blocks(own.record.zone_capacity_blocks);
+        let left = self.shape.zones_of(capacity) - own.vzones[vzone as usize].zone_count();
+        assert!(left > 0, "a v-zone asks for groups up to its capacity");
+        let obtainable = self.zones.obtainable();
+        let grant = self.balloon.allocate(self.now, namespace, active, left.min(obtainable))?;
+        self.arbiter.pop_front();
+        Some(Granting { namespace, vzone, grant })
+    }
+
+    /// Reserves zones ahead, and at least so many.
+    pub(super) fn reserve(&mut self, at_least: u32) {
+        while let Some((zone, number)) = self.zones.reserve_next(at_least) {
+            let block = Reservation { zone, number }.to_block(self.id, self.format.data_bytes);
+            let operation = self.write_of_block(zone, 0, block);
+            self.issue(Op::Reserve { zone }, operation, Origin::default());
+        }
+    }
+
+    pub(super) fn on_reserved(&mut self, zone: u32, status: Status) {
+        self.zones.on_reserved(zone, status.is_success());
+        if !status.is_success() {
+            self.record(&Record::Retired { zone }, Waiter::Nothing);
+        }
+        self.serve();
+    }
+
+    fn make_group(&mut self, namespace: u32, vzone: u32, grant: Grant, zones: Vec<u32>) {
+        let width_min = self.balloon.share(namespace).width_min;
+        let stripe_blocks = self.shape.stripe_blocks(grant.width, width_min);
+        let blocks_per_zone = self.shape.blocks_per_zone;
+        let own = self.vzone(namespace, vzone);
+        let group = Group::new(zones, stripe_blocks, own.groups_end(), blocks_per_zone);
+        let index = own.groups.len();
+        own.groups.push(group);
+        own.grants.push_back((index, grant));
+        (own.wants_group, own.is_ready) = (false, false);
+        let generation = own.generation;
+        for place in 0..grant.width as usize {
+            self.write_owner(namespace, vzone, index, place);
+        }
+        self.record_vzone(namespace, vzone, Waiter::Group { namespace, vzone, generation });
+    }
+
+    /// Writes the second block of a zone.
+    pub(super) fn write_owner(&mut self, namespace: u32, vzone: u32, group: usize, place: usize) {
+        let owner = self.owner_of(namespace, vzone, group, place);
+        let block = owner.to_block(self.id, self.format.data_bytes);
+        let operation = self.write_of_block(owner.reservation.zone, 1, block);
+        self.issue(Op::Owner, operation, self.origin_of(namespace, vzone, group));
+    }
+
+    pub(super) fn on_group_recorded(&mut self, namespace: u32, vzone: u32, generation: u64, is_durable: bool) {
+        let own = self.vzone(namespace, vzone);
+        assert_eq!(own.generation, generation, "a v-zone is not reset while it gets a group");
+        own.is_ready = is_durable;
+        if !is_durable {
+            self.fail(namespace, vzone);
+        }
+        self.pump(namespace, vzone);
+    }
+
+    pub(super) fn redistribute_if_due(&mut self) {
+        if !self.balloon.is_due(self.now) {
+            return;
+        }
+        let namespaces = &self.namespaces;
+        let active_vzones = |id: u32| {
+            let own = namespaces.get(&id);
+            own.map_or(0, |own| own.vzones.iter().filter(|vzone| vzone.is_active()).count() as u32)
+        };
+        self.balloon.redistribute(self.now, active_vzones);
+    }
+}

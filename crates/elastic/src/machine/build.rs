@@ -1,0 +1,122 @@
+//! A pool from its parts, and its first steps.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zonda_zoned::{CompletionQueue, Geometry, Instant, NamespaceId, Namespaces, PayloadKind, Slab};
+
+use super::{Namespace, Pool, Record, Waiter};
+use crate::balloon::Balloon;
+use crate::format::PoolId;
+use crate::log::Log;
+use crate::payload::BlockFormat;
+use crate::shape::Shape;
+use crate::zones::{ZoneUse, Zones};
+
+/// What a pool is made of.
+#[derive(Debug)]
+pub(crate) struct PoolParts {
+    pub(crate) id: PoolId,
+    pub(crate) drive: Geometry,
+    pub(crate) drive_namespace: NamespaceId,
+    pub(crate) kind: PayloadKind,
+    pub(crate) shape: Shape,
+    pub(crate) epoch: u64,
+    pub(crate) zones: Zones,
+    pub(crate) log: Log,
+}
+
+impl Pool {
+    /// A pool whose first record is its epoch.
+    pub(crate) fn from_parts(now: Instant, parts: PoolParts) -> Pool {
+        let PoolParts { id, drive, drive_namespace, kind, shape, epoch, zones, log } = parts;
+        let format = BlockFormat {
+            data_bytes: drive.block_size_bytes as usize,
+            metadata_bytes: usize::from(drive.metadata_bytes),
+        };
+        let mut pool = Pool {
+            id,
+            drive,
+            drive_namespace,
+            shape,
+            format,
+            kind,
+            epoch,
+            is_started: false,
+            namespaces: BTreeMap::new(),
+            listed: Namespaces::none(),
+            zones,
+            balloon: Balloon::new(shape.essential_zones, shape.spare_zones, shape.width_max),
+            log,
+            arbiter: VecDeque::new(),
+            granting: None,
+            waiters: BTreeMap::new(),
+            next_ticket: 0,
+            hosts: Slab::new(),
+            writes: Slab::new(),
+            endings: Slab::new(),
+            repairs: BTreeMap::new(),
+            leaving_zones: BTreeMap::new(),
+            leaving_grants: BTreeMap::new(),
+            to_reset: Vec::new(),
+            ops: Slab::new(),
+            outbox: VecDeque::new(),
+            completions: CompletionQueue::new(),
+            events: VecDeque::new(),
+            now,
+            is_read_only: false,
+            scratch: Vec::new(),
+        };
+        let record = Record::Pool(shape.record(epoch, pool.zones.next_reservation()));
+        pool.record(&record, Waiter::Start);
+        pool
+    }
+
+    /// Adds a namespace that was read.
+    pub(crate) fn adopt_namespace(&mut self, namespace: Namespace) {
+        let id = namespace.record.id;
+        self.namespaces.insert(id, namespace);
+        self.list(id);
+        let own = self.namespaces.get_mut(&id).expect("it was just inserted");
+        for vzone in &mut own.vzones {
+            for (index, grant) in &mut vzone.grants {
+                let width = vzone.groups[*index].width();
+                *grant = self.balloon.adopt(id, width);
+                self.zones.adopt_active(width);
+            }
+        }
+    }
+
+    /// Zones that are to be reset once the epoch is recorded.
+    pub(crate) fn reset_at_start(&mut self, zones: Vec<u32>) {
+        self.to_reset = zones;
+    }
+
+    /// The epoch is recorded: what waited for it begins.
+    pub(super) fn begin(&mut self, is_durable: bool) {
+        if is_durable {
+            for zone in std::mem::take(&mut self.to_reset) {
+                assert_eq!(self.zones.zone_use(zone), ZoneUse::Leaving, "zone {zone} is of no v-zone");
+                self.reset_zone(zone, None);
+            }
+        }
+        let all: Vec<(u32, u32)> = self
+            .namespaces
+            .iter()
+            .flat_map(|(id, own)| (0..own.vzones.len() as u32).map(|vzone| (*id, vzone)))
+            .collect();
+        for (namespace, vzone) in all {
+            let own = self.vzone(namespace, vzone);
+            let is_closed = own.is_finished || own.is_offline;
+            if own.is_damaged || (own.grants.is_empty() && own.items.is_empty()) {
+                continue;
+            }
+            if is_durable && is_closed {
+                self.end_all_groups(namespace, vzone);
+            } else if is_durable {
+                self.end_groups(namespace, vzone);
+            }
+            self.pump(namespace, vzone);
+        }
+        self.serve();
+    }
+}

@@ -1,0 +1,175 @@
+//! Groups that can not be written any more: because they are full, by a Finish, or by a Reset.
+
+use zonda_zoned::{Key, Operation, Origin, Status, ZoneAction};
+
+use super::pump::status_of_record;
+use super::{Ending, Op, Pool, Record, Waiter};
+use crate::vzone::Busy;
+
+impl Pool {
+    /// Finishes the zones of groups that are written to their end.
+    pub(super) fn end_groups(&mut self, namespace: u32, vzone: u32) {
+        let capacity = self.namespaces[&namespace].record.zone_capacity_blocks;
+        loop {
+            let own = self.vzone(namespace, vzone);
+            let Some((index, _)) = own.grants.front() else { break };
+            let end = own.groups[*index].blocks().end.min(capacity);
+            if own.written < end || own.has_failed {
+                break;
+            }
+            self.end_first_group(namespace, vzone);
+        }
+        self.close_failed(namespace, vzone);
+    }
+
+    pub(super) fn end_all_groups(&mut self, namespace: u32, vzone: u32) {
+        while !self.vzone(namespace, vzone).grants.is_empty() {
+            self.end_first_group(namespace, vzone);
+        }
+    }
+
+    fn end_first_group(&mut self, namespace: u32, vzone: u32) {
+        let own = self.vzone(namespace, vzone);
+        let (index, grant) = own.grants.pop_front().expect("the v-zone has a group that can be written");
+        own.endings += 1;
+        let zones = own.groups[index].zones().into();
+        let ending = self.endings.insert(Ending { namespace, vzone, zones, grant, outstanding: 0 });
+        // A zone that is finished says nothing of what its cache has lost.
+        self.issue(Op::EndFlush { ending }, Operation::Flush, Origin::default());
+    }
+
+    pub(super) fn on_end_flushed(&mut self, key: Key<Ending>) {
+        let zones = self.endings[key].zones.clone();
+        self.endings[key].outstanding = zones.len() as u32;
+        for zone in zones {
+            let operation = self.manage_zone(zone, ZoneAction::Finish);
+            self.issue(Op::EndFinish { ending: key }, operation, Origin::default());
+        }
+    }
+
+    /// A zone that cannot be finished has failed, and holds no active resource then.
+    pub(super) fn on_end_finished(&mut self, key: Key<Ending>) {
+        let ending = &mut self.endings[key];
+        ending.outstanding -= 1;
+        if ending.outstanding > 0 {
+            return;
+        }
+        let Ending { namespace, vzone, grant, .. } = self.endings.remove(key);
+        self.zones.release_active(grant.width);
+        self.balloon.release(namespace, grant);
+        let own = self.vzone(namespace, vzone);
+        own.endings -= 1;
+        if let (0, Some(Busy::Finish(host, _))) = (own.endings, own.busy) {
+            own.busy = None;
+            self.end_part(host, Status::Success);
+        }
+        self.pump(namespace, vzone);
+        self.serve();
+    }
+
+    pub(super) fn on_finish_recorded(&mut self, namespace: u32, vzone: u32, is_durable: bool) {
+        let own = self.vzone(namespace, vzone);
+        let Some(Busy::Finish(host, number)) = own.busy else { unreachable!("the v-zone waits for its record") };
+        own.torn = None;
+        let has_groups = !own.grants.is_empty();
+        if is_durable && has_groups {
+            self.end_all_groups(namespace, vzone);
+            self.on_released(namespace, number);
+            return;
+        }
+        self.on_released(namespace, number);
+        let own = self.vzone(namespace, vzone);
+        own.busy = None;
+        self.end_part(host, status_of_record(is_durable));
+        self.pump(namespace, vzone);
+    }
+
+    /// Resets a v-zone: first it is recorded, so that no crash leaves a part of it.
+    pub(super) fn begin_reset(&mut self, namespace: u32, vzone: u32, host: Option<(Key<super::Host>, u64)>) {
+        let own = self.vzone(namespace, vzone);
+        own.generation += 1;
+        let zones: Vec<u32> = own.groups.iter().flat_map(|group| group.zones().iter().copied()).collect();
+        let groups = std::mem::take(&mut own.groups);
+        let grants = std::mem::take(&mut own.grants);
+        (own.issued, own.written, own.torn) = (0, 0, None);
+        (own.is_finished, own.has_failed, own.is_ready) = (false, false, false);
+        own.extension = None;
+        own.busy = Some(Busy::Reset { host, zones_left: zones.len() as u32, status: Status::Success });
+        drop(groups);
+        for (_, grant) in grants {
+            self.repairs.remove(&(namespace, vzone));
+            // The zones stay active until they are reset, which comes before any is reserved for them.
+            self.leaving_grants.entry((namespace, vzone)).or_default().push(grant);
+        }
+        self.leaving_zones.insert((namespace, vzone), zones);
+        self.record_vzone(namespace, vzone, Waiter::Reset { namespace, vzone });
+    }
+
+    pub(super) fn on_reset_recorded(&mut self, namespace: u32, vzone: u32, is_durable: bool) {
+        let zones = self.leaving_zones.remove(&(namespace, vzone)).unwrap_or_default();
+        let own = self.vzone(namespace, vzone);
+        let Some(Busy::Reset { zones_left, status, host }) = &mut own.busy else {
+            unreachable!("the v-zone waits for its record")
+        };
+        let number = host.map(|(_, number)| number);
+        if !is_durable {
+            // The zones keep their data, and belong to no one until the next mount.
+            (*zones_left, *status) = (0, Status::InternalError);
+            own.has_failed = true;
+            self.leaving_grants.remove(&(namespace, vzone));
+        }
+        if let Some(number) = number {
+            self.on_released(namespace, number);
+        }
+        if !is_durable {
+            self.end_reset(namespace, vzone);
+            return;
+        }
+        if zones.is_empty() {
+            self.end_reset(namespace, vzone);
+            return;
+        }
+        for zone in zones {
+            self.reset_zone(zone, Some((namespace, vzone)));
+        }
+    }
+
+    pub(super) fn reset_zone(&mut self, zone: u32, of: Option<(u32, u32)>) {
+        self.zones.begin_reset(zone);
+        let operation = self.manage_zone(zone, ZoneAction::Reset);
+        self.issue(Op::ResetZone { zone, of }, operation, Origin::default());
+    }
+
+    pub(super) fn on_zone_reset(&mut self, zone: u32, of: Option<(u32, u32)>, status: Status) {
+        self.zones.on_reset(zone, status.is_success());
+        if !status.is_success() {
+            self.record(&Record::Retired { zone }, Waiter::Nothing);
+        }
+        if let Some((namespace, vzone)) = of {
+            let own = self.vzone(namespace, vzone);
+            let Some(Busy::Reset { zones_left, .. }) = &mut own.busy else { unreachable!("the v-zone is being reset") };
+            *zones_left -= 1;
+            if *zones_left == 0 {
+                self.end_reset(namespace, vzone);
+            }
+        }
+        self.serve();
+    }
+
+    fn end_reset(&mut self, namespace: u32, vzone: u32) {
+        for grant in self.leaving_grants.remove(&(namespace, vzone)).unwrap_or_default() {
+            self.zones.release_active(grant.width);
+            self.balloon.release(namespace, grant);
+        }
+        let own = self.vzone(namespace, vzone);
+        let Some(Busy::Reset { host, status, .. }) = own.busy.take() else { unreachable!("the v-zone is being reset") };
+        match host {
+            Some((host, _)) => self.end_part(host, status),
+            None => self.on_vzone_left(namespace),
+        }
+        if self.namespaces.contains_key(&namespace) {
+            self.pump(namespace, vzone);
+        }
+        self.serve();
+    }
+}

@@ -1,0 +1,236 @@
+//! Takes commands of hosts apart: the table of the namespace decides, v-zones get what follows.
+
+use zonda_zoned::zones::{WriteGrant, ZoneEffect};
+use zonda_zoned::{
+    Blocks, Command, Completion, Key, Lba, LbaRange, Operation, Origin, Outcome, Payload, PayloadKind, QueueFull,
+    Status, ZoneAction, ZoneIndex, ZoneTarget,
+};
+
+use super::{Host, HostResult, Instant, Op, Pool};
+use crate::limits::COMMANDS_MAX;
+use crate::payload::{Assembly, BlockFormat};
+use crate::vzone::{Item, Write};
+
+impl Pool {
+    /// Takes a command of a host.
+    ///
+    /// # Errors
+    /// [`QueueFull`] returns the command while as many as the pool takes are in flight.
+    pub fn submit(&mut self, now: Instant, command: Command) -> Result<(), QueueFull> {
+        self.advance(now);
+        if self.hosts.len() >= COMMANDS_MAX {
+            return Err(QueueFull(command));
+        }
+        let Command { id, namespace, operation, .. } = command;
+        let is_there = self.listed.geometry(namespace).is_some();
+        if !is_there {
+            self.completions.push(Completion::of(id, Status::InvalidNamespace));
+            return Ok(());
+        }
+        // One part stands for the command itself, so that it does not end while it is taken apart.
+        let host = Host { id, parts: 1, status: Status::Success, result: HostResult::Nothing };
+        let host = self.hosts.insert(host);
+        let status = self.take_apart(host, namespace.0, operation).err().unwrap_or(Status::Success);
+        self.end_part(host, status);
+        Ok(())
+    }
+
+    fn take_apart(&mut self, host: Key<Host>, namespace: u32, operation: Operation) -> Result<(), Status> {
+        let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let table = &mut own.table;
+        match operation {
+            Operation::Read { start, blocks } => {
+                table.check_read(start, blocks)?;
+                self.read(host, namespace, start, blocks);
+            }
+            Operation::Write { start, blocks, payload } => {
+                let grant = table.write(start, blocks, fits(&payload, blocks, self.format, self.kind))?;
+                self.write(host, namespace, grant, blocks, payload, false);
+            }
+            Operation::WriteZeroes { start, blocks } => {
+                let grant = table.write_zeroes(start, blocks)?;
+                self.write(host, namespace, grant, blocks, Payload::None, true);
+            }
+            Operation::Append { zone_start, blocks, payload } => {
+                let grant = table.append(zone_start, blocks, fits(&payload, blocks, self.format, self.kind))?;
+                self.hosts[host].result = HostResult::Outcome(Outcome::Appended(grant.start));
+                self.write(host, namespace, grant, blocks, payload, false);
+            }
+            Operation::Deallocate { ranges } => {
+                table.check_deallocate(&ranges)?;
+                self.deallocate(host, namespace, &ranges);
+            }
+            Operation::Flush => self.flush(host, namespace),
+            Operation::ManageZones { action, target } => self.manage(host, namespace, &action, target)?,
+            Operation::ReportZones { start, filter, extended, partial, descriptors_max } => {
+                let report = table.report(start, filter, extended, partial, descriptors_max)?;
+                self.hosts[host].result = HostResult::Outcome(Outcome::Report(Box::new(report)));
+            }
+            Operation::ReadChangedZones => {
+                let changed = table.take_changed_zones();
+                self.hosts[host].result = HostResult::Outcome(Outcome::ChangedZones(Box::new(changed)));
+            }
+        }
+        Ok(())
+    }
+
+    /// A part of a command has ended. The first error is the command's.
+    pub(super) fn end_part(&mut self, key: Key<Host>, status: Status) {
+        let host = &mut self.hosts[key];
+        if host.status.is_success() {
+            host.status = status;
+        }
+        host.parts -= 1;
+        if host.parts > 0 {
+            return;
+        }
+        let Host { id, status, result, .. } = self.hosts.remove(key);
+        let outcome = match result {
+            _ if !status.is_success() => Outcome::None,
+            HostResult::Nothing => Outcome::None,
+            HostResult::Outcome(outcome) => outcome,
+            HostResult::Read(assembly) => Outcome::Data(assembly.into_payload()),
+        };
+        self.completions.push(Completion { id, status, outcome });
+    }
+
+    /// The v-zones of a run of blocks: each with the blocks in it, and how far in the run they begin.
+    fn parts_of(&self, namespace: u32, start: Lba, blocks: Blocks) -> Vec<(u32, std::ops::Range<u64>, u64)> {
+        let size = self.namespaces[&namespace].record.zone_size_blocks;
+        let (mut at, end) = (start.0, start.0 + blocks.0);
+        let mut parts = Vec::with_capacity(1);
+        while at < end {
+            let (zone, offset) = (at / size, at % size);
+            let length = (size - offset).min(end - at);
+            parts.push((zone as u32, offset..offset + length, at - start.0));
+            at += length;
+        }
+        parts
+    }
+
+    fn read(&mut self, host: Key<Host>, namespace: u32, start: Lba, blocks: Blocks) {
+        self.hosts[host].result = HostResult::Read(Assembly::new(self.kind, blocks.0, self.format));
+        for (vzone, range, at) in self.parts_of(namespace, start, blocks) {
+            // What is not written reads as zeros.
+            let readable = self.namespaces[&namespace].table.readable_blocks(ZoneIndex(vzone)).0;
+            let range = range.start..range.end.min(readable);
+            if range.start < range.end {
+                self.hosts[host].parts += 1;
+                self.add_item(namespace, vzone, Item::Read { host, blocks: range, at });
+            }
+        }
+    }
+
+    fn deallocate(&mut self, host: Key<Host>, namespace: u32, ranges: &[LbaRange]) {
+        for LbaRange { start, blocks } in ranges {
+            for (vzone, range, _) in self.parts_of(namespace, *start, *blocks) {
+                let readable = self.namespaces[&namespace].table.readable_blocks(ZoneIndex(vzone)).0;
+                let range = range.start..range.end.min(readable);
+                if range.start < range.end {
+                    self.hosts[host].parts += 1;
+                    self.add_item(namespace, vzone, Item::Deallocate { host, blocks: range });
+                }
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        host: Key<Host>,
+        namespace: u32,
+        grant: WriteGrant,
+        blocks: Blocks,
+        payload: Payload,
+        is_zeroes: bool,
+    ) {
+        let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let number = own.next_write;
+        own.next_write += 1;
+        own.writes.insert(number);
+        if grant.filled {
+            own.releases.insert(number);
+        }
+        self.hosts[host].parts += 1;
+        let range = grant.offset_blocks.0..grant.offset_blocks.0 + blocks.0;
+        let write = Write {
+            host,
+            number,
+            issued: range.start,
+            blocks: range,
+            outstanding: 0,
+            status: Status::Success,
+            payload,
+            is_zeroes,
+        };
+        let write = self.writes.insert(write);
+        self.add_item(namespace, grant.zone.0, Item::Write(write));
+    }
+
+    /// The drive flushes once the writes before it have ended: then no block is missing before one
+    /// that was acknowledged.
+    fn flush(&mut self, host: Key<Host>, namespace: u32) {
+        self.hosts[host].parts += 1;
+        let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let before = own.next_write;
+        own.flushes.push_back((before, host));
+        self.release_flushes(namespace);
+    }
+
+    pub(super) fn release_flushes(&mut self, namespace: u32) {
+        let Some(own) = self.namespaces.get_mut(&namespace) else { return };
+        let mut ready = Vec::new();
+        while let Some((before, host)) = own.flushes.front()
+            && own.writes.first().is_none_or(|oldest| oldest >= before)
+        {
+            ready.push(*host);
+            own.flushes.pop_front();
+        }
+        for host in ready {
+            self.issue(Op::HostFlush { host }, Operation::Flush, Origin::default());
+        }
+    }
+
+    fn manage(
+        &mut self,
+        host: Key<Host>,
+        namespace: u32,
+        action: &ZoneAction,
+        target: ZoneTarget,
+    ) -> Result<(), Status> {
+        let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+        let mut effects = Vec::new();
+        own.table.manage(action, target, &mut effects)?;
+        for effect in effects {
+            let vzone = effect.zone().0;
+            let own = self.namespaces.get_mut(&namespace).expect("a listed namespace exists");
+            let number = own.next_write;
+            let item = match effect {
+                ZoneEffect::Finished { .. } => Item::Finish(host, number),
+                ZoneEffect::Reset { .. } => Item::Reset(host, number),
+                ZoneEffect::ExtensionSet { .. } | ZoneEffect::Offlined { .. } => Item::Record(host, number),
+                ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } => continue,
+                ZoneEffect::Committed { .. } => unreachable!("v-zones have no ZRWA"),
+            };
+            own.next_write += 1;
+            if matches!(item, Item::Finish(..) | Item::Reset(..)) {
+                own.releases.insert(number);
+            }
+            match action {
+                ZoneAction::SetDescriptorExtension { extension, .. } => {
+                    self.vzone(namespace, vzone).extension = Some(extension.clone());
+                }
+                ZoneAction::Offline => self.vzone(namespace, vzone).is_offline = true,
+                _ => {}
+            }
+            self.hosts[host].parts += 1;
+            self.add_item(namespace, vzone, item);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the drive accepts the payload: it cannot make bytes of fingerprints.
+fn fits(payload: &Payload, blocks: Blocks, format: BlockFormat, kind: PayloadKind) -> bool {
+    let is_kept = !matches!((kind, payload), (PayloadKind::Bytes, Payload::Fingerprints(_)));
+    is_kept && payload.fits(blocks.0, format.data_bytes as u32, format.metadata_bytes as u16)
+}

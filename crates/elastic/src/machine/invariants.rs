@@ -1,0 +1,42 @@
+//! What holds between any two calls.
+
+use super::Pool;
+use crate::zones::ZoneUse;
+
+impl Pool {
+    /// Checks that the parts of the pool agree.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub fn check_invariants(&self) {
+        self.balloon.check_invariants();
+        self.zones.check_invariants();
+        let mut owners = vec![None; self.drive.zone_count as usize];
+        let mut active = 0;
+        for (id, namespace) in &self.namespaces {
+            for (index, vzone) in namespace.vzones.iter().enumerate() {
+                vzone.check_invariants();
+                let index = index as u32;
+                for zone in vzone.groups.iter().flat_map(|group| group.zones()) {
+                    let before = owners[*zone as usize].replace((*id, index));
+                    assert_eq!(before, None, "zone {zone} is in one group");
+                    let expected = ZoneUse::Group { namespace: *id, vzone: index };
+                    assert_eq!(self.zones.zone_use(*zone), expected, "the owner of zone {zone}");
+                }
+                active += vzone.grants.iter().map(|(_, grant)| grant.width).sum::<u32>();
+                let is_lost = vzone.has_failed || vzone.is_offline || vzone.is_damaged;
+                let stands = namespace.table.readable_blocks(zonda_zoned::ZoneIndex(index)).0;
+                let is_quiet = vzone.is_idle() && !is_lost;
+                assert!(
+                    !is_quiet || stands == vzone.written,
+                    "v-zone {index}: {stands} blocks for the host, {vzone:?}"
+                );
+            }
+        }
+        active += self.endings.iter().map(|(_, ending)| ending.grant.width).sum::<u32>();
+        active += self.leaving_grants.values().flatten().map(|grant| grant.width).sum::<u32>();
+        assert_eq!(active, self.zones.active_in_groups(), "each active zone is of a group that can be written");
+        let is_over = self.hosts.is_empty() && self.ops.is_empty();
+        assert!(!is_over || self.writes.is_empty(), "a write belongs to a command");
+    }
+}

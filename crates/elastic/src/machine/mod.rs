@@ -1,0 +1,499 @@
+//! [`Pool`]: the namespaces of a drive, as a state machine.
+//!
+//! Commands of hosts in ([`Pool::submit`]), commands to the drive out ([`Pool::poll_command`]),
+//! their completions in ([`Pool::on_completion`]), completions for hosts out
+//! ([`Pool::poll_completion`]). The tables of the namespaces decide at once what a command does; the
+//! rest happens in the order of each v-zone's items.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `host` | takes commands of hosts apart |
+//! | `pump` | the next item of a v-zone |
+//! | `write`, `read` | blocks of items to zones, and back |
+//! | `allocate` | the serial allocator: reserved zones, new groups |
+//! | `ending` | groups that were written, finished or reset |
+//! | `repair` | rows that a power loss tore |
+//! | `admin` | namespaces are created, resized and deleted |
+
+mod admin;
+mod allocate;
+mod build;
+mod ending;
+mod host;
+mod invariants;
+mod pump;
+mod read;
+mod repair;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zonda_zoned::zones::ZoneTable;
+use zonda_zoned::{
+    Command, CommandId, Completion, CompletionQueue, Geometry, Instant, Key, Lba, NamespaceId, Namespaces, Operation,
+    Origin, Outcome, PayloadKind, Slab, Status, StreamId, TenantId, ZoneAction, ZoneIndex, ZoneTarget,
+};
+
+use crate::balloon::{Balloon, Share};
+use crate::format::{NamespaceRecord, Owner, PoolId, Record, Reservation};
+use crate::group::Piece;
+use crate::log::{Log, LogEffect, Ticket};
+use crate::payload::{Assembly, BlockFormat};
+use crate::shape::Shape;
+use crate::vzone::{VZone, Write};
+use crate::zones::{ZoneCounts, Zones};
+
+pub use admin::{AdminError, NamespaceConfig, PoolEvent};
+pub(crate) use allocate::Granting;
+pub(crate) use build::PoolParts;
+
+/// A command of a host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    id: CommandId,
+    /// Parts that have not ended.
+    parts: u32,
+    status: Status,
+    result: HostResult,
+}
+
+#[derive(Debug)]
+enum HostResult {
+    Nothing,
+    Outcome(Outcome),
+    Read(Assembly),
+}
+
+/// A namespace, and its v-zones.
+#[derive(Debug)]
+pub(crate) struct Namespace {
+    pub(crate) record: NamespaceRecord,
+    pub(crate) table: ZoneTable,
+    pub(crate) vzones: Vec<VZone>,
+    /// Writes that have not ended, by number.
+    writes: BTreeSet<u64>,
+    next_write: u64,
+    /// Finishes and resets that are not recorded, and writes that fill a v-zone, by number.
+    releases: BTreeSet<u64>,
+    /// V-zones that wait for these.
+    waiting_for_releases: BTreeSet<u32>,
+    /// Flushes that wait for the writes before them.
+    flushes: VecDeque<(u64, Key<Host>)>,
+    /// It is recorded, so hosts see it.
+    is_listed: bool,
+    /// It is being deleted.
+    is_leaving: bool,
+}
+
+/// A command at the drive, or on its way.
+#[derive(Debug)]
+enum Op {
+    Write {
+        namespace: u32,
+        vzone: u32,
+        write: Key<Write>,
+    },
+    Read {
+        host: Key<Host>,
+        namespace: u32,
+        vzone: u32,
+        group: usize,
+        piece: Piece,
+        at: u64,
+    },
+    Deallocate {
+        host: Key<Host>,
+        namespace: u32,
+        vzone: u32,
+    },
+    HostFlush {
+        host: Key<Host>,
+    },
+    Reserve {
+        zone: u32,
+    },
+    /// The block that names the owner of a zone. If it fails, so do the writes behind it.
+    Owner,
+    Log {
+        copy: Option<usize>,
+    },
+    EndFlush {
+        ending: Key<Ending>,
+    },
+    EndFinish {
+        ending: Key<Ending>,
+    },
+    ResetZone {
+        zone: u32,
+        of: Option<(u32, u32)>,
+    },
+    RepairWrite {
+        namespace: u32,
+        vzone: u32,
+    },
+}
+
+/// A group whose zones are being finished.
+#[derive(Debug)]
+struct Ending {
+    namespace: u32,
+    vzone: u32,
+    zones: Box<[u32]>,
+    grant: crate::balloon::Grant,
+    outstanding: u32,
+}
+
+/// Who waits for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiter {
+    Nothing,
+    Start,
+    Group { namespace: u32, vzone: u32, generation: u64 },
+    Finish { namespace: u32, vzone: u32 },
+    Reset { namespace: u32, vzone: u32 },
+    Change { namespace: u32, vzone: u32 },
+    Fail { namespace: u32, vzone: u32 },
+    Repair { namespace: u32, vzone: u32 },
+    Created { namespace: u32 },
+    Resized { namespace: u32 },
+    Deleted { namespace: u32 },
+}
+
+/// The namespaces of one drive.
+#[derive(Debug)]
+pub struct Pool {
+    id: PoolId,
+    drive: Geometry,
+    drive_namespace: NamespaceId,
+    shape: Shape,
+    format: BlockFormat,
+    kind: PayloadKind,
+    epoch: u64,
+    is_started: bool,
+    namespaces: BTreeMap<u32, Namespace>,
+    listed: Namespaces,
+    zones: Zones,
+    balloon: Balloon,
+    log: Log,
+    /// V-zones that wait for a group, in order.
+    arbiter: VecDeque<(u32, u32)>,
+    granting: Option<Granting>,
+    waiters: BTreeMap<Ticket, Waiter>,
+    next_ticket: u64,
+    hosts: Slab<Host>,
+    writes: Slab<Write>,
+    endings: Slab<Ending>,
+    repairs: BTreeMap<(u32, u32), repair::Repair>,
+    /// Zones and resources of v-zones that are being reset, by namespace and v-zone.
+    leaving_zones: BTreeMap<(u32, u32), Vec<u32>>,
+    leaving_grants: BTreeMap<(u32, u32), Vec<crate::balloon::Grant>>,
+    /// Zones of no v-zone that a mount has found.
+    to_reset: Vec<u32>,
+    ops: Slab<Op>,
+    outbox: VecDeque<Command>,
+    completions: CompletionQueue,
+    events: VecDeque<PoolEvent>,
+    now: Instant,
+    /// No record can be written any more.
+    is_read_only: bool,
+    scratch: Vec<Piece>,
+}
+
+impl Pool {
+    /// The identity of the pool.
+    #[must_use]
+    pub fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// Counts the programs that have opened it.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Its numbers.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Physical zones by their use.
+    #[must_use]
+    pub fn zone_counts(&self) -> ZoneCounts {
+        self.zones.counts()
+    }
+
+    /// Whether no change can be recorded any more: both copies of the log have failed.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Whether its epoch is recorded, so that it can be changed and written.
+    #[must_use]
+    pub fn is_started(&self) -> bool {
+        self.is_started
+    }
+
+    /// Copies of the log that can be written, of two.
+    #[must_use]
+    pub fn log_copies(&self) -> usize {
+        self.log.working_copies()
+    }
+
+    /// The namespaces that hosts see.
+    #[must_use]
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.listed
+    }
+
+    /// The zone table of a namespace.
+    #[must_use]
+    pub fn table(&self, namespace: NamespaceId) -> Option<&ZoneTable> {
+        self.namespaces.get(&namespace.0).map(|found| &found.table)
+    }
+
+    /// Active zones of a namespace: its own and what it has lent and leased.
+    #[must_use]
+    pub fn share(&self, namespace: NamespaceId) -> Option<Share> {
+        self.namespaces.contains_key(&namespace.0).then(|| self.balloon.share(namespace.0))
+    }
+
+    /// Widths of the stripe groups of a v-zone, in order.
+    #[must_use]
+    pub fn group_widths(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<u32> {
+        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
+        vzone.map_or_else(Vec::new, |vzone| vzone.groups.iter().map(crate::group::Group::width).collect())
+    }
+
+    /// The physical zones of a v-zone, group by group.
+    #[must_use]
+    pub fn physical_zones(&self, namespace: NamespaceId, zone: ZoneIndex) -> Vec<ZoneIndex> {
+        let vzone = self.namespaces.get(&namespace.0).and_then(|found| found.vzones.get(zone.as_usize()));
+        let groups = vzone.map_or(&[][..], |vzone| &vzone.groups);
+        groups.iter().flat_map(|group| group.zones().iter().copied().map(ZoneIndex)).collect()
+    }
+
+    /// The next command to the drive.
+    pub fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        self.advance(now);
+        if self.outbox.is_empty() {
+            self.pump_log();
+        }
+        self.outbox.pop_front()
+    }
+
+    /// The drive has refused a command: it is the next one again.
+    pub fn on_queue_full(&mut self, command: Command) {
+        self.outbox.push_front(command);
+    }
+
+    /// The next completion for a host.
+    pub fn poll_completion(&mut self) -> Option<Completion> {
+        self.completions.pop()
+    }
+
+    /// Whether completions for hosts are waiting.
+    #[must_use]
+    pub fn has_completions(&self) -> bool {
+        !self.completions.is_empty()
+    }
+
+    /// What has happened to the pool.
+    pub fn poll_event(&mut self) -> Option<PoolEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`on_timeout`](Pool::on_timeout) is to be called.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let is_busy =
+            !self.hosts.is_empty() || self.namespaces.values().any(|it| it.vzones.iter().any(VZone::is_active));
+        is_busy.then(|| self.balloon.next_timeout())
+    }
+
+    /// The time of [`next_timeout`](Pool::next_timeout) has come.
+    pub fn on_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        self.redistribute_if_due();
+    }
+
+    fn advance(&mut self, now: Instant) {
+        assert!(now >= self.now, "time does not go back");
+        self.now = now;
+    }
+
+    /// A command to the drive has ended.
+    pub fn on_completion(&mut self, now: Instant, completion: Completion) {
+        self.advance(now);
+        let key = Key::of_command(completion.id).expect("the drive returns identifiers that it was given");
+        let op = self.ops.remove(key);
+        let (status, outcome) = (completion.status, completion.outcome);
+        match op {
+            Op::Write { namespace, vzone, write } => self.on_piece_written(namespace, vzone, write, status),
+            Op::Read { host, namespace, vzone, group, piece, at } => {
+                self.on_piece_read(host, (namespace, vzone, group), &piece, at, status, outcome);
+            }
+            Op::Deallocate { host, namespace, vzone } => self.on_read_ended(host, namespace, vzone, status),
+            Op::HostFlush { host } => self.end_part(host, status),
+            Op::Reserve { zone } => self.on_reserved(zone, status),
+            Op::Owner => {}
+            Op::Log { copy } => self.log.on_completion(copy, status.is_success()),
+            Op::EndFlush { ending } => self.on_end_flushed(ending),
+            Op::EndFinish { ending } => self.on_end_finished(ending),
+            Op::ResetZone { zone, of } => self.on_zone_reset(zone, of, status),
+            Op::RepairWrite { namespace, vzone } => self.on_repair_written(namespace, vzone, status),
+        }
+        self.pump_log();
+    }
+
+    /// Sends an operation to the drive.
+    fn issue(&mut self, op: Op, operation: Operation, origin: Origin) {
+        let key = self.ops.insert(op);
+        self.outbox.push_back(Command::new(key.into(), self.drive_namespace, operation).with_origin(origin));
+    }
+
+    fn zone_lba(&self, zone: u32, zone_block: u64) -> Lba {
+        Lba(self.drive.zone_start(ZoneIndex(zone)).0 + zone_block)
+    }
+
+    fn manage_zone(&self, zone: u32, action: ZoneAction) -> Operation {
+        Operation::ManageZones { action, target: ZoneTarget::Zone(self.zone_lba(zone, 0)) }
+    }
+
+    /// Who sends the commands of a group.
+    fn origin_of(&self, namespace: u32, vzone: u32, group: usize) -> Origin {
+        let groups = &self.namespaces[&namespace].vzones[vzone as usize].groups;
+        Origin {
+            tenant: TenantId(namespace as u16),
+            stream_width: groups[group].width() as u8,
+            stream: StreamId(groups[group].zones()[0]),
+            ..Origin::default()
+        }
+    }
+
+    fn record(&mut self, record: &Record, waiter: Waiter) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        self.waiters.insert(ticket, waiter);
+        self.log.add(record, ticket);
+    }
+
+    fn record_vzone(&mut self, namespace: u32, vzone: u32, waiter: Waiter) {
+        let record = self.namespaces[&namespace].vzones[vzone as usize].record(namespace, vzone);
+        self.record(&Record::VZone(record), waiter);
+    }
+
+    /// Sends what the log has to write, and tells those who wait for records.
+    fn pump_log(&mut self) {
+        loop {
+            while let Some((ticket, is_durable)) = self.log.poll_durable() {
+                let waiter = self.waiters.remove(&ticket).expect("a ticket comes back once");
+                self.on_recorded(waiter, is_durable);
+            }
+            let (shape, epoch, next) = (self.shape, self.epoch, self.zones.next_reservation());
+            let (namespaces, zones, zone_count) = (&self.namespaces, &self.zones, self.drive.zone_count);
+            let snapshot = || snapshot_of(&shape, epoch, next, namespaces, zones, zone_count);
+            let Some(effect) = self.log.poll_effect(snapshot) else {
+                if self.log.has_durable() {
+                    continue;
+                }
+                return;
+            };
+            let (copy, operation) = match effect {
+                LogEffect::Reset { copy, zone } => (Some(copy), self.manage_zone(zone, ZoneAction::Reset)),
+                LogEffect::Write { copy, zone, zone_block, block } => {
+                    (Some(copy), self.write_of_block(zone, zone_block, block))
+                }
+                LogEffect::Flush => (None, Operation::Flush),
+            };
+            self.issue(Op::Log { copy }, operation, Origin::default());
+        }
+    }
+
+    fn write_of_block(&self, zone: u32, zone_block: u64, block: Vec<u8>) -> Operation {
+        let metadata = vec![0; self.format.metadata_bytes];
+        let buffer = zonda_zoned::BlockBuffer { data: block.into(), metadata: metadata.into() };
+        let payload = match self.kind {
+            PayloadKind::Bytes => zonda_zoned::Payload::Bytes(Box::new(buffer)),
+            PayloadKind::Fingerprints => {
+                let print = zonda_zoned::fingerprint(&buffer.data, &buffer.metadata);
+                zonda_zoned::Payload::Fingerprints([print].into())
+            }
+            PayloadKind::None => zonda_zoned::Payload::None,
+        };
+        let start = self.zone_lba(zone, zone_block);
+        Operation::Write { start, blocks: zonda_zoned::Blocks(1), payload }
+    }
+
+    fn reservation_of(&self, zone: u32) -> Reservation {
+        Reservation { zone, number: self.zones.reservation(zone) }
+    }
+
+    fn owner_of(&self, namespace: u32, vzone: u32, group: usize, place: usize) -> Owner {
+        let own = &self.namespaces[&namespace].vzones[vzone as usize];
+        Owner {
+            reservation: self.reservation_of(own.groups[group].zones()[place]),
+            namespace,
+            vzone,
+            generation: own.generation,
+            group: group as u8,
+            place: place as u8,
+        }
+    }
+
+    fn on_recorded(&mut self, waiter: Waiter, is_durable: bool) {
+        if !is_durable && !self.is_read_only {
+            self.is_read_only = true;
+            self.events.push_back(PoolEvent::ReadOnly);
+        }
+        match waiter {
+            Waiter::Nothing => {}
+            Waiter::Start => {
+                self.is_started = true;
+                self.events.push_back(PoolEvent::Started { is_recorded: is_durable });
+                self.begin(is_durable);
+            }
+            Waiter::Group { namespace, vzone, generation } => {
+                self.on_group_recorded(namespace, vzone, generation, is_durable);
+            }
+            Waiter::Finish { namespace, vzone } => self.on_finish_recorded(namespace, vzone, is_durable),
+            Waiter::Reset { namespace, vzone } => self.on_reset_recorded(namespace, vzone, is_durable),
+            Waiter::Change { namespace, vzone } => self.on_change_recorded(namespace, vzone, is_durable),
+            Waiter::Fail { namespace, vzone } => self.on_fail_recorded(namespace, vzone, is_durable),
+            Waiter::Repair { namespace, vzone } => self.on_repair_recorded(namespace, vzone, is_durable),
+            Waiter::Created { namespace } => self.on_created(namespace, is_durable),
+            Waiter::Resized { namespace } => {
+                self.events.push_back(PoolEvent::Resized { namespace: NamespaceId(namespace), is_durable });
+            }
+            Waiter::Deleted { namespace } => self.on_deleted(namespace, is_durable),
+        }
+    }
+
+    fn vzone(&mut self, namespace: u32, vzone: u32) -> &mut VZone {
+        let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while its v-zones are in use");
+        &mut found.vzones[vzone as usize]
+    }
+}
+
+/// The whole state, as records.
+fn snapshot_of(
+    shape: &Shape,
+    epoch: u64,
+    next_reservation: u64,
+    namespaces: &BTreeMap<u32, Namespace>,
+    zones: &Zones,
+    zone_count: u32,
+) -> Vec<Record> {
+    // Zones that are reserved while the records are on their way have later numbers.
+    let mut records = vec![Record::Pool(shape.record(epoch, next_reservation))];
+    for (id, namespace) in namespaces.iter().filter(|(_, namespace)| !namespace.is_leaving) {
+        records.push(Record::Namespace(namespace.record.clone()));
+        let vzones = namespace.vzones.iter().enumerate().filter(|(_, vzone)| vzone.is_recorded());
+        records.extend(vzones.map(|(index, vzone)| Record::VZone(vzone.record(*id, index as u32))));
+    }
+    let retired = (0..zone_count).filter(|zone| zones.zone_use(*zone) == crate::zones::ZoneUse::Retired);
+    records.extend(retired.map(|zone| Record::Retired { zone }));
+    records
+}

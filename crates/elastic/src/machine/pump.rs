@@ -1,0 +1,147 @@
+//! The items of a v-zone, one after the other.
+
+use zonda_zoned::Key;
+
+use super::{Pool, Waiter};
+use crate::vzone::{Busy, Item, Write};
+
+impl Pool {
+    pub(super) fn add_item(&mut self, namespace: u32, vzone: u32, item: Item) {
+        self.vzone(namespace, vzone).items.push_back(item);
+        self.pump(namespace, vzone);
+    }
+
+    /// Does what can be done now.
+    pub(super) fn pump(&mut self, namespace: u32, vzone: u32) {
+        loop {
+            let own = self.vzone(namespace, vzone);
+            if own.busy.is_some() {
+                return;
+            }
+            let Some(item) = own.items.front() else { return };
+            match item {
+                Item::Write(write) => {
+                    let write = *write;
+                    // A reset or finish before it has waited for earlier writes only.
+                    if own.writes.back() != Some(&write) {
+                        own.writes.push_back(write);
+                    }
+                    if !self.issue_write(namespace, vzone, write) {
+                        return;
+                    }
+                    self.vzone(namespace, vzone).items.pop_front();
+                    self.end_writes(namespace, vzone);
+                }
+                Item::Read { host, blocks, at } => {
+                    let (host, blocks, at) = (*host, blocks.clone(), *at);
+                    own.items.pop_front();
+                    self.issue_read(namespace, vzone, host, blocks, at);
+                }
+                Item::Deallocate { host, blocks } => {
+                    let (host, blocks) = (*host, blocks.clone());
+                    own.items.pop_front();
+                    self.issue_deallocate(namespace, vzone, host, blocks);
+                }
+                Item::Finish(host, number) => {
+                    let (host, number) = (*host, *number);
+                    if !own.writes.is_empty() || own.endings > 0 {
+                        return;
+                    }
+                    own.items.pop_front();
+                    own.busy = Some(Busy::Finish(host, number));
+                    own.is_finished = true;
+                    self.record_vzone(namespace, vzone, Waiter::Finish { namespace, vzone });
+                }
+                Item::Reset(host, number) => {
+                    let (host, number) = (*host, *number);
+                    if !own.writes.is_empty() || own.endings > 0 || own.reads > 0 {
+                        return;
+                    }
+                    own.items.pop_front();
+                    self.begin_reset(namespace, vzone, Some((host, number)));
+                }
+                Item::Record(host, number) => {
+                    let (host, number) = (*host, *number);
+                    if self.must_wait_for_releases(namespace, vzone, number) {
+                        return;
+                    }
+                    let own = self.vzone(namespace, vzone);
+                    own.items.pop_front();
+                    own.busy = Some(Busy::Record(host));
+                    self.record_vzone(namespace, vzone, Waiter::Change { namespace, vzone });
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_change_recorded(&mut self, namespace: u32, vzone: u32, is_durable: bool) {
+        let own = self.vzone(namespace, vzone);
+        let Some(Busy::Record(host)) = own.busy.take() else { unreachable!("the v-zone waits for its record") };
+        self.end_part(host, status_of_record(is_durable));
+        self.pump(namespace, vzone);
+    }
+
+    /// Whether a v-zone that becomes active must wait until finishes and resets before it are recorded:
+    /// otherwise a mount would find more active v-zones than the namespace may have.
+    pub(super) fn must_wait_for_releases(&mut self, namespace: u32, vzone: u32, number: u64) -> bool {
+        let own = self.namespaces.get_mut(&namespace).expect("it has the v-zone");
+        let must_wait = own.releases.first().is_some_and(|first| *first < number);
+        if must_wait {
+            own.waiting_for_releases.insert(vzone);
+        }
+        must_wait
+    }
+
+    /// A finish or a reset is recorded, or the last write of a v-zone has ended.
+    pub(super) fn on_released(&mut self, namespace: u32, number: u64) {
+        let Some(own) = self.namespaces.get_mut(&namespace) else { return };
+        if !own.releases.remove(&number) {
+            return;
+        }
+        for vzone in std::mem::take(&mut own.waiting_for_releases) {
+            self.pump(namespace, vzone);
+        }
+    }
+
+    /// Delivers the writes that have ended, in their order: what is acknowledged has no gap before it.
+    pub(super) fn end_writes(&mut self, namespace: u32, vzone: u32) {
+        while let Some(key) = self.vzone(namespace, vzone).writes.front().copied() {
+            let write = &self.writes[key];
+            if write.outstanding > 0 {
+                break;
+            }
+            if write.issued < write.blocks.end {
+                let stands = write.issued;
+                if write.status.is_success() {
+                    let own = self.vzone(namespace, vzone);
+                    own.written = own.written.max(stands);
+                }
+                break;
+            }
+            self.end_write(namespace, vzone, key);
+        }
+        self.end_groups(namespace, vzone);
+    }
+
+    fn end_write(&mut self, namespace: u32, vzone: u32, key: Key<Write>) {
+        let write = self.writes.remove(key);
+        let own = self.vzone(namespace, vzone);
+        own.writes.pop_front();
+        let status = if own.has_failed { zonda_zoned::Status::ZoneIsReadOnly } else { write.status };
+        if status.is_success() {
+            own.written = write.blocks.end;
+        } else if !own.has_failed {
+            self.fail(namespace, vzone);
+        }
+        let found = self.namespaces.get_mut(&namespace).expect("a namespace stays while it has writes");
+        found.writes.remove(&write.number);
+        self.end_part(write.host, status);
+        self.release_flushes(namespace);
+        self.on_released(namespace, write.number);
+    }
+}
+
+/// The status of a command whose record is durable, or could not be written.
+pub(super) fn status_of_record(is_durable: bool) -> zonda_zoned::Status {
+    if is_durable { zonda_zoned::Status::Success } else { zonda_zoned::Status::InternalError }
+}

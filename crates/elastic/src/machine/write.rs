@@ -1,0 +1,152 @@
+//! Blocks of a v-zone to the zones of its groups.
+
+use zonda_zoned::{Blocks, Key, Operation, Payload, Status, ZoneIndex, ZoneState};
+
+use super::{Op, Pool, Waiter};
+use crate::payload::gather;
+use crate::vzone::{Busy, Write};
+
+impl Pool {
+    /// Submits what has a place. Returns whether that is all of it.
+    pub(super) fn issue_write(&mut self, namespace: u32, vzone: u32, key: Key<Write>) -> bool {
+        let is_started = self.is_started;
+        loop {
+            let own = self.vzone(namespace, vzone);
+            let (has_failed, is_ready, is_torn) = (own.has_failed, own.is_ready, own.torn.is_some());
+            let groups_end = own.groups_end();
+            let write = &mut self.writes[key];
+            if has_failed || !write.status.is_success() {
+                write.issued = write.blocks.end;
+                return true;
+            }
+            if write.issued == write.blocks.end {
+                return true;
+            }
+            let from = write.issued;
+            if !is_started {
+                return false;
+            }
+            if is_torn {
+                self.begin_repair(namespace, vzone);
+                return false;
+            }
+            if from >= groups_end {
+                let number = write.number;
+                if groups_end == 0 && self.must_wait_for_releases(namespace, vzone, number) {
+                    return false;
+                }
+                self.request_group(namespace, vzone);
+                // It may be there at once, and is recorded first.
+                return false;
+            }
+            if !is_ready {
+                return false;
+            }
+            if !self.issue_pieces(namespace, vzone, key) {
+                return false;
+            }
+        }
+    }
+
+    /// Submits blocks of the last group, as many as may be in flight. Returns whether there were any.
+    fn issue_pieces(&mut self, namespace: u32, vzone: u32, key: Key<Write>) -> bool {
+        let own = &self.namespaces[&namespace].vzones[vzone as usize];
+        let group_index = own.groups.len() - 1;
+        let group = &own.groups[group_index];
+        let write = &self.writes[key];
+        let row = own.written.saturating_sub(group.blocks().start) / group.row_blocks();
+        let rows = row + 1 + self.shape.rows_in_flight(group.stripe_blocks());
+        let in_flight_end = group.blocks().start + rows * group.row_blocks();
+        let range = write.issued..write.blocks.end.min(group.blocks().end).min(in_flight_end);
+        if range.is_empty() {
+            return false;
+        }
+        let mut pieces = std::mem::take(&mut self.scratch);
+        group.pieces(range.clone(), &mut pieces);
+        let origin = self.origin_of(namespace, vzone, group_index);
+        for piece in pieces.drain(..) {
+            let (group, write) =
+                (&self.namespaces[&namespace].vzones[vzone as usize].groups[group_index], &self.writes[key]);
+            let start = self.zone_lba(piece.zone, piece.zone_block);
+            let blocks = Blocks(piece.blocks);
+            let operation = if write.is_zeroes {
+                Operation::WriteZeroes { start, blocks }
+            } else {
+                let is_whole = piece.blocks == write.blocks.end - write.blocks.start;
+                let payload = match &write.payload {
+                    Payload::None => Payload::None,
+                    payload if is_whole => payload.clone(),
+                    payload => {
+                        let first = write.blocks.start;
+                        let runs: Vec<(u64, u64)> =
+                            group.runs(&piece).map(|(_, block, blocks)| (block - first, blocks)).collect();
+                        gather(payload, &runs, self.format)
+                    }
+                };
+                Operation::Write { start, blocks, payload }
+            };
+            self.writes[key].outstanding += 1;
+            self.issue(Op::Write { namespace, vzone, write: key }, operation, origin);
+        }
+        self.scratch = pieces;
+        self.writes[key].issued = range.end;
+        let own = self.vzone(namespace, vzone);
+        own.issued = own.issued.max(range.end);
+        true
+    }
+
+    pub(super) fn on_piece_written(&mut self, namespace: u32, vzone: u32, key: Key<Write>, status: Status) {
+        let write = &mut self.writes[key];
+        write.outstanding -= 1;
+        if write.status.is_success() {
+            write.status = status;
+        }
+        if write.outstanding == 0 {
+            self.end_writes(namespace, vzone);
+            self.pump(namespace, vzone);
+        }
+    }
+
+    /// A write has failed: the v-zone is read only from its first block on.
+    pub(super) fn fail(&mut self, namespace: u32, vzone: u32) {
+        let own = self.vzone(namespace, vzone);
+        own.has_failed = true;
+        own.torn = None;
+        let written = own.written;
+        let is_reset_later = own.items.iter().any(|item| matches!(item, crate::vzone::Item::Reset(..)));
+        let zone = ZoneIndex(vzone);
+        let table = &mut self.namespaces.get_mut(&namespace).expect("it has the v-zone").table;
+        let state = table.zone(zone).state;
+        // A reset that has taken effect forgives the failure.
+        if !is_reset_later {
+            let is_by_writes = state.is_active() || state == ZoneState::Full;
+            if is_by_writes && !self.namespaces[&namespace].vzones[vzone as usize].finish_waits() {
+                let table = &mut self.namespaces.get_mut(&namespace).expect("it has the v-zone").table;
+                // A full zone becomes closed on the way, which may need a resource that is not there.
+                let _ = table.truncate(zone, Blocks(written));
+            }
+            let table = &mut self.namespaces.get_mut(&namespace).expect("it has the v-zone").table;
+            table.degrade(zone, ZoneState::ReadOnly);
+        }
+    }
+
+    /// All writes of a v-zone that has failed have ended: its resources are released once that is
+    /// recorded.
+    pub(super) fn close_failed(&mut self, namespace: u32, vzone: u32) {
+        let own = self.vzone(namespace, vzone);
+        if own.has_failed && own.writes.is_empty() && own.busy.is_none() && !own.grants.is_empty() && own.endings == 0 {
+            own.busy = Some(Busy::Fail);
+            self.record_vzone(namespace, vzone, Waiter::Fail { namespace, vzone });
+        }
+    }
+
+    pub(super) fn on_fail_recorded(&mut self, namespace: u32, vzone: u32, is_durable: bool) {
+        let own = self.vzone(namespace, vzone);
+        assert_eq!(own.busy.take(), Some(Busy::Fail), "the v-zone waits for its record");
+        // Without a record a mount would take finished zones for written ones: they stay open.
+        if is_durable {
+            self.end_all_groups(namespace, vzone);
+        }
+        self.pump(namespace, vzone);
+    }
+}

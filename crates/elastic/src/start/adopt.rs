@@ -1,0 +1,272 @@
+//! A pool from what was read.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zonda_zoned::{Blocks, Geometry, Instant, ZoneAction, ZoneIndex, ZoneState, ZoneTarget};
+
+use super::{Start, StartError, ZoneFound};
+use crate::balloon::Grant;
+use crate::format::{NamespaceRecord, PoolId, VZoneRecord};
+use crate::group::Group;
+use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
+use crate::log::{CopyEnd, Log};
+use crate::machine::{Namespace, Pool, PoolParts};
+use crate::shape::{PoolOptions, Shape};
+use crate::vzone::VZone;
+use crate::zones::{ZoneUse, Zones};
+
+impl Start {
+    pub(super) fn create(&mut self, now: Instant, id: PoolId, options: PoolOptions) -> Result<Pool, StartError> {
+        let not_empty = self.zones.iter().filter(|zone| zone.state != ZoneState::Empty).count();
+        if not_empty > 0 {
+            return Err(StartError::NotEmpty { zones: not_empty as u32 });
+        }
+        let shape = Shape::of_drive(&self.drive, options).map_err(StartError::Unfit)?;
+        let mut zones = Zones::new(self.drive.zone_count, LOG_ZONES, shape.active_max(), 1);
+        (LOG_ZONES..self.drive.zone_count).for_each(|zone| zones.set(zone, ZoneUse::Free, 0));
+        let last = LOG_ZONES as usize / 2 - 1;
+        let ends = [CopyEnd { current: last, generation: 0 }; 2];
+        let log = Log::new(id, self.drive.block_size_bytes as usize, self.drive.zone_capacity_blocks.0, 0, ends);
+        Ok(self.pool(now, id, shape, 1, zones, log))
+    }
+
+    fn pool(&self, now: Instant, id: PoolId, shape: Shape, epoch: u64, zones: Zones, log: Log) -> Pool {
+        let (drive, drive_namespace, kind) = (self.drive.clone(), self.namespace, self.kind);
+        Pool::from_parts(now, PoolParts { id, drive, drive_namespace, kind, shape, epoch, zones, log })
+    }
+
+    pub(super) fn adopt(&mut self, now: Instant) -> Result<Pool, StartError> {
+        let found = self.found.take().expect("the log was read");
+        let shape = Shape::of_record(&self.drive, &found.pool).map_err(StartError::Unfit)?;
+        let zone_count = self.drive.zone_count;
+        let newest = self.headers.values().filter_map(|header| header.reservation?.ok()).map(|it| it.number).max();
+        let next_reservation = newest.map_or(0, |newest| newest + 1).max(found.pool.next_reservation);
+        let mut zones = Zones::new(zone_count, LOG_ZONES, shape.active_max(), next_reservation);
+        let mut owned: BTreeSet<u32> = BTreeSet::new();
+        let mut to_reset: Vec<u32> = Vec::new();
+        let mut mounted: BTreeMap<(u32, u32), VZone> = BTreeMap::new();
+        for (key, record) in &found.vzones {
+            let capacity = found.namespaces[&record.namespace].zone_capacity_blocks;
+            let own = self.mount_vzone(&shape, record, capacity)?;
+            for zone in own.groups.iter().flat_map(|group| group.zones()) {
+                if !owned.insert(*zone) || !(LOG_ZONES..zone_count).contains(zone) {
+                    return Err(StartError::LogDamaged(format!("zone {zone} is in two places, or in none")));
+                }
+                zones.set(*zone, ZoneUse::Group { namespace: key.0, vzone: key.1 }, self.reservation_in(*zone));
+            }
+            mounted.insert(*key, own);
+        }
+        let retired: BTreeSet<u32> = found.retired.iter().copied().collect();
+        for zone in (LOG_ZONES..zone_count).filter(|zone| !owned.contains(zone)) {
+            let ZoneFound { state, .. } = self.zones[zone as usize];
+            let to = match state {
+                _ if retired.contains(&zone) => ZoneUse::Retired,
+                ZoneState::Empty => ZoneUse::Free,
+                ZoneState::ReadOnly | ZoneState::Offline => ZoneUse::Retired,
+                _ if self.is_ours(zone) => {
+                    to_reset.push(zone);
+                    ZoneUse::Leaving
+                }
+                _ => ZoneUse::SetAside,
+            };
+            zones.set(zone, to, 0);
+        }
+        let block_bytes = self.drive.block_size_bytes as usize;
+        let log = Log::new(found.id, block_bytes, self.drive.zone_capacity_blocks.0, found.sequence, found.ends);
+        let mut pool = self.pool(now, found.id, shape, found.pool.epoch + 1, zones, log);
+        for record in found.namespaces.values() {
+            let geometry = geometry_of(&self.drive, record);
+            geometry.validate().map_err(|error| StartError::LogDamaged(error.to_string()))?;
+            let mut own = Namespace::new(record.clone(), geometry);
+            let of_namespace = mounted.extract_if((record.id, 0)..=(record.id, u32::MAX), |_, _| true);
+            let all: Vec<((u32, u32), VZone)> = of_namespace.collect();
+            // Finished ones first: on their way they are active for a moment.
+            let (finished, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, vzone)| vzone.is_finished);
+            for ((_, index), vzone) in finished.into_iter().chain(others) {
+                place(vzone, &mut own, index);
+            }
+            pool.adopt_namespace(own);
+        }
+        pool.reset_at_start(to_reset);
+        Ok(pool)
+    }
+
+    fn reservation_in(&self, zone: u32) -> u64 {
+        let header = self.headers.get(&zone).and_then(|header| header.reservation);
+        header.and_then(Result::ok).map_or(0, |reservation| reservation.number)
+    }
+
+    /// Whether a zone that belongs to no v-zone says itself that it is this pool's.
+    fn is_ours(&self, zone: u32) -> bool {
+        let header = self.headers.get(&zone).and_then(|header| header.reservation);
+        header.and_then(Result::ok).is_some_and(|reservation| reservation.zone == zone)
+    }
+
+    /// A v-zone from its record and its zones.
+    fn mount_vzone(&self, shape: &Shape, record: &VZoneRecord, capacity: u64) -> Result<VZone, StartError> {
+        let mut vzone = VZone {
+            generation: record.generation,
+            is_finished: record.is_finished,
+            has_failed: record.is_read_only,
+            is_offline: record.is_offline,
+            extension: record.extension.clone(),
+            ..VZone::default()
+        };
+        let mut first_block = 0;
+        for group in &record.groups {
+            let group = Group::of_record(group, first_block, shape.blocks_per_zone)
+                .ok_or_else(|| StartError::LogDamaged("a stripe group has an impossible form".to_owned()))?;
+            first_block = group.blocks().end;
+            vzone.groups.push(group);
+        }
+        let is_closed = record.is_finished || record.is_read_only || record.is_offline;
+        vzone.written = record.written_blocks;
+        let mut whole = VZone { groups: vzone.groups.clone(), ..VZone::default() };
+        if !is_closed {
+            self.find_end(&mut vzone, capacity);
+        }
+        whole.written = vzone.written;
+        if self.has_lost_zones(&whole) || !self.owners_are_right(record, &whole) {
+            // All of its zones are kept as they are.
+            (vzone.groups, vzone.written, vzone.is_damaged) = (whole.groups, 0, true);
+        }
+        vzone.issued = vzone.written;
+        self.find_resources(&mut vzone, capacity);
+        if !is_closed && !vzone.is_damaged {
+            self.find_torn(&mut vzone, capacity);
+        }
+        Ok(vzone)
+    }
+
+    /// The first block that is missing, and the groups up to it: what is behind was not acknowledged.
+    fn find_end(&self, vzone: &mut VZone, capacity: u64) {
+        for index in 0..vzone.groups.len() {
+            let group = &vzone.groups[index];
+            let own = group.blocks();
+            let missing = group.first_missing(&self.written_in(group));
+            vzone.written = missing.min(capacity);
+            if missing < own.end {
+                // A group without a block is made again when the v-zone is written.
+                let is_kept = missing > own.start || !self.can_be_dropped(group);
+                vzone.groups.truncate(index + usize::from(is_kept));
+                return;
+            }
+        }
+    }
+
+    fn can_be_dropped(&self, group: &Group) -> bool {
+        let refuses = |zone: &u32| {
+            let state = self.zones[*zone as usize].state;
+            matches!(state, ZoneState::ReadOnly | ZoneState::Offline | ZoneState::Full)
+        };
+        !group.zones().iter().any(refuses)
+    }
+
+    /// Blocks of data in each zone of a group.
+    fn written_in(&self, group: &Group) -> Vec<u64> {
+        group.zones().iter().map(|zone| self.zones[*zone as usize].written.saturating_sub(HEADER_BLOCKS)).collect()
+    }
+
+    /// Whether zones of a v-zone have lost all that they held. The first block of each was durable
+    /// before its group was recorded, so no crash does this.
+    fn has_lost_zones(&self, vzone: &VZone) -> bool {
+        let is_lost = |zone: &u32| self.zones[*zone as usize].written == 0;
+        vzone.groups.iter().flat_map(|group| group.zones()).any(is_lost)
+    }
+
+    /// Whether the zones of a v-zone say that they are its own. Zones behind what is written need not.
+    fn owners_are_right(&self, record: &VZoneRecord, vzone: &VZone) -> bool {
+        vzone.groups.iter().enumerate().all(|(index, group)| {
+            group.zones().iter().enumerate().all(|(place, zone)| {
+                let first = group.blocks().start + place as u64 * group.stripe_blocks();
+                match self.headers.get(zone).and_then(|header| header.owner) {
+                    Some(Ok(owner)) => {
+                        owner.reservation.zone == *zone
+                            && (owner.namespace, owner.vzone) == (record.namespace, record.vzone)
+                            && owner.generation == record.generation
+                            && (usize::from(owner.group), usize::from(owner.place)) == (index, place)
+                    }
+                    _ => first >= vzone.written,
+                }
+            })
+        })
+    }
+
+    /// Groups whose zones are active, or will be: the pool grants them what they hold.
+    fn find_resources(&self, vzone: &mut VZone, capacity: u64) {
+        let nothing = Grant { width: 0, spares: 0 };
+        let is_closed = vzone.is_finished || vzone.has_failed || vzone.is_offline;
+        for (index, group) in vzone.groups.iter().enumerate() {
+            let is_active = group.zones().iter().any(|zone| self.zones[*zone as usize].state.is_active());
+            let is_full = vzone.written >= group.blocks().end.min(capacity);
+            if is_active || (!is_full && !is_closed) {
+                vzone.grants.push_back((index, nothing));
+            }
+        }
+        vzone.is_ready = true;
+    }
+
+    /// Whether a power loss tore rows of the last group, and whether it can be written at all.
+    fn find_torn(&self, vzone: &mut VZone, capacity: u64) {
+        let Some(group) = vzone.groups.last().filter(|group| vzone.written < group.blocks().end.min(capacity)) else {
+            return;
+        };
+        let can_be_written = |zone: &u32| {
+            let state = self.zones[*zone as usize].state;
+            state.is_active() || state == ZoneState::Empty
+        };
+        if !group.zones().iter().all(can_be_written) {
+            // A zone failed, or was full, before the others were: what is there can be read.
+            vzone.has_failed = true;
+            return;
+        }
+        let pointers: Box<[u64]> = group.zones().iter().map(|zone| self.zones[*zone as usize].written).collect();
+        let expected = group.pointers_at(vzone.written);
+        if *expected != *pointers {
+            vzone.torn = Some(pointers);
+        }
+    }
+}
+
+/// Gives a namespace a v-zone that was read.
+fn place(mut vzone: VZone, own: &mut Namespace, index: u32) {
+    let zone = ZoneIndex(index);
+    let table = &mut own.table;
+    let written = Blocks(vzone.written);
+    if table.set_written(zone, written).is_err() {
+        // More are active than the limits allow, which no writer does: it can be read.
+        vzone.has_failed = true;
+    }
+    if let Some(extension) = vzone.extension.clone() {
+        vzone.has_failed |= !table.restore_extension(zone, extension);
+    }
+    let start = table.geometry().zone_start(zone);
+    let mut effects = Vec::new();
+    if vzone.is_finished {
+        let _ = table.manage(&ZoneAction::Finish, ZoneTarget::Zone(start), &mut effects);
+    }
+    if vzone.is_damaged || vzone.is_offline {
+        table.degrade(zone, ZoneState::Offline);
+    } else if vzone.has_failed {
+        table.degrade(zone, ZoneState::ReadOnly);
+    }
+    own.vzones[index as usize] = vzone;
+}
+
+fn geometry_of(drive: &Geometry, record: &NamespaceRecord) -> Geometry {
+    Geometry {
+        block_size_bytes: drive.block_size_bytes,
+        metadata_bytes: drive.metadata_bytes,
+        zone_size_blocks: Blocks(record.zone_size_blocks),
+        zone_capacity_blocks: Blocks(record.zone_capacity_blocks),
+        zone_count: record.zone_count,
+        conventional_zone_count: 0,
+        max_active_zones: Some(record.max_active_zones),
+        max_open_zones: Some(record.max_open_zones),
+        max_transfer_blocks: Blocks(record.max_transfer_blocks.into()),
+        max_append_blocks: Blocks(record.max_append_blocks.into()),
+        zrwa: None,
+        read_across_zones: record.read_across_zones,
+        descriptor_extension_bytes: record.extension_bytes.into(),
+    }
+}

@@ -1,0 +1,348 @@
+//! [`Start`]: makes a pool on an empty drive, or reads one.
+//!
+//! Steps: the states of all zones; the log, both copies; the first blocks of zones that hold
+//! something. Nothing is written before all of it was read.
+
+mod adopt;
+mod replay;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use zonda_zoned::{
+    Blocks, Command, Completion, Geometry, Instant, Key, Lba, NamespaceId, Operation, Outcome, Payload, PayloadKind,
+    ReportFilter, Slab, Status, ZoneIndex, ZoneState,
+};
+
+use crate::format::{BlockError, Owner, PoolId, Reservation};
+use crate::limits::{HEADER_BLOCKS, LOG_ZONES};
+use crate::log::slots_of;
+use crate::machine::Pool;
+use crate::shape::PoolOptions;
+
+pub(crate) use replay::{Found, LogRead};
+
+/// Zones of one report.
+const REPORT_ZONES: u32 = 1024;
+/// Commands at the drive at a time.
+const IN_FLIGHT_MAX: usize = 32;
+
+/// What is to be started.
+#[derive(Clone, Copy, Debug)]
+pub enum Goal {
+    /// A new pool on a drive whose zones are all empty.
+    Create {
+        /// Its identity.
+        id: PoolId,
+        /// Choices.
+        options: PoolOptions,
+    },
+    /// The pool that is on the drive.
+    Mount {
+        /// Which one it must be, if that is known.
+        id: Option<PoolId>,
+        /// The epoch that it must have reached: a lower one is an old copy of the drive.
+        epoch_min: u64,
+    },
+}
+
+/// Why a pool could not be started. Nothing was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The drive is not fit for a pool.
+    Unfit(String),
+    /// A pool is made on an empty drive only.
+    NotEmpty {
+        /// Zones that are not empty.
+        zones: u32,
+    },
+    /// The drive has no pool.
+    NoPool,
+    /// The drive has another pool.
+    OtherPool(PoolId),
+    /// It was written by a later version.
+    OtherVersion(u16),
+    /// The drive is older than when the pool was last opened: a copy, or a restored backup.
+    OldCopy {
+        /// The epoch on the drive.
+        found: u64,
+        /// The last one that is known.
+        known: u64,
+    },
+    /// Records of the log can be read in neither copy.
+    LogDamaged(String),
+    /// The drive failed.
+    Drive(Status),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Unfit(reason) => f.write_str(reason),
+            StartError::NotEmpty { zones } => {
+                write!(f, "{zones} zones of the drive are not empty, and creating a pool would overwrite them")
+            }
+            StartError::NoPool => f.write_str("there is no pool on the drive"),
+            StartError::OtherPool(_) => f.write_str("the drive has another pool"),
+            StartError::OtherVersion(version) => {
+                write!(f, "the pool has format version {version}, which this program does not support")
+            }
+            StartError::OldCopy { found, known } => {
+                write!(f, "the drive is an old copy: the pool was opened {known} times, and the drive knows of {found}")
+            }
+            StartError::LogDamaged(what) => write!(f, "the pool's log is damaged: {what}"),
+            StartError::Drive(status) => write!(f, "the drive failed while the pool was opened: {status}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// The state of a zone of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZoneFound {
+    pub(crate) state: ZoneState,
+    /// Blocks before the write pointer; the capacity of a full zone.
+    pub(crate) written: u64,
+}
+
+/// What a zone says about itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HeaderFound {
+    pub(crate) reservation: Option<Result<Reservation, BlockError>>,
+    pub(crate) owner: Option<Result<Owner, BlockError>>,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Report,
+    Log { copy: usize, slot: usize, block: u64, blocks: u64 },
+    Header { zone: u32, blocks: u64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Report,
+    Log,
+    Headers,
+    Ended,
+}
+
+/// A pool that is being started. The result is a [`Pool`] that has read everything, and whose first
+/// commands write its epoch.
+#[derive(Debug)]
+pub struct Start {
+    goal: Goal,
+    drive: Geometry,
+    namespace: NamespaceId,
+    kind: PayloadKind,
+    step: Step,
+    asked: Slab<Asked>,
+    /// Commands to send, beside those that follow from the step.
+    queue: VecDeque<(Asked, Operation)>,
+    zones: Vec<ZoneFound>,
+    log: LogRead,
+    found: Option<Box<Found>>,
+    headers: BTreeMap<u32, HeaderFound>,
+    /// Zones whose headers are still to be read.
+    to_read: VecDeque<u32>,
+    outcome: Option<Result<Pool, StartError>>,
+}
+
+impl Start {
+    /// Starts a pool on a namespace of a drive that keeps contents of this kind. Only bytes can be
+    /// read again.
+    #[must_use]
+    pub fn new(goal: Goal, drive: Geometry, namespace: NamespaceId, kind: PayloadKind) -> Start {
+        Start {
+            goal,
+            drive,
+            namespace,
+            kind,
+            step: Step::Report,
+            asked: Slab::new(),
+            queue: VecDeque::new(),
+            zones: Vec::new(),
+            log: LogRead::default(),
+            found: None,
+            headers: BTreeMap::new(),
+            to_read: VecDeque::new(),
+            outcome: None,
+        }
+    }
+
+    /// The pool, or why there is none, once all was read.
+    pub fn take_outcome(&mut self) -> Option<Result<Pool, StartError>> {
+        self.outcome.take()
+    }
+
+    /// The next command to the drive.
+    pub fn poll_command(&mut self, _now: Instant) -> Option<Command> {
+        if self.asked.len() >= IN_FLIGHT_MAX {
+            return None;
+        }
+        let (asked, operation) = self.queue.pop_front().or_else(|| self.next_question())?;
+        let key = self.asked.insert(asked);
+        Some(Command::new(key.into(), self.namespace, operation))
+    }
+
+    /// The drive has refused a command.
+    pub fn on_queue_full(&mut self, command: Command) {
+        let key = Key::of_command(command.id).expect("the drive returns the command that it was given");
+        let asked = self.asked.remove(key);
+        self.queue.push_front((asked, command.operation));
+    }
+
+    fn next_question(&mut self) -> Option<(Asked, Operation)> {
+        match self.step {
+            Step::Report if self.asked.is_empty() => {
+                let start = Lba(self.drive.zone_start(ZoneIndex(self.zones.len() as u32)).0);
+                let filter = ReportFilter::All;
+                let descriptors_max = REPORT_ZONES;
+                let operation =
+                    Operation::ReportZones { start, filter, extended: false, partial: true, descriptors_max };
+                Some((Asked::Report, operation))
+            }
+            Step::Headers => {
+                let zone = self.to_read.pop_front()?;
+                let blocks = self.zones[zone as usize].written.min(HEADER_BLOCKS);
+                Some((Asked::Header { zone, blocks }, self.read(zone, 0, blocks)))
+            }
+            _ => None,
+        }
+    }
+
+    fn read(&self, zone: u32, block: u64, blocks: u64) -> Operation {
+        let start = Lba(self.drive.zone_start(ZoneIndex(zone)).0 + block);
+        Operation::Read { start, blocks: Blocks(blocks) }
+    }
+
+    /// A command has ended.
+    pub fn on_completion(&mut self, now: Instant, completion: Completion) {
+        let key = Key::of_command(completion.id).expect("the drive returns identifiers that it was given");
+        match (self.asked.remove(key), completion.outcome) {
+            (Asked::Report, Outcome::Report(report)) if completion.status.is_success() => {
+                self.zones.extend(report.zones.iter().map(|zone| {
+                    let written = match zone.write_pointer {
+                        Some(pointer) => pointer.0 - zone.start.0,
+                        None if zone.state == ZoneState::Offline => 0,
+                        None => zone.capacity_blocks.0,
+                    };
+                    ZoneFound { state: zone.state, written }
+                }));
+                if report.zones.is_empty() {
+                    self.end(Err(StartError::Drive(Status::InternalError)));
+                }
+            }
+            (Asked::Report, _) => self.end(Err(StartError::Drive(completion.status))),
+            (Asked::Log { copy, slot, block, blocks }, outcome) => {
+                self.on_log_read(copy, slot, block, blocks, completion.status, outcome);
+            }
+            (Asked::Header { zone, blocks }, outcome) => self.on_header_read(zone, blocks, completion.status, outcome),
+        }
+        self.proceed(now);
+    }
+
+    fn on_log_read(&mut self, copy: usize, slot: usize, block: u64, blocks: u64, status: Status, outcome: Outcome) {
+        let bytes = bytes_of(status, outcome);
+        let zone = slots_of(copy)[slot];
+        if bytes.is_none() && blocks > 1 {
+            // One block that cannot be read says nothing of the others.
+            for single in block..block + blocks {
+                let asked = Asked::Log { copy, slot, block: single, blocks: 1 };
+                let operation = self.read(zone, single, 1);
+                self.queue.push_back((asked, operation));
+            }
+            return;
+        }
+        let size = self.drive.block_size_bytes as usize;
+        for index in 0..blocks {
+            let part = bytes.as_ref().and_then(|bytes| bytes.get(index as usize * size..(index as usize + 1) * size));
+            self.log.add(copy, slot, block + index, part);
+        }
+    }
+
+    fn on_header_read(&mut self, zone: u32, blocks: u64, status: Status, outcome: Outcome) {
+        let bytes = bytes_of(status, outcome);
+        if bytes.is_none() && blocks > 1 && status == Status::UnrecoveredReadError {
+            // The first block alone may still be read; the second is damaged.
+            self.headers.entry(zone).or_default().owner = Some(Err(BlockError::Damaged));
+            let operation = self.read(zone, 0, 1);
+            self.queue.push_back((Asked::Header { zone, blocks: 1 }, operation));
+            return;
+        }
+        let pool = self.found.as_ref().expect("headers are read after the log").id;
+        let size = self.drive.block_size_bytes as usize;
+        let block = |index: usize| {
+            let part = bytes.as_ref().and_then(|bytes| bytes.get(index * size..(index + 1) * size));
+            part.ok_or(BlockError::Damaged)
+        };
+        let found = self.headers.entry(zone).or_default();
+        found.reservation = Some(block(0).and_then(|block| Reservation::of_block(pool, block)));
+        if blocks > 1 {
+            found.owner = Some(block(1).and_then(|block| Owner::of_block(pool, block)));
+        }
+    }
+
+    /// Goes on to the next step once the present one has nothing left to ask.
+    fn proceed(&mut self, now: Instant) {
+        if self.step == Step::Report && self.zones.len() as u32 >= self.drive.zone_count {
+            match self.goal {
+                Goal::Create { id, options } => {
+                    let pool = self.create(now, id, options);
+                    self.end(pool);
+                }
+                Goal::Mount { .. } => {
+                    self.step = Step::Log;
+                    self.ask_for_log();
+                }
+            }
+        }
+        let is_quiet = self.asked.is_empty() && self.queue.is_empty();
+        if self.step == Step::Log && is_quiet {
+            let Goal::Mount { id, epoch_min } = self.goal else { unreachable!("a log is read to mount") };
+            match self.log.replay(id, epoch_min) {
+                Ok(found) => {
+                    self.found = Some(Box::new(found));
+                    self.step = Step::Headers;
+                    let holds_something = |zone: &u32| self.zones[*zone as usize].written > 0;
+                    self.to_read = (LOG_ZONES..self.drive.zone_count).filter(holds_something).collect();
+                }
+                Err(error) => self.end(Err(error)),
+            }
+        }
+        let is_quiet = self.asked.is_empty() && self.queue.is_empty() && self.to_read.is_empty();
+        if self.step == Step::Headers && is_quiet {
+            let pool = self.adopt(now);
+            self.end(pool);
+        }
+    }
+
+    fn ask_for_log(&mut self) {
+        let chunk = self.drive.max_transfer_blocks.0;
+        for copy in 0..crate::limits::LOG_COPIES {
+            for (slot, zone) in slots_of(copy).into_iter().enumerate() {
+                let written = self.zones[zone as usize].written;
+                for block in (0..written).step_by(chunk as usize) {
+                    let blocks = chunk.min(written - block);
+                    let operation = self.read(zone, block, blocks);
+                    self.queue.push_back((Asked::Log { copy, slot, block, blocks }, operation));
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, outcome: Result<Pool, StartError>) {
+        self.step = Step::Ended;
+        self.queue.clear();
+        self.to_read.clear();
+        self.outcome.get_or_insert(outcome);
+    }
+}
+
+fn bytes_of(status: Status, outcome: Outcome) -> Option<bytes::Bytes> {
+    match outcome {
+        Outcome::Data(Payload::Bytes(buffer)) if status.is_success() => Some(buffer.data),
+        _ => None,
+    }
+}

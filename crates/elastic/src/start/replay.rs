@@ -1,0 +1,193 @@
+//! The log of a pool, as it was read: the newest checkpoint, and the records behind it.
+
+use std::collections::BTreeMap;
+
+use super::StartError;
+use crate::format::{BlockError, Body, LogBlock, NamespaceRecord, PoolId, PoolRecord, Record, VZoneRecord};
+use crate::limits::{LOG_COPIES, LOG_ZONES};
+use crate::log::CopyEnd;
+
+/// Copy, zone of the copy, and block of the zone.
+type Place = (usize, usize, u64);
+
+/// Blocks of the log, by copy, zone and place.
+#[derive(Debug, Default)]
+pub(crate) struct LogRead {
+    blocks: BTreeMap<Place, Result<(PoolId, LogBlock), BlockError>>,
+}
+
+/// The state that the log describes.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) id: PoolId,
+    pub(crate) pool: PoolRecord,
+    pub(crate) sequence: u64,
+    pub(crate) ends: [CopyEnd; LOG_COPIES],
+    pub(crate) namespaces: BTreeMap<u32, NamespaceRecord>,
+    pub(crate) vzones: BTreeMap<(u32, u32), VZoneRecord>,
+    pub(crate) retired: Vec<u32>,
+}
+
+impl LogRead {
+    /// A block; `None` if it cannot be read.
+    pub(crate) fn add(&mut self, copy: usize, slot: usize, block: u64, bytes: Option<&[u8]>) {
+        let found = bytes.ok_or(BlockError::Damaged).and_then(LogBlock::open);
+        self.blocks.insert((copy, slot, block), found);
+    }
+
+    /// The state of the pool `id`, or of the only one there is.
+    ///
+    /// # Errors
+    /// If there is no pool, or records are missing from it.
+    pub(crate) fn replay(&self, id: Option<PoolId>, epoch_min: u64) -> Result<Found, StartError> {
+        let id = self.identity(id)?;
+        let own: Vec<(Place, &LogBlock)> = self
+            .blocks
+            .iter()
+            .filter_map(|(place, found)| {
+                found.as_ref().ok().filter(|(pool, _)| *pool == id).map(|(_, block)| (*place, block))
+            })
+            .filter(|((copy, ..), block)| usize::from(block.copy) == *copy)
+            .collect();
+        let (covered, checkpoint) = newest_checkpoint(&own)
+            .ok_or_else(|| StartError::LogDamaged("no checkpoint can be read in either copy".to_owned()))?;
+        let records: BTreeMap<u64, &LogBlock> = own
+            .iter()
+            .filter(|(_, block)| block.body == Body::Records && block.sequence > covered)
+            .map(|(_, block)| (block.sequence, *block))
+            .collect();
+        let last = records.keys().next_back().copied().unwrap_or(covered).max(self.last_unreadable(id));
+        if let Some(missing) = (covered + 1..=last).find(|sequence| !records.contains_key(sequence)) {
+            return Err(StartError::LogDamaged(format!(
+                "block {missing} of the records (the last is {last}) can be read in neither copy"
+            )));
+        }
+        let mut found = Found {
+            id,
+            pool: PoolRecord {
+                epoch: 0,
+                zones_per_vzone: 1,
+                slack_blocks: 0,
+                base_stripe_blocks: 1,
+                essential_zones: 1,
+                width_max: 1,
+                next_reservation: 0,
+            },
+            sequence: last,
+            ends: ends_of(&own),
+            namespaces: BTreeMap::new(),
+            vzones: BTreeMap::new(),
+            retired: Vec::new(),
+        };
+        let mut has_pool = false;
+        for record in checkpoint.iter().chain(records.values()).flat_map(|block| &block.records) {
+            has_pool |= matches!(record, Record::Pool(_));
+            found.apply(record);
+        }
+        if !has_pool {
+            return Err(StartError::LogDamaged("the checkpoint does not describe the pool".to_owned()));
+        }
+        if found.pool.epoch < epoch_min {
+            return Err(StartError::OldCopy { found: found.pool.epoch, known: epoch_min });
+        }
+        Ok(found)
+    }
+
+    fn identity(&self, expected: Option<PoolId>) -> Result<PoolId, StartError> {
+        let mut ids: Vec<PoolId> = self.blocks.values().flatten().map(|(pool, _)| *pool).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        match (expected, ids.as_slice()) {
+            (Some(expected), ids) if ids.contains(&expected) => Ok(expected),
+            (None, [only]) => Ok(*only),
+            (_, [other, ..]) => Err(StartError::OtherPool(*other)),
+            (_, []) => {
+                let later = self.blocks.values().find_map(|found| match found {
+                    Err(BlockError::OtherVersion(version)) => Some(*version),
+                    _ => None,
+                });
+                let is_damaged = self.blocks.values().any(|found| *found == Err(BlockError::Damaged));
+                Err(match later {
+                    Some(version) => StartError::OtherVersion(version),
+                    None if is_damaged => StartError::LogDamaged("no block of it can be read".to_owned()),
+                    None => StartError::NoPool,
+                })
+            }
+        }
+    }
+
+    /// The last sequence that stands in a block which cannot be read: both copies have the same
+    /// records one behind the other, so its number follows from the blocks before it.
+    fn last_unreadable(&self, id: PoolId) -> u64 {
+        let mut last = 0;
+        for copy in 0..LOG_COPIES {
+            for slot in 0..LOG_ZONES as usize / LOG_COPIES {
+                let mut sequence = None;
+                for (_, found) in self.blocks.range((copy, slot, 0)..=(copy, slot, u64::MAX)) {
+                    match (found, &mut sequence) {
+                        (Ok((pool, block)), sequence) if *pool == id => *sequence = Some(block.sequence),
+                        (Err(_), Some(sequence)) => {
+                            *sequence += 1;
+                            last = last.max(*sequence);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        last
+    }
+}
+
+/// The newest checkpoint of which all parts can be read, and what it covers.
+fn newest_checkpoint<'b>(own: &[(Place, &'b LogBlock)]) -> Option<(u64, Vec<&'b LogBlock>)> {
+    let mut parts: BTreeMap<(u64, u64, usize, usize), BTreeMap<u32, &'b LogBlock>> = BTreeMap::new();
+    for ((copy, slot, _), block) in own {
+        if let Body::Checkpoint { part, .. } = block.body {
+            parts.entry((block.sequence, block.generation, *copy, *slot)).or_default().insert(part, block);
+        }
+    }
+    let is_whole = |found: &BTreeMap<u32, &LogBlock>| {
+        found.values().next().is_some_and(|block| match block.body {
+            Body::Checkpoint { parts, .. } => found.len() == parts as usize,
+            Body::Records => false,
+        })
+    };
+    let (key, newest) = parts.into_iter().rev().find(|(_, found)| is_whole(found))?;
+    Some((key.0, newest.into_values().collect()))
+}
+
+/// Where each copy was written last.
+fn ends_of(own: &[(Place, &LogBlock)]) -> [CopyEnd; LOG_COPIES] {
+    let mut ends = [CopyEnd::default(); LOG_COPIES];
+    for ((copy, slot, _), block) in own {
+        if block.generation >= ends[*copy].generation {
+            ends[*copy] = CopyEnd { current: *slot, generation: block.generation };
+        }
+    }
+    ends
+}
+
+impl Found {
+    fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Pool(pool) => self.pool = *pool,
+            Record::Namespace(namespace) => {
+                self.vzones.retain(|(id, vzone), _| *id != namespace.id || *vzone < namespace.zone_count);
+                self.namespaces.insert(namespace.id, namespace.clone());
+            }
+            Record::Deleted { namespace } => {
+                self.namespaces.remove(namespace);
+                self.vzones.retain(|(id, _), _| id != namespace);
+            }
+            Record::VZone(vzone) => {
+                // A v-zone of a namespace that was deleted is reset after that.
+                let is_there = self.namespaces.get(&vzone.namespace).is_some_and(|own| vzone.vzone < own.zone_count);
+                if is_there {
+                    self.vzones.insert((vzone.namespace, vzone.vzone), vzone.clone());
+                }
+            }
+            Record::Retired { zone } => self.retired.push(*zone),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! [`VZone`]: one zone of a namespace: its stripe groups, and what waits for them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use zonda_zoned::{Key, Payload, Status};
+
+use crate::balloon::Grant;
+use crate::format::{GroupRecord, VZoneRecord};
+use crate::group::Group;
+use crate::machine::Host;
+
+/// A write to a v-zone, in the order in which it took effect.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) host: Key<Host>,
+    /// Counts the writes of the namespace.
+    pub(crate) number: u64,
+    /// Its blocks, within the v-zone.
+    pub(crate) blocks: Range<u64>,
+    /// Blocks before this one were submitted to the drive.
+    pub(crate) issued: u64,
+    pub(crate) outstanding: u32,
+    pub(crate) status: Status,
+    pub(crate) payload: Payload,
+    pub(crate) is_zeroes: bool,
+}
+
+/// What waits for its turn in a v-zone.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    Write(Key<Write>),
+    /// Blocks of the v-zone, and the place of the first in the read.
+    Read {
+        host: Key<Host>,
+        blocks: Range<u64>,
+        at: u64,
+    },
+    Deallocate {
+        host: Key<Host>,
+        blocks: Range<u64>,
+    },
+    /// With its number among the writes of the namespace, as the next two.
+    Finish(Key<Host>, u64),
+    Reset(Key<Host>, u64),
+    /// A change that is in the table, and has to be recorded.
+    Record(Key<Host>, u64),
+}
+
+/// What the v-zone is doing; items wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Busy {
+    Finish(Key<Host>, u64),
+    Reset {
+        host: Option<(Key<Host>, u64)>,
+        zones_left: u32,
+        status: Status,
+    },
+    Record(Key<Host>),
+    /// A power loss tore rows of the last group, which are repaired before it is written.
+    Repair,
+    /// A write has failed, and that is being recorded.
+    Fail,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct VZone {
+    /// Counts resets.
+    pub(crate) generation: u64,
+    pub(crate) groups: Vec<Group>,
+    /// The resources of groups that can be written, by their place in `groups`.
+    pub(crate) grants: VecDeque<(usize, Grant)>,
+    /// The last group is recorded, so it can be written.
+    pub(crate) is_ready: bool,
+    /// It waits for a group.
+    pub(crate) wants_group: bool,
+    pub(crate) items: VecDeque<Item>,
+    pub(crate) busy: Option<Busy>,
+    /// Writes whose completion is not delivered, in order.
+    pub(crate) writes: VecDeque<Key<Write>>,
+    /// Reads and deallocations at the drive.
+    pub(crate) reads: u32,
+    /// Groups whose zones are being finished.
+    pub(crate) endings: u32,
+    /// Blocks before this one were submitted to the drive.
+    pub(crate) issued: u64,
+    /// Blocks before this one stand on the drive.
+    pub(crate) written: u64,
+    pub(crate) is_finished: bool,
+    /// A write has failed: nothing is written until a reset.
+    pub(crate) has_failed: bool,
+    pub(crate) is_offline: bool,
+    /// A mount could not find its data; nothing of it is written or reset.
+    pub(crate) is_damaged: bool,
+    /// Write pointers of the zones of the last group, if a mount has found them torn.
+    pub(crate) torn: Option<Box<[u64]>>,
+    pub(crate) extension: Option<Box<[u8]>>,
+}
+
+impl VZone {
+    /// The first block behind its groups.
+    pub(crate) fn groups_end(&self) -> u64 {
+        self.groups.last().map_or(0, |group| group.blocks().end)
+    }
+
+    /// Physical zones in its groups.
+    pub(crate) fn zone_count(&self) -> u32 {
+        self.groups.iter().map(Group::width).sum()
+    }
+
+    /// Whether it holds active resources of the drive, or will.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.grants.is_empty() || self.wants_group
+    }
+
+    /// Whether a mount would find anything else than an empty v-zone.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.generation > 0
+            || !self.groups.is_empty()
+            || self.extension.is_some()
+            || self.is_finished
+            || self.is_offline
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.items.is_empty() && self.busy.is_none() && self.writes.is_empty() && self.reads == 0 && self.endings == 0
+    }
+
+    /// Whether a Finish has taken effect and waits for the writes before it.
+    pub(crate) fn finish_waits(&self) -> bool {
+        self.is_finished || self.items.iter().any(|item| matches!(item, Item::Finish(..)))
+    }
+
+    pub(crate) fn record(&self, namespace: u32, vzone: u32) -> VZoneRecord {
+        VZoneRecord {
+            namespace,
+            vzone,
+            generation: self.generation,
+            is_finished: self.is_finished,
+            is_read_only: self.has_failed,
+            is_offline: self.is_offline,
+            written_blocks: self.written,
+            extension: self.extension.clone(),
+            groups: self.groups.iter().map(Group::record).collect::<Vec<GroupRecord>>(),
+        }
+    }
+
+    /// # Panics
+    /// If its numbers contradict each other.
+    pub(crate) fn check_invariants(&self) {
+        assert!(self.written <= self.issued, "what stands was submitted");
+        assert!(self.issued <= self.groups_end(), "what was submitted has a place");
+        assert!(self.grants.len() <= self.groups.len(), "a group has resources once");
+        assert!(self.grants.iter().is_sorted_by_key(|(group, _)| *group), "groups end in their order");
+        let mut end = 0;
+        for group in &self.groups {
+            assert_eq!(group.blocks().start, end, "groups follow each other");
+            end = group.blocks().end;
+        }
+    }
+}
