@@ -42,8 +42,8 @@ pub struct ZoneTable {
     active: u32,
     open: u32,
     zrwa_in_use: u32,
-    /// Zones read only or offline: while there are none, a deallocation need not look at every zone
-    /// it touches.
+    /// Zones read only or offline: while there are none, reads and deallocations need not look at
+    /// the zones that they touch.
     degraded: u32,
     zones: Box<[Zone]>,
     implicitly_opened: OpeningOrder,
