@@ -14,7 +14,7 @@ pub(super) struct Flight {
     pub(super) request: Option<Key<Striped>>,
     /// Whether the zone counts it among its outstanding writes.
     pub(super) is_counted_in_zone: bool,
-    /// The zone's epoch when it was issued.
+    /// The zone's epoch when it was issued, if it is counted there.
     pub(super) epoch: u32,
     pub(super) blocks: u64,
     pub(super) issued: Instant,

@@ -134,7 +134,7 @@ impl Run {
             zone,
             request,
             is_counted_in_zone,
-            epoch: self.zones.view(zone).epoch,
+            epoch: if is_counted_in_zone { self.zones.view(zone).epoch } else { 0 },
             blocks,
             issued: self.now,
         };

@@ -283,7 +283,7 @@ impl Worker {
             let slots = views.capacity() / blocks;
             let place = skew.sample(&mut self.prng);
             let zone = self.zones[(place / slots) as usize];
-            let written = views.view(zone).written;
+            let written = views.written(zone);
             if written >= blocks {
                 return Some(self.at_slot(RequestKind::Read, zone, Some(place % slots), blocks, written, views));
             }
@@ -292,7 +292,7 @@ impl Worker {
             let place = self.prng.below(self.mix.written.len() as u64) as usize;
             let index = self.mix.written[place] as usize;
             let zone = self.zones[index];
-            let written = views.view(zone).written;
+            let written = views.written(zone);
             if written >= blocks {
                 return Some(self.at_slot(RequestKind::Read, zone, None, blocks, written, views));
             }
@@ -303,7 +303,7 @@ impl Worker {
     }
 
     fn list_if_written(&mut self, index: usize, job: &JobPlan, views: &ZoneViews) {
-        if !self.mix.is_listed[index] && views.view(self.zones[index]).written >= job.request_blocks {
+        if !self.mix.is_listed[index] && views.written(self.zones[index]) >= job.request_blocks {
             self.mix.is_listed[index] = true;
             self.mix.written.push(index as u32);
         }
@@ -356,7 +356,7 @@ pub(super) fn zone_work(
         let limit = job.finish_at_blocks.unwrap_or(views.capacity());
         // Workers that append may share zones.
         let zones: BTreeSet<ZoneIndex> = zones().collect();
-        let blocks: u64 = zones.iter().map(|&zone| limit.saturating_sub(views.view(zone).written)).sum();
+        let blocks: u64 = zones.iter().map(|&zone| limit.saturating_sub(views.written(zone))).sum();
         return Some(ZoneWork::WriteBytes(blocks * block_size_bytes));
     }
     None

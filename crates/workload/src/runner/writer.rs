@@ -124,7 +124,7 @@ fn write(kind: RequestKind, zone: ZoneIndex, free: u64, job: &JobPlan, views: &m
 
 fn zone_use(job: &JobPlan, views: &mut ZoneViews, zone: ZoneIndex) -> ZoneUse {
     let capacity = views.capacity();
-    let view = views.view_mut(zone);
+    let (view, written) = (views.view(zone), views.written(zone));
     if view.is_dead {
         return ZoneUse::Done;
     }
@@ -132,8 +132,8 @@ fn zone_use(job: &JobPlan, views: &mut ZoneViews, zone: ZoneIndex) -> ZoneUse {
         return ZoneUse::Busy;
     }
     let limit = job.finish_at_blocks.unwrap_or(capacity);
-    if !view.is_lost && view.written < limit {
-        return ZoneUse::Write(limit - view.written);
+    if !view.is_lost && written < limit {
+        return ZoneUse::Write(limit - written);
     }
     // A host waits for its writes before it finishes or resets a zone: a real drive may reorder
     // commands.
@@ -141,14 +141,14 @@ fn zone_use(job: &JobPlan, views: &mut ZoneViews, zone: ZoneIndex) -> ZoneUse {
     if view.is_lost {
         return if job.on_full == OnFull::Reset { manage(RequestKind::Reset) } else { ZoneUse::Done };
     }
-    if view.written < capacity {
+    if written < capacity {
         return manage(RequestKind::Finish);
     }
     match job.on_full {
         OnFull::Next => ZoneUse::Done,
         OnFull::Stop => ZoneUse::Stop,
         OnFull::Reset if view.is_conventional => {
-            view.written = 0;
+            views.start_again(zone);
             ZoneUse::Write(capacity)
         }
         OnFull::Reset => manage(RequestKind::Reset),

@@ -8,11 +8,9 @@ use zonda_zoned::{Blocks, Geometry, Lba, Status, ZoneIndex, ZoneType};
 
 use crate::RequestKind;
 
-/// The view of one zone.
+/// The view of one zone, but for its written blocks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ZoneView {
-    /// Blocks submitted from the zone's start on; the capacity when it is full.
-    pub(super) written: u64,
     /// Blocks whose writes have completed.
     confirmed: u64,
     /// Counts resets and finishes: completions from an earlier epoch are ignored.
@@ -38,6 +36,9 @@ pub(super) struct ZoneView {
 /// All zones of the namespace.
 #[derive(Debug)]
 pub(super) struct ZoneViews {
+    /// Blocks submitted from each zone's start on; the capacity when it is full. Reads need nothing
+    /// else of a zone, and those of the largest drives stay in the second-level cache.
+    written: Vec<u64>,
     views: Vec<ZoneView>,
     capacity: u64,
     zone_size: u64,
@@ -52,16 +53,23 @@ impl ZoneViews {
                 ..ZoneView::default()
             })
             .collect();
+        let mut written = vec![0; views.len()];
         for (zone, blocks) in prefill {
-            let view = &mut views[zone.as_usize()];
-            (view.written, view.confirmed) = (blocks.0, blocks.0);
+            written[zone.as_usize()] = blocks.0;
+            views[zone.as_usize()].confirmed = blocks.0;
         }
-        ZoneViews { views, capacity: geometry.zone_capacity_blocks.0, zone_size: geometry.zone_size_blocks.0 }
+        ZoneViews { written, views, capacity: geometry.zone_capacity_blocks.0, zone_size: geometry.zone_size_blocks.0 }
     }
 
     #[inline]
     pub(super) fn view(&self, zone: ZoneIndex) -> &ZoneView {
         &self.views[zone.as_usize()]
+    }
+
+    /// Blocks submitted from the zone's start on; the capacity when it is full.
+    #[inline]
+    pub(super) fn written(&self, zone: ZoneIndex) -> u64 {
+        self.written[zone.as_usize()]
     }
 
     pub(super) fn view_mut(&mut self, zone: ZoneIndex) -> &mut ZoneView {
@@ -78,33 +86,31 @@ impl ZoneViews {
     }
 
     pub(super) fn is_full(&self, zone: ZoneIndex) -> bool {
-        self.view(zone).written >= self.capacity
+        self.written(zone) >= self.capacity
     }
 
     /// The range for reads of `blocks`: the written blocks, or the whole capacity of a zone with
     /// less than one request.
     #[inline]
     pub(super) fn readable(&self, zone: ZoneIndex, blocks: u64) -> u64 {
-        let written = self.view(zone).written;
+        let written = self.written(zone);
         if written >= blocks { written } else { self.capacity }
     }
 
     /// Reserves the next `blocks` of a zone for a write or append, and returns their start.
     pub(super) fn reserve(&mut self, zone: ZoneIndex, blocks: u64) -> Lba {
         let start = self.start(zone);
-        let capacity = self.capacity;
-        let view = self.view_mut(zone);
-        let place = start + Blocks(view.written);
-        view.written += blocks;
-        view.writes_outstanding += 1;
-        assert!(view.written <= capacity, "a writer does not exceed the free blocks of a zone");
+        let written = &mut self.written[zone.as_usize()];
+        let place = start + Blocks(*written);
+        *written += blocks;
+        assert!(*written <= self.capacity, "a writer does not exceed the free blocks of a zone");
+        self.view_mut(zone).writes_outstanding += 1;
         place
     }
 
     /// A write or append has ended. True if it was the zone's last outstanding one.
     pub(super) fn write_ended(&mut self, zone: ZoneIndex, status: Status, blocks: u64, epoch: u32) -> bool {
-        let capacity = self.capacity;
-        let view = self.view_mut(zone);
+        let (written, view) = (&mut self.written[zone.as_usize()], &mut self.views[zone.as_usize()]);
         view.writes_outstanding -= 1;
         let is_news = !view.is_conventional && epoch == view.epoch;
         match status {
@@ -113,7 +119,10 @@ impl ZoneViews {
                 view.confirmed += blocks;
                 view.is_explained = true;
             }
-            Status::ZoneIsFull if is_news => view.set(capacity),
+            Status::ZoneIsFull if is_news => {
+                *written = self.capacity;
+                view.begin_epoch(self.capacity);
+            }
             _ if is_news => {
                 view.is_recovering = true;
                 view.is_explained |= status != Status::ZoneInvalidWrite;
@@ -125,17 +134,23 @@ impl ZoneViews {
         }
         if view.is_recovering {
             view.is_recovering = false;
-            view.written = view.confirmed;
+            *written = view.confirmed;
             view.is_lost = !view.is_explained;
         }
         view.is_explained = false;
         true
     }
 
+    /// A conventional zone is written from its start again.
+    pub(super) fn start_again(&mut self, zone: ZoneIndex) {
+        self.written[zone.as_usize()] = 0;
+    }
+
     /// A reset or finish has succeeded.
     pub(super) fn managed(&mut self, zone: ZoneIndex, kind: RequestKind) {
         let written = if kind == RequestKind::Reset { 0 } else { self.capacity };
-        self.view_mut(zone).set(written);
+        self.written[zone.as_usize()] = written;
+        self.view_mut(zone).begin_epoch(written);
     }
 }
 
@@ -150,9 +165,8 @@ impl ZoneView {
         self.writes_outstanding > 0 && !self.is_dead
     }
 
-    /// Sets the written blocks of the zone, whatever is still outstanding.
-    fn set(&mut self, written: u64) {
-        self.written = written;
+    /// The written blocks of the zone were set, whatever is still outstanding.
+    fn begin_epoch(&mut self, written: u64) {
         self.confirmed = written;
         (self.is_recovering, self.is_explained, self.is_lost) = (false, false, false);
         self.epoch = self.epoch.wrapping_add(1);
