@@ -148,12 +148,12 @@ impl Ssd {
     /// Reads pages of a zone ahead, as far as they are on flash.
     pub(crate) fn read_ahead(&mut self, zone: ZoneIndex, generation: u32, pages: Range<u64>) {
         for page in pages {
-            let run = self.runs_at(zone);
-            let is_whole = (page + 1) * self.timing.read_unit_bytes <= run.arrived_bytes;
-            if !is_whole || !run.is_on_flash(page) {
+            let arrived_bytes = self.zone_map.arrived_bytes(zone).expect("a zone that is read ahead is not empty");
+            let is_whole = (page + 1) * self.timing.read_unit_bytes <= arrived_bytes;
+            if !is_whole || !self.zone_map.is_on_flash(zone, page) {
                 continue;
             }
-            let die = run.die_of_page(page);
+            let die = self.zone_map.die_of_page(zone, page);
             let id = PageId { zone, generation, page };
             // A reader that starts again comes to pages that it asked for before.
             if self.ahead.keeps(id) {

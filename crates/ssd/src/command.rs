@@ -99,7 +99,7 @@ impl Ssd {
         let zone = self.geometry.zone_of(start).expect("a read that was allowed starts in a zone");
         pending.kind = Kind::Read;
         pending.zone = zone;
-        pending.generation = self.zone_marks[zone.as_usize()].generation;
+        pending.generation = self.zone_map.generation(zone);
         pending.offset_bytes = (start - self.geometry.zone_start(zone)).bytes(self.geometry.block_size_bytes);
         pending.bytes = blocks.bytes(self.geometry.block_size_bytes);
         self.counters.host_read_bytes += pending.bytes;
@@ -115,7 +115,7 @@ impl Ssd {
         let zone = grant.zone;
         self.counters.zones_closed_by_controller += u64::from(grant.closed.is_some());
         if let Some(closed) = grant.closed {
-            self.zone_marks[closed.as_usize()].changes += 1;
+            self.zone_map.count_change(closed);
         }
         pending.zone = zone;
         pending.offset_bytes = grant.offset_blocks.bytes(self.geometry.block_size_bytes);
@@ -132,14 +132,13 @@ impl Ssd {
             self.store.write(zone, first, count, payload, skip);
             skip += count;
         }
-        let marks = &mut self.zone_marks[zone.as_usize()];
-        marks.changes += 1;
-        pending.generation = marks.generation;
+        self.zone_map.count_change(zone);
+        pending.generation = self.zone_map.generation(zone);
         if pending.flags.is_conventional {
             return;
         }
         self.ensure_run(zone);
-        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+        let run = self.zone_map.run_mut(zone);
         run.writes_in_flight += 1;
         if grant.overwrites {
             let view = self.zones.zone(zone);
@@ -194,7 +193,7 @@ impl Ssd {
     fn apply_deallocate(&mut self, ranges: &[LbaRange]) {
         for range in ranges {
             for (zone, first, count) in pieces_by_zone(self.geometry.zone_size_blocks, range.start, range.blocks) {
-                self.zone_marks[zone.as_usize()].changes += 1;
+                self.zone_map.count_change(zone);
                 self.commit_earlier_overwrites(zone, first, count);
                 for block in first..first + count {
                     self.store.zero(zone, block);
@@ -238,9 +237,9 @@ impl Ssd {
     fn confirm_zone(&mut self, target: ZoneTarget) {
         let ZoneTarget::Zone(block) = target else { return };
         let zone = self.geometry.zone_of(block).expect("a command that was allowed names a zone");
-        self.zone_marks[zone.as_usize()].changes += 1;
+        self.zone_map.count_change(zone);
         let view = self.zones.zone(zone);
-        if let Some(run) = self.runs[zone.as_usize()].as_mut().filter(|_| view.state == ZoneState::Full) {
+        if let Some(run) = self.zone_map.get_mut(zone).filter(|_| view.state == ZoneState::Full) {
             run.acknowledged_blocks = run.acknowledged_blocks.max(view.write_pointer_blocks.0);
         }
     }
@@ -263,7 +262,7 @@ impl Ssd {
         undo: &mut Undo,
     ) {
         let zone = effect.zone();
-        let marks = self.zone_marks[zone.as_usize()];
+        let generation = self.zone_map.generation(zone);
         let mut contents = None;
         match effect {
             ZoneEffect::Reset { written_blocks, was_full, .. } => {
@@ -282,7 +281,7 @@ impl Ssd {
                 pending.kind = Kind::Finish;
                 self.counters.zone_finishes += 1;
                 self.ensure_run(zone);
-                pending.finishing.push((zone, marks.generation));
+                pending.finishing.push((zone, generation));
                 if self.bug.has(SeededBug::FinishForgetsTail) {
                     self.forget_tail(zone);
                 }
@@ -290,9 +289,9 @@ impl Ssd {
             ZoneEffect::Committed { .. } => {
                 self.ensure_run(zone);
                 let view = self.zones.zone(zone);
-                let run = self.runs[zone.as_usize()].as_mut().expect("the run is ensured");
+                let run = self.zone_map.run_mut(zone);
                 pending.zone = zone;
-                pending.generation = marks.generation;
+                pending.generation = generation;
                 pending.committed_bytes = run.take_committed_bytes(&view, self.timing.block_bytes);
             }
             ZoneEffect::Offlined { .. } => self.retire_zone(zone),
@@ -301,8 +300,7 @@ impl Ssd {
             }
             ZoneEffect::Opened { .. } | ZoneEffect::Closed { .. } | ZoneEffect::ExtensionSet { .. } => {}
         }
-        let marks_now = &mut self.zone_marks[zone.as_usize()];
-        marks_now.changes += 1;
+        self.zone_map.count_change(zone);
         let takes_back = !matches!(effect, ZoneEffect::Committed { .. } | ZoneEffect::Offlined { .. });
         let known = before.binary_search_by_key(&zone, |(zone, _)| *zone).ok().filter(|_| takes_back);
         if let Some(place) = known {
@@ -311,8 +309,8 @@ impl Ssd {
                 zone,
                 before: before.clone(),
                 contents,
-                changes: marks_now.changes,
-                generation: marks.generation,
+                changes: self.zone_map.changes(zone),
+                generation,
             });
         }
     }

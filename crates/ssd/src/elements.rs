@@ -31,7 +31,7 @@ impl Ssd {
     /// Written elements become invalid, the others free.
     pub fn forget_unclaimed_elements(&mut self) {
         for zone in (self.geometry.conventional_zone_count..self.geometry.zone_count).map(ZoneIndex) {
-            if self.runs[zone.as_usize()].is_none() {
+            if self.zone_map.get(zone).is_none() {
                 self.allocator.reset(zone);
             }
         }

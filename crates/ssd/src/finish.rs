@@ -13,11 +13,11 @@ impl Ssd {
         let zones = std::mem::take(&mut self.commands[index].finishing);
         self.commands[index].parts = zones.len() as u32 + 1;
         for (zone, generation) in zones {
-            if self.zone_marks[zone.as_usize()].generation != generation {
+            if self.zone_map.generation(zone) != generation {
                 self.end_part(index); // It was reset since: nothing to pad.
                 continue;
             }
-            let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+            let run = self.zone_map.run_mut(zone);
             if run.writes_in_flight > 0 {
                 run.waiting_finish = Some(index);
             } else {
@@ -31,14 +31,14 @@ impl Ssd {
     pub(crate) fn pad(&mut self, zone: ZoneIndex, command: CommandKey) {
         self.empty_zrwa(zone);
         let program_unit = self.timing.program_unit_bytes;
-        let written_bytes = self.runs_at(zone).arrived_bytes;
-        let generation = self.zone_marks[zone.as_usize()].generation;
-        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+        let written_bytes = self.zone_map.run(zone).arrived_bytes;
+        let generation = self.zone_map.generation(zone);
+        let run = self.zone_map.run_mut(zone);
         run.is_sealed = true;
         let slots = 0..run.stripe.slots();
         let mut ends_bytes: Box<[u64]> = vec![0; usize::from(slots.end)].into();
         self.allocator.pad_ends(written_bytes, &mut ends_bytes);
-        let next_row: Box<[u32]> = slots.clone().map(|slot| run.layout.row_at(written_bytes, slot)).collect();
+        let next_row: Box<[u32]> = slots.clone().map(|slot| self.timing.layout.row_at(written_bytes, slot)).collect();
         let end_row = ends_bytes.iter().map(|end_bytes| end_bytes.div_ceil(program_unit) as u32).collect();
         let padding = Padding {
             command,
@@ -60,7 +60,7 @@ impl Ssd {
     /// Blocks in the zone's ZRWA go to flash with it.
     fn empty_zrwa(&mut self, zone: ZoneIndex) {
         let view = self.zones.zone(zone);
-        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+        let run = self.zone_map.run_mut(zone);
         let block_bytes = self.timing.block_bytes;
         let left_bytes = (view.written_blocks.0 * block_bytes).saturating_sub(run.arrived_bytes);
         if left_bytes > 0 {
@@ -83,9 +83,9 @@ impl Ssd {
         padding.next_row[at] += 1;
         padding.in_flight += 1;
         let (zone, from_bytes, end_bytes) = (padding.zone, padding.from_bytes, padding.ends_bytes[at]);
-        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is finished has its run");
+        let run = self.zone_map.run_mut(zone);
         let (row_start, row_end) = (u64::from(row) * program_unit, (u64::from(row) + 1) * program_unit);
-        let written = run.layout.bytes_on_slot(from_bytes, slot).max(row_start);
+        let written = self.timing.layout.bytes_on_slot(from_bytes, slot).max(row_start);
         let pad_bytes = end_bytes.min(row_end).saturating_sub(written);
         let host_bytes = u64::from(std::mem::take(&mut run.slots[at].held_bytes));
         self.buffer.will_return(self.group_of_zone(zone), host_bytes);
@@ -95,7 +95,7 @@ impl Ssd {
     /// A die has programmed a unit of padding: the next one is queued.
     pub(crate) fn on_padded(&mut self, index: Key<Padding>, slot: u16) {
         let padding = &self.paddings[index];
-        if self.zone_marks[padding.zone.as_usize()].generation == padding.generation {
+        if self.zone_map.generation(padding.zone) == padding.generation {
             self.pad_next_row(index, slot);
         }
         self.end_padding_piece(index);
@@ -118,8 +118,8 @@ impl Ssd {
             return;
         }
         for entry in command.undo.iter().flat_map(|undo| &undo.zones) {
-            if self.zone_marks[entry.zone.as_usize()].generation == entry.generation {
-                let arrived_bytes = self.runs_at(entry.zone).arrived_bytes;
+            if self.zone_map.generation(entry.zone) == entry.generation {
+                let arrived_bytes = self.zone_map.run(entry.zone).arrived_bytes;
                 self.allocator.release_untouched(entry.zone, arrived_bytes);
             }
         }

@@ -26,9 +26,21 @@ impl Layout {
         }
     }
 
+    /// Writable bytes of a zone.
+    #[inline]
+    pub(crate) fn zone_capacity_bytes(&self) -> u64 {
+        self.zone_capacity_bytes
+    }
+
     /// Bytes of a slot when the zone is full.
     pub(crate) fn slot_capacity_bytes(&self) -> u64 {
         self.zone_capacity_bytes / self.slots
+    }
+
+    /// The slot of a page.
+    #[inline]
+    pub(crate) fn slot_of_page(&self, page: u64) -> u16 {
+        if self.slots == 1 { 0 } else { (page % self.slots) as u16 }
     }
 
     /// The slot of a page, and the row of the program unit it is in.

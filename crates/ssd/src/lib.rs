@@ -74,6 +74,7 @@ mod store;
 mod timing;
 mod work;
 mod write;
+mod zone_map;
 mod zone_run;
 
 #[cfg(feature = "testing")]

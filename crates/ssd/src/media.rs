@@ -7,15 +7,16 @@ use crate::allocation::{ZoneAllocator, allocator_of};
 use crate::bug::Seeded;
 use crate::conventional::Conventional;
 use crate::counters::Counters;
+use crate::layout::Layout;
 use crate::profile::Profile;
 use crate::store::PayloadStore;
-use crate::zone_run::ZoneRun;
+use crate::zone_map::ZoneMap;
 
 /// Zone states and pointers, contents, places and wear: everything that persists without power.
 #[derive(Debug)]
 pub struct Media {
     pub(crate) zones: ZoneTable,
-    pub(crate) runs: Vec<Option<Box<ZoneRun>>>,
+    pub(crate) zone_map: ZoneMap,
     pub(crate) allocator: Box<dyn ZoneAllocator>,
     pub(crate) conventional: Option<Conventional>,
     pub(crate) store: PayloadStore,
@@ -30,7 +31,7 @@ impl Media {
     pub fn new(profile: &Profile, keeps: PayloadKind) -> Media {
         let geometry: Geometry = profile.geometry();
         Media {
-            runs: (0..geometry.zone_count).map(|_| None).collect(),
+            zone_map: ZoneMap::new(Layout::new(profile), geometry.zone_count),
             allocator: allocator_of(profile),
             conventional: Conventional::new(profile),
             store: PayloadStore::new(keeps, geometry.block_size_bytes, geometry.metadata_bytes, geometry.zone_count),

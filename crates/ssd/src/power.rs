@@ -30,7 +30,7 @@ impl Ssd {
         self.complete_runs();
         Media {
             zones: self.zones,
-            runs: self.runs,
+            zone_map: self.zone_map,
             allocator: self.allocator,
             conventional: self.conventional,
             store: self.store,
@@ -54,9 +54,8 @@ impl Ssd {
         };
         for undo in undos {
             for entry in undo.zones {
-                let marks = self.zone_marks[entry.zone.as_usize()];
-                if marks.changes != entry.changes || prng.chance(1, 2) || !self.zones.restore(entry.zone, &entry.before)
-                {
+                let has_changed = self.zone_map.changes(entry.zone) != entry.changes;
+                if has_changed || prng.chance(1, 2) || !self.zones.restore(entry.zone, &entry.before) {
                     continue;
                 }
                 if self.zones.zone(entry.zone).state.is_open() {
@@ -65,12 +64,12 @@ impl Ssd {
                 if let Some(contents) = entry.contents {
                     self.store.put_back(entry.zone, Some(contents));
                 }
-                if marks.generation == entry.generation {
+                if self.zone_map.generation(entry.zone) == entry.generation {
                     continue;
                 }
                 // An undone reset: its zone holds the data written before, acknowledged or not.
-                self.zone_marks[entry.zone.as_usize()].generation = u32::MAX;
-                self.runs[entry.zone.as_usize()] = None;
+                self.zone_map.end_generations(entry.zone);
+                self.zone_map.remove(entry.zone);
             }
         }
     }
@@ -83,8 +82,8 @@ impl Ssd {
         }
         let tears = self.bug.has(SeededBug::TornBlock);
         // Data written before a reset are lost, regardless of the writes to the zone in flight.
-        let marks = &self.zone_marks;
-        let is_current = |command: &PendingCommand| marks[command.zone.as_usize()].generation == command.generation;
+        let map = &self.zone_map;
+        let is_current = |command: &PendingCommand| map.generation(command.zone) == command.generation;
         let undos: Vec<Box<Undo>> = self
             .commands
             .values_mut()
@@ -106,20 +105,17 @@ impl Ssd {
         let forgets = self.bug.has(SeededBug::EarlyAcknowledgement);
         let mut zones: BTreeSet<ZoneIndex> = BTreeSet::new();
         for (_, command) in self.commands.iter() {
-            let is_current = self.zone_marks[command.zone.as_usize()].generation == command.generation;
+            let is_current = self.zone_map.generation(command.zone) == command.generation;
             if command.kind.is_write() && is_current && !command.flags.is_conventional && !command.flags.is_zrwa {
                 zones.insert(command.zone);
             }
         }
         if forgets {
-            zones = (0..self.geometry.zone_count)
-                .map(ZoneIndex)
-                .filter(|zone| self.runs[zone.as_usize()].is_some())
-                .collect();
+            zones = self.zone_map.runs().map(|(zone, _)| zone).collect();
         }
         for zone in zones {
             let view = self.zones.zone(zone);
-            let Some(run) = &self.runs[zone.as_usize()] else { continue };
+            let Some(run) = self.zone_map.get(zone) else { continue };
             let is_finished =
                 view.state == ZoneState::Full && view.write_pointer_blocks < self.geometry.zone_capacity_blocks;
             let is_sequential = matches!(
@@ -167,7 +163,7 @@ impl Ssd {
         for zone in (0..self.geometry.zone_count).map(ZoneIndex) {
             let written = self.zones.readable_blocks(zone).0 * block_bytes;
             let is_conventional = zone.0 < self.geometry.conventional_zone_count;
-            let run = self.runs[zone.as_usize()].take();
+            let run = self.zone_map.remove(zone);
             if is_conventional {
                 continue;
             }
@@ -183,10 +179,10 @@ impl Ssd {
             if is_full {
                 self.allocator.release_untouched(zone, written);
             }
-            let mut run = ZoneRun::programmed(stripe, self.timing.layout, written, block_bytes);
+            let mut run = ZoneRun::programmed(stripe, written, block_bytes);
             run.committed_blocks = self.zones.zone(zone).write_pointer_blocks.0.min(run.committed_blocks);
             run.arrived_bytes = run.committed_blocks * block_bytes;
-            self.runs[zone.as_usize()] = Some(Box::new(run));
+            self.zone_map.insert(zone, run);
         }
     }
 }

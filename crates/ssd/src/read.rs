@@ -40,18 +40,18 @@ impl Ssd {
         if zone.0 < self.geometry.conventional_zone_count {
             return self.start_conventional_read(index, zone, offset, bytes);
         }
-        let Some(run) = &self.runs[zone.as_usize()] else { return bytes };
+        let Some(arrived_bytes) = self.zone_map.arrived_bytes(zone) else { return bytes };
         let read_unit = self.timing.read_unit_bytes;
-        let (mut at, end) = (offset, (offset + bytes).min(run.arrived_bytes));
+        let (mut at, end) = (offset, (offset + bytes).min(arrived_bytes));
         let mut without_die = (offset + bytes).saturating_sub(end.max(offset));
         let (first_page, last_page) = (offset / read_unit, end.saturating_sub(1) / read_unit);
         if at < end && first_page == last_page {
             // One page: no list of dies is needed.
-            if !run.is_on_flash(first_page) {
+            if !self.zone_map.is_on_flash(zone, first_page) {
                 return bytes;
             }
-            let die = run.die_of_page(first_page);
-            let page = PageId { zone, generation: self.zone_marks[zone.as_usize()].generation, page: first_page };
+            let die = self.zone_map.die_of_page(zone, first_page);
+            let page = PageId { zone, generation: self.zone_map.generation(zone), page: first_page };
             if self.ahead.is_on() {
                 match self.ahead.ask(page, index, (end - at) as u32) {
                     Ahead::No => self.add_chain(index, die, (end - at) as u32, page),
@@ -66,17 +66,16 @@ impl Ssd {
         }
         let mut chains_used: Vec<u16> = Vec::new();
         while at < end {
-            let run = self.runs_at(zone);
             let page = at / read_unit;
             let here = ((page + 1) * read_unit).min(end) - at;
             at += here;
-            if !run.is_on_flash(page) {
+            if !self.zone_map.is_on_flash(zone, page) {
                 without_die += here;
                 continue;
             }
-            let die = run.die_of_page(page);
+            let die = self.zone_map.die_of_page(zone, page);
             if self.ahead.is_on() {
-                let id = PageId { zone, generation: self.zone_marks[zone.as_usize()].generation, page };
+                let id = PageId { zone, generation: self.zone_map.generation(zone), page };
                 match self.ahead.ask(id, index, here as u32) {
                     Ahead::No => {}
                     Ahead::Waits => {
@@ -100,7 +99,7 @@ impl Ssd {
 
     /// Reads ahead of a sequential reader.
     fn follow_reader(&mut self, zone: ZoneIndex, bytes: Range<u64>) {
-        let generation = self.zone_marks[zone.as_usize()].generation;
+        let generation = self.zone_map.generation(zone);
         let pages = self.ahead.follow(zone, generation, bytes);
         self.read_ahead(zone, generation, pages);
     }

@@ -23,6 +23,7 @@ use crate::share::ProgramShares;
 use crate::station::Station;
 use crate::store::PayloadStore;
 use crate::timing::Timing;
+use crate::zone_map::ZoneMap;
 use crate::zone_run::ZoneRun;
 
 /// A simulated SSD. See the [crate's documentation](crate) for how to use one.
@@ -37,8 +38,7 @@ pub struct Ssd {
     pub(crate) done: CompletionQueue,
 
     pub(crate) zones: ZoneTable,
-    pub(crate) zone_marks: Vec<ZoneMarks>,
-    pub(crate) runs: Vec<Option<Box<ZoneRun>>>,
+    pub(crate) zone_map: ZoneMap,
     pub(crate) allocator: Box<dyn ZoneAllocator>,
     pub(crate) conventional: Option<Conventional>,
     pub(crate) store: PayloadStore,
@@ -66,15 +66,6 @@ pub struct Ssd {
     pub(crate) chain_on_die: Vec<Option<Key<ReadChain>>>,
     /// Outstanding commands with saved contents of blocks they overwrote.
     pub(crate) overwrites_in_flight: u32,
-}
-
-/// Counters that identify the contents of a zone.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ZoneMarks {
-    /// Counts resets: data in flight from before one are discarded.
-    pub(crate) generation: u32,
-    /// Counts every change of the zone.
-    pub(crate) changes: u32,
 }
 
 /// A transfer on a channel.
@@ -129,8 +120,7 @@ impl Ssd {
             events: EventQueue::default(),
             done: CompletionQueue::new(),
             zones: media.zones,
-            zone_marks: vec![ZoneMarks::default(); profile.geometry.zones as usize],
-            runs: media.runs,
+            zone_map: media.zone_map,
             allocator: media.allocator,
             conventional: media.conventional,
             store: media.store,
@@ -161,6 +151,7 @@ impl Ssd {
             timing,
         };
         ssd.zones.power_cycle();
+        ssd.zone_map.power_cycle();
         ssd
     }
 
@@ -222,7 +213,7 @@ impl Ssd {
     /// On a conventional zone, and on any other state.
     pub fn degrade(&mut self, zone: ZoneIndex, to: ZoneState) {
         self.zones.degrade(zone, to);
-        self.zone_marks[zone.as_usize()].changes += 1;
+        self.zone_map.count_change(zone);
         match to {
             ZoneState::Offline => self.retire_zone(zone),
             _ => self.seal_zone(zone),
@@ -253,8 +244,7 @@ impl Ssd {
         let bytes = blocks.0 * self.timing.block_bytes;
         let stripe = self.allocator.allocate(zone);
         self.allocator.prefill(zone, bytes);
-        let run = ZoneRun::programmed(stripe, self.timing.layout, bytes, self.timing.block_bytes);
-        self.runs[zone.as_usize()] = Some(Box::new(run));
+        self.zone_map.insert(zone, ZoneRun::programmed(stripe, bytes, self.timing.block_bytes));
         Ok(())
     }
 
@@ -270,9 +260,7 @@ impl Ssd {
         self.resets.check_invariants();
         self.ahead.check_invariants();
         self.allocator.check_invariants();
-        for run in self.runs.iter().flatten() {
-            run.check_invariants();
-        }
+        self.zone_map.check_invariants();
         if let Some(conventional) = &self.conventional {
             conventional.check_invariants();
         }

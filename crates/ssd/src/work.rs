@@ -201,9 +201,10 @@ impl Ssd {
         self.counters.programmed_padding_bytes += work.pad_bytes;
         match work.place {
             Place::Zone { zone, generation, slot, row } => {
-                if self.zone_marks[zone.as_usize()].generation == generation {
-                    let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
+                if self.zone_map.generation(zone) == generation {
+                    let run = self.zone_map.run_mut(zone);
                     run.unit_arrived(slot, row);
+                    self.zone_map.note_progress(zone);
                 }
                 if let Some(padding) = work.padding {
                     self.on_padded(padding, slot);

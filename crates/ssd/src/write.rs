@@ -16,9 +16,9 @@ use crate::zone_run::{SlotRun, ZoneRun};
 impl Ssd {
     /// Allocates a zone at its first write.
     pub(crate) fn ensure_run(&mut self, zone: ZoneIndex) {
-        if self.runs[zone.as_usize()].is_none() {
+        if self.zone_map.get(zone).is_none() {
             let stripe = self.allocator.allocate(zone);
-            self.runs[zone.as_usize()] = Some(Box::new(ZoneRun::new(stripe, self.timing.layout)));
+            self.zone_map.insert(zone, ZoneRun::new(stripe));
         }
     }
 
@@ -103,7 +103,7 @@ impl Ssd {
             if is_whole && self.commands[index].committed_bytes > 0 {
                 self.commit(index);
             }
-        } else if self.zone_marks[zone.as_usize()].generation == generation {
+        } else if self.zone_map.generation(zone) == generation {
             self.arrive_in_zone(zone, bytes, waiter);
             if is_whole && !early_completion {
                 self.flush_held(zone, Cause::Host, waiter);
@@ -140,8 +140,8 @@ impl Ssd {
         let command = &self.commands[index];
         let (zone, bytes, generation) = (command.zone, command.committed_bytes, command.generation);
         // A finish that has overtaken the commit has included these data.
-        let is_sealed = self.runs[zone.as_usize()].as_ref().is_some_and(|run| run.is_sealed);
-        if self.zone_marks[zone.as_usize()].generation == generation && !is_sealed {
+        let is_sealed = self.zone_map.get(zone).is_some_and(|run| run.is_sealed);
+        if self.zone_map.generation(zone) == generation && !is_sealed {
             let group = self.group_of_zone(zone);
             self.buffer.take(group, bytes);
             self.buffer.will_return(group, bytes);
@@ -152,7 +152,7 @@ impl Ssd {
     pub(crate) fn group_of_zone(&self, zone: ZoneIndex) -> u32 {
         match self.timing.cap_scope {
             CapScope::Zone => zone.0,
-            CapScope::Die => self.runs[zone.as_usize()].as_ref().map_or(0, |run| u32::from(run.first_die().0)),
+            CapScope::Die => self.zone_map.get(zone).map_or(0, |run| u32::from(run.first_die().0)),
         }
     }
 
@@ -162,33 +162,29 @@ impl Ssd {
         self.buffer.hold(self.group_of_zone(zone), bytes);
         let read_unit = self.timing.read_unit_bytes;
         let units_per_row = self.timing.program_unit_bytes / read_unit;
-        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+        let run = self.zone_map.run_mut(zone);
         let mut at = run.arrived_bytes;
         let end = at + bytes;
         run.arrived_bytes = end;
-        let slots = run.layout.slots;
+        let layout = self.timing.layout;
         while at < end {
             let page = at / read_unit;
             let page_end = (page + 1) * read_unit;
             let here = page_end.min(end) - at;
             at += here;
-            let (slot, row) = self.runs_at(zone).layout.place_of_page(page);
-            let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+            let (slot, row) = layout.place_of_page(page);
+            let run = self.zone_map.run_mut(zone);
             run.slots[usize::from(slot)].held_bytes += here as u32;
-            let is_last_of_row = (page / slots + 1).is_multiple_of(units_per_row);
+            let is_last_of_row = (page / layout.slots + 1).is_multiple_of(units_per_row);
             if at == page_end && is_last_of_row {
                 self.program_held(zone, slot, row, Cause::Host, waiter);
             }
         }
-        if end == self.timing.zone_capacity_bytes || self.runs_at(zone).is_sealed {
+        if end == self.timing.zone_capacity_bytes || self.zone_map.run(zone).is_sealed {
             // The last rows of a zone may be shorter than a program unit, and a read-only zone's
             // never fill.
             self.flush_held(zone, Cause::Host, waiter);
         }
-    }
-
-    pub(crate) fn runs_at(&self, zone: ZoneIndex) -> &ZoneRun {
-        self.runs[zone.as_usize()].as_ref().expect("a zone that is written has its run")
     }
 
     /// Sends the held data of a slot to its die.
@@ -200,7 +196,7 @@ impl Ssd {
         cause: Cause,
         waiter: Option<CommandKey>,
     ) {
-        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is written has its run");
+        let run = self.zone_map.run_mut(zone);
         let host_bytes = u64::from(std::mem::take(&mut run.slots[usize::from(slot)].held_bytes));
         self.buffer.will_return(self.group_of_zone(zone), host_bytes);
         self.program_zone(zone, slot, row, cause, host_bytes, 0, waiter, None);
@@ -208,11 +204,11 @@ impl Ssd {
 
     /// Sends all held data of a zone to its dies, full units or not.
     pub(crate) fn flush_held(&mut self, zone: ZoneIndex, cause: Cause, waiter: Option<CommandKey>) {
-        for slot in 0..self.runs_at(zone).stripe.slots() {
-            let run = self.runs_at(zone);
+        for slot in 0..self.zone_map.run(zone).stripe.slots() {
+            let run = self.zone_map.run(zone);
             let SlotRun { held_bytes, spilled_bytes, .. } = run.slots[usize::from(slot)];
             if held_bytes > 0 || (spilled_bytes > 0 && cause != Cause::Spill) {
-                let bytes_on_slot = run.layout.bytes_on_slot(run.arrived_bytes, slot);
+                let bytes_on_slot = self.timing.layout.bytes_on_slot(run.arrived_bytes, slot);
                 let row = ((bytes_on_slot - 1) / self.timing.program_unit_bytes) as u32;
                 self.program_held(zone, slot, row, cause, waiter);
             }
@@ -232,8 +228,8 @@ impl Ssd {
         waiter: Option<CommandKey>,
         padding: Option<Key<Padding>>,
     ) {
-        let (generation, group) = (self.zone_marks[zone.as_usize()].generation, self.group_of_zone(zone));
-        let run = self.runs[zone.as_usize()].as_mut().expect("a zone that is programmed has its run");
+        let (generation, group) = (self.zone_map.generation(zone), self.group_of_zone(zone));
+        let run = self.zone_map.run_mut(zone);
         run.unit_is_on_its_way(slot, row);
         let spilled = &mut run.slots[usize::from(slot)].spilled_bytes;
         let spilled_bytes = if cause == Cause::Spill {
@@ -242,7 +238,7 @@ impl Ssd {
         } else {
             u64::from(std::mem::take(spilled))
         };
-        let unit = UnitOfZone { slot, row: run.layout.erase_unit_of_row(row) };
+        let unit = UnitOfZone { slot, row: self.timing.layout.erase_unit_of_row(row) };
         let die = run.stripe.die(unit).0;
         if cause != Cause::Spill
             && run.begins(unit)
@@ -273,7 +269,7 @@ impl Ssd {
     /// The dies of an element erase it before they are programmed.
     fn erase_element(&mut self, zone: ZoneIndex, row: u32, erase: ElementErase) {
         for slot in erase.first_slot..erase.first_slot + erase.slots {
-            let die = self.runs_at(zone).stripe.die(UnitOfZone { slot, row }).0;
+            let die = self.zone_map.run(zone).stripe.die(UnitOfZone { slot, row }).0;
             for _ in 0..erase.units {
                 self.add_erase(die, Place::ZoneErase { zone });
             }
@@ -285,10 +281,8 @@ impl Ssd {
     /// their unit. If only a group is at its cap, only its data. Returns whether there were any.
     fn spill(&mut self, group: Option<u32>) -> bool {
         let mut spilled = false;
-        for zone in (0..self.runs.len() as u32).map(ZoneIndex) {
-            let Some(run) = &self.runs[zone.as_usize()] else { continue };
-            let holds = run.held_bytes() > 0;
-            if holds && group.is_none_or(|group| self.group_of_zone(zone) == group) {
+        for zone in self.zone_map.zones_that_hold() {
+            if group.is_none_or(|group| self.group_of_zone(zone) == group) {
                 self.flush_held(zone, Cause::Spill, None);
                 spilled = true;
             }
@@ -302,11 +296,11 @@ impl Ssd {
             return;
         }
         let zone = command.zone;
-        if self.zone_marks[zone.as_usize()].generation != command.generation {
+        if self.zone_map.generation(zone) != command.generation {
             return;
         }
         let block_bytes = self.timing.block_bytes;
-        let Some(run) = self.runs[zone.as_usize()].as_mut() else { return };
+        let Some(run) = self.zone_map.get_mut(zone) else { return };
         run.writes_in_flight -= 1;
         let end_blocks = (command.offset_bytes + command.bytes) / block_bytes;
         if !self.bug.has(SeededBug::EarlyAcknowledgement) {
@@ -334,8 +328,8 @@ impl Ssd {
     /// The contents of the zone are discarded, with all data of it in flight.
     fn forget_zone(&mut self, zone: ZoneIndex) {
         let group = self.group_of_zone(zone);
-        self.zone_marks[zone.as_usize()].generation += 1;
-        let Some(run) = self.runs[zone.as_usize()].take() else { return };
+        self.zone_map.begin_generation(zone);
+        let Some(run) = self.zone_map.remove(zone) else { return };
         let held = run.held_bytes();
         self.buffer.will_return(group, held);
         self.buffer.release(group, held);
@@ -349,7 +343,7 @@ impl Ssd {
 
     /// No more data will arrive for this zone: held data are programmed as they are.
     pub(crate) fn seal_zone(&mut self, zone: ZoneIndex) {
-        if let Some(run) = self.runs[zone.as_usize()].as_mut() {
+        if let Some(run) = self.zone_map.get_mut(zone) {
             run.is_sealed = true;
             self.flush_held(zone, Cause::Host, None);
         }

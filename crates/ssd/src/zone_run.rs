@@ -9,7 +9,6 @@ use zonda_zoned::zones::ZoneView;
 #[derive(Debug)]
 pub(crate) struct ZoneRun {
     pub(crate) stripe: Stripe,
-    pub(crate) layout: Layout,
     /// Host bytes received over the link.
     pub(crate) arrived_bytes: u64,
     pub(crate) slots: Box<[SlotRun]>,
@@ -39,11 +38,10 @@ pub(crate) struct SlotRun {
 }
 
 impl ZoneRun {
-    pub(crate) fn new(stripe: Stripe, layout: Layout) -> ZoneRun {
+    pub(crate) fn new(stripe: Stripe) -> ZoneRun {
         ZoneRun {
             slots: vec![SlotRun::default(); usize::from(stripe.slots())].into(),
             stripe,
-            layout,
             arrived_bytes: 0,
             on_the_way: Vec::new(),
             writes_in_flight: 0,
@@ -55,8 +53,8 @@ impl ZoneRun {
     }
 
     /// A zone that was filled before power-on: all of it is on flash.
-    pub(crate) fn programmed(stripe: Stripe, layout: Layout, bytes: u64, block_bytes: u64) -> ZoneRun {
-        let mut run = ZoneRun::new(stripe, layout);
+    pub(crate) fn programmed(stripe: Stripe, bytes: u64, block_bytes: u64) -> ZoneRun {
+        let mut run = ZoneRun::new(stripe);
         run.arrived_bytes = bytes;
         run.acknowledged_blocks = bytes / block_bytes;
         run.committed_blocks = run.acknowledged_blocks;
@@ -65,13 +63,8 @@ impl ZoneRun {
 
     /// Whether a page has to be sensed; otherwise it is in the buffer.
     #[inline]
-    pub(crate) fn is_on_flash(&self, page: u64) -> bool {
-        let (slot, row) = self.layout.place_of_page(page);
-        self.is_unit_on_flash(slot, row)
-    }
-
-    #[inline]
-    fn is_unit_on_flash(&self, slot: u16, row: u32) -> bool {
+    pub(crate) fn is_on_flash(&self, layout: &Layout, page: u64) -> bool {
+        let (slot, row) = layout.place_of_page(page);
         if !self.on_the_way.is_empty() && self.on_the_way.contains(&(row, slot)) {
             return false;
         }
@@ -79,7 +72,13 @@ impl ZoneRun {
             return true;
         }
         // Something of this slot is held: it is of the slot's last row.
-        row < self.layout.row_at(self.arrived_bytes, slot)
+        row < layout.row_at(self.arrived_bytes, slot)
+    }
+
+    /// Whether the host has written all of the zone, and all of it is on flash.
+    #[inline]
+    pub(crate) fn is_complete(&self, layout: &Layout) -> bool {
+        self.arrived_bytes == layout.zone_capacity_bytes() && self.on_the_way.is_empty() && self.held_bytes() == 0
     }
 
     /// Bytes that the write pointer has passed in a ZRWA since the last call.
@@ -91,12 +90,12 @@ impl ZoneRun {
 
     /// The die of a page.
     #[inline]
-    pub(crate) fn die_of_page(&self, page: u64) -> u16 {
+    pub(crate) fn die_of_page(&self, layout: &Layout, page: u64) -> u16 {
         if self.stripe.is_uniform() {
-            return self.stripe.die(UnitOfZone { slot: (page % self.layout.slots) as u16, row: 0 }).0;
+            return self.stripe.die(UnitOfZone { slot: layout.slot_of_page(page), row: 0 }).0;
         }
-        let (slot, row) = self.layout.place_of_page(page);
-        self.stripe.die(UnitOfZone { slot, row: self.layout.erase_unit_of_row(row) }).0
+        let (slot, row) = layout.place_of_page(page);
+        self.stripe.die(UnitOfZone { slot, row: layout.erase_unit_of_row(row) }).0
     }
 
     /// The die of the zone's first byte.
@@ -145,12 +144,12 @@ mod tests {
         let layout = Layout::new(&profile);
         let (page_bytes, row_bytes) = (profile.flash.read_unit.0, profile.flash.program_unit.0);
         let slots = layout.slots;
-        let mut run = ZoneRun::new(Stripe::uniform((0..slots as u16).map(DieIndex)), layout);
+        let mut run = ZoneRun::new(Stripe::uniform((0..slots as u16).map(DieIndex)));
         // On each slot there are two rows and a page, which slot 0 holds.
         run.arrived_bytes = slots * (2 * row_bytes + page_bytes);
         run.slots[0].held_bytes = page_bytes as u32;
         let is_on_flash: Vec<bool> =
-            (0..=2 * row_bytes / page_bytes).map(|page| run.is_on_flash(page * slots)).collect();
+            (0..=2 * row_bytes / page_bytes).map(|page| run.is_on_flash(&layout, page * slots)).collect();
         let (held, rows) = is_on_flash.split_last().expect("there are pages");
         assert!(!held && rows.len() > 2 && rows.iter().all(|&is| is), "{is_on_flash:?}");
     }

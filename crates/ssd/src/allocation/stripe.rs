@@ -63,6 +63,12 @@ impl Stripe {
         self.step == 0
     }
 
+    /// Whether slot `s` is the `s`-th die from the first on, in all segments.
+    #[must_use]
+    pub fn is_of_neighbors(&self) -> bool {
+        self.is_uniform() && self.dies.windows(2).all(|dies| dies[0].0 + 1 == dies[1].0)
+    }
+
     /// The die of an erase unit.
     #[must_use]
     #[inline]
@@ -86,5 +92,13 @@ mod tests {
         assert_eq!((dies_of(&uniform, 3), uniform.is_uniform()), (vec![vec![4, 5]; 3], true));
         let uneven = Stripe::by_segment(2, [4, 5, 4, 7].map(DieIndex).into_iter());
         assert_eq!((dies_of(&uneven, 2), uneven.is_uniform()), (vec![vec![4, 5], vec![4, 7]], false));
+    }
+
+    #[test]
+    fn only_dies_in_order_without_gaps_in_all_segments_are_neighbors() {
+        let uniform = |dies: &[u16]| Stripe::uniform(dies.iter().copied().map(DieIndex)).is_of_neighbors();
+        assert_eq!([&[7][..], &[4, 5, 6], &[4, 6], &[5, 4]].map(uniform), [true, true, false, false]);
+        let by_segment = |dies: [u16; 2]| Stripe::by_segment(1, dies.into_iter().map(DieIndex)).is_of_neighbors();
+        assert!(!by_segment([4, 5]), "the second segment is on another die");
     }
 }
