@@ -1,7 +1,7 @@
 //! The zone map: where the data of each zone are.
 //!
 //! A read of a full zone needs its entry and nothing else of the zone, if the zone lies on
-//! neighboring dies. Four entries share a cache line, so that those of 40,000 zones stay in the
+//! neighboring dies. Eight entries share a cache line, so that those of 40,000 zones stay in the
 //! second-level cache.
 
 use zonda_zoned::ZoneIndex;
@@ -18,16 +18,16 @@ const _: () = assert!(crate::limits::DIES_MAX <= NO_DIE as u32, "no die has this
 #[derive(Debug)]
 pub(crate) struct ZoneMap {
     entries: Vec<ZoneEntry>,
+    /// Absent while the zone is empty.
+    runs: Vec<Option<Box<ZoneRun>>>,
     /// Counts every change of a zone; only writes and power losses need it.
     changes: Vec<u32>,
     layout: Layout,
 }
 
 /// One zone.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct ZoneEntry {
-    /// Absent while the zone is empty.
-    run: Option<Box<ZoneRun>>,
     /// Counts resets: data in flight from before one are discarded.
     generation: u32,
     /// The first die, if slot `s` is die `first_die + s` in the whole zone.
@@ -37,13 +37,18 @@ struct ZoneEntry {
     is_on_flash: bool,
 }
 
-const _: () = assert!(size_of::<ZoneEntry>() == 16, "four entries in a cache line");
+const _: () = assert!(size_of::<ZoneEntry>() == 8, "eight entries in a cache line");
 
 impl ZoneMap {
     /// Empty zones.
     pub(crate) fn new(layout: Layout, zones: u32) -> ZoneMap {
-        let entry = |_| ZoneEntry { run: None, generation: 0, first_die: NO_DIE, is_on_flash: false };
-        ZoneMap { entries: (0..zones).map(entry).collect(), changes: vec![0; zones as usize], layout }
+        let zones = zones as usize;
+        ZoneMap {
+            entries: vec![ZoneEntry { generation: 0, first_die: NO_DIE, is_on_flash: false }; zones],
+            runs: (0..zones).map(|_| None).collect(),
+            changes: vec![0; zones],
+            layout,
+        }
     }
 
     /// The counts begin again, as no command is in flight.
@@ -81,12 +86,12 @@ impl ZoneMap {
     /// The run of a zone, if it is not empty.
     #[inline]
     pub(crate) fn get(&self, zone: ZoneIndex) -> Option<&ZoneRun> {
-        self.entries[zone.as_usize()].run.as_deref()
+        self.runs[zone.as_usize()].as_deref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, zone: ZoneIndex) -> Option<&mut ZoneRun> {
-        self.entries[zone.as_usize()].run.as_deref_mut()
+        self.runs[zone.as_usize()].as_deref_mut()
     }
 
     /// The run of a zone that is not empty.
@@ -102,24 +107,23 @@ impl ZoneMap {
 
     /// The runs of all zones that are not empty.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (ZoneIndex, &ZoneRun)> {
-        let runs = self.entries.iter().enumerate();
-        runs.filter_map(|(zone, entry)| Some((ZoneIndex(zone as u32), entry.run.as_deref()?)))
+        let runs = self.runs.iter().enumerate();
+        runs.filter_map(|(zone, run)| Some((ZoneIndex(zone as u32), run.as_deref()?)))
     }
 
     /// The zones with data that wait for their program unit to fill.
     pub(crate) fn zones_that_hold(&self) -> Vec<ZoneIndex> {
-        let zones = self.entries.iter().zip(0..).filter(|(entry, _)| !entry.is_on_flash);
-        let holds = |entry: &ZoneEntry| entry.run.as_ref().is_some_and(|run| run.held_bytes() > 0);
-        zones.filter(|(entry, _)| holds(entry)).map(|(_, zone)| ZoneIndex(zone)).collect()
+        let is_not_whole = |zone: &(ZoneIndex, &ZoneRun)| !self.entries[zone.0.as_usize()].is_on_flash;
+        let runs = self.runs().filter(is_not_whole);
+        runs.filter(|(_, run)| run.held_bytes() > 0).map(|(zone, _)| zone).collect()
     }
 
     /// A zone gets its run.
     pub(crate) fn insert(&mut self, zone: ZoneIndex, run: ZoneRun) {
         let entry = &mut self.entries[zone.as_usize()];
         entry.first_die = first_die(&run);
-        entry.run = Some(Box::new(run));
-        entry.is_on_flash = false;
-        self.note_progress(zone);
+        entry.is_on_flash = run.is_complete(&self.layout);
+        self.runs[zone.as_usize()] = Some(Box::new(run));
     }
 
     /// Takes the run of a zone that is empty now.
@@ -127,24 +131,22 @@ impl ZoneMap {
         let entry = &mut self.entries[zone.as_usize()];
         entry.first_die = NO_DIE;
         entry.is_on_flash = false;
-        entry.run.take()
+        self.runs[zone.as_usize()].take()
     }
 
     /// A unit of a zone has been programmed: it may have been the last.
     #[inline]
     pub(crate) fn note_progress(&mut self, zone: ZoneIndex) {
-        let entry = &mut self.entries[zone.as_usize()];
-        entry.is_on_flash = entry.run.as_ref().is_some_and(|run| run.is_complete(&self.layout));
+        self.entries[zone.as_usize()].is_on_flash = self.run(zone).is_complete(&self.layout);
     }
 
     /// Bytes of a zone that have arrived from the host, if it is not empty.
     #[inline]
     pub(crate) fn arrived_bytes(&self, zone: ZoneIndex) -> Option<u64> {
-        let entry = &self.entries[zone.as_usize()];
-        if entry.is_on_flash {
+        if self.entries[zone.as_usize()].is_on_flash {
             return Some(self.layout.zone_capacity_bytes());
         }
-        entry.run.as_ref().map(|run| run.arrived_bytes)
+        self.get(zone).map(|run| run.arrived_bytes)
     }
 
     /// Whether a page has to be sensed; otherwise it is in the buffer.
@@ -163,8 +165,8 @@ impl ZoneMap {
     }
 
     pub(crate) fn check_invariants(&self) {
-        for (entry, zone) in self.entries.iter().zip(0..) {
-            let Some(run) = &entry.run else {
+        for ((entry, run), zone) in self.entries.iter().zip(&self.runs).zip(0..) {
+            let Some(run) = run else {
                 assert!(!entry.is_on_flash && entry.first_die == NO_DIE, "zone {zone} is empty, and has no place");
                 continue;
             };
