@@ -13,6 +13,7 @@ pub(crate) struct Layout {
     program_unit_bytes: u64,
     erase_unit_bytes: u64,
     zone_capacity_bytes: u64,
+    page_types: u64,
 }
 
 impl Layout {
@@ -23,6 +24,7 @@ impl Layout {
             program_unit_bytes: profile.flash.program_unit.0,
             erase_unit_bytes: profile.flash.erase_unit.0,
             zone_capacity_bytes: profile.geometry.zone_capacity.0,
+            page_types: profile.flash.page_types.len() as u64,
         }
     }
 
@@ -41,6 +43,18 @@ impl Layout {
     #[inline]
     pub(crate) fn slot_of_page(&self, page: u64) -> u16 {
         if self.slots == 1 { 0 } else { (page % self.slots) as u16 }
+    }
+
+    /// The number of a page among those of its slot; 0 where all pages take the same times.
+    #[inline]
+    pub(crate) fn page_of_slot(&self, page: u64) -> u32 {
+        if self.page_types == 0 { 0 } else { (page / self.slots) as u32 }
+    }
+
+    /// The type of a page of a slot, from the start of its erase unit.
+    pub(crate) fn type_of_page(&self, page_of_slot: u32) -> usize {
+        let pages_per_erase_unit = self.erase_unit_bytes / self.read_unit_bytes;
+        (u64::from(page_of_slot) % pages_per_erase_unit % self.page_types) as usize
     }
 
     /// The slot of a page, and the row of the program unit it is in.
@@ -85,6 +99,7 @@ mod tests {
         program_unit_bytes: 32,
         erase_unit_bytes: 64,
         zone_capacity_bytes: 3 * 128,
+        page_types: 3,
     };
 
     #[test]
@@ -100,6 +115,13 @@ mod tests {
             assert_eq!(on_slots.iter().sum::<u64>(), bytes, "{bytes}: {on_slots:?}");
         }
         assert_eq!([0, 1, 2].map(|slot| LAYOUT.bytes_on_slot(16 * 3 + 20, slot)), [32, 20, 16]);
+    }
+
+    #[test]
+    fn the_types_of_pages_begin_again_with_each_erase_unit() {
+        let types: Vec<usize> = (0..9).map(|page| LAYOUT.type_of_page(page)).collect();
+        assert_eq!(types, [0, 1, 2, 0, 0, 1, 2, 0, 0], "an erase unit has four pages");
+        assert_eq!([0, 2, 3, 14].map(|page| LAYOUT.page_of_slot(page)), [0, 0, 1, 4]);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 pub const COMMANDS_MAX: usize = 65_536;
 /// Dies of a drive.
 pub const DIES_MAX: u32 = 4_096;
+/// Maximum number of page types of a word line: bits of a cell.
+pub const PAGE_TYPES_MAX: usize = 8;
 /// Storage elements of a drive with flexible zone allocation, and erase units of a zone: half a
 /// gigabyte of tables.
 pub const ELEMENTS_MAX: u64 = 1 << 26;

@@ -3,6 +3,7 @@
 use zonda_zoned::zones::ZoneSnapshot;
 use zonda_zoned::{CommandId, Duration, Key, Outcome, Status, ZoneIndex};
 
+use crate::layout::Layout;
 use crate::store::{BlockContents, ZoneContents};
 
 /// Names a command in flight.
@@ -122,13 +123,13 @@ pub(crate) struct PageId {
 /// For whom pages are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    Host(CommandKey),
+    /// A command, and the number of its present page on the die among those of the zone's slot; 0
+    /// where all pages take the same times.
+    Host { command: CommandKey, page_of_slot: u32 },
     /// A page that is read ahead.
     Ahead(PageId),
     /// The garbage collection of this erase unit of the chain's die.
-    Collection {
-        unit: u32,
-    },
+    Collection { unit: u32 },
 }
 
 /// Pages of one command on one die, sensed one after the other.
@@ -152,6 +153,16 @@ impl ReadChain {
         ReadChain { reader, page, die, pages_to_sense: 1, pages_to_send: 1, bytes, between_bytes: 0, last_bytes: bytes }
     }
 
+    /// The number of the present page among those of its slot, which determines its type.
+    #[inline]
+    pub(crate) fn page_of_slot(&self, layout: &Layout) -> u32 {
+        match self.reader {
+            Reader::Host { page_of_slot, .. } => page_of_slot,
+            Reader::Ahead(id) => layout.page_of_slot(id.page),
+            Reader::Collection { .. } => 0,
+        }
+    }
+
     /// Bytes wanted of the present page.
     #[inline]
     pub(crate) fn page_bytes(&self) -> u32 {
@@ -163,6 +174,9 @@ impl ReadChain {
     #[inline]
     pub(crate) fn page_is_sensed(&mut self) {
         self.pages_to_sense -= 1;
+        if let Reader::Host { page_of_slot, .. } = &mut self.reader {
+            *page_of_slot += 1;
+        }
         if self.pages_to_sense > 1 {
             let share = self.between_bytes / (self.pages_to_sense - 1);
             self.bytes = share - share % SMALLEST_BLOCK_BYTES;

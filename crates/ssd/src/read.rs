@@ -88,7 +88,8 @@ impl Ssd {
                     }
                 }
             }
-            self.extend_chain(index, die, here as u32, &mut chains_used);
+            let page_of_slot = self.timing.layout.page_of_slot(page);
+            self.extend_chain_from(index, die, here as u32, page_of_slot, &mut chains_used);
         }
         self.start_chains(&chains_used);
         if self.ahead.is_on() {
@@ -107,17 +108,23 @@ impl Ssd {
     /// A read of one page on a die starts.
     fn add_chain(&mut self, command: CommandKey, die: u16, bytes: u32, page: PageId) {
         self.commands[command].parts += 1;
-        let chain = self.chains.insert(ReadChain::of_one_page(Reader::Host(command), die, bytes, Some(page)));
+        let reader = Reader::Host { command, page_of_slot: self.timing.layout.page_of_slot(page.page) };
+        let chain = self.chains.insert(ReadChain::of_one_page(reader, die, bytes, Some(page)));
         self.add_die_read(usize::from(die), chain);
     }
 
     /// Adds a page to those that a read needs of a die, without starting it yet.
     pub(crate) fn extend_chain(&mut self, command: CommandKey, die: u16, bytes: u32, used: &mut Vec<u16>) {
+        self.extend_chain_from(command, die, bytes, 0, used);
+    }
+
+    /// The same of a page of a slot; those that follow it in the chain follow it on the die.
+    fn extend_chain_from(&mut self, command: CommandKey, die: u16, bytes: u32, page_of_slot: u32, used: &mut Vec<u16>) {
         self.commands[command].parts += 1;
         match &mut self.chain_on_die[usize::from(die)] {
             Some(chain) => self.chains[*chain].add_page(bytes),
             first => {
-                let chain = ReadChain::of_one_page(Reader::Host(command), die, bytes, None);
+                let chain = ReadChain::of_one_page(Reader::Host { command, page_of_slot }, die, bytes, None);
                 *first = Some(self.chains.insert(chain));
                 used.push(die);
             }
@@ -194,7 +201,7 @@ impl Ssd {
         chain.pages_to_send -= 1;
         let chain = *chain;
         match chain.reader {
-            Reader::Host(command) => {
+            Reader::Host { command, .. } => {
                 self.counters.flash_read_bytes += u64::from(bytes);
                 self.send_to_host(command, u64::from(bytes));
             }

@@ -3,8 +3,8 @@
 use zonda_zoned::Duration;
 
 use crate::layout::Layout;
-use crate::pending::Kind;
-use crate::profile::{CapScope, OpcodeSpec, Profile};
+use crate::pending::{Cause, Kind, Place, ReadChain, Work};
+use crate::profile::{CapScope, OpcodeSpec, PageTypeSpec, Profile};
 use crate::service_time::{ServiceTime, ServiceTimes};
 use crate::station::Bus;
 
@@ -20,13 +20,16 @@ pub(crate) struct Timing {
     pub(crate) cache_read: bool,
     pub(crate) early_completion: bool,
     pub(crate) suspend_slice: Duration,
-    pub(crate) suspend_latency: Duration,
+    suspend_latency: Duration,
+    erase_suspend_latency: Duration,
     /// Zero: no limit.
     pub(crate) suspends_max: u32,
     pub(crate) resume_latency: Duration,
     pub(crate) transfers_padding: bool,
     pub(crate) cap_scope: CapScope,
     pub(crate) sense: ServiceTimes,
+    /// Empty: all pages take the same times.
+    page_types: Vec<PageType>,
     pub(crate) program: ServiceTime,
     pub(crate) erase: ServiceTime,
     pub(crate) channel: Bus,
@@ -47,6 +50,13 @@ pub(crate) struct Timing {
     pub(crate) zone_open_extra: Duration,
     /// Cores of each firmware server.
     pub(crate) servers: Vec<u32>,
+}
+
+/// What a page of one type takes longer.
+#[derive(Clone, Copy, Debug, Default)]
+struct PageType {
+    read_extra: Duration,
+    program_extra: Duration,
 }
 
 /// Costs of one kind of command.
@@ -97,11 +107,13 @@ impl Timing {
             early_completion: profile.write_buffer.early_completion,
             suspend_slice: Duration(flash.suspend_slice.0),
             suspend_latency: Duration(flash.suspend_latency.0),
+            erase_suspend_latency: Duration(flash.erase_suspend_latency.unwrap_or(flash.suspend_latency).0),
             suspends_max: flash.suspends_max,
             resume_latency: Duration(flash.resume_latency.0),
             transfers_padding: flash.transfers_padding,
             cap_scope: profile.write_buffer.cap_scope,
             sense: ServiceTimes::new(&flash.read),
+            page_types: flash.page_types.iter().map(PageType::new).collect(),
             program: ServiceTime::new(&flash.program),
             erase: ServiceTime::new(&flash.erase),
             channel: Bus::new(profile.channel.bandwidth.0),
@@ -134,6 +146,35 @@ impl Timing {
         }
     }
 
+    /// What the sensing of a page takes longer than that of the fastest pages.
+    #[inline]
+    pub(crate) fn read_extra(&self, chain: &ReadChain) -> Duration {
+        self.page_type(chain.page_of_slot(&self.layout)).read_extra
+    }
+
+    /// What a program or erase takes longer than that of the fastest pages. What is spilled goes to
+    /// cells of one bit.
+    pub(crate) fn program_extra(&self, work: &Work) -> Duration {
+        match work.place {
+            // Where programs of types differ, a row is one page.
+            Place::Zone { row, .. } if work.cause != Cause::Spill => self.page_type(row).program_extra,
+            _ => Duration::ZERO,
+        }
+    }
+
+    #[inline]
+    fn page_type(&self, page_of_slot: u32) -> PageType {
+        if self.page_types.is_empty() {
+            return PageType::default();
+        }
+        self.page_types[self.layout.type_of_page(page_of_slot)]
+    }
+
+    /// From the end of a slice of this work until reads are served.
+    pub(crate) fn suspend_latency(&self, cause: Cause) -> Duration {
+        if cause == Cause::Erase { self.erase_suspend_latency } else { self.suspend_latency }
+    }
+
     /// Costs of a kind of command; a reset's are its own.
     #[inline]
     pub(crate) fn opcode(&self, kind: Kind) -> &Opcode {
@@ -150,5 +191,11 @@ impl Timing {
     #[inline]
     pub(crate) fn server(&self, kind: Kind) -> usize {
         if kind == Kind::Reset { self.reset.server } else { self.opcode(kind).server }
+    }
+}
+
+impl PageType {
+    fn new(spec: &PageTypeSpec) -> PageType {
+        PageType { read_extra: Duration(spec.read_extra.0), program_extra: Duration(spec.program_extra.0) }
     }
 }

@@ -100,15 +100,16 @@ impl Ssd {
     pub(crate) fn sense(&mut self, die: usize, index: Key<ReadChain>) {
         let chain = &self.chains[index];
         let bytes = u64::from(chain.page_bytes());
-        let time = self.timing.sense.draw(bytes, &mut self.prngs.dies[die]);
+        let extra = self.timing.read_extra(chain);
+        let time = self.timing.sense.draw(bytes, &mut self.prngs.dies[die]) + extra;
         self.dies[die].enter(self.now, DieState::Sensing(index));
         self.wake_die(die, self.now + time);
     }
 
     fn start_running(&mut self, die: usize, work: Key<Work>) {
-        let service_time =
-            if self.works[work].cause == Cause::Erase { &self.timing.erase } else { &self.timing.program };
-        let time = service_time.draw(&mut self.prngs.dies[die]);
+        let is_erase = self.works[work].cause == Cause::Erase;
+        let service_time = if is_erase { &self.timing.erase } else { &self.timing.program };
+        let time = service_time.draw(&mut self.prngs.dies[die]) + self.timing.program_extra(&self.works[work]);
         self.run(die, work, time);
     }
 
@@ -134,11 +135,12 @@ impl Ssd {
                 let done = self.now - since;
                 self.counters.suspensions += 1;
                 self.dies[die].suspend(work, left - done + self.timing.resume_latency);
-                if self.timing.suspend_latency == Duration::ZERO {
+                let latency = self.timing.suspend_latency(self.works[work].cause);
+                if latency == Duration::ZERO {
                     return self.release_die(die);
                 }
                 self.dies[die].enter(self.now, DieState::Suspending);
-                self.wake_die(die, self.now + self.timing.suspend_latency);
+                self.wake_die(die, self.now + latency);
             }
             DieState::Suspending => self.release_die(die),
             state => unreachable!("a die in state {state:?} has no end of its own"),

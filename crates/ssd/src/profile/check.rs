@@ -5,7 +5,8 @@ use zonda_config::ByteSize;
 use super::{AllocationKind, CapScope, FirmwareSpec, Profile};
 use crate::allocation::ElementGrid;
 use crate::limits::{
-    BANDWIDTH_MIN, CHANNELS_MAX, DIES_MAX, ELEMENTS_MAX, GC_LOW_UNITS_MAX, SERVERS_MAX, SERVICE_TIME_MAX_NS,
+    BANDWIDTH_MIN, CHANNELS_MAX, DIES_MAX, ELEMENTS_MAX, GC_LOW_UNITS_MAX, PAGE_TYPES_MAX, SERVERS_MAX,
+    SERVICE_TIME_MAX_NS,
 };
 
 /// An invalid number, and what it must be.
@@ -23,6 +24,7 @@ pub(super) fn check(profile: &Profile) -> Result<(), Mistake> {
         .validate()
         .map_err(|error| mistake(&format!("geometry.{}", as_in_profile(error.field)), &as_in_profile(&error.remedy)))?;
     check_flash(profile)?;
+    check_page_types(profile)?;
     check_buffer(profile)?;
     check_zones(profile)?;
     check_conventional(profile)?;
@@ -89,6 +91,29 @@ fn check_flash(profile: &Profile) -> Result<(), Mistake> {
     require(profile.channel.bandwidth.0 >= BANDWIDTH_MIN, "channel.bandwidth", "must be at least 1 KiB/s")?;
     require(profile.link.read_bandwidth.0 >= BANDWIDTH_MIN, "link.read_bandwidth", "must be at least 1 KiB/s")?;
     require(profile.link.write_bandwidth.0 >= BANDWIDTH_MIN, "link.write_bandwidth", "must be at least 1 KiB/s")
+}
+
+fn check_page_types(profile: &Profile) -> Result<(), Mistake> {
+    let (flash, key) = (&profile.flash, "flash.page_types");
+    let (types, pages) = (flash.page_types.len(), flash.program_unit.0 / flash.read_unit.0);
+    if types == 0 {
+        return Ok(());
+    }
+    require(types <= PAGE_TYPES_MAX, key, "must be at most 8")?;
+    let is_whole = pages == 1 || pages.is_multiple_of(types as u64);
+    let remedy = format!("must divide the number of pages in flash.program_unit, which is {pages}");
+    require(is_whole, key, &remedy)?;
+    // The layer under conventional zones does not keep what types its pages have.
+    require(profile.geometry.conventional_zones == 0, key, "is for drives without conventional zones")?;
+    for (index, page) in flash.page_types.iter().enumerate() {
+        for (name, time) in [("read_extra", page.read_extra), ("program_extra", page.program_extra)] {
+            let key = format!("{key}.{index}.{name}");
+            require(time.0 <= SERVICE_TIME_MAX_NS, &key, "must be at most an hour")?;
+        }
+        let remedy = "is for drives that program page by page: flash.program_unit is several pages, of all types";
+        require(pages == 1 || page.program_extra.0 == 0, &format!("{key}.{index}.program_extra"), remedy)?;
+    }
+    Ok(())
 }
 
 fn check_buffer(profile: &Profile) -> Result<(), Mistake> {
@@ -326,6 +351,7 @@ fn check_times(profile: &Profile) -> Result<(), Mistake> {
     let times = [
         ("flash.suspend_slice", flash.suspend_slice),
         ("flash.suspend_latency", flash.suspend_latency),
+        ("flash.erase_suspend_latency", flash.erase_suspend_latency.unwrap_or_default()),
         ("flash.resume_latency", flash.resume_latency),
         ("channel.read_command", channel.read_command),
         ("channel.write_overhead", channel.write_overhead),

@@ -18,8 +18,8 @@ pub use firmware::{FirmwareSpec, OpcodeSpec, ResetSpec};
 pub use source::{Source, SourceKind};
 pub use sources::Sources;
 pub use spec::{
-    Admission, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec, Placement,
-    Profile, ProgramOrder, ZonesSpec, ZrwaSpec,
+    Admission, BufferSpec, CapScope, ChannelSpec, ConventionalSpec, FlashSpec, GeometrySpec, LinkSpec, PageTypeSpec,
+    Placement, Profile, ProgramOrder, ZonesSpec, ZrwaSpec,
 };
 
 #[cfg(test)]
@@ -131,6 +131,19 @@ pub(crate) mod tests {
             ),
         ] {
             assert_eq!(error_of(change, to), expected);
+        }
+    }
+
+    #[test]
+    fn page_types_that_fit_no_program_are_refused_by_their_key() {
+        let several = "is for drives that program page by page: flash.program_unit is several pages, of all types";
+        for (types, expected) in [
+            ("{}, {}", " must divide the number of pages in flash.program_unit, which is 3".to_owned()),
+            ("{}, {}, { program_extra = \"1 ms\" }", format!(".2.program_extra {several}")),
+            ("{}, {}, { read_extra = \"5000 h\" }", ".2.read_extra must be at most an hour".to_owned()),
+        ] {
+            let to = format!("page_types = [{types}]\nsuspend_slice");
+            assert_eq!(error_of("suspend_slice", &to), format!("flash.page_types{expected}"));
         }
     }
 

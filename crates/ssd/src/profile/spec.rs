@@ -111,6 +111,10 @@ pub struct FlashSpec {
     pub program: ServiceTimeSpec,
     /// Erasing one unit (tBERS).
     pub erase: ServiceTimeSpec,
+    /// Types of the pages of cells with several bits, in the order in which pages are programmed.
+    /// Empty: all pages take the same times.
+    #[serde(default)]
+    pub page_types: Vec<PageTypeSpec>,
     /// Whether a die can sense while a page is transferred from its cache register.
     #[serde(default)]
     pub cache_read: bool,
@@ -120,6 +124,8 @@ pub struct FlashSpec {
     /// From the end of a slice until the waiting reads are served.
     #[serde(default)]
     pub suspend_latency: TimeSpan,
+    /// The same of an erase. Absent: as `suspend_latency`.
+    pub erase_suspend_latency: Option<TimeSpan>,
     /// How often one operation is suspended, at most. Zero: without limit.
     #[serde(default)]
     pub suspends_max: u32,
@@ -136,6 +142,18 @@ pub struct FlashSpec {
     /// made there.
     #[serde(default)]
     pub transfers_padding: bool,
+}
+
+/// A type of pages: lower, center or upper bits of their cells.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageTypeSpec {
+    /// Added to the sensing of such a page.
+    #[serde(default)]
+    pub read_extra: TimeSpan,
+    /// Added to the program of such a page, where pages are programmed one by one.
+    #[serde(default)]
+    pub program_extra: TimeSpan,
 }
 
 /// Order of the programs that wait at a die.

@@ -88,6 +88,36 @@ fn a_suspend_delays_the_read_by_its_latency_and_the_program_by_both_latencies() 
     assert_eq!((write_with - write, read_with - read), (20 + 30, 20));
 }
 
+/// The ends of a write that waits for an erase, and of a read submitted during the erase.
+fn read_during_an_erase(profile: &Profile) -> (u64, u64) {
+    let mut rig = Rig::new(profile);
+    rig.prefill(0, CAPACITY);
+    rig.prefill(4, CAPACITY);
+    rig.reset(0);
+    rig.run();
+    let start = rig.now_us();
+    let write = rig.write(0, 0, UNIT);
+    rig.run_until_us(start + 1_000);
+    let read = rig.read(4, 0, 1);
+    rig.run();
+    (rig.end_us(write), rig.end_us(read))
+}
+
+#[test]
+fn a_suspended_erase_delays_the_read_and_itself_by_its_own_latency_or_by_that_of_programs() {
+    let mut profile = without_early_completion();
+    let (write, read) = read_during_an_erase(&profile);
+    profile.flash.suspend_latency = us(20);
+    profile.flash.resume_latency = us(30);
+    let delays = |(write_with, read_with)| (write_with - write, read_with - read);
+    assert_eq!(delays(read_during_an_erase(&profile)), (20 + 30, 20));
+    profile.flash.erase_suspend_latency = Some(us(150));
+    assert_eq!(delays(read_during_an_erase(&profile)), (150 + 30, 150));
+    let program = read_during_a_program(&profile, 100);
+    profile.flash.erase_suspend_latency = None;
+    assert_eq!(program, read_during_a_program(&profile, 100), "programs keep theirs");
+}
+
 #[test]
 fn an_operation_that_was_suspended_often_enough_runs_to_its_end() {
     let mut profile = without_early_completion();

@@ -1,6 +1,7 @@
 //! Reads, alone and during programs.
 
 use super::*;
+use zonda_ssd::profile::PageTypeSpec;
 
 // Reads.
 
@@ -231,4 +232,56 @@ fn a_flood_of_reads_does_not_starve_a_program_nor_programs_the_reads() {
     let programmed_by_us = 4 * (LOAD_US + PROGRAM_US + 4 * 9 * 44);
     assert!(programmed_by_us < 30_000);
     assert_eq!(rig.drive.counters().programs, 4);
+}
+
+// Pages of cells with several bits.
+
+/// Lower, center and upper pages, with what each takes longer to sense and to program.
+fn three_page_types(extra_us: [(u64, u64); 3]) -> Vec<PageTypeSpec> {
+    extra_us.map(|(read, program)| PageTypeSpec { read_extra: us(read), program_extra: us(program) }).into()
+}
+
+#[test]
+fn a_page_is_sensed_in_the_time_of_its_type() {
+    let mut profile = drive_of_constants();
+    let ends_us = |profile: &Profile| {
+        let read = |page| {
+            let mut rig = Rig::new(profile);
+            rig.prefill(0, CAPACITY);
+            rig.alone_us(|rig| rig.read(0, page * PAGE, 1))
+        };
+        (0..6).map(read).collect::<Vec<u64>>()
+    };
+    let alike = ends_us(&profile);
+    profile.flash.page_types = three_page_types([(0, 0), (20, 0), (50, 0)]);
+    let longer: Vec<u64> = ends_us(&profile).iter().zip(alike).map(|(end, before)| end - before).collect();
+    assert_eq!(longer, [0, 20, 50, 0, 20, 50]);
+}
+
+#[test]
+fn a_read_of_several_pages_of_a_die_takes_the_sum_of_their_types() {
+    let mut profile = drive_of_constants();
+    let read_us = |profile: &Profile| {
+        let mut rig = Rig::new(profile);
+        rig.prefill(0, CAPACITY);
+        rig.alone_us(|rig| rig.read(0, PAGE, 3 * PAGE))
+    };
+    let alike = read_us(&profile);
+    profile.flash.page_types = three_page_types([(5, 0), (20, 0), (50, 0)]);
+    assert_eq!(read_us(&profile) - alike, 20 + 50 + 5);
+}
+
+#[test]
+fn a_page_that_is_programmed_alone_takes_the_time_of_its_type() {
+    let mut profile = drive_of_constants();
+    profile.write_buffer.early_completion = false;
+    profile.flash.program_unit = profile.flash.read_unit;
+    let ends_us = |profile: &Profile| {
+        let mut rig = Rig::new(profile);
+        (0..4).map(|page| rig.alone_us(|rig| rig.write(0, page * PAGE, PAGE))).collect::<Vec<u64>>()
+    };
+    let alike = ends_us(&profile);
+    profile.flash.page_types = three_page_types([(0, 0), (0, 1_400), (0, 4_900)]);
+    let longer: Vec<u64> = ends_us(&profile).iter().zip(alike).map(|(end, before)| end - before).collect();
+    assert_eq!(longer, [0, 1_400, 4_900, 0]);
 }
