@@ -29,7 +29,7 @@ struct Case {
     job: &'static str,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 8] = [
     Case {
         name: "4 KiB random reads, QD32, 128 dies",
         profile: "ezns-small",
@@ -51,6 +51,28 @@ const CASES: [Case; 4] = [
             block_size = "4 KiB"
             queue_depth = 32
             zones = "0..16"
+            operations = 1000000
+        "#,
+    },
+    Case {
+        name: "4 KiB random reads, QD32, 40,704 zones",
+        profile: "ezns-small",
+        job: r#"
+            [[job]]
+            operation = "randread"
+            block_size = "4 KiB"
+            queue_depth = 32
+            operations = 1000000
+        "#,
+    },
+    Case {
+        name: "4 KiB random reads, QD32, 3,690 zones",
+        profile: "zn540",
+        job: r#"
+            [[job]]
+            operation = "randread"
+            block_size = "4 KiB"
+            queue_depth = 32
             operations = 1000000
         "#,
     },
@@ -79,9 +101,32 @@ const CASES: [Case; 4] = [
             operations = 190000
         "#,
     },
+    Case {
+        name: "128 KiB writes, 8 workers, 40,704 zones",
+        profile: "ezns-small",
+        job: r#"
+            [[job]]
+            operation = "write"
+            block_size = "128 KiB"
+            workers = 8
+            operations = 190000
+        "#,
+    },
+    Case {
+        name: "128 KiB writes, 8 workers, 3,690 zones",
+        profile: "zn540",
+        job: r#"
+            [[job]]
+            operation = "write"
+            block_size = "128 KiB"
+            workers = 8
+            operations = 190000
+        "#,
+    },
 ];
 
-/// The figures of a case, in requests per CPU second.
+/// The figures of a case: rates in requests per CPU second, and the CPU time before the first
+/// request.
 #[derive(Serialize)]
 struct Figures {
     case: &'static str,
@@ -89,6 +134,7 @@ struct Figures {
     null_per_cpu_second: f64,
     heap_per_cpu_second: f64,
     model_over_heap: f64,
+    start_ms: f64,
     peak_memory_bytes: u64,
 }
 
@@ -100,13 +146,18 @@ pub(crate) fn run_all(as_json: bool) {
         return;
     }
     println!(
-        "{:<42} {:>12} {:>12} {:>12} {:>11}",
-        "requests/CPU second (median)", "model", "null", "heap", "model/heap"
+        "{:<42} {:>12} {:>12} {:>12} {:>11} {:>9}",
+        "requests/CPU second (median)", "model", "null", "heap", "model/heap", "start ms"
     );
     for row in &figures {
         println!(
-            "{:<42} {:>12.0} {:>12.0} {:>12.0} {:>11.2}",
-            row.case, row.model_per_cpu_second, row.null_per_cpu_second, row.heap_per_cpu_second, row.model_over_heap
+            "{:<42} {:>12.0} {:>12.0} {:>12.0} {:>11.2} {:>9.2}",
+            row.case,
+            row.model_per_cpu_second,
+            row.null_per_cpu_second,
+            row.heap_per_cpu_second,
+            row.model_over_heap,
+            row.start_ms
         );
     }
     let peak = figures.last().map_or(0, |row| row.peak_memory_bytes);
@@ -114,9 +165,11 @@ pub(crate) fn run_all(as_json: bool) {
 }
 
 fn measure(case: &Case) -> Figures {
-    let (mut model, mut null, mut heap) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut model, mut null, mut heap, mut start) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        model.push(run_model(case));
+        let (per_cpu_second, start_ms) = run_model(case);
+        model.push(per_cpu_second);
+        start.push(start_ms);
         null.push(run_null(case));
         heap.push(run_heap());
     }
@@ -127,19 +180,24 @@ fn measure(case: &Case) -> Figures {
         null_per_cpu_second: null,
         heap_per_cpu_second: heap,
         model_over_heap: model / heap,
+        start_ms: median(start),
         peak_memory_bytes: peak_memory_bytes(),
     }
 }
 
-fn run_model(case: &Case) -> f64 {
+/// Returns requests per CPU second, and the milliseconds that it takes to make the drive, to check
+/// the job and to fill its zones.
+fn run_model(case: &Case) -> (f64, f64) {
     let text = builtin_text(case.profile).expect("a built-in profile");
     let profile = Profile::parse(text).expect("built-in profiles are valid");
+    let before = cpu_ns();
     let mut drive = Ssd::new(&profile, PayloadKind::None, &Prng::new(1));
     let plan = plan(case, &drive);
     for (zone, blocks) in plan.prefill() {
         drive.prefill(zone, blocks).expect("whole zones need no active resource");
     }
-    run(plan, &mut drive)
+    let start_ms = (cpu_ns() - before) as f64 / 1e6;
+    (run(plan, &mut drive), start_ms)
 }
 
 fn run_null(case: &Case) -> f64 {
