@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zonda_zoned::{Class, Duration, Instant, NamespaceId};
 
-use crate::{Accepts, Request, RequestId, RequestKind, Scheduler};
+use crate::direction::Direction;
+use crate::{Accepts, Outcome, Request, RequestId, Scheduler};
 
 /// The parameters of [`MqDeadline`], named as in `/sys/block/*/queue/iosched`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +61,6 @@ pub struct MqDeadline {
     batch: u32,
     /// Batches of reads since writes began to wait.
     starved: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
-    Read,
-    Write,
 }
 
 /// The requests of a class.
@@ -208,7 +203,7 @@ impl Scheduler for MqDeadline {
         }
     }
 
-    fn on_completion(&mut self, request: &Request) {
+    fn on_completion(&mut self, _now: Instant, request: &Request, _outcome: Outcome) {
         self.class_of(request).in_progress -= 1;
         if let Some(zone) = request.written_zone() {
             assert!(self.locked.remove(&zone), "a zone is locked while a write to it is in flight");
@@ -218,17 +213,6 @@ impl Scheduler for MqDeadline {
     fn waiting(&self) -> usize {
         let queued = self.classes.iter().map(|queues| queues.reads.fifo.len() + queues.writes.fifo.len());
         self.direct.len() + queued.sum::<usize>()
-    }
-}
-
-impl Direction {
-    /// `None` for requests that bypass the scheduler.
-    fn of(request: &Request) -> Option<Direction> {
-        match request.kind {
-            RequestKind::Read => Some(Direction::Read),
-            RequestKind::Write | RequestKind::Append => Some(Direction::Write),
-            RequestKind::Manage | RequestKind::Flush | RequestKind::Report => None,
-        }
     }
 }
 

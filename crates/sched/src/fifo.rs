@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zonda_zoned::Instant;
 
-use crate::{Accepts, Request, RequestId, RequestKind, Scheduler};
+use crate::{Accepts, Outcome, Request, RequestId, RequestKind, Scheduler};
 
 /// Releases requests in the order of their arrival. While the device refuses writes, reads pass
 /// them.
@@ -46,7 +46,7 @@ impl Scheduler for Fifo {
         self.push(id, request);
     }
 
-    fn on_completion(&mut self, _request: &Request) {}
+    fn on_completion(&mut self, _now: Instant, _request: &Request, _outcome: Outcome) {}
 
     fn waiting(&self) -> usize {
         self.reads.len() + self.others.len()

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod deadline;
+mod direction;
 mod fifo;
 mod order;
 mod policy;
@@ -29,7 +30,7 @@ pub use fifo::Fifo;
 pub use policy::Policy;
 pub use request::{ConflictGroup, Request, RequestKind};
 pub use scheduled::{Scheduled, ScheduledCounters};
-pub use scheduler::{Accepts, RequestId, Scheduler};
+pub use scheduler::{Accepts, Outcome, RequestId, Scheduler};
 
 /// Named limits.
 pub mod limits {

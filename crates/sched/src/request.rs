@@ -18,6 +18,8 @@ pub struct Request {
     /// The blocks that it touches, from the first to behind the last; for a management command
     /// those of its zones.
     pub blocks: Range<u64>,
+    /// Bytes that it reads or writes; 0 for a command without data.
+    pub bytes: u64,
     /// Whether all its zones are conventional.
     pub is_conventional: bool,
     /// The zones that share flash hardware with it, where that is known.
@@ -84,10 +86,18 @@ impl Request {
             Operation::ReportZones { start, .. } => (RequestKind::Report, zone_at(*start).start..whole.end),
             Operation::ReadChangedZones => (RequestKind::Report, whole),
         };
+        let data_blocks = match &command.operation {
+            Operation::Read { blocks, .. }
+            | Operation::Write { blocks, .. }
+            | Operation::WriteZeroes { blocks, .. }
+            | Operation::Append { blocks, .. } => blocks.0,
+            _ => 0,
+        };
+        let bytes = data_blocks.saturating_mul(u64::from(geometry.block_size_bytes));
         let zones = zones_of(&blocks, geometry);
         let is_conventional = zones.end <= geometry.conventional_zone_count;
         let (namespace, origin) = (command.namespace, command.origin);
-        Request { namespace, origin, kind, zones, blocks, is_conventional, group: None, arrival, number: 0 }
+        Request { namespace, origin, kind, zones, blocks, bytes, is_conventional, group: None, arrival, number: 0 }
     }
 
     /// The request of a command to a namespace that does not exist: it touches nothing.
@@ -99,6 +109,7 @@ impl Request {
             kind: RequestKind::Report,
             zones: 0..0,
             blocks: 0..0,
+            bytes: 0,
             is_conventional: false,
             group: None,
             arrival,
@@ -241,6 +252,15 @@ mod tests {
         assert!(report.must_wait_for(&write(64, 1)) && append(7).must_wait_for(&report));
         assert!(!report.must_wait_for(&write(48, 1)) && !reset(3).must_wait_for(&report));
         assert!(!report.must_wait_for(&read(64, 1)));
+    }
+
+    #[test]
+    fn the_size_of_a_request_is_that_of_its_data() {
+        assert_eq!([read(1, 3), write(2, 5), append(7), reset(3)].map(|request| request.bytes), [1536, 2560, 512, 0]);
+        assert_eq!(request(Operation::Flush).bytes, 0);
+        let ranges = [LbaRange { start: Lba(0), blocks: Blocks(9) }].into();
+        assert_eq!(request(Operation::Deallocate { ranges }).bytes, 0);
+        assert_eq!(read(0, u64::MAX).bytes, u64::MAX);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use zonda_zoned::{
 
 use crate::limits::{IN_FLIGHT_MAX, WAITING_MAX};
 use crate::order::Order;
-use crate::{Accepts, Request, RequestId, RequestKind, Scheduler};
+use crate::{Accepts, Outcome, Request, RequestId, RequestKind, Scheduler};
 
 /// A device around another one, in which commands wait until a [`Scheduler`] releases them. It adds
 /// no time: a command that may be released at once is submitted to the device below at once.
@@ -50,6 +50,7 @@ struct Flight {
     /// The identifier of the submitter.
     id: CommandId,
     request: Request,
+    released: Instant,
 }
 
 impl<D: ZonedDevice> Scheduled<D> {
@@ -135,6 +136,7 @@ impl<D: ZonedDevice> Scheduled<D> {
     /// If they do not.
     pub fn check_invariants(&self) {
         self.order.check_invariants();
+        self.scheduler.check_invariants();
         assert!(self.scheduler.waiting() <= self.order.len(), "the scheduler has requests that wait");
         assert!(self.in_flight.len() <= self.in_flight_max, "a slot of the device is used once");
         let is_idle = self.in_flight.is_empty() && self.scheduler.next_timeout().is_none() && !self.is_refused();
@@ -153,7 +155,10 @@ impl<D: ZonedDevice> Scheduled<D> {
             let own_id = command.id;
             let slot = self.in_flight.insert(None);
             match self.inner.submit(now, command.with_id(CommandId::from(slot))) {
-                Ok(()) => self.in_flight[slot] = Some(Flight { id: own_id, request: self.on_released(id, own_id) }),
+                Ok(()) => {
+                    let request = self.on_released(id, own_id);
+                    self.in_flight[slot] = Some(Flight { id: own_id, request, released: now });
+                }
                 Err(QueueFull(command)) => {
                     self.in_flight.remove(slot);
                     self.order.put_back(id, command.with_id(own_id));
@@ -210,8 +215,10 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
         self.inner.poll(now, &mut ended);
         while let Some(completion) = ended.pop() {
             let slot = Key::of_command(completion.id).expect("the device returns identifiers that it was given");
-            let Flight { id, request } = self.in_flight.remove(slot).expect("it was accepted before it completes");
-            self.scheduler.on_completion(&request);
+            let flight = self.in_flight.remove(slot).expect("it was accepted before it completes");
+            let Flight { id, request, released } = flight;
+            let outcome = Outcome { latency: now.since(released), is_success: completion.status.is_success() };
+            self.scheduler.on_completion(now, &request, outcome);
             completions.push(Completion { id, ..completion });
         }
         self.scratch = ended;
@@ -221,7 +228,9 @@ impl<D: ZonedDevice> ZonedDevice for Scheduled<D> {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let own = self.scheduler.next_timeout();
+        // A full device releases nothing before a completion.
+        let has_slot = self.in_flight.len() < self.in_flight_max && !self.is_full;
+        let own = self.scheduler.next_timeout().filter(|_| has_slot);
         self.inner.next_timeout().into_iter().chain(own).min()
     }
 }

@@ -1,6 +1,6 @@
 //! [`Scheduler`]: a policy.
 
-use zonda_zoned::{Instant, Key};
+use zonda_zoned::{Duration, Instant, Key};
 
 use crate::Request;
 use crate::order::Waiting;
@@ -16,6 +16,16 @@ pub enum Accepts {
     All,
     /// Reads: it has refused another request since the last completion.
     Reads,
+}
+
+/// How a released request has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// From its release to its completion.
+    pub latency: Duration,
+    /// Whether the device has executed it. The latency of a command that it rejects says nothing about
+    /// the device.
+    pub is_success: bool,
 }
 
 /// A policy: which request is released next.
@@ -41,13 +51,20 @@ pub trait Scheduler {
     fn put_back(&mut self, id: RequestId, request: &Request);
 
     /// A released request has ended.
-    fn on_completion(&mut self, request: &Request);
+    fn on_completion(&mut self, now: Instant, request: &Request, outcome: Outcome);
 
-    /// When [`pop`](Scheduler::pop) may return something without another event.
+    /// When [`pop`](Scheduler::pop) may return something without another event. Once `pop` has been
+    /// called at that time, it is a later one.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
 
     /// The number of requests that were pushed and not popped.
     fn waiting(&self) -> usize;
+
+    /// Checks that its queues agree.
+    ///
+    /// # Panics
+    /// If they do not.
+    fn check_invariants(&self) {}
 }
