@@ -18,4 +18,11 @@ impl Direction {
             RequestKind::Manage | RequestKind::Flush | RequestKind::Report => None,
         }
     }
+
+    pub(crate) fn other(self) -> Direction {
+        match self {
+            Direction::Read => Direction::Write,
+            Direction::Write => Direction::Read,
+        }
+    }
 }

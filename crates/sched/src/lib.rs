@@ -2,7 +2,7 @@
 //!
 //! [`Scheduled`] is a device around another one. Commands wait in it, and a [`Scheduler`] chooses
 //! among those that may be submitted: [`Fifo`] the one that came first, [`MqDeadline`] as the Linux
-//! scheduler of that name. A command takes effect when it is *released* to the device below
+//! scheduler of that name, [`Ezns`] as the scheduler of eZNS. A command takes effect when it is *released* to the device below
 //! ([decision 24](../../../docs/decisions/0024-effect-at-release.md)), so the order of effects is
 //! that of releases. What may not be exchanged keeps its order whatever the scheduler chooses: see
 //! [`Request::must_wait_for`].
@@ -16,6 +16,7 @@
 
 mod deadline;
 mod direction;
+mod ezns;
 mod fifo;
 mod order;
 mod policy;
@@ -26,6 +27,7 @@ mod scheduler;
 mod tests;
 
 pub use deadline::{MqDeadline, MqDeadlineConfig};
+pub use ezns::{Ezns, EznsConfig};
 pub use fifo::Fifo;
 pub use policy::Policy;
 pub use request::{ConflictGroup, Request, RequestKind};
@@ -34,6 +36,8 @@ pub use scheduler::{Accepts, Outcome, RequestId, Scheduler};
 
 /// Named limits.
 pub mod limits {
+    use zonda_zoned::Duration;
+
     /// Commands that wait in one [`crate::Scheduled`] device.
     pub const WAITING_MAX: usize = 4096;
     /// Commands released to the device below, by default: enough for every die of a drive, and few
@@ -41,6 +45,20 @@ pub mod limits {
     pub const IN_FLIGHT_MAX: usize = 256;
     /// Requests that touch more zones than this are compared with every waiting request.
     pub const NARROW_ZONES_MAX: u32 = 4;
+    /// The block in which [`crate::Ezns`] measures latencies, whatever that of the device is.
+    pub const EZNS_BLOCK_BYTES: u64 = 4096;
+    /// The time for a block is at least this: the rate of writes is its inverse.
+    pub const EZNS_BLOCK_LATENCY_MIN: Duration = Duration(1);
+    /// The time for a block is at most this, so that a zone writes 400 KiB/s in any case.
+    pub const EZNS_BLOCK_LATENCY_MAX: Duration = Duration::from_millis(10);
+    /// A larger request counts as one of this size.
+    pub const EZNS_REQUEST_BYTES_MAX: u64 = 16 << 20;
+    /// What a tenant of weight 1 releases in its turn.
+    pub const EZNS_QUANTUM_BYTES: u64 = 128 << 10;
+    /// The greatest weight of a tenant.
+    pub const EZNS_WEIGHT_MAX: u32 = 1000;
+    /// Streams that are kept although none of their requests is in progress.
+    pub const EZNS_IDLE_STREAMS_MAX: usize = 1024;
 
     const _: () = assert!(IN_FLIGHT_MAX <= WAITING_MAX, "what is refused by the device below has a place to wait");
 }

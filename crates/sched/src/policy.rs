@@ -1,15 +1,17 @@
 //! [`Policy`]: a scheduler as data.
 
-use crate::{Fifo, MqDeadline, MqDeadlineConfig, Scheduler};
+use crate::{Ezns, EznsConfig, Fifo, MqDeadline, MqDeadlineConfig, Scheduler};
 
 /// Which scheduler, with its parameters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Requests are released in the order of their arrival.
     #[default]
     None,
     /// [`MqDeadline`].
     MqDeadline(MqDeadlineConfig),
+    /// [`Ezns`].
+    Ezns(EznsConfig),
 }
 
 impl Policy {
@@ -19,6 +21,7 @@ impl Policy {
         match self {
             Policy::None => Box::new(Fifo::default()),
             Policy::MqDeadline(config) => Box::new(MqDeadline::new(*config)),
+            Policy::Ezns(config) => Box::new(Ezns::new(config.clone())),
         }
     }
 }

@@ -9,11 +9,11 @@ use zonda_zoned::{
     Payload, PayloadKind, Prng, QueueFull, Status, ZoneAction, ZoneTarget, ZonedDevice,
 };
 
-use crate::{Fifo, MqDeadline, MqDeadlineConfig, Request, Scheduled, Scheduler};
+use crate::{Ezns, EznsConfig, Fifo, MqDeadline, MqDeadlineConfig, Request, Scheduled, Scheduler};
 
 /// A device that refuses commands, as one with short queues does: writes while it has `writes` of
 /// them in flight, and everything while it has `all` commands in flight.
-struct Narrow<D> {
+pub(crate) struct Narrow<D> {
     inner: D,
     in_flight: BTreeMap<CommandId, bool>,
     writes: usize,
@@ -21,7 +21,7 @@ struct Narrow<D> {
 }
 
 impl<D: ZonedDevice> Narrow<D> {
-    fn new(inner: D, writes: usize, all: usize) -> Narrow<D> {
+    pub(crate) fn new(inner: D, writes: usize, all: usize) -> Narrow<D> {
         Narrow { inner, in_flight: BTreeMap::new(), writes, all }
     }
 }
@@ -55,7 +55,7 @@ impl<D: ZonedDevice> ZonedDevice for Narrow<D> {
     }
 }
 
-fn schedulers() -> [Box<dyn Scheduler>; 3] {
+fn schedulers() -> [Box<dyn Scheduler>; 5] {
     // Short times, so that requests expire.
     let eager = MqDeadlineConfig {
         read_expire: Duration(50),
@@ -64,10 +64,22 @@ fn schedulers() -> [Box<dyn Scheduler>; 3] {
         aging: Duration(400),
         ..MqDeadlineConfig::default()
     };
+    // Windows and tokens for the times of these devices, so that reads and writes are throttled.
+    let tight = EznsConfig {
+        read_latency_threshold: Duration(50),
+        token_capacity_bytes: 1024,
+        token_period: Duration(40),
+        monitor_period: Duration(200),
+        block_latency: Duration(400),
+        background_period: Duration(300),
+        ..EznsConfig::default()
+    };
     [
         Box::new(Fifo::default()),
         Box::new(MqDeadline::new(MqDeadlineConfig::default())),
         Box::new(MqDeadline::new(eager)),
+        Box::new(Ezns::new(EznsConfig::default())),
+        Box::new(Ezns::new(tight)),
     ]
 }
 
@@ -194,8 +206,8 @@ fn follow<D: ZonedDevice>(
 #[test]
 fn random_commands_complete_as_in_an_oracle_that_follows_the_releases() {
     let mut geometries = Prng::new(7).fork("sched");
-    let mut overtaken = [0; 3];
-    for seed in 0..60 {
+    let mut overtaken = [0; 5];
+    for seed in 0..40 {
         let geometry = random_geometry(&mut geometries);
         for (place, scheduler) in schedulers().into_iter().enumerate() {
             overtaken[place] += run(&geometry, scheduler, seed);

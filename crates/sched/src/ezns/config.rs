@@ -1,0 +1,67 @@
+//! [`EznsConfig`]: the parameters.
+
+use zonda_zoned::{Duration, TenantId};
+
+/// The parameters of [`Ezns`](super::Ezns). Sources: Section 4.5 of the paper and its Algorithm 1;
+/// the *prototype* is its public implementation, which is followed where the paper is silent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EznsConfig {
+    /// The latency of a read above which its stream is congested: 500 us (line 6).
+    pub read_latency_threshold: Duration,
+    /// The maximum window of a stream, in commands for each zone: 4 (line 10). It begins with 1.
+    pub window_max: u32,
+    /// Reads below the threshold, for each command of the window, after which it grows by 1: 8 (the
+    /// inverse of α in line 10; prototype).
+    pub window_increase: u32,
+    /// Writes of a stream that may be in flight, for each zone: 1. Writes to a zone are sequential and
+    /// synchronous (Section 4.5.1), so that the latency of a write is the time in which its zone admits
+    /// its blocks, however many writes wait.
+    pub writes_in_flight: u32,
+    /// Tokens that a stream can collect, in bytes for each zone: 128 KiB (prototype).
+    pub token_capacity_bytes: u64,
+    /// How often streams with a waiting write receive tokens: 1 ms (line 25).
+    pub token_period: Duration,
+    /// The period of which the write latency is averaged: 10 ms (line 19).
+    pub monitor_period: Duration,
+    /// The time in which a zone admits a block of 4 KiB, before a write has been measured: 100 us
+    /// (prototype).
+    pub block_latency: Duration,
+    /// The number of zones for which a zone counts whose commands belong to no stream: 1. A zone
+    /// that is itself striped over many dies deserves more; the paper assumes a zone on each die.
+    pub zone_width: u8,
+    /// While requests in the foreground are in progress, one in the background is released in each
+    /// period of this length: 10 ms (assumed: the paper has no classes).
+    pub background_period: Duration,
+    /// The shares of tenants: 1 for those that are not listed. The last entry of a tenant applies.
+    pub weights: Vec<(TenantId, u32)>,
+}
+
+impl Default for EznsConfig {
+    fn default() -> EznsConfig {
+        EznsConfig {
+            read_latency_threshold: Duration::from_micros(500),
+            window_max: 4,
+            window_increase: 8,
+            writes_in_flight: 1,
+            token_capacity_bytes: 128 * 1024,
+            token_period: Duration::from_millis(1),
+            monitor_period: Duration::from_millis(10),
+            block_latency: Duration::from_micros(100),
+            zone_width: 1,
+            background_period: Duration::from_millis(10),
+            weights: Vec::new(),
+        }
+    }
+}
+
+impl EznsConfig {
+    /// The maximum window of a stream that is striped over `width` zones.
+    pub(super) fn window_max(&self, width: u32) -> u32 {
+        self.window_max.saturating_mul(width).max(1)
+    }
+
+    /// The most writes in flight of a stream that is striped over `width` zones.
+    pub(super) fn writes_max(&self, width: u32) -> u32 {
+        self.writes_in_flight.saturating_mul(width).max(1)
+    }
+}

@@ -1,0 +1,130 @@
+//! [`Window`]: how many reads of a stream may be in flight.
+
+use zonda_zoned::Duration;
+
+use super::EznsConfig;
+
+/// The congestion window of a stream, in commands (Algorithm 1, lines 1 to 10).
+///
+/// The window grows by α × io_count / cwnd with each completion below the threshold. As in Swift, on
+/// which the paper bases the algorithm, io_count is here the number of completions: 1. With α = 1/8
+/// the sum over 8 × cwnd completions is 1, and the window grows in such steps.
+///
+/// Commands that were outstanding at a decrease report the congestion that caused it. Therefore a
+/// decrease is followed by as many completions without effect as the new window has commands.
+#[derive(Debug)]
+pub(super) struct Window {
+    commands: u32,
+    /// Completions below the threshold since the last change.
+    good: u32,
+    /// Completions still to be ignored after a decrease.
+    hold: u32,
+}
+
+impl Window {
+    /// The window of a stream that is striped over `width` zones: a command for each.
+    pub(super) fn new(width: u32) -> Window {
+        Window { commands: width, good: 0, hold: 0 }
+    }
+
+    /// The most reads that may be in flight.
+    pub(super) fn commands(&self) -> u32 {
+        self.commands
+    }
+
+    /// The maximum follows the width of the stream.
+    pub(super) fn set_width(&mut self, width: u32, config: &EznsConfig) {
+        self.commands = self.commands.min(config.window_max(width));
+    }
+
+    /// A read has taken `latency`.
+    pub(super) fn on_latency(&mut self, latency: Duration, width: u32, config: &EznsConfig) {
+        if self.hold > 0 {
+            self.hold -= 1;
+        } else if latency > config.read_latency_threshold {
+            let scaled = u64::from(self.commands).saturating_mul(config.read_latency_threshold.0);
+            let commands = scaled / latency.0.saturating_mul(2);
+            self.commands = u32::try_from(commands).expect("a decrease leaves less than the window").max(1);
+            self.hold = self.commands;
+            self.good = 0;
+        } else if self.commands < config.window_max(width) {
+            self.good += 1;
+            if self.good >= self.commands.saturating_mul(config.window_increase) {
+                self.commands += 1;
+                self.good = 0;
+            }
+        }
+    }
+
+    pub(super) fn check_invariants(&self, width: u32, config: &EznsConfig) {
+        assert!((1..=config.window_max(width)).contains(&self.commands), "a window has 1 to 4 commands for each zone");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Duration = Duration::from_micros(500);
+
+    fn after(width: u32, latencies: impl IntoIterator<Item = Duration>) -> u32 {
+        let mut window = Window::new(width);
+        for latency in latencies {
+            window.on_latency(latency, width, &EznsConfig::default());
+            window.check_invariants(width, &EznsConfig::default());
+        }
+        window.commands()
+    }
+
+    fn good(count: usize) -> impl Iterator<Item = Duration> {
+        std::iter::repeat_n(GOOD, count)
+    }
+
+    #[test]
+    fn a_window_begins_with_a_command_for_each_zone() {
+        assert_eq!(Window::new(2).commands(), 2);
+    }
+
+    #[test]
+    fn a_window_grows_by_one_with_eight_good_completions_for_each_command() {
+        assert_eq!(after(2, good(15)), 2);
+        assert_eq!(after(2, good(16)), 3);
+        assert_eq!(after(2, good(16 + 23)), 3);
+        assert_eq!(after(2, good(16 + 24)), 4);
+    }
+
+    #[test]
+    fn a_window_ends_at_four_commands_for_each_zone() {
+        assert_eq!(after(1, good(8 + 16 + 24)), 4);
+        assert_eq!(after(1, good(10_000)), 4);
+        assert_eq!(after(8, good(100_000)), 32);
+    }
+
+    #[test]
+    fn a_slow_read_shrinks_the_window_by_twice_the_ratio_to_the_threshold() {
+        let micros = Duration::from_micros;
+        assert_eq!(after(16, [Duration(500_001)]), 7, "16 * 500 / 1000.002");
+        assert_eq!(after(16, [micros(625)]), 6, "16 * 500 / 1250 = 6.4");
+        assert_eq!(after(16, [micros(1000)]), 4);
+        assert_eq!(after(16, [micros(3000)]), 1, "16 * 500 / 6000 = 1.3");
+        assert_eq!(after(16, [micros(100_000)]), 1, "a command is always allowed");
+        assert_eq!(after(16, [Duration(u64::MAX)]), 1);
+    }
+
+    #[test]
+    fn after_a_decrease_as_many_completions_as_the_window_has_commands_have_no_effect() {
+        let slow = Duration::from_micros(1000);
+        let slow = |count| std::iter::repeat_n(slow, count);
+        assert_eq!(after(16, slow(1 + 4)), 4);
+        assert_eq!(after(16, slow(1 + 4 + 1)), 1);
+        assert_eq!(after(16, slow(1).chain(good(4 + 31))), 4);
+        assert_eq!(after(16, slow(1).chain(good(4 + 32))), 5);
+    }
+
+    #[test]
+    fn a_decrease_begins_the_count_of_good_completions_again() {
+        let slow = [Duration::from_micros(1000)];
+        assert_eq!(after(4, good(31).chain(slow).chain(good(1 + 7))), 1);
+        assert_eq!(after(4, good(31).chain(slow).chain(good(1 + 8))), 2);
+    }
+}
