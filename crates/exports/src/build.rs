@@ -12,7 +12,7 @@ use zonda_image::{Image, ImageFile, RecoveryReport};
 use zonda_nvme::identify::NamespaceIdentity;
 use zonda_nvme::tcp::Digests;
 use zonda_ring::{Bytes, Ring};
-use zonda_sched::{MqDeadlineConfig, Policy};
+use zonda_sched::{EznsConfig, MqDeadlineConfig, Policy};
 use zonda_ssd::allocation::ElementTracker;
 use zonda_ssd::profile::Profile;
 use zonda_target::{
@@ -349,13 +349,14 @@ fn open(
 }
 
 fn scheduled(backing: Backing, scheduler: SchedulerSpec) -> Backing {
-    match (backing, scheduler) {
-        (backing, SchedulerSpec::None) => backing,
-        (Backing::Drive(drive), SchedulerSpec::MqDeadline) => {
-            let policy = Policy::MqDeadline(MqDeadlineConfig::default());
-            Backing::Drive(Box::new(ScheduledDrive::new(drive, &policy)))
-        }
-        (Backing::Volume(_), SchedulerSpec::MqDeadline) => unreachable!("the configuration refuses it"),
+    let policy = match scheduler {
+        SchedulerSpec::None => return backing,
+        SchedulerSpec::MqDeadline => Policy::MqDeadline(MqDeadlineConfig::default()),
+        SchedulerSpec::Ezns => Policy::Ezns(EznsConfig::default()),
+    };
+    match backing {
+        Backing::Drive(drive) => Backing::Drive(Box::new(ScheduledDrive::new(drive, &policy))),
+        Backing::Volume(_) => unreachable!("the configuration refuses it"),
     }
 }
 

@@ -87,11 +87,15 @@ pub enum SchedulerSpec {
     /// As the Linux scheduler of that name: reads first, deadlines, one write at a time to each
     /// sequential zone.
     MqDeadline,
+    /// As the scheduler of eZNS: congestion windows for reads, tokens for writes.
+    Ezns,
 }
 
 impl<'de> Deserialize<'de> for SchedulerSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SchedulerSpec, D::Error> {
-        one_word(deserializer, &[("none", SchedulerSpec::None), ("mq-deadline", SchedulerSpec::MqDeadline)])
+        let words =
+            [("none", SchedulerSpec::None), ("mq-deadline", SchedulerSpec::MqDeadline), ("ezns", SchedulerSpec::Ezns)];
+        one_word(deserializer, &words)
     }
 }
 

@@ -108,11 +108,14 @@ fn the_timing_of_the_server_is_the_default_of_its_namespaces() {
 
 #[test]
 fn a_namespace_has_a_scheduler_unless_it_is_a_volume() {
-    let text = format!("{ONE}scheduler = \"mq-deadline\"\n[[subsystem.namespace]]\nimage = \"b\"\n");
+    let text = format!(
+        "{ONE}scheduler = \"mq-deadline\"\n[[subsystem.namespace]]\nimage = \"b\"\n\
+         [[subsystem.namespace]]\nimage = \"c\"\nscheduler = \"ezns\"\n"
+    );
     let plan = parse(&text).expect("a valid file");
     let of = |namespace: &NamespacePlan| namespace.scheduler;
     let schedulers: Vec<SchedulerSpec> = plan.subsystems[0].namespaces.iter().map(of).collect();
-    assert_eq!(schedulers, [SchedulerSpec::MqDeadline, SchedulerSpec::None]);
+    assert_eq!(schedulers, [SchedulerSpec::MqDeadline, SchedulerSpec::None, SchedulerSpec::Ezns]);
     let text = format!("{ONE}[[subsystem.namespace]]\nvolume = \"v\"\nscheduler = \"mq-deadline\"\n");
     let error = parse(&text).expect_err("a volume has none").to_string();
     assert!(error.contains("a scheduler is not supported for a volume"), "{error}");
@@ -128,7 +131,7 @@ fn a_scheduler_that_is_not_a_word_is_refused_with_the_words() {
     ] {
         let text = format!("{ONE}scheduler = {value}\n");
         let error = parse(&text).expect_err("not a word");
-        assert_eq!(error.message, format!("\"scheduler\" must be \"none\" or \"mq-deadline\", not {found}"));
+        assert_eq!(error.message, format!("\"scheduler\" must be \"none\", \"mq-deadline\" or \"ezns\", not {found}"));
         assert_eq!(error.span.map(|span| text[span].to_owned()).as_deref(), Some(value));
     }
 }

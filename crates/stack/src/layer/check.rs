@@ -8,7 +8,7 @@ use zonda_layers::{
     DelayRule, FaultEffect, FaultRule, Matcher, OperationKind, OperationSet, SliceConfig, SliceError, When,
 };
 use zonda_sched::limits::{IN_FLIGHT_MAX, WAITING_MAX};
-use zonda_sched::{MqDeadlineConfig, Policy};
+use zonda_sched::{EznsConfig, MqDeadlineConfig, Policy};
 use zonda_zoned::{Duration, Geometry, NamespaceId, PayloadKind, Status, ZoneIndex};
 
 use super::spec::{ZONES_NOTATION, chance_of};
@@ -149,19 +149,13 @@ impl SchedulerSpec {
     fn check(&self, place: &Spanned<LayerSpec>) -> Result<Layer, ConfigError> {
         let Some(policy) = &self.policy else {
             let error = ConfigError::at(place, "the layer has no policy");
-            return Err(error.help("add a line policy = \"mq-deadline\", or policy = \"none\""));
+            return Err(error.help("add a line policy = \"mq-deadline\", policy = \"ezns\" or policy = \"none\""));
         };
-        let SchedulerSpec { read_expire, write_expire, writes_starved, fifo_batch, .. } = self;
-        let times = [read_expire, write_expire].map(|time| time.as_ref().map(Spanned::span));
-        let numbers = [writes_starved, fifo_batch].map(|number| number.as_ref().map(Spanned::span));
-        let of_deadline = times.into_iter().chain(numbers).flatten().next();
-        let policy = match (policy.get_ref(), of_deadline) {
-            (PolicySpec::None, None) => Policy::None,
-            (PolicySpec::None, Some(key)) => {
-                let error = ConfigError::new("policy = \"none\" has no parameters").within(key);
-                return Err(error.help("remove this line, or write policy = \"mq-deadline\""));
-            }
-            (PolicySpec::MqDeadline, _) => Policy::MqDeadline(self.deadline()?),
+        self.check_keys(*policy.get_ref())?;
+        let policy = match policy.get_ref() {
+            PolicySpec::None => Policy::None,
+            PolicySpec::MqDeadline => Policy::MqDeadline(self.deadline()?),
+            PolicySpec::Ezns => Policy::Ezns(self.ezns()?),
         };
         let in_flight_max = positive("in_flight", &self.in_flight)?.map_or(IN_FLIGHT_MAX, |most| most as usize);
         if let Some(place) = self.in_flight.as_ref().filter(|_| in_flight_max > WAITING_MAX) {
@@ -171,14 +165,54 @@ impl SchedulerSpec {
         Ok(Layer::Scheduler { policy, in_flight_max })
     }
 
+    /// Refuses the parameters of another policy.
+    fn check_keys(&self, policy: PolicySpec) -> Result<(), ConfigError> {
+        fn span<T>(value: &Option<Spanned<T>>) -> Option<Range<usize>> {
+            value.as_ref().map(Spanned::span)
+        }
+        let of_deadline =
+            [span(&self.read_expire), span(&self.write_expire), span(&self.writes_starved), span(&self.fifo_batch)];
+        let of_ezns = [
+            span(&self.read_latency_threshold),
+            span(&self.block_latency),
+            span(&self.token_capacity),
+            span(&self.zone_width),
+            span(&self.background_period),
+        ];
+        let parameters = [
+            (PolicySpec::MqDeadline, "mq-deadline", of_deadline.into_iter().flatten().next()),
+            (PolicySpec::Ezns, "ezns", of_ezns.into_iter().flatten().next()),
+        ];
+        let foreign = parameters.into_iter().find(|(owner, _, key)| *owner != policy && key.is_some());
+        let Some((_, owner, Some(key))) = foreign else { return Ok(()) };
+        let message = match policy {
+            PolicySpec::None => "policy = \"none\" has no parameters".to_owned(),
+            _ => format!("this is a parameter of policy = \"{owner}\""),
+        };
+        Err(ConfigError::new(message).within(key).help(format!("remove this line, or write policy = \"{owner}\"")))
+    }
+
+    fn ezns(&self) -> Result<EznsConfig, ConfigError> {
+        let default = EznsConfig::default();
+        let token_capacity_bytes = self.token_capacity.as_ref().map(|size| size.get_ref().0);
+        if let Some(place) = self.zone_width.as_ref().filter(|width| *width.get_ref() == 0) {
+            return Err(ConfigError::at(place, "zone_width must not be 0").help("write at least zone_width = 1"));
+        }
+        Ok(EznsConfig {
+            read_latency_threshold: delay_or(&self.read_latency_threshold, default.read_latency_threshold)?,
+            block_latency: delay_or(&self.block_latency, default.block_latency)?,
+            token_capacity_bytes: token_capacity_bytes.unwrap_or(default.token_capacity_bytes),
+            zone_width: self.zone_width.as_ref().map_or(default.zone_width, |width| *width.get_ref()),
+            background_period: delay_or(&self.background_period, default.background_period)?,
+            ..default
+        })
+    }
+
     fn deadline(&self) -> Result<MqDeadlineConfig, ConfigError> {
         let default = MqDeadlineConfig::default();
-        let expire = |value: &Option<Spanned<TimeSpan>>, default: Duration| {
-            if value.is_some() { delay(value) } else { Ok(default) }
-        };
         Ok(MqDeadlineConfig {
-            read_expire: expire(&self.read_expire, default.read_expire)?,
-            write_expire: expire(&self.write_expire, default.write_expire)?,
+            read_expire: delay_or(&self.read_expire, default.read_expire)?,
+            write_expire: delay_or(&self.write_expire, default.write_expire)?,
             writes_starved: self.writes_starved.as_ref().map_or(default.writes_starved, |most| *most.get_ref()),
             fifo_batch: positive("fifo_batch", &self.fifo_batch)?.unwrap_or(default.fifo_batch),
             aging: default.aging,
@@ -193,6 +227,10 @@ fn positive(key: &str, value: &Option<Spanned<u32>>) -> Result<Option<u32>, Conf
         }
         value => Ok(value.as_ref().map(|value| *value.get_ref())),
     }
+}
+
+fn delay_or(value: &Option<Spanned<TimeSpan>>, default: Duration) -> Result<Duration, ConfigError> {
+    if value.is_some() { delay(value) } else { Ok(default) }
 }
 
 fn delay(value: &Option<Spanned<TimeSpan>>) -> Result<Duration, ConfigError> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
-use zonda_config::{AnyTable, ConfigError, IndexSet, Spanned, TimeSpan, one_word};
+use zonda_config::{AnyTable, ByteSize, ConfigError, IndexSet, Spanned, TimeSpan, one_word};
 use zonda_layers::When;
 
 /// Denominator of probabilities.
@@ -102,6 +102,18 @@ pub struct SchedulerSpec {
     pub writes_starved: Option<Spanned<u32>>,
     /// mq-deadline: requests of a batch. Default 16.
     pub fifo_batch: Option<Spanned<u32>>,
+    /// ezns: the latency of a read above which its stream is congested. Default 500 us.
+    pub read_latency_threshold: Option<Spanned<TimeSpan>>,
+    /// ezns: the time in which a zone admits a block of 4 KiB, before a write has been measured.
+    /// Default 100 us.
+    pub block_latency: Option<Spanned<TimeSpan>>,
+    /// ezns: tokens that a stream can collect for each zone. Default 128 KiB.
+    pub token_capacity: Option<Spanned<ByteSize>>,
+    /// ezns: the number of zones for which a zone counts. Default 1.
+    pub zone_width: Option<Spanned<u8>>,
+    /// ezns: how long the background waits for its next request while the foreground is busy.
+    /// Default 10 ms.
+    pub background_period: Option<Spanned<TimeSpan>>,
 }
 
 /// A scheduler, by its name.
@@ -111,6 +123,8 @@ pub enum PolicySpec {
     None,
     /// As the Linux scheduler of that name.
     MqDeadline,
+    /// As the scheduler of eZNS.
+    Ezns,
 }
 
 /// Whether a failed command is executed.
@@ -158,7 +172,8 @@ impl<'de> Deserialize<'de> for LayerSpec {
 
 impl<'de> Deserialize<'de> for PolicySpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicySpec, D::Error> {
-        one_word(deserializer, &[("none", PolicySpec::None), ("mq-deadline", PolicySpec::MqDeadline)])
+        let words = [("none", PolicySpec::None), ("mq-deadline", PolicySpec::MqDeadline), ("ezns", PolicySpec::Ezns)];
+        one_word(deserializer, &words)
     }
 }
 

@@ -46,6 +46,21 @@ fn a_scheduler_lets_reads_pass_writes_that_wait() {
 }
 
 #[test]
+fn the_scheduler_of_ezns_keeps_a_narrow_writer_from_filling_the_write_buffer() {
+    let jobs = "[[job]]\nname = \"wide\"\noperation = \"write\"\nzones = \"0..120\"\nworkers = 15\n\
+                block_size = \"512 KiB\"\nstripe = \"64 KiB\"\n\
+                [[job]]\nname = \"narrow\"\noperation = \"write\"\nzones = \"120..122\"\n\
+                block_size = \"512 KiB\"\nstripe = \"256 KiB\"\n";
+    let wide = |policy: &str| {
+        let layer = format!("[[drive.layer]]\nkind = \"scheduler\"\npolicy = \"{policy}\"\n");
+        let result = run(&format!("[drive]\nprofile = \"ezns-small\"\n{layer}[run]\ntime = \"1 s\"\n{jobs}"));
+        result.run.jobs[0].kind(RequestKind::Write).unwrap().bytes
+    };
+    let (none, ezns) = (wide("none"), wide("ezns"));
+    assert!(ezns > none * 2, "{ezns} and {none}");
+}
+
+#[test]
 fn a_number_that_is_set_changes_the_drive() {
     let job = "operation = \"append\"\nzones = \"0..1\"\nblock_size = \"64 KiB\"";
     let slow = tiny("[drive.set]\n\"flash.program.base\" = \"6 ms\"\nflash.program.uniform = \"0 us\"", job);

@@ -176,6 +176,18 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
             "remove this line",
         ),
         (
+            "kind = \"scheduler\"\npolicy = \"mq-deadline\"\nzone_width = 4",
+            "this is a parameter of policy = \"ezns\"",
+            "4",
+            "remove this line, or write policy = \"ezns\"",
+        ),
+        (
+            "kind = \"scheduler\"\npolicy = \"ezns\"\nzone_width = 0",
+            "zone_width must not be 0",
+            "0",
+            "write at least zone_width = 1",
+        ),
+        (
             "kind = \"scheduler\"\npolicy = \"mq-deadline\"\nin_flight = 0",
             "in_flight must not be 0",
             "0",
@@ -202,7 +214,7 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
         ),
         (
             "kind = \"scheduler\"\npolicy = { a = 1, b = 2 }",
-            "\"policy\" must be \"none\" or \"mq-deadline\", not a table",
+            "\"policy\" must be \"none\", \"mq-deadline\" or \"ezns\", not a table",
             "{ a = 1, b = 2 }",
             "",
         ),
@@ -210,7 +222,7 @@ fn an_error_in_a_layer_is_reported_at_its_position() {
             "kind = \"scheduler\"\npolicy = \"mq-deadlin\"",
             "unknown value \"mq-deadlin\" for \"policy\"",
             "\"mq-deadlin\"",
-            "did you mean \"mq-deadline\"? allowed here: none, mq-deadline",
+            "did you mean \"mq-deadline\"? allowed here: none, mq-deadline, ezns",
         ),
         (
             "kind = \"delay\"\nfixed = \"1 us\"\nzones = \"0..2, 4\"",
