@@ -1,6 +1,7 @@
 //! Benchmarks of zonda, with baselines measured in the same run.
 //!
 //! `model`: requests simulated by the SSD model. `allocation`: the time of a zone allocation.
+//! `elastic`: what a pool adds to a command.
 //! `erasure`: encoding parity and recovering lost chunks. `raid`: a redundant volume; `mount`: the
 //! time to mount a volume after a crash; `open`: the time to open an image after a crash. `serve`:
 //! a drive over NVMe/TCP on loopback. All of them without an argument; `--json` for scripts.
@@ -8,6 +9,7 @@
 //! those of `allocation`.
 
 mod allocation;
+mod elastic;
 mod erasure;
 mod host;
 mod model;
@@ -18,7 +20,7 @@ mod reference;
 mod serve;
 
 /// The benchmarks.
-const NAMES: [&str; 7] = ["model", "allocation", "erasure", "raid", "mount", "open", "serve"];
+const NAMES: [&str; 8] = ["model", "allocation", "elastic", "erasure", "raid", "mount", "open", "serve"];
 
 /// The allocator of the `zonda` program.
 #[global_allocator]
@@ -44,6 +46,9 @@ fn main() {
     }
     if wants("allocation") {
         allocation::run_all(as_json);
+    }
+    if wants("elastic") {
+        elastic::run_all(as_json);
     }
     if wants("erasure") {
         erasure::run_all(as_json);
