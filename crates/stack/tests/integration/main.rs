@@ -3,6 +3,7 @@
 mod experiments;
 mod graph;
 mod mistakes;
+mod properties;
 mod volumes;
 
 use zonda_profiles::BUILTIN;
